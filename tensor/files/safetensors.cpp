@@ -1,20 +1,14 @@
 // Reading safetensors files. The header is untrusted: each rule is checked and has its own message.
 #include "tensor/files/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/ranges.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "tensor/base/format.h"
-#include "tensor/files/descriptor.h"
 #include "tensor/files/json_text.h"
 #include "tensor/files/safetensors_layout.h"
 #include "tensor/files/strict_json.h"
@@ -25,58 +19,39 @@ namespace {
 using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little,
-              "safetensors data are used in place: little-endian only");
-
-struct Mapping {
-  std::shared_ptr<const std::byte> data;
-  std::int64_t bytes = 0;
-};
-
-[[noreturn]] void refuse_system(const std::string& path, const char* action) {
-  fail<IoError>("safetensors: cannot {} {}: {}", action, path, std::generic_category().message(errno));
-}
-
-Mapping map_file(const std::string& path) {
-  if (path.find('\0') != std::string::npos) fail<IoError>("safetensors: the path holds a NUL byte");
-  // O_NONBLOCK: opening a named pipe must not wait for a writer.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) refuse_system(path, "open");
-  struct stat status {};
-  if (fstat(file.get(), &status) != 0) refuse_system(path, "examine");
-  if (!S_ISREG(status.st_mode)) fail<IoError>("safetensors: {} is not a regular file", path);
-  const auto bytes = static_cast<std::int64_t>(status.st_size);
-  if (bytes < 8)
-    fail<FormatError>("safetensors: {}: the file is too short: {} bytes (the header length alone takes 8)",
-                      path, bytes);
-  const auto length = static_cast<std::size_t>(bytes);
-  void* address = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) refuse_system(path, "map");
-  return {std::shared_ptr<const std::byte>(static_cast<const std::byte*>(address),
-                                           [address, length](const std::byte*) { munmap(address, length); }),
-          bytes};
-}
+              "safetensors data are used as they are: little-endian only");
 
 // Whether a file is what torch.save writes: a zip archive, or in old versions a pickle, which begins with its
 // protocol. A header length may begin with the same bytes, but is followed by the header's brace.
-bool is_pickle(const std::string& path, const Mapping& file) {
-  const std::string_view text(reinterpret_cast<const char*>(file.data.get()),
-                              static_cast<std::size_t>(file.bytes));
-  if (text.size() > 8 && text[8] == '{') return false;
-  return text.starts_with("PK\x03\x04") || (text[0] == '\x80' && static_cast<unsigned char>(text[1]) <= 5) ||
-         path.ends_with(".pt") || path.ends_with(".pth");
+bool is_pickle(const InputFile& file, std::string_view head) {
+  if (head.size() > 8 && head[8] == '{') return false;
+  return head.starts_with("PK\x03\x04") || (head[0] == '\x80' && static_cast<unsigned char>(head[1]) <= 5) ||
+         file.path().ends_with(".pt") || file.path().ends_with(".pth");
 }
 
 // The JSON text between the length and the data.
-std::string_view header_text(const std::string& path, const Mapping& file) {
+std::string header_text(const InputFile& file) {
+  if (file.bytes() < 8)
+    fail<FormatError>("safetensors: {}: the file is too short: {} bytes (the header length alone takes 8)",
+                      file.path(), file.bytes());
+  char head[9] = {};
+  file.read(0, head, std::min<std::int64_t>(file.bytes(), 9));
+  if (is_pickle(file, {head, static_cast<std::size_t>(std::min<std::int64_t>(file.bytes(), 9))}))
+    fail<FormatError>(
+        "safetensors: {}: this is a PyTorch pickle: save it with safetensors (in Python: from "
+        "safetensors.torch import save_file; save_file(model.state_dict(), \"model.safetensors\"))",
+        file.path());
   std::uint64_t length;
-  std::memcpy(&length, file.data.get(), sizeof length);
+  std::memcpy(&length, head, sizeof length);
   if (length > static_cast<std::uint64_t>(kSafetensorsMaxHeaderBytes))
-    fail<FormatError>("safetensors: {}: the header length is too large: {} bytes (at most {})", path, length,
-                      kSafetensorsMaxHeaderBytes);
-  if (length > static_cast<std::uint64_t>(file.bytes - 8))
+    fail<FormatError>("safetensors: {}: the header length is too large: {} bytes (at most {})", file.path(),
+                      length, kSafetensorsMaxHeaderBytes);
+  if (length > static_cast<std::uint64_t>(file.bytes() - 8))
     fail<FormatError>("safetensors: {}: the header goes beyond the file: header of {} bytes, file of {}",
-                      path, length, file.bytes);
-  return {reinterpret_cast<const char*>(file.data.get()) + 8, static_cast<std::size_t>(length)};
+                      file.path(), length, file.bytes());
+  std::string text(static_cast<std::size_t>(length), '\0');
+  file.read(8, text.data(), std::ssize(text));
+  return text;
 }
 
 json parse_header(const std::string& path, std::string_view text) {
@@ -110,7 +85,7 @@ class EntryReader {
   EntryReader(const std::string& path, const std::string& name, const json& fields)
       : path_(path), name_(name), fields_(fields) {}
 
-  SafetensorsEntry read(const std::byte* data, std::int64_t data_bytes) const {
+  SafetensorsEntry read(std::int64_t data_begin, std::int64_t data_bytes) const {
     check_fields();
     SafetensorsEntry entry;
     const SafetensorsType& type = element_type();
@@ -129,7 +104,7 @@ class EntryReader {
     if (*wanted != end - begin)
       refuse(fmt::format("data_offsets hold {} bytes, but {} of shape [{}] takes {}", end - begin, type.name,
                          fmt::join(entry.shape, ", "), *wanted));
-    entry.data = data + begin;
+    entry.offset = data_begin + begin;
     entry.bytes = end - begin;
     return entry;
   }
@@ -195,16 +170,16 @@ class EntryReader {
 // The tensors must lie end to end and fill the data exactly: a hole could hide bytes, an overlap could alias
 // tensors.
 void check_layout(const std::string& path, const std::vector<SafetensorsEntry>& entries,
-                  const std::byte* data, std::int64_t data_bytes) {
+                  std::int64_t data_begin, std::int64_t data_bytes) {
   std::vector<const SafetensorsEntry*> in_order;
   in_order.reserve(entries.size());
   for (const SafetensorsEntry& entry : entries) in_order.push_back(&entry);
   std::sort(in_order.begin(), in_order.end(), [](const SafetensorsEntry* a, const SafetensorsEntry* b) {
-    return std::pair(a->data, a->bytes) < std::pair(b->data, b->bytes);
+    return std::pair(a->offset, a->bytes) < std::pair(b->offset, b->bytes);
   });
   std::int64_t covered = 0;
   for (const SafetensorsEntry* entry : in_order) {
-    const std::int64_t begin = entry->data - data;
+    const std::int64_t begin = entry->offset - data_begin;
     if (begin < covered)
       fail<FormatError>(
           "safetensors: {}: tensor {}: its data overlap another tensor's: begin at {}, taken up to {}", path,
@@ -223,29 +198,18 @@ void check_layout(const std::string& path, const std::vector<SafetensorsEntry>& 
 }  // namespace
 
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
-  Mapping mapping = map_file(path);
-  if (is_pickle(path, mapping))
-    fail<FormatError>(
-        "safetensors: {}: this is a PyTorch pickle: save it with safetensors (in Python: from "
-        "safetensors.torch import save_file; save_file(model.state_dict(), \"model.safetensors\"))",
-        path);
-  const std::string_view text = header_text(path, mapping);
+  SafetensorsFile file{InputFile(path)};
+  const std::string text = header_text(file.file_);
   const json header = parse_header(path, text);
   const std::int64_t data_begin = 8 + std::ssize(text);
-  const std::int64_t data_bytes = mapping.bytes - data_begin;
-  const std::byte* data = mapping.data.get() + data_begin;
-
-  SafetensorsFile file;
-  file.path_ = path;
+  const std::int64_t data_bytes = file.file_.bytes() - data_begin;
   for (const auto& [name, value] : header.items()) {  // a JSON object iterates in the order of its names
     if (name == kSafetensorsMetadataKey)
       file.metadata_ = metadata_from_json(path, value);
     else
-      file.entries_.push_back(EntryReader(path, name, value).read(data, data_bytes));
+      file.entries_.push_back(EntryReader(path, name, value).read(data_begin, data_bytes));
   }
-  check_layout(path, file.entries_, data, data_bytes);
-  file.mapping_ = std::move(mapping.data);
-  file.size_ = static_cast<std::size_t>(mapping.bytes);
+  check_layout(path, file.entries_, data_begin, data_bytes);
   return file;
 }
 

@@ -4,37 +4,36 @@
 // Source: the format's description at https://github.com/huggingface/safetensors (Format).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tensor/base/dtype.h"
+#include "tensor/files/input_file.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// One tensor of an open file. `data` points into the file and may be misaligned for its dtype: copy with
-// memcpy.
+// One tensor of an open file.
 struct SafetensorsEntry {
   std::string name;
   std::string type;            // the format's name of the element type: "F32", "F16", "BOOL", ...
   std::optional<Dtype> dtype;  // Eddy's dtype of this name; nothing for F16 and other types that it lacks
   std::vector<std::int64_t> shape;
-  const std::byte* data = nullptr;
+  std::int64_t offset = 0;  // of its data, from the beginning of the file
   std::int64_t bytes = 0;
 };
 
-// A file mapped into memory for reading. Entries and their data live as long as the object or a copy of it.
-// The file must not be truncated meanwhile. write_safetensors replaces whole files and truncates none.
+// An open file with its header in memory. Data are read when they are asked for: a file that becomes shorter
+// meanwhile is an error.
 class SafetensorsFile {
  public:
   // Returns the file with its header checked. It may hold tensors of any type that the format knows.
@@ -48,16 +47,17 @@ class SafetensorsFile {
   // The texts under "__metadata__".
   const SafetensorsMetadata& metadata() const { return metadata_; }
   // The path that was opened.
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   // The whole file, header included.
-  std::span<const std::byte> bytes() const { return {mapping_.get(), size_}; }
+  const InputFile& file() const { return file_; }
+  // Copies a tensor's data, `entry.bytes` bytes.
+  // errors: IoError.
+  void read(const SafetensorsEntry& entry, void* into) const { file_.read(entry.offset, into, entry.bytes); }
 
  private:
-  SafetensorsFile() = default;
+  explicit SafetensorsFile(InputFile file) : file_(std::move(file)) {}
 
-  std::string path_;
-  std::shared_ptr<const std::byte> mapping_;
-  std::size_t size_ = 0;
+  InputFile file_;
   std::vector<SafetensorsEntry> entries_;
   SafetensorsMetadata metadata_;
 };

@@ -1,6 +1,6 @@
 // Safetensors files as maps of tensors.
+#include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
@@ -17,23 +17,20 @@ float from_half(std::uint16_t bits) {
   return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
-Tensor load_entry(const std::string& path, const SafetensorsEntry& entry) {
+Tensor load_entry(const SafetensorsFile& file, const SafetensorsEntry& entry) {
   const bool half = entry.type == "F16";
   if (!entry.dtype && !half)
     fail<DtypeError>(
         "safetensors: {}: tensor {}: dtype {} is not supported (F32, F64, BF16, F16, I32, I64, U8 are; read "
         "the tensors that you need by name, or leave this one out of the file)",
-        path, quote_text(entry.name), entry.type);
+        file.path(), quote_text(entry.name), entry.type);
   Tensor tensor = Tensor::empty(Shape(entry.shape), half ? Dtype::f32 : *entry.dtype);
   if (half) {
-    float* const values = tensor.mutable_data<float>();
-    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-      std::uint16_t bits;
-      std::memcpy(&bits, entry.data + 2 * i, sizeof bits);
-      values[i] = from_half(bits);
-    }
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(tensor.elements()));
+    file.read(entry, bits.data());
+    std::transform(bits.begin(), bits.end(), tensor.mutable_data<float>(), from_half);
   } else if (entry.bytes > 0)
-    std::memcpy(tensor.raw_data(), entry.data, static_cast<std::size_t>(entry.bytes));
+    file.read(entry, tensor.raw_data());
   return tensor;
 }
 
@@ -46,7 +43,7 @@ std::map<std::string, Tensor> load_safetensors(const std::string& path, const Sa
 std::map<std::string, Tensor> load_safetensors(const SafetensorsFile& file, const SafetensorsNames& wanted) {
   std::map<std::string, Tensor> tensors;
   for (const SafetensorsEntry& entry : file.entries())
-    if (!wanted || wanted(entry.name)) tensors.emplace(entry.name, load_entry(file.path(), entry));
+    if (!wanted || wanted(entry.name)) tensors.emplace(entry.name, load_entry(file, entry));
   return tensors;
 }
 

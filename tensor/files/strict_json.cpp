@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 
 namespace eddy {
@@ -114,6 +115,13 @@ std::string plain_message(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) >= 0x7f || static_cast<unsigned char>(c) < 0x20) c = '?';
   return text;
+}
+
+json json_of_text(std::string_view text, const std::string& name, const JsonLimits& limits) {
+  JsonResult result = parse_strict_json(text, limits);
+  if (result.ok()) return std::move(result.value);
+  fail<FormatError>("{} is not JSON: {}{}", name, result.problem,
+                    result.position < 0 ? "" : fmt::format(" (at byte {})", result.position));
 }
 
 std::optional<std::string> json_string(std::string_view text) {

@@ -28,4 +28,8 @@ struct JsonResult {
 // numbers out of the range of a double.
 JsonResult parse_strict_json(std::string_view text, const JsonLimits& limits = {});
 
+// The JSON value of a whole text, which errors call `name`.
+// errors: FormatError with the problem.
+nlohmann::json json_of_text(std::string_view text, const std::string& name, const JsonLimits& limits = {});
+
 }  // namespace eddy

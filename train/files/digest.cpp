@@ -9,22 +9,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
-#include "tensor/base/format.h"
-#include "tensor/files/descriptor.h"
-
 namespace eddy {
-namespace {
-
-[[noreturn]] void cannot(const char* what, const std::filesystem::path& file, int error) {
-  fail<IoError>("digest: cannot {} {}: {}", what, file.string(), std::strerror(error));
-}
-
-}  // namespace
-
 struct Digest::State {
   XXH3_state_t xxh3;
 };
@@ -46,27 +34,16 @@ std::string Digest::hex() const {
   return fmt::format("{:02x}", fmt::join(canonical.digest, ""));
 }
 
-FileDigest digest_of_file(const std::filesystem::path& file) {
-  // O_NONBLOCK: opening a pipe must not wait for its writer.
-  const Descriptor from(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (from.get() < 0) cannot("open", file, errno);
-  struct stat status {};
-  if (::fstat(from.get(), &status) != 0) cannot("examine", file, errno);
-  if (!S_ISREG(status.st_mode)) fail<IoError>("digest: {} is not a regular file", file.string());
-  (void)::posix_fadvise(from.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+FileDigest digest_of_file(const InputFile& file) {
   std::vector<char> block(std::size_t{1} << 18);
   Digest digest;
-  FileDigest result;
-  for (;;) {
-    const ssize_t got = ::read(from.get(), block.data(), block.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) cannot("read", file, errno);
-    if (got == 0) break;
-    digest.update({block.data(), static_cast<std::size_t>(got)});
-    result.bytes += got;
+  for (std::int64_t at = 0; at < file.bytes();) {
+    const std::int64_t part = std::min(std::ssize(block), file.bytes() - at);
+    file.read(at, block.data(), part);
+    digest.update({block.data(), static_cast<std::size_t>(part)});
+    at += part;
   }
-  result.hex = digest.hex();
-  return result;
+  return {file.bytes(), digest.hex()};
 }
 
 }  // namespace eddy

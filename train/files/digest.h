@@ -5,10 +5,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include "tensor/files/input_file.h"
 
 namespace eddy {
 
@@ -32,9 +33,8 @@ struct FileDigest {
   std::string hex;
 };
 
-// The size and digest of a file. It is read, not mapped, so that a disk that cannot read it is an error and
-// no signal.
-// errors: IoError when it is not a regular file, or cannot be read.
-FileDigest digest_of_file(const std::filesystem::path& file);
+// The size and digest of a file.
+// errors: IoError.
+FileDigest digest_of_file(const InputFile& file);
 
 }  // namespace eddy

@@ -2,15 +2,21 @@
 // text or the new one, never a part (see tensor/files/atomic_file.h).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
 namespace eddy {
 
-// The bytes of a file.
-// errors: IoError when it cannot be opened or read.
-std::string read_text_file(const std::filesystem::path& path);
+// The bytes of a regular file of at most `most` bytes: no file that Eddy writes as a text is larger.
+// errors: those of InputFile (tensor/files/input_file.h).
+std::string read_text_file(const std::filesystem::path& path, std::int64_t most = std::int64_t{1} << 32);
+
+// The JSON value of a file.
+// errors: as read_text_file; FormatError when it is not JSON (tensor/files/strict_json.h).
+nlohmann::json read_json_file(const std::filesystem::path& path);
 
 // Replaces (or creates) the file with `text`. On an error the old file is unchanged and no temporary file is
 // left.

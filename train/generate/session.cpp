@@ -10,6 +10,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <vector>
 
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
@@ -172,7 +173,9 @@ std::string problem_of(const SafetensorsFile& file) {
   SessionDigest digest(notes);
   for (const SafetensorsEntry& entry : file.entries()) {
     if (!entry.dtype) return fmt::format("it holds {:?} of type {}", entry.name, entry.type);
-    digest.add_tensor(entry.name, *entry.dtype, entry.shape, entry.data, entry.bytes);
+    std::vector<char> data(static_cast<std::size_t>(entry.bytes));
+    file.read(entry, data.data());
+    digest.add_tensor(entry.name, *entry.dtype, entry.shape, data.data(), entry.bytes);
   }
   if (digest.hex() == saved->second) return "";
   return fmt::format("its digest is {}, and {:?} when it was saved", digest.hex(), saved->second);
@@ -258,7 +261,12 @@ Session load_session(const std::string& path, const Model& model) {
   session.sample.temperature = notes.number<double>("temperature");
   session.sample.top_k = notes.number<std::int64_t>("top_k");
   session.sample.top_p = notes.number<double>("top_p");
-  validate(session.sample);
+  try {
+    validate(session.sample);
+  } catch (const ValueError& error) {
+    fail<FormatError>("session: {} is damaged: {} (begin the text again, or take a copy)", path,
+                      error.what());
+  }
   session.text = text_of(load_safetensors(file), notes.number<std::int64_t>("position"), model, path);
   return session;
 }

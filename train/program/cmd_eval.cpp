@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/files/strict_json.h"
 #include "train/config/run_config.h"
 #include "train/eval/loss_by_position.h"
 #include "train/files/text_file.h"
@@ -58,8 +59,10 @@ int run_eval(const EvalFlags& flags, const CLI::App& command) {
     arguments.config.data.path = flags.data;
   if (flags.sequence > 0) arguments.config.train.sequence = flags.sequence;
   const std::unique_ptr<Task> task = make_task(std::move(arguments));
-  if (!run.state.task.empty())
-    task->load(nlohmann::json::parse(run.state.task), (run.checkpoint / "state.json").string());
+  if (!run.state.task.empty()) {
+    const std::string state_file = (run.checkpoint / "state.json").string();
+    task->load(json_of_text(run.state.task, state_file), state_file);
+  }
 
   EvalOptions options = flags.options;
   if (options.batch == 0) options.batch = run.config.train.batch;

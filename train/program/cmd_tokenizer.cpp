@@ -55,9 +55,9 @@ int run_train_tokenizer(TokenizerFlags& flags) {
 std::unique_ptr<Tokenizer> load_tokenizer_of(const std::string& subject) {
   std::error_code error;
   if (is_sentencepiece_path(subject) && !fs::is_directory(subject, error)) return read_sentencepiece(subject);
-  if (fs::is_regular_file(subject, error)) return tokenizer_from_json(read_text_file(subject));
+  if (fs::is_regular_file(subject, error)) return tokenizer_from_json(read_text_file(subject), subject);
   const fs::path kept = fs::path(subject) / "tokenizer.json";
-  if (fs::is_regular_file(kept, error)) return tokenizer_from_json(read_text_file(kept));
+  if (fs::is_regular_file(kept, error)) return tokenizer_from_json(read_text_file(kept), kept.string());
   LoadedRun run = load_run(subject);
   if (!run.tokenizer)
     fail<ValueError>("tokenizer show: {} was trained on the task {}, which has no text", subject,

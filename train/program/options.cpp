@@ -7,11 +7,11 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "tensor/base/format.h"
+#include "tensor/files/input_file.h"
+#include "tensor/files/strict_json.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/run/run_folder.h"
@@ -106,10 +106,11 @@ void check_output(const char* where, const std::string& file) {
 
 void check_page_output(const char* where, const std::string& file) {
   check_output(where, file);
-  std::ifstream old(file, std::ios::binary);
-  std::string head(kPageHead.size(), '\0');
-  old.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<std::size_t>(old.gcount()));
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return;
+  const InputFile old(file);
+  std::string head(static_cast<std::size_t>(std::min(std::ssize(kPageHead), old.bytes())), '\0');
+  old.read(0, head.data(), std::ssize(head));
   const auto same = [](char a, char b) { return a == std::toupper(static_cast<unsigned char>(b)); };
   if (!head.empty() && !std::equal(kPageHead.begin(), kPageHead.end(), head.begin(), head.end(), same))
     fail<IoError>(
@@ -123,7 +124,7 @@ void check_bench_output(const char* where, const std::string& file) {
   if (!std::filesystem::exists(file, error) || std::filesystem::is_empty(file, error)) return;
   bool is_bench = false;
   if (std::filesystem::is_regular_file(file, error)) {
-    const nlohmann::json old = nlohmann::json::parse(read_text_file(file), nullptr, false);
+    const nlohmann::json old = parse_strict_json(read_text_file(file)).value;
     is_bench = old.is_object() && old.contains("bench") && old.contains("environment");
   }
   if (!is_bench)

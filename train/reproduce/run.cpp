@@ -11,6 +11,7 @@
 #include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
+#include "tensor/files/strict_json.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
@@ -101,7 +102,7 @@ RowResult read_result(const fs::path& file) {
     return value.is_null() ? kNotMeasured : value.get<double>();
   };
   try {
-    const json about = json::parse(read_text_file(file));
+    const json about = read_json_file(file);
     RowResult r;
     r.config = run_config_from_json(about.at("config"), file.string());
     visit_fields(r, [&](const char* key, auto& value) { about.at(key).get_to(value); });
@@ -164,7 +165,8 @@ TaskArguments arguments_for(const ReproduceRow& row, const LoadedRun& run) {
 void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
                         RowResult& result) {
   const std::unique_ptr<Task> task = make_task(arguments_for(row, run));
-  task->load(json::parse(run.state.task), (run.checkpoint / "state.json").string());
+  const std::string state_file = (run.checkpoint / "state.json").string();
+  task->load(json_of_text(run.state.task, state_file), state_file);
   EvalOptions options = table.evaluation;
   if (options.batch == 0) options.batch = row.config.train.batch;
   const auto measure = [&](const std::string& prefix) {
@@ -272,8 +274,7 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
     fail<IoError>("reproduce: {} exists and is not a run (choose another --runs)", state.folder.string());
   }
   if (own) {
-    const RunConfig run =
-        run_config_from_json(json::parse(read_text_file(config_file), nullptr, false), config_file.string());
+    const RunConfig run = run_config_from_json(read_json_file(config_file), config_file.string());
     if (const std::vector<std::string> keys = contradictions(run, row.config); !keys.empty())
       fail<ConfigError>("reproduce: {} was trained with another configuration: {} (choose another --runs)",
                         state.folder.string(), fmt::join(keys, "; "));

@@ -152,7 +152,7 @@ std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const st
   if (!fs::exists(file, error)) return {};
   std::map<std::string, nlohmann::json> rows;
   try {
-    const nlohmann::json before = nlohmann::json::parse(read_text_file(file));
+    const nlohmann::json before = read_json_file(file);
     if (before.at("conditions") != where ||
         machine_lines(before.at("environment")) != machine_lines(environment_lines()))
       return {};
@@ -161,6 +161,8 @@ std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const st
           row.at("title").is_string())
         rows.emplace(row.at("name").get<std::string>(), row);
   } catch (const nlohmann::json::exception&) {
+    return {};
+  } catch (const FormatError&) {
     return {};
   }
   return rows;

@@ -16,6 +16,7 @@
 #include "tensor/files/descriptor.h"
 #include "tensor/files/json_text.h"
 #include "tensor/files/safetensors.h"
+#include "tensor/files/strict_json.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"
@@ -72,18 +73,19 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save(model.params()));
     if (!recurrent.empty())
       save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
-    const json about{{"format", 1},  // a loss that is not finite is written as null
-                     {"config", to_json(config)},
-                     {"tokenizer", tokenizer != nullptr ? json::parse(tokenizer->to_json()) : json()},
-                     {"step", state.step},
-                     {"tokens", state.tokens},
-                     {"seconds", state.seconds},
-                     {"best_loss", state.best_loss},
-                     {"best_step", state.best_step},
-                     {"loss", state.loss},
-                     {"lowest_loss", state.lowest_loss},
-                     {"text_sha256", state.text_sha256},
-                     {"task", json::parse(state.task)}};
+    const json about{
+        {"format", 1},  // a loss that is not finite is written as null
+        {"config", to_json(config)},
+        {"tokenizer", tokenizer != nullptr ? json_of_text(tokenizer->to_json(), "the tokenizer") : json()},
+        {"step", state.step},
+        {"tokens", state.tokens},
+        {"seconds", state.seconds},
+        {"best_loss", state.best_loss},
+        {"best_step", state.best_step},
+        {"loss", state.loss},
+        {"lowest_loss", state.lowest_loss},
+        {"text_sha256", state.text_sha256},
+        {"task", json_of_text(state.task, "the state of the task")}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
     write_digests(temporary);
     flush_folder(temporary);
@@ -129,7 +131,7 @@ std::map<std::string, Tensor> saved_tensors(const fs::path& checkpoint, const ch
     static_cast<void>(check_saved_file(checkpoint, name));  // says more than that it cannot be read
     throw;
   }
-  check_saved_file(checkpoint, name, file->bytes());
+  check_saved_file(checkpoint, name, file->file());
   return load_safetensors(*file);
 }
 
@@ -138,7 +140,7 @@ void read_state(LoadedRun& run) {
   const std::string state_file = (run.checkpoint / "state.json").string();
   static_cast<void>(check_saved_file(run.checkpoint, "state.json"));
   try {
-    const json about = json::parse(read_text_file(state_file));
+    const json about = read_json_file(state_file);
     if (about.at("format") != 1)
       fail<FormatError>("run: {} has format {} (this version reads 1)", state_file,
                         about.at("format").dump());
@@ -152,7 +154,8 @@ void read_state(LoadedRun& run) {
     run.state.text_sha256 = about.value("text_sha256", std::string());
     run.config = run_config_from_json(about.at("config"), state_file);
     run.state.task = about.value("task", json()).dump();
-    if (!about.at("tokenizer").is_null()) run.tokenizer = tokenizer_from_json(about.at("tokenizer").dump());
+    if (!about.at("tokenizer").is_null())
+      run.tokenizer = tokenizer_from_json(about.at("tokenizer").dump(), "the tokenizer of " + state_file);
   } catch (const json::exception& error) {
     fail<FormatError>("run: {} is damaged: {}", state_file, plain_message(error.what()));
   }

@@ -6,12 +6,12 @@
 // It is written last. A checkpoint of a version that wrote none is loaded with a warning.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
+
+#include "tensor/files/input_file.h"
 
 namespace eddy {
 
@@ -26,9 +26,9 @@ void write_digests(const std::filesystem::path& folder);
 // errors: FormatError when the file was changed, or added later, when it is missing though it was saved, and
 // for a damaged `digests`; IoError when either cannot be read.
 bool check_saved_file(const std::filesystem::path& checkpoint, const std::string& name);
-// The same for a file that exists, with its bytes, which are then read once.
+// The same for a file that is open.
 void check_saved_file(const std::filesystem::path& checkpoint, const std::string& name,
-                      std::span<const std::byte> bytes);
+                      const InputFile& file);
 
 enum class FileCondition {
   whole,       // what its digest says

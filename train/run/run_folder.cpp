@@ -69,7 +69,7 @@ bool is_left_over(const std::string& name) {
 // Whether a checkpoint was saved while its run went well. One of a version that kept no loss counts as good.
 bool is_good(const fs::path& checkpoint, double lowest_loss) {
   try {
-    const json about = json::parse(read_text_file(checkpoint / "state.json"));
+    const json about = read_json_file(checkpoint / "state.json");
     if (!about.contains("loss")) return true;
     const json& loss = about.at("loss");
     return loss.is_number() && loss.get<double>() <= lowest_loss + kGoodLossRange;
@@ -89,7 +89,8 @@ std::int64_t checkpoint_step(const fs::path& folder) {
 
 std::string named_checkpoint(const fs::path& pointer) {
   if (!fs::exists(pointer)) return {};
-  std::string name = read_text_file(pointer);
+  constexpr std::int64_t kLongest = 4096;  // bytes; a name has 255
+  std::string name = read_text_file(pointer, kLongest);
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
   return name;
 }

@@ -10,6 +10,7 @@
 #include "models/weights.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
+#include "tensor/files/strict_json.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
@@ -118,7 +119,8 @@ void resume(ReadyRun& run, const LoadedRun& loaded) {
   load_optimizer(loaded.checkpoint, *run.model, *run.optimizer);
   run.state = loaded.state;
   warn_of_jump(run.config.train, loaded.config.train, run.state.step);
-  run.task->load(nlohmann::json::parse(run.state.task), (loaded.checkpoint / "state.json").string());
+  const std::string state_file = (loaded.checkpoint / "state.json").string();
+  run.task->load(json_of_text(run.state.task, state_file), state_file);
   const Tensor& values = run.model->params().values();
   if (carries) run.carried = {placed(saved, values.dtype(), values.device()), loaded.config.train.batch};
 }

@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
+#include "tensor/files/strict_json.h"
 #include "train/files/base64.h"
 #include "train/files/utf8.h"
 #include "train/text/sentencepiece_tokenizer.h"
@@ -162,35 +164,35 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_vie
   fail<ValueError>("tokenizer: unknown name: '{}' (one of char, byte, byte260, or a .model file)", name);
 }
 
-std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json) {
-  const auto value = nlohmann::json::parse(json, nullptr, false);
-  if (!value.is_object()) fail<FormatError>("tokenizer: the description is not a JSON object");
-  const auto name = value.find("name");
-  if (name == value.end() || !name->is_string())
-    fail<FormatError>("tokenizer: the description has no string \"name\"");
-  const auto& text_name = name->get_ref<const std::string&>();
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std::string& name) {
+  const auto value = json_of_text(json, "tokenizer: " + name);
+  if (!value.is_object()) fail<FormatError>("tokenizer: {} is not a JSON object", name);
+  const auto kind = value.find("name");
+  if (kind == value.end() || !kind->is_string())
+    fail<FormatError>("tokenizer: {} has no string \"name\"", name);
+  const auto& text_name = kind->get_ref<const std::string&>();
   if (auto tokenizer = byte_tokenizer(text_name)) return tokenizer;
   if (text_name == kSentencePiece) {
     const auto model = value.find("model");
     std::optional<std::string> bytes;
     if (model != value.end() && model->is_string()) bytes = from_base64(model->get_ref<const std::string&>());
-    if (!bytes) fail<FormatError>("tokenizer: the description has no \"model\" in base64");
-    return sentencepiece_tokenizer(std::move(*bytes), "the description");
+    if (!bytes) fail<FormatError>("tokenizer: {} has no \"model\" in base64", name);
+    return sentencepiece_tokenizer(std::move(*bytes), name);
   }
   if (text_name != "char")
-    fail<FormatError>("tokenizer: the description names '{}' (one of char, byte, byte260, sentencepiece)",
-                      text_name);
+    fail<FormatError>("tokenizer: {} names {} (one of char, byte, byte260, sentencepiece)", name,
+                      quote_text(text_name));
 
   const auto characters = value.find("characters");
   if (characters == value.end() || !characters->is_string() ||
       characters->get_ref<const std::string&>().empty())
-    fail<FormatError>("tokenizer char: the description has no string \"characters\", or an empty one");
+    fail<FormatError>("tokenizer char: {} has no string \"characters\", or an empty one", name);
   const auto& text = characters->get_ref<const std::string&>();
   std::vector<char32_t> code_points;
   for_each_character(text, [&](char32_t code_point, std::size_t offset) {
     if (!code_points.empty() && code_point <= code_points.back())
-      fail<FormatError>("tokenizer char: \"characters\" must rise without repeats: {} at byte offset {}",
-                        shown(code_point), offset);
+      fail<FormatError>("tokenizer char: {}: \"characters\" must rise without repeats: {} at byte offset {}",
+                        name, shown(code_point), offset);
     code_points.push_back(code_point);
   });
   return std::make_unique<CharTokenizer>(std::move(code_points));

@@ -50,8 +50,9 @@ class Tokenizer {
 // UTF-8, or a file is no model; IoError.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text);
 
-// The tokenizer that `to_json` described.
+// The tokenizer that `to_json` described; errors call the JSON `name`.
 // errors: FormatError when the JSON does not describe one.
-std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json);
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json,
+                                               const std::string& name = "the description");
 
 }  // namespace eddy

@@ -71,11 +71,11 @@ TEST_CASE("digest: the digits are those of xxh128sum however the bytes are cut")
   const std::string long_text = generate_stories(3, 600'000);
   Digest text;
   text.update(long_text);
-  const FileDigest file = digest_of_file(folder.write("text", long_text));
+  const FileDigest file = digest_of_file(InputFile(folder.write("text", long_text)));
   CHECK(file.bytes == static_cast<std::int64_t>(long_text.size()));
   CHECK(file.hex == text.hex());
-  CHECK(contains(error_of<IoError>([&] { digest_of_file(folder.path()); }), "not a regular file"));
-  CHECK(contains(error_of<IoError>([&] { digest_of_file(folder.path("none")); }), "none"));
+  CHECK(contains(error_of<IoError>([&] { digest_of_file(InputFile(folder.path())); }), "not a regular file"));
+  CHECK(contains(error_of<IoError>([&] { digest_of_file(InputFile(folder.path("none"))); }), "none"));
 }
 
 TEST_CASE("durability: a flipped bit anywhere in a checkpoint is refused and the whole one before is named") {
