@@ -26,20 +26,18 @@ struct TomlAssertion : std::runtime_error {
 #pragma pop_macro("NDEBUG")
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "tensor/base/format.h"
+#include "tensor/files/input_file.h"
 #include "tensor/files/strict_json.h"
+#include "train/files/text_encoding.h"
 
 namespace eddy {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxFileBytes = 1 << 20;
+constexpr std::int64_t kMaxFileBytes = 1 << 20;
 constexpr int kMaxDepth = 16;
 // Each dot of a dotted TOML key opens a table inside a table, which toml++ frees by recursion: their number
 // bounds the depth of the stack.
@@ -94,24 +92,6 @@ std::string place_in_text(const std::string& name, std::string_view text, std::i
   const std::size_t start = before.rfind('\n');
   const std::size_t column = start == std::string_view::npos ? before.size() + 1 : before.size() - start;
   return fmt::format("{}:{}:{}", name, line, column);
-}
-
-std::string read_whole(const std::string& path) {
-  std::error_code unknown;
-  if (std::filesystem::is_directory(path, unknown)) fail<IoError>("config: {} is a folder", path);
-  // Opening a pipe would wait for its writer, and reading a device may never end.
-  if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
-    fail<IoError>("config: {} is not a regular file (name a file; pipes and devices cannot be read)", path);
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail<IoError>("config: cannot open {}: {}", path, std::strerror(errno));
-  std::string text(kMaxFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) fail<IoError>("config: cannot read {}", path);
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMaxFileBytes)
-    fail<ConfigError>("{}: the file is larger than {} bytes", path, kMaxFileBytes);
-  return text;
 }
 
 // Refuses characters beyond ASCII where toml++ 3.3 asks whether they are white space: its answer for many of
@@ -199,7 +179,10 @@ ConfigSource config_from_json(std::string_view text, const std::string& name) {
 }
 
 ConfigSource read_config_file(const std::string& path) {
-  const std::string text = read_whole(path);
+  const InputFile file(path);
+  if (file.bytes() > kMaxFileBytes)
+    fail<ConfigError>("{}: the file is larger than {} bytes", path, kMaxFileBytes);
+  const std::string text = decode_text(file.text(), path);
   if (path.ends_with(".toml")) return config_from_toml(text, path);
   if (path.ends_with(".json")) return config_from_json(text, path);
   fail<ConfigError>("{}: the file's ending says neither .toml nor .json", path);

@@ -21,8 +21,8 @@ struct ConfigSource {
   std::string place(const std::string& full_key) const;
 };
 
-// The content of a config file.
-// errors: IoError when it cannot be read; ConfigError with file:line:column when it is not TOML (.toml) or
+// The content of a config file; a byte order mark is dropped, and UTF-16 behind one is read.
+// errors: IoError when it cannot be read; FormatError for UTF-16 without a mark; ConfigError with file:line:column when it is not TOML (.toml) or
 // JSON (.json), is larger than a megabyte, or nests deeper than 16 tables.
 ConfigSource read_config_file(const std::string& path);
 

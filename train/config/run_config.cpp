@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
 
 namespace eddy {
@@ -198,6 +199,11 @@ void validate(const RunConfig& config) {
   if (model.vocab == 0) model.vocab = model.tied && model.n_out > 0 ? model.n_out : 1;
   validate(model);
   const TrainConfig& train = config.train;
+  for (const auto& [key, text] :
+       {std::pair{"path", &config.data.path}, {"tokenizer", &config.data.tokenizer}})
+    if (!json_string(*text))
+      fail<ConfigError>("config: data.{} is {}, which is not UTF-8 (rename the file, or name a link to it)",
+                        key, quote_text(*text));
   // The segment length (segment_length in train/tasks/task.h) where it is not the context itself.
   const bool own = train.sequence > 0;
   const std::int64_t row = own ? train.sequence : model.segment;

@@ -9,14 +9,14 @@
 
 #include "tensor/base/format.h"
 #include "train/config/run_config.h"
-#include "train/files/mapped_file.h"
 #include "train/files/text_file.h"
+#include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/program/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/study/comparison.h"
 #include "train/tasks/task.h"
-#include "train/text/corpus.h"
+#include "train/text/text_files.h"
 
 namespace eddy {
 namespace {
@@ -78,9 +78,9 @@ int run_compare(const CompareFlags& flags) {
         same_run ? flags.a.path : flags.run_b, b.config.data.order, b.config.train.carry_state);
 
   std::vector<ComparedText> texts;
-  for (const TextFile& file : list_text_files(flags.data).files) {
-    const MappedFile mapped(file.path);
-    texts.push_back({file.name, a.tokenizer->encode(mapped.bytes()), {}, {}});
+  const TextFiles read = list_text_files(flags.data);
+  for (const TextFile& file : read.files) {
+    texts.push_back({printable(file.name), a.tokenizer->encode(text_of(file)), {}, {}});
   }
   std::vector<std::span<const std::int32_t>> tokens;
   for (const ComparedText& text : texts) tokens.emplace_back(text.tokens);
@@ -99,6 +99,7 @@ int run_compare(const CompareFlags& flags) {
   replace_text_file(flags.html, render_comparison(runs, texts, comparison));
 
   const bool several = texts.size() > 1;
+  if (!read.left_out.empty()) print_line("data: {}{}", flags.data, describe_left_out(read));
   for (std::size_t i = 0; several && i < texts.size(); ++i) print_line("file {}: {}", i + 1, texts[i].name);
   print_line("A: {} ({}): {:.6f} nats per token", runs.name_a, runs.about_a, comparison.loss_a);
   print_line("B: {} ({}): {:.6f} nats per token", runs.name_b, runs.about_b, comparison.loss_b);

@@ -54,7 +54,7 @@ int run_eval(const EvalFlags& flags, const CLI::App& command) {
   arguments.training = false;
   arguments.messages = &std::cerr;
   if (flags.data.empty())
-    arguments.expected_sha256 = run.state.text_sha256;
+    expect_data_of(run, arguments);
   else
     arguments.config.data.path = flags.data;
   if (flags.sequence > 0) arguments.config.train.sequence = flags.sequence;

@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "train/files/mapped_file.h"
 #include "train/files/text_file.h"
 #include "train/files/utf8.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/run/checkpoint.h"
-#include "train/text/corpus.h"
 #include "train/text/sentencepiece_tokenizer.h"
+#include "train/text/text_files.h"
 #include "train/text/text_measures.h"
 #include "train/text/vocabulary_training.h"
 
@@ -42,10 +41,11 @@ int run_train_tokenizer(TokenizerFlags& flags) {
     fail<IoError>("tokenizer train: {} exists (choose another name)", flags.out);
   check_output("tokenizer train", flags.out);
   flags.options.most_bytes = flags.megabytes << 20;
-  const std::vector<TextFile> files = vocabulary_files(flags.data);
-  const TrainedVocabulary made = train_vocabulary(files, flags.options);
+  const TextFiles texts = vocabulary_files(flags.data);
+  const TrainedVocabulary made = train_vocabulary(texts.files, flags.options);
   replace_text_file(flags.out, made.model);
-  print_line("text: {} files, {} bytes, {} of them trained on", files.size(), made.bytes, made.used_bytes);
+  print_line("text: {} files, {} bytes, {} of them trained on{}", texts.files.size(), made.bytes,
+             made.used_bytes, describe_left_out(texts));
   print_line("characters: {}, {} of them written as bytes", made.characters, made.without_piece);
   print_line("vocabulary: {} tokens ({}), {}", flags.options.size, flags.options.type, flags.out);
   return 0;
@@ -92,22 +92,21 @@ void show_text(const Tokenizer& tokenizer, const std::string& text) {
 
 // Prints how texts are tokenized: the numbers to compare vocabularies by.
 void show_data(const Tokenizer& tokenizer, const std::string& path) {
-  std::int64_t bytes = 0, tokens = 0, words = 0;
+  std::int64_t words = 0;
+  TokenCover cover;
   std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
-  for (const TextFile& file : list_text_files(path).files) {
-    const MappedFile mapped(file.path);
-    bytes += std::ssize(mapped.bytes());
-    words += count_words(mapped.bytes());
-    for (const std::int32_t id : tokenizer.encode(mapped.bytes())) {
-      ++tokens;
-      ++seen[static_cast<std::size_t>(id)];
-    }
+  const TextFiles texts = list_text_files(path);
+  for (const TextFile& file : texts.files) {
+    const std::string text = text_of(file);
+    words += count_words(text);
+    for (const std::int32_t id : tokenizer.encode(text, cover)) ++seen[static_cast<std::size_t>(id)];
   }
-  print_line("{}: {} bytes, {} words, {} tokens", path, bytes, words, tokens);
-  print_line("bytes per token: {:.4f}",
-             static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(tokens, 1)));
-  print_line("tokens per word: {:.4f}",
-             static_cast<double>(tokens) / static_cast<double>(std::max<std::int64_t>(words, 1)));
+  const auto tokens = static_cast<double>(std::max<std::int64_t>(cover.tokens, 1));
+  print_line("{}: {} bytes, {} words, {} tokens{}", path, cover.bytes, words, cover.tokens,
+             describe_left_out(texts));
+  print_line("bytes per token: {:.4f}", static_cast<double>(cover.bytes) / tokens);
+  print_line("tokens per word: {:.4f}", tokens / static_cast<double>(std::max<std::int64_t>(words, 1)));
+  print_line("unknown tokens: {}, bytes not kept: {}", cover.unknown, cover.lost_bytes);
   print_line("tokens that occur: {} of {}",
              std::count_if(seen.begin(), seen.end(), [](std::int64_t n) { return n > 0; }),
              tokenizer.vocab_size());

@@ -15,9 +15,9 @@
 #include "train/reproduce/run.h"
 #include "train/reproduce/tables.h"
 #include "train/tasks/task.h"
-#include "train/text/corpus.h"
 #include "train/text/dataset.h"
 #include "train/text/stories/stories.h"
+#include "train/text/text_files.h"
 
 namespace eddy {
 namespace {
@@ -112,8 +112,7 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
     return;
   }
   const bool given = !plan.source.empty();
-  std::string source_text =
-      given ? std::string(read_text(plan.source).view()) : generate_stories(kStorySeed, bytes);
+  std::string source_text = given ? read_text(plan.source) : generate_stories(kStorySeed, bytes);
   if (given && plan.source_bytes > 0 && plan.source_bytes < std::ssize(source_text))
     source_text.resize(static_cast<std::size_t>(plan.source_bytes));
   std::vector<std::string> stories = split_stories(source_text);

@@ -156,7 +156,7 @@ TaskArguments arguments_for(const ReproduceRow& row, const LoadedRun& run) {
   arguments.config = run.config;
   arguments.config.data.path = row.config.data.path;  // the folder may have been moved
   if (run.tokenizer) arguments.tokenizer = tokenizer_from_json(run.tokenizer->to_json());
-  arguments.expected_sha256 = run.state.text_sha256;
+  expect_data_of(run, arguments);
   arguments.run = run.checkpoint.string();
   arguments.training = false;
   return arguments;

@@ -85,6 +85,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
         {"loss", state.loss},
         {"lowest_loss", state.lowest_loss},
         {"text_sha256", state.text_sha256},
+        {"text_files", state.text_files},
+        {"data_folder", json_string(state.data_folder) ? state.data_folder : ""},
         {"task", json_of_text(state.task, "the state of the task")}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
     write_digests(temporary);
@@ -152,6 +154,8 @@ void read_state(LoadedRun& run) {
     for (auto [key, loss] : {std::pair{"loss", &run.state.loss}, {"lowest_loss", &run.state.lowest_loss}})
       if (about.contains(key) && !about.at(key).is_null()) *loss = about.at(key).get<double>();
     run.state.text_sha256 = about.value("text_sha256", std::string());
+    run.state.text_files = about.value("text_files", std::vector<std::string>());
+    run.state.data_folder = about.value("data_folder", std::string());
     run.config = run_config_from_json(about.at("config"), state_file);
     run.state.task = about.value("task", json()).dump();
     if (!about.at("tokenizer").is_null())
@@ -175,6 +179,16 @@ LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& whic
                     (run.checkpoint / kName).string());
   });
   return run;
+}
+
+void expect_data_of(const LoadedRun& run, TaskArguments& arguments) {
+  arguments.expected_sha256 = run.state.text_sha256;
+  arguments.expected_files = run.state.text_files;
+  if (!run.state.data_folder.empty()) arguments.folders.push_back(run.state.data_folder);
+  // The data may have been moved together with the run.
+  for (fs::path folder = fs::absolute(run.checkpoint).lexically_normal(); folder != folder.parent_path();
+       folder = folder.parent_path())
+    arguments.folders.push_back(folder.parent_path().string());
 }
 
 RunConfig load_config_of_run(const std::string& path, const std::string& which) {

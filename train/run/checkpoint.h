@@ -19,11 +19,13 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "autograd/state.h"
 #include "models/model.h"
 #include "models/optimizer/optimizer.h"
 #include "train/config/run_config.h"
+#include "train/tasks/task.h"
 #include "train/text/tokenizer.h"
 
 namespace eddy {
@@ -37,7 +39,9 @@ struct TrainingState {
   std::int64_t best_step = -1;
   double loss = std::numeric_limits<double>::quiet_NaN();        // of the last step
   double lowest_loss = std::numeric_limits<double>::infinity();  // of all steps
-  std::string text_sha256;    // of the text trained on; empty when not known
+  std::string text_sha256;              // of the text trained on; empty when not known
+  std::vector<std::string> text_files;  // of a folder: its files (Task::data_files)
+  std::string data_folder;    // the folder from which a relative data.path was taken; empty when not known
   std::string task = "null";  // the result of Task::save, as JSON
 };
 
@@ -66,6 +70,9 @@ struct LoadedRun {
 // errors: IoError when there is none; FormatError for damaged files. The text says which checkpoint is whole.
 LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest",
                    Device device = kCpu);
+
+// Lets a task find the data that a run was trained on, in any working directory, and refuse others.
+void expect_data_of(const LoadedRun& run, TaskArguments& arguments);
 
 // The configuration of the run at a path, as load_run would find it.
 // errors: as load_run.

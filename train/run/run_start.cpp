@@ -93,7 +93,8 @@ std::unique_ptr<Task> task_of(const RunConfig& config, std::optional<LoadedRun>&
   if (loaded) {
     arguments.tokenizer = std::move(loaded->tokenizer);
     arguments.run = loaded->checkpoint.string();
-    if (resuming) arguments.expected_sha256 = loaded->state.text_sha256;
+    if (resuming) expect_data_of(*loaded, arguments);
+    if (config.data.path != loaded->config.data.path) arguments.folders.clear();
   }
   return make_task(std::move(arguments));
 }
@@ -162,6 +163,9 @@ ReadyRun prepare_run(const TrainRequest& request) {
   run.optimizer = make_optimizer(params, t);
   if (resuming) resume(run, *loaded);
   run.state.text_sha256 = run.task->data_sha256();
+  run.state.text_files = run.task->data_files();
+  if (!resuming || run.config.data.path != loaded->config.data.path)
+    run.state.data_folder = fs::current_path(error).string();
   return run;
 }
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "tensor/base/format.h"
-#include "train/files/mapped_file.h"
+#include "tensor/files/input_file.h"
 
 namespace eddy {
 
@@ -49,8 +49,7 @@ fs::path find_folder(const std::string& path) {
 }  // namespace
 
 void read_cifar_file(const std::string& path, GreyImages& images) {
-  const MappedFile file(path);
-  const std::string_view bytes = file.bytes();
+  const std::string bytes = InputFile(path).text();
   const auto size = std::ssize(bytes);
   bool grey = size % kGreyRecord == 0, coloured = size % kColourRecord == 0;
   if (size == 0 || (!grey && !coloured))

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "models/model.h"
 #include "train/config/run_config.h"
@@ -106,22 +107,30 @@ class Task {
   virtual const Tokenizer* tokenizer() const { return nullptr; }
   // A digest of the data, so that a resumed run detects other data; "" if the configuration determines them.
   virtual std::string data_sha256() const { return {}; }
+  // The files of a folder that the digest covers, so that a resumed run leaves new ones out; as printable text.
+  virtual std::vector<std::string> data_files() const { return {}; }
 };
 
 // What a task is made from.
 struct TaskArguments {
   RunConfig config;
-  std::unique_ptr<Tokenizer> tokenizer;  // of the run that is resumed, evaluated or started from; or none
-  std::string expected_sha256;           // data_sha256 of the run that is resumed; empty: any data
-  std::string run;                       // the name of that run, for errors
-  bool training = true;                  // false: only evaluate is called; checks for training are skipped
-  std::ostream* messages = nullptr;      // gets a line that says where the data come from; may be null
+  std::unique_ptr<Tokenizer> tokenizer;     // of the run that is resumed, evaluated or started from; or none
+  std::string expected_sha256;              // data_sha256 of the run that is resumed; empty: any data
+  std::vector<std::string> expected_files;  // data_files of that run
+  std::vector<std::string> folders;  // where a relative data.path of that run may lie, but for this folder
+  std::string run;                   // the name of that run, for errors
+  bool training = true;              // false: only evaluate is called; checks for training are skipped
+  std::ostream* messages = nullptr;  // gets a line that says where the data come from; may be null
 };
 
 // Returns the task that config.data.name names.
 // errors: ConfigError for an unknown name (the nearest is given) and for keys that do not fit each other;
 // IoError, FormatError and ValueError for data that cannot be read or are too small.
 std::unique_ptr<Task> make_task(TaskArguments arguments);
+
+// Where the data of config.data.path lie: that path and, if it is relative, the same in `folders`; the paths that
+// exist, or else the first.
+std::vector<std::string> data_paths(const TaskArguments& arguments);
 
 // One row of the list of tasks.
 struct TaskEntry {

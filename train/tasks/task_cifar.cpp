@@ -26,7 +26,7 @@ class CifarTask final : public Task {
   explicit CifarTask(const TaskArguments& arguments)
       : config_(arguments.config.data),
         train_(arguments.config.train),
-        images_(read_cifar(config_.path, arguments.training)) {
+        images_(read_cifar(data_paths(arguments).front(), arguments.training)) {
     if (config_.block_max < config_.block_min)
       fail<ConfigError>(
           "config: data.block_min is {} and data.block_max {} (a range, or 0 and 0 for model.block)",

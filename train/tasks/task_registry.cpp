@@ -1,6 +1,7 @@
 // The list of tasks.
 #include "train/tasks/task.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -36,6 +37,21 @@ std::unique_ptr<Task> make_task(TaskArguments arguments) {
   }
   fail<ConfigError>("config: data.name is \"{}\" (there is no such task; the nearest is \"{}\")", name,
                     nearest_match(name, names));
+}
+
+std::vector<std::string> data_paths(const TaskArguments& arguments) {
+  namespace fs = std::filesystem;
+  const fs::path path(arguments.config.data.path);
+  std::vector<std::string> paths;
+  const auto add = [&](const fs::path& candidate) {
+    std::error_code error;
+    if (fs::exists(candidate, error)) paths.push_back(candidate.string());
+  };
+  add(path);
+  if (path.is_relative() && !path.empty())
+    for (const std::string& folder : arguments.folders) add(fs::path(folder) / path);
+  if (paths.empty()) paths.push_back(path.string());
+  return paths;
 }
 
 void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,

@@ -25,15 +25,18 @@ using nlohmann::json;
 
 class TextTask : public Task {
  public:
-  TextTask(TextData data, const RunConfig& config)
+  // `training`: not only to be measured.
+  TextTask(TextData data, const RunConfig& config, bool training)
       : data_(std::move(data)),
         config_(config),
+        validates_(!training || config.train.eval_every > 0),
         segment_(segment_length(config)),
         seed_(static_cast<std::uint64_t>(config.train.seed)) {}
 
   std::string name() const override { return data_.name; }
   const Tokenizer* tokenizer() const override { return data_.tokenizer.get(); }
   std::string data_sha256() const override { return data_.sha256; }
+  std::vector<std::string> data_files() const override { return data_.source_files; }
   bool reads_files() const override { return true; }
   bool uses_seed(const EvalOptions& options) const override {
     return options.batches > 0 && (config_.data.order == "windows" || options.score_last > 0);
@@ -82,7 +85,7 @@ class TextTask : public Task {
   // The evaluation by EvalOptions::score_last.
   EvalResult evaluate_last_of(const Model& model, const std::vector<std::span<const std::int32_t>>& texts,
                               const EvalOptions& options, const EvalProgress& progress) const {
-    TextMeasure measure(*data_.tokenizer);
+    TextMeasure measure(*data_.tokenizer, data_.cover);
     EvalResult result = evaluate_last(model, texts, segment_, options, progress, plan_of(options, measure));
     for (auto& extra : measure.extras(result.loss * static_cast<double>(result.tokens)))
       result.extras.push_back(std::move(extra));
@@ -106,9 +109,19 @@ class TextTask : public Task {
     return static_cast<std::int64_t>(std::floor(config_.data.test * static_cast<double>(all)));
   }
   // Where the training tokens of one text end.
-  // errors: ValueError when a split has fewer than one segment and one token.
+  // errors: ValueError when a split has fewer than one segment and one token; where nothing is evaluated, only
+  // training needs that.
   std::int64_t cut_tokens() const {
     const auto all = std::ssize(data_.tokens), test = test_count(all);
+    if (!validates_) {
+      const auto part = static_cast<std::int64_t>(std::floor(config_.data.split * static_cast<double>(all)));
+      if (part <= segment_)
+        fail<ValueError>(
+            "data: {} has {} tokens to train on, and a segment of {} needs {} (take a longer text, a shorter "
+            "train.sequence, or data.split 1 for all {})",
+            data_.name, part, segment_, segment_ + 1, all);
+      return part;
+    }
     const std::int64_t train = training_part(all, config_.data.split, segment_);
     if (test == 0) return train;
     if (all - test - train <= segment_ || test <= segment_)
@@ -128,6 +141,7 @@ class TextTask : public Task {
 
   const TextData data_;
   const RunConfig config_;
+  const bool validates_;  // whether the validation part is needed
   const std::int64_t segment_;
   const std::uint64_t seed_;
 };
@@ -135,7 +149,8 @@ class TextTask : public Task {
 // Batches of random windows, a pure function of (seed, step, micro).
 class WindowsTask final : public TextTask {
  public:
-  WindowsTask(TextData data, const RunConfig& config, bool training) : TextTask(std::move(data), config) {
+  WindowsTask(TextData data, const RunConfig& config, bool training)
+      : TextTask(std::move(data), config, training) {
     if (training) train_tokens_ = cut();
   }
 
@@ -157,7 +172,7 @@ class WindowsTask final : public TextTask {
                       const EvalProgress& progress) const override {
     const std::span<const std::int32_t> tokens = part(options.split);
     if (options.score_last > 0) return evaluate_last_of(model, {tokens}, options, progress);
-    TextMeasure measure(*data_.tokenizer);
+    TextMeasure measure(*data_.tokenizer, data_.cover);
     const EvalPlan plan = plan_of(options, measure);
     EvalResult result = options.batches == 0
                             ? eddy::evaluate(model, tokens, segment_, options.batch, progress, plan)
@@ -189,7 +204,7 @@ class WindowsTask final : public TextTask {
   std::int64_t cut() const {
     if (!data_.has_splits()) return cut_tokens();
     const std::int64_t train = data_.ends[static_cast<std::size_t>(data_.train_parts - 1)];
-    if (train <= segment_ || valid_end() - train <= segment_)
+    if (train <= segment_ || (validates_ && valid_end() - train <= segment_))
       fail<ValueError>("data: {} has {} training and {} validation tokens (each needs {}: a segment and one)",
                        data_.name, train, valid_end() - train, segment_ + 1);
     return train;
@@ -207,10 +222,11 @@ class WindowsTask final : public TextTask {
 class ReadingTask final : public TextTask {
  public:
   ReadingTask(TextData data, const RunConfig& config, bool training)
-      : TextTask(std::move(data), config), documents_(config.data.order == "documents") {
+      : TextTask(std::move(data), config, training), documents_(config.data.order == "documents") {
     check_padding();
     if (!training) return;
-    static_cast<void>(SequenceReader(sequences("valid", config.train.batch), reading(true, 1)));
+    if (validates_)
+      static_cast<void>(SequenceReader(sequences("valid", config.train.batch), reading(true, 1)));
     ReadingOptions options = reading(false, config.train.batch);
     options.shuffle = separate_files();
     options.random_offset = config.data.offset == "random" && !documents_;
@@ -268,7 +284,7 @@ class ReadingTask final : public TextTask {
     }
     const std::vector<Sequence> read = sequences(options.split, options.batch);
     SequenceReader reader(read, reading(true, std::min<std::int64_t>(options.batch, std::ssize(read))));
-    TextMeasure measure(*data_.tokenizer);
+    TextMeasure measure(*data_.tokenizer, data_.cover);
     EvalPlan plan = plan_of(options, measure);
     plan.carry_state = carries_state();
     plan.clear_state = options.clear_state;
@@ -309,15 +325,20 @@ class ReadingTask final : public TextTask {
     const double fraction = config_.data.split;
     if (data_.has_splits()) return data_.train_parts;
     if (!separate_files()) return cut_tokens();
+    const auto whole = static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(files)));
+    if (!validates_) return std::clamp<std::int64_t>(whole, 1, valid_end());
     if (!(fraction > 0 && fraction < 1))
-      fail<ValueError>("data: data.split is {} (above 0 and below 1)", fraction);
+      fail<ValueError>(
+          "data: data.split is {} (above 0 and below 1; 1 where nothing is evaluated: train.eval_every 0)",
+          fraction);
     if (files < 2)
-      fail<ValueError>("data: {} has {} text (at least 2 are needed: the last ones validate)", data_.name,
-                       files);
+      fail<ValueError>(
+          "data: {} has {} text (at least 2 are needed: the last ones validate; 1 where nothing is "
+          "evaluated: train.eval_every 0)",
+          data_.name, files);
     if (config_.data.test > 0 && (valid_end() == files || valid_end() < 2))
       fail<ValueError>("data: {} has {} texts (too few for data.test {}: each split needs one)", data_.name,
                        files, config_.data.test);
-    const auto whole = static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(files)));
     return std::clamp<std::int64_t>(whole, 1, valid_end() - 1);
   }
   // The number of files (of one text: tokens) before the test split.

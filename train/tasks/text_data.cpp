@@ -1,28 +1,30 @@
-// Reading, checking and tokenizing. Files of a folder are mapped one at a time: there may be more of them
-// than a process may map.
+// Finding, reading, checking and tokenizing. Of a folder whose files stay separate, one at a time is in memory.
 #include "train/tasks/text_data.h"
 
+#include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <ostream>
+#include <set>
 
+#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
-#include "train/text/corpus.h"
 #include "train/text/dataset.h"
 #include "train/text/sentencepiece_tokenizer.h"
+#include "train/text/text_files.h"
 
 namespace eddy {
 namespace {
 
-void check_same_data(const TextData& data, const TaskArguments& arguments) {
-  if (!arguments.expected_sha256.empty() && arguments.expected_sha256 != data.sha256)
-    fail<ConfigError>(
-        "{}: {} is not the text that {} was trained on: SHA-256 {} and {} (name it by --data, or start a new "
-        "run with --init-from)",
-        arguments.training ? "train" : "eval", data.name, arguments.run, data.sha256,
-        arguments.expected_sha256);
+[[noreturn]] void fail_other_text(const TaskArguments& arguments, const std::string& name,
+                                  const std::string& sha256) {
+  fail<ConfigError>(
+      "{}: {} is not the text that {} was trained on: SHA-256 {} and {} (name it by --data, or start a new run "
+      "with --init-from)",
+      arguments.training ? "train" : "eval", name, arguments.run, sha256, arguments.expected_sha256);
 }
 
 // `text` is called only for a vocabulary that is made from it.
@@ -48,12 +50,12 @@ std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeTex
   return tokenizer;
 }
 
-// The result of `action` on a file's bytes; its errors name the file.
+// The result of `action` on a file's text; its errors name the file.
 template <class Action>
 auto read_with(const TextFile& file, const Action& action) {
-  const MappedFile mapped(file.path);
+  const std::string text = text_of(file);
   try {
-    return action(mapped.bytes());
+    return action(text);
   } catch (const FormatError& error) {
     fail<FormatError>("data: {}: {}", file.path, error.what());
   } catch (const ValueError& error) {
@@ -61,94 +63,198 @@ auto read_with(const TextFile& file, const Action& action) {
   }
 }
 
-// For a file, or a folder that was read as one text, that the tokenizer rejects: throws the error of the first
-// rejected file, with the file's name and the offset in it. `tokenizer` is null when the
-// vocabulary could not be made either.
-void name_the_file(const DataConfig& config, const Tokenizer* tokenizer) {
-  if (config.path.empty()) return;  // a text of Eddy's own
-  for (const TextFile& file : list_text_files(config.path, false).files)
-    read_with(file, [&](std::string_view text) {
-      if (tokenizer != nullptr)
-        static_cast<void>(tokenizer->encode(text));
-      else
-        static_cast<void>(make_tokenizer(config.tokenizer, text));
+// A path as it is read: its files, and what they hold in all.
+struct Reading {
+  std::string path;
+  bool separate = false;  // the files stay separate; else `text` has their joined text
+  TextFiles files;
+  std::int64_t train_parts = 0, valid_parts = 0;
+  std::string test;  // the folder of the test split, if there is one
+  std::string text, sha256;
+  std::int64_t bytes = 0;
+  std::string how = "--data.path";
+};
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+// Takes out the files that a run was not trained on.
+// errors: ConfigError when one of those that it was trained on is gone.
+void keep_known(Reading& reading, const TaskArguments& arguments) {
+  std::set<std::string> known(arguments.expected_files.begin(), arguments.expected_files.end());
+  TextFiles& texts = reading.files;
+  const std::int64_t train_parts = reading.train_parts;
+  std::vector<TextFile> kept;
+  for (std::int64_t i = 0; i < std::ssize(texts.files); ++i) {
+    TextFile& file = texts.files[static_cast<std::size_t>(i)];
+    if (known.erase(printable(file.name)) > 0) {
+      kept.push_back(std::move(file));
+      continue;
+    }
+    texts.left_out.insert(texts.left_out.begin(), {file.name, "new since the run began"});
+    if (train_parts > 0) --(i < train_parts ? reading.train_parts : reading.valid_parts);
+  }
+  texts.files = std::move(kept);
+  if (!known.empty())
+    fail<ConfigError>(
+        "{}: {} lacks {}, on which {} was trained (put it back, name the text by --data, or start a new "
+        "run with --init-from)",
+        arguments.training ? "train" : "eval", reading.path, *known.begin(), arguments.run);
+}
+
+// Adds what lies beside the splits of a folder to what is left out.
+void add_beside(Reading& reading, const SplitFolder& splits) {
+  std::error_code error;
+  std::vector<LeftOut> beside;
+  for (std::filesystem::directory_iterator entry(reading.path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string path = entry->path().string();
+    if (path != splits.train && path != splits.valid && path != splits.test)
+      beside.push_back({entry->path().filename().string(), "beside train and valid"});
+  }
+  std::sort(beside.begin(), beside.end(), [](const LeftOut& a, const LeftOut& b) { return a.name < b.name; });
+  reading.files.left_out.insert(reading.files.left_out.end(), beside.begin(), beside.end());
+}
+
+// The files that a run was trained on, all that are there, or those that an earlier version read.
+enum class Way : std::uint8_t { known, all, as_before };
+
+Reading read_path(const std::string& path, const TaskArguments& arguments, Way way) {
+  const bool as_before = way == Way::as_before;
+  Reading reading;
+  reading.path = path;
+  const std::string& order = arguments.config.data.order;
+  const std::optional<SplitFolder> splits = find_splits(path);
+  reading.separate = order == "documents" || splits || (order == "stream" && is_folder(path));
+  const auto add = [&](const std::string& from, const std::string& prefix) {
+    TextFiles found = as_before ? list_text_files_as_before(from, reading.separate) : list_text_files(from);
+    for (TextFile& file : found.files) {
+      file.name = prefix + file.name;
+      reading.files.files.push_back(std::move(file));
+    }
+    for (LeftOut& file : found.left_out) reading.files.left_out.push_back({prefix + file.name, file.why});
+    reading.files.folder = reading.files.folder || found.folder;
+    return std::ssize(found.files);
+  };
+  if (splits) {
+    reading.train_parts = add(splits->train, "train/");
+    reading.valid_parts = add(splits->valid, "valid/");
+    reading.test = splits->test;
+    add_beside(reading, *splits);
+  } else {
+    add(path, "");
+  }
+  if (as_before) reading.how += ", as the earlier version read it that made the run";
+  if (way == Way::known) keep_known(reading, arguments);
+  if (!reading.separate) {
+    reading.text = text_of(reading.files);
+    reading.bytes = std::ssize(reading.text);
+    reading.sha256 = sha256_hex(reading.text);
+    return reading;
+  }
+  Sha256 digest;
+  for (const TextFile& file : reading.files.files) {
+    const std::string text = text_of(file);
+    reading.bytes += std::ssize(text);
+    digest.update(fmt::format("{} {}\n", text.size(), file.name));
+    digest.update(text);
+  }
+  reading.sha256 = digest.hex_digest();
+  return reading;
+}
+
+// The text that config.data.path names or, for a run that goes on, the one of its digest: the files that it was
+// trained on, wherever it finds them.
+Reading find_reading(const TaskArguments& arguments) {
+  const std::string& expected = arguments.expected_sha256;
+  const std::vector<std::string> paths = data_paths(arguments);
+  const std::filesystem::path first(paths.front());
+  std::error_code error;
+  if (!arguments.folders.empty() && first.is_relative() && !std::filesystem::exists(first, error))
+    fail<IoError>("data: no such file or folder: '{}', neither here nor in {} (name it by --data)",
+                  paths.front(), arguments.folders.front());
+  std::vector<Way> ways;
+  if (!arguments.expected_files.empty()) ways.push_back(Way::known);
+  ways.push_back(Way::all);
+  if (!expected.empty()) ways.push_back(Way::as_before);
+  std::exception_ptr problem;  // the first; another place, or another way, may give the text
+  for (const std::string& path : paths)
+    for (const Way way : ways) {
+      try {
+        Reading reading = read_path(path, arguments, way);
+        if (expected.empty() || reading.sha256 == expected) return reading;
+        fail_other_text(arguments, path, reading.sha256);
+      } catch (const Error&) {
+        if (!problem) problem = std::current_exception();
+      }
+    }
+  std::rethrow_exception(problem);
+}
+
+// Says how much of a text its vocabulary loses.
+void warn_of_losses(const TextData& data, const std::string& vocabulary) {
+  const TokenCover& cover = data.cover;
+  if (cover.unknown == 0 && cover.lost_bytes == 0) return;
+  const auto share = [](std::int64_t part, std::int64_t all) {
+    return 100 * static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(all, 1));
+  };
+  add_warning(fmt::format(
+      "warning: the vocabulary {} does not cover {}: {:.3g} % of its tokens are unknown, and {:.3g} % of its bytes "
+      "are not kept: newlines, runs of spaces, and characters without a piece (eddy tokenizer train makes a "
+      "vocabulary that keeps every text)",
+      vocabulary, data.name, share(cover.unknown, cover.tokens), share(cover.lost_bytes, cover.bytes)));
+}
+
+// The error of one text that was joined from several, as that of the first file that has it: with its name, and
+// the offset in it.
+void name_the_file(const Reading& reading, const std::string& tokenizer_name, const Tokenizer* tokenizer) {
+  for (const TextFile& file : reading.files.files)
+    read_with(file, [&](const std::string& text) {
+      static_cast<void>(tokenizer != nullptr ? tokenizer->encode(text)
+                                             : make_tokenizer(tokenizer_name, text)->encode(text));
       return true;
     });
 }
 
-TextData read_one_text(TaskArguments& arguments, std::ostream& messages) {
-  const TextSource source =
-      resolve_text(arguments.config.data.path, messages, standard_places(), arguments.expected_sha256);
-  const std::string_view text = source.text.view();
-  TextData data;
-  data.name = source.name;
-  data.sha256 = sha256_hex(text);
-  check_same_data(data, arguments);
+void encode_one_text(TextData& data, const std::string& text, TaskArguments& arguments,
+                     const Reading* reading) {
   try {
-    data.tokenizer = tokenizer_for(arguments, [&] { return text; });
-    data.tokens = data.tokenizer->encode(text);
+    data.tokenizer = tokenizer_for(arguments, [&] { return std::string_view(text); });
+    data.tokens = data.tokenizer->encode(text, data.cover);
   } catch (const Error&) {
-    name_the_file(arguments.config.data, data.tokenizer.get());
+    if (reading != nullptr) name_the_file(*reading, arguments.config.data.tokenizer, data.tokenizer.get());
     throw;
   }
   data.ends = {std::ssize(data.tokens)};
-  return data;
 }
 
-TextData read_files(TaskArguments& arguments, std::ostream& messages) {
-  TextData data;
-  data.name = arguments.config.data.path;
-  std::vector<TextFile> files;
-  std::int64_t empty = 0;
-  const auto add = [&](const std::string& folder, const std::string& prefix) {
-    const TextFiles found = list_text_files(folder);
-    for (const TextFile& file : found.files) files.push_back({prefix + file.name, file.path});
-    empty += found.empty;
-    return std::ssize(found.files);
-  };
-  const std::optional<SplitFolder> splits = find_splits(data.name);
-  if (splits && arguments.training && arguments.config.data.test > 0)
-    fail<ConfigError>("config: data.test is {} and {} brings its own splits (leave it out)",
-                      arguments.config.data.test, data.name);
-  if (splits) {
-    data.train_parts = add(splits->train, "train/");
-    data.valid_parts = add(splits->valid, "valid/");
-  } else {
-    add(data.name, "");
-  }
-  Sha256 digest;
-  std::int64_t bytes = 0;
-  for (const TextFile& file : files) {
-    const MappedFile mapped(file.path);
-    bytes += std::ssize(mapped.bytes());
-    digest.update(fmt::format("{} {}\n", mapped.bytes().size(), file.name));
-    digest.update(mapped.bytes());
-  }
-  data.sha256 = digest.hex_digest();
-  messages << "data: " << data.name << ", " << files.size() << " files, " << bytes << " bytes (--data.path)";
-  if (empty > 0) messages << "; empty files left out: " << empty;
-  messages << '\n';
-  check_same_data(data, arguments);
+void encode_files(TextData& data, TaskArguments& arguments, Reading& reading) {
+  data.train_parts = reading.train_parts;
+  data.valid_parts = reading.valid_parts;
   data.tokenizer = tokenizer_for(arguments, [&] {
     std::string all;
     if (arguments.config.data.tokenizer != "char") return all;  // only `char` needs the text
-    all.reserve(static_cast<std::size_t>(bytes));
-    for (const TextFile& file : files)
-      all += read_with(file, [](std::string_view text) {
+    all.reserve(static_cast<std::size_t>(reading.bytes));
+    for (const TextFile& file : reading.files.files)
+      all += read_with(file, [](const std::string& text) {
         static_cast<void>(make_tokenizer("char", text));  // an error names the file
-        return std::string(text);
+        return text;
       });
     return all;
   });
-  if (splits && !splits->test.empty() && !arguments.training) add(splits->test, "test/");
+  std::vector<TextFile> files = reading.files.files;
+  if (!reading.test.empty() && !arguments.training)
+    for (TextFile& file : list_text_files(reading.test).files)
+      files.push_back({"test/" + file.name, file.path, file.encoding});
   for (const TextFile& file : files) {
     const std::vector<std::int32_t> ids =
-        read_with(file, [&](std::string_view text) { return data.tokenizer->encode(text); });
+        read_with(file, [&](const std::string& text) { return data.tokenizer->encode(text, data.cover); });
     data.tokens.insert(data.tokens.end(), ids.begin(), ids.end());
     data.ends.push_back(std::ssize(data.tokens));
     data.files.push_back(file.name);
   }
-  return data;
 }
 
 }  // namespace
@@ -165,12 +271,34 @@ TextData read_text_data(TaskArguments& arguments) {
   PrintableBuffer safe(arguments.messages != nullptr ? *arguments.messages : nowhere);
   std::ostream messages(&safe);  // names of files may hold anything
   const DataConfig& config = arguments.config.data;
-  std::error_code error;
   if (config.order == "documents" && config.path.empty())
     fail<ConfigError>("config: data.order is documents and data.path is empty (name a folder of texts)");
-  const bool separate_files = config.order == "documents" || find_splits(config.path).has_value() ||
-                              (config.order == "stream" && std::filesystem::is_directory(config.path, error));
-  return separate_files ? read_files(arguments, messages) : read_one_text(arguments, messages);
+  TextData data;
+  if (config.path.empty()) {
+    const TextSource source = resolve_text(messages, standard_places(), arguments.expected_sha256);
+    data.name = source.name;
+    data.sha256 = sha256_hex(source.text);
+    if (!arguments.expected_sha256.empty() && arguments.expected_sha256 != data.sha256)
+      fail_other_text(arguments, data.name, data.sha256);
+    encode_one_text(data, source.text, arguments, nullptr);
+  } else {
+    Reading reading = find_reading(arguments);
+    if (reading.train_parts > 0 && arguments.training && config.test > 0)
+      fail<ConfigError>("config: data.test is {} and {} brings its own splits (leave it out)", config.test,
+                        reading.path);
+    data.name = printable(reading.path);
+    data.sha256 = reading.sha256;
+    if (reading.files.folder)
+      for (const TextFile& file : reading.files.files) data.source_files.push_back(printable(file.name));
+    messages << "data: " << data.name << ", " << describe_read(reading.files, reading.bytes) << " ("
+             << reading.how << ")" << describe_left_out(reading.files) << '\n';
+    if (reading.separate)
+      encode_files(data, arguments, reading);
+    else
+      encode_one_text(data, reading.text, arguments, &reading);
+  }
+  warn_of_losses(data, config.tokenizer);
+  return data;
 }
 
 }  // namespace eddy

@@ -19,8 +19,10 @@ struct TextData {
   std::vector<std::int32_t> tokens;  // of all files, concatenated
   std::vector<std::int64_t> ends;    // the index in `tokens` where each file ends; one entry for one text
   std::vector<std::string> files;    // the names of the files; empty for one text
+  std::vector<std::string> source_files;  // of a folder: Task::data_files
+  TokenCover cover;                       // what the tokens stand for
   // The number of training and validation files of a folder with subfolders for its splits
-  // (find_splits in train/text/corpus.h). The files after them are the test split, which only an evaluation reads.
+  // (find_splits in train/text/text_files.h). The files after them are the test split, which only an evaluation reads.
   // 0: data.split and data.test cut the splits.
   std::int64_t train_parts = 0, valid_parts = 0;
 
@@ -31,8 +33,10 @@ struct TextData {
 
 // The tokens of the text that config.data names, made by the tokenizer in the arguments (which is moved out
 // of them) or else by a new one. With data.order = "windows" a folder is read as one text; with "stream" and
-// "documents" its files, those in subfolders too, stay separate. A folder with subfolders train and valid has
-// its own splits in every order, and its digest does not cover the test split.
+// "documents" its files stay separate. A folder with subfolders train and valid has its own splits in every order,
+// and its digest does not cover the test split. A run that goes on reads the files that it was trained on, as the
+// version read them that made it, and finds a relative path in the folder where it was made. A warning says what a
+// vocabulary loses of the text.
 // errors: IoError, FormatError and ValueError for a text that cannot be read or has no tokens; ConfigError
 // when the data are not those of expected_sha256, or the tokenizer is not the one that the config names.
 TextData read_text_data(TaskArguments& arguments);

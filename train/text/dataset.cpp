@@ -1,4 +1,4 @@
-// Finding the text to train on: the user's, tiny Shakespeare (local, cached or downloaded), or the stories.
+// Finding tiny Shakespeare (local, cached or downloaded), or the stories.
 #include "train/text/dataset.h"
 
 #include <fcntl.h>
@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/files/input_file.h"
 #include "train/files/sha256.h"
 #include "train/text/stories/stories.h"
+#include "train/text/text_files.h"
 
 extern char** environ;
 
@@ -57,7 +59,7 @@ std::string curl_reason(int status) {
 
 // A text that was read and checked, or the reason why there is none.
 struct Attempt {
-  std::optional<Text> text;
+  std::optional<std::string> text;
   std::string reason;
 };
 
@@ -66,9 +68,9 @@ struct Attempt {
 Attempt checked_file(const std::string& path, const std::string& sha256, std::ostream& messages) {
   std::error_code error;
   if (!fs::exists(path, error)) return {std::nullopt, "not there"};
-  MappedFile file(path);
-  const std::string found = sha256_hex(file.bytes());
-  if (found == sha256) return {Text(std::move(file)), ""};
+  std::string text = InputFile(path).text();
+  const std::string found = sha256_hex(text);
+  if (found == sha256) return {std::move(text), ""};
   messages << "data: wrong checksum, file removed: " << path << " has SHA-256 " << found << ", expected "
            << sha256 << '\n';
   fs::remove(path, error);
@@ -88,7 +90,7 @@ Attempt download(const std::string& path, const TextPlaces& places, std::ostream
   }
   Attempt attempt = checked_file(partial, places.sha256, messages);
   if (!attempt.text) return attempt;
-  fs::rename(partial, path, error);  // the mapping stays valid: it belongs to the file, not to its name
+  fs::rename(partial, path, error);
   if (error) {
     const std::string what = fmt::format("cannot rename {}: {}", partial, error.message());
     fs::remove(partial, error);
@@ -141,17 +143,10 @@ TextPlaces standard_places() {
   return places;
 }
 
-TextSource resolve_text(const std::string& data_path, std::ostream& messages, const TextPlaces& places,
-                        const std::string& same_as) {
-  if (!data_path.empty()) {
-    TextSource source{read_text(data_path), data_path};
-    messages << "data: " << data_path << ", " << source.text.view().size() << " bytes (--data.path)\n";
-    return source;
-  }
-
+TextSource resolve_text(std::ostream& messages, const TextPlaces& places, const std::string& same_as) {
   if (!same_as.empty() && same_as != places.sha256) {
-    TextSource source{Text(generate_stories(kStorySeed, kStoryBytes)), "stories"};
-    if (sha256_hex(source.text.view()) == same_as) {
+    TextSource source{generate_stories(kStorySeed, kStoryBytes), "stories"};
+    if (sha256_hex(source.text) == same_as) {
       messages << "data: stories written by Eddy, " << kStoryBytes << " bytes, seed " << kStorySeed
                << " (the run was trained on them)\n";
       return source;
@@ -167,8 +162,8 @@ TextSource resolve_text(const std::string& data_path, std::ostream& messages, co
           "give --data.path)",
           path);
     TextSource source{read_text(path), "tinyshakespeare"};
-    const bool known = sha256_hex(source.text.view()) == places.sha256;
-    messages << "data: tiny Shakespeare from " << path << ", " << source.text.view().size()
+    const bool known = sha256_hex(source.text) == places.sha256;
+    messages << "data: tiny Shakespeare from " << path << ", " << source.text.size()
              << " bytes (EDDY_DATA_DIR" << (known ? "" : "; its SHA-256 is not that of the published file")
              << ")\n";
     return source;
@@ -182,8 +177,8 @@ TextSource resolve_text(const std::string& data_path, std::ostream& messages, co
       const bool cached = attempt.text.has_value();
       if (!cached) attempt = download(path, places, messages);
       if (attempt.text) {
-        messages << "data: tiny Shakespeare from " << path << ", " << attempt.text->view().size()
-                 << " bytes (" << (cached ? "cached" : "downloaded now")
+        messages << "data: tiny Shakespeare from " << path << ", " << attempt.text->size() << " bytes ("
+                 << (cached ? "cached" : "downloaded now")
                  << ", SHA-256 checked; neither --data.path nor EDDY_DATA_DIR "
                  << "is given)\n";
         return {std::move(*attempt.text), "tinyshakespeare"};
@@ -193,7 +188,7 @@ TextSource resolve_text(const std::string& data_path, std::ostream& messages, co
       reason = error.what();
     }
   }
-  TextSource source{Text(generate_stories(kStorySeed, kStoryBytes)), "stories"};
+  TextSource source{generate_stories(kStorySeed, kStoryBytes), "stories"};
   messages << "data: stories written by Eddy, " << kStoryBytes << " bytes, seed " << kStorySeed
            << " (tiny Shakespeare could not be had: " << reason
            << "; to take your own text give --data.path)\n";

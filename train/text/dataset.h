@@ -1,24 +1,21 @@
-// Chooses the text a run trains on, the first of:
+// Chooses the text of a run that names none (data.path is empty), the first of:
 //
-//   1. the path of --data.path, a file or a folder
-//   2. tinyshakespeare/input.txt in the folder that EDDY_DATA_DIR names
-//   3. tiny Shakespeare in the user's cache, downloaded once and checked by its SHA-256
-//   4. stories that Eddy generates (stories/)
+//   1. tinyshakespeare/input.txt in the folder that EDDY_DATA_DIR names
+//   2. tiny Shakespeare in the user's cache, downloaded once and checked by its SHA-256
+//   3. stories that Eddy generates (stories/)
 //
-// An error in 1 or 2, which the user chose, is thrown; a failure in 3 is reported and leads to 4.
+// An error in 1, which the user chose, is thrown; a failure in 2 is reported and leads to 3.
 #pragma once
 
 #include <functional>
 #include <ostream>
 #include <string>
 
-#include "train/text/corpus.h"
-
 namespace eddy {
 
 struct TextSource {
-  Text text;
-  std::string name;  // "tinyshakespeare", "stories", or the path the user gave
+  std::string text;
+  std::string name;  // "tinyshakespeare" or "stories"
 };
 
 // Where to look for a text. `standard_places` fills it from the environment; tests fill it by hand.
@@ -40,10 +37,9 @@ std::string fetch_with_curl(const std::string& url, const std::string& path);
 
 // The text to train on. Writes a line to `messages` that names the text and why it was chosen, and one more
 // when a checksum was wrong. `same_as` is the SHA-256 of the text that a run was trained on, or empty. The
-// stories have no path that a user could give, so without a data_path they come first when the SHA-256 is
-// theirs.
-// errors: IoError when data_path or EDDY_DATA_DIR is given but holds no text.
-TextSource resolve_text(const std::string& data_path, std::ostream& messages,
-                        const TextPlaces& places = standard_places(), const std::string& same_as = "");
+// stories have no path that a user could give, so they come first when the SHA-256 is theirs.
+// errors: IoError when EDDY_DATA_DIR is given but holds no text.
+TextSource resolve_text(std::ostream& messages, const TextPlaces& places = standard_places(),
+                        const std::string& same_as = "");
 
 }  // namespace eddy

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "tensor/base/format.h"
@@ -38,6 +39,14 @@ std::string text_of(const sentencepiece::SentencePieceProcessor& processor, int 
     at += space ? kSpaceMark.size() : 1;
   }
   return text;
+}
+
+// How many bytes at the beginning and the end of two texts are the same.
+std::int64_t common_bytes(std::string_view a, std::string_view b) {
+  const auto begin = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  a.remove_prefix(static_cast<std::size_t>(begin));
+  b.remove_prefix(static_cast<std::size_t>(begin));
+  return begin + (std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin());
 }
 
 class SentencePieceTokenizer final : public Tokenizer {
@@ -71,21 +80,13 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::int64_t vocab_size() const override { return std::ssize(texts_); }
   std::string model_file() const override { return model_; }
 
-  std::vector<std::int32_t> encode(std::string_view text) const override {
-    std::vector<std::int32_t> ids;
-    std::size_t begin = 0;
-    for (std::size_t at = 0; at < text.size();) {
-      const int bytes = utf8_at(text, at).bytes;
-      const auto length = static_cast<std::size_t>(std::max(bytes, 1));
-      const bool apart = bytes == 0 || (exact_ && text.substr(at, length) == kSpaceMark);
-      if (apart) {
-        append_stretch(text.substr(begin, at - begin), ids);
-        for (std::size_t i = 0; i < length; ++i) ids.push_back(id_of_byte(text[at + i]));
-        begin = at + length;
-      }
-      at += length;
-    }
-    append_stretch(text.substr(begin), ids);
+  std::vector<std::int32_t> encode(std::string_view text) const override { return encode(text, nullptr); }
+  std::vector<std::int32_t> encode(std::string_view text, TokenCover& cover) const override {
+    if (exact_) return Tokenizer::encode(text, cover);
+    cover.shares.resize(texts_.size());
+    std::vector<std::int32_t> ids = encode(text, &cover);
+    cover.tokens += std::ssize(ids);
+    cover.bytes += std::ssize(text);
     return ids;
   }
 
@@ -98,14 +99,35 @@ class SentencePieceTokenizer final : public Tokenizer {
     text += texts_[static_cast<std::size_t>(id)];
   }
 
+  std::vector<std::int32_t> encode(std::string_view text, TokenCover* cover) const {
+    std::vector<std::int32_t> ids;
+    std::size_t begin = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const int bytes = utf8_at(text, at).bytes;
+      const auto length = static_cast<std::size_t>(std::max(bytes, 1));
+      const bool apart = bytes == 0 || (exact_ && text.substr(at, length) == kSpaceMark);
+      if (apart) {
+        append_stretch(text.substr(begin, at - begin), ids, cover);
+        for (std::size_t i = 0; i < length; ++i) {
+          ids.push_back(id_of_byte(text[at + i]));
+          if (cover != nullptr) add_piece(*cover, ids.back(), text.substr(at + i, 1));
+        }
+        begin = at + length;
+      }
+      at += length;
+    }
+    append_stretch(text.substr(begin), ids, cover);
+    return ids;
+  }
+
   std::int32_t id_of_byte(char byte) const {
     const std::int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
     return id >= 0 ? id : unknown_;
   }
 
   // Tokens of valid UTF-8.
-  void append_stretch(std::string_view text, std::vector<std::int32_t>& ids) const {
-    if (!exact_) return append(text, ids);
+  void append_stretch(std::string_view text, std::vector<std::int32_t>& ids, TokenCover* cover) const {
+    if (!exact_) return append(text, ids, cover);
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = find_line_end(text, begin, kLongestLine);
       append(text.substr(begin, end - begin), ids);
@@ -113,7 +135,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     }
   }
 
-  void append(std::string_view text, std::vector<std::int32_t>& ids) const {
+  void append(std::string_view text, std::vector<std::int32_t>& ids, TokenCover* cover = nullptr) const {
     if (text.empty()) return;
     // The library counts in int.
     if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) / 4)
@@ -121,11 +143,51 @@ class SentencePieceTokenizer final : public Tokenizer {
           "tokenizer {}: {} bytes in one piece, and this vocabulary cannot be used line by line (cut the "
           "text into several files, or train a vocabulary with eddy tokenizer train)",
           name(), text.size());
+    if (cover != nullptr) return append_covered(text, ids, *cover);
     std::vector<int> part;
     const auto status = processor_.Encode(text, &part);
     if (!status.ok())
       fail<ValueError>("tokenizer {}: SentencePiece cannot split {} bytes of the text", name(), text.size());
     ids.insert(ids.end(), part.begin(), part.end());
+  }
+
+  // Tokens with the stretches of the text that they stand for, which together are the whole text.
+  void append_covered(std::string_view text, std::vector<std::int32_t>& ids, TokenCover& cover) const {
+    const sentencepiece::ImmutableSentencePieceText encoded = processor_.EncodeAsImmutableProto(text);
+    std::size_t begin = 0, last = encoded.pieces_size();
+    std::size_t first =
+        0;  // of the pieces whose stretch is not known yet: of the bytes of a character the last has it
+    for (std::size_t i = 0; i < last; ++i) {
+      const auto piece = encoded.pieces(static_cast<int>(i));
+      ids.push_back(static_cast<std::int32_t>(piece.id()));
+      const bool is_last = i + 1 == last;
+      const std::size_t end = is_last ? text.size() : std::max<std::size_t>(begin, piece.end());
+      if (end == begin && !is_last) continue;
+      const std::span<const std::int32_t> pieces = std::span(ids).last(i + 1 - first);
+      add_pieces(cover, pieces, text.substr(begin, end - begin));
+      begin = end;
+      first = i + 1;
+    }
+    if (last == 0) cover.lost_bytes += std::ssize(text);
+  }
+
+  // Adds pieces that stand for a stretch together: each for its own text, or all of it for the last one.
+  void add_pieces(TokenCover& cover, std::span<const std::int32_t> pieces, std::string_view stretch) const {
+    if (decode(pieces) == stretch) {
+      for (const std::int32_t id : pieces) add_piece(cover, id, texts_[static_cast<std::size_t>(id)]);
+      return;
+    }
+    for (const std::int32_t id : pieces.first(pieces.size() - 1)) add_piece(cover, id, "");
+    add_piece(cover, pieces.back(), stretch);
+  }
+  void add_piece(TokenCover& cover, std::int32_t id, std::string_view stretch) const {
+    const std::string_view kept = texts_[static_cast<std::size_t>(id)];
+    TokenCover::Share& share = cover.shares[static_cast<std::size_t>(id)];
+    ++share.count;
+    share.bytes += std::ssize(stretch);
+    share.characters += std::ssize(stretch) - std::count_if(stretch.begin(), stretch.end(), is_continuation);
+    if (id == unknown_) ++cover.unknown;
+    cover.lost_bytes += std::ssize(stretch) - (id == unknown_ ? 0 : common_bytes(stretch, kept));
   }
 
   std::string model_;

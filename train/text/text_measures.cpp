@@ -1,6 +1,7 @@
 // Counting words, bytes and characters.
 #include "train/text/text_measures.h"
 
+#include <algorithm>
 #include <numbers>
 
 #include "train/files/utf8.h"
@@ -31,13 +32,19 @@ std::int64_t count_words(std::string_view text) {
   return words;
 }
 
-TextMeasure::TextMeasure(const Tokenizer& tokenizer) {
+TextMeasure::TextMeasure(const Tokenizer& tokenizer, const TokenCover& cover) {
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const auto index = static_cast<std::size_t>(id);
+    if (index < cover.shares.size() && cover.shares[index].count > 0) {
+      const TokenCover::Share& share = cover.shares[index];
+      bytes_.push_back(static_cast<double>(share.bytes) / static_cast<double>(share.count));
+      characters_.push_back(static_cast<double>(share.characters) / static_cast<double>(share.count));
+      continue;
+    }
     const std::string text = tokenizer.decode_one(id);
-    bytes_.push_back(static_cast<std::uint32_t>(text.size()));
-    characters_.push_back(0);
-    for (const char byte : text)
-      if (!is_continuation(byte)) ++characters_.back();
+    bytes_.push_back(static_cast<double>(text.size()));
+    characters_.push_back(
+        static_cast<double>(std::ssize(text) - std::count_if(text.begin(), text.end(), is_continuation)));
   }
 }
 
@@ -54,9 +61,9 @@ void TextMeasure::add(const Batch& batch) {
 std::vector<std::pair<std::string, double>> TextMeasure::extras(double nats) const {
   std::vector<std::pair<std::string, double>> result;
   const double bits = nats * std::numbers::log2e;
-  if (all_bytes_ > 0) result.emplace_back("bits_per_byte", bits / static_cast<double>(all_bytes_));
+  if (all_bytes_ > 0) result.emplace_back("bits_per_byte", bits / all_bytes_);
   if (all_characters_ > 0 && all_characters_ != all_bytes_)
-    result.emplace_back("bits_per_character", bits / static_cast<double>(all_characters_));
+    result.emplace_back("bits_per_character", bits / all_characters_);
   return result;
 }
 

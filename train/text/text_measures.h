@@ -25,7 +25,9 @@ std::int64_t count_words(std::string_view text);
 // Counts the bytes and characters of the scored targets' text. Token lengths are computed once, in advance.
 class TextMeasure {
  public:
-  explicit TextMeasure(const Tokenizer& tokenizer);
+  // A token counts as what it decodes to. In a text that the vocabulary does not cover it counts as what stands
+  // for it there on average, by `cover`.
+  explicit TextMeasure(const Tokenizer& tokenizer, const TokenCover& cover = {});
 
   // Counts a batch's scored targets.
   void add(const Batch& batch);
@@ -34,8 +36,8 @@ class TextMeasure {
   std::vector<std::pair<std::string, double>> extras(double nats) const;
 
  private:
-  std::vector<std::uint32_t> bytes_, characters_;  // of each token
-  std::int64_t all_bytes_ = 0, all_characters_ = 0;
+  std::vector<double> bytes_, characters_;  // of each token
+  double all_bytes_ = 0, all_characters_ = 0;
 };
 
 }  // namespace eddy

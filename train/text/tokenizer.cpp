@@ -146,6 +146,13 @@ std::unique_ptr<Tokenizer> char_tokenizer(std::string_view text) {
 
 }  // namespace
 
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, TokenCover& cover) const {
+  std::vector<std::int32_t> ids = encode(text);
+  cover.tokens += std::ssize(ids);
+  cover.bytes += std::ssize(text);
+  return ids;
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   text.reserve(ids.size());

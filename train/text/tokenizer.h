@@ -17,6 +17,18 @@
 
 namespace eddy {
 
+// What the tokens of a text stand for in it. A vocabulary covers the text if none is unknown and no byte is lost.
+struct TokenCover {
+  std::int64_t tokens = 0, unknown = 0;
+  std::int64_t bytes = 0;       // of the text
+  std::int64_t lost_bytes = 0;  // of them, those that the tokens do not give back
+  // How often a token occurs, and the bytes and characters of the text behind it.
+  struct Share {
+    std::int64_t count = 0, bytes = 0, characters = 0;
+  };
+  std::vector<Share> shares;  // by id; empty when every token stands for what it decodes to
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -28,6 +40,10 @@ class Tokenizer {
   // errors: char: FormatError at invalid UTF-8, ValueError at a character outside the vocabulary, both with
   // the byte offset. The byte vocabularies take every text.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  // The same, and adds what the tokens stand for to `cover`. The vocabularies here but those of SentencePiece
+  // cover every text that they encode.
+  // errors: as encode.
+  virtual std::vector<std::int32_t> encode(std::string_view text, TokenCover& cover) const;
   // The bytes of the ids.
   // errors: ValueError for an id outside 0..vocab_size-1.
   std::string decode(std::span<const std::int32_t> ids) const;

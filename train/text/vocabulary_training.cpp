@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "tensor/base/format.h"
-#include "train/files/mapped_file.h"
 #include "train/files/utf8.h"
 #include "train/text/sentencepiece_tokenizer.h"
 
@@ -36,8 +35,7 @@ struct Counts {
 Counts count_characters(const std::vector<TextFile>& files) {
   Counts counts;
   for (const TextFile& file : files) {
-    const MappedFile mapped(file.path);
-    const std::string_view text = mapped.bytes();
+    const std::string text = text_of(file);
     counts.bytes += std::ssize(text);
     for (std::size_t at = 0; at < text.size();) {
       const Utf8Char character = utf8_at(text, at);
@@ -68,7 +66,7 @@ std::vector<bool> kept_characters(const Counts& counts, std::int64_t room, Train
   return kept;
 }
 
-// Lines of the files, cut at characters without a piece. A file is mapped only while it is read.
+// Lines of the files, cut at characters without a piece. One file at a time is in memory.
 class Lines final : public sentencepiece::SentenceIterator {
  public:
   Lines(const std::vector<TextFile>& files, const std::vector<bool>& kept, double share)
@@ -98,13 +96,13 @@ class Lines final : public sentencepiece::SentenceIterator {
   // Puts the next stretch of kept characters into line_. Returns false at the end of the files.
   bool take() {
     for (;;) {
-      if (!mapped_ || at_ >= mapped_->bytes().size()) {
+      if (at_ >= text_.size()) {
         if (file_ == files_.size()) return false;
-        mapped_.emplace(files_[file_++].path);
+        text_ = text_of(files_[file_++]);
         at_ = line_end_ = 0;
         continue;
       }
-      const std::string_view text = mapped_->bytes();
+      const std::string_view text = text_;
       if (at_ >= line_end_) line_end_ = find_line_end(text, at_, kLongestSentence);
       const std::size_t begin = at_;
       while (at_ < line_end_) {
@@ -124,7 +122,7 @@ class Lines final : public sentencepiece::SentenceIterator {
   const std::vector<bool>& kept_;
   double share_, due_ = 0;
   std::size_t file_ = 0, at_ = 0, line_end_ = 0;
-  std::optional<MappedFile> mapped_;
+  std::string text_;  // of the file before file_
   std::string line_;
   std::int64_t bytes_ = 0;
   bool done_ = false;
@@ -141,18 +139,18 @@ class Lines final : public sentencepiece::SentenceIterator {
     const bool possible = most.size() > 3 || (most.size() == 3 && most >= "512");
     fail<ValueError>(
         "tokenizer train: the text gives no {} vocabulary of {} tokens, only one of {} ({}take more text)",
-        options.type, options.size, most,
-        possible ? "set --vocab to it or less, or " : "");
+        options.type, options.size, most, possible ? "set --vocab to it or less, or " : "");
   }
-  fail<ValueError>("tokenizer train: the text gives no {} vocabulary of {} tokens (take more text, or another --type)",
-                   options.type, options.size);
+  fail<ValueError>(
+      "tokenizer train: the text gives no {} vocabulary of {} tokens (take more text, or another --type)",
+      options.type, options.size);
 }
 
 }  // namespace
 
-std::vector<TextFile> vocabulary_files(const std::string& path) {
+TextFiles vocabulary_files(const std::string& path) {
   const std::optional<SplitFolder> splits = find_splits(path);
-  return list_text_files(splits ? splits->train : path).files;
+  return list_text_files(splits ? splits->train : path);
 }
 
 TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const VocabularyOptions& options) {

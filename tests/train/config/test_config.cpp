@@ -349,6 +349,16 @@ TEST_CASE("config files are told apart by their ending") {
   CHECK_THROWS_AS((void)load_run_config(std::filesystem::temp_directory_path().string()), IoError);
 }
 
+TEST_CASE("config files may begin with a byte order mark and be UTF-16 behind it") {
+  const TempFolder folder;
+  const std::string mark = "\xef\xbb\xbf", toml = "[train]\nsteps = 7\n";
+  std::string wide = "\xff\xfe";
+  for (const char c : toml) wide += c + std::string(1, '\0');
+  CHECK(load_run_config(folder.write("a.toml", mark + toml)).train.steps == 7);
+  CHECK(load_run_config(folder.write("b.toml", wide)).train.steps == 7);
+  CHECK(load_run_config(folder.write("a.json", mark + R"({"train": {"steps": 8}})")).train.steps == 8);
+}
+
 TEST_CASE("accumulate means one thing for the model and another for training") {
   const TempFolder folder;
   const std::string file =

@@ -106,11 +106,11 @@ TEST_CASE("program: data.split says and does the same in its help and its errors
   const std::size_t at = help.out.find("--data.split");
   REQUIRE(at != std::string::npos);
   const std::string about = help.out.substr(at, help.out.find("--data.order", at) - at);
-  CHECK_MESSAGE(contains(about, "above 0 and below 1"), about);
-  for (const char* const split : {"0", "1", "1.5", "nan"}) {
+  CHECK_MESSAGE(contains(about, "above 0 and at most 1"), about);
+  for (const char* const split : {"0", "1.5", "nan"}) {
     const Ended ended = shell(folder, kTrain + std::string("--run run --data.split ") + split);
     CHECK(ended.status != 0);
-    CHECK_MESSAGE(contains(ended.err, "above 0 and below 1"), ended.err);
+    CHECK_MESSAGE(contains(ended.err, "above 0 and at most 1"), ended.err);
   }
   CHECK_FALSE(fs::exists(folder.path("run")));
 }

@@ -100,6 +100,7 @@ TEST_CASE("text task: a segment is as long as the first of three keys that is se
 TEST_CASE("text task: data that do not fit are refused") {
   const TempFolder folder;
   RunConfig config = stateful_run(folder, "run", "stream").config;
+  config.train.eval_every = 1;  // what is evaluated needs a validation part
   config.data.path = folder.write("short.txt", std::string(200, 'a'));
   config.train.batch = 12;  // spans of 15
   CHECK(contains(refusal(config), "has 15 tokens, and a segment needs 17"));
@@ -109,6 +110,7 @@ TEST_CASE("text task: data that do not fit are refused") {
   CHECK(contains(refusal(config), "the stream sub/small.txt has 16 tokens"));
 
   config = stateful_run(folder, "run", "documents").config;
+  config.train.eval_every = 1;
   RunConfig bad = config;
   bad.data.path.clear();
   CHECK(contains(refusal(bad), "data.path is empty"));
@@ -151,8 +153,9 @@ TEST_CASE("text task: files in subfolders are documents and the last ones valida
   arguments.config = config;
   arguments.messages = &said;
   CHECK(contains(make_task(std::move(arguments))->summary(), "8 training and 2 validation documents"));
-  CHECK(contains(said.str(), "10 files"));
-  CHECK(contains(said.str(), "; empty files left out: 1"));
+  CHECK(contains(said.str(), "13 files: 10 read"));
+  CHECK(
+      contains(said.str(), "; left out: .hidden/ (hidden), empty.txt (empty), table.csv (not .txt or .md)"));
   config.data.split = 0.01;  // at least one of each
   CHECK(contains(task_of(config)->summary(), "1 training and 9 validation documents"));
 }

@@ -1,4 +1,4 @@
-// Text data: hashing, tokenizers, mapped files and folders, splits, random batches and validation windows.
+// Text data: hashing, tokenizers, splits, random batches and validation windows.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +18,6 @@
 #include "tensor/random/uniform_draw.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "train/files/mapped_file.h"
 #include "train/files/sha256.h"
 #include "train/files/utf8.h"
 #include "train/text/corpus.h"
@@ -167,70 +166,6 @@ TEST_CASE("a broken tokenizer description is a format error") {
         R"({"name":"char","characters":"ba"})", R"({"name":"char","characters":"aa"})",
         "{\"name\":\"char\",\"characters\":\"\xff\"}"})
     CHECK_THROWS_AS(tokenizer_from_json(json), FormatError);
-}
-
-// ---- files ----------------------------------------------------------------------------------------------
-
-TEST_CASE("a mapped file shows the bytes of the file and survives a move") {
-  const TempFolder folder;
-  const std::string bytes("one\0two", 7);
-  MappedFile file(folder.write("a.bin", bytes));
-  CHECK(file.bytes() == bytes);
-  MappedFile moved(std::move(file));
-  CHECK(moved.bytes() == bytes);
-  MappedFile assigned(folder.write("empty", ""));
-  CHECK(assigned.bytes().empty());
-  assigned = std::move(moved);
-  CHECK(assigned.bytes() == bytes);
-}
-
-TEST_CASE("a missing or empty or irregular file says what to do") {
-  const TempFolder folder;
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("none.txt")); }), "--data.path"));
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.write("empty.txt", "")); }), "is empty"));
-  CHECK(contains(error_of<IoError>([&] { read_text("/dev/null"); }), "not a regular file"));
-  REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("pipe")); }), "not a regular file"));
-  CHECK(contains(error_of<IoError>([&] { MappedFile(folder.path("none.txt")); }), "cannot open"));
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("empty.txt") + "/below"); }), "below"));
-}
-
-TEST_CASE("a file without read permission is an io error") {
-  if (geteuid() == 0) return;  // root may read everything
-  const TempFolder folder;
-  const std::string path = folder.write("a.txt", "text");
-  REQUIRE(chmod(path.c_str(), 0) == 0);
-  CHECK(contains(error_of<IoError>([&] { read_text(path); }), "right to read"));
-}
-
-TEST_CASE("a folder gives its txt files in the order of their names") {
-  const TempFolder folder;
-  folder.write("b.txt", "second");
-  folder.write("a.txt", "first\n");
-  folder.write("c.txt", "");
-  folder.write("notes.md", "not this");
-  folder.write(".hidden.txt", "nor this");
-  folder.write("sub/d.txt", "nor that");
-  fs::create_symlink("nowhere", folder.path("dangling.txt"));
-  CHECK(read_text(folder.path()).view() == "first\nsecond\n");
-}
-
-TEST_CASE("a folder without txt files gives its other text files") {
-  const TempFolder folder;
-  folder.write("b.md", "second\n");
-  folder.write("a", "first");
-  folder.write("c.bin", std::string("bin\0ary", 7));
-  CHECK(read_text(folder.path()).view() == "first\nsecond\n");
-}
-
-TEST_CASE("a folder without text says what to do") {
-  const TempFolder folder;
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.path()); }), "no text in the folder"));
-  folder.write("c.bin", std::string("\0", 1));
-  folder.write("sub/a.txt", "text");
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.path()); }), "subfolders"));
-  folder.write("a.txt", "");
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.path()); }), "no text in the folder"));
 }
 
 // ---- splits, batches, windows ---------------------------------------------------------------------------

@@ -1,8 +1,12 @@
 // SentencePiece vocabularies: made from texts, exact for every byte, kept with the runs that use them.
 #include <doctest/doctest.h>
 
+#include <sentencepiece_trainer.h>
+
+#include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numbers>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,15 +20,16 @@
 #include "train/files/text_file.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
-#include "train/text/corpus.h"
 #include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/stories/stories.h"
+#include "train/text/text_measures.h"
 #include "train/text/vocabulary_training.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::test;
+using namespace std::string_literals;
 
 std::string vocabulary_of(const std::string& text, std::int64_t size = 512, const std::string& type = "bpe") {
   const TempFolder folder;
@@ -43,6 +48,20 @@ const Tokenizer& stories() {
   static const std::unique_ptr<Tokenizer> tokenizer =
       sentencepiece_tokenizer(stories_model(), "stories.model");
   return *tokenizer;
+}
+
+// A vocabulary as other programs make it: it normalizes, puts a space before every text, and has no pieces for bytes.
+std::unique_ptr<Tokenizer> foreign_tokenizer(const std::string& text) {
+  const TempFolder folder;
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train({{"input", folder.write("a.txt", text)},
+                                                                  {"model_type", "bpe"},
+                                                                  {"vocab_size", "60"},
+                                                                  {"hard_vocab_limit", "false"},
+                                                                  {"minloglevel", "2"}},
+                                                                 nullptr, &model);
+  REQUIRE(status.ok());
+  return sentencepiece_tokenizer(model, "foreign.model");
 }
 
 std::string all_bytes() {
@@ -153,6 +172,40 @@ TEST_CASE("sentencepiece: what is no model is refused with its name") {
     CHECK_THROWS_AS(tokenizer_from_json(json), FormatError);
 }
 
+TEST_CASE("sentencepiece: a vocabulary that does not cover a text says what it loses") {
+  const std::string known = generate_stories(1, 20000);
+  const std::unique_ptr<Tokenizer> tokenizer = foreign_tokenizer(known);
+  TokenCover cover;
+  const std::string text = "the\n\n\U0001f600\U0001f601  the \xff";
+  const std::vector<std::int32_t> ids = tokenizer->encode(text, cover);
+  CHECK(ids == tokenizer->encode(text));
+  CHECK(cover.tokens == std::ssize(ids));
+  CHECK(cover.bytes == std::ssize(text));
+  CHECK(cover.unknown == 2);  // neighbours are one token
+  // The two newlines become a space, two spaces one, the last one goes; 8 bytes and 1 byte are unknown.
+  CHECK(cover.lost_bytes == 2 + 8 + 1 + 1 + 1);
+  TokenCover lossless;
+  static_cast<void>(stories().encode(text, lossless));
+  CHECK(lossless.lost_bytes == 0);
+  CHECK(lossless.unknown == 0);
+}
+
+TEST_CASE("sentencepiece: bits per byte count the bytes of the text whatever its vocabulary keeps") {
+  const std::string known = generate_stories(1, 20000);
+  const std::unique_ptr<Tokenizer> tokenizer = foreign_tokenizer(known);
+  for (const std::string& text :
+       {known, "\U0001f600\U0001f601 \U0001f602\n the\n\n\nend \uff21\n"s + known}) {
+    TokenCover cover;
+    const std::vector<std::int32_t> ids = tokenizer->encode(text, cover);
+    TextMeasure measure(*tokenizer, cover);
+    measure.add(make_batch(1, ids, ids));
+    const auto extras = measure.extras(std::numbers::ln2 * static_cast<double>(text.size()));
+    REQUIRE(!extras.empty());
+    CHECK(extras[0].first == "bits_per_byte");
+    CHECK(std::abs(extras[0].second - 1) < 1e-9);  // sums of averages of whole numbers
+  }
+}
+
 TEST_CASE("vocabulary training: the same texts give the same vocabulary") {
   const std::string text = generate_stories(2, 8000);
   for (const char* type : {"bpe", "unigram"}) {
@@ -231,7 +284,7 @@ TEST_CASE("vocabulary training: a folder with splits gives its training texts") 
   REQUIRE(find_splits(folder.path()).has_value());
   CHECK(find_splits(folder.path())->valid == folder.path("validation"));
   CHECK(find_splits(folder.path())->test.empty());
-  const std::vector<TextFile> files = vocabulary_files(folder.path());
+  const std::vector<TextFile> files = vocabulary_files(folder.path()).files;
   REQUIRE(files.size() == 1);
   CHECK(files[0].path == folder.path("train/a.txt"));
 }

@@ -18,9 +18,9 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "train/files/sha256.h"
-#include "train/text/corpus.h"
 #include "train/text/dataset.h"
 #include "train/text/stories/stories.h"
+#include "train/text/text_files.h"
 
 namespace {
 
@@ -123,48 +123,34 @@ struct FakePlaces {
 
 }  // namespace
 
-TEST_CASE("the text the user names goes before everything else") {
-  FakePlaces fake;
-  fake.places.data_dir = "/nonexistent";
-  const std::string path = fake.folder.write("mine.txt", "my text");
-  std::ostringstream says;
-  const TextSource source = resolve_text(path, says, fake.places);
-  CHECK(source.text.view() == "my text");
-  CHECK(source.name == path);
-  CHECK(contains(says.str(), "--data.path"));
-  CHECK(lines_of(says.str()) == 1);
-  CHECK(fake.downloads == 0);
-  CHECK_THROWS_AS(resolve_text(path + "x", says, fake.places), IoError);
-}
-
 TEST_CASE("EDDY_DATA_DIR gives tiny Shakespeare or an error that names the missing file") {
   FakePlaces fake;
   fake.places.data_dir = fake.folder.path("data");
   std::ostringstream says;
-  const std::string error = error_of<IoError>([&] { resolve_text("", says, fake.places); });
+  const std::string error = error_of<IoError>([&] { resolve_text(says, fake.places); });
   CHECK(contains(error, "data/tinyshakespeare/input.txt"));
   CHECK(contains(error, "EDDY_DATA_DIR"));
 
   fake.folder.write("data/tinyshakespeare/input.txt", fake.published);
-  const TextSource source = resolve_text("", says, fake.places);
+  const TextSource source = resolve_text(says, fake.places);
   CHECK(source.name == "tinyshakespeare");
-  CHECK(source.text.view() == fake.published);
+  CHECK(source.text == fake.published);
   CHECK(contains(says.str(), "EDDY_DATA_DIR"));
   CHECK(!contains(says.str(), "not that of the published file"));
   CHECK(lines_of(says.str()) == 1);
   CHECK(fake.downloads == 0);
 
   fake.folder.write("data/tinyshakespeare/input.txt", "another text");
-  CHECK(resolve_text("", says, fake.places).text.view() == "another text");
+  CHECK(resolve_text(says, fake.places).text == "another text");
   CHECK(contains(says.str(), "not that of the published file"));
 }
 
 TEST_CASE("tiny Shakespeare is downloaded once and then taken from the cache") {
   FakePlaces fake;
   std::ostringstream first, second;
-  const TextSource downloaded = resolve_text("", first, fake.places);
+  const TextSource downloaded = resolve_text(first, fake.places);
   CHECK(downloaded.name == "tinyshakespeare");
-  CHECK(downloaded.text.view() == fake.published);
+  CHECK(downloaded.text == fake.published);
   CHECK(contains(first.str(), "downloaded now"));
   CHECK(lines_of(first.str()) == 1);
   CHECK(fake.cache_entries() == 1);  // nothing partial is left
@@ -172,7 +158,7 @@ TEST_CASE("tiny Shakespeare is downloaded once and then taken from the cache") {
   fake.places.fetch = [](const std::string&, const std::string&) -> std::string {
     throw IoError("not again");
   };
-  CHECK(resolve_text("", second, fake.places).text.view() == fake.published);
+  CHECK(resolve_text(second, fake.places).text == fake.published);
   CHECK(contains(second.str(), "cached"));
   CHECK(fake.downloads == 1);
 }
@@ -181,9 +167,9 @@ TEST_CASE("a download with a wrong checksum is said and removed and stories are 
   FakePlaces fake;
   fake.published += "changed";
   std::ostringstream says;
-  const TextSource source = resolve_text("", says, fake.places);
+  const TextSource source = resolve_text(says, fake.places);
   CHECK(source.name == "stories");
-  CHECK(source.text.view() == generate_stories(1, 1 << 20));
+  CHECK(source.text == generate_stories(1, 1 << 20));
   CHECK(contains(says.str(), "wrong checksum, file removed"));
   CHECK(contains(says.str(), sha256_hex(fake.published)));
   CHECK(lines_of(says.str()) == 2);
@@ -194,7 +180,7 @@ TEST_CASE("a spoiled file in the cache is removed and fetched again") {
   FakePlaces fake;
   fake.folder.write("cache/eddy/tinyshakespeare/input.txt", "spoiled");
   std::ostringstream says;
-  CHECK(resolve_text("", says, fake.places).text.view() == fake.published);
+  CHECK(resolve_text(says, fake.places).text == fake.published);
   CHECK(contains(says.str(), "wrong checksum, file removed"));
   CHECK(fake.downloads == 1);
 }
@@ -206,7 +192,7 @@ TEST_CASE("without network or cache folder the stories are taken with a reason")
     return std::string("offline for the test");
   };
   std::ostringstream says;
-  CHECK(resolve_text("", says, fake.places).name == "stories");
+  CHECK(resolve_text(says, fake.places).name == "stories");
   CHECK(contains(says.str(), "offline for the test"));
   CHECK(contains(says.str(), "--data.path"));
   CHECK(lines_of(says.str()) == 1);
@@ -214,12 +200,12 @@ TEST_CASE("without network or cache folder the stories are taken with a reason")
 
   std::ostringstream blocked;
   fake.places.cache_dir = fake.folder.write("file", "a file where the folder should be");
-  CHECK(resolve_text("", blocked, fake.places).name == "stories");
+  CHECK(resolve_text(blocked, fake.places).name == "stories");
   CHECK(contains(blocked.str(), "cannot create the folder"));
 
   std::ostringstream homeless;
   fake.places.cache_dir.clear();
-  CHECK(resolve_text("", homeless, fake.places).name == "stories");
+  CHECK(resolve_text(homeless, fake.places).name == "stories");
   CHECK(contains(homeless.str(), "HOME"));
 }
 
@@ -229,13 +215,11 @@ TEST_CASE("a run on stories gets its stories where another text could be had") {
   fake.folder.write("data/tinyshakespeare/input.txt", fake.published);
   const std::string stories = sha256_hex(generate_stories(1, 1 << 20));
   std::ostringstream says;
-  CHECK(resolve_text("", says, fake.places, stories).name == "stories");
+  CHECK(resolve_text(says, fake.places, stories).name == "stories");
   CHECK(contains(says.str(), "the run was trained on them"));
   CHECK(lines_of(says.str()) == 1);
-  CHECK(resolve_text("", says, fake.places, fake.places.sha256).name == "tinyshakespeare");
-  CHECK(resolve_text("", says, fake.places, sha256_hex("another text")).name == "tinyshakespeare");
-  const std::string mine = fake.folder.write("mine.txt", "my text");
-  CHECK(resolve_text(mine, says, fake.places, stories).name == mine);
+  CHECK(resolve_text(says, fake.places, fake.places.sha256).name == "tinyshakespeare");
+  CHECK(resolve_text(says, fake.places, sha256_hex("another text")).name == "tinyshakespeare");
 }
 
 TEST_CASE("curl fetches a file and says why it cannot") {
@@ -247,7 +231,7 @@ TEST_CASE("curl fetches a file and says why it cannot") {
     return;
   }
   CHECK(reason.empty());
-  CHECK(read_text(folder.path("to.txt")).view() == "carried over");
+  CHECK(read_text(folder.path("to.txt")) == "carried over");
   CHECK(
       contains(fetch_with_curl("file://" + folder.path("none"), folder.path("to.txt")), "could not be read"));
 }

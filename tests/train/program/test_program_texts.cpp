@@ -1,0 +1,75 @@
+// The program on texts of other folders, and with names and vocabularies that are not its own.
+#include <doctest/doctest.h>
+#include <sentencepiece_trainer.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/program.h"
+#include "train/text/stories/stories.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+
+const std::string kTiny =
+    "--model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.threads 1 --train.eval_every 2 "
+    "--train.eval_batches 2 --train.sample_tokens 0 --train.checkpoint_every 0 --train.steps 2 ";
+
+Ended run_in(const std::string& folder, const std::string& line, const std::vector<std::string>& more = {}) {
+  return run_program({words_of(line, more), folder});
+}
+
+}  // namespace
+
+TEST_CASE("program: a run finds its text from another folder and after both were moved") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("a/texts/x.txt", generate_stories(3, 4000));
+  folder.write("b/texts/x.txt", "another text");
+  const Ended begun = run_in(folder.path("a"), "train " + kTiny + "--data texts/x.txt --run r");
+  REQUIRE_MESSAGE(begun.status == 0, begun.err);
+  Ended ended = run_in(folder.path("b"), "train --resume ../a/r --train.steps 3");
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+  CHECK_MESSAGE(run_in(folder.path("b"), "eval ../a/r").status == 0, ended.err);
+  fs::rename(folder.path("a"), folder.path("c"));
+  ended = run_in(folder.path(), "train --resume c/r --train.steps 4");
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+}
+
+TEST_CASE("program: a name that is not UTF-8 is named and in a folder it is read") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("d/caf\xe9.txt", generate_stories(3, 4000));
+  const Ended file = run_in(folder.path(), "train " + kTiny + "--run r --data", {"d/caf\xe9.txt"});
+  CHECK(file.status == 1);
+  CHECK_MESSAGE(contains(file.err, "data.path is \"d/caf\u{fffd}.txt\", which is not UTF-8"), file.err);
+  const Ended whole = run_in(folder.path(), "train " + kTiny + "--run r --data d");
+  CHECK_MESSAGE(whole.status == 0, whole.err);
+  CHECK_MESSAGE(run_in(folder.path(), "train --resume r --train.steps 3").status == 0, whole.err);
+}
+
+TEST_CASE("program: a vocabulary that does not cover the text is said in training and in an evaluation") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string text = folder.write("known.txt", generate_stories(1, 20000));
+  REQUIRE(sentencepiece::SentencePieceTrainer::Train({{"input", text},
+                                                      {"model_prefix", folder.path("v")},
+                                                      {"model_type", "bpe"},
+                                                      {"vocab_size", "60"},
+                                                      {"hard_vocab_limit", "false"},
+                                                      {"minloglevel", "2"}})
+              .ok());
+  std::string other;
+  for (int i = 0; i < 600; ++i) other += i % 3 == 0 ? "a\n" : "\U0001f600 ";
+  folder.write("other.txt", other);
+  const Ended ended =
+      run_in(folder.path(), "train " + kTiny + "--data other.txt --data.tokenizer v.model --run r");
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+  CHECK_MESSAGE(contains(ended.out, "the vocabulary v.model does not cover other.txt: "), ended.out);
+  CHECK_MESSAGE(contains(run_in(folder.path(), "eval r").err, "% of its tokens are unknown"), ended.out);
+}

@@ -1,0 +1,168 @@
+// Which text a run gets, and gets again: the files that it was trained on, wherever they lie by now.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ops/core/warnings.h"
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/tasks.h"
+#include "train/files/sha256.h"
+#include "train/tasks/text_data.h"
+#include "train/text/stories/stories.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+
+TaskArguments arguments_for(const std::string& path, const std::string& order = "windows") {
+  TaskArguments arguments;
+  arguments.config.data.path = path;
+  arguments.config.data.order = order;
+  arguments.config.data.tokenizer = "byte";
+  arguments.run = "the run";
+  return arguments;
+}
+
+// The arguments of a run that goes on with what `data` was read from.
+TaskArguments again(const std::string& path, const TextData& data, const std::string& order = "windows") {
+  TaskArguments arguments = arguments_for(path, order);
+  arguments.expected_sha256 = data.sha256;
+  arguments.expected_files = data.source_files;
+  return arguments;
+}
+
+TextData read(TaskArguments arguments) {
+  return read_text_data(arguments);
+}
+
+std::string text_of(const TextData& data) {
+  return data.tokenizer->decode(data.tokens);
+}
+
+}  // namespace
+
+TEST_CASE("text data: one line says what was read and what was left out") {
+  const TempFolder folder;
+  folder.write("d/a.txt", "first");
+  folder.write("d/B.TXT", "second");
+  folder.write("d/paper.pdf", "%PDF");
+  for (const std::string order : {"windows", "stream", "documents"}) {
+    TaskArguments arguments = arguments_for(folder.path("d"), order);
+    std::ostringstream says;
+    arguments.messages = &says;
+    CHECK(text_of(read(std::move(arguments))) == (order == "windows" ? "second\nfirst\n" : "secondfirst"));
+    CHECK(contains(says.str(), "3 files: 2 read, " + std::string(order == "windows" ? "13" : "11") +
+                                   " bytes (--data.path); left out: paper.pdf (PDF)\n"));
+  }
+}
+
+TEST_CASE("text data: a run that goes on leaves out what came into its folder since") {
+  const TempFolder folder;
+  folder.write("d/b.txt", "first");
+  for (const std::string order : {"windows", "stream", "documents"}) {
+    fs::remove(folder.path("d/a.md"));
+    const TextData before = read(arguments_for(folder.path("d"), order));
+    folder.write("d/a.md", "new");
+    TaskArguments arguments = again(folder.path("d"), before, order);
+    std::ostringstream says;
+    arguments.messages = &says;
+    CHECK(text_of(read(std::move(arguments))) == text_of(before));
+    CHECK(contains(says.str(), "left out: a.md (new since the run began)"));
+  }
+}
+
+TEST_CASE("text data: a run that goes on keeps its splits when files came into them") {
+  const TempFolder folder;
+  folder.write("d/train/b.txt", "train");
+  folder.write("d/valid/b.txt", "valid");
+  const TextData before = read(arguments_for(folder.path("d"), "documents"));
+  for (const char* split : {"train/a.txt", "valid/a.txt", "valid/c.txt"})
+    folder.write(std::string("d/") + split, "new");
+  const TextData after = read(again(folder.path("d"), before, "documents"));
+  CHECK(after.files == before.files);
+  CHECK(after.train_parts == 1);
+  CHECK(after.valid_parts == 1);
+}
+
+TEST_CASE("text data: a file that a run was trained on and that is gone or changed is named") {
+  const TempFolder folder;
+  folder.write("d/a.txt", "first");
+  folder.write("d/b.txt", "second");
+  const TextData before = read(arguments_for(folder.path("d")));
+  folder.write("d/b.txt", "changed");
+  CHECK(contains(error_of<ConfigError>([&] { read(again(folder.path("d"), before)); }), "is not the text"));
+  fs::remove(folder.path("d/b.txt"));
+  CHECK(contains(error_of<ConfigError>([&] { read(again(folder.path("d"), before)); }),
+                 "lacks b.txt, on which the run was trained"));
+}
+
+TEST_CASE("text data: a run of an earlier version goes on with the files that it read") {
+  const TempFolder folder;
+  folder.write("d/a.txt",
+               "\xef\xbb\xbf"
+               "first");
+  folder.write("d/b.TXT", "not this");
+  folder.write("d/sub/c.txt", "third\n");
+  TextData old;
+  old.sha256 = sha256_hex(
+      "\xef\xbb\xbf"
+      "first\n");
+  CHECK(text_of(read(again(folder.path("d"), old))) ==
+        "\xef\xbb\xbf"
+        "first\n");
+  old.sha256 = sha256_hex(
+      "8 a.txt\n\xef\xbb\xbf"
+      "first6 sub/c.txt\nthird\n");
+  CHECK(text_of(read(again(folder.path("d"), old, "documents"))) ==
+        "\xef\xbb\xbf"
+        "firstthird\n");
+  old.sha256 = sha256_hex(
+      "\xef\xbb\xbf"
+      "first");
+  CHECK(text_of(read(again(folder.path("d/a.txt"), old))) ==
+        "\xef\xbb\xbf"
+        "first");
+}
+
+TEST_CASE("text data: a relative path is found where the run was begun") {
+  const TempFolder folder;
+  folder.write("wrong/texts/x.txt", "another");
+  folder.write("right/texts/x.txt", "the text");
+  TextData old;
+  old.sha256 = sha256_hex("the text");
+  TaskArguments arguments = again("texts/x.txt", old);
+  arguments.folders = {folder.path("none"), folder.path("wrong"), folder.path("right")};
+  CHECK(text_of(read(std::move(arguments))) == "the text");
+  arguments = again("texts/y.txt", old);
+  arguments.folders = {folder.path("right")};
+  CHECK(contains(error_of<IoError>([&] { read(std::move(arguments)); }),
+                 "'texts/y.txt', neither here nor in " + folder.path("right")));
+}
+
+TEST_CASE("text data: where nothing is evaluated a short text needs no validation part") {
+  const TempFolder folder;
+  folder.write("d/a.txt", "sixteen letters.");
+  for (const std::string order : {"windows", "stream", "documents"}) {
+    CAPTURE(order);
+    RunConfig config = arguments_for(folder.path("d"), order).config;
+    config.train.sequence = 15;
+    config.train.batch = 1;
+    config.data.split = 1;
+    config.train.eval_every = 1;
+    CHECK_THROWS_AS(task_of(config), ValueError);
+    config.train.eval_every = 0;
+    CHECK(task_of(config)->next(0, 0).scored > 0);
+    config.data.path = folder.path("d/a.txt");
+    CHECK(task_of(config)->next(0, 0).scored > 0);
+    config.train.sequence = 17;
+    if (order != "documents") CHECK_THROWS_AS(task_of(config), ValueError);
+    config.data.path = folder.path("d");
+  }
+}

@@ -1,0 +1,155 @@
+// Text as it lies on disks: folders, links, and what is left out.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "train/text/text_files.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace eddy;
+using namespace eddy::test;
+using namespace std::string_literals;
+
+// ASCII text in UTF-16, little-endian, without a mark.
+std::string widened(const std::string& text) {
+  std::string wide;
+  for (const char c : text) wide += c + "\0"s;
+  return wide;
+}
+
+std::vector<std::string> names_of(const TextFiles& texts) {
+  std::vector<std::string> names;
+  for (const TextFile& file : texts.files) names.push_back(file.name);
+  return names;
+}
+
+std::string reason_for(const TextFiles& texts, const std::string& name) {
+  for (const LeftOut& file : texts.left_out)
+    if (file.name == name) return file.why;
+  return "";
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("text files: a missing or empty or irregular file says what to do") {
+  const TempFolder folder;
+  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("none.txt")); }), "--data.path"));
+  CHECK(contains(error_of<IoError>([&] { read_text(folder.write("empty.txt", "")); }), "is empty"));
+  CHECK(
+      contains(error_of<IoError>([&] { read_text(folder.write("mark.txt", "\xef\xbb\xbf")); }), "is empty"));
+  CHECK(contains(error_of<IoError>([&] { read_text("/dev/null"); }), "not a regular file"));
+  REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("pipe")); }), "not a regular file"));
+  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("empty.txt") + "/below"); }), "below"));
+}
+
+TEST_CASE("text files: a file without read permission is an io error") {
+  if (geteuid() == 0) return;  // root may read everything
+  const TempFolder folder;
+  const std::string path = folder.write("a.txt", "text");
+  REQUIRE(chmod(path.c_str(), 0) == 0);
+  CHECK(contains(error_of<IoError>([&] { read_text(path); }), "right to read"));
+}
+
+TEST_CASE("text files: a folder gives its texts with those of its subfolders in the order of their names") {
+  const TempFolder folder;
+  folder.write("b.TXT", "second");
+  folder.write("a.txt", "first\n");
+  folder.write("c.md", "third");
+  folder.write("sub/d.Markdown", "fourth\n");
+  folder.write("sub/caf\xe9.text",
+               "\xef\xbb\xbf"
+               "fifth");
+  CHECK(read_text(folder.path()) == "first\nsecond\nthird\nfifth\nfourth\n");
+  CHECK(describe_read(list_text_files(folder.path()), 31) == "5 files, 31 bytes");
+}
+
+TEST_CASE("text files: what is left out of a folder has a name and a reason") {
+  const TempFolder folder;
+  folder.write("a.txt", "text");
+  folder.write("b.txt", "\xff\xfe" + widened("b"));
+  folder.write("paper.pdf", "%PDF-1.7");
+  folder.write("book.docx", "PK\3\4");
+  folder.write("empty.txt", "");
+  folder.write("wide.txt", widened("a text in UTF-16"));
+  folder.write("table.csv", "1,2");
+  folder.write(".git/config.txt", "hidden");
+  folder.write("runs/a/config.json", "{}");
+  folder.write("runs/a/checkpoints/step-1/note.txt", "of a run");
+  fs::create_symlink("nowhere", folder.path("gone.txt"));
+  const TextFiles texts = list_text_files(folder.path());
+  CHECK(names_of(texts) == Names{"a.txt", "b.txt"});
+  CHECK(reason_for(texts, "paper.pdf") == "PDF");
+  CHECK(reason_for(texts, "book.docx") == "zip, or a document in one");
+  CHECK(reason_for(texts, "empty.txt") == "empty");
+  CHECK(reason_for(texts, "wide.txt") == "UTF-16LE without a byte order mark");
+  CHECK(reason_for(texts, "table.csv") == "not .txt or .md");
+  CHECK(reason_for(texts, ".git/") == "hidden");
+  CHECK(reason_for(texts, "runs/a/") == "a run");
+  CHECK(reason_for(texts, "gone.txt") == "a link to nothing");
+  CHECK(describe_read(texts, 20) == "10 files: 2 read, 20 bytes, 1 from UTF-16LE");
+  CHECK(contains(describe_left_out(texts), "; left out: .git/ (hidden), gone.txt (a link to nothing), "));
+}
+
+TEST_CASE("text files: a folder without texts by name gives those that look like text") {
+  const TempFolder folder;
+  folder.write("b.rst", "second\n");
+  folder.write("a", "first");
+  folder.write("c.bin", "bin\0ary"s);
+  const TextFiles texts = list_text_files(folder.path());
+  CHECK(text_of(texts) == "first\nsecond\n");
+  CHECK(reason_for(texts, "c.bin") == "binary");
+}
+
+TEST_CASE("text files: links are followed and no folder is read twice") {
+  const TempFolder folder;
+  folder.write("out/far.txt", "far");
+  folder.write("data/z/real.txt", "real");
+  fs::create_directory_symlink("../out", folder.path("data/link"));
+  fs::create_directory_symlink("z", folder.path("data/again"));
+  fs::create_directory_symlink("..", folder.path("data/z/up"));
+  fs::create_symlink("z/real.txt", folder.path("data/same.txt"));
+  const TextFiles texts = list_text_files(folder.path("data"));
+  CHECK(names_of(texts) == Names{"link/far.txt", "same.txt", "z/real.txt"});
+  CHECK(reason_for(texts, "again/") == "the folder z again");
+  CHECK(reason_for(texts, "z/up/") == "the folder . again");
+}
+
+TEST_CASE("text files: a folder without text says what to do") {
+  const TempFolder folder;
+  CHECK(contains(error_of<IoError>([&] { read_text(folder.path()); }), "no text in the folder"));
+  folder.write("c.bin", std::string("\0", 1));
+  folder.write("a.txt", "");
+  CHECK(contains(error_of<IoError>([&] { read_text(folder.path()); }),
+                 "left out: a.txt (empty), c.bin (binary)"));
+}
+
+TEST_CASE("text files: the rule of earlier versions is kept for their runs") {
+  const TempFolder folder;
+  folder.write("a.txt",
+               "\xef\xbb\xbf"
+               "first");
+  folder.write("b.TXT", "not this");
+  folder.write("sub/c.txt", "third\n");
+  fs::create_directory_symlink("sub", folder.path("link"));
+  CHECK(text_of(list_text_files_as_before(folder.path(), false)) ==
+        "\xef\xbb\xbf"
+        "first\n");
+  CHECK(text_of(list_text_files_as_before(folder.path(), true)) ==
+        "\xef\xbb\xbf"
+        "first\nthird\n");
+  CHECK(text_of(list_text_files_as_before(folder.path("a.txt"), false)) ==
+        "\xef\xbb\xbf"
+        "first");
+}

@@ -1,0 +1,297 @@
+// Walking a folder, and the reasons why a file is no text.
+#include "train/text/text_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "tensor/base/format.h"
+#include "tensor/files/input_file.h"
+#include "train/files/text_encoding.h"
+#include "train/page/human_text.h"
+
+namespace eddy {
+namespace {
+
+namespace fs = std::filesystem;
+using FolderId = std::pair<dev_t, ino_t>;
+
+constexpr std::int64_t kHead = 4096;  // bytes that show what a file is
+
+bool is_hidden(const fs::path& path) {
+  return path.filename().native().front() == '.';
+}
+
+[[noreturn]] void cannot_list(const fs::path& folder, const std::error_code& error) {
+  fail<IoError>("data: cannot list the folder '{}': {} (check its rights)", folder.string(), error.message());
+}
+
+// A folder with its subfolders.
+class Walk {
+ public:
+  explicit Walk(const fs::path& root) : root_(root) {
+    read(root);
+    // Links come last, so that the folders in the tree itself keep their names.
+    for (; !links_.empty(); links_.pop_front()) read(links_.front());
+    std::sort(files_.begin(), files_.end());  // file systems list them in no fixed order
+  }
+  const std::vector<fs::path>& files() const { return files_; }
+  std::string name_of(const fs::path& path) const { return path.lexically_relative(root_).generic_string(); }
+  std::vector<LeftOut> take_left_out() { return std::move(left_out_); }
+
+ private:
+  void read(const fs::path& folder) {
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) != 0)
+      cannot_list(folder, std::error_code(errno, std::generic_category()));
+    const auto [first, is_new] = read_.try_emplace(FolderId{status.st_dev, status.st_ino}, folder);
+    if (!is_new) {
+      left_out_.push_back({name_of(folder) + "/", "the folder " + name_of(first->second) + " again"});
+      return;
+    }
+    std::vector<fs::directory_entry> entries;
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+      entries.push_back(*entry);
+    if (error && folder == root_) cannot_list(folder, error);
+    if (error) return left_out_.push_back({name_of(folder) + "/", error.message()});
+    if (fs::is_directory(folder / "checkpoints", error) && fs::exists(folder / "config.json", error))
+      return left_out_.push_back({name_of(folder) + "/", "a run"});
+    std::sort(entries.begin(), entries.end());
+    for (const fs::directory_entry& entry : entries) take(entry);
+  }
+  void take(const fs::directory_entry& entry) {
+    std::error_code unknown;
+    const fs::path& path = entry.path();
+    const bool folder = entry.is_directory(unknown);
+    const auto leave_out = [&](const char* why) {
+      left_out_.push_back({name_of(path) + (folder ? "/" : ""), why});
+    };
+    if (is_hidden(path)) return leave_out("hidden");
+    if (folder && entry.is_symlink(unknown)) return links_.push_back(path);
+    if (folder) return read(path);
+    if (entry.is_regular_file(unknown)) {
+      files_.push_back(path);
+    } else {
+      leave_out(entry.is_symlink(unknown) && !entry.exists(unknown) ? "a link to nothing"
+                                                                    : "no regular file");
+    }
+  }
+
+  fs::path root_;
+  std::map<FolderId, fs::path> read_;
+  std::deque<fs::path> links_;
+  std::vector<fs::path> files_;
+  std::vector<LeftOut> left_out_;
+};
+
+std::string head_of(const fs::path& path) {
+  const InputFile file(path);
+  std::string head(static_cast<std::size_t>(std::min(file.bytes(), kHead)), '\0');
+  file.read(0, head.data(), std::ssize(head));
+  return head;
+}
+
+bool is_named_text(const fs::path& path) {
+  std::string ending = path.extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  return ending == ".txt" || ending == ".text" || ending == ".md" || ending == ".markdown";
+}
+
+// Why a file with this beginning is no text to read; "" when it is one.
+std::string why_no_text(std::string_view head, bool named_text) {
+  using namespace std::string_view_literals;
+  static constexpr std::array<std::pair<std::string_view, const char*>, 8> kKinds{
+      {{"%PDF"sv, "PDF"},
+       {"PK\3\4"sv, "zip, or a document in one"},
+       {"\x1f\x8b"sv, "gzip"},
+       {"\xfd\x37zXZ"sv, "xz"},
+       {"BZh"sv, "bzip2"},
+       {"\x28\xb5\x2f\xfd"sv, "zstd"},
+       {"{\\rtf"sv, "RTF"},
+       {"\xd0\xcf\x11\xe0"sv, "an old office document"}}};
+  const TextEncoding encoding = encoding_of(head);
+  if (head.size() == encoding.mark) return "empty";
+  for (const auto& [beginning, kind] : kKinds)
+    if (head.starts_with(beginning)) return kind;
+  if (encoding.unit > 1)
+    return encoding.mark > 0 ? "" : fmt::format("{} without a byte order mark", encoding.name);
+  return !named_text && head.find('\0') != std::string_view::npos ? "binary" : "";
+}
+
+// The encoding to name for a file: "" for UTF-8.
+std::string encoding_to_name(std::string_view head) {
+  const TextEncoding encoding = encoding_of(head);
+  return encoding.unit > 1 ? encoding.name : "";
+}
+
+TextFiles texts_of(const std::string& folder) {
+  Walk walk(folder);
+  struct Candidate {
+    fs::path path;
+    bool named;
+    std::string why, encoding;
+  };
+  std::vector<Candidate> candidates;
+  bool only_named = false;
+  for (const fs::path& path : walk.files()) {
+    const bool named = is_named_text(path);
+    const std::string head = head_of(path);
+    candidates.push_back({path, named, why_no_text(head, named), encoding_to_name(head)});
+    only_named = only_named || (named && candidates.back().why.empty());
+  }
+  TextFiles texts{{}, walk.take_left_out(), true};
+  for (const Candidate& candidate : candidates) {
+    const std::string name = walk.name_of(candidate.path);
+    const bool other = only_named && !candidate.named;
+    if (candidate.why.empty() && !other)
+      texts.files.push_back({name, candidate.path.string(), candidate.encoding});
+    else
+      texts.left_out.push_back({name, candidate.why.empty() ? "not .txt or .md" : candidate.why});
+  }
+  return texts;
+}
+
+// The status of the file or folder at a path.
+// errors: IoError when there is none.
+fs::file_status status_of(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found)
+    fail<IoError>(
+        "data: no such file or folder: '{}' (check --data.path; it is taken from the working directory)",
+        path);
+  if (error)
+    fail<IoError>("data: cannot look at '{}': {} (check the path and its rights)", path, error.message());
+  return status;
+}
+
+TextFiles one_file(const std::string& path) {
+  const std::string head = head_of(path);
+  if (head.size() == encoding_of(head).mark)
+    fail<IoError>("data: the file '{}' is empty (name a file with text)", path);
+  return {{{fs::path(path).filename().generic_string(), path, encoding_to_name(head)}}, {}, false};
+}
+
+TextFiles not_empty(TextFiles texts, const std::string& folder) {
+  if (texts.files.empty())
+    fail<IoError>("data: no text in the folder '{}' and its subfolders (put *.txt files into it){}", folder,
+                  describe_left_out(texts));
+  return texts;
+}
+
+}  // namespace
+
+TextFiles list_text_files(const std::string& path) {
+  if (!fs::is_directory(status_of(path))) return one_file(path);
+  return not_empty(texts_of(path), path);
+}
+
+TextFiles list_text_files_as_before(const std::string& path, bool subfolders) {
+  TextFiles texts;
+  if (!fs::is_directory(status_of(path))) {
+    texts = one_file(path);
+  } else {
+    std::vector<fs::path> files;
+    const auto take = [&](const fs::directory_entry& entry) {
+      std::error_code unknown;
+      if (entry.is_regular_file(unknown) && !is_hidden(entry.path())) files.push_back(entry.path());
+    };
+    std::error_code error;
+    if (subfolders) {
+      fs::recursive_directory_iterator entries(path, error);
+      for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
+        std::error_code unknown;
+        if (entries->is_directory(unknown) && is_hidden(entries->path())) entries.disable_recursion_pending();
+        take(*entries);
+      }
+    } else {
+      for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+        take(*entry);
+    }
+    if (error) cannot_list(path, error);
+    texts.folder = true;
+    std::sort(files.begin(), files.end());
+    const auto is_txt = [](const fs::path& file) { return file.extension() == ".txt"; };
+    const bool only_txt = std::any_of(files.begin(), files.end(), is_txt);
+    for (const fs::path& file : files) {
+      const std::string head = head_of(file);
+      if (!head.empty() && (only_txt ? is_txt(file) : head.find('\0') == std::string::npos))
+        texts.files.push_back({file.lexically_relative(path).generic_string(), file.string()});
+    }
+  }
+  for (TextFile& file : texts.files) file.bytes = true;
+  return not_empty(std::move(texts), path);
+}
+
+std::string text_of(const TextFile& file) {
+  std::string bytes = InputFile(file.path).text();
+  return file.bytes ? bytes : decode_text(std::move(bytes), file.path);
+}
+
+std::string text_of(const TextFiles& texts) {
+  std::string text;
+  for (const TextFile& file : texts.files) {
+    std::string part = text_of(file);
+    if (text.empty())
+      text = std::move(part);  // one large file is not copied
+    else
+      text += part;
+    if (texts.folder && !text.empty() && text.back() != '\n') text.push_back('\n');
+  }
+  return text;
+}
+
+std::string read_text(const std::string& path) {
+  return text_of(list_text_files(path));
+}
+
+std::string describe_read(const TextFiles& texts, std::int64_t bytes) {
+  std::map<std::string, int> others;
+  for (const TextFile& file : texts.files)
+    if (!file.bytes && !file.encoding.empty()) ++others[file.encoding];
+  const std::size_t read = texts.files.size(), all = read + texts.left_out.size();
+  std::string text;
+  if (texts.folder)
+    text = fmt::format("{} {}{}, ", all, all == 1 ? "file" : "files",
+                       all > read ? fmt::format(": {} read", read) : "");
+  text += fmt::format("{} bytes", bytes);
+  for (const auto& [name, count] : others)
+    text += texts.folder ? fmt::format(", {} from {}", count, name) : ", from " + name;
+  return text;
+}
+
+std::string describe_left_out(const TextFiles& texts) {
+  constexpr std::size_t kShown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, texts.left_out.size()); ++i)
+    text += fmt::format("{}{} ({})", i == 0 ? "; left out: " : ", ", printable(texts.left_out[i].name),
+                        printable(texts.left_out[i].why));
+  if (texts.left_out.size() > kShown) text += fmt::format(" and {} more", texts.left_out.size() - kShown);
+  return text;
+}
+
+std::optional<SplitFolder> find_splits(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  const auto folder = [&](const char* name) {
+    std::error_code error;
+    const fs::path found = fs::path(path) / name;
+    return fs::is_directory(found, error) ? found.string() : std::string();
+  };
+  SplitFolder splits{folder("train"), folder("valid"), folder("test")};
+  if (splits.valid.empty()) splits.valid = folder("validation");
+  if (splits.train.empty() || splits.valid.empty()) return std::nullopt;
+  return splits;
+}
+
+}  // namespace eddy

@@ -1,0 +1,67 @@
+// Which files of a path are its text, and what they hold: one file, or those of a folder and its subfolders.
+//
+// Of a folder the files *.txt, *.text, *.md and *.markdown are read, in capital letters too; where there are
+// none, all that look like text. Links to files and folders are followed; a folder that is reached twice is
+// read once, so that no circle is endless. Hidden files, empty ones, PDFs and other binary ones, and runs of Eddy
+// are left out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace eddy {
+
+struct TextFile {
+  std::string name;        // the path below the folder, with '/'
+  std::string path;        // where it is
+  std::string encoding{};  // UTF-16LE, ... (text_encoding.h); empty for UTF-8
+  bool bytes = false;      // as earlier versions read it: its bytes, a byte order mark and all
+};
+
+struct LeftOut {
+  std::string name, why;
+};
+
+struct TextFiles {
+  std::vector<TextFile> files;  // in the order of their names
+  std::vector<LeftOut> left_out;
+  bool folder = false;  // not one file
+};
+
+// The text files of a folder, or the one file that `path` names.
+// errors: IoError when the path is missing, cannot be read, or holds no text.
+TextFiles list_text_files(const std::string& path);
+
+// The same as earlier versions chose them, for the runs that they made: the files *.txt or, if there are none,
+// those without NUL in their first 4096 bytes; in subfolders too, if wanted, but in none that is a link.
+// errors: as list_text_files.
+TextFiles list_text_files_as_before(const std::string& path, bool subfolders);
+
+// The text of a file as UTF-8, without a byte order mark (text_encoding.h).
+// errors: IoError; FormatError.
+std::string text_of(const TextFile& file);
+
+// The texts one after another. Those of a folder end with a newline, which is added where it is missing.
+std::string text_of(const TextFiles& texts);
+
+// The text of a path.
+// errors: as list_text_files and text_of.
+std::string read_text(const std::string& path);
+
+// What was read and what was not: "7 files: 5 read, 30812 bytes, 1 from UTF-16LE", and
+// "; left out: paper.pdf (PDF), empty.txt (empty)" or nothing.
+std::string describe_read(const TextFiles& texts, std::int64_t bytes);
+std::string describe_left_out(const TextFiles& texts);
+
+// The subfolders of a data set that is published with its splits, such as PG19.
+struct SplitFolder {
+  std::string train, valid, test;  // test is empty where there is none
+};
+
+// The subfolders train, valid (or validation) and test of a folder; nullopt for a file, and for a folder that
+// does not have both train and valid.
+std::optional<SplitFolder> find_splits(const std::string& path);
+
+}  // namespace eddy
