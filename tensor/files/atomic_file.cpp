@@ -1,15 +1,21 @@
 // POSIX calls of AtomicFile. Order of the guarantees: fsync(file), rename, fsync(directory).
 #include "tensor/files/atomic_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <memory>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "tensor/base/format.h"
 
@@ -59,12 +65,58 @@ int sync_file(int file) {
   return result;
 }
 
+// The process that wrote a temporary file NAME.tmp-PROCESS-NUMBER; 0 for other names.
+pid_t writer_of(std::string_view name) {
+  constexpr std::string_view kMark = ".tmp-";
+  const auto mark = name.rfind(kMark);
+  if (mark == std::string_view::npos) return 0;
+  pid_t process = 0;
+  unsigned number = 0;
+  const char* const end = name.data() + name.size();
+  const auto first = std::from_chars(name.data() + mark + kMark.size(), end, process);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return 0;
+  const auto second = std::from_chars(first.ptr + 1, end, number);
+  return second.ec == std::errc() && second.ptr == end ? process : 0;
+}
+
 }  // namespace
+
+std::string why_not_writable(const std::string& path) {
+  struct stat there {};
+  // What cannot be looked at cannot be written either, and opening it says why.
+  if (lstat(path.c_str(), &there) != 0 || S_ISREG(there.st_mode)) return "";
+  if (S_ISDIR(there.st_mode)) return "it is a folder (name a file)";
+  if (S_ISLNK(there.st_mode)) return "it is a link (name the file itself, or remove the link)";
+  return fmt::format("it is a {} (name a regular file, or a new one)", S_ISFIFO(there.st_mode)   ? "pipe"
+                                                                       : S_ISSOCK(there.st_mode) ? "socket"
+                                                                                                 : "device");
+}
+
+bool is_temporary_name(const std::string& name) {
+  return writer_of(name) > 0;
+}
+
+bool is_left_over(const std::string& name) {
+  const pid_t writer = writer_of(name);
+  return writer > 0 && (writer == getpid() || (kill(writer, 0) != 0 && errno == ESRCH));
+}
+
+void remove_left_overs_of(const std::string& path) {
+  const std::string folder = parent_directory(path), mark = path.substr(path.find_last_of('/') + 1) + ".tmp-";
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), closedir);
+  std::vector<std::string> left;
+  while (const dirent* entry = entries ? readdir(entries.get()) : nullptr)
+    if (std::string_view(entry->d_name).starts_with(mark) && is_left_over(entry->d_name))
+      left.emplace_back(entry->d_name);
+  for (const std::string& name : left) unlink((folder + "/" + name).c_str());
+}
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   // The system ends paths at a NUL byte: the file would get a different name.
   if (path.empty() || path.find('\0') != std::string::npos)
     fail<IoError>("write: the path is empty or holds a NUL byte");
+  if (const std::string why = why_not_writable(path); !why.empty())
+    fail<IoError>("write: cannot write {}: {}", path, why);
   // Opened before anything is written, so that a directory that cannot be synced fails while the target is
   // whole.
   directory_.reset(open(parent_directory(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -9,10 +9,23 @@
 
 namespace eddy {
 
+// Returns why no file may be written at a path, such as "it is a folder"; empty when one may: the path is a new
+// name, or that of a regular file. A rename would put a file in the place of a device, and a link may lead to what
+// is not the writer's. Links among the folders of the path are followed.
+std::string why_not_writable(const std::string& path);
+
+// Returns whether a file has the name of a temporary one, and whether its writer is also gone, or had this
+// process's number.
+bool is_temporary_name(const std::string& name);
+bool is_left_over(const std::string& name);
+
+// Removes the temporary files that killed processes left beside the file `path`.
+void remove_left_overs_of(const std::string& path);
+
 class AtomicFile {
  public:
   // Creates the temporary file.
-  // errors: IoError with the path and the system's reason.
+  // errors: IoError with the path and the system's reason, or why_not_writable.
   explicit AtomicFile(const std::string& path);
   // Removes the temporary file unless commit() put it in place.
   ~AtomicFile();

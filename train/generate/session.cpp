@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -230,19 +229,11 @@ std::string not_finite_in_session(const std::string& path) {
   return "";
 }
 
-bool can_write_session(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (!fs::exists(path, error) || (fs::is_regular_file(path, error) && fs::file_size(path, error) == 0))
-    return true;
-  try {
-    const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
-    const auto format = notes.find("format");
-    return format != notes.end() && format->second == kFormat;
-  } catch (const Error&) {
-    return false;
-  }
-}
+const OwnKind kOwnSession{"a session", [](const std::string& path) {
+                            const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
+                            const auto format = notes.find("format");
+                            return format != notes.end() && format->second == kFormat;
+                          }};
 
 Session load_session(const std::string& path, const Model& model) {
   const SafetensorsFile file = open_session(path);

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "models/model.h"
+#include "train/files/own_file.h"
 #include "train/generate/generate.h"
 
 namespace eddy {
@@ -26,8 +27,8 @@ struct Session {
 // errors: IoError; ValueError when nothing was read yet.
 void save_session(const std::string& path, const Model& model, const Session& session);
 
-// Whether a session may be written to this path: it does not exist, or is an empty file or another session.
-bool can_write_session(const std::string& path);
+// A file that save_session wrote.
+extern const OwnKind kOwnSession;
 
 // What is wrong with a session as its digest tells, without its model; empty when nothing is, or when it has
 // no digest.

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
 #include <iterator>
 
 #include "tensor/base/format.h"
@@ -22,6 +23,17 @@ constexpr std::string_view kStyle =
 constexpr std::string_view kScript =
 #include "train/page/page.js"
     ;
+
+// Where every page begins. Only a file that begins so is overwritten by a page.
+constexpr std::string_view kHead =
+    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+    "<meta name=\"generator\" content=\"eddy\"/>\n";
+
+bool is_page(const std::string& path) {
+  std::string head(kHead.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(head.data(), std::ssize(head));
+  return head == kHead;
+}
 
 std::string text_block(const LabelledText& item) {
   // A browser drops a line feed right after the tag, so one is added.
@@ -48,6 +60,8 @@ std::string bitmap(const Picture& picture) {
 }
 
 }  // namespace
+
+const OwnKind kOwnPage{"a page of Eddy's", is_page};
 
 HtmlPage::HtmlPage(std::string_view title, std::string_view subtitle) : title_(html_escape(title)) {
   body_ = fmt::format("<h1>{}</h1>\n", title_);
@@ -142,8 +156,8 @@ void HtmlPage::folded(std::string_view summary, const std::function<void()>& add
 std::string HtmlPage::html() const {
   std::string page;
   const auto out = std::back_inserter(page);
+  page += kHead;
   page +=
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src 'unsafe-inline'; img-src data:\"/>\n";

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "train/files/own_file.h"
 #include "train/page/chart.h"
 
 namespace eddy {
@@ -32,6 +33,9 @@ struct Picture {
   std::string caption;
   bool good = true;
 };
+
+// A file that an HtmlPage wrote.
+extern const OwnKind kOwnPage;
 
 class HtmlPage {
  public:

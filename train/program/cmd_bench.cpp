@@ -1,6 +1,8 @@
 // `eddy bench`: each benchmark is a command of its own, with its own options. All show a table, and write
 // their numbers as JSON and as a page.
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -8,13 +10,16 @@
 
 #include "models/model.h"
 #include "tensor/base/format.h"
+#include "tensor/files/strict_json.h"
 #include "train/bench/generate.h"
 #include "train/bench/length.h"
 #include "train/bench/ops.h"
 #include "train/bench/step.h"
 #include "train/config/config_flags.h"
 #include "train/config/run_config.h"
+#include "train/files/own_file.h"
 #include "train/files/text_file.h"
+#include "train/page/html_page.h"
 #include "train/program/commands.h"
 
 namespace eddy {
@@ -23,6 +28,18 @@ namespace {
 // Vocabulary of a configuration that leaves it to the text: the characters of Shakespeare's plays.
 constexpr std::int64_t kDefaultVocab = 65;
 constexpr std::int64_t kMostLength = 1 << 24;
+
+// A file that --json wrote.
+const OwnKind kOwnNumbers{"a file of numbers of eddy bench", [](const std::string& path) {
+                            constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 26;
+                            if (std::filesystem::file_size(path) > kMostBytes) return false;
+                            const nlohmann::json old = parse_strict_json(read_text_file(path)).value;
+                            return old.is_object() && old.contains("bench") && old.contains("environment");
+                          }};
+
+std::filesystem::path whole_path(const std::string& file) {
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(file));
+}
 
 using Keep = std::function<void(const Measurement&)>;
 
@@ -41,8 +58,10 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
              not_empty());
   on_chosen(command, action, [=] {
     const std::string where = "bench " + name;
-    if (!files->json.empty()) check_bench_output(where.c_str(), files->json);
-    if (!files->html.empty()) check_page_output(where.c_str(), files->html);
+    if (!files->json.empty()) check_output(where, files->json, kOwnNumbers);
+    if (!files->html.empty()) check_output(where, files->html, kOwnPage);
+    if (!files->json.empty() && !files->html.empty() && whole_path(files->json) == whole_path(files->html))
+      fail<ValueError>("{}: --json and --html name the same file {} (name two)", where, files->json);
     const Keep keep = [&](const Measurement& so_far) {
       if (!files->json.empty())
         replace_text_file(files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n");

@@ -10,6 +10,7 @@
 #include "tensor/base/format.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
+#include "train/page/html_page.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/program/percent_line.h"
@@ -59,7 +60,7 @@ int run_compare(const CompareFlags& flags) {
   const bool same_run = flags.run_b.empty();
   if (same_run && !flags.clear_state)
     fail<ValueError>("compare: there is only one run (name a second one, or add --clear-state)");
-  check_page_output("compare", flags.html);
+  check_output("compare", flags.html, kOwnPage);
   const LoadedRun a = load_text_run("compare", flags.a);
   LoadedRun other;
   if (!same_run)

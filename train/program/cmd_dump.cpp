@@ -26,7 +26,7 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
              CLI::IsMember({"cpu", "cuda"}));
   command->add_flag("--grads", options->grads, "Also write the gradient of every parameter");
   on_chosen(*command, action, [options] {
-    check_output("dump", options->out);
+    check_output("dump", options->out, kOwnDump);
     const std::string warning = dump(*options);
     if (!warning.empty()) say("dump: " + warning);
     print_line("wrote {}", options->out);

@@ -16,6 +16,7 @@
 #include "train/config/run_config.h"
 #include "train/eval/loss_by_position.h"
 #include "train/files/text_file.h"
+#include "train/page/html_page.h"
 #include "train/program/commands.h"
 #include "train/program/percent_line.h"
 #include "train/run/checkpoint.h"
@@ -45,7 +46,7 @@ std::string spaced(std::string name) {
 }
 
 int run_eval(const EvalFlags& flags, const CLI::App& command) {
-  if (!flags.by_position.empty()) check_page_output("eval", flags.by_position);
+  if (!flags.by_position.empty()) check_output("eval", flags.by_position, kOwnPage);
   LoadedRun run = load_run("eval", flags.run);
   TaskArguments arguments;
   arguments.config = run.config;

@@ -81,13 +81,10 @@ std::vector<std::int32_t> encoded_prompt(const Tokenizer& tokenizer, const std::
 int run_generate(const GenerateOptions& options, const CLI::App& command) {
   validate(options.sample);
   const bool saving = !options.save_session.empty();
-  if (saving) {
-    check_output("generate", options.save_session);
-    if (!can_write_session(options.save_session))
-      fail<IoError>(
-          "generate: {} exists and is not a session (--save-session overwrites only a session: name another file)",
-          options.save_session);
-  }
+  if (saving) check_output("generate", options.save_session, kOwnSession);
+  // From here on a stop waits until the session is saved.
+  std::optional<StopOnSignal> signals;
+  if (saving) signals.emplace();
   const LoadedRun run = load_text_run("generate", options.run, " (generate writes text)");
   const std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
   const std::vector<std::int32_t> ids = encoded_prompt(*run.tokenizer, prompt);
@@ -104,28 +101,29 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
     print_bytes(terminal ? safe.take(bytes) : std::string(bytes));
     flush_output();
   };
-  const double prompt_seconds =
-      blaming_session(options.session, [&] {
-        return generate(*run.model, *run.tokenizer, session.text, ids, 0, session.sample);
-      }).prompt_seconds;
-  // From here on an interrupt waits until the session is saved.
-  std::optional<StopOnSignal> signals;
-  if (saving) signals.emplace();
-  const GenerateResult result = blaming_session(options.session, [&] {
-    return generate(*run.model, *run.tokenizer, session.text, {}, options.tokens, session.sample, show,
-                    [&] { return saving && stop_requested(); });
+  // A reader that leaves, or a full disk, ends the text as a signal does.
+  const auto stop = [&] { return saving && (stop_requested() || output_is_lost()); };
+  const GenerateResult read = blaming_session(options.session, [&] {
+    return generate(*run.model, *run.tokenizer, session.text, ids, 0, session.sample, {}, stop);
   });
+  if (!read.stopped.empty()) {
+    say(fmt::format("stopped: {}; no session is saved", read.stopped));
+    return 130;
+  }
+  const GenerateResult result = blaming_session(options.session, [&] {
+    return generate(*run.model, *run.tokenizer, session.text, {}, options.tokens, session.sample, show, stop);
+  });
+  if (saving) save_session(options.save_session, *run.model, session);
   if (terminal) print(safe.finish() + "\n");
   flush_output();
-  if (saving) save_session(options.save_session, *run.model, session);
 
   if (!result.stopped.empty())
-    fmt::print(stderr, "stopped: {}{}\n", result.stopped, saving ? "; saved in " + options.save_session : "");
-  if (!result.uncaptured.empty()) fmt::print(stderr, "{}\n", result.uncaptured);
-  fmt::print(stderr, "generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}; {}{}\n",
-             result.drawn, static_cast<double>(result.drawn) / std::max(result.seconds, 1e-9), ids.size(),
-             human_duration(prompt_seconds), human_bytes(result.state_bytes), options.run.precision,
-             precision_note(run.config.train.precision, options.run.precision));
+    say(fmt::format("stopped: {}{}", result.stopped, saving ? "; saved in " + options.save_session : ""));
+  if (!result.uncaptured.empty()) say(result.uncaptured);
+  say(fmt::format("generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}; {}{}",
+                  result.drawn, static_cast<double>(result.drawn) / std::max(result.seconds, 1e-9),
+                  ids.size(), human_duration(read.prompt_seconds), human_bytes(result.state_bytes),
+                  options.run.precision, precision_note(run.config.train.precision, options.run.precision)));
   return saving && stop_requested() ? 130 : 0;
 }
 
@@ -155,7 +153,7 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
              "Continue a text that --save-session saved; sampling flags override the saved ones",
              not_empty());
   add_option(*command, "--save-session", options->save_session,
-             "File to save the state of the text in, after the last token or Ctrl-C; may be the file "
+             "File to save the state of the text in, after the last token or a stop; may be the file "
              "of --session",
              not_empty());
   add_checkpoint_option(*command, options->run.checkpoint, "Checkpoint of the run");

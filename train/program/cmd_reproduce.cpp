@@ -53,6 +53,7 @@ int run_speed(ReproduceFlags& flags, const CLI::App& command) {
   flags.speed.runs = flags.options.runs;
   flags.speed.device = flags.device;
   if (command.count("--scale") > 0) flags.speed.scale = flags.options.scale;
+  keep_on_without_output();
   const std::vector<SpeedResult> results = reproduce_speed(flags.speed, print_now);
   const bool failed =
       std::any_of(results.begin(), results.end(), [](const SpeedResult& row) { return !row.bench; });
@@ -76,6 +77,7 @@ int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
     return 0;
   }
   take_overrides(flags);
+  if (!flags.options.dry_run) keep_on_without_output();
   const ReproduceEnd end = reproduce(flags.options, print_now);
   return end == ReproduceEnd::interrupted ? 130 : end == ReproduceEnd::failed ? 3 : 0;
 }

@@ -32,14 +32,11 @@ struct TokenizerFlags {
 };
 
 int run_train_tokenizer(TokenizerFlags& flags) {
-  std::error_code error;
   if (!is_sentencepiece_path(flags.out))
     fail<ValueError>(
         "tokenizer train: --out is '{}' (a name that ends with .model, by which configurations know it)",
         flags.out);
-  if (fs::exists(flags.out, error))
-    fail<IoError>("tokenizer train: {} exists (choose another name)", flags.out);
-  check_output("tokenizer train", flags.out);
+  check_output("tokenizer train", flags.out, kNewFile);
   flags.options.most_bytes = flags.megabytes << 20;
   const TextFiles texts = vocabulary_files(flags.data);
   const TrainedVocabulary made = train_vocabulary(texts.files, flags.options);

@@ -41,6 +41,7 @@ int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Opt
   if (threads.count() > 0 && request.config.train.threads > 0)
     request.config.train.threads = threads.as<std::int64_t>();
   validate(request.config);
+  keep_on_without_output();
   const TrainEnd end = train(request);
   return end == TrainEnd::interrupted ? 130 : end == TrainEnd::too_many_bad_steps ? 3 : 0;
 }

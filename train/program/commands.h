@@ -7,7 +7,7 @@
 // conversions turn -1 into the largest unsigned number and truncate what is too large, and its ranges accept a NaN.
 //
 // Writes to standard output are checked. A full disk is an error. A reader that closes the pipe, as `head` does in
-// `eddy models | head`, ends the program without one.
+// `eddy models | head`, ends the program without one. A command whose results are files goes on without output.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "train/files/own_file.h"
 #include "train/run/checkpoint.h"
 
 namespace eddy {
@@ -83,26 +84,27 @@ LoadedRun load_run(const char* command, const RunOptions& options);
 // errors: also ValueError.
 LoadedRun load_text_run(const char* command, const RunOptions& options, const char* end = "");
 
-// Refuses an output file that could not be written later.
-// errors: IoError when the path is a folder, or when its parent folder is missing or not writable. The text
-// begins with `where`.
-void check_output(const char* where, const std::string& file);
-
-// The same for a page of HTML, which may only replace a page or an empty file.
-// errors: IoError.
-void check_page_output(const char* where, const std::string& file);
-
-// The same for the JSON of a benchmark, which may only replace such a file (JSON with the keys "bench" and
-// "environment") or an empty one.
-// errors: IoError.
-void check_bench_output(const char* where, const std::string& file);
+// Refuses an output file that could not be written later, or that is there and none of this kind. Removes what
+// killed processes left beside it. From here on the command has another result than what it prints
+// (keep_on_without_output).
+// errors: IoError; the text begins with `where`.
+void check_output(const std::string& where, const std::string& file, const OwnKind& kind);
 
 // Thrown when the reader has closed the output. It is not an eddy::Error, since it is no failure.
 struct OutputClosed {};
 
+// From here on a failed write to standard output throws nothing, and what is printed is lost.
+void keep_on_without_output();
+// Whether something that was printed has been lost.
+bool output_is_lost();
+// Says at the end of a command why something was lost, unless the reader left. Where what is printed is a result
+// too, that is an error.
+// errors: IoError.
+void report_lost_output(bool is_result);
+
 // Writes to standard output, made safe for a terminal whatever names and texts hold (printable() in
 // train/page/human_text.h).
-// errors: OutputClosed; IoError.
+// errors: OutputClosed; IoError; none with keep_on_without_output.
 void print(std::string_view text);
 // Writes the bytes as they are.
 // errors: as print.

@@ -18,7 +18,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "ops/backends.h"
@@ -63,10 +62,14 @@ void prepare_process() {
     stream = open("/dev/null", O_RDWR);
 }
 
-// Makes printing fail when standard output was closed, where what is printed is the result. A run that is
-// trained keeps its results in its folder.
+// A run that is trained keeps its results in its folder: what is printed is not needed.
+bool has_results_in_files(const std::string& command) {
+  return command == "train" || command == "reproduce";
+}
+
+// Makes printing fail when standard output was closed, where what is printed is the result.
 void refuse_closed_output(const std::string& command) {
-  if (!output_is_closed || command == "train" || command == "reproduce") return;
+  if (!output_is_closed || has_results_in_files(command)) return;
   const int unwritable = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (unwritable >= 0) dup2(unwritable, STDOUT_FILENO);
 }
@@ -233,6 +236,7 @@ int run_command_line(int argc, char** argv) {
   const int status = action();
   for (const std::string& warning : take_warnings()) say(warning);
   flush_output();
+  report_lost_output(command == nullptr || !has_results_in_files(app.get_subcommands().front()->get_name()));
   return status;
 }
 
@@ -249,9 +253,6 @@ int guarded_main(int argc, char** argv) {
     return report(kOutOfMemory, kFailed);
   } catch (const std::filesystem::filesystem_error& error) {
     return report(fmt::format("{}: {}", error.path1().string(), error.code().message()), kFailed);
-  } catch (const std::system_error& error) {
-    if (error.code() == std::errc::broken_pipe) return 0;
-    return report(error.what(), kFailed);
   } catch (const std::exception& error) {
     return report(plain_message(error.what()), kFailed);
   }

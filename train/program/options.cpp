@@ -3,23 +3,17 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
 
 #include "tensor/base/format.h"
-#include "tensor/files/input_file.h"
-#include "tensor/files/strict_json.h"
+#include "tensor/files/atomic_file.h"
 #include "train/config/run_config.h"
-#include "train/files/text_file.h"
 #include "train/run/run_folder.h"
 
 namespace eddy {
 namespace {
-
-constexpr std::string_view kPageHead = "<!DOCTYPE HTML";
 
 template <class Number>
 bool read(const std::string& text, Number& value) {
@@ -91,46 +85,20 @@ LoadedRun load_text_run(const char* command, const RunOptions& options, const ch
   return run;
 }
 
-void check_output(const char* where, const std::string& file) {
+void check_output(const std::string& where, const std::string& file, const OwnKind& kind) {
   namespace fs = std::filesystem;
-  const fs::path path(file), parent = path.parent_path(), folder = parent.empty() ? fs::path(".") : parent;
+  const fs::path parent = fs::path(file).parent_path(), folder = parent.empty() ? fs::path(".") : parent;
   std::error_code error;
-  if (fs::is_directory(path, error))
-    fail<IoError>("{}: cannot write {}: it is a folder (name a file)", where, file);
   if (!fs::is_directory(folder, error))
     fail<IoError>("{}: cannot write {}: {} is not a folder (make it first)", where, file, folder.string());
+  refuse_foreign_file(where, file, kind);
   if (::access(folder.c_str(), W_OK) != 0)
     fail<IoError>("{}: cannot write {}: {} is not writable (choose another folder)", where, file,
                   folder.string());
-}
-
-void check_page_output(const char* where, const std::string& file) {
-  check_output(where, file);
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) return;
-  const InputFile old(file);
-  std::string head(static_cast<std::size_t>(std::min(std::ssize(kPageHead), old.bytes())), '\0');
-  old.read(0, head.data(), std::ssize(head));
-  const auto same = [](char a, char b) { return a == std::toupper(static_cast<unsigned char>(b)); };
-  if (!head.empty() && !std::equal(kPageHead.begin(), kPageHead.end(), head.begin(), head.end(), same))
-    fail<IoError>(
-        "{}: {} exists and is not an HTML page (only an HTML page is overwritten: name another file)", where,
-        file);
-}
-
-void check_bench_output(const char* where, const std::string& file) {
-  check_output(where, file);
-  std::error_code error;
-  if (!std::filesystem::exists(file, error) || std::filesystem::is_empty(file, error)) return;
-  bool is_bench = false;
-  if (std::filesystem::is_regular_file(file, error)) {
-    const nlohmann::json old = parse_strict_json(read_text_file(file)).value;
-    is_bench = old.is_object() && old.contains("bench") && old.contains("environment");
-  }
-  if (!is_bench)
-    fail<IoError>(
-        "{}: {} exists and has no numbers of a benchmark (only such a file is overwritten: name another file)",
-        where, file);
+  if (::access(file.c_str(), F_OK) == 0 && ::access(file.c_str(), W_OK) != 0)
+    fail<IoError>("{}: cannot write {}: it is protected against writing (name another file)", where, file);
+  remove_left_overs_of(file);
+  keep_on_without_output();
 }
 
 }  // namespace eddy

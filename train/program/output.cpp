@@ -16,13 +16,24 @@
 namespace eddy {
 namespace {
 
-[[noreturn]] void output_failed(int error) {
+bool keeps_on = false;
+bool lost = false;     // something that was printed, with keeps_on
+std::string lost_why;  // empty: the reader left, or a stop ended the wait for it
+
+[[noreturn]] void fail_output(const std::string& why) {
+  fail<IoError>("output: cannot write to standard output: {}", why);
+}
+
+void output_failed(int error) {
   // Asks the pipe itself, since errno may come from a later call.
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
-  const bool reader_gone = poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0;
-  if (error == EPIPE || reader_gone) throw OutputClosed{};
-  fail<IoError>("output: cannot write to standard output: {}",
-                error != 0 ? std::strerror(error) : "unknown reason");
+  const bool reader_gone = error == EPIPE || (poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0);
+  const std::string why = error != 0 ? std::strerror(error) : "not all of it was written";
+  if (!keeps_on && reader_gone) throw OutputClosed{};
+  if (!keeps_on) fail_output(why);
+  if (lost) return;
+  lost = true;
+  if (!reader_gone && error != EINTR) lost_why = why;
 }
 
 // Returns the number of bytes at the end of a text that begin a UTF-8 character and do not complete it, or that may
@@ -58,6 +69,20 @@ void flush_output() {
 void say(std::string_view text) {
   const std::string line = printable(text) + '\n';
   std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void keep_on_without_output() {
+  keeps_on = true;
+}
+
+bool output_is_lost() {
+  return lost;
+}
+
+void report_lost_output(bool is_result) {
+  if (lost_why.empty()) return;
+  if (is_result) fail_output(lost_why + " (the file that was asked for is written)");
+  say(fmt::format("warning: standard output is not complete: {} (all results are in files)", lost_why));
 }
 
 void print_now(std::string_view text) {

@@ -34,6 +34,16 @@ void flush_folder(const fs::path& folder) {
     fail<IoError>("checkpoint: cannot flush {}: {}", folder.string(), std::strerror(errno));
 }
 
+// Moves what the user put into the old checkpoint's folder to the new one's, and removes the old one.
+void remove_replaced(const fs::path& old, const fs::path& target) {
+  std::vector<fs::path> theirs;
+  if (fs::is_directory(fs::symlink_status(old)))
+    for (const fs::directory_entry& entry : fs::directory_iterator(old))
+      if (!is_checkpoint_file(entry.path().filename().string())) theirs.push_back(entry.path());
+  for (const fs::path& path : theirs) fs::rename(path, target / path.filename());
+  fs::remove_all(old);
+}
+
 // Renames the new checkpoint to its name. When the step was saved before (as the best, or before a resume),
 // the two folders are exchanged atomically: `latest` may name the old one, and a kill between its removal and
 // the rename would leave `latest` pointing to nothing.
@@ -51,10 +61,10 @@ void put_in_place(const fs::path& temporary, const fs::path& target) {
     fs::remove_all(old);
     fs::rename(target, old);
     fs::rename(temporary, target);
-    fs::remove_all(old);
+    remove_replaced(old, target);
     return;
   }
-  fs::remove_all(temporary);  // holds the old checkpoint now
+  remove_replaced(temporary, target);
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ double median(std::vector<double> values) {
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path)
-    : path_(path), file_(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+    : path_(path), file_(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644)) {
   if (file_.get() < 0)
     fail<IoError>("MetricsWriter: cannot open: {}: {}", path.string(), std::strerror(errno));
   const std::string text = read_text_file(path);

@@ -291,6 +291,7 @@ std::string render_report(const ReportData& data) {
 
 std::filesystem::path write_report(const std::filesystem::path& run_dir, const ReportData& data) {
   const std::filesystem::path path = run_dir / "report.html";
+  refuse_foreign_file("report", path.string(), kOwnPage);
   replace_text_file(path, render_report(data));
   return path;
 }

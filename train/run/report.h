@@ -30,7 +30,7 @@ struct ReportData {
 std::string render_report(const ReportData& data);
 
 // Writes `report.html` into the folder of a run and returns its path; an older report is replaced atomically.
-// errors: IoError.
+// errors: IoError, also for a report.html that is not Eddy's.
 std::filesystem::path write_report(const std::filesystem::path& run_dir, const ReportData& data);
 
 }  // namespace eddy

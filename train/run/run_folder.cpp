@@ -3,22 +3,20 @@
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
-#include <signal.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 #include <string_view>
 #include <system_error>
 
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
+#include "tensor/files/atomic_file.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
 #include "train/run/metrics.h"
@@ -53,17 +51,17 @@ std::string advice(const fs::path& whole) {
                      whole.filename().string(), kNewestWhole);
 }
 
-// The process that wrote a temporary file NAME.tmp-PROCESS-NUMBER; 0 for other names.
-pid_t writer_of(const std::string& name) {
-  static const std::regex kTemporary(R"(.*\.tmp-(\d{1,9})-\d{1,9})");
-  std::smatch parts;
-  return std::regex_match(name, parts, kTemporary) ? std::stoi(parts[1]) : 0;
+// Whether a name in the folder of the checkpoints is one under which a save works.
+bool is_of_a_save(const std::string& name) {
+  return name.starts_with(".tmp-step-") || name.starts_with(".tmp-old-step-") ||
+         name.starts_with(".tmp-gone-step-");
 }
 
-// Whether a temporary file is nobody's any more: its process is gone, or had this process's number.
-bool is_left_over(const std::string& name) {
-  const pid_t writer = writer_of(name);
-  return writer > 0 && (writer == ::getpid() || (::kill(writer, 0) != 0 && errno == ESRCH));
+bool holds_files_of_others(const fs::path& checkpoint) {
+  if (!fs::is_directory(fs::symlink_status(checkpoint))) return true;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint))
+    if (!is_checkpoint_file(entry.path().filename().string())) return true;
+  return false;
 }
 
 // Whether a checkpoint was saved while its run went well. One of a version that kept no loss counts as good.
@@ -93,6 +91,13 @@ std::string named_checkpoint(const fs::path& pointer) {
   std::string name = read_text_file(pointer, kLongest);
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
   return name;
+}
+
+bool is_checkpoint_file(const std::string& name) {
+  for (const char* own :
+       {"model.safetensors", "optimizer.safetensors", "recurrent.safetensors", "state.json", kDigestsFile})
+    if (name == own) return true;
+  return false;
 }
 
 std::vector<fs::path> checkpoints_of_run(const fs::path& run) {
@@ -199,7 +204,7 @@ std::string way_out(const fs::path& checkpoint) {
 void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved, std::int64_t keep, bool good,
                        double lowest_loss) {
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints))
-    if (entry.path().filename().string().starts_with(".tmp-")) fs::remove_all(entry.path());
+    if (is_of_a_save(entry.path().filename().string())) fs::remove_all(entry.path());
   std::vector<fs::path> older = checkpoints_of_run(checkpoints.parent_path());
   std::erase_if(older, [saved](const fs::path& folder) { return checkpoint_step(folder) >= saved; });
   const std::string best = named_checkpoint(checkpoints / "best"),
@@ -218,7 +223,7 @@ void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved, std::int
       }
   }
   for (std::size_t i = kept; i < older.size(); ++i) {
-    if (stay.contains(older[i])) continue;
+    if (stay.contains(older[i]) || holds_files_of_others(older[i])) continue;
     // Renamed first, so that a kill leaves no checkpoint from which a part is gone.
     const fs::path gone = checkpoints / (".tmp-gone-" + older[i].filename().string());
     fs::rename(older[i], gone);
@@ -232,10 +237,11 @@ bool ended_before_first_checkpoint(const fs::path& run) {
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(run)) {
       const std::string name = entry.path().filename().string();
+      if (entry.is_symlink()) return false;  // Eddy makes none
       if (name == "checkpoints" && entry.is_directory()) {
         for (const fs::directory_entry& inside : fs::directory_iterator(entry.path())) {
           const std::string inner = inside.path().filename().string();
-          if (!inner.starts_with(".tmp-step-") && writer_of(inner) == 0) return false;
+          if (!inner.starts_with(".tmp-step-") && !is_temporary_name(inner)) return false;
         }
       } else if (name == "metrics.jsonl") {
         // Steps were logged: its checkpoints were there and are gone, and the numbers are still worth
@@ -243,7 +249,7 @@ bool ended_before_first_checkpoint(const fs::path& run) {
         const Metrics metrics = read_metrics(entry.path());
         if (!metrics.steps.empty() || !metrics.foreign.empty()) return false;
       } else if (name != "config.json" && name != "tokenizer.json" && name != "tokenizer.model" &&
-                 name != kLockFile && writer_of(name) == 0) {
+                 name != kLockFile && !is_temporary_name(name)) {
         return false;
       }
     }
@@ -261,8 +267,7 @@ void remove_left_overs(const fs::path& run) {
     for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
          entry.increment(ignored)) {
       const std::string name = entry->path().filename().string();
-      if (is_left_over(name) || (folder == checkpoints && name.starts_with(".tmp-")))
-        left.push_back(entry->path());
+      if (is_left_over(name) || (folder == checkpoints && is_of_a_save(name))) left.push_back(entry->path());
     }
   // On a file system that cannot exchange two folders, a checkpoint saved again is set aside first, and a
   // kill may leave it so.

@@ -20,6 +20,9 @@ std::int64_t checkpoint_step(const std::filesystem::path& folder);
 // errors: IoError.
 std::string named_checkpoint(const std::filesystem::path& pointer);
 
+// Whether a save writes a file of this name into a checkpoint's folder. Any other there is the user's.
+bool is_checkpoint_file(const std::string& name);
+
 // The folders of a run's checkpoints, newest first; none when there is no such run.
 std::vector<std::filesystem::path> checkpoints_of_run(const std::filesystem::path& run);
 
@@ -42,7 +45,8 @@ std::string way_out(const std::filesystem::path& checkpoint);
 
 // Removes checkpoints that are older than the one just saved, step-`saved`, but the newest `keep` (with it),
 // those that `latest` and `best` name, and, unless the one just saved `is_good`, the two newest whose latest
-// loss was finite and at most kGoodLossRange above `lowest_loss`.
+// loss was finite and at most kGoodLossRange above `lowest_loss`. A checkpoint that holds a file that Eddy did not
+// write stays too.
 // errors: IoError; std::filesystem::filesystem_error.
 void prune_checkpoints(const std::filesystem::path& checkpoints, std::int64_t saved, std::int64_t keep,
                        bool is_good, double lowest_loss);

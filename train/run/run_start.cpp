@@ -86,6 +86,39 @@ void correct_best(const ReadyRun& run) {
   if (!fs::exists(pointer) || read_text_file(pointer) != name + "\n") replace_text_file(pointer, name + "\n");
 }
 
+// A folder elsewhere is not the run's: what is not needed any more would be removed there.
+void refuse_linked_checkpoints(const fs::path& run) {
+  std::error_code error;
+  if (fs::is_symlink(run / "checkpoints", error))
+    fail<IoError>(
+        "train: {} is a link, and a run writes only in its own folder (put the checkpoints there, or link the whole folder)",
+        (run / "checkpoints").string());
+}
+
+// The files that a run begins with, but its checkpoint. A file of these names that is there may be left of a run
+// that was killed before its first checkpoint, and it may be the user's own: it stays, and so it must be what would
+// be written.
+// errors: IoError.
+void write_first_files(const ReadyRun& run) {
+  std::vector<std::pair<fs::path, std::string>> wanted{
+      {run.folder / "config.json", to_json(run.config).dump(1) + "\n"}};
+  if (const Tokenizer* tokenizer = run.task->tokenizer()) {
+    wanted.emplace_back(run.folder / "tokenizer.json", tokenizer->to_json() + "\n");
+    if (std::string model = tokenizer->model_file(); !model.empty())
+      wanted.emplace_back(run.folder / "tokenizer.model", std::move(model));
+  }
+  std::erase_if(wanted, [](const auto& file) {
+    if (!fs::exists(fs::symlink_status(file.first))) return false;
+    if (fs::is_regular_file(fs::symlink_status(file.first)) && read_text_file(file.first) == file.second)
+      return true;
+    fail<IoError>(
+        "train: {} exists and is not what this run would write there (choose another folder, or, if it is left of "
+        "a run that was killed at its start, remove it)",
+        file.first.string());
+  });
+  for (const auto& [path, text] : wanted) replace_text_file(path, text);
+}
+
 std::unique_ptr<Task> task_of(const RunConfig& config, std::optional<LoadedRun>& loaded, bool resuming) {
   TaskArguments arguments;
   arguments.config = config;
@@ -172,6 +205,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
 void open_folder(ReadyRun& run, const TrainRequest& request) {
   const fs::path metrics = run.folder / "metrics.jsonl";
   if (!request.resume.empty()) {
+    refuse_linked_checkpoints(run.folder);
     remove_left_overs(run.folder);
     correct_best(run);
     drop_metrics_after(metrics, run.state.step);
@@ -186,14 +220,9 @@ void open_folder(ReadyRun& run, const TrainRequest& request) {
   // Looked at again under the lock: by now it may be the run of another process.
   if (!made && !ended_before_first_checkpoint(run.folder)) fail_because_it_exists(run.folder);
   run.made_folder = made;
+  write_first_files(run);
   if (!made) fs::remove(metrics, error);  // of the run that ended before its first one
   remove_left_overs(run.folder);
-  replace_text_file(run.folder / "config.json", to_json(run.config).dump(1) + "\n");
-  if (const Tokenizer* tokenizer = run.task->tokenizer()) {
-    replace_text_file(run.folder / "tokenizer.json", tokenizer->to_json() + "\n");
-    const std::string model = tokenizer->model_file();
-    if (!model.empty()) replace_text_file(run.folder / "tokenizer.model", model);
-  }
 }
 
 }  // namespace eddy

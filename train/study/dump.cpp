@@ -19,6 +19,8 @@ namespace {
 
 using TensorMap = std::map<std::string, Tensor>;
 
+constexpr const char* kFormat = "eddy dump 1";
+
 // Returns the entries called `<prefix><name>`, by name.
 TensorMap with_prefix(const TensorMap& tensors, std::string_view prefix) {
   TensorMap found;
@@ -104,6 +106,12 @@ State state_of(const TensorMap& file, const DevicePrecision& placement, const Te
 }
 
 }  // namespace
+
+const OwnKind kOwnDump{"a file of eddy dump", [](const std::string& path) {
+                         const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
+                         const auto format = notes.find("format");
+                         return format != notes.end() && format->second == kFormat;
+                       }};
 
 std::string dump(const DumpOptions& given) {
   DumpOptions options = given;
@@ -202,7 +210,7 @@ std::string dump(const DumpOptions& given) {
     }
   }
   for (auto& [name, tensor] : out) tensor = raw::to_device(tensor, kCpu);
-  save_safetensors(options.out, out);
+  save_safetensors(options.out, out, {{"format", kFormat}});
   return warning;
 }
 

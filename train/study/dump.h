@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "train/files/own_file.h"
+
 namespace eddy {
 
 // Paths of the inputs and of the output; one file may hold several of the inputs.
@@ -25,5 +27,8 @@ struct DumpOptions {
 // errors: IoError, FormatError, ConfigError, DeviceError; ValueError for an `out` that is one of the inputs;
 // ValueError and ShapeError that name all missing, unexpected or mis-shaped parameters at once.
 std::string dump(const DumpOptions& options);
+
+// A file that dump wrote, which its metadata "format" says.
+extern const OwnKind kOwnDump;
 
 }  // namespace eddy

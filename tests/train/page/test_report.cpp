@@ -212,7 +212,7 @@ TEST_CASE("report: a run of 100000 steps gives a page of bounded size") {
 
 TEST_CASE("report: the file is written whole and replaces an older one") {
   const TempFolder folder;
-  replace_text_file(folder.path("report.html"), "old");
+  replace_text_file(folder.path("report.html"), render_report(run_of(3)));
   const std::filesystem::path path = write_report(folder.path(), run_of(5));
   CHECK(read_text_file(path) == render_report(run_of(5)));
   CHECK(folder.entries() == 1);

@@ -2,10 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ops/backends.h"
@@ -329,6 +331,73 @@ TEST_CASE("program: an interrupt puts the text away that --save-session asked fo
   CHECK_MESSAGE(more.status == 0, more.err);
   const Ended whole = run(folder, begin + Words{std::to_string(ended.out.size() + 30)});
   CHECK(ended.out + more.out == whole.out);
+}
+
+TEST_CASE("program: a session is saved however the output ends") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  const Words begin{"generate", t.unit, "--prompt", "Once", "--seed", "5", "--tokens"};
+  const Words saved = begin + Words{"1000000000000", "--save-session", "a.session"};
+  Program left({saved, folder.path()});
+  REQUIRE(left.read_output(200));
+  left.close_output();
+  const Ended ended = left.finish();
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+  CHECK(contains(ended.err, "; saved in a.session"));
+  CHECK(run(folder, {"generate", t.unit, "--session", "a.session", "--tokens", "30"}).status == 0);
+
+  fs::remove(folder.path("a.session"));
+  const Ended full = run_program({saved, folder.path(), "/dev/null", 0, {}, "/dev/full"});
+  check_refused(full, 1, "No space left on device");
+  CHECK(contains(full.err, "; saved in a.session"));
+  const Ended more = run(folder, {"generate", t.unit, "--session", "a.session", "--tokens", "30"});
+  const Ended whole = run(folder, begin + Words{"31"});
+  CHECK(more.out == whole.out.substr(1));
+}
+
+TEST_CASE("program: a stop within the prompt saves no session and says so") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  std::string prompt;
+  for (int i = 0; i < 1000; ++i) prompt += read_bytes(t.text);
+  folder.write("long.txt", prompt);
+  Program reading({{"generate", t.unit, "--prompt", "-", "--save-session", "a.session"},
+                   folder.path(),
+                   folder.path("long.txt")});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  reading.signal(SIGTERM);
+  reading.signal(SIGHUP);
+  const Ended ended = reading.finish();
+  CHECK(ended.status == 130);
+  CHECK(contains(ended.err, "no session is saved"));
+  CHECK(!fs::exists(folder.path("a.session")));
+}
+
+TEST_CASE("program: a training and a file that was asked for do not need the output") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const TempFolder folder;
+  const Words training = tiny_train(t.text) + Words{"--run"};
+  const Ended full = run_program({training + Words{"full"}, folder.path(), "/dev/null", 0, {}, "/dev/full"});
+  CHECK_MESSAGE(full.status == 0, full.err);
+  CHECK(contains(full.err, "warning: standard output is not complete"));
+  Program left({training + Words{"left"}, folder.path()});
+  left.close_output();
+  CHECK(left.finish().status == 0);
+  for (const char* run : {"full", "left"})
+    CHECK(read_bytes(latest_of(folder.path(run)) + "/model.safetensors") ==
+          read_bytes(latest_of(t.unit) + "/model.safetensors"));
+
+  const Words bench = words_of(
+      "bench length --models unit_forget --dim 16 --shortest 16 --longest 16 --seconds 0.001 --json");
+  Program listing({bench + Words{"numbers"}, folder.path()});
+  listing.close_output();
+  CHECK(listing.finish().status == 0);
+  CHECK(fs::file_size(folder.path("numbers")) > 0);
+  check_refused(run_program({bench + Words{"numbers"}, folder.path(), "/dev/null", 0, {}, "/dev/full"}), 1,
+                "(the file that was asked for is written)");
 }
 
 TEST_CASE("program: a file that cannot be written is refused before the work begins") {

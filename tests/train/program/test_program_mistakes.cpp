@@ -1,5 +1,13 @@
 // What a slip of the hand must not do: overwrite an input, go unread, or be taken for another number.
 
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/program.h"
@@ -57,11 +65,34 @@ TEST_CASE("program: sessions and pages and numbers replace nothing of another ki
   for (const char* command :
        {"compare tiny tiny --data text.txt --html ", "eval tiny --by-position ", "bench generate --html "})
     check_refused(run(folder, std::string(command) + "tiny.toml"), 1,
-                  "tiny.toml exists and is not an HTML page");
+                  "tiny.toml exists and is not a page of Eddy's");
   for (const char* file : {"tiny.toml", "tiny/config.json", "tiny/checkpoints/step-2/model.safetensors"})
     check_refused(run(folder, std::string("bench ops --json ") + file), 1,
-                  std::string(file) + " exists and has no numbers of a benchmark");
+                  std::string(file) + " exists and is not a file of numbers of eddy bench");
+  const std::string case_files =
+      "dump --config tiny/config.json --weights tiny/checkpoints/step-2/model.safetensors --tokens none --out ";
+  for (const char* file : {"text.txt", "tiny/checkpoints/step-2/optimizer.safetensors", "tiny/metrics.jsonl"})
+    check_refused(run(folder, case_files + file), 1,
+                  std::string(file) + " exists and is not a file of eddy dump");
   CHECK(content_of(folder.path()) == before);
+  folder.write("mine.html", "<!DOCTYPE html>\n<html><body>mine</body></html>\n");
+  fs::create_symlink("nowhere", folder.path("link"));
+  REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+  for (const auto& [file, what] : {std::pair{"mine.html", "is not a page of Eddy's"},
+                                   {"link", "it is a link"},
+                                   {"pipe", "it is a pipe"}})
+    check_refused(run(folder, std::string("compare tiny tiny --data text.txt --html ") + file), 1, what);
+  for (const char* command : {"generate tiny --save-session ", "eval tiny --by-position ",
+                              "bench ops --json ", "bench ops --html ", "dump --case nowhere --out "})
+    for (const char* file : {"link", "pipe"})
+      check_refused(run(folder, std::string(command) + file), 1,
+                    std::string("cannot write ") + file + ": it is a " + file);
+  fs::create_symlink("nowhere", folder.path("link.model"));
+  check_refused(run(folder, "tokenizer train --data text.txt --out link.model"), 1, "it is a link");
+  check_refused(run(folder, "bench ops --json page --html ./page"), 1,
+                "--json and --html name the same file");
+  CHECK(fs::is_symlink(folder.path("link")));
+  CHECK(fs::is_fifo(folder.path("pipe")));
   folder.write("numbers", "");
   for (int twice = 0; twice < 2; ++twice)
     CHECK(run(folder,

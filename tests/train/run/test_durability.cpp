@@ -250,8 +250,8 @@ TEST_CASE("durability: a run killed before its first checkpoint begins again in 
   // All that a kill at any moment can leave, one after the other.
   const std::vector<std::pair<std::string, std::string>> left{
       {"config.json.tmp-999999999-0", "{"},
-      {"config.json", "{}"},
-      {"tokenizer.json", "{}"},
+      {"config.json", read_text_file(whole.run_dir + "/config.json")},
+      {"tokenizer.json", read_text_file(whole.run_dir + "/tokenizer.json")},
       {"metrics.jsonl", "{\"kind\":\"event\",\"step\":0,\"text\":\"a\"}\n{\"ki"},
       {"checkpoints/.tmp-step-0/model.safetensors.tmp-999999999-1", "part"}};
   for (std::size_t count = 0; count <= left.size(); ++count) {
@@ -297,6 +297,76 @@ TEST_CASE("durability: a folder with anything of worth is not begun again") {
     CHECK(read_text_file(run + "/" + name) == bytes);
   }
   CHECK(!ended_before_first_checkpoint(folder.path("text.txt")));
+}
+
+TEST_CASE("durability: what a new run would write otherwise stays as it is and the folder is refused") {
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "run");
+  for (const auto& [name, bytes] : std::vector<std::pair<std::string, std::string>>{
+           {"config.json", "{\"model\":{\"dim\":16}}\n"}, {"config.json", ""}, {"tokenizer.json", "{}"}}) {
+    CAPTURE(name);
+    fs::remove_all(request.run_dir);
+    folder.write("run/" + name, bytes);
+    folder.write("run/metrics.jsonl", "{\"kind\":\"event\",\"step\":0,\"text\":\"a\"}\n");
+    const auto before = content_of(request.run_dir);
+    CHECK(contains(error_of<IoError>([&] { train_quietly(request); }),
+                   name + " exists and is not what this run would write there"));
+    CHECK(content_of(request.run_dir) == before);
+  }
+}
+
+TEST_CASE("durability: no link leads a run out of its folder") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  const std::string outside = folder.write("outside/.tmp-mine", "mine");
+  for (const char* name : {"metrics.jsonl", "config.json", "tokenizer.json", "checkpoints"}) {
+    CAPTURE(name);
+    fs::remove_all(request.run_dir);
+    fs::create_directories(request.run_dir);
+    fs::create_symlink(folder.path("outside"), request.run_dir + "/" + name);
+    CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "exists"));
+    CHECK(fs::is_symlink(request.run_dir + "/" + name));
+  }
+  fs::remove_all(request.run_dir);
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  fs::rename(request.run_dir + "/checkpoints", folder.path("elsewhere"));
+  folder.write("elsewhere/.tmp-mine", "mine");
+  fs::create_directory_symlink(folder.path("elsewhere"), request.run_dir + "/checkpoints");
+  CHECK(contains(error_of<IoError>([&] { train_quietly(resumed(request, 7)); }), "checkpoints is a link"));
+  CHECK(fs::exists(folder.path("elsewhere/.tmp-mine")));
+  CHECK(fs::exists(outside));
+}
+
+TEST_CASE("durability: what the user puts beside the files of a checkpoint stays") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.train.checkpoint_every = 1;
+  request.config.train.keep = 1;
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  folder.write("run/checkpoints/step-6/notes.txt", "mine");
+  folder.write("run/checkpoints/.tmp-mine", "mine");
+  CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
+  CHECK(read_text_file(request.run_dir + "/checkpoints/step-6/notes.txt") == "mine");
+  TrainRequest back = resumed(request, 7);
+  back.checkpoint = "step-6";
+  folder.write("run/checkpoints/step-7/notes.txt", "mine too");
+  CHECK(train_quietly(back) == TrainEnd::finished);
+  CHECK(read_text_file(request.run_dir + "/checkpoints/step-7/notes.txt") == "mine too");
+  CHECK(read_text_file(request.run_dir + "/checkpoints/.tmp-mine") == "mine");
+}
+
+TEST_CASE("durability: a report that is not Eddy's stays and the run goes on without") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "run");
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  folder.write("run/report.html", "<!DOCTYPE html><html>mine</html>");
+  CHECK(train_quietly(resumed(request, 7)) == TrainEnd::finished);
+  CHECK(read_text_file(request.run_dir + "/report.html") == "<!DOCTYPE html><html>mine</html>");
+  CHECK(contains(read_metrics(request.run_dir + "/metrics.jsonl").events.back().text,
+                 "report.html exists and is not a page of Eddy's"));
 }
 
 TEST_CASE("durability: a folder in which another process begins is left to it") {

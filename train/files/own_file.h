@@ -1,0 +1,22 @@
+// What Eddy may overwrite: only files that it wrote itself. A page, a session or a dump replaces one of its kind,
+// an empty file or nothing.
+#pragma once
+
+#include <string>
+
+namespace eddy {
+
+// A kind of file that Eddy writes. `is_one` looks into a regular file; an exception counts as no.
+struct OwnKind {
+  const char* name;  // for errors: "a session"
+  bool (*is_one)(const std::string& path);
+};
+
+// The kind of a file that overwrites nothing.
+inline constexpr OwnKind kNewFile{"new", [](const std::string&) { return false; }};
+
+// Refuses to write a file over anything but an empty file or one of this kind. `where` begins the error.
+// errors: IoError, also for what is no regular file (why_not_writable in tensor/files/atomic_file.h).
+void refuse_foreign_file(const std::string& where, const std::string& file, const OwnKind& kind);
+
+}  // namespace eddy
