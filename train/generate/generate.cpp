@@ -88,6 +88,12 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
   // The unread token is read alone, as in a text that had not ended there, so the bits are the same.
   std::span<const std::int32_t> rest = ahead;
   for (std::size_t part = text.unread.size(); !rest.empty(); part = 0) {
+    if (stop && stop()) {
+      GenerateResult stopped;
+      stopped.stopped = fmt::format("interrupted after {} of {} tokens of the prompt",
+                                    std::ssize(ahead) - std::ssize(rest), length);
+      return stopped;
+    }
     if (part == 0) part = std::min(kPromptChunk, rest.size());
     const Tensor read = raw::to_device(rows_of(rest.first(part), 1), model.params().values().device());
     const Tensor logits = raw::to_device(last_logits(model, read, text.model), kCpu);

@@ -92,7 +92,8 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::spa
 
 // The same, continuing `text`, which is advanced. A prompt is appended to the text so far. Several calls give
 // the same tokens as one call for their sum. `stop` is called between two tokens; when it returns true, the
-// text ends there and can be continued later.
+// text ends there and can be continued later. It is also called while the prompt is read: a text that ends there,
+// with nothing drawn, cannot be continued.
 // errors: as above. Then `text` is unchanged if nothing was read yet; otherwise it cannot be continued.
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, GenerateState& text,
                         std::span<const std::int32_t> prompt, std::int64_t tokens,

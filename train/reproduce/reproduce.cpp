@@ -10,10 +10,12 @@
 #include "tensor/base/format.h"
 #include "train/config/config.h"
 #include "train/files/text_file.h"
+#include "train/page/html_page.h"
 #include "train/page/human_text.h"
 #include "train/reproduce/page.h"
 #include "train/reproduce/run.h"
 #include "train/reproduce/tables.h"
+#include "train/run/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/text/dataset.h"
 #include "train/text/stories/stories.h"
@@ -194,12 +196,14 @@ class Reproduction {
       log_(plan_text(options_, table_, folder_));
       return ReproduceEnd::done;
     }
+    refuse_foreign_file("reproduce", page_file().string(), kOwnPage);
     // Report an error of any row before hours are spent on another.
     const std::vector<const ReproduceRow*> wanted = wanted_rows(table_, options_.rows);
     for (const ReproduceRow* row : wanted)
       for (const ReproduceRow* one : {row, &trained_row(*row)})
         static_cast<void>(row_state(table_, *one, options_.runs));
     prepare_text(table_, folder_, log_);
+    const StopOnSignal signals;
     ReproduceEnd end = ReproduceEnd::done;
     for (const ReproduceRow* row : wanted) {
       const ReproduceEnd row_end = run_row(*row);
@@ -221,6 +225,7 @@ class Reproduction {
   }
 
   ReproduceEnd run_row(const ReproduceRow& row) {
+    if (stop_requested()) return ReproduceEnd::interrupted;
     const ReproduceRow& source = trained_row(row);
     RowState trained = row_state(table_, source, options_.runs);
     ReproduceEnd end = ReproduceEnd::done;
@@ -238,8 +243,7 @@ class Reproduction {
       return end;
     }
     log_(fmt::format("{}: measuring\n", row.name));
-    static_cast<void>(measure_row(table_, row, state.folder, trained.folder));
-    return end;
+    return measure_row(table_, row, state.folder, trained.folder) ? end : ReproduceEnd::interrupted;
   }
 
   // Returns all rows of the table, including those of earlier calls; a row with another configuration counts

@@ -20,6 +20,7 @@
 #include "train/run/environment.h"
 #include "train/run/metrics.h"
 #include "train/run/run_folder.h"
+#include "train/run/stop_signal.h"
 #include "train/run/trainer.h"
 #include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
@@ -47,6 +48,10 @@ bool may_change(const std::string& key, const RunConfig& wanted) {
         "train.threads", "train.device", "train.state_gain_batches"})
     if (key == changeable) return true;
   return false;
+}
+
+bool unless_stopped(std::int64_t, std::int64_t) {
+  return !stop_requested();
 }
 
 std::string text_of(const json& value) {
@@ -170,7 +175,7 @@ void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, co
   EvalOptions options = table.evaluation;
   if (options.batch == 0) options.batch = row.config.train.batch;
   const auto measure = [&](const std::string& prefix) {
-    const EvalResult measured = task->evaluate(*run.model, options);
+    const EvalResult measured = task->evaluate(*run.model, options, unless_stopped);
     result.values[prefix + "loss"] = measured.loss;
     for (const auto& [name, value] : measured.extras) result.values[prefix + name] = value;
     return measured.tokens;
@@ -221,7 +226,8 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
     options.from = base + last;
     TaskArguments arguments = arguments_for(row, run);
     arguments.config.train.sequence = length;
-    const EvalResult measured = make_task(std::move(arguments))->evaluate(*run.model, options);
+    const EvalResult measured =
+        make_task(std::move(arguments))->evaluate(*run.model, options, unless_stopped);
     result.values[key] = measured.loss;
     counts += fmt::format("{}{} at {}", counts.empty() ? "" : ", ", measured.tokens / last, length);
   }
@@ -321,8 +327,8 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
   return end == TrainEnd::too_many_bad_steps ? ReproduceEnd::failed : ReproduceEnd::done;
 }
 
-RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, const fs::path& folder,
-                      const fs::path& weights) {
+std::optional<RowResult> measure_row(const ReproduceTable& table, const ReproduceRow& row,
+                                     const fs::path& folder, const fs::path& weights) {
   RowResult result = read_result(weights / kResultFile);
   result.config = row.config;
   result.values.clear();
@@ -334,6 +340,7 @@ RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row, cons
     measure_evaluation(table, row, run, result);
   else
     measure_lengths(table, row, run, result);
+  if (stop_requested()) return std::nullopt;
   const std::int64_t time = segment_length(run.config);
   if (std::any_of(table.columns.begin(), table.columns.end(),
                   [](const ReproduceColumn& column) { return column.key == "flops_per_token"; }))

@@ -46,11 +46,13 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
 // errors: those of train.
 ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command);
 
-// Measures a trained row, keeps the numbers and returns them. `weights` is the folder of the run whose
+// Measures a trained row and keeps the numbers; returns nothing, and keeps none, when stop_requested() ends it.
+// `weights` is the folder of the run whose
 // weights are used: that of weights_of, or else the row's own.
 // errors: those of reading the run, its data and of evaluation.
-RowResult measure_row(const ReproduceTable& table, const ReproduceRow& row,
-                      const std::filesystem::path& folder, const std::filesystem::path& weights);
+std::optional<RowResult> measure_row(const ReproduceTable& table, const ReproduceRow& row,
+                                     const std::filesystem::path& folder,
+                                     const std::filesystem::path& weights);
 
 // Returns a text that says how a row is measured; it changes whenever the numbers would.
 std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tensor/base/format.h"
+#include "tensor/files/strict_json.h"
 #include "tensor/memory/allocator.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
@@ -23,6 +24,12 @@ namespace fs = std::filesystem;
 using Cells = std::vector<std::string>;
 
 constexpr double kSeconds = 10;
+
+// The file result.json of earlier calls.
+const OwnKind kOwnTimes{"a file of times of eddy reproduce speed", [](const std::string& path) {
+                          const nlohmann::json old = parse_strict_json(read_text_file(path)).value;
+                          return old.is_object() && old.value("table", "") == "speed";
+                        }};
 
 const std::vector<std::string>& notes() {
   static const std::vector<std::string> lines = {
@@ -272,6 +279,8 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail<IoError>("reproduce speed: {} cannot be made: {}", folder.string(), error.message());
+  refuse_foreign_file("reproduce speed", (folder / "result.json").string(), kOwnTimes);
+  refuse_foreign_file("reproduce speed", (folder / "index.html").string(), kOwnPage);
   std::vector<SpeedResult> results;
   std::map<std::string, nlohmann::json> measured = rows_before(folder / "result.json", where);
   for (const SpeedRow& row : rows) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "train/page/human_text.h"
+#include "train/run/stop_signal.h"
 
 namespace eddy {
 namespace {
@@ -52,7 +53,7 @@ Progress::Progress(std::FILE* out, const ProgressOptions& options, Clock::time_p
     : out_(out), options_(options), terminal_(options.terminal.value_or(redraws(out))), start_(start) {}
 
 Progress::~Progress() {
-  if (live_.empty()) return;
+  if (live_.empty() || is_stalled()) return;
   std::fputc('\n', out_);
   std::fflush(out_);
 }
@@ -77,7 +78,12 @@ void Progress::update(const StepRecord& update, Clock::time_point now) {
   if (!last_print_ || now - *last_print_ >= interval) print(now);
 }
 
+bool Progress::is_stalled() const {
+  return stop_requested() && std::ferror(out_) != 0;
+}
+
 void Progress::message(std::string_view text) {
+  if (is_stalled()) return;
   clear_live();
   std::string safe = printable(text);
   if (safe.empty() || safe.back() != '\n') safe += '\n';
@@ -87,7 +93,7 @@ void Progress::message(std::string_view text) {
 }
 
 void Progress::finish(Clock::time_point now) {
-  if (!has_state_) return;
+  if (!has_state_ || is_stalled()) return;
   if (unprinted_ || terminal_) print(now);
   if (!live_.empty()) std::fputc('\n', out_);
   live_.clear();
@@ -152,6 +158,7 @@ std::string Progress::line(Clock::time_point now, int columns) const {
 }
 
 void Progress::print(Clock::time_point now) {
+  if (is_stalled()) return;
   last_print_ = now;
   unprinted_ = false;
   if (terminal_) {

@@ -60,6 +60,8 @@ class Progress {
     Clock::time_point time;
     std::int64_t step;
   };
+  // Whether a stop was requested while a reader kept the output waiting: waiting again would keep the stop.
+  bool is_stalled() const;
   void print(Clock::time_point now);
   void draw_live();
   void clear_live();

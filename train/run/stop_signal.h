@@ -1,4 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP (a closed terminal) as a request to stop, which a loop polls.
+// Signals as a request to stop, which a loop polls: Ctrl-C, SIGTERM, a closed terminal (SIGHUP), the warnings of
+// batch systems (SIGUSR1, SIGUSR2), and the soft limit on CPU time (SIGXCPU).
 #pragma once
 
 #include <array>
@@ -6,8 +7,10 @@
 
 namespace eddy {
 
-// While it lives, these signals request a stop; a second one ends the program at once. SIGHUP stays ignored
-// if it was ignored before, as under nohup.
+// While it lives, these signals request a stop. Shells, `timeout` and service managers send several in a row, so
+// further ones change nothing. Only a Ctrl-C at least two seconds after the first signal, when a person has waited,
+// ends the program at once. A signal that was ignored before stays ignored. One object may live inside another's
+// life: a stop that was requested stays requested.
 class StopOnSignal {
  public:
   StopOnSignal();
@@ -16,11 +19,11 @@ class StopOnSignal {
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
  private:
-  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  static constexpr std::array<int, 6> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-// Whether a signal has requested a stop since the last StopOnSignal was made.
+// Whether a signal has requested a stop since the outermost StopOnSignal was made.
 bool stop_requested();
 
 }  // namespace eddy

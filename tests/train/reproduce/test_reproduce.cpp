@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -252,6 +253,35 @@ TEST_CASE("a run that was killed before its first checkpoint begins again") {
     fs::remove_all(row + "/" + later);
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   CHECK(result_of(options, "lstm").step == 12);
+}
+
+TEST_CASE("a stop ends the measuring of a row which the same command then measures") {
+  const OneThread one;
+  const TempFolder folder;
+  ReproduceOptions options = tiny_walk(folder);
+  options.rows = {"lstm"};
+  const Quiet quiet;
+  std::string told;
+  const ReproduceEnd end = reproduce(options, [&](std::string_view text) {
+    told += text;
+    if (text == "lstm: measuring\n") std::raise(SIGTERM);
+  });
+  CHECK(end == ReproduceEnd::interrupted);
+  CHECK(contains(told, "interrupted: repeat the command to continue"));
+  CHECK(result_of(options, "lstm").measured.empty());
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  CHECK(!result_of(options, "lstm").measured.empty());
+}
+
+TEST_CASE("a page that is not Eddy's is refused before a row is trained") {
+  const TempFolder folder;
+  const ReproduceOptions options = tiny_walk(folder);
+  const std::string page = (fs::path(options.runs) / plan_table(options).folder / "index.html").string();
+  fs::create_directories(fs::path(page).parent_path());
+  write_bytes(page, "<!DOCTYPE html><html>mine</html>");
+  CHECK(contains(error_of<IoError>([&] { reproduce_quietly(options); }), "is not a page of Eddy's"));
+  CHECK(read_bytes(page) == "<!DOCTYPE html><html>mine</html>");
+  CHECK(!fs::exists(row_folder(options, "lstm")));
 }
 
 TEST_CASE("a folder with another configuration or with something else is refused") {

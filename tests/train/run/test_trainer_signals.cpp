@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "train/config/run_config.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
+#include "train/run/stop_signal.h"
 
 namespace {
 
@@ -117,7 +119,7 @@ TEST_CASE("save_checkpoint: a step saved again is there at every moment") {
 
 TEST_CASE("train: an interrupt saves and ends the run and it goes on to the bit") {
   const OneThread one;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     CAPTURE(number);
     const TempFolder folder;
     TrainRequest request = tiny_run(folder, "run");
@@ -141,6 +143,51 @@ TEST_CASE("train: an interrupt saves and ends the run and it goes on to the bit"
 
     check_goes_on(folder, request, run.step);
   }
+}
+
+TEST_CASE("train: signals that follow the first one at once keep nothing from being saved") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.train.steps = 1'000'000;
+  Child child([&] { return code_of(train(request)); });
+  REQUIRE(wait_until([&] {
+    return fs::exists(request.run_dir + "/metrics.jsonl") &&
+           read_metrics(request.run_dir + "/metrics.jsonl").steps.size() > 3;
+  }));
+  for (const int number : {SIGTERM, SIGHUP, SIGTERM, SIGINT, SIGINT, SIGUSR1, SIGXCPU}) child.signal(number);
+  CHECK(child.wait() == code_of(TrainEnd::interrupted));
+  CHECK(load_run(request.run_dir).step > 3);
+}
+
+TEST_CASE("StopOnSignal: of all later signals only a Ctrl-C after two seconds ends the program at once") {
+  Child child([] {
+    const StopOnSignal signals;
+    for (const int number : {SIGTERM, SIGINT, SIGHUP}) std::raise(number);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2050));
+    for (const int number : {SIGTERM, SIGHUP, SIGUSR1, SIGINT}) std::raise(number);
+    return 0;
+  });
+  CHECK(child.wait() == -SIGINT);
+}
+
+TEST_CASE("StopOnSignal: what was ignored stays ignored and an inner object keeps what was requested") {
+  Child child([] {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
+      std::signal(number, SIG_IGN);
+      {
+        const StopOnSignal signals;
+        std::raise(number);
+        if (stop_requested()) return 1;
+      }
+      std::signal(number, SIG_DFL);
+    }
+    const StopOnSignal outer;
+    std::raise(SIGUSR2);
+    { const StopOnSignal inner; }
+    return stop_requested() ? 0 : 2;
+  });
+  CHECK(child.wait() == 0);
 }
 
 TEST_CASE("train: an interrupt during a long evaluation does not wait for its end") {
