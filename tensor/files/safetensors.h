@@ -73,7 +73,7 @@ struct SafetensorsItem {
 // Writes a file completely or not at all. Names are sorted in the header; data are ordered by element size,
 // widest first, so that each tensor is aligned. Equal input gives equal bytes.
 // errors: ValueError for names that are equal, reserved or not UTF-8, for bad shapes and missing data;
-// IoError when writing fails; the old file is then unchanged.
+// IoError when writing fails, or why_not_writable(path); what is there is then unchanged.
 void write_safetensors(const std::string& path, std::span<const SafetensorsItem> items,
                        const SafetensorsMetadata& metadata = {});
 

@@ -5,6 +5,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
+#include "train/files/text_file.h"
 
 namespace eddy {
 
@@ -25,6 +26,12 @@ void refuse_foreign_file(const std::string& where, const std::string& file, cons
     fail<IoError>(
         "{}: {} exists and is not {} (only such a file is overwritten: name another file, or remove this one)",
         where, file, kind.name);
+}
+
+void write_own_file(const std::string& where, const std::string& file, std::string_view text,
+                    const OwnKind& kind) {
+  refuse_foreign_file(where, file, kind);
+  replace_text_file(file, text);
 }
 
 }  // namespace eddy

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace eddy {
 
@@ -18,5 +19,10 @@ inline constexpr OwnKind kNewFile{"new", [](const std::string&) { return false; 
 // Refuses to write a file over anything but an empty file or one of this kind. `where` begins the error.
 // errors: IoError, also for what is no regular file (why_not_writable in tensor/files/atomic_file.h).
 void refuse_foreign_file(const std::string& where, const std::string& file, const OwnKind& kind);
+
+// Writes the file, or replaces one of its kind: replace_text_file, which looks again at what is there now.
+// errors: as refuse_foreign_file and replace_text_file.
+void write_own_file(const std::string& where, const std::string& file, std::string_view text,
+                    const OwnKind& kind);
 
 }  // namespace eddy

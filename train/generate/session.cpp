@@ -208,6 +208,7 @@ void save_session(const std::string& path, const Model& model, const Session& se
                       tensor.elements() == 0 ? nullptr : tensor.raw_data(), tensor.bytes());
   }
   notes.emplace(kDigestKey, digest.hex());
+  refuse_foreign_file("session", path, kOwnSession);
   save_safetensors(path, tensors, notes);
 }
 

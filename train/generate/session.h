@@ -24,7 +24,7 @@ struct Session {
 };
 
 // Saves a session atomically.
-// errors: IoError; ValueError when nothing was read yet.
+// errors: IoError, also for a file that is no session (refuse_foreign_file); ValueError when nothing was read yet.
 void save_session(const std::string& path, const Model& model, const Session& session);
 
 // A file that save_session wrote.

@@ -64,8 +64,9 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
       fail<ValueError>("{}: --json and --html name the same file {} (name two)", where, files->json);
     const Keep keep = [&](const Measurement& so_far) {
       if (!files->json.empty())
-        replace_text_file(files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n");
-      if (!files->html.empty()) replace_text_file(files->html, to_html(so_far));
+        write_own_file(where, files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n",
+                       kOwnNumbers);
+      if (!files->html.empty()) write_own_file(where, files->html, to_html(so_far), kOwnPage);
     };
     const Measurement measurement = measure(keep);
     print(to_text(measurement));

@@ -9,6 +9,7 @@
 
 #include "tensor/base/format.h"
 #include "train/config/run_config.h"
+#include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
@@ -97,7 +98,7 @@ int run_compare(const CompareFlags& flags) {
   const Comparison comparison = compare_runs(*a.tokenizer, texts, flags.top);
   ComparedRuns runs{flags.a.path, same_run ? flags.a.path + " with its state cleared" : flags.run_b,
                     about(a, reading_a), about(b, reading_b)};
-  replace_text_file(flags.html, render_comparison(runs, texts, comparison));
+  write_own_file("compare", flags.html, render_comparison(runs, texts, comparison), kOwnPage);
 
   const bool several = texts.size() > 1;
   if (!read.left_out.empty()) print_line("data: {}{}", flags.data, describe_left_out(read));

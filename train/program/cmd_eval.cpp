@@ -15,7 +15,7 @@
 #include "tensor/files/strict_json.h"
 #include "train/config/run_config.h"
 #include "train/eval/loss_by_position.h"
-#include "train/files/text_file.h"
+#include "train/files/own_file.h"
 #include "train/page/html_page.h"
 #include "train/program/commands.h"
 #include "train/program/percent_line.h"
@@ -134,11 +134,10 @@ int run_eval(const EvalFlags& flags, const CLI::App& command) {
       shown = {{"state carried", result}, {"state cleared", measure(*task, *run.model, options)}};
       print_line("loss with the state cleared: {:.6f}", shown[1].result.loss);
     }
-    replace_text_file(
-        flags.by_position,
-        render_loss_by_position(
-            fmt::format("{} on {}, loss by position", run.config.model.model, task->name()),
-            fmt::format("step {}, {} of {} tokens", run.step, flags.options.split, result.tokens), shown));
+    const std::string page = render_loss_by_position(
+        fmt::format("{} on {}, loss by position", run.config.model.model, task->name()),
+        fmt::format("step {}, {} of {} tokens", run.step, flags.options.split, result.tokens), shown);
+    write_own_file("eval", flags.by_position, page, kOwnPage);
     print_line("by position: {}", flags.by_position);
   }
   return 0;

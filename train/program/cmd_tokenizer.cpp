@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/files/utf8.h"
 #include "train/page/human_text.h"
@@ -40,7 +41,7 @@ int run_train_tokenizer(TokenizerFlags& flags) {
   flags.options.most_bytes = flags.megabytes << 20;
   const TextFiles texts = vocabulary_files(flags.data);
   const TrainedVocabulary made = train_vocabulary(texts.files, flags.options);
-  replace_text_file(flags.out, made.model);
+  write_own_file("tokenizer train", flags.out, made.model, kNewFile);
   print_line("text: {} files, {} bytes, {} of them trained on{}", texts.files.size(), made.bytes,
              made.used_bytes, describe_left_out(texts));
   print_line("characters: {}, {} of them written as bytes", made.characters, made.without_piece);

@@ -9,6 +9,7 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config.h"
+#include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
@@ -267,7 +268,8 @@ class Reproduction {
   fs::path page_file() const { return folder_ / "index.html"; }
   void write_page() const {
     std::error_code error;
-    if (fs::exists(folder_, error)) replace_text_file(page_file(), table_page(table_, shown_rows()));
+    if (fs::exists(folder_, error))
+      write_own_file("reproduce", page_file().string(), table_page(table_, shown_rows()), kOwnPage);
   }
 
   const ReproduceOptions& options_;

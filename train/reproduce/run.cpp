@@ -214,6 +214,7 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
   for (const std::int64_t length : table.lengths) {
     const std::string key = fmt::format("last_{}", length);
     result.values[key] = kNotMeasured;
+    if (stop_requested()) return;
     if (length > base || length < last || (row.longest > 0 && length > row.longest)) continue;
     const std::int64_t available = (tokens - base) / last;
     std::int64_t wanted = std::max<std::int64_t>(table.windows, 1);

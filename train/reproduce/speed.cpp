@@ -13,6 +13,7 @@
 #include "tensor/memory/allocator.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
+#include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
 #include "train/run/environment.h"
@@ -279,10 +280,12 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail<IoError>("reproduce speed: {} cannot be made: {}", folder.string(), error.message());
-  refuse_foreign_file("reproduce speed", (folder / "result.json").string(), kOwnTimes);
-  refuse_foreign_file("reproduce speed", (folder / "index.html").string(), kOwnPage);
+  const std::string times_file = (folder / "result.json").string(),
+                    page_file = (folder / "index.html").string();
+  refuse_foreign_file("reproduce speed", times_file, kOwnTimes);
+  refuse_foreign_file("reproduce speed", page_file, kOwnPage);
   std::vector<SpeedResult> results;
-  std::map<std::string, nlohmann::json> measured = rows_before(folder / "result.json", where);
+  std::map<std::string, nlohmann::json> measured = rows_before(times_file, where);
   for (const SpeedRow& row : rows) {
     if (!options.rows.empty() &&
         std::find(options.rows.begin(), options.rows.end(), row.name) == options.rows.end())
@@ -300,14 +303,14 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
     for (const SpeedRow& one : rows)
       if (const auto found = measured.find(one.name); found != measured.end())
         written.push_back(found->second);
-    replace_text_file(folder / "result.json", table_json(written, where).dump(1) + "\n");
-    replace_text_file(folder / "index.html", page_of(written, where));
+    write_own_file("reproduce speed", times_file, table_json(written, where).dump(1) + "\n", kOwnTimes);
+    write_own_file("reproduce speed", page_file, page_of(written, where), kOwnPage);
   }
   std::vector<Cells> lines{header()};
   for (const SpeedResult& result : results) lines.push_back(cells_of(result));
   log(fmt::format("{}\n{}\n", where, text_table(lines)));
   for (const std::string& note : notes()) log("- " + note + '\n');
-  log(fmt::format("\npage: {}\n", (folder / "index.html").string()));
+  log(fmt::format("\npage: {}\n", page_file));
   return results;
 }
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "train/files/text_file.h"
+#include "train/files/own_file.h"
 #include "train/files/utf8.h"
 #include "train/page/human_text.h"
 #include "train/run/state_watch.h"
@@ -291,8 +291,7 @@ std::string render_report(const ReportData& data) {
 
 std::filesystem::path write_report(const std::filesystem::path& run_dir, const ReportData& data) {
   const std::filesystem::path path = run_dir / "report.html";
-  refuse_foreign_file("report", path.string(), kOwnPage);
-  replace_text_file(path, render_report(data));
+  write_own_file("report", path.string(), render_report(data), kOwnPage);
   return path;
 }
 

@@ -53,8 +53,9 @@ std::string advice(const fs::path& whole) {
 
 // Whether a name in the folder of the checkpoints is one under which a save works.
 bool is_of_a_save(const std::string& name) {
-  return name.starts_with(".tmp-step-") || name.starts_with(".tmp-old-step-") ||
-         name.starts_with(".tmp-gone-step-");
+  for (const std::string_view mark : {".tmp-", ".tmp-old-", ".tmp-gone-"})
+    if (name.starts_with(mark) && checkpoint_step(name.substr(mark.size())) >= 0) return true;
+  return false;
 }
 
 bool holds_files_of_others(const fs::path& checkpoint) {
@@ -267,7 +268,9 @@ void remove_left_overs(const fs::path& run) {
     for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
          entry.increment(ignored)) {
       const std::string name = entry->path().filename().string();
-      if (is_left_over(name) || (folder == checkpoints && is_of_a_save(name))) left.push_back(entry->path());
+      const bool is_file = fs::is_regular_file(entry->symlink_status(ignored));
+      if ((is_file && is_left_over(name)) || (folder == checkpoints && is_of_a_save(name)))
+        left.push_back(entry->path());
     }
   // On a file system that cannot exchange two folders, a checkpoint saved again is set aside first, and a
   // kill may leave it so.

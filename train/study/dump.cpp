@@ -210,6 +210,7 @@ std::string dump(const DumpOptions& given) {
     }
   }
   for (auto& [name, tensor] : out) tensor = raw::to_device(tensor, kCpu);
+  refuse_foreign_file("dump", options.out, kOwnDump);
   save_safetensors(options.out, out, {{"format", kFormat}});
   return warning;
 }

@@ -63,17 +63,33 @@ struct Attempt {
   std::string reason;
 };
 
-// The file when it exists and has the right checksum. A file with another one is removed, with a line to
+// Puts a file out of the way without losing it: it may be the user's. Returns what was done.
+std::string set_aside(const std::string& path) {
+  std::error_code error;
+  std::string aside = path + ".aside";
+  for (int i = 1; fs::exists(fs::symlink_status(aside, error)); ++i)
+    aside = fmt::format("{}.aside-{}", path, i);
+  fs::rename(path, aside, error);
+  return error ? "file not renamed" : "file renamed to " + aside;
+}
+
+std::string remove_file(const std::string& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  return "file removed";
+}
+
+// The file when it exists and has the right checksum. One with another goes by `put_away`, with a line to
 // `messages`.
-Attempt checked_file(const std::string& path, const std::string& sha256, std::ostream& messages) {
+Attempt checked_file(const std::string& path, const std::string& sha256, std::ostream& messages,
+                     std::string (*put_away)(const std::string&)) {
   std::error_code error;
   if (!fs::exists(path, error)) return {std::nullopt, "not there"};
   std::string text = InputFile(path).text();
   const std::string found = sha256_hex(text);
   if (found == sha256) return {std::move(text), ""};
-  messages << "data: wrong checksum, file removed: " << path << " has SHA-256 " << found << ", expected "
-           << sha256 << '\n';
-  fs::remove(path, error);
+  messages << "data: wrong checksum, " << put_away(path) << ": " << path << " has SHA-256 " << found
+           << ", expected " << sha256 << '\n';
   return {std::nullopt, "the checksum was wrong"};
 }
 
@@ -88,7 +104,7 @@ Attempt download(const std::string& path, const TextPlaces& places, std::ostream
     fs::remove(partial, error);
     return {std::nullopt, reason};
   }
-  Attempt attempt = checked_file(partial, places.sha256, messages);
+  Attempt attempt = checked_file(partial, places.sha256, messages, remove_file);
   if (!attempt.text) return attempt;
   fs::rename(partial, path, error);
   if (error) {
@@ -173,7 +189,7 @@ TextSource resolve_text(std::ostream& messages, const TextPlaces& places, const 
   if (!places.cache_dir.empty()) {
     const std::string path = (fs::path(places.cache_dir) / "eddy" / kRelativePath).string();
     try {
-      Attempt attempt = checked_file(path, places.sha256, messages);
+      Attempt attempt = checked_file(path, places.sha256, messages, set_aside);
       const bool cached = attempt.text.has_value();
       if (!cached) attempt = download(path, places, messages);
       if (attempt.text) {

@@ -188,6 +188,8 @@ TEST_CASE("session: it takes the place of a session or of nothing") {
   CHECK(!refuses(folder.write("empty", "")));
   CHECK(refuses(folder.write("text.txt", "a text to train on")));
   CHECK(refuses("/dev/null"));
+  CHECK(contains(error_of<IoError>([&] { save_session(folder.path("text.txt"), *model, session); }),
+                 "is not a session"));
   save_safetensors(folder.path("weights"), {{"w", Tensor::zeros({2}, Dtype::f32)}});
   CHECK(refuses(folder.path("weights")));
 }

@@ -422,7 +422,8 @@ TEST_CASE("durability: what killed processes left goes when a run is resumed and
       "run/report.html.tmp-999999999-3", "run/checkpoints/latest.tmp-999999999-0",
       "run/checkpoints/.tmp-step-9/state.json", "run/config.json.tmp-" + std::to_string(::getpid()) + "-77"};
   const std::vector<std::string> stays{"run/page.html.tmp-" + living + "-0", "run/notes.tmp-mine",
-                                       "run/a.tmp-5"};
+                                       "run/a.tmp-5", "run/copy.tmp-999999999-0/notes.txt",
+                                       "run/checkpoints/.tmp-step-mine"};
   for (const std::string& name : goes) folder.write(name, "part");
   for (const std::string& name : stays) folder.write(name, "part");
   // Of a file system that cannot exchange folders: set aside to be replaced, when the kill came.

@@ -313,6 +313,15 @@ TEST_CASE("dump: a file that is named for the state and holds none is refused") 
   CHECK(contains(bench.error<FormatError>(), "holds neither state.<name> nor next_state.<name>"));
 }
 
+TEST_CASE("dump: an output replaces a dump and nothing else") {
+  Bench bench;
+  for (int twice = 0; twice < 2; ++twice) CHECK(bench.result().contains("logits"));
+  bench.options.out = bench.save("mine.safetensors", {{"logits", Tensor::zeros({2, 3})}});
+  CHECK(contains(error_of<IoError>([&] { bench.result(); }),
+                 "mine.safetensors exists and is not a file of eddy dump"));
+  CHECK(load_safetensors(bench.options.out).size() == 1);
+}
+
 TEST_CASE("dump: an output that is one of the inputs is refused and the input stays") {
   Bench bench;
   const std::string file = bench.save("case.safetensors", bench.tensors);

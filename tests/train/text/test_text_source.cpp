@@ -176,12 +176,13 @@ TEST_CASE("a download with a wrong checksum is said and removed and stories are 
   CHECK(fake.cache_entries() == 0);
 }
 
-TEST_CASE("a spoiled file in the cache is removed and fetched again") {
+TEST_CASE("a spoiled file in the cache is set aside and fetched again") {
   FakePlaces fake;
   fake.folder.write("cache/eddy/tinyshakespeare/input.txt", "spoiled");
   std::ostringstream says;
   CHECK(resolve_text(says, fake.places).text == fake.published);
-  CHECK(contains(says.str(), "wrong checksum, file removed"));
+  CHECK(contains(says.str(), "wrong checksum, file renamed to "));
+  CHECK(read_bytes(fake.folder.path("cache/eddy/tinyshakespeare/input.txt.aside")) == "spoiled");
   CHECK(fake.downloads == 1);
 }
 
