@@ -24,7 +24,7 @@ template <class T>
 EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
   const T s = vec::sigmoid(T(2) * gelu_tanh_inner(x));
   const T slope = T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
-  const T bend = T(2) * x * s * (T(1) - s), rest = bend * slope;
+  const T bend = s * (T(1) - s) * T(2) * x, rest = bend * slope;
   return dy * (s + (bend == T(0) ? T(0) : rest));
 }
 

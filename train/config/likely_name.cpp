@@ -95,7 +95,7 @@ std::string likely_name(std::string_view given, const std::vector<std::string>& 
   const std::string word = last_word(given.substr(0, 64));
   const std::string own_section = section.empty() ? section_of(given) : std::string(section);
   std::string best;
-  std::size_t best_distance = 2 + 1 + word.size() / 4;  // farther ones are not meant
+  std::size_t best_distance = 4 + word.size() / 4;  // nearer ones are meant
   int best_rank = 0;
   for (const std::string& name : names) {
     const std::string other = last_word(name), of = section_of(name);

@@ -281,7 +281,7 @@ TEST_CASE("likely_name finds the name that was meant") {
                                    {"--output_dir", "--run"},
                                    {"--frobnicate", ""},
                                    {"--zz", ""}})
-    CHECK_MESSAGE(likely_name(word, names) == name, word);
+    CHECK_MESSAGE(likely_name(word, names) == name, std::string(word));
   CHECK(likely_name("steps", {"model.steps", "train.steps"}, "model") == "model.steps");
   CHECK(likely_name("x", {}) == "");
 }
@@ -296,6 +296,8 @@ TEST_CASE("a key by another program's word is refused with Eddy's") {
   CHECK(contains(refusal("[train]\nlr = 1e-3\n"), "unknown key \"lr\" in [train] (nearest: learning_rate)"));
   CHECK(contains(refusal("[model]\nlr = 1e-3\n"), "(nearest: learning_rate in [train])"));
   CHECK(contains(refusal("batch_size = 3\n"), "outside all tables (nearest: batch in [train])"));
+  CHECK(contains(refusal("[optimizer]\nlr = 3\n"), "unknown section \"optimizer\" (nearest: train;"));
+  CHECK(contains(refusal("[zzz]\nlr = 3\n"), "unknown section \"zzz\" (there are model, data, train)"));
 }
 
 TEST_CASE("nearest_match counts edits") {
