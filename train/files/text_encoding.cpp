@@ -2,8 +2,8 @@
 #include "train/files/text_encoding.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <map>
 
 #include "tensor/base/format.h"
 #include "train/files/utf8.h"
@@ -24,14 +24,47 @@ std::uint32_t unit_at(std::string_view bytes, std::size_t at, const TextEncoding
   return value;
 }
 
-// Whether a text without a mark reads as this encoding and holds no control characters but white space.
-bool reads_as(std::string_view head, const TextEncoding& encoding) {
-  const auto unit = static_cast<std::size_t>(encoding.unit);
-  for (std::size_t at = 0; at + unit <= head.size(); at += unit) {
-    const std::uint32_t c = unit_at(head, at, encoding);
-    if (c > 0x10ffff || (c < 0x20 && (c < 0x09 || c > 0x0d))) return false;
+bool is_control(std::uint32_t c) {
+  return c < 0x20 && (c < 0x09 || c > 0x0d);
+}
+
+// Whether bytes read as UTF-8 without control characters; NUL is none here, as what is looked for has many. The
+// last character may be cut.
+bool reads_as_utf8(std::string_view head) {
+  for (std::size_t at = 0; at < head.size();) {
+    const Utf8Char c = utf8_at(head, at);
+    if (c.bytes == 0) return head.size() - at < 4;
+    if (c.code_point != 0 && is_control(c.code_point)) return false;
+    at += static_cast<std::size_t>(c.bytes);
   }
   return true;
+}
+
+// The script of a character as far as its block tells: Chinese, Japanese and Korean are one.
+std::uint32_t script_of(std::uint32_t c) {
+  const std::uint32_t block = c >> 8;
+  const bool east_asian = (block >= 0x30 && block < 0xa0) || (block >= 0xac && block < 0xd8) || block == 0xff;
+  return east_asian ? 0x30 : block;
+}
+
+// Whether bytes without a mark are a text in this encoding: without control characters, nearly all in one script and
+// the block of spaces and line ends; where they could be UTF-8 too, nearly all in that block.
+bool reads_as(std::string_view head, const TextEncoding& encoding, bool also_utf8) {
+  const auto unit = static_cast<std::size_t>(encoding.unit);
+  std::map<std::uint32_t, std::size_t> scripts;
+  const std::size_t all = head.size() / unit;
+  for (std::size_t i = 0; i < all; ++i) {
+    const std::uint32_t c = unit_at(head, i * unit, encoding);
+    if (c > 0x10ffff || is_control(c)) return false;
+    ++scripts[script_of(c)];
+  }
+  const std::size_t latin = scripts[0];
+  std::size_t most = 0;
+  for (const auto& [script, count] : scripts)
+    if (script != 0) most = std::max(most, count);
+  constexpr std::size_t kLeast = 8;  // characters that show it
+  if (all < kLeast || latin == 0) return false;
+  return also_utf8 ? latin * 10 >= all * 9 : latin * 100 >= all && (latin + most) * 10 >= all * 9;
 }
 
 }  // namespace
@@ -44,19 +77,12 @@ TextEncoding encoding_of(std::string_view head) {
   if (head.starts_with("\0\0\xfe\xff"sv)) return {"UTF-32BE", 4, 4, true};
   if (head.starts_with("\xff\xfe"sv)) return {"UTF-16LE", 2, 2, false};
   if (head.starts_with("\xfe\xff"sv)) return {"UTF-16BE", 2, 2, true};
-  std::array<std::size_t, 4> zeros{};  // by the byte's place in a unit of four
-  for (std::size_t at = 0; at < head.size(); ++at)
-    if (head[at] == '\0') ++zeros[at % 4];
-  const std::size_t even = zeros[0] + zeros[2], odd = zeros[1] + zeros[3], quads = head.size() / 4;
-  for (const bool big : {false, true}) {
-    const std::size_t high = big ? std::min(zeros[0], zeros[1]) : std::min(zeros[2], zeros[3]);
-    const TextEncoding wide{big ? "UTF-32BE" : "UTF-32LE", 0, 4, big};
-    if (quads == 0) break;
-    if (high * 10 >= quads * 9 && reads_as(head, wide)) return wide;
-    const TextEncoding pairs{big ? "UTF-16BE" : "UTF-16LE", 0, 2, big};
-    const std::size_t empty = big ? even : odd, full = big ? odd : even;
-    if (empty * 20 >= head.size() / 2 && empty > 20 * full && reads_as(head, pairs)) return pairs;
-  }
+  const bool also_utf8 = reads_as_utf8(head);
+  for (const TextEncoding& wide : {TextEncoding{"UTF-32LE", 0, 4, false},
+                                   {"UTF-32BE", 0, 4, true},
+                                   {"UTF-16LE", 0, 2, false},
+                                   {"UTF-16BE", 0, 2, true}})
+    if (reads_as(head, wide, also_utf8)) return wide;
   return {};
 }
 

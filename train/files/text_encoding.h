@@ -16,8 +16,7 @@ struct TextEncoding {
   bool big_endian = false;
 };
 
-// The encoding that the first bytes of a file show: by a mark, or as the text in UTF-16 or UTF-32 that lacks one
-// (the high bytes of nearly all characters are 0).
+// The encoding that the first bytes of a file show: by a mark, or as the text in UTF-16 or UTF-32 that lacks one.
 TextEncoding encoding_of(std::string_view head);
 
 // The bytes of a file as UTF-8 without a mark; errors call them `file`.

@@ -161,14 +161,16 @@ class SentencePieceTokenizer final : public Tokenizer {
       const auto piece = encoded.pieces(static_cast<int>(i));
       ids.push_back(static_cast<std::int32_t>(piece.id()));
       const bool is_last = i + 1 == last;
-      const std::size_t end = is_last ? text.size() : std::max<std::size_t>(begin, piece.end());
+      const std::size_t end = std::max<std::size_t>(begin, piece.end());
       if (end == begin && !is_last) continue;
       const std::span<const std::int32_t> pieces = std::span(ids).last(i + 1 - first);
       add_pieces(cover, pieces, text.substr(begin, end - begin));
       begin = end;
       first = i + 1;
     }
-    if (last == 0) cover.lost_bytes += std::ssize(text);
+    const std::string_view rest = text.substr(begin);
+    if (last > 0) add_stretch(cover, ids.back(), rest);
+    cover.lost_bytes += std::ssize(rest);
   }
 
   // Adds pieces that stand for a stretch together: each for its own text, or all of it for the last one.
@@ -180,12 +182,15 @@ class SentencePieceTokenizer final : public Tokenizer {
     for (const std::int32_t id : pieces.first(pieces.size() - 1)) add_piece(cover, id, "");
     add_piece(cover, pieces.back(), stretch);
   }
-  void add_piece(TokenCover& cover, std::int32_t id, std::string_view stretch) const {
-    const std::string_view kept = texts_[static_cast<std::size_t>(id)];
+  static void add_stretch(TokenCover& cover, std::int32_t id, std::string_view stretch) {
     TokenCover::Share& share = cover.shares[static_cast<std::size_t>(id)];
-    ++share.count;
     share.bytes += std::ssize(stretch);
     share.characters += std::ssize(stretch) - std::count_if(stretch.begin(), stretch.end(), is_continuation);
+  }
+  void add_piece(TokenCover& cover, std::int32_t id, std::string_view stretch) const {
+    const std::string_view kept = texts_[static_cast<std::size_t>(id)];
+    ++cover.shares[static_cast<std::size_t>(id)].count;
+    add_stretch(cover, id, stretch);
     if (id == unknown_) ++cover.unknown;
     cover.lost_bytes += std::ssize(stretch) - (id == unknown_ ? 0 : common_bytes(stretch, kept));
   }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <string>
 
 #include "tensor/base/error.h"
@@ -54,6 +55,31 @@ TEST_CASE("text encoding: UTF-16 and UTF-32 without a mark are named") {
   CHECK(contains(refusal(std::string(1, '\0') + widened(text, 2).substr(0, 70)), "UTF-16BE"));
   CHECK(contains(refusal(widened(text, 4)), "UTF-32LE"));
   CHECK(contains(refusal(std::string(3, '\0') + widened(text, 4).substr(0, 145)), "UTF-32BE"));
+}
+
+TEST_CASE("text encoding: UTF-16 without a mark is named in other scripts too") {
+  for (const std::u16string text :
+       {u"\u0417\u0434\u0440\u0430\u0432\u0441\u0442\u0432\u0443\u0439 \u043c\u0438\u0440\n",
+        u"\u4f60\u597d\u4e16\u754c\u3002\u4e00\u4e8c\u4e09\u56db\uff01\n"}) {
+    std::string little;
+    for (int line = 0; line < 20; ++line)
+      for (const char16_t c : text) {
+        little += static_cast<char>(c & 0xff);
+        little += static_cast<char>(c >> 8);
+      }
+    CHECK(encoding_of(little).name == "UTF-16LE"s);
+  }
+}
+
+TEST_CASE("text encoding: texts in UTF-8 and other bytes are not taken for UTF-16") {
+  std::string noise;
+  for (std::uint32_t i = 0; i < 5000; ++i) noise += static_cast<char>(i * i * 2654435761u >> 24);
+  for (const std::string& bytes :
+       {"Bush hid the facts"s, "a\0b c d e f g h i j k l m n"s, noise, noise.substr(1),
+        "\u4f60\u597d\u4e16\u754c\u3002\u4f60\u597d\u4e16\u754c\u3002\n"s,
+        "caf\xe9 cr\xe8me br\xfbl\xe9"
+        "e\n"s})
+    CHECK(encoding_of(bytes).unit == 1);
 }
 
 TEST_CASE("text encoding: what UTF-16 and UTF-32 do not allow is refused with its place") {

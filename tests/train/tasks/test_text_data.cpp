@@ -152,6 +152,7 @@ TEST_CASE("text data: where nothing is evaluated a short text needs no validatio
   for (const std::string order : {"windows", "stream", "documents"}) {
     CAPTURE(order);
     RunConfig config = arguments_for(folder.path("d"), order).config;
+    config.model.mask_token_zero = false;
     config.train.sequence = 15;
     config.train.batch = 1;
     config.data.split = 1;

@@ -35,6 +35,7 @@ RunConfig config_of(const TempFolder& folder, const std::string& order) {
   config.data.tokenizer = "byte260";
   config.train.sequence = 8;
   config.train.batch = 2;
+  config.train.eval_every = 1;  // what is evaluated needs a validation part
   return config;
 }
 
