@@ -238,7 +238,8 @@ bool ended_before_first_checkpoint(const fs::path& run) {
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(run)) {
       const std::string name = entry.path().filename().string();
-      if (entry.is_symlink()) return false;  // Eddy makes none
+      // No link, pipe or device is Eddy's.
+      if (entry.is_symlink() || (!entry.is_regular_file() && !entry.is_directory())) return false;
       if (name == "checkpoints" && entry.is_directory()) {
         for (const fs::directory_entry& inside : fs::directory_iterator(entry.path())) {
           const std::string inner = inside.path().filename().string();

@@ -315,7 +315,7 @@ TEST_CASE("durability: what a new run would write otherwise stays as it is and t
   }
 }
 
-TEST_CASE("durability: no link leads a run out of its folder") {
+TEST_CASE("durability: no link or pipe leads a run out of its folder") {
   const OneThread one;
   const TempFolder folder;
   TrainRequest request = tiny_run(folder, "run");
@@ -328,6 +328,11 @@ TEST_CASE("durability: no link leads a run out of its folder") {
     CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "exists"));
     CHECK(fs::is_symlink(request.run_dir + "/" + name));
   }
+  fs::remove_all(request.run_dir);
+  fs::create_directories(request.run_dir);
+  REQUIRE(::mkfifo((request.run_dir + "/metrics.jsonl").c_str(), 0600) == 0);
+  CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "exists"));
+  CHECK(fs::is_fifo(request.run_dir + "/metrics.jsonl"));
   fs::remove_all(request.run_dir);
   CHECK(train_quietly(request) == TrainEnd::finished);
   fs::rename(request.run_dir + "/checkpoints", folder.path("elsewhere"));
