@@ -57,14 +57,6 @@ std::string parent_directory(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-int sync_file(int file) {
-  int result;
-  do {
-    result = fsync(file);
-  } while (result != 0 && errno == EINTR);
-  return result;
-}
-
 // The process that wrote a temporary file NAME.tmp-PROCESS-NUMBER; 0 for other names.
 pid_t writer_of(std::string_view name) {
   constexpr std::string_view kMark = ".tmp-";

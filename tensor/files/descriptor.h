@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace eddy {
@@ -11,6 +12,7 @@ class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
   ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
@@ -23,5 +25,14 @@ class Descriptor {
  private:
   int fd_;
 };
+
+// Flushes an open file or folder to disk; returns what fsync returns. Some file systems let a signal interrupt it.
+inline int sync_file(int file) {
+  int result;
+  do {
+    result = ::fsync(file);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
 
 }  // namespace eddy

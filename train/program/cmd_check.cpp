@@ -28,7 +28,7 @@ struct CheckFlags {
 };
 
 const char* word_for(FileCondition condition) {
-  constexpr const char* kWords[] = {"whole", "no digest", "DAMAGED", "MISSING", "UNREADABLE"};
+  constexpr const char* kWords[] = {"whole", "DAMAGED", "MISSING", "UNREADABLE"};
   return kWords[static_cast<std::size_t>(condition)];
 }
 
@@ -43,7 +43,6 @@ class Checks {
                check.problem.empty() ? "" : ": ", check.problem);
     flush_output();
     if (!check.problem.empty()) ++wrong_;
-    if (check.condition == FileCondition::unchecked) ++unchecked_;
   }
   // Checks a file that has no digest: `problem` reads it and returns what is wrong. A missing one is no
   // error.
@@ -65,10 +64,9 @@ class Checks {
     add(check);
   }
   int wrong() const { return wrong_; }
-  int unchecked() const { return unchecked_; }
 
  private:
-  int wrong_ = 0, unchecked_ = 0;
+  int wrong_ = 0;
 };
 
 std::string problem_of_json(const fs::path& file) {
@@ -78,18 +76,27 @@ std::string problem_of_json(const fs::path& file) {
 
 std::string problem_of_metrics(const fs::path& file) {
   const Metrics metrics = read_metrics(file);
-  if (metrics.foreign.empty()) return "";
+  if (metrics.foreign == 0) return "";
   return fmt::format("{} lines are no records, the first is {} (a resumed run leaves them out)",
-                     metrics.foreign.size(), metrics.foreign.front());
+                     metrics.foreign, metrics.first_foreign);
 }
 
-std::string problem_of_pointer(const fs::path& pointer) {
-  const std::string name = named_checkpoint(pointer);
-  if (name.empty()) return "it is empty";
-  std::error_code error;
-  const fs::path target = pointer.parent_path() / name;
-  if (checkpoint_step(target) >= 0 && fs::is_directory(target, error)) return "";
-  return fmt::format("it names {:?}, which is no checkpoint", name);
+// What is wrong with `latest` or `best`, by the rule of the commands that load a run: a missing one is no error
+// where a checkpoint is taken in its place.
+std::string problem_of_pointer(const fs::path& file) {
+  for (Pointer pointer = read_pointer(file);;) {
+    if (pointer.problem.empty() || (pointer.missing && file.filename() == "best")) return "";
+    if (pointer.missing && !newest_whole_checkpoint(file.parent_path().parent_path()).empty()) return "";
+    const Pointer again = read_pointer(file);  // the run may have saved, and removed what was named
+    if (again.problem == pointer.problem) return "it " + pointer.problem;
+    pointer = again;
+  }
+}
+
+void check_pointer(const fs::path& file, Checks& checks) {
+  const std::string problem = problem_of_pointer(file);
+  if (!problem.empty() || !read_pointer(file).missing)
+    checks.add({file, problem.empty() ? FileCondition::whole : FileCondition::damaged, 0, problem});
 }
 
 // The checkpoints to check, newest first: all, or those that `latest` and `best` name and the newest.
@@ -97,11 +104,26 @@ std::vector<fs::path> chosen_checkpoints(const fs::path& run, bool all) {
   std::vector<fs::path> found = checkpoints_of_run(run);
   if (all || found.empty()) return found;
   const fs::path folder = run / "checkpoints", newest = found.front();
-  const std::string latest = named_checkpoint(folder / "latest"), best = named_checkpoint(folder / "best");
+  const std::string latest = read_pointer(folder / "latest").name, best = read_pointer(folder / "best").name;
   std::erase_if(found, [&](const fs::path& checkpoint) {
     return checkpoint.filename() != latest && checkpoint.filename() != best && checkpoint != newest;
   });
   return found;
+}
+
+// The files of a checkpoint; none when the run that trains removes it meanwhile.
+std::vector<FileCheck> check_held(const fs::path& checkpoint) {
+  for (;;) {
+    std::error_code error;
+    if (!fs::exists(checkpoint, error)) return {};
+    try {
+      const CheckpointHold held(checkpoint);
+      std::vector<FileCheck> files = check_checkpoint(checkpoint);
+      if (held.in_place()) return files;
+    } catch (const IoError& refused) {
+      if (fs::exists(checkpoint, error)) return {{checkpoint, FileCondition::unreadable, 0, refused.what()}};
+    }
+  }
 }
 
 void check_run(const fs::path& run, bool all, Checks& checks) {
@@ -109,14 +131,9 @@ void check_run(const fs::path& run, bool all, Checks& checks) {
   checks.add_if_there(run / "config.json", problem_of_json);
   checks.add_if_there(run / "tokenizer.json", problem_of_json);
   checks.add_if_there(run / "metrics.jsonl", problem_of_metrics);
-  checks.add_if_there(folder / "best", problem_of_pointer);
-  std::error_code error;
-  if (fs::exists(folder / "latest", error))
-    checks.add_if_there(folder / "latest", problem_of_pointer);
-  else
-    checks.add({folder / "latest", FileCondition::missing, 0, "it is missing"});
+  for (const char* pointer : {"best", "latest"}) check_pointer(folder / pointer, checks);
   for (const fs::path& checkpoint : chosen_checkpoints(run, all))
-    for (const FileCheck& check : check_checkpoint(checkpoint)) checks.add(check);
+    for (const FileCheck& check : check_held(checkpoint)) checks.add(check);
 }
 
 int run_check(const CheckFlags& flags) {
@@ -137,16 +154,14 @@ int run_check(const CheckFlags& flags) {
     if (flags.all)
       fail<ValueError>("check: {} is a checkpoint (--all is for all those of its run)", flags.path);
     static_cast<void>(find_checkpoint(flags.path, "latest"));
-    for (const FileCheck& check : check_checkpoint(path)) checks.add(check);
+    for (const FileCheck& check : check_held(path)) checks.add(check);
   } else {
     if (checkpoints_of_run(path).empty()) static_cast<void>(find_checkpoint(flags.path, "latest"));
     is_run = true;
     check_run(path, flags.all, checks);
   }
   if (checks.wrong() == 0) {
-    print_line(
-        "nothing is wrong{}",
-        checks.unchecked() > 0 ? ", as far as can be seen without digests (an older version saved it)" : "");
+    print_line("nothing is wrong");
     return 0;
   }
   std::string whole;

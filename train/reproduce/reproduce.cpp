@@ -16,6 +16,7 @@
 #include "train/reproduce/page.h"
 #include "train/reproduce/run.h"
 #include "train/reproduce/tables.h"
+#include "train/run/run_folder.h"
 #include "train/run/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/text/dataset.h"
@@ -203,6 +204,7 @@ class Reproduction {
     for (const ReproduceRow* row : wanted)
       for (const ReproduceRow* one : {row, &trained_row(*row)})
         static_cast<void>(row_state(table_, *one, options_.runs));
+    for (const fs::path& folder : {folder_, folder_ / "text"}) remove_left_overs(folder);
     prepare_text(table_, folder_, log_);
     const StopOnSignal signals;
     ReproduceEnd end = ReproduceEnd::done;

@@ -15,6 +15,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
+#include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/run/checkpoint.h"
 #include "train/run/environment.h"
@@ -106,6 +107,7 @@ RowResult read_result(const fs::path& file) {
   const auto number_of = [](const json& value) {
     return value.is_null() ? kNotMeasured : value.get<double>();
   };
+  constexpr const char* kWayOut = "remove it, and the row is measured again";
   try {
     const json about = read_json_file(file);
     RowResult r;
@@ -115,17 +117,41 @@ RowResult read_result(const fs::path& file) {
     for (const auto& [key, value] : about.at("values").items()) r.values[key] = number_of(value);
     return r;
   } catch (const json::exception& error) {
-    fail<FormatError>("reproduce: {} is damaged: {} (remove it, and the row is measured again)",
-                      file.string(), plain_message(error.what()));
+    fail<FormatError>("reproduce: {} is damaged: {} ({})", file.string(), plain_message(error.what()),
+                      kWayOut);
+  } catch (const Error& error) {
+    fail<IoError>("reproduce: {} cannot be read: {} ({})", file.string(), error.what(), kWayOut);
+  }
+}
+
+// The configuration that the checkpoints of a row hold: the latest, or where that cannot be read another.
+RunConfig trained_config(const fs::path& folder) {
+  try {
+    return load_config_of_run(folder.string());
+  } catch (const Error&) {
+    try {
+      return load_config_of_run(folder.string(), "newest-whole");
+    } catch (const FormatError& error) {
+      fail<FormatError>("{} (remove {}, and the row is trained again)", error.what(), folder.string());
+    }
   }
 }
 
 // Adds what training measured: the median time of a step and the most memory of any. The first steps, which
-// touch memory for the first time, are left out of the times when available are enough others.
-void add_training(const fs::path& folder, std::map<std::string, double>& values) {
+// touch memory for the first time, are left out of the times when available are enough others. Without metrics
+// nothing is known of it.
+void add_training(const fs::path& folder, RowResult& result) {
+  std::map<std::string, double>& values = result.values;
   std::vector<double> times;
   double peak = 0, saved = 0;
-  const Metrics metrics = read_metrics(folder / "metrics.jsonl");
+  Metrics metrics;
+  try {
+    metrics = read_metrics(folder / "metrics.jsonl");
+  } catch (const IoError& error) {
+    result.remarks.push_back(fmt::format("nothing is known of the training: {}", error.what()));
+    values["step_ms"] = values["peak_bytes"] = values["saved_bytes"] = kNotMeasured;
+    return;
+  }
   const std::size_t skipped = metrics.steps.size() > 20 ? 5 : 0;
   for (std::size_t i = 0; i < metrics.steps.size(); ++i) {
     if (i >= skipped) times.push_back(metrics.steps[i].ms);
@@ -140,8 +166,7 @@ void add_training(const fs::path& folder, std::map<std::string, double>& values)
 // Loads the run to measure: its best checkpoint where evaluations chose one, else its last, on the device
 // that the row is trained on.
 LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
-  std::error_code error;
-  const char* which = fs::exists(weights / "checkpoints" / "best", error) ? "best" : "latest";
+  const char* which = read_pointer(weights / "checkpoints" / "best").name.empty() ? "latest" : "best";
   const auto [device, dtype] = choose_device_precision({"reproduce", "train.device", "train.precision"},
                                                        row.config.train.device, row.config.train.precision);
   LoadedRun run = load_run(weights.string(), dtype, which, device);
@@ -273,22 +298,19 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   std::error_code error;
   if (!fs::exists(state.folder, error)) return state;
   const bool own = row.weights_of.empty();
-  const fs::path config_file = state.folder / "config.json", result_file = state.folder / kResultFile;
-  const bool has_result = fs::exists(result_file, error);
-  if (own && !fs::exists(config_file, error)) {
+  const fs::path result_file = state.folder / kResultFile;
+  if (own) {
     state.begun = ended_before_first_checkpoint(state.folder);
     if (state.begun) return state;
-    fail<IoError>("reproduce: {} exists and is not a run (choose another --runs)", state.folder.string());
-  }
-  if (own) {
-    const RunConfig run = run_config_from_json(read_json_file(config_file), config_file.string());
-    if (const std::vector<std::string> keys = contradictions(run, row.config); !keys.empty())
+    if (checkpoints_of_run(state.folder).empty())
+      fail<IoError>("reproduce: {} exists and is not a run (choose another --runs)", state.folder.string());
+    if (const std::vector<std::string> keys = contradictions(trained_config(state.folder), row.config);
+        !keys.empty())
       fail<ConfigError>("reproduce: {} was trained with another configuration: {} (choose another --runs)",
                         state.folder.string(), fmt::join(keys, "; "));
-    state.resumable = fs::exists(state.folder / "checkpoints" / "latest", error);
-    state.begun = !state.resumable;
+    state.resumable = true;
   }
-  if (!has_result) return state;
+  if (fs::symlink_status(result_file, error).type() == fs::file_type::not_found) return state;
   RowResult result = read_result(result_file);
   if (own) {
     const TrainConfig &had = result.config.train, &want = row.config.train;
@@ -347,15 +369,13 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
                   [](const ReproduceColumn& column) { return column.key == "flops_per_token"; }))
     result.values["flops_per_token"] = forward_cost(run.config.model, time).flops / static_cast<double>(time);
   if (row.weights_of.empty())
-    add_training(weights, result.values);
+    add_training(weights, result);
   else
     result.remarks.push_back(fmt::format("the weights of {}, not trained itself", row.weights_of));
   if (result.ended != "finished")
     result.remarks.push_back(fmt::format("{} at step {}", result.ended, result.step));
   result.measured = measurement_of(table, row);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail<IoError>("reproduce: {} cannot be made: {}", folder.string(), error.message());
+  make_folders(folder);
   write_result(folder, result);
   return result;
 }

@@ -5,18 +5,20 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "models/weights.h"
 #include "tensor/base/format.h"
-#include "tensor/files/descriptor.h"
 #include "tensor/files/json_text.h"
 #include "tensor/files/safetensors.h"
 #include "tensor/files/strict_json.h"
+#include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"
@@ -26,13 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-void flush_folder(const fs::path& folder) {
-  const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.get() < 0) fail<IoError>("checkpoint: cannot open {}: {}", folder.string(), std::strerror(errno));
-  if (::fsync(file.get()) != 0)
-    fail<IoError>("checkpoint: cannot flush {}: {}", folder.string(), std::strerror(errno));
-}
 
 // Moves what the user put into the old checkpoint's folder to the new one's, and removes the old one.
 void remove_replaced(const fs::path& old, const fs::path& target) {
@@ -76,7 +71,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
   const std::string name = "step-" + std::to_string(state.step);
   const fs::path temporary = folder / (".tmp-" + name), target = folder / name;
   try {
-    fs::create_directories(folder);
+    if (fs::create_directory(folder)) flush_folder(run_dir);
     fs::remove_all(temporary);
     fs::create_directory(temporary);
     save_safetensors((temporary / "model.safetensors").string(), parameter_map(model.params()));
@@ -94,6 +89,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
         {"best_step", state.best_step},
         {"loss", state.loss},
         {"lowest_loss", state.lowest_loss},
+        {"learned", state.learned},
+        {"run", state.run_id},
         {"text_sha256", state.text_sha256},
         {"text_files", state.text_files},
         {"data_folder", json_string(state.data_folder) ? state.data_folder : ""},
@@ -106,7 +103,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     if (is_best) replace_text_file(folder / "best", name + "\n");
     replace_text_file(folder / "latest", name + "\n");
     const bool is_good = state.loss <= state.lowest_loss + kGoodLossRange;  // not where it is NaN
-    prune_checkpoints(folder, state.step, keep, is_good, state.lowest_loss);
+    prune_checkpoints(folder, state.step, state.best_step, keep, is_good, state.lowest_loss);
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -131,6 +128,33 @@ auto reading(const fs::path& checkpoint, const Read& read) {
     fail<FormatError>("{}{}", error.what(), way_out(checkpoint));
   } catch (const IoError& error) {
     fail<IoError>("{}{}", error.what(), way_out(checkpoint));
+  }
+}
+
+// Returns read(checkpoint) of the checkpoint that is meant. Where the run that trains has saved over it or
+// removed it meanwhile, the one that is meant then is read.
+template <class Read>
+auto reading_of_run(const std::string& path, const std::string& which, const Read& read) {
+  constexpr int kFewAttempts = 3, kMostAttempts = 100;  // a file system may show two renames as a short gap
+  const fs::path pointer = fs::path(path) / "checkpoints" / "latest";
+  for (int attempt = 1;; ++attempt) {
+    const std::string latest = read_pointer(pointer).name;
+    fs::path checkpoint;
+    std::optional<CheckpointHold> held;
+    try {
+      checkpoint = find_checkpoint(path, which);
+      held.emplace(checkpoint);
+      auto result = read(checkpoint);
+      if (held->in_place() || attempt == kMostAttempts) return result;
+    } catch (const Error&) {
+      const bool was_replaced = held && !held->in_place();
+      const bool has_saved = was_replaced || read_pointer(pointer).name != latest;
+      if ((held && !was_replaced) || attempt >= (has_saved ? kMostAttempts : kFewAttempts)) {
+        if (!held) throw;
+        reading(checkpoint, [] { throw; });
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
@@ -163,6 +187,8 @@ void read_state(LoadedRun& run) {
     run.state.best_step = about.at("best_step").get<std::int64_t>();
     for (auto [key, loss] : {std::pair{"loss", &run.state.loss}, {"lowest_loss", &run.state.lowest_loss}})
       if (about.contains(key) && !about.at(key).is_null()) *loss = about.at(key).get<double>();
+    run.state.learned = about.value("learned", false);
+    run.state.run_id = about.value("run", std::string());
     run.state.text_sha256 = about.value("text_sha256", std::string());
     run.state.text_files = about.value("text_files", std::vector<std::string>());
     run.state.data_folder = about.value("data_folder", std::string());
@@ -173,22 +199,24 @@ void read_state(LoadedRun& run) {
   } catch (const json::exception& error) {
     fail<FormatError>("run: {} is damaged: {}", state_file, plain_message(error.what()));
   }
+  if (const std::string wrong = misplacement(run.checkpoint, run.state.step, run.state.run_id);
+      !wrong.empty())
+    fail<FormatError>("run: {} is not in its place: {}", run.checkpoint.string(), wrong);
   run.step = run.state.step;
 }
 
 }  // namespace
 
 LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& which, Device device) {
-  LoadedRun run;
-  run.checkpoint = find_checkpoint(path, which);
-  reading(run.checkpoint, [&] { read_state(run); });
-  run.model = make_model(run.config.model, dtype, device);
-  reading(run.checkpoint, [&] {
+  return reading_of_run(path, which, [&](const fs::path& checkpoint) {
     constexpr const char* kName = "model.safetensors";
-    load_parameters(run.model->params(), saved_tensors(run.checkpoint, kName),
-                    (run.checkpoint / kName).string());
+    LoadedRun run;
+    run.checkpoint = checkpoint;
+    read_state(run);
+    run.model = make_model(run.config.model, dtype, device);
+    load_parameters(run.model->params(), saved_tensors(checkpoint, kName), (checkpoint / kName).string());
+    return run;
   });
-  return run;
 }
 
 void expect_data_of(const LoadedRun& run, TaskArguments& arguments) {
@@ -202,10 +230,12 @@ void expect_data_of(const LoadedRun& run, TaskArguments& arguments) {
 }
 
 RunConfig load_config_of_run(const std::string& path, const std::string& which) {
-  LoadedRun run;
-  run.checkpoint = find_checkpoint(path, which);
-  reading(run.checkpoint, [&] { read_state(run); });
-  return run.config;
+  return reading_of_run(path, which, [](const fs::path& checkpoint) {
+    LoadedRun run;
+    run.checkpoint = checkpoint;
+    read_state(run);
+    return run.config;
+  });
 }
 
 void load_optimizer(const fs::path& checkpoint, const Model& model, Optimizer& optimizer) {

@@ -2,14 +2,15 @@
 // every file and the folder are flushed to disk, it is renamed to checkpoints/step-N, and only then the
 // one-line file `latest` points to it. A process killed at any moment leaves the checkpoint before.
 //
+//   RUN/id                                         tells the run from others (run_folder.h)
 //   RUN/config.json                                the configuration of the run
 //   RUN/tokenizer.json                             for tasks on text; tokenizer.model with SentencePiece
 //   RUN/metrics.jsonl, report.html
 //   RUN/checkpoints/step-N/model.safetensors       parameters
 //                          optimizer.safetensors   moments and step count
 //                          recurrent.safetensors   the carried state, for models that have one
-//                          state.json              config, tokenizer, step, best validation loss, and
-//                                                  the task's own: stream positions, a curriculum
+//                          state.json              config, tokenizer, step, best validation loss, the
+//                                                  run's id, and the task's own: stream positions, a curriculum
 //                          digests                 size and digest of each of these files (digests.h)
 //   RUN/checkpoints/latest, best                   the names of two checkpoints
 #pragma once
@@ -39,7 +40,9 @@ struct TrainingState {
   std::int64_t best_step = -1;
   double loss = std::numeric_limits<double>::quiet_NaN();        // of the last step
   double lowest_loss = std::numeric_limits<double>::infinity();  // of all steps
-  std::string text_sha256;              // of the text trained on; empty when not known
+  bool learned = false;                 // the task ended the run before its steps were done
+  std::string run_id;                   // run_folder.h; empty in a checkpoint of a version without
+  std::string text_sha256;              // of the data trained on; empty when not known
   std::vector<std::string> text_files;  // of a folder: its files (Task::data_files)
   std::string data_folder;    // the folder from which a relative data.path was taken; empty when not known
   std::string task = "null";  // the result of Task::save, as JSON
@@ -47,7 +50,7 @@ struct TrainingState {
 
 // Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it, removes all older
 // ones but the last `keep`, the best and the last two before the loss went up by kGoodLossRange or was lost
-// (run_folder.h), and returns its folder. `tokenizer` is null for tasks without text.
+// (run_folder.h), and returns its folder. `tokenizer` is null for tasks without text. The run's folder exists.
 // errors: IoError; the older checkpoints are then unchanged.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const RunConfig& config,
                                       const Tokenizer* tokenizer, const Model& model,
@@ -66,7 +69,8 @@ struct LoadedRun {
 
 // The run at a path, which is a checkpoint's folder or a run's folder. Of a run the checkpoint `which` is
 // loaded: "latest", "best", "newest-whole" or "step-N" (find_checkpoint in run_folder.h). The model lies on
-// `device`. Each file is checked against the checkpoint's digests before it is used.
+// `device`. Each file is checked against the checkpoint's digests before it is used. The run may be training:
+// where it saves or removes meanwhile, what `which` then means is read.
 // errors: IoError when there is none; FormatError for damaged files. The text says which checkpoint is whole.
 LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest",
                    Device device = kCpu);

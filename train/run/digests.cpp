@@ -3,17 +3,15 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
 #include <set>
 #include <string_view>
 
-#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
-#include "tensor/files/safetensors.h"
 #include "train/files/digest.h"
 #include "train/files/text_file.h"
+#include "train/run/run_folder.h"
 
 namespace eddy {
 namespace {
@@ -33,12 +31,14 @@ std::optional<std::pair<std::string, FileDigest>> line_of(const std::string& lin
   return std::pair{parts[3].str(), FileDigest{std::stoll(parts[2]), parts[1]}};
 }
 
-// The digests of a checkpoint; nothing when it has none.
-std::optional<Digests> read_digests(const fs::path& checkpoint) {
+// The digests of a checkpoint.
+// errors: FormatError when they are damaged or missing; IoError.
+Digests read_digests(const fs::path& checkpoint) {
   const fs::path file = checkpoint / kDigestsFile;
   // A file that cannot be examined is read, so that the error says why.
   std::error_code ignored;
-  if (fs::symlink_status(file, ignored).type() == fs::file_type::not_found) return std::nullopt;
+  if (fs::symlink_status(file, ignored).type() == fs::file_type::not_found)
+    fail<FormatError>("checkpoint: {} is missing: the checkpoint is not whole without it", file.string());
   const std::string text = read_text_file(file);
   Digests digests;
   std::string_view rest = text;
@@ -65,28 +65,12 @@ std::string difference(const InputFile& file, const FileDigest& saved) {
   return now == saved.hex ? "" : fmt::format("its digest is {}, and {} when it was saved", now, saved.hex);
 }
 
-// What is wrong with a file that has no digest, as far as its format shows.
-void read_without_digest(const fs::path& file) {
-  if (file.extension() == ".safetensors") {
-    static_cast<void>(SafetensorsFile::open(file.string()));
-  } else if (file.extension() == ".json") {
-    static_cast<void>(read_json_file(file));
-  }
-}
-
-// What a file was when it was saved; nothing when it was not, or when the checkpoint has no digests.
+// What a file was when it was saved; nothing when it was not.
 // errors: FormatError when it exists and was not saved; those of read_digests.
 std::optional<FileDigest> saved_digest(const fs::path& checkpoint, const std::string& name, bool exists) {
-  const std::optional<Digests> digests = read_digests(checkpoint);
-  if (!digests) {
-    add_warning(
-        fmt::format("warning: {} has no digests, so its files are not checked (checkpoints saved by this "
-                    "version have them)",
-                    checkpoint.string()));
-    return std::nullopt;
-  }
-  const auto saved = digests->find(name);
-  if (saved != digests->end()) return saved->second;
+  const Digests digests = read_digests(checkpoint);
+  const auto saved = digests.find(name);
+  if (saved != digests.end()) return saved->second;
   if (exists)
     fail<FormatError>("checkpoint: {} was not saved with the checkpoint: {} does not list it (remove it)",
                       (checkpoint / name).string(), kDigestsFile);
@@ -97,8 +81,8 @@ void refuse_damage(const fs::path& file, const std::string& problem) {
   if (!problem.empty()) fail<FormatError>("checkpoint: {} is damaged: {}", file.string(), problem);
 }
 
-FileCheck check_file(const fs::path& file, const FileDigest* saved) {
-  FileCheck check{file, FileCondition::unchecked};
+FileCheck check_file(const fs::path& file, const FileDigest& saved) {
+  FileCheck check{file};
   std::error_code error;
   if (fs::symlink_status(file, error).type() == fs::file_type::not_found) {
     check.condition = FileCondition::missing;
@@ -108,12 +92,9 @@ FileCheck check_file(const fs::path& file, const FileDigest* saved) {
   const auto bytes = fs::file_size(file, error);
   check.bytes = error ? 0 : static_cast<std::int64_t>(bytes);
   try {
-    if (saved == nullptr) {
-      read_without_digest(file);
-      return check;
-    }
-    check.condition = FileCondition::whole;
-    check.problem = difference(InputFile(file.string()), *saved);
+    check.problem = difference(InputFile(file.string()), saved);
+    if (check.problem.empty() && file.filename() == "state.json")
+      check.problem = misplacement(file.parent_path());
     if (!check.problem.empty()) check.condition = FileCondition::damaged;
   } catch (const IoError& refused) {
     check.condition = FileCondition::unreadable;
@@ -159,31 +140,22 @@ void check_saved_file(const fs::path& checkpoint, const std::string& name, const
 }
 
 std::vector<FileCheck> check_checkpoint(const fs::path& checkpoint) {
-  std::vector<FileCheck> checks;
-  std::optional<Digests> digests;
+  const fs::path file = checkpoint / kDigestsFile;
+  Digests digests;
   try {
     digests = read_digests(checkpoint);
-    if (digests) checks.push_back({checkpoint / kDigestsFile});
   } catch (const IoError& error) {
-    checks.push_back({checkpoint / kDigestsFile, FileCondition::unreadable, 0, error.what()});
+    return {{file, FileCondition::unreadable, 0, error.what()}};
   } catch (const FormatError& error) {
-    checks.push_back({checkpoint / kDigestsFile, FileCondition::damaged, 0, error.what()});
+    return {{file, FileCondition::damaged, 0, error.what()}};
   }
+  std::vector<FileCheck> checks{{file}};
+  for (const auto& [name, digest] : digests) checks.push_back(check_file(checkpoint / name, digest));
   // Other files that lie in the folder are somebody else's.
-  std::set<std::string> names(std::begin(kNeeded), std::end(kNeeded));
   std::error_code ignored;
-  if (fs::exists(checkpoint / kOptional, ignored)) names.insert(kOptional);
-  if (digests)
-    for (const auto& [name, digest] : *digests) names.insert(name);
-  for (const std::string& name : names) {
-    const FileDigest* saved = nullptr;
-    if (digests && digests->contains(name)) saved = &digests->at(name);
-    checks.push_back(check_file(checkpoint / name, saved));
-    if (digests && saved == nullptr) {
-      checks.back().condition = FileCondition::damaged;
-      checks.back().problem = fmt::format("{} does not list it", kDigestsFile);
-    }
-  }
+  if (!digests.contains(kOptional) && fs::exists(checkpoint / kOptional, ignored))
+    checks.push_back({checkpoint / kOptional, FileCondition::damaged, 0,
+                      fmt::format("{} does not list it", kDigestsFile)});
   return checks;
 }
 

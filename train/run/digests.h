@@ -3,7 +3,7 @@
 //
 //   <XXH3 digest of 128 bits, 32 hexadecimal digits>  <size in bytes>  <name>
 //
-// It is written last. A checkpoint of a version that wrote none is loaded with a warning.
+// It is written last. A checkpoint without it is not whole.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,9 @@ inline constexpr const char* kDigestsFile = "digests";
 // errors: IoError.
 void write_digests(const std::filesystem::path& folder);
 
-// Checks that a file of a checkpoint is the one that was saved, and returns whether it exists. Where the
-// checkpoint has no digests, a warning says so and nothing is checked.
+// Checks that a file of a checkpoint is the one that was saved, and returns whether it exists.
 // errors: FormatError when the file was changed, or added later, when it is missing though it was saved, and
-// for a damaged `digests`; IoError when either cannot be read.
+// for a damaged or missing `digests`; IoError when either cannot be read.
 bool check_saved_file(const std::filesystem::path& checkpoint, const std::string& name);
 // The same for a file that is open.
 void check_saved_file(const std::filesystem::path& checkpoint, const std::string& name,
@@ -32,8 +31,7 @@ void check_saved_file(const std::filesystem::path& checkpoint, const std::string
 
 enum class FileCondition {
   whole,       // what its digest says
-  unchecked,   // it reads well, and there is no digest
-  damaged,     // not what was saved
+  damaged,     // not what was saved, or not where it was saved
   missing,     // saved, and gone
   unreadable,  // the system refused to read it
 };
@@ -45,7 +43,8 @@ struct FileCheck {
   std::string problem{};  // what is wrong with it; empty when nothing is
 };
 
-// The condition of every file of a checkpoint, by name. Never throws for what is wrong with a file.
+// The condition of every file of a checkpoint, by name; without good digests that of the digests alone. Never
+// throws for what is wrong with a file.
 std::vector<FileCheck> check_checkpoint(const std::filesystem::path& checkpoint);
 
 // Whether nothing is wrong with any file of a checkpoint.

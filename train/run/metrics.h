@@ -1,6 +1,7 @@
 // The numbers of a run while it trains: `metrics.jsonl`, one JSON object per line, append-only. A crash can
 // cut at most the last line; the reader skips such a line and the writer removes it. A number that is not
-// finite is written as null and read as NaN, since JSON (RFC 8259) has no other form for it.
+// finite is written as null and read as NaN, since JSON (RFC 8259) has no other form for it. No run depends on the
+// file: where it cannot be read or written, the run goes on without it.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,11 @@ struct EvalRecord {
   double loss = kNotMeasured;
   std::int64_t tokens = 0;
   std::vector<std::pair<std::string, double>> extras{};  // accuracy, bits_per_byte, ...
+  bool of_task = false;                                  // made by Task::after_step
 };
+
+// Whether an evaluation is of the split "valid" and has a lower finite loss than `best`, which may be null.
+bool is_better(const EvalRecord& eval, const EvalRecord* best);
 
 // {"kind":"sample",...}: text the model wrote.
 struct SampleRecord {
@@ -55,20 +60,23 @@ struct EventRecord {
 // The median of the finite values (of two middle ones the upper); NaN when there is none.
 double median(std::vector<double> values);
 
-// All records of a run, each kind in the order of the file.
+// The records of a run, each kind in the order of the file. Of many they are a part (metrics_summary.h).
 struct Metrics {
-  std::vector<StepRecord> steps;
+  std::vector<StepRecord> steps;  // evenly spaced, and the last 20; memory is the most up to the next one
+  std::vector<StepRecord> peaks;  // of those left out between: the highest losses and gradient norms
   std::vector<EvalRecord> evals;
   std::vector<SampleRecord> samples;
-  std::vector<EventRecord> events;
-  std::vector<std::string> foreign;  // of each whole line that is no record: its number and why
+  std::vector<EventRecord> events;  // the last ones, and how many were before
+  std::int64_t earlier_events = 0;
+  std::int64_t foreign = 0;   // whole lines that are no records
+  std::string first_foreign;  // the number of the first one, and why
 };
 
 // Appends records to a file. Each record is one line in one system call, so a killed process loses nothing.
 class MetricsWriter {
  public:
   // Opens the file for appending, and creates it when it is missing. A last line cut by a crash is removed.
-  // errors: IoError.
+  // errors: IoError, also when it is no regular file or a link.
   explicit MetricsWriter(const std::filesystem::path& path);
 
   // Appends one record.
@@ -85,16 +93,19 @@ class MetricsWriter {
   Descriptor file_;
 };
 
-// The records of a file. Unknown kinds and fields are skipped; missing fields keep their defaults; a last
-// line without a newline was cut and is left out. Whole lines that are no records are listed in `foreign`.
+// The records of a file, read in bounded memory. Unknown kinds and fields are skipped; missing fields keep their
+// defaults; a last line without a newline was cut and is left out.
 // errors: IoError when the file cannot be read.
 Metrics read_metrics(const std::filesystem::path& path);
 
+class MetricsSummary;
+
 // Removes the lines of steps after `step`, and a cut last line; returns how many. A resume from a checkpoint
 // older than the end of the file needs it, since the steps between run again. The other lines keep their
-// bytes, and lines that are no records stay. The file is replaced atomically; it is left alone when there is
-// nothing to remove, or when it does not exist.
+// bytes, and lines that are no records stay; what they hold is added to `kept`. The file is replaced atomically;
+// it is left alone when there is nothing to remove and no other name (a hard link of a backup) shares it, or when
+// it does not exist.
 // errors: IoError.
-std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step);
+std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step, MetricsSummary& kept);
 
 }  // namespace eddy

@@ -17,22 +17,33 @@ namespace eddy {
 namespace {
 
 constexpr std::size_t kMostTextBytes = 8000;  // of one sample or event
-constexpr std::size_t kMostEvents = 200;
+constexpr std::size_t kShownEvents = 200;
 constexpr std::size_t kMostFolded = 20;
 
 // One field of the step records against the step, each value times `scale`.
 template <class Field>
-Series step_series(const Metrics& metrics, std::string name, Field StepRecord::*field, double scale = 1) {
+Series step_series(const std::vector<StepRecord>& steps, std::string name, Field StepRecord::*field,
+                   double scale = 1) {
   Series s{std::move(name), {}, {}};
-  for (const StepRecord& record : metrics.steps)
+  for (const StepRecord& record : steps)
     s.add(static_cast<double>(record.step), scale * static_cast<double>(record.*field));
   return s;
 }
+template <class Field>
+Series step_series(const Metrics& metrics, std::string name, Field StepRecord::*field, double scale = 1) {
+  return step_series(metrics.steps, std::move(name), field, scale);
+}
 
-// Raw values faintly behind their running median, or alone when there are too few to smooth.
-std::vector<Series> with_median(Series raw) {
+// Raw values, peaks included, faintly behind their running median, or alone when there are too few to smooth.
+std::vector<Series> with_median(const Metrics& metrics, const char* name, double StepRecord::*field) {
+  std::vector<StepRecord> all = metrics.steps;
+  all.insert(all.end(), metrics.peaks.begin(), metrics.peaks.end());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const StepRecord& a, const StepRecord& b) { return a.step < b.step; });
+  Series raw = step_series(metrics.peaks.empty() ? metrics.steps : all, name, field);
   raw.colour = 0;
-  Series smooth = running_median(raw);
+  Series smooth = running_median(step_series(metrics, name, field));
+  smooth.colour = 0;
   if (smooth.x.empty()) return {raw};
   smooth.name += " (running median)";
   raw.style = SeriesStyle::faint;
@@ -75,8 +86,7 @@ void add_eval(std::vector<Series>& lines, const EvalRecord& eval, double value) 
 
 Chart loss_chart(const Metrics& metrics) {
   std::vector<Series> series, evals;
-  const Series training = step_series(metrics, "training", &StepRecord::loss);
-  if (!training.x.empty()) series = with_median(training);
+  if (!metrics.steps.empty()) series = with_median(metrics, "training", &StepRecord::loss);
   for (const EvalRecord& eval : metrics.evals) add_eval(evals, eval, eval.loss);
   series.insert(series.end(), evals.begin(), evals.end());
   return step_chart("Loss", "loss", std::move(series), true);
@@ -120,10 +130,9 @@ std::vector<Chart> training_charts(const Metrics& m) {
   std::vector<Chart> charts;
   add_chart(charts, "Learning rate", "learning rate",
             {step_series(m, "learning rate", &StepRecord::learning_rate)});
-  add_chart(charts, "Gradient norm", "norm",
-            with_median(step_series(m, "gradient norm", &StepRecord::grad_norm)), true);
+  add_chart(charts, "Gradient norm", "norm", with_median(m, "gradient norm", &StepRecord::grad_norm), true);
   add_chart(charts, "Speed", "tokens per second",
-            with_median(step_series(m, "tokens per second", &StepRecord::tokens_per_second)));
+            with_median(m, "tokens per second", &StepRecord::tokens_per_second));
   add_chart(charts, "Memory", "MiB", {step_series(m, "memory", &StepRecord::memory_bytes, kPerMiB)});
   return charts;
 }
@@ -143,8 +152,7 @@ std::vector<Chart> graph_charts(const Metrics& m) {
 const EvalRecord* best_of(const Metrics& metrics) {
   const EvalRecord* best = nullptr;
   for (const EvalRecord& eval : metrics.evals)
-    if (eval.split == "valid" && std::isfinite(eval.loss) && (best == nullptr || eval.loss < best->loss))
-      best = &eval;
+    if (is_better(eval, best)) best = &eval;
   return best;
 }
 
@@ -236,11 +244,13 @@ void add_config(HtmlPage& page, RunConfig config) {
   page.folded(fmt::format("{} settings at their defaults", rest.size()), [&] { page.table(header, rest); });
 }
 
-void add_events(HtmlPage& page, const std::vector<EventRecord>& events) {
+void add_events(HtmlPage& page, const Metrics& metrics) {
+  const std::vector<EventRecord>& events = metrics.events;
   if (events.empty()) return;
   page.heading("Events");
-  const std::size_t left_out = events.size() > kMostEvents ? events.size() - kMostEvents : 0;
-  if (left_out > 0) page.paragraph(fmt::format("The last {} of {} events.", kMostEvents, events.size()));
+  const std::size_t left_out = events.size() > kShownEvents ? events.size() - kShownEvents : 0;
+  if (const std::int64_t all = metrics.earlier_events + std::ssize(events); left_out > 0)
+    page.paragraph(fmt::format("The last {} of {} events.", kShownEvents, all));
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = left_out; i < events.size(); ++i)
     rows.push_back({grouped(events[i].step), shortened(events[i].text)});
@@ -283,7 +293,7 @@ std::string render_report(const ReportData& data) {
   }
   add_samples(page, data.metrics.samples);
   if (data.add_sections) data.add_sections(page);
-  add_events(page, data.metrics.events);
+  add_events(page, data.metrics);
   add_config(page, data.config);
   add_circumstances(page, data);
   return page.html();

@@ -1,9 +1,11 @@
-// Names, choice and removal of checkpoints; the lock by flock on the folder itself, or on a file in it.
+// Names, choice and removal of checkpoints; the locks by flock on the folders themselves, or on a file in them.
 #include "train/run/run_folder.h"
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -36,14 +38,12 @@ std::string names_of(const std::vector<fs::path>& folders) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// The checkpoint that `latest` names, if it exists and is another one.
-fs::path left_out(const fs::path& run, const fs::path& taken) {
-  try {
-    const fs::path latest = run / "checkpoints" / named_checkpoint(run / "checkpoints" / "latest");
-    return checkpoint_step(latest) > checkpoint_step(taken) && fs::exists(latest) ? latest : fs::path();
-  } catch (const std::exception&) {
-    return {};
-  }
+// Whether the path leads to the open folder.
+bool leads_to(const fs::path& path, const Descriptor& folder) {
+  struct stat there {
+  }, held{};
+  return ::stat(path.c_str(), &there) == 0 && ::fstat(folder.get(), &held) == 0 &&
+         there.st_dev == held.st_dev && there.st_ino == held.st_ino;
 }
 
 std::string advice(const fs::path& whole) {
@@ -86,12 +86,25 @@ std::int64_t checkpoint_step(const fs::path& folder) {
   return std::stoll(name.substr(5));
 }
 
-std::string named_checkpoint(const fs::path& pointer) {
-  if (!fs::exists(pointer)) return {};
-  constexpr std::int64_t kLongest = 4096;  // bytes; a name has 255
-  std::string name = read_text_file(pointer, kLongest);
+Pointer read_pointer(const fs::path& file) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(file, error);
+  if (status.type() == fs::file_type::not_found)
+    return {.name = "", .problem = "is missing", .missing = true};
+  if (!fs::is_regular_file(file, error)) return {.name = "", .problem = "is not a regular file (remove it)"};
+  constexpr std::uintmax_t kLongest = 100;
+  std::string name;
+  try {
+    if (fs::file_size(file, error) <= kLongest && !error) name = read_text_file(file);
+  } catch (const IoError& refused) {
+    return {.name = "", .problem = fmt::format("cannot be read: {}", refused.what())};
+  }
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
-  return name;
+  const fs::path target = file.parent_path() / name;
+  if (name.find('/') == std::string::npos && checkpoint_step(target) >= 0 && fs::is_directory(target, error))
+    return {.name = name, .problem = ""};
+  return {.name = "",
+          .problem = name.empty() ? "is empty" : fmt::format("names {:?}, which is no checkpoint", name)};
 }
 
 bool is_checkpoint_file(const std::string& name) {
@@ -104,9 +117,13 @@ bool is_checkpoint_file(const std::string& name) {
 std::vector<fs::path> checkpoints_of_run(const fs::path& run) {
   std::vector<fs::path> found;
   std::error_code error;
-  for (fs::directory_iterator entry(run / "checkpoints", error), end; !error && entry != end;
-       entry.increment(error))
+  const fs::path folder = run / "checkpoints";
+  if (!fs::is_directory(folder, error)) return found;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     if (checkpoint_step(entry->path()) >= 0) found.push_back(entry->path());
+  if (error)
+    fail<IoError>("run: {} cannot be listed: {} (give yourself the right to read it)", folder.string(),
+                  error.message());
   std::sort(found.begin(), found.end(),
             [](const fs::path& a, const fs::path& b) { return checkpoint_step(a) > checkpoint_step(b); });
   return found;
@@ -118,17 +135,26 @@ bool is_checkpoint_name(const std::string& which) {
 }
 
 fs::path newest_whole_checkpoint(const fs::path& run) {
-  std::vector<fs::path> found = checkpoints_of_run(run);
-  std::int64_t latest = -1;
-  try {
-    latest = checkpoint_step(named_checkpoint(run / "checkpoints" / "latest"));
-  } catch (const Error&) {  // a pointer that cannot be read points to nothing
+  const auto holds = [](const fs::path& folder) {
+    try {
+      const CheckpointHold held(folder);
+      return is_whole(folder) && held.in_place();
+    } catch (const IoError&) {
+      return false;
+    }
+  };
+  constexpr int kMostAttempts = 20;  // of a run that trains meanwhile and saves faster than this reads
+  for (int attempt = 1;; ++attempt) {
+    std::vector<fs::path> found = checkpoints_of_run(run);
+    const std::string latest = read_pointer(run / "checkpoints" / "latest").name;
+    if (!latest.empty())
+      std::stable_partition(found.begin(), found.end(), [&](const fs::path& folder) {
+        return checkpoint_step(folder) <= checkpoint_step(latest);
+      });
+    const auto whole = std::find_if(found.begin(), found.end(), holds);
+    if (attempt == kMostAttempts || read_pointer(run / "checkpoints" / "latest").name == latest)
+      return whole == found.end() ? fs::path() : *whole;
   }
-  if (latest >= 0)
-    std::stable_partition(found.begin(), found.end(),
-                          [latest](const fs::path& folder) { return checkpoint_step(folder) <= latest; });
-  const auto whole = std::find_if(found.begin(), found.end(), is_whole);
-  return whole == found.end() ? fs::path() : *whole;
 }
 
 fs::path find_checkpoint(const std::string& path, const std::string& which) {
@@ -152,16 +178,20 @@ fs::path find_checkpoint(const std::string& path, const std::string& which) {
                   ended_before_first_checkpoint(run) ? " (it ended before its first one: start it again with "
                                                        "the same command, --run and all)"
                                                      : " (the folder of a run holds checkpoints/step-N)");
-  if (which == kNewestWhole) {
-    if (const fs::path whole = newest_whole_checkpoint(run); !whole.empty()) {
-      if (const fs::path left = left_out(run, whole); !left.empty())
-        add_warning(fmt::format("warning: {} is not whole: {} is taken instead", left.string(),
-                                whole.filename().string()));
-      return whole;
-    }
-    fail<FormatError>(
-        "run: no checkpoint of {} is whole ({} are there; eddy check {} --all says what is wrong)", path,
-        names_of(found), run.string());
+  const Pointer latest = read_pointer(run / "checkpoints" / "latest");
+  if (which == kNewestWhole || (which == "latest" && latest.missing)) {
+    const fs::path whole = newest_whole_checkpoint(run);
+    if (whole.empty())
+      fail<FormatError>(
+          "run: no checkpoint of {} is whole ({} are there; eddy check {} --all says what is wrong)", path,
+          names_of(found), run.string());
+    const bool is_left_out = checkpoint_step(latest.name) > checkpoint_step(whole);
+    if (is_left_out || which == "latest")
+      add_warning(fmt::format("warning: {} {}: {} is taken{}",
+                              (run / "checkpoints" / (is_left_out ? latest.name : "latest")).string(),
+                              is_left_out ? "is not whole" : latest.problem, whole.filename().string(),
+                              is_left_out ? " instead" : ""));
+    return whole;
   }
   if (checkpoint_step(which) >= 0) {
     const auto named = std::find_if(found.begin(), found.end(),
@@ -169,20 +199,14 @@ fs::path find_checkpoint(const std::string& path, const std::string& which) {
     if (named != found.end()) return *named;
     fail<IoError>("run: {} has no checkpoint {} (it has {})", path, which, names_of(found));
   }
-  const fs::path pointer = run / "checkpoints" / which;
-  const std::string name = named_checkpoint(pointer);
-  if (name.empty() && which == "best" && !fs::exists(pointer, error))
+  const fs::path file = run / "checkpoints" / which;
+  const Pointer pointer = which == "latest" ? latest : read_pointer(file);
+  if (!pointer.name.empty()) return file.parent_path() / pointer.name;
+  if (which == "best" && pointer.missing)
     fail<IoError>("run: {} has no best checkpoint: no evaluation chose one ({} are there: --checkpoint {})",
                   path, names_of(found), found.front().filename().string());
-  const fs::path target = pointer.parent_path() / name;
-  if (name.find('/') == std::string::npos && checkpoint_step(target) >= 0 && fs::is_directory(target, error))
-    return target;
-  const std::string what =
-      name.empty()
-          ? fmt::format("{} is {}", pointer.string(), fs::exists(pointer, error) ? "empty" : "missing")
-          : fmt::format("{} names {:?}, which is no checkpoint", pointer.string(), name);
   const fs::path whole = newest_whole_checkpoint(run);
-  fail<FormatError>("run: {}; {}", what,
+  fail<FormatError>("run: {} {}; {}", file.string(), pointer.problem,
                     whole.empty()
                         ? fmt::format("of {} none is whole (eddy check {} --all says what is wrong)",
                                       names_of(found), run.string())
@@ -202,19 +226,18 @@ std::string way_out(const fs::path& checkpoint) {
   return refused ? "" : "; the run has no checkpoint that is whole";
 }
 
-void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved, std::int64_t keep, bool good,
-                       double lowest_loss) {
+void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved, std::int64_t best, std::int64_t keep,
+                       bool good, double lowest_loss) {
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints))
     if (is_of_a_save(entry.path().filename().string())) fs::remove_all(entry.path());
   std::vector<fs::path> older = checkpoints_of_run(checkpoints.parent_path());
   std::erase_if(older, [saved](const fs::path& folder) { return checkpoint_step(folder) >= saved; });
-  const std::string best = named_checkpoint(checkpoints / "best"),
-                    latest = named_checkpoint(checkpoints / "latest");
   const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep, 1)) - 1;
   if (older.size() <= kept) return;
   // Two good ones: a loss is that of the weights before its step, so the step after which the newest of them
   // was saved may be the one that went wrong.
-  std::set<fs::path> stay{checkpoints / best, checkpoints / latest};
+  std::set<fs::path> stay{checkpoints / fmt::format("step-{}", best),
+                          checkpoints / read_pointer(checkpoints / "best").name};
   if (!good) {
     int found = 0;
     for (std::size_t i = 0; i < older.size() && found < 2; ++i)
@@ -225,6 +248,9 @@ void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved, std::int
   }
   for (std::size_t i = kept; i < older.size(); ++i) {
     if (stay.contains(older[i]) || holds_files_of_others(older[i])) continue;
+    const Descriptor folder(::open(older[i].c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.get() >= 0 && ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      continue;  // it is being read, and goes with a later one
     // Renamed first, so that a kill leaves no checkpoint from which a part is gone.
     const fs::path gone = checkpoints / (".tmp-gone-" + older[i].filename().string());
     fs::rename(older[i], gone);
@@ -243,13 +269,17 @@ bool ended_before_first_checkpoint(const fs::path& run) {
       if (name == "checkpoints" && entry.is_directory()) {
         for (const fs::directory_entry& inside : fs::directory_iterator(entry.path())) {
           const std::string inner = inside.path().filename().string();
-          if (!inner.starts_with(".tmp-step-") && !is_temporary_name(inner)) return false;
+          // Nothing points to step-0 yet, and nothing is learned in it.
+          if (!inner.starts_with(".tmp-step-") && inner != "step-0" && !is_temporary_name(inner))
+            return false;
         }
       } else if (name == "metrics.jsonl") {
         // Steps were logged: its checkpoints were there and are gone, and the numbers are still worth
         // something.
         const Metrics metrics = read_metrics(entry.path());
-        if (!metrics.steps.empty() || !metrics.foreign.empty()) return false;
+        if (!metrics.steps.empty() || metrics.foreign > 0) return false;
+      } else if (name == kRunIdFile) {
+        if (!holds_run_id(run)) return false;
       } else if (name != "config.json" && name != "tokenizer.json" && name != "tokenizer.model" &&
                  name != kLockFile && !is_temporary_name(name)) {
         return false;
@@ -286,6 +316,24 @@ void remove_left_overs(const fs::path& run) {
   }
 }
 
+void set_aside_obstacles(const fs::path& run) {
+  for (const char* name :
+       {kRunIdFile, "metrics.jsonl", "report.html", "checkpoints/latest", "checkpoints/best"}) {
+    const fs::path file = run / name;
+    std::error_code error;
+    const fs::file_type type = fs::symlink_status(file, error).type();
+    if (type == fs::file_type::regular || type == fs::file_type::not_found || type == fs::file_type::none)
+      continue;
+    fs::path aside = file.string() + ".aside";
+    for (int i = 1; fs::symlink_status(aside, error).type() != fs::file_type::not_found; ++i)
+      aside = fmt::format("{}.aside-{}", file.string(), i);
+    fs::rename(file, aside, error);
+    if (!error)
+      add_warning(
+          fmt::format("warning: {} is not a regular file: it is {} now", file.string(), aside.string()));
+  }
+}
+
 RunLock::RunLock(const std::filesystem::path& folder, Lock lock)
     : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (folder_.get() < 0)
@@ -305,6 +353,28 @@ RunLock::RunLock(const std::filesystem::path& folder, Lock lock)
   add_warning(
       fmt::format("warning: {} cannot be locked: {} (see to it that no other process trains in it meanwhile)",
                   folder.string(), std::strerror(errno)));
+}
+
+bool RunLock::is_at(const fs::path& folder) const {
+  return leads_to(folder, folder_);
+}
+
+fs::path RunLock::place() const {
+  std::error_code error;
+  const fs::path place = fs::read_symlink(fmt::format("/proc/self/fd/{}", folder_.get()), error);
+  return !error && leads_to(place, folder_) ? place : fs::path();
+}
+
+CheckpointHold::CheckpointHold(const fs::path& checkpoint)
+    : checkpoint_(checkpoint), folder_(::open(checkpoint.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (folder_.get() < 0)
+    fail<IoError>("checkpoint: {} cannot be opened: {}", checkpoint.string(), std::strerror(errno));
+  while (::flock(folder_.get(), LOCK_SH) != 0 && errno == EINTR) {
+  }
+}
+
+bool CheckpointHold::in_place() const {
+  return leads_to(checkpoint_, folder_);
 }
 
 }  // namespace eddy

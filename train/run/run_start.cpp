@@ -13,9 +13,11 @@
 #include "tensor/files/strict_json.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/run_config.h"
+#include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
 #include "train/run/metrics.h"
+#include "train/run/run_folder.h"
 
 namespace eddy {
 namespace {
@@ -83,7 +85,14 @@ void correct_best(const ReadyRun& run) {
   const fs::path folder = run.folder / "checkpoints", pointer = folder / "best";
   const std::string name = "step-" + std::to_string(run.state.best_step);
   if (run.state.best_step <= 0 || !fs::exists(folder / name / "state.json")) return;
-  if (!fs::exists(pointer) || read_text_file(pointer) != name + "\n") replace_text_file(pointer, name + "\n");
+  if (read_pointer(pointer).name != name) replace_text_file(pointer, name + "\n");
+}
+
+// Takes up the id of the run, or gives it one, and keeps it in its folder.
+void keep_id(ReadyRun& run) {
+  if (run.state.run_id.empty()) run.state.run_id = id_of_run(run.folder);
+  if (run.state.run_id.empty()) run.state.run_id = new_run_id();
+  if (!holds_run_id(run.folder)) replace_text_file(run.folder / kRunIdFile, run.state.run_id + "\n");
 }
 
 // A folder elsewhere is not the run's: what is not needed any more would be removed there.
@@ -153,6 +162,8 @@ void resume(ReadyRun& run, const LoadedRun& loaded) {
   load_optimizer(loaded.checkpoint, *run.model, *run.optimizer);
   run.state = loaded.state;
   warn_of_jump(run.config.train, loaded.config.train, run.state.step);
+  run.state.learned = loaded.state.learned && run.config.data.stop_loss == loaded.config.data.stop_loss;
+  run.is_latest = read_pointer(run.folder / "checkpoints" / "latest").name == loaded.checkpoint.filename();
   const std::string state_file = (loaded.checkpoint / "state.json").string();
   run.task->load(json_of_text(run.state.task, state_file), state_file);
   const Tensor& values = run.model->params().values();
@@ -203,26 +214,30 @@ ReadyRun prepare_run(const TrainRequest& request) {
 }
 
 void open_folder(ReadyRun& run, const TrainRequest& request) {
-  const fs::path metrics = run.folder / "metrics.jsonl";
   if (!request.resume.empty()) {
     refuse_linked_checkpoints(run.folder);
     remove_left_overs(run.folder);
+    set_aside_obstacles(run.folder);
+    keep_id(run);
     correct_best(run);
-    drop_metrics_after(metrics, run.state.step);
     return;
   }
-  std::error_code error;
-  if (run.folder.has_parent_path()) fs::create_directories(run.folder.parent_path(), error);
+  const fs::path parent = run.folder.has_parent_path() ? run.folder.parent_path() : ".";
+  make_folders(parent);
   // create_directory is atomic: of two programs that begin the same run only one continues.
-  const bool made = !error && fs::create_directory(run.folder, error);
+  std::error_code error;
+  const bool made = fs::create_directory(run.folder, error);
   if (error) fail<IoError>("train: {} cannot be made: {}", run.folder.string(), error.message());
   run.lock = std::make_unique<RunLock>(run.folder);
   // Looked at again under the lock: by now it may be the run of another process.
   if (!made && !ended_before_first_checkpoint(run.folder)) fail_because_it_exists(run.folder);
   run.made_folder = made;
+  flush_folder(parent);
   write_first_files(run);
-  if (!made) fs::remove(metrics, error);  // of the run that ended before its first one
+  if (!made) fs::remove(run.folder / "metrics.jsonl", error);  // of the run that ended before its first one
   remove_left_overs(run.folder);
+  set_aside_obstacles(run.folder);
+  keep_id(run);
 }
 
 }  // namespace eddy

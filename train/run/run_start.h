@@ -17,6 +17,7 @@ struct ReadyRun {
   RunConfig config;  // with the sizes that the task fills in
   std::filesystem::path folder;
   bool made_folder = false;       // by open_folder
+  bool is_latest = false;         // `latest` names the checkpoint that it was resumed from
   std::unique_ptr<RunLock> lock;  // of a run to resume; of a new one from open_folder on
   std::unique_ptr<Task> task;
   std::unique_ptr<Model> model;
@@ -30,8 +31,8 @@ struct ReadyRun {
 // errors: those of train (trainer.h).
 ReadyRun prepare_run(const TrainRequest& request);
 
-// Makes the folder of a new run with its configuration and tokenizer, or corrects what the end of a resumed
-// run may have left: half-written files, the pointer `best`, metrics of steps after the checkpoint.
+// Makes the folder of a new run with its id, configuration and tokenizer, or corrects what the end of a resumed
+// run may have left: half-written files, the pointer `best`, a missing id.
 // errors: IoError.
 void open_folder(ReadyRun& run, const TrainRequest& request);
 

@@ -16,6 +16,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/environment.h"
 #include "train/run/metrics.h"
+#include "train/run/metrics_summary.h"
 #include "train/run/progress.h"
 #include "train/run/report.h"
 #include "train/run/run_start.h"
@@ -59,7 +60,6 @@ class Run {
   // Begins or takes up the files of the run, and says what runs.
   void open() {
     open_folder(run_, request_);
-    metrics_.emplace(run_.folder / "metrics.jsonl");
     started_ = Clock::now();
     seconds_before_ = run_.state.seconds;
     ProgressOptions options;
@@ -72,6 +72,9 @@ class Run {
                                    run_.config.model.model, run_.task->name(), run_.model->params().count(),
                                    run_.task->summary(), t.precision, t.device, thread_count(),
                                    run_.folder.string()));
+    nothing_to_train_ = is_resumed() && is_done() && !run_.task->owes_after_step();
+    if (run_.is_latest) saved_step_ = run_.state.step;
+    open_metrics();
     if (t.precision == "bf16" && on_cpu && !rounds_products())
       event(
           "bf16 is slower than f32 here, a check for a GPU's results: the CPU level in use has no products in bf16");
@@ -82,10 +85,38 @@ class Run {
               run_.model->unused_parts(run_.task->row_length(), run_.task->carries_state());
           !what.empty())
         event("warning: " + what);
-    if (!request_.resume.empty())
+    if (is_resumed())
       say_resumed();
     else  // the run can be resumed from the beginning, and a full disk shows before anything is learned
       save(false);
+  }
+
+  bool is_resumed() const { return !request_.resume.empty(); }
+  // Whether all is done that a run can train.
+  bool is_done() const { return run_.state.learned || run_.state.step >= run_.config.train.steps; }
+
+  // Takes up the metrics. No run depends on them: where they cannot be read or written, it goes on without.
+  void open_metrics() {
+    const fs::path file = run_.folder / "metrics.jsonl";
+    try {
+      if (is_resumed()) drop_metrics_after(file, run_.state.step, summary_);
+      metrics_.emplace(file);
+    } catch (const IoError& error) {
+      progress_->message(fmt::format("warning: nothing is recorded: {}", error.what()));
+    }
+  }
+
+  template <class Record>
+  void record(const Record& what) {
+    summary_.add(what);
+    if (!metrics_) return;
+    try {
+      metrics_->write(what);
+      is_recording_ = true;
+    } catch (const IoError& error) {
+      if (is_recording_) progress_->message(fmt::format("warning: not recorded: {}", error.what()));
+      is_recording_ = false;
+    }
   }
 
   // Whether a signal or train.minutes asks for the end. It is looked at between steps, accumulated batches,
@@ -95,39 +126,41 @@ class Run {
     return stop_requested() || (minutes > 0 && seconds_between(started_) >= 60 * minutes);
   }
 
-  // Does what a stop kept the last step from doing. Returns whether the run ends.
-  bool do_what_is_owed() {
+  // Does what a stop kept the last step from doing.
+  void do_what_is_owed() {
     const TrainConfig& t = run_.config.train;
-    if (run_.state.step > 0 && run_.task->owes_after_step() && after_step(kNotMeasured)) return true;
+    if (run_.state.step > 0 && run_.task->owes_after_step()) after_step(kNotMeasured);
     const bool sampled =
         t.sample_every > 0 && run_.state.step % t.sample_every == 0 && run_.state.step < t.steps;
-    if (run_.state.step == 0 || (sampled && !request_.resume.empty() && !has_sample())) write_sample();
-    return false;
-  }
-
-  // Whether the metrics hold a sample of this step.
-  bool has_sample() const {
-    const Metrics metrics = read_metrics(run_.folder / "metrics.jsonl");
-    return std::any_of(metrics.samples.begin(), metrics.samples.end(),
-                       [&](const SampleRecord& sample) { return sample.step == run_.state.step; });
+    if (!run_.state.learned && (run_.state.step == 0 || (sampled && is_resumed()))) write_sample();
   }
 
   void say_resumed() {
-    event(fmt::format("resumed at step {}", run_.state.step));
-    const std::vector<std::string> foreign = read_metrics(run_.folder / "metrics.jsonl").foreign;
-    if (!foreign.empty())
+    if (!nothing_to_train_)
+      event(fmt::format("resumed at step {}", run_.state.step));
+    else if (run_.state.learned)
+      event(
+          fmt::format("the task was learned at step {}: nothing is left to train (go on with a lower "
+                      "--data.stop_loss; 0: without an early end)",
+                      run_.state.step));
+    else
+      event(fmt::format(
+          "all {0} steps are done: nothing is left to train (go on with --train.steps N, N above {0})",
+          run_.state.step));
+    const Metrics metrics = summary_.metrics();
+    if (metrics.foreign > 0)
       event(fmt::format(
           "warning: metrics.jsonl has {} lines that are no records, the first is {} (they stay, and "
           "the report leaves them out)",
-          foreign.size(), foreign.front()));
+          metrics.foreign, metrics.first_foreign));
   }
 
   TrainEnd loop() {
     const TrainConfig& t = run_.config.train;
     TrainEnd end = TrainEnd::finished;
     std::int64_t bad_in_a_row = 0;
-    const bool learned = do_what_is_owed();
-    while (!learned && run_.state.step < t.steps) {
+    do_what_is_owed();
+    while (!is_done()) {
       if (!must_end() && t.eval_every > 0 && run_.state.step % t.eval_every == 0) evaluate_now();
       if (must_end()) {
         end = stop_requested() ? TrainEnd::interrupted : TrainEnd::time_over;
@@ -155,8 +188,8 @@ class Run {
         end = TrainEnd::too_many_bad_steps;
         break;
       }
-      if (after_step(result.finite ? result.loss : kNotMeasured)) break;
-      if (must_end()) continue;
+      after_step(result.finite ? result.loss : kNotMeasured);
+      if (run_.state.learned || must_end()) continue;
       if (t.sample_every > 0 && run_.state.step % t.sample_every == 0 && run_.state.step < t.steps)
         write_sample();
       if (t.checkpoint_every > 0 && run_.state.step % t.checkpoint_every == 0 && run_.state.step < t.steps) {
@@ -203,13 +236,15 @@ class Run {
       run_.state.lowest_loss = std::min(run_.state.lowest_loss, run_.state.loss);
   }
 
-  // Calls the task's after_step; returns whether the run ends.
-  bool after_step(double loss) {
+  // Calls the task's after_step.
+  void after_step(double loss) {
     AfterStep after = run_.task->after_step(*run_.model, run_.state.step, loss,
                                             [this](std::int64_t, std::int64_t) { return !must_end(); });
-    if (after.evaluation) record_evaluation(*after.evaluation);
+    if (after.evaluation) record_evaluation(*after.evaluation, true);
     if (!after.message.empty()) event(after.message);
-    return after.stop;
+    if (!after.stop) return;
+    run_.state.learned = true;
+    saved_step_ = -1;
   }
 
   void report_step(const StepResult& result, double rate, double tokens_per_second, double ms) {
@@ -225,26 +260,27 @@ class Run {
     record.saved_bytes = result.graph.saved_bytes;
     record.graph_depth = result.graph.max_depth;
     if (record.step == 1 || record.step % run_.config.train.log_every == 0 || !result.finite)
-      metrics_->write(record);
+      this->record(record);
     progress_->update(record, Clock::now());
   }
 
   // Records an evaluation; returns its loss and other numbers as a text.
-  std::string record_evaluation(const EvalResult& result) {
-    EvalRecord record;
-    record.step = run_.state.step;
-    record.loss = result.loss;
-    record.tokens = result.tokens;
-    record.extras = result.extras;
-    metrics_->write(record);
+  std::string record_evaluation(const EvalResult& result, bool of_task = false) {
+    record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.extras, of_task});
     std::string text = fmt::format("{:.4f}", result.loss);
     for (const auto& [name, value] : result.extras) text += fmt::format(", {} {}", name, human_number(value));
     return text;
   }
 
-  // `last`: the evaluation at the end of a run, which comes on top of train.minutes.
+  // `last`: the evaluation at the end of a run, which comes on top of train.minutes. One that is recorded for this
+  // step is not made again.
   void evaluate_now(bool last = false) {
     const TrainConfig& t = run_.config.train;
+    if (const std::optional<EvalRecord>& made = summary_.last_evaluation();
+        made && made->step == run_.state.step && !made->of_task) {
+      if (made->loss < run_.state.best_loss) save_best(made->loss);
+      return;
+    }
     EvalOptions options;
     options.batches = t.eval_batches;
     options.batch = t.batch;
@@ -266,18 +302,21 @@ class Run {
         fmt::format("step {}: validation loss {}{}", run_.state.step, text, best ? " (best)" : ""));
     const double done = progress_->part_done(run_.state.step, Clock::now());
     if (const std::string warning = state_watch_.warning(result, done); !warning.empty()) event(warning);
-    if (best) {
-      run_.state.best_loss = result.loss;
-      run_.state.best_step = run_.state.step;
-      if (run_.state.step > 0) save(true);
-    }
+    if (best) save_best(result.loss);
     write_report_now();
   }
 
-  // `last`: as for evaluate_now.
+  void save_best(double loss) {
+    run_.state.best_loss = loss;
+    run_.state.best_step = run_.state.step;
+    if (run_.state.step > 0) save(true);
+  }
+
+  // `last`, and a sample that is recorded: as for evaluate_now.
   void write_sample(bool last = false) {
     const TrainConfig& t = run_.config.train;
-    if (t.sample_tokens <= 0) return;
+    const std::optional<SampleRecord>& made = summary_.last_sample();
+    if (t.sample_tokens <= 0 || (made && made->step == run_.state.step)) return;
     bool stopped = false;
     const auto stop = [&] { return stopped = last ? stop_requested() : must_end(); };
     std::string text;
@@ -288,27 +327,46 @@ class Run {
     }
     cut_by_time_ = stopped && !stop_requested();
     if (text.empty() || stopped) return;
-    metrics_->write(SampleRecord{run_.state.step, text});
+    record(SampleRecord{run_.state.step, text});
     progress_->message(fmt::format("--- sample at step {}\n{}\n---", run_.state.step, text));
   }
 
+  // errors: IoError when the folder of the run was moved or removed.
+  void check_place() const {
+    if (run_.lock->is_at(run_.folder)) return;
+    const std::string now = run_.lock->place().string();
+    if (now.empty()) fail<IoError>("train: {} was removed while its run trained", run_.folder.string());
+    fail<IoError>("train: {} was moved while its run trained: it is {} now (go on with --resume {})",
+                  run_.folder.string(), now, now);
+  }
+
   void save(bool best) {
+    check_place();
     run_.state.seconds = seconds_before_ + seconds_between(started_);
     run_.state.task = (task_before_step_ ? *task_before_step_ : run_.task->save()).dump();
-    save_checkpoint(run_.folder, run_.config, run_.task->tokenizer(), *run_.model, *run_.optimizer,
-                    run_.carried.state, run_.state, best, run_.config.train.keep);
+    try {
+      save_checkpoint(run_.folder, run_.config, run_.task->tokenizer(), *run_.model, *run_.optimizer,
+                      run_.carried.state, run_.state, best, run_.config.train.keep);
+    } catch (const IoError&) {
+      check_place();  // says more when that is why
+      throw;
+    }
     saved_step_ = run_.state.step;
   }
 
   // Saves a checkpoint after an error: the steps done, with the data positions before the step that failed.
   void rescue() {
     if (saved_step_ == run_.state.step) return;
+    const bool in_place = run_.lock->is_at(run_.folder);
+    if (!in_place) run_.folder = run_.lock->place();
     std::string text;
     try {
       save(false);
+      if (!in_place) return;  // the error says where the run is now
       text = fmt::format("an error ended the run at step {}: saved; go on with --resume {}", run_.state.step,
                          run_.folder.string());
     } catch (const std::exception& error) {
+      if (!in_place) return;
       text = fmt::format("an error ended the run at step {}, which could not be saved: {}", run_.state.step,
                          error.what());
     }
@@ -316,25 +374,29 @@ class Run {
   }
 
   void event(const std::string& text) {
-    metrics_->write(EventRecord{run_.state.step, text});
+    if (!nothing_to_train_) record(EventRecord{run_.state.step, text});
     progress_->message(text);
   }
 
+  // The report can be made again: where it cannot be written, the run goes on.
   void write_report_now() {
-    ReportData data;
-    data.title = fmt::format("{} on {}", run_.config.model.model, run_.task->name());
-    data.parameters = run_.model->params().count();
-    data.config = run_.config;
-    data.command_line = request_.command_line;
-    data.environment = environment_lines();
-    data.metrics = read_metrics(run_.folder / "metrics.jsonl");
-    data.tokens_seen = run_.state.tokens;
-    data.seconds = seconds_before_ + seconds_between(started_);
-    data.add_sections = [this](HtmlPage& page) { run_.task->report(page, *run_.model); };
+    check_place();
     try {
+      ReportData data;
+      data.title = fmt::format("{} on {}", run_.config.model.model, run_.task->name());
+      data.parameters = run_.model->params().count();
+      data.config = run_.config;
+      data.command_line = request_.command_line;
+      data.environment = environment_lines();
+      data.metrics = summary_.metrics();
+      data.tokens_seen = run_.state.tokens;
+      data.seconds = seconds_before_ + seconds_between(started_);
+      data.add_sections = [this](HtmlPage& page) { run_.task->report(page, *run_.model); };
       write_report(run_.folder, data);
-    } catch (const IoError& error) {  // the page can be made again: the run continues
-      event(fmt::format("warning: no report: {}", error.what()));
+      no_report_.clear();
+    } catch (const std::exception& error) {
+      if (no_report_ != error.what()) event(fmt::format("warning: no report: {}", error.what()));
+      no_report_ = error.what();
     }
   }
 
@@ -366,8 +428,12 @@ class Run {
   std::optional<nlohmann::json> task_before_step_;  // set while a step is in progress
   std::int64_t saved_step_ = -1;
   bool said_no_state_ = false;
-  bool cut_by_time_ = false;  // train.minutes ended an evaluation or a sample, which is not begun again
+  bool cut_by_time_ = false;       // train.minutes ended an evaluation or a sample, which is not begun again
+  bool nothing_to_train_ = false;  // a finished run that was resumed
+  MetricsSummary summary_;
   std::optional<MetricsWriter> metrics_;
+  bool is_recording_ = true;  // the last record was written
+  std::string no_report_;     // why the last report could not be written
   std::optional<Progress> progress_;
   Clock::time_point started_;
   double seconds_before_ = 0;

@@ -117,7 +117,7 @@ class TextTask : public Task {
       const auto part = static_cast<std::int64_t>(std::floor(config_.data.split * static_cast<double>(all)));
       if (part <= segment_)
         fail<ValueError>(
-            "data: {} has {} tokens to train on, and a segment of {} needs {} (take a longer text, a shorter "
+            "data: {} has too few tokens to train on: {}, and a segment of {} needs {} (take a longer text, a shorter "
             "train.sequence, or data.split 1 for all {})",
             data_.name, part, segment_, segment_ + 1, all);
       return part;

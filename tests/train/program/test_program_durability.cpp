@@ -166,9 +166,40 @@ TEST_CASE("program: check prints a line for each file and what is wrong with it"
   CHECK(contains(more.out, "the newest checkpoint that is whole is step-0"));
   for (const char* step : {"step-0", "step-2", "step-4"})
     fs::remove(copy.path(std::string("a/checkpoints/") + step + "/digests"));
-  fs::remove(copy.path("a/checkpoints/step-2/state.json"));
-  CHECK(contains(run(copy, "check a/checkpoints/step-0").out, "no digest"));
+  CHECK(contains(run(copy, "check a/checkpoints/step-0").out, "digests is missing"));
   check_refused(run(copy, "check nowhere"), "nowhere is not a folder");
+}
+
+TEST_CASE("program: check and the commands that load a run judge a pointer by the same rule") {
+  if (!has_program()) return;
+  for (const char* latest : {"step-4\n", "../checkpoints/step-4\n", "step-3\n", "", "step-4/\n"}) {
+    CAPTURE(latest);
+    const Copy copy;
+    copy.write("a/checkpoints/latest", latest);
+    const Ended checked = run(copy, "check a"), read = run(copy, "generate a --tokens 1");
+    CHECK(checked.status == read.status);
+    CHECK((checked.status == 0) == (latest == std::string("step-4\n")));
+  }
+  const Copy copy;
+  fs::remove(copy.path("a/checkpoints/latest"));
+  CHECK(run(copy, "check a").status == 0);
+  CHECK(contains(run(copy, "generate a --tokens 1").err, "latest is missing: step-4 is taken"));
+}
+
+TEST_CASE("program: a finished run that is resumed says so and names the key that goes on") {
+  if (!has_program()) return;
+  const Copy copy;
+  const Ended ended = run(copy, "train --resume a");
+  CHECK(ended.status == 0);
+  CHECK(contains(ended.out,
+                 "all 4 steps are done: nothing is left to train (go on with --train.steps N, N above 4)"));
+  CHECK(copy.bytes("a/metrics.jsonl") == read_text_file(trained().path("a/metrics.jsonl")));
+}
+
+TEST_CASE("program: another batch for a run that reads streams is refused by its key") {
+  if (!has_program()) return;
+  const Copy copy;
+  check_refused(run(copy, "train --resume a --train.batch 5 --train.steps 9"), "train.batch is 5");
 }
 
 TEST_CASE("program: a flipped byte anywhere in a session is found and none is blamed on the weights") {

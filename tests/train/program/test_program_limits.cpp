@@ -15,6 +15,7 @@
 #include "tests/support/program.h"
 #include "train/config/config_file.h"
 #include "train/files/text_file.h"
+#include "train/run/digests.h"
 #include "train/text/stories/stories.h"
 
 namespace {
@@ -141,7 +142,7 @@ TEST_CASE("program: a validation loss that is no number is printed as nan whatev
   for (auto& [name, tensor] : tensors)
     tensor = Tensor::full(tensor.shape(), -std::numeric_limits<double>::quiet_NaN(), tensor.dtype());
   save_safetensors(file, tensors);
-  fs::remove(checkpoint + "digests");  // those of the file before
+  write_digests(checkpoint);
   const Ended ended =
       shell(folder, "$EDDY train --resume run --train.eval_every 1 --train.steps 3 --train.sample_tokens 0");
   CHECK_MESSAGE(contains(ended.out, "validation loss nan"), ended.out, ended.err);

@@ -284,6 +284,61 @@ TEST_CASE("a page that is not Eddy's is refused before a row is trained") {
   CHECK(!fs::exists(row_folder(options, "lstm")));
 }
 
+TEST_CASE("a row goes on without the files beside its checkpoints and without latest") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  ReproduceOptions options = tiny_walk(folder);
+  options.rows = {"lstm"};
+  options.set["train.steps"] = "5";
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  const std::string row = row_folder(options, "lstm");
+  const double error = result_of(options, "lstm").values.at("error_percent");
+  for (const char* file :
+       {"config.json", "metrics.jsonl", "report.html", "id", "checkpoints/latest", "checkpoints/best"})
+    for (const char* how : {"removed", "damaged", "folder"}) {
+      CAPTURE(file);
+      CAPTURE(how);
+      fs::remove_all(row + "/" + file);
+      if (how == std::string("damaged")) write_bytes(row + "/" + file, "{");
+      if (how == std::string("folder")) fs::create_directory(row + "/" + file);
+      fs::remove(row + "/result.json");
+      CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+      CHECK(result_of(options, "lstm").step == 5);
+      CHECK(result_of(options, "lstm").values.at("error_percent") == error);
+    }
+}
+
+TEST_CASE("a damaged result of a row names a way out that works") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  ReproduceOptions options = tiny_walk(folder);
+  options.rows = {"lstm"};
+  options.set["train.steps"] = "5";
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  const std::string file = row_folder(options, "lstm") + "/result.json";
+  for (const char* how : {"cut", "folder"}) {
+    CAPTURE(how);
+    fs::remove(file);
+    if (how == std::string("cut"))
+      write_bytes(file, "{\"format\"");
+    else
+      fs::create_directory(file);
+    CHECK(contains(error_of<Error>([&] { reproduce_quietly(options); }),
+                   "remove it, and the row is measured again"));
+    fs::remove_all(file);
+    CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  }
+  const std::string left = row_folder(options, "") + "index.html.tmp-999999999-0";
+  write_bytes(left, "part");
+  for (const auto& entry : fs::directory_iterator(row_folder(options, "lstm") + "/checkpoints"))
+    if (entry.is_directory()) fs::remove(entry.path() / "state.json");
+  CHECK(
+      contains(error_of<FormatError>([&] { reproduce_quietly(options); }), "and the row is trained again)"));
+  fs::remove_all(row_folder(options, "lstm"));
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
+  CHECK(!fs::exists(left));
+}
+
 TEST_CASE("a folder with another configuration or with something else is refused") {
   const OneThread one_thread;
   const TempFolder folder;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "models/optimizer/adam.h"
-#include "ops/core/warnings.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
@@ -52,6 +51,7 @@ void save_with_loss(const LoadedRun& run, const std::string& to, std::int64_t st
   state.step = step;
   state.loss = loss;
   state.lowest_loss = lowest;
+  fs::create_directory(to);
   save_checkpoint(to, run.config, run.tokenizer.get(), *run.model, optimizer, {}, state, best, 2);
 }
 
@@ -99,7 +99,6 @@ TEST_CASE("durability: a flipped bit anywhere in a checkpoint is refused and the
       CHECK(read_text_file(request.run_dir + "/checkpoints/latest") == latest);
       replace_text_file(checkpoint / name, whole);
     }
-    if (name == std::string("digests")) continue;
     fs::remove(checkpoint / name);
     CHECK(contains(error_of<FormatError>([&] { train_quietly(resumed(request, 8)); }), name));
     replace_text_file(checkpoint / name, whole);
@@ -130,24 +129,6 @@ TEST_CASE("durability: a run goes on from the checkpoint that is named to the bi
   CHECK(contains(events, "resumed at step 2"));
 }
 
-TEST_CASE("durability: a checkpoint without digests is loaded with a warning") {
-  const OneThread one;
-  const TempFolder folder;
-  const TrainRequest request = tiny_run(folder, "run");
-  CHECK(train_quietly(request) == TrainEnd::finished);
-  const fs::path checkpoint = latest_of(request.run_dir);
-  static_cast<void>(take_warnings());
-  CHECK(load_run(request.run_dir).step == 6);
-  CHECK(take_warnings().empty());
-  fs::remove(checkpoint / "digests");
-  CHECK(load_run(request.run_dir).step == 6);
-  const std::vector<std::string> warnings = take_warnings();
-  REQUIRE(warnings.size() == 1);
-  CHECK(contains(warnings[0], "step-6 has no digests"));
-  CHECK(is_whole(checkpoint));
-  CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
-}
-
 TEST_CASE("durability: names of checkpoints find them or say which there are") {
   const OneThread one;
   const TempFolder folder;
@@ -165,8 +146,6 @@ TEST_CASE("durability: names of checkpoints find them or say which there are") {
   CHECK(contains(error_of<ValueError>([&] { found("step-"); }), "no checkpoint is called"));
   replace_text_file(run + "/checkpoints/latest", "");
   CHECK(contains(error_of<FormatError>([&] { found("latest"); }), "latest is empty; step-6 is whole"));
-  fs::remove(run + "/checkpoints/latest");
-  CHECK(contains(error_of<FormatError>([&] { found("latest"); }), "latest is missing; step-6 is whole"));
   CHECK(found("newest-whole") == "step-6");
   // What lies behind `latest` is left of a time from which the run was taken back.
   replace_text_file(run + "/checkpoints/latest", "step-2\n");
@@ -453,7 +432,7 @@ TEST_CASE("durability: a foreign line in the metrics does not stop a resume") {
   CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
   const Metrics metrics = read_metrics(file);
   CHECK(metrics.steps.size() == 8);
-  CHECK(metrics.foreign.size() == 1);
+  CHECK(metrics.foreign == 1);
   std::string events;
   for (const EventRecord& event : metrics.events) events += event.text + "\n";
   CHECK(contains(events, "1 lines that are no records, the first is line "));

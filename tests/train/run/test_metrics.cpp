@@ -1,5 +1,6 @@
 // metrics.jsonl: what is written comes back; a crash or a resume leaves a file that reads well.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,8 @@
 #include "tests/support/files.h"
 #include "train/files/text_file.h"
 #include "train/run/metrics.h"
+#include "train/run/metrics_summary.h"
+#include "train/run/report.h"
 
 namespace {
 
@@ -21,6 +24,11 @@ StepRecord step_at(std::int64_t step, double loss) {
   record.step = step;
   record.loss = loss;
   return record;
+}
+
+std::int64_t drop_after(const std::filesystem::path& path, std::int64_t step) {
+  MetricsSummary kept;
+  return drop_metrics_after(path, step, kept);
 }
 
 }  // namespace
@@ -145,15 +153,15 @@ TEST_CASE("metrics: a resume drops the lines of later steps and keeps the bytes 
     writer.write(SampleRecord{3, "late"});
   }
   replace_text_file(folder.path("m"), read_text_file(folder.path("m")) + "{\"kind\":\"st");
-  CHECK(drop_metrics_after(folder.path("m"), 2) == 3);
+  CHECK(drop_after(folder.path("m"), 2) == 3);
   CHECK(read_text_file(folder.path("m")) == until_2);
-  CHECK(drop_metrics_after(folder.path("m"), 2) == 0);
+  CHECK(drop_after(folder.path("m"), 2) == 0);
   CHECK(folder.entries() == 1);
 }
 
 TEST_CASE("metrics: a resume without a file drops nothing and makes no file") {
   const TempFolder folder;
-  CHECK(drop_metrics_after(folder.path("none"), 5) == 0);
+  CHECK(drop_after(folder.path("none"), 5) == 0);
   CHECK(folder.entries() == 0);
 }
 
@@ -165,7 +173,7 @@ TEST_CASE("metrics: unknown kinds and fields are passed over and survive a resum
   REQUIRE(m.steps.size() == 1);
   CHECK(m.steps[0].loss == 1.5);
   CHECK(std::isnan(m.steps[0].grad_norm));
-  CHECK(drop_metrics_after(folder.path("m"), 1) == 1);
+  CHECK(drop_after(folder.path("m"), 1) == 1);
   CHECK(read_text_file(folder.path("m")) == line);
 }
 
@@ -185,15 +193,86 @@ TEST_CASE("metrics: a whole line that is no record is passed over and named and 
     const Metrics metrics = read_metrics(folder.path("m"));
     CHECK(metrics.events.size() == 2);
     CHECK(metrics.steps.empty());
-    REQUIRE(metrics.foreign.size() == 1);
-    CHECK(metrics.foreign[0].starts_with("line 2: "));
-    drop_metrics_after(folder.path("m"), 8);
+    CHECK(metrics.foreign == 1);
+    CHECK(metrics.first_foreign.starts_with("line 2: "));
+    drop_after(folder.path("m"), 8);
     const std::string left = read_text_file(folder.path("m"));
     CHECK(left.starts_with(good));
     CHECK(left.find(late) == std::string::npos);
     if (bad != "{\"step\":1}" && !bad.starts_with("{\"kind\":\"step\",\"step\":1844"))
       CHECK(left == good + bad + "\n");
   }
+}
+
+TEST_CASE("metrics: a line is read alike in the form in which it is written and in any other") {
+  const TempFolder folder;
+  {
+    MetricsWriter writer(folder.path("m"));
+    writer.write(
+        StepRecord{7, 2.5e-300, kNotMeasured, -0.75, 12345.5, std::int64_t{1} << 62, 81.25, 1840, 4096, 3});
+  }
+  const std::string plain = read_text_file(folder.path("m"));
+  std::string other = plain;
+  other.insert(1, " ");
+  replace_text_file(folder.path("m"), plain + other);
+  const Metrics m = read_metrics(folder.path("m"));
+  REQUIRE(m.steps.size() == 2);
+  for (const StepRecord& s : m.steps) {
+    CHECK(s.step == 7);
+    CHECK(s.loss == 2.5e-300);
+    CHECK(std::isnan(s.learning_rate));
+    CHECK(s.grad_norm == -0.75);
+    CHECK(s.memory_bytes == std::int64_t{1} << 62);
+    CHECK(s.graph_depth == 3);
+  }
+}
+
+TEST_CASE("metrics: of very many records those at even distances stay and what stands out") {
+  MetricsSummary summary;
+  constexpr std::int64_t kSteps = 300'000;
+  for (std::int64_t step = 1; step <= kSteps; ++step) {
+    StepRecord record = step_at(step, step == 123'457 ? 50 : 2);
+    record.grad_norm = step == 200'003 ? 1e6 : 1;
+    record.memory_bytes = step == 77'777 ? 99 : 7;
+    if (step == 250'001) record.loss = kNotMeasured;
+    summary.add(record);
+    summary.add(EvalRecord{step, "valid", step == 4'321 ? 1.0 : 2.0, 10});
+    summary.add(SampleRecord{step, "text"});
+    summary.add(EventRecord{step, "event"});
+  }
+  const Metrics m = summary.metrics();
+  CHECK(m.steps.size() > 4000);
+  CHECK(m.steps.size() < 9000);
+  CHECK(m.evals.size() < 5000);
+  CHECK(m.samples.size() < 70);
+  CHECK(m.events.size() + static_cast<std::size_t>(m.earlier_events) == kSteps);
+  CHECK(m.steps.front().step == 1);
+  for (std::size_t i = 0; i < 20; ++i)
+    CHECK(m.steps[m.steps.size() - 20 + i].step == kSteps - 19 + static_cast<std::int64_t>(i));
+  for (const std::int64_t step : {123'457, 200'003, 250'001}) {
+    const auto is_it = [&](const StepRecord& record) { return record.step == step; };
+    CHECK((std::any_of(m.steps.begin(), m.steps.end(), is_it) ||
+           std::any_of(m.peaks.begin(), m.peaks.end(), is_it)));
+  }
+  CHECK(
+      std::any_of(m.steps.begin(), m.steps.end(), [](const StepRecord& r) { return r.memory_bytes == 99; }));
+  CHECK(std::any_of(m.evals.begin(), m.evals.end(), [](const EvalRecord& e) { return e.step == 4'321; }));
+  CHECK(m.evals.back().step == kSteps);
+  CHECK(m.samples.front().step == 1);
+  CHECK(m.samples.back().step == kSteps);
+  ReportData data;
+  data.metrics = m;
+  const std::string page = render_report(data);
+  CHECK(page.find("median of the last 20 records") != std::string::npos);
+  CHECK(page.find("The last 200 of 300000 events.") != std::string::npos);
+}
+
+TEST_CASE("metrics: the file follows the umask") {
+  const TempFolder folder;
+  const mode_t before = ::umask(002);
+  { MetricsWriter writer(folder.path("m")); }
+  ::umask(before);
+  CHECK(std::filesystem::status(folder.path("m")).permissions() == std::filesystem::perms(0664));
 }
 
 TEST_CASE("metrics: a missing folder is an IoError for the writer and the reader") {

@@ -248,23 +248,39 @@ TEST_CASE("train: an error between checkpoints saves the steps that were done") 
   const TempFolder folder;
   TrainRequest request = tiny_run(folder, "run");
   request.config.train.steps = 1'000'000;
-  request.config.train.checkpoint_every = request.config.train.eval_every = 0;
-  request.config.train.log_every = 1;
+  const std::string metrics = request.run_dir + "/metrics.jsonl";
   Child child([&] {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit size{200'000, 200'000};  // the checkpoint stays below, the metrics grow beyond
-    if (setrlimit(RLIMIT_FSIZE, &size) != 0) return 98;
     try {
       train(request);
     } catch (const IoError& error) {
-      return contains(error.what(), "MetricsWriter") ? 42 : 97;
+      return contains(error.what(), "was moved") ? 42 : 97;
     }
     return 96;
   });
+  REQUIRE(wait_until([&] { return fs::exists(metrics) && read_metrics(metrics).steps.size() > 3; }));
+  fs::rename(request.run_dir, folder.path("moved"));
+  child.signal(SIGINT);
   CHECK(child.wait() == 42);
+  request.run_dir = folder.path("moved");
   const std::int64_t step = load_run(request.run_dir).step;
   CHECK(step > 3);
   check_goes_on(folder, request, step);
+}
+
+TEST_CASE("train: a full disk under the metrics ends no run") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.train.steps = 800;
+  Child child([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit size{100'000, 100'000};  // the checkpoint stays below, the metrics grow beyond
+    if (setrlimit(RLIMIT_FSIZE, &size) != 0) return 98;
+    return code_of(train(request));
+  });
+  CHECK(child.wait() == code_of(TrainEnd::finished));
+  CHECK(load_run(request.run_dir).step == 800);
+  CHECK(read_metrics(request.run_dir + "/metrics.jsonl").foreign == 0);
 }
 
 TEST_CASE("train: a run that trains is left alone by a second process and can be gone on with afterwards") {

@@ -11,6 +11,7 @@
 #include "autograd/tape.h"
 #include "models/model.h"
 #include "tensor/base/error.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
 #include "tests/support/tasks.h"
@@ -174,6 +175,29 @@ TEST_CASE("image batches are distinct and drawn by step and blocks cover their r
   };
   CHECK(tokens(one) == tokens(again));
   CHECK(tokens(one) != tokens(other));
+}
+
+TEST_CASE("a run on images goes on with the same images only") {
+  const TempFolder folder;
+  write_training_images(folder);
+  folder.write("test_batch.bin", grey_records(6));
+  const RunConfig config = tiny_config(folder);
+  const std::string trained_on = task_of(config)->data_sha256();
+  const auto made_again = [&](bool training, const std::string& expected) {
+    TaskArguments arguments;
+    arguments.config = config;
+    arguments.training = training;
+    arguments.expected_sha256 = expected;
+    arguments.run = "run";
+    return make_task(std::move(arguments));
+  };
+  for (const bool training : {true, false}) CHECK_NOTHROW(made_again(training, trained_on));
+  CHECK_NOTHROW(made_again(true, task_of(config, false)->data_sha256()));  // as earlier versions kept it
+  folder.write("data_batch_3.bin", grey_records(4, 3, 13));
+  CHECK(contains(error_of<ConfigError>([&] { made_again(true, trained_on); }), "are not those of run"));
+  CHECK_NOTHROW(made_again(false, trained_on));
+  folder.write("test_batch.bin", grey_records(6, 1));
+  CHECK(contains(error_of<ConfigError>([&] { made_again(false, trained_on); }), "are not those of run"));
 }
 
 TEST_CASE("the report of images shows them with what they are and what they are taken for") {

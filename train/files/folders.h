@@ -1,0 +1,17 @@
+// Folders that outlast a power cut: made, and flushed to disk.
+#pragma once
+
+#include <filesystem>
+
+namespace eddy {
+
+// Makes a folder and those above it that are missing, and flushes each folder in which one was made.
+// errors: IoError.
+void make_folders(const std::filesystem::path& folder);
+
+// Flushes the names in a folder to disk. Does nothing on a file system that cannot, and for a folder that may
+// be written but not read.
+// errors: IoError.
+void flush_folder(const std::filesystem::path& folder);
+
+}  // namespace eddy
