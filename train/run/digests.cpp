@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "train/files/digest.h"
 #include "train/files/text_file.h"
@@ -65,9 +66,23 @@ std::string difference(const InputFile& file, const FileDigest& saved) {
   return now == saved.hex ? "" : fmt::format("its digest is {}, and {} when it was saved", now, saved.hex);
 }
 
-// What a file was when it was saved; nothing when it was not.
+// Whether a file is enough to read a model, without going on with its training.
+bool is_of_the_model(const std::string& name) {
+  return name == "state.json" || name == "model.safetensors";
+}
+
+// What a file was when it was saved; nothing when it was not, or, with a warning, when the checkpoint has lost its
+// digests and the file is of the model.
 // errors: FormatError when it exists and was not saved; those of read_digests.
 std::optional<FileDigest> saved_digest(const fs::path& checkpoint, const std::string& name, bool exists) {
+  std::error_code ignored;
+  if (is_of_the_model(name) &&
+      fs::symlink_status(checkpoint / kDigestsFile, ignored).type() == fs::file_type::not_found) {
+    add_warning(
+        fmt::format("warning: {} is missing, so the model is not checked, and no training goes on from here",
+                    (checkpoint / kDigestsFile).string()));
+    return std::nullopt;
+  }
   const Digests digests = read_digests(checkpoint);
   const auto saved = digests.find(name);
   if (saved != digests.end()) return saved->second;

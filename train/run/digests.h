@@ -3,7 +3,8 @@
 //
 //   <XXH3 digest of 128 bits, 32 hexadecimal digits>  <size in bytes>  <name>
 //
-// It is written last. A checkpoint without it is not whole.
+// It is written last. A checkpoint without it is not whole: a warning says so where only its model is read, and no
+// training goes on from it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ void write_digests(const std::filesystem::path& folder);
 
 // Checks that a file of a checkpoint is the one that was saved, and returns whether it exists.
 // errors: FormatError when the file was changed, or added later, when it is missing though it was saved, and
-// for a damaged or missing `digests`; IoError when either cannot be read.
+// for a damaged `digests`, and for a missing one but for state.json and model.safetensors; IoError when either cannot be read.
 bool check_saved_file(const std::filesystem::path& checkpoint, const std::string& name);
 // The same for a file that is open.
 void check_saved_file(const std::filesystem::path& checkpoint, const std::string& name,

@@ -105,8 +105,8 @@ void refuse_linked_checkpoints(const fs::path& run) {
 }
 
 // The files that a run begins with, but its checkpoint. A file of these names that is there may be left of a run
-// that was killed before its first checkpoint, and it may be the user's own: it stays, and so it must be what would
-// be written.
+// that was killed before its first checkpoint, which its id tells, and it may be the user's own: without an id it
+// stays, and so it must be what would be written.
 // errors: IoError.
 void write_first_files(const ReadyRun& run) {
   std::vector<std::pair<fs::path, std::string>> wanted{
@@ -116,8 +116,8 @@ void write_first_files(const ReadyRun& run) {
     if (std::string model = tokenizer->model_file(); !model.empty())
       wanted.emplace_back(run.folder / "tokenizer.model", std::move(model));
   }
-  std::erase_if(wanted, [](const auto& file) {
-    if (!fs::exists(fs::symlink_status(file.first))) return false;
+  std::erase_if(wanted, [own = holds_run_id(run.folder)](const auto& file) {
+    if (own || !fs::exists(fs::symlink_status(file.first))) return false;
     if (fs::is_regular_file(fs::symlink_status(file.first)) && read_text_file(file.first) == file.second)
       return true;
     fail<IoError>(
@@ -223,7 +223,11 @@ void open_folder(ReadyRun& run, const TrainRequest& request) {
     return;
   }
   const fs::path parent = run.folder.has_parent_path() ? run.folder.parent_path() : ".";
-  make_folders(parent);
+  try {
+    make_folders(parent);
+  } catch (const IoError& refused) {
+    fail<IoError>("train: {} cannot be made: {}", run.folder.string(), refused.what());
+  }
   // create_directory is atomic: of two programs that begin the same run only one continues.
   std::error_code error;
   const bool made = fs::create_directory(run.folder, error);

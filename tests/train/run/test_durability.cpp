@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/optimizer/adam.h"
+#include "ops/core/warnings.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
