@@ -206,11 +206,17 @@ TEST_CASE("the help lists the flags of every run with rule and default, and --he
   CLI::App app("test");
   ConfigFlags flags;
   flags.add_to(app, keys);
-  check_text(app.help(), {"--sample.count", "How many", "1 to 10", "=3", "[sample]", "--help-all"});
+  // CLI11 2.1 writes a default as =3, 2.4 as [3].
+  const auto shows_default = [&](const std::string& value) {
+    return contains(app.help(), "=" + value) || contains(app.help(), "[" + value + "]");
+  };
+  check_text(app.help(), {"--sample.count", "How many", "1 to 10", "[sample]", "--help-all"});
+  CHECK(shows_default("3"));
   CHECK_FALSE(contains(app.help(), "--sample.kind"));
   std::vector<std::string> arguments{"--help-all"};
   CHECK_THROWS_AS(app.parse(arguments), CLI::CallForHelp);
-  check_text(app.help(), {"--sample.count", "--sample.kind", "Which", "=round", "one of round, square"});
+  check_text(app.help(), {"--sample.count", "--sample.kind", "Which", "one of round, square"});
+  CHECK(shows_default("round"));
 }
 
 TEST_CASE("a key says which models or tasks read it") {
