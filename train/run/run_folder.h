@@ -66,7 +66,7 @@ inline constexpr double kGoodLossRange = 2;
 // run, or whose folder was renamed, is told by it.
 inline constexpr const char* kRunIdFile = "id";
 
-// 32 random hexadecimal digits.
+// 24 random hexadecimal digits, and 8 that check them.
 std::string new_run_id();
 
 // Whether the file `id` of a folder holds the id of a run and nothing else.

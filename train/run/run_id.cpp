@@ -9,6 +9,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "tensor/files/strict_json.h"
+#include "train/files/digest.h"
 #include "train/files/text_file.h"
 
 namespace eddy {
@@ -16,10 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kDigits = 32;
+constexpr std::size_t kRandomDigits = 24, kDigits = 32;
+
+// The last digits of an id, which tell a damaged one.
+std::string check_digits(std::string_view random_digits) {
+  Digest digest;
+  digest.update(random_digits);
+  return digest.hex().substr(0, kDigits - kRandomDigits);
+}
 
 bool is_id(std::string_view text) {
-  return text.size() == kDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return text.size() == kDigits && text.substr(kRandomDigits) == check_digits(text.substr(0, kRandomDigits));
 }
 
 // The id in the file of a run; empty when it holds none.
@@ -51,8 +59,8 @@ std::pair<std::int64_t, std::string> origin_of(const fs::path& checkpoint) {
 std::string new_run_id() {
   std::random_device device;
   std::string id;
-  while (id.size() < kDigits) id += fmt::format("{:08x}", device());
-  return id;
+  while (id.size() < kRandomDigits) id += fmt::format("{:08x}", device());
+  return id + check_digits(id);
 }
 
 bool holds_run_id(const fs::path& run) {

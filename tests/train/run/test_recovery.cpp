@@ -150,6 +150,24 @@ TEST_CASE("recovery: a checkpoint of another run is refused in this one") {
   CHECK(fs::exists(theirs));
 }
 
+TEST_CASE("recovery: an id with a wrong digit is written anew from the checkpoints") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = whole_run(folder);
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string file = request.run_dir + "/" + kRunIdFile, good = read_bytes(file),
+                    id = id_of_run(request.run_dir);
+  for (std::size_t i = 0; i < id.size(); ++i) {
+    std::string wrong = good;
+    wrong[i] = wrong[i] == '0' ? '1' : '0';
+    write_bytes(file, wrong);
+    CHECK(!holds_run_id(request.run_dir));
+    CHECK(id_of_run(request.run_dir) == id);
+  }
+  CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
+  CHECK(read_bytes(file) == good);
+}
+
 TEST_CASE("recovery: a damaged pointer names a way out that works and stops no command that needs it not") {
   const OneThread one;
   const TempFolder folder;
