@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests: an optimised build with every suite but the slow ones, a reading of every file by a second compiler where
-# clang 19 is installed, the tests of tensor/ and autograd/ under the address, undefined behaviour and leak sanitizers, the
-# thread pool under the thread sanitizer, and a CUDA build where there is nvcc.
+# Runs the tests: an optimised build with every suite but the slow ones, the tests of tensor/ and autograd/ under the
+# address, undefined behaviour and leak sanitizers, the thread pool under the thread sanitizer, and a CUDA build where
+# there is nvcc.
 #
 #   tests/run.sh               all of this
 #   tests/run.sh --fast        the optimised build and its tests alone
@@ -87,15 +87,6 @@ test_sanitizers() {
     fixed_layout=(setarch "$(uname -m)" --addr-no-randomize)
   fi
   TSAN_OPTIONS=halt_on_error=1 "${fixed_layout[@]}" build/tsan/bin/test_thread_pool
-}
-
-parse() {
-  if command -v clang++-19 >/dev/null; then
-    heading "Second compiler"
-    tests/parse.sh
-  else
-    heading "Second compiler: skipped: no clang++-19 (Debian's package clang-19)"
-  fi
 }
 
 build_cuda() {
@@ -198,7 +189,7 @@ test_gpu() {
 }
 
 heading "Dependencies"
-cmake/install_dependencies.sh ${CI:+clang-19}
+cmake/install_dependencies.sh
 if $gpu; then
   test_gpu
 elif $sanitize; then
@@ -206,7 +197,6 @@ elif $sanitize; then
 else
   test_release
   if ! $fast; then
-    parse
     test_sanitizers
     build_cuda
   fi

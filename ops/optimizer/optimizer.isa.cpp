@@ -15,7 +15,7 @@ constexpr std::int64_t kGrain = 1 << 14;  // elements per chunk
 EDDY_INLINE float square_root(float x) {
   return sqrtf(x);
 }
-EDDY_INLINE double square_root(double x) {
+[[maybe_unused]] EDDY_INLINE double square_root(double x) {
   return sqrt(x);
 }
 

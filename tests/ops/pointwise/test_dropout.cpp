@@ -121,11 +121,11 @@ TEST_CASE("tiled_dropout is the product with a mask of one tile whose rows are p
         const std::int64_t time = 12;
         const Tensor x = raw::cast(sample_normal({3, time, dim}, "x"), dtype);
         const Tensor dy = raw::cast(sample_normal({3, time, dim}, "dy"), dtype);
-        const auto tiled = [tile = tile, first = first](const Tensor& input) {
+        const auto tiled = [tile, first](const Tensor& input) {
           return tiled_dropout(input, 0.3, kKey, tile, first);
         };
         // The mask beside bf16 in f32, where 1 / (1 - p) would be rounded.
-        const auto composed = [&, tile = tile, first = first](const Tensor& input) {
+        const auto composed = [&, tile, first](const Tensor& input) {
           const Tensor values = wide(input);
           const Tensor mask = dropout(Tensor::full({tile, dim}, 1, values.dtype()), 0.3, kKey);
           std::vector<std::int64_t> rows;
