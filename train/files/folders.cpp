@@ -31,4 +31,13 @@ void flush_folder(const fs::path& folder) {
     fail<IoError>("folder: cannot flush {}: {}", folder.string(), std::strerror(errno));
 }
 
+std::string set_aside(const fs::path& path) {
+  std::error_code error;
+  std::string aside = path.string() + ".aside";
+  for (int i = 1; fs::exists(fs::symlink_status(aside, error)); ++i)
+    aside = fmt::format("{}.aside-{}", path.string(), i);
+  fs::rename(path, aside, error);
+  return error ? "" : aside;
+}
+
 }  // namespace eddy

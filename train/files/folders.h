@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace eddy {
 
@@ -13,5 +14,9 @@ void make_folders(const std::filesystem::path& folder);
 // be written but not read.
 // errors: IoError.
 void flush_folder(const std::filesystem::path& folder);
+
+// Renames a file, a folder or a link to NAME.aside, or NAME.aside-N where that is taken: it may be the user's. Returns
+// the new name; empty when it could not be renamed.
+std::string set_aside(const std::filesystem::path& path);
 
 }  // namespace eddy

@@ -19,6 +19,7 @@
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
+#include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
 #include "train/run/metrics.h"
@@ -324,13 +325,8 @@ void set_aside_obstacles(const fs::path& run) {
     const fs::file_type type = fs::symlink_status(file, error).type();
     if (type == fs::file_type::regular || type == fs::file_type::not_found || type == fs::file_type::none)
       continue;
-    fs::path aside = file.string() + ".aside";
-    for (int i = 1; fs::symlink_status(aside, error).type() != fs::file_type::not_found; ++i)
-      aside = fmt::format("{}.aside-{}", file.string(), i);
-    fs::rename(file, aside, error);
-    if (!error)
-      add_warning(
-          fmt::format("warning: {} is not a regular file: it is {} now", file.string(), aside.string()));
+    if (const std::string aside = set_aside(file); !aside.empty())
+      add_warning(fmt::format("warning: {} is not a regular file: it is {} now", file.string(), aside));
   }
 }
 

@@ -19,6 +19,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
+#include "train/files/folders.h"
 #include "train/files/sha256.h"
 #include "train/text/stories/stories.h"
 #include "train/text/text_files.h"
@@ -64,13 +65,9 @@ struct Attempt {
 };
 
 // Puts a file out of the way without losing it: it may be the user's. Returns what was done.
-std::string set_aside(const std::string& path) {
-  std::error_code error;
-  std::string aside = path + ".aside";
-  for (int i = 1; fs::exists(fs::symlink_status(aside, error)); ++i)
-    aside = fmt::format("{}.aside-{}", path, i);
-  fs::rename(path, aside, error);
-  return error ? "file not renamed" : "file renamed to " + aside;
+std::string rename_file(const std::string& path) {
+  const std::string aside = set_aside(path);
+  return aside.empty() ? "file not renamed" : "file renamed to " + aside;
 }
 
 std::string remove_file(const std::string& path) {
@@ -189,7 +186,7 @@ TextSource resolve_text(std::ostream& messages, const TextPlaces& places, const 
   if (!places.cache_dir.empty()) {
     const std::string path = (fs::path(places.cache_dir) / "eddy" / kRelativePath).string();
     try {
-      Attempt attempt = checked_file(path, places.sha256, messages, set_aside);
+      Attempt attempt = checked_file(path, places.sha256, messages, rename_file);
       const bool cached = attempt.text.has_value();
       if (!cached) attempt = download(path, places, messages);
       if (attempt.text) {
