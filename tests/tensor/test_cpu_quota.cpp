@@ -50,11 +50,10 @@ TEST_CASE("the least quota of a group and its parents counts") {
 TEST_CASE("quotas of the first version are found beside the second and inside a container") {
   TempFolder system;
   system.write("proc/self/cgroup", "12:cpuset:/\n4:cpu,cpuacct:/docker/c1\n0::/docker/c1\n");
-  system.write("proc/self/mountinfo",
-               std::string(kVersion2) +
-                   "31 20 0:27 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
-                   "32 20 0:28 /docker/c1 /sys/fs/cpu\\040group rw shared:9 - cgroup cgroup "
-                   "rw,cpu,cpuacct\n");
+  std::string mounts = kVersion2;
+  mounts += "31 20 0:27 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n";
+  mounts += "32 20 0:28 /docker/c1 /sys/fs/cpu\\040group rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
+  system.write("proc/self/mountinfo", mounts);
   system.write("sys/fs/cpu group/cpu.cfs_quota_us", "-1\n");
   system.write("sys/fs/cpu group/cpu.cfs_period_us", "100000\n");
   CHECK(cpu_quota_threads(system.path()) == 0);
