@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests: an optimised build with every suite but the slow ones, the tests of tensor/ and autograd/ under the
-# address, undefined behaviour and leak sanitizers, the thread pool under the thread sanitizer, and a CUDA build where
-# there is nvcc.
+# address, undefined behaviour and leak sanitizers, the thread pool under the thread sanitizer, every file read by itself
+# where there is clang 19, and a CUDA build where there is nvcc.
 #
 #   tests/run.sh               all of this
 #   tests/run.sh --fast        the optimised build and its tests alone
@@ -87,6 +87,17 @@ test_sanitizers() {
     fixed_layout=(setarch "$(uname -m)" --addr-no-randomize)
   fi
   TSAN_OPTIONS=halt_on_error=1 "${fixed_layout[@]}" build/tsan/bin/test_thread_pool
+}
+
+# A second compiler reads every file by itself. Continuous integration installs it.
+test_parse() {
+  if [[ -n "${CI:-}" ]]; then cmake/install_dependencies.sh clang-19; fi
+  if ! command -v "${CLANG:-clang++-19}" >/dev/null; then
+    heading "Every file by itself: skipped: clang++-19 is not installed"
+  else
+    heading "Every file by itself, read by ${CLANG:-clang++-19}"
+    tests/parse.sh
+  fi
 }
 
 build_cuda() {
@@ -198,6 +209,7 @@ else
   test_release
   if ! $fast; then
     test_sanitizers
+    test_parse
     build_cuda
   fi
 fi

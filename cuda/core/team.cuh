@@ -23,7 +23,7 @@ struct Plus {
 
 // The larger of two numbers; NaN if either is NaN.
 struct NanMax {
-  __device__ float operator()(float a, float b) const { return (b <= a) | (a != a) ? a : b; }
+  __device__ float operator()(float a, float b) const { return ((b <= a) | (a != a)) ? a : b; }
 };
 
 template <int Threads>

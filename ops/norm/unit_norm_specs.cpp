@@ -7,18 +7,18 @@
 namespace eddy {
 namespace {
 
-constexpr double kEps = 1e-6;
+constexpr double kUnitNormEps = 1e-6;
 constexpr AxisRange kPlain{1, 1};
 
 Tensor reference_unit_norm(const Tensor& x) {
-  return x / sqrt(sum(x * x, -1, true) + kEps);
+  return x / sqrt(sum(x * x, -1, true) + kUnitNormEps);
 }
 
 }  // namespace
 
 std::vector<OpSpec> unit_norm_specs() {
   OpSpec spec{"unit_norm", "x (sum(x^2) + eps)^(-1/2), last axis"};
-  spec.run = [](const Tensors& x) { return unit_norm(x[0], kEps); };
+  spec.run = [](const Tensors& x) { return unit_norm(x[0], kUnitNormEps); };
   spec.reference = [](const Tensors& x) { return reference_unit_norm(x[0]); };
   const auto x = [](const Shape& shape, double scale = 1) { return sample_normal(shape, "x", scale); };
   // One element of the size of sqrt(eps): with a larger one dx is only what rounding leaves of dy - dy.
@@ -40,7 +40,7 @@ std::vector<OpSpec> unit_norm_specs() {
   OpSpec heads = spec;
   heads.name = "unit_norm_heads";
   heads.formula = "the same, but for the heads that stay x";
-  heads.run = [](const Tensors& inputs) { return unit_norm_heads(inputs[0], kEps, kPlain); };
+  heads.run = [](const Tensors& inputs) { return unit_norm_heads(inputs[0], kUnitNormEps, kPlain); };
   heads.reference = [](const Tensors& inputs) {
     const Tensor y = reference_unit_norm(inputs[0]);
     raw::copy_into(raw::narrow(y, -2, kPlain.first, kPlain.count),

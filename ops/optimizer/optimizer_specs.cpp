@@ -10,8 +10,8 @@
 namespace eddy {
 namespace {
 
-constexpr AdamOptions kOptions = {0.9, 0.98, 1e-6};
-constexpr AdamScalars kScalars = {0.01, 3, 1.5};
+constexpr AdamOptions kAdamOptions = {0.9, 0.98, 1e-6};
+constexpr AdamScalars kAdamScalars = {0.01, 3, 1.5};
 
 // A gap at either end and one inside, and a border inside a chunk.
 std::vector<DecaySegment> sample_segments(std::int64_t n) {
@@ -19,23 +19,23 @@ std::vector<DecaySegment> sample_segments(std::int64_t n) {
 }
 
 Tensors adam_reference(const Tensors& x) {
-  const double norm = sqrt(sum(x[1] * x[1])).item<double>(), t = static_cast<double>(kScalars.step);
-  const Tensor g = x[1] * std::min(1.0, kScalars.clip / (norm + 1e-6));
-  const Tensor m = kOptions.beta1 * x[2] + (1 - kOptions.beta1) * g,
-               v = kOptions.beta2 * x[3] + (1 - kOptions.beta2) * g * g;
+  const double norm = sqrt(sum(x[1] * x[1])).item<double>(), t = static_cast<double>(kAdamScalars.step);
+  const Tensor g = x[1] * std::min(1.0, kAdamScalars.clip / (norm + 1e-6));
+  const Tensor m = kAdamOptions.beta1 * x[2] + (1 - kAdamOptions.beta1) * g,
+               v = kAdamOptions.beta2 * x[3] + (1 - kAdamOptions.beta2) * g * g;
   const Tensor decay = Tensor::zeros(x[0].shape(), Dtype::f64);
   for (const DecaySegment& segment : sample_segments(x[0].elements()))
     raw::fill(raw::narrow(decay, 0, segment.begin, segment.end - segment.begin), segment.decay);
-  const Tensor corrected_m = m / (1 - std::pow(kOptions.beta1, t)),
-               corrected_v = v / (1 - std::pow(kOptions.beta2, t));
-  return {x[0] - kScalars.lr * (decay * x[0] + corrected_m / (sqrt(corrected_v) + kOptions.eps)), m, v};
+  const Tensor corrected_m = m / (1 - std::pow(kAdamOptions.beta1, t)),
+               corrected_v = v / (1 - std::pow(kAdamOptions.beta2, t));
+  return {x[0] - kAdamScalars.lr * (decay * x[0] + corrected_m / (sqrt(corrected_v) + kAdamOptions.eps)), m, v};
 }
 
 OpSpec adamw_spec() {
   OpSpec spec{"adamw", "p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)"};
   spec.run = [](const Tensors& x) {
     const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), v = raw::copy(x[3]), g = raw::contiguous(x[1]);
-    adamw_step(p, g, m, v, sample_segments(p.elements()), kOptions, kScalars, l2_norm(g));
+    adamw_step(p, g, m, v, sample_segments(p.elements()), kAdamOptions, kAdamScalars, l2_norm(g));
     return Tensors{p, m, v};
   };
   spec.reference = adam_reference;

@@ -2,7 +2,6 @@
 // command line. Some commands add 3 (failed) and 130 (interrupted).
 #include <fcntl.h>
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -37,18 +36,6 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr const char* kOutOfMemory = "out of memory (smaller batches, sequences or models need less)";
-
-// Under a limit on memory OpenBLAS's own threads, which it starts when it is loaded, can be left asking for a
-// buffer without an end. It is not to have threads then (it works on those of the thread pool), and that can
-// only be said in the environment of a new program: this one, begun anew.
-void start_without_openblas_threads(char** argv) {
-  constexpr const char* kVariable = "OPENBLAS_NUM_THREADS";
-  rlimit limit{};
-  const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  if (!limited || std::getenv(kVariable) != nullptr) return;
-  setenv(kVariable, "1", 1);
-  execv("/proc/self/exe", argv);  // returns where there is no /proc: go on as before
-}
 
 bool output_is_closed = false;
 
@@ -262,7 +249,6 @@ int guarded_main(int argc, char** argv) {
 }  // namespace eddy
 
 int main(int argc, char** argv) {
-  eddy::start_without_openblas_threads(argv);
   eddy::prepare_process();
   return eddy::guarded_main(argc, argv);
 }

@@ -60,7 +60,8 @@ TEST_CASE("program: a limit on memory that is too low is refused with one that d
     CHECK_MESSAGE(refused.status == 1, refused.err);
     CHECK_MESSAGE(contains(refused.err, "the limit is " + std::to_string(limit) + " KiB"), refused.err);
     CHECK_FALSE(fs::exists(folder.path("run")));
-    CHECK(shell(folder, under + "$EDDY models").status == 0);  // computes nothing
+    // Computes nothing; but some versions of OpenBLAS take 128 MiB when they are loaded.
+    CHECK(shell(folder, under + "$EDDY models").status == (limit < 200'000 ? 1 : 0));
 
     const std::string before = "ulimit -v ";
     const std::size_t at = refused.err.find(before);
