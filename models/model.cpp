@@ -28,9 +28,12 @@ void Model::check_tokens(const Tensor& tokens) const {
                      to_string(tokens.shape()));
 }
 
-namespace {
+std::int64_t Model::table_elements() const {
+  return (config_.positions ? config_.context * config_.dim : 0) +
+         (config_.tied ? 0 : config_.vocab * config_.dim);
+}
 
-const ModelEntry& entry_of(const ModelConfig& config) {
+const ModelEntry& model_entry(const ModelConfig& config) {
   std::string known;
   for (const ModelEntry& entry : model_registry()) {
     if (entry.family == config.family && entry.model == config.model) return entry;
@@ -39,22 +42,30 @@ const ModelEntry& entry_of(const ModelConfig& config) {
   fail<ConfigError>("model: {}/{} is not in this build (it has: {})", config.family, config.model, known);
 }
 
-}  // namespace
+std::vector<std::string> example_models() {
+  std::vector<std::string> names;
+  for (const ExampleOf kind : {ExampleOf::recurrence, ExampleOf::plain_attention})
+    for (const ModelEntry& entry : model_registry())
+      if (entry.example == kind) names.emplace_back(entry.model);
+  return names;
+}
 
-ParamStore count_parameters(const ModelConfig& config) {
+std::unique_ptr<Model> make_unallocated_model(const ModelConfig& config) {
   const ModelConfig full = resolved(config);
   ParamStore counted;
-  entry_of(full).make(full, counted.root());
-  return counted;
+  std::unique_ptr<Model> model = model_entry(full).make(full, counted.root());
+  model->params_ = std::move(counted);
+  return model;
+}
+
+ParamStore count_parameters(const ModelConfig& config) {
+  return std::move(make_unallocated_model(config)->params());
 }
 
 std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype, Device device) {
   const ModelConfig full = resolved(config);
-  const ModelEntry& entry = entry_of(full);
-  ParamStore counted;
-  entry.make(full, counted.root());
-  ParamStore store(counted, dtype, device);
-  std::unique_ptr<Model> model = entry.make(full, store.root());
+  ParamStore store(make_unallocated_model(full)->params(), dtype, device);
+  std::unique_ptr<Model> model = model_entry(full).make(full, store.root());
   model->params_ = std::move(store);
   return model;
 }

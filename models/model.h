@@ -45,6 +45,11 @@ struct ForwardOutput {
         classifier(std::move(last)) {}
 };
 
+// A key of a config with its value, and the value that helps.
+struct KeySetting {
+  const char *key, *value, *instead;
+};
+
 class Model {
  public:
   explicit Model(ModelConfig config) : config_(std::move(config)) {}
@@ -60,6 +65,10 @@ class Model {
   // continues from the state of the previous one.
   // errors: those of forward.
   virtual void check_length(std::int64_t /*time*/, bool /*carried*/) const {}
+  // Returns the number of segments in a call of `time` tokens: the columns of ForwardInput::start.
+  virtual std::int64_t segments(std::int64_t /*time*/) const { return 1; }
+  // Returns the setting that forbids rows of one call to begin documents at different times, if one does.
+  virtual std::optional<KeySetting> needs_equal_starts() const { return std::nullopt; }
   // Returns the name of the part of the model that such training never uses, for a warning; "" for none.
   virtual std::string unused_parts(std::int64_t /*time*/, bool /*carried*/) const { return {}; }
 
@@ -76,6 +85,18 @@ class Model {
   // work differs at every position: if the model keeps the keys of all tokens, uses a position table, or
   // rotates keys by position.
   virtual std::optional<std::vector<std::int64_t>> stream_place(const State& state) const = 0;
+  // Returns the number of tokens after which the work of a stream begins again: a block, a window or a chunk; 1
+  // if each token needs the same work, or more than the one before.
+  virtual std::int64_t stream_period() const = 0;
+  // Returns a state of `stream` as it is after about `length` tokens, for measuring: made from one after fewer
+  // tokens, without computing those between. Its place in a period is kept, and its tensors may be views of
+  // those of `state`. Returns nothing if such a state can only be computed.
+  virtual std::optional<State> stream_after(const State& /*state*/, std::int64_t /*length*/) const {
+    return std::nullopt;
+  }
+  // Returns the number of elements in tables of which a token reads one row: positions, and the token table where
+  // the head has its own weights.
+  virtual std::int64_t table_elements() const;
 
   // Returns a copy of a state of `forward` in which the recurrent parts have their initial values; keys and
   // values of cached tokens stay. It is empty (a cold start) if the model carries nothing else.
@@ -102,6 +123,7 @@ class Model {
 
  private:
   friend std::unique_ptr<Model> make_model(const ModelConfig&, Dtype, Device);
+  friend std::unique_ptr<Model> make_unallocated_model(const ModelConfig&);
   ModelConfig config_;
   ParamStore params_;
 };
@@ -111,6 +133,10 @@ class Model {
 // keys, values and inputs of layers in a state are bf16.
 // errors: ConfigError for an unknown model or sizes that contradict each other.
 std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
+
+// Returns a model that answers questions but computes nothing: its parameters are counted, not allocated.
+// errors: as make_model.
+std::unique_ptr<Model> make_unallocated_model(const ModelConfig& config);
 
 // Returns the parameters of such a model, counted but not allocated.
 ParamStore count_parameters(const ModelConfig& config);
@@ -126,12 +152,22 @@ Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried = t
 struct ModelName {
   const char *family, *model;
 };
+// What a model is an example of, where one of each is shown.
+enum class ExampleOf { nothing, recurrence, plain_attention };
 // One entry of the registry.
 struct ModelEntry : ModelName {
   const char* summary;
+  ExampleOf example;
   std::unique_ptr<Model> (*make)(const ModelConfig&, ParamScope);
+  // Makes the keys that follow from sizes fit those of a config, whose sizes a program has chosen.
+  void (*fit_to_sizes)(ModelConfig&);
 };
 // All models of this build (models/eddy/registry.cpp).
 std::span<const ModelEntry> model_registry();
+// Returns the entry of the config's model.
+// errors: ConfigError when there is none.
+const ModelEntry& model_entry(const ModelConfig& config);
+// Returns the names of one model of each recurrence, then of a transformer without one.
+std::vector<std::string> example_models();
 
 }  // namespace eddy

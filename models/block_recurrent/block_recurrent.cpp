@@ -65,12 +65,26 @@ void BlockRecurrent::check_length(std::int64_t time, bool /*carried*/) const {
         config().model, time, config().window);
 }
 
+std::int64_t BlockRecurrent::segments(std::int64_t time) const {
+  return (time + config().segment - 1) / config().segment;
+}
+
+void BlockRecurrent::fit_to_sizes(ModelConfig& config) {
+  const std::int64_t segment = config.segment > 0 ? config.segment : config.context, last = config.layers - 1;
+  if (config.model == "xl" || config.model == "vanilla") config.window = segment;
+  if (config.model == "block_recurrent") config.recurrent_layers = {last};
+  if (config.model != "memorizing") return;
+  config.memory_layers = {last};
+  config.memory_size = 2 * segment;
+  config.memory_topk = config.window;
+}
+
 ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
   check_tokens(input.tokens);
   const std::int64_t batch = input.tokens.dim(0), time = input.tokens.dim(1);
   const std::int64_t window = config().window, segment = config().segment;
   check_length(time, !input.state.empty());
-  const std::int64_t segments = (time + segment - 1) / segment;
+  const std::int64_t segments = this->segments(time);
   if (input.start.defined() && input.start.shape() != Shape{batch, segments})
     fail<ShapeError>("{}: start flags {} for {} tokens in segments of {} ([batch, segments] = {})",
                      config().model, to_string(input.start.shape()), time, segment,

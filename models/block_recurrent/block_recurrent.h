@@ -44,6 +44,10 @@ class BlockRecurrent final : public Model {
   // errors: ShapeError for tokens, flags or states of other sizes; DtypeError; ValueError.
   ForwardOutput forward(const ForwardInput& input) const override;
   void check_length(std::int64_t time, bool carried) const override;
+  std::int64_t segments(std::int64_t time) const override;
+  // recurrent_layers: the last layer; memory_layers likewise, with twice a segment in the memory; and one window
+  // per segment in xl and vanilla.
+  static void fit_to_sizes(ModelConfig& config);
 
   // The same logits token by token, in calls of any length, from an empty state or one of forward. The state
   // does not grow. It is that of forward, with 2 window rows in layers.i.k and layers.i.v, and with what the
@@ -53,6 +57,7 @@ class BlockRecurrent final : public Model {
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State&) const override { return -1; }
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
+  std::int64_t stream_period() const override;
 
   // A state with initial states and an empty memory; keys and values of the last tokens stay.
   State without_recurrence(const State& state) const override;

@@ -159,11 +159,14 @@ void BlockRecurrent::close_stream(const Stream& stream, State& state) const {
 
 // Without cached keys, with states that are cleared per segment, or with a memory that is written at the end
 // of a segment, the place in the segment decides; else that in the window.
+std::int64_t BlockRecurrent::stream_period() const {
+  const bool by_segment = !cached() || config().clear_state || !config().memory_layers.empty();
+  return by_segment ? config().segment : config().window;
+}
+
 std::optional<std::vector<std::int64_t>> BlockRecurrent::stream_place(const State& state) const {
   const Tensor* const position = state.find("position");
-  const bool by_segment = !cached() || config().clear_state || !config().memory_layers.empty();
-  return std::vector<std::int64_t>{(position == nullptr ? 0 : position->item_int()) %
-                                   (by_segment ? config().segment : config().window)};
+  return std::vector<std::int64_t>{(position == nullptr ? 0 : position->item_int()) % stream_period()};
 }
 
 Tensor BlockRecurrent::stream(const Tensor& tokens, State& state) const {

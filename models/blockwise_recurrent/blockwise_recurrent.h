@@ -66,6 +66,7 @@ class CausalLlama final : public LlamaModel {
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return std::nullopt; }
+  std::int64_t stream_period() const override { return 1; }
 
  private:
   bool windowed() const { return config().model == "llama_window"; }
@@ -100,6 +101,7 @@ class MemoryLlama final : public LlamaModel {
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override {
     return counts_of(state);
   }
+  std::int64_t stream_period() const override { return config().chunk; }
 
  private:
   // The memories at the beginning of a call, one per layer: [batch, chunk, dim], or [1, chunk, dim] if all

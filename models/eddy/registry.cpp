@@ -11,34 +11,45 @@ namespace eddy {
 namespace {
 
 template <class M>
-constexpr ModelEntry entry(const char* family, const char* model, const char* summary) {
-  return {
-      {family, model}, summary, [](const ModelConfig& config, ParamScope scope) -> std::unique_ptr<Model> {
-        return std::make_unique<M>(config, scope);
-      }};
+constexpr ModelEntry entry(const char* family, const char* model, const char* summary,
+                           ExampleOf example = ExampleOf::nothing) {
+  return {{family, model},
+          summary,
+          example,
+          [](const ModelConfig& config, ParamScope scope) -> std::unique_ptr<Model> {
+            return std::make_unique<M>(config, scope);
+          },
+          [](ModelConfig& config) {
+            if constexpr (requires { M::fit_to_sizes(config); }) M::fit_to_sizes(config);
+          }};
 }
 
 constexpr const char *kRecurrent = "recurrent_transformer", *kBlock = "block_recurrent",
                      *kBlockwise = "blockwise_recurrent", *kStaircase = "staircase";
 
 constexpr ModelEntry kModels[] = {
-    entry<UnitForget>(kRecurrent, "unit_forget", "unit recurrence with forget: state of one position"),
-    entry<BlockForget>(kRecurrent, "block_forget", "block recurrence with forget: state of one block"),
+    entry<UnitForget>(kRecurrent, "unit_forget", "unit recurrence with forget: state of one position",
+                      ExampleOf::recurrence),
+    entry<BlockForget>(kRecurrent, "block_forget", "block recurrence with forget: state of one block",
+                       ExampleOf::recurrence),
     entry<BlockAccumulate>(kRecurrent, "block_accumulate",
                            "block recurrence with accumulate: outputs are spread forward"),
-    entry<RegularTransformer>(kRecurrent, "regular", "the regular causal transformer"),
+    entry<RegularTransformer>(kRecurrent, "regular", "the regular causal transformer",
+                              ExampleOf::plain_attention),
     entry<BlockRecurrent>(kBlock, "slide",
                           "sliding-window transformer: gradients between the blocks of a segment"),
     entry<BlockRecurrent>(kBlock, "xl", "one window per segment, keys of the last one cached"),
     entry<BlockRecurrent>(kBlock, "vanilla", "one window per segment, no cache"),
     entry<BlockRecurrent>(kBlock, "block_recurrent",
-                          "recurrent cells over blocks of tokens, optionally with feedback"),
+                          "recurrent cells over blocks of tokens, optionally with feedback",
+                          ExampleOf::recurrence),
     entry<BlockRecurrent>(kBlock, "memorizing", "external memory of past keys and values"),
     entry<MemoryLlama>(kBlockwise, "memory_llama",
-                       "Llama whose layers attend over a chunk and a memory of it"),
+                       "Llama whose layers attend over a chunk and a memory of it", ExampleOf::recurrence),
     entry<CausalLlama>(kBlockwise, "llama", "Llama: rotary positions, RMS norms, gated MLP"),
     entry<CausalLlama>(kBlockwise, "llama_window", "the same weights, each token seeing a window of keys"),
-    entry<Staircase>(kStaircase, "staircase", "a window of chunks, each advanced by one pass per step"),
+    entry<Staircase>(kStaircase, "staircase", "a window of chunks, each advanced by one pass per step",
+                     ExampleOf::recurrence),
     entry<Staircase>(kStaircase, "cached_staircase", "the same with chunks frozen after some passes"),
     entry<StaircaseXl>(kStaircase, "ladder", "the stack applied several times to a whole segment"),
     entry<StaircaseXl>(kStaircase, "transformer_xl",

@@ -15,6 +15,7 @@
 // remains is ops/recurrence/unit_recurrence.h.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,9 @@ class RecurrentTransformer : public Model {
   void check_length(std::int64_t time, bool /*carried*/) const override { check_positions(time); }
   // -1, or what is left of the position table.
   std::int64_t stream_room(const State& state) const override;
+  std::int64_t stream_period() const override { return config().block; }
+  // A state whose size does not depend on the length: only its position changes.
+  std::optional<State> stream_after(const State& state, std::int64_t length) const override;
 
  protected:
   // The outputs of all layers for embedded tokens: those of the last `rows` positions, or of all positions in
@@ -82,6 +86,8 @@ class RegularTransformer final : public RecurrentTransformer {
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::int64_t stream_room(const State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return std::nullopt; }
+  // The first rows of the caches, with room for one more token. Rows that no token has written are zeros.
+  std::optional<State> stream_after(const State& state, std::int64_t length) const override;
 
  private:
   Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,

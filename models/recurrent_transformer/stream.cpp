@@ -22,6 +22,13 @@ std::int64_t position_of(const State& state) {
   return state.size() == 0 ? 0 : state.get("position").item_int();
 }
 
+State with_position(const State& state, std::int64_t position) {
+  State moved = state;
+  moved.set("position", raw::to_device(Tensor::from(std::vector<std::int64_t>{position}, {1}),
+                                       state.get("position").device()));
+  return moved;
+}
+
 // In a state's shape: any number of rows from the tokens so far on. No size of a state is 0.
 constexpr std::int64_t kAtLeastPosition = 0;
 
@@ -69,6 +76,22 @@ std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const Stat
 
 std::int64_t RecurrentTransformer::stream_room(const State& state) const {
   return config().positions ? config().context - position_of(state) : -1;
+}
+
+std::optional<State> RecurrentTransformer::stream_after(const State& state, std::int64_t length) const {
+  const std::int64_t position = position_of(state), block = config().block;
+  if (position == 0) return std::nullopt;
+  // A state that has a finished block keeps one.
+  const std::int64_t blocks = position < block ? 0 : std::max<std::int64_t>(1, length / block);
+  return with_position(state, blocks * block + position % block);
+}
+
+std::optional<State> RegularTransformer::stream_after(const State& state, std::int64_t length) const {
+  if (state.empty()) return std::nullopt;
+  State later = with_position(state, length);
+  for (const auto& [name, shape] : stream_shapes(1, length))
+    later.set(name, raw::narrow(state.get(name), 1, 0, length + 1));
+  return later;
 }
 
 RecurrentTransformer::NamedShapes RegularTransformer::stream_shapes(std::int64_t batch, std::int64_t) const {

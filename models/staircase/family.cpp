@@ -147,7 +147,7 @@ State StaircaseFamily::restarted(const State& state, const Tensor& start, std::i
 ForwardOutput StaircaseFamily::forward(const ForwardInput& input) const {
   check_tokens(input.tokens);
   const std::int64_t batch = input.tokens.dim(0), time = input.tokens.dim(1), length = config().segment;
-  const std::int64_t segments = (time + length - 1) / length;
+  const std::int64_t segments = this->segments(time);
   check_time(time);
   if (input.start.defined() && input.start.shape() != Shape{batch, segments})
     fail<ShapeError>("{}: start {} for tokens {} (one flag per row and segment of {} tokens: [{}, {}])",

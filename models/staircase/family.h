@@ -30,6 +30,13 @@ class StaircaseFamily : public Model {
   // with cold_start "empty", for flags in only some of the rows.
   ForwardOutput forward(const ForwardInput& input) const final;
   void check_length(std::int64_t time, bool /*carried*/) const final { check_time(time); }
+  std::int64_t segments(std::int64_t time) const final {
+    return (time + config().segment - 1) / config().segment;
+  }
+  std::optional<KeySetting> needs_equal_starts() const override {
+    if (cold_zeros()) return std::nullopt;
+    return KeySetting{"cold_start", "empty", "zeros"};
+  }
   // state: as for forward, or that of a stream, which holds computed keys and values and does not grow.
   // Copies of a state continue independently.
   Tensor stream(const Tensor& tokens, State& state) const final;
@@ -37,6 +44,9 @@ class StaircaseFamily : public Model {
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override {
     return counts_of(state);
   }
+  std::int64_t stream_period() const override { return 1; }
+  // The head has its own weights.
+  std::int64_t table_elements() const override { return config().vocab * config().dim; }
 
  protected:
   // How one call of forward runs.

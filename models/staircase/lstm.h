@@ -21,6 +21,9 @@ class StaircaseLstm final : public StaircaseFamily {
  public:
   StaircaseLstm(const ModelConfig& config, const ParamScope& scope);
 
+  std::int64_t table_elements() const override { return config().vocab * config().embed_dim; }
+  std::optional<KeySetting> needs_equal_starts() const override { return std::nullopt; }
+
  private:
   struct Layer {
     Tensor w_ih, w_hh, b_ih, b_hh;

@@ -35,6 +35,7 @@ class Staircase final : public StaircaseFamily {
   Staircase(const ModelConfig& config, const ParamScope& scope);
 
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
+  std::int64_t stream_period() const override { return chunk_; }
 
  private:
   // The position of a stream: tokens so far of the current chunk (`filled`), finished or carried chunks

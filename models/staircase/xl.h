@@ -19,6 +19,14 @@ class StaircaseXl final : public StaircaseFamily {
  public:
   StaircaseXl(const ModelConfig& config, const ParamScope& scope);
 
+  // One layer for universal, which applies it several times.
+  static void fit_to_sizes(ModelConfig& config) {
+    if (config.model == "universal") config.layers = 1;
+  }
+  std::int64_t stream_period() const override {
+    return config().model == "transformer_xl" ? config().segment : 1;
+  }
+
  private:
   Segment run_segment(const Tensor& x, const State& state, Run& run) const override;
   State begin_stream(const State& imported, std::int64_t batch) const override;

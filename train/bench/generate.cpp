@@ -34,18 +34,8 @@ std::vector<std::int64_t> lengths_of(const GenerateBenchOptions& options) {
   return lengths;
 }
 
-// Returns the period of a model's work in tokens: a block, a window or a chunk.
-std::int64_t period_of(const ModelConfig& config) {
-  if (config.family == "recurrent_transformer") return config.block;
-  if (config.family == "block_recurrent")
-    return config.model == "vanilla" || config.model == "memorizing" ? config.segment : config.window;
-  const std::string& model = config.model;
-  if (model == "memory_llama" || model == "staircase" || model == "cached_staircase") return config.chunk;
-  return model == "transformer_xl" ? config.segment : 1;
-}
-
-// A model and its state at a chosen length. The state is a filled cache, or the state after some blocks, or,
-// for models whose state cannot be set directly (`reads_all_`), the state after reading all tokens.
+// A model and its state at a chosen length, which the model makes from one after some blocks (stream_after), or, if
+// it cannot (`reads_all_`), the state after reading all tokens.
 class LongStream {
  public:
   LongStream(const ModelConfig& config, const GenerateBenchOptions& options, std::int64_t max_length,
@@ -53,25 +43,21 @@ class LongStream {
       : model_(make_model(config, placement.dtype, placement.device)),
         recorder_(model_->params(), token_recorder(options.capture)),
         context_(config.context),
-        ids_(static_cast<std::size_t>(options.batch), 0),
-        reads_all_(config.family != "recurrent_transformer") {
+        ids_(static_cast<std::size_t>(options.batch), 0) {
     model_->params().initialize(kBenchSeed);
+    static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
+    reads_all_ = !model_->stream_after(state_, 1);
     if (reads_all_) {
+      state_ = {};
       // Warm up until each position of a block is captured, then start again from the first token.
       for (std::int64_t i = 0; can_capture(placement.device) && i < (kCaptureWarmUp + 2) * period(); ++i)
         static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
       state_ = {};
       return;
     }
-    static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
-    for (const auto& [name, tensor] : state_) {
-      if (!is_cache(tensor)) continue;
-      raw::fill(tensor, 0.5);
-      cached_ = true;
-    }
     // Go past the first blocks, and past the tokens that are captured.
     const std::int64_t blocks = 1 + (can_capture(placement.device) ? kCaptureWarmUp + 2 : 2);
-    for (std::int64_t i = 1; !cached_ && i < blocks * period() && i < max_length; ++i)
+    for (std::int64_t i = 1; i < blocks * period() && i < max_length; ++i)
       static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
   }
 
@@ -91,8 +77,8 @@ class LongStream {
     for (; reads_all_ && tokens_read_ < length; ++tokens_read_)
       static_cast<void>(next_logits(*model_, ids_, state_, recorder_));
     // The state must be the only owner of its tensors: a stream copies tensors that have other owners.
-    State state = reads_all_ ? std::exchange(state_, {}) : state_after(length);
-    const std::int64_t tokens = cached_ ? 1 : period();
+    State state = reads_all_ ? std::exchange(state_, {}) : *model_->stream_after(state_, length);
+    const std::int64_t tokens = period();
     std::int64_t bytes = 0;
     double seconds = 0;
     for (std::int64_t i = 0; i < tokens; ++i) {
@@ -103,7 +89,7 @@ class LongStream {
       bytes = std::max(bytes, bytes_in_use(state));
     }
     // A replayed graph writes its state in place, so the state kept here advances with it.
-    if (!cached_) state_ = std::move(state);
+    if (reads_all_ || model_->stream_place(state)) state_ = std::move(state);
     tokens_read_ += tokens;
     return {seconds / static_cast<double>(tokens), bytes};
   }
@@ -122,7 +108,7 @@ class LongStream {
     return bytes;
   }
 
-  std::int64_t period() const { return std::max<std::int64_t>(1, period_of(model_->config())); }
+  std::int64_t period() const { return model_->stream_period(); }
 
   static std::int32_t most_probable(const Tensor& logits, std::size_t row) {
     const std::int64_t classes = logits.dim(1);
@@ -130,43 +116,18 @@ class LongStream {
     return sample_token(values, classes, {.temperature = 0}, 0);
   }
 
-  // Returns the state after about `length` tokens, with room for one more in its caches. The position inside
-  // a block stays what it is, and a state that has a finished block keeps one.
-  State state_after(std::int64_t length) const {
-    State state;
-    for (const auto& [name, tensor] : state_)
-      state.set(name, is_cache(tensor) ? raw::narrow(tensor, 1, 0, length + 1) : tensor);
-    const std::int64_t own = state_.get("position").item_int(), block = period();
-    const std::int64_t blocks = own < block ? 0 : std::max<std::int64_t>(1, length / block);
-    const std::int64_t position = cached_ ? length : blocks * block + own % block;
-    state.set("position", raw::to_device(Tensor::from(std::vector<std::int64_t>{position}, {1}),
-                                         state_.get("position").device()));
-    return state;
-  }
-
-  // Whether the tensor has one row for each position: [batch, context, width].
-  bool is_cache(const Tensor& tensor) const { return tensor.rank() == 3 && tensor.dim(1) == context_; }
-
   std::unique_ptr<Model> model_;
   Recorder recorder_;
   std::int64_t context_;
   std::vector<std::int32_t> ids_;
   State state_;
-  bool cached_ = false;
-  bool reads_all_;
+  bool reads_all_ = true;
   std::int64_t tokens_read_ = 0;  // tokens read into state_, where reads_all_
 };
 
-// Returns the bytes of all parameters, as products read them, except tables of which a token reads one row: positions, and the token
-// table where the head has its own weights, as it always has in the staircase family.
+// Returns the bytes of all parameters, as products read them, except tables of which a token reads one row.
 std::int64_t weights_read(const Model& model) {
-  const ModelConfig& config = model.config();
-  std::int64_t elements = model.params().count();
-  if (config.positions) elements -= config.context * config.dim;
-  if (config.family == "staircase")
-    elements -= config.vocab * config.embed_dim;
-  else if (!config.tied)
-    elements -= config.vocab * config.dim;
+  const std::int64_t elements = model.params().count() - model.table_elements();
   const Dtype read = rounds_products() ? Dtype::bf16 : model.params().activations();
   return elements * static_cast<std::int64_t>(dtype_bytes(read));
 }
@@ -184,8 +145,9 @@ MeasuredSeries measure_config(const std::string& name, const GenerateBenchOption
   ModelConfig config = paper_config(name, "bench generate");
   if (config.vocab == 0) config.vocab = 65;
   // A cache of all keys or a table of positions has one row for each token.
-  if (config.family == "recurrent_transformer") config.context = lengths.back() + 2 * config.block;
-  if (config.model == "llama") config.context = lengths.back() + 2 * kTokensOfFullCache;
+  const std::unique_ptr<Model> asked = make_unallocated_model(config);
+  if (asked->stream_room({}) >= 0)
+    config.context = lengths.back() + 2 * std::max(kTokensOfFullCache, asked->stream_period());
   LongStream stream(config, options, lengths.back(), placement);
 
   const std::int64_t weight_bytes = weights_read(stream.model());
@@ -269,7 +231,7 @@ Measurement bench_generate(const GenerateBenchOptions& given) {
   m.about =
       "A recurrent model carries a state of one size, so its next token costs the same after any length. The "
       "regular transformer reads the keys and values of all tokens before. Long pasts were not computed: the "
-      "cache was filled with one number and the tokens after it were timed.";
+      "cache was filled with zeros and the tokens after it were timed.";
   MeasuredTable& table = m.tables.emplace_back();
   table.key = "series";
   table.names = "milliseconds per token of each sequence";

@@ -109,17 +109,12 @@ ModelConfig length_model(const LengthBenchOptions& options, const std::string& m
   config.model = model;
   config.vocab = kVocab;
   config.dim = options.dim;
-  config.layers = model == "universal" ? 1 : options.layers;
+  config.layers = options.layers;
   config.heads = std::max<std::int64_t>(1, options.dim / kHeadWidth);
   config.context = config.segment = length;
   config.block = config.chunk = config.states = kBlock;
-  config.window = model == "xl" || model == "vanilla" ? length : kBlock;
-  if (model == "block_recurrent") config.recurrent_layers = {config.layers - 1};
-  if (model == "memorizing") {
-    config.memory_layers = {config.layers - 1};
-    config.memory_size = 2 * length;
-    config.memory_topk = kBlock;
-  }
+  config.window = kBlock;
+  model_entry(config).fit_to_sizes(config);
   return config;
 }
 

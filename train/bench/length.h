@@ -8,14 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "models/config.h"
+#include "models/model.h"
 #include "train/bench/measurement.h"
 
 namespace eddy {
 
 struct LengthBenchOptions {
-  std::vector<std::string> models = {"unit_forget",  "block_forget", "block_recurrent",
-                                     "memory_llama", "staircase",    "regular"};
+  std::vector<std::string> models = example_models();
   std::int64_t shortest = 256, longest = 65'536;  // tokens; lengths double from one to the other
   std::int64_t dim = 64, layers = 2, batch = 1;
   double seconds = 1;             // of timed steps at each length, at least three

@@ -72,12 +72,12 @@ RecorderOptions eval_recorder(const EvalPlan& plan) {
 BatchLosses evaluate_batch(const Model& model, Batch batch, CarriedState& carried, const EvalPlan& plan,
                            Recorder& recorder) {
   ForwardInput given;
-  if (plan.carry_state) carried.set_input(given, batch, model.config());
+  if (plan.carry_state) carried.set_input(given, batch, model);
   const std::int64_t rows = batch.tokens.dim(0);
   const BatchLosses result = recorder.run(
       batch_kind(batch), {&batch.tokens, &batch.targets, &batch.start}, given.state, [&](State& state) {
         ForwardInput input = forward_input(batch, batch.tokens.device());
-        CarriedState{state, rows}.set_input(input, batch, model.config());
+        CarriedState{state, rows}.set_input(input, batch, model);
         input.logits = plan.count_correct;
         const ForwardOutput output = model.forward(input);
         if (plan.carry_state) state = output.state.detach();

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "models/model.h"
 #include "tensor/base/format.h"
 #include "tensor/files/strict_json.h"
 #include "tensor/memory/allocator.h"
@@ -81,12 +82,12 @@ void shrink(SpeedRow& row) {
   m.layers = std::min<std::int64_t>(m.layers, 2);
   m.context = 64;
   m.segment = m.segment == 0 ? 0 : 64;
-  m.window = m.window == 0 ? 0 : m.model == "xl" ? 64 : 16;
+  m.window = m.window == 0 ? 0 : 16;
   m.block = m.block == 1 ? 1 : 16;
   m.chunk = 16;
   m.span = 0;
   m.states = 16;
-  if (!m.recurrent_layers.empty()) m.recurrent_layers = {1};
+  model_entry(m).fit_to_sizes(m);
   row.batch = 2;
   row.sequence = 64;
   row.title = fmt::format("{}, shrunk to 2 x 64", row.name);

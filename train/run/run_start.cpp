@@ -56,8 +56,10 @@ void check_same_model(const RunConfig& config, const LoadedRun& loaded) {
                        mine = to_json(resolved(config.model));
   std::vector<std::string> may_differ = {"dropout", "init_std"};
   if (!loaded.config.model.positions) may_differ.push_back("context");
-  if (loaded.config.model.family == "recurrent_transformer")
-    for (const char* of_others : {"segment", "window"}) may_differ.emplace_back(of_others);
+  ModelConfig described = config.model;
+  const ConfigKeys keys = keys_of(described);
+  for (const ConfigField& key : keys.fields())  // what the model does not read
+    if (!key.is_read_by(described.family, described.model)) may_differ.push_back(key.key);
   std::string differ;
   for (const auto& [key, value] : theirs.items())
     if (mine.at(key) != value && std::find(may_differ.begin(), may_differ.end(), key) == may_differ.end())

@@ -15,12 +15,6 @@ std::int64_t columns_of(const char* what, std::size_t ids, std::int64_t batch) {
   return count / batch;
 }
 
-// The number of segments in a call of `time` tokens. In blockwise_recurrent a call is one segment.
-std::int64_t segments_of(const ModelConfig& config, std::int64_t time) {
-  const std::int64_t segment = config.segment > 0 ? config.segment : config.context;
-  return config.family == "blockwise_recurrent" ? 1 : (time + segment - 1) / segment;
-}
-
 }  // namespace
 
 Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vector<std::int32_t> targets,
@@ -54,11 +48,10 @@ ForwardInput forward_input(const Batch& batch, Device device) {
   return input;
 }
 
-void CarriedState::set_input(ForwardInput& input, const Batch& batch, const ModelConfig& config) const {
+void CarriedState::set_input(ForwardInput& input, const Batch& batch, const Model& model) const {
   if (state.empty() || rows != batch.tokens.dim(0) || batch.begin == RowsBegin::all) return;
   if (batch.begin == RowsBegin::some) {
-    const std::int64_t segments = segments_of(config, batch.tokens.dim(1));
-    input.start = Tensor::zeros({rows, segments}, Dtype::i64, batch.start.device());
+    input.start = Tensor::zeros({rows, model.segments(batch.tokens.dim(1))}, Dtype::i64, batch.start.device());
     raw::copy_into(raw::narrow(input.start, 1, 0, 1), batch.start);
   }
   input.state = state;

@@ -46,7 +46,7 @@ struct CarriedState {
   // Sets input.state, and input.start for the rows that begin with a new state: [rows, segments of the call]
   // on the device of batch.start, with the flag in the first segment. If all rows begin with a new state, or if the number of
   // rows has changed, it sets nothing, so that the model starts cold.
-  void set_input(ForwardInput& input, const Batch& batch, const ModelConfig& config) const;
+  void set_input(ForwardInput& input, const Batch& batch, const Model& model) const;
   // Stores the detached state after a batch.
   void update(const State& after, const Batch& batch);
 };

@@ -15,54 +15,6 @@ bool on_host(const Tensor& x) {
   return x.device() == kCpu;
 }
 
-// Tensors that are sent to the device by one copy: they lie in one buffer on the host and one on the device,
-// each aligned to 64 bytes.
-class Inputs {
- public:
-  Inputs(const std::vector<Tensor*>& like, Device device) {
-    constexpr std::int64_t kAlign = 64;
-    std::int64_t bytes = 0;
-    for (const Tensor* input : like)
-      if (input->defined()) bytes += (input->bytes() + kAlign - 1) / kAlign * kAlign;
-    bytes_on_host_ = Tensor::zeros({bytes}, Dtype::u8);
-    bytes_on_device_ = Tensor::empty({bytes}, Dtype::u8, device);
-    std::int64_t first = 0;
-    for (const Tensor* input : like) {
-      on_host_.push_back(view(bytes_on_host_, first, *input));
-      on_device_.push_back(view(bytes_on_device_, first, *input));
-      if (input->defined()) first += (input->bytes() + kAlign - 1) / kAlign * kAlign;
-    }
-  }
-
-  // Sends the inputs, without waiting, and moves them to the device.
-  void send(const std::vector<Tensor*>& inputs) {
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i]->defined()) raw::copy_into(on_host_[i], *inputs[i]);
-    raw::copy_into(bytes_on_device_, raw::to_device(bytes_on_host_, bytes_on_device_.device()));
-    place(inputs);
-  }
-  // Makes the inputs the tensors on the device, whatever these hold.
-  void place(const std::vector<Tensor*>& inputs) const {
-    for (std::size_t i = 0; i < inputs.size(); ++i) *inputs[i] = on_device_[i];
-  }
-
- private:
-  // A row-major tensor of x's shape and dtype in a buffer, from byte `first` on.
-  static Tensor view(const Tensor& bytes, std::int64_t first, const Tensor& x) {
-    if (!x.defined()) return {};
-    std::int64_t strides[kMaxRank] = {}, step = 1;
-    for (int i = x.rank() - 1; i >= 0; --i) {
-      strides[i] = step;
-      step *= x.dim(i);
-    }
-    return Tensor::over(bytes.buffer(), first / static_cast<std::int64_t>(dtype_bytes(x.dtype())), x.shape(),
-                        strides, x.dtype());
-  }
-
-  Tensor bytes_on_host_, bytes_on_device_;
-  std::vector<Tensor> on_host_, on_device_;
-};
-
 std::string layout_text(const Tensor& x, bool strides) {
   std::string text = fmt::format(" {} {}", dtype_name(x.dtype()), to_string(x.shape()));
   for (int i = 0; strides && i < x.rank(); ++i) text += fmt::format(" {}", x.strides()[i]);
@@ -128,6 +80,54 @@ Tensor advanced(const Tensor* now, const Tensor* before, const Tensor& after) {
 }
 
 }  // namespace
+
+// Tensors that are sent to the device by one copy: they lie in one buffer on the host and one on the device,
+// each aligned to 64 bytes.
+class Recorder::Inputs {
+ public:
+  Inputs(const std::vector<Tensor*>& like, Device device) {
+    constexpr std::int64_t kAlign = 64;
+    std::int64_t bytes = 0;
+    for (const Tensor* input : like)
+      if (input->defined()) bytes += (input->bytes() + kAlign - 1) / kAlign * kAlign;
+    bytes_on_host_ = Tensor::zeros({bytes}, Dtype::u8);
+    bytes_on_device_ = Tensor::empty({bytes}, Dtype::u8, device);
+    std::int64_t first = 0;
+    for (const Tensor* input : like) {
+      on_host_.push_back(view(bytes_on_host_, first, *input));
+      on_device_.push_back(view(bytes_on_device_, first, *input));
+      if (input->defined()) first += (input->bytes() + kAlign - 1) / kAlign * kAlign;
+    }
+  }
+
+  // Sends the inputs, without waiting, and moves them to the device.
+  void send(const std::vector<Tensor*>& inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i]->defined()) raw::copy_into(on_host_[i], *inputs[i]);
+    raw::copy_into(bytes_on_device_, raw::to_device(bytes_on_host_, bytes_on_device_.device()));
+    place(inputs);
+  }
+  // Makes the inputs the tensors on the device, whatever these hold.
+  void place(const std::vector<Tensor*>& inputs) const {
+    for (std::size_t i = 0; i < inputs.size(); ++i) *inputs[i] = on_device_[i];
+  }
+
+ private:
+  // A row-major tensor of x's shape and dtype in a buffer, from byte `first` on.
+  static Tensor view(const Tensor& bytes, std::int64_t first, const Tensor& x) {
+    if (!x.defined()) return {};
+    std::int64_t strides[kMaxRank] = {}, step = 1;
+    for (int i = x.rank() - 1; i >= 0; --i) {
+      strides[i] = step;
+      step *= x.dim(i);
+    }
+    return Tensor::over(bytes.buffer(), first / static_cast<std::int64_t>(dtype_bytes(x.dtype())), x.shape(),
+                        strides, x.dtype());
+  }
+
+  Tensor bytes_on_host_, bytes_on_device_;
+  std::vector<Tensor> on_host_, on_device_;
+};
 
 // Captured work. The graph is destroyed first.
 struct Recorder::Graph {

@@ -70,6 +70,7 @@ class Recorder {
  private:
   using AnyResult = std::shared_ptr<const void>;
   using AnyWork = std::function<AnyResult(State&)>;
+  class Inputs;
   struct Graph;
   struct Kind {
     int seen = 0;

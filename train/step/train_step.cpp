@@ -58,9 +58,9 @@ struct StepInputs {
   }
 
   // The model's input for batch i, with the state before it.
-  ForwardInput forward(std::size_t i, const CarriedState& state, const ModelConfig& config) const {
+  ForwardInput forward(std::size_t i, const CarriedState& state, const Model& model) const {
     ForwardInput input = forward_input(batches[i], batches[i].tokens.device());
-    if (options.carry_state) state.set_input(input, batches[i], config);
+    if (options.carry_state) state.set_input(input, batches[i], model);
     input.dropout = {true, options.seed, i, static_cast<const std::uint64_t*>(batches_before.raw_data())};
     input.logits = false;
     return input;
@@ -111,7 +111,7 @@ EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& 
       return step;
     }
     const Batch& batch = inputs.batches[i];
-    const ForwardOutput output = model.forward(inputs.forward(i, step.after, model.config()));
+    const ForwardOutput output = model.forward(inputs.forward(i, step.after, model));
     if (batch.scored > 0) {
       scored = true;
       const Tensor loss = output.classifier.loss(batch.targets, kNotScored);
@@ -137,10 +137,10 @@ std::string explain_bad_loss(const Model& model, const StepInputs& inputs, std::
       return fmt::format("parameter {} holds a NaN or infinity", parameter.name);
   const NoGrad no_grad;
   for (std::size_t i = 0; i < bad; ++i) {
-    const ForwardOutput output = model.forward(inputs.forward(i, state, model.config()));
+    const ForwardOutput output = model.forward(inputs.forward(i, state, model));
     if (inputs.options.carry_state) state.update(output.state, inputs.batches[i]);
   }
-  const ForwardInput input = inputs.forward(bad, state, model.config());
+  const ForwardInput input = inputs.forward(bad, state, model);
   for (const auto& [name, tensor] : input.state)
     if (!all_finite(tensor)) return fmt::format("the carried state {} holds a NaN or infinity", name);
   try {
@@ -213,7 +213,7 @@ StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batc
   Recorder uncaptured(model.params(), {.wanted = false});
   // The state that the first batch starts from; empty for a cold start.
   State first =
-      options.carry_state && !batches.empty() ? inputs.forward(0, carried, model.config()).state : State();
+      options.carry_state && !batches.empty() ? inputs.forward(0, carried, model).state : State();
   const EnqueuedStep step =
       (recorder != nullptr ? *recorder : uncaptured)
           .run(inputs.kind(), inputs.tensors(), first, [&](State& state) {

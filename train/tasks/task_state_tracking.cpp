@@ -199,7 +199,7 @@ class StateTrackingTask final : public Task {
     CarriedState carried;
     for (Batch batch; reader.next(batch); batch = {}) {
       ForwardInput input = forward_input(batch, device);
-      if (carries_state()) carried.set_input(input, batch, model.config());
+      if (carries_state()) carried.set_input(input, batch, model);
       const ForwardOutput output = model.forward(input);
       if (carries_state()) carried.update(output.state, batch);
       const Tensor logits = raw::cast(raw::to_device(raw::contiguous(output.logits), kCpu), Dtype::f64);

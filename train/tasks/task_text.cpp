@@ -245,13 +245,12 @@ class ReadingTask final : public TextTask {
   void set_model_sizes(ModelConfig& model) const override {
     TextTask::set_model_sizes(model);
     // Texts of different lengths end at different times, and their rows then begin the next one.
-    const bool empty_past =
-        model.family == "staircase" && model.model != "lstm" && model.cold_start == "empty";
-    if (separate_files() && carries_state() && config_.train.batch > 1 && empty_past)
+    if (!separate_files() || !carries_state() || config_.train.batch == 1) return;
+    if (const auto setting = make_unallocated_model(model)->needs_equal_starts())
       fail<ConfigError>(
-          "config: model.cold_start is \"empty\" and {} rows begin their texts at different times (set it to "
-          "\"zeros\", train.batch to 1, or train.carry_state to \"never\")",
-          config_.train.batch);
+          "config: model.{} is \"{}\" and {} rows begin their texts at different times (set it to \"{}\", "
+          "train.batch to 1, or train.carry_state to \"never\")",
+          setting->key, setting->value, config_.train.batch, setting->instead);
   }
 
   Batch next(std::int64_t, std::int64_t) override {

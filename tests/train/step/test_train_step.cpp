@@ -64,6 +64,7 @@ class Counter final : public Model {
   Tensor stream(const Tensor&, State&) const override { return {}; }
   std::int64_t stream_room(const State&) const override { return -1; }
   std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return {}; }
+  std::int64_t stream_period() const override { return 1; }
 
   double poison = 0;
 

@@ -1,0 +1,55 @@
+// What is special about a family or a model is asked of the model: no other code compares or branches on its name.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/tree/source_tree.h"
+
+namespace {
+
+using namespace eddy::test;
+
+// The texts in quotation marks that `pattern` finds in a file, as its first group.
+std::vector<std::string> texts_in(const std::string& file, const std::regex& pattern) {
+  std::string all;
+  for (const std::string& line : lines_of(file)) all += line + '\n';
+  std::vector<std::string> texts;
+  for (std::sregex_iterator at(all.begin(), all.end(), pattern), end; at != end; ++at) texts.push_back((*at)[1]);
+  return texts;
+}
+
+// The families and models of the registry.
+std::set<std::string> registered_names() {
+  const std::string registry = "models/eddy/registry.cpp";
+  std::set<std::string> names;
+  for (const char* pattern : {R"(\*k\w+ = "(\w+)\")", R"(entry<\w+>\(k\w+,\s*"(\w+)\")"})
+    for (const std::string& name : texts_in(registry, std::regex(pattern))) names.insert(name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("no code outside of models/ names a family or a model") {
+  const std::set<std::string> names = registered_names();
+  REQUIRE(names.size() > 19);
+  CHECK(names.contains("block_recurrent"));
+  CHECK(names.contains("lstm"));
+  // A name may also be that of a key, and in ops/ and cuda/ that of an op.
+  std::set<std::string> keys, ops;
+  for (const std::string& key : texts_in("train/config/keys.toml", std::regex(R"(\[model\.(\w+)\])")))
+    keys.insert(key);
+  for (const std::string& file : sources_below({"ops"}))
+    ops.insert(std::filesystem::path(file).stem().string());
+  for (const std::string& file : sources_below({"tensor", "autograd", "ops", "cuda", "train"})) {
+    CAPTURE(file);
+    const std::set<std::string>& allowed = file.starts_with("train/") ? keys : ops;
+    for (const std::string& text : texts_in(file, std::regex("\"(\\w+)\""))) {
+      CAPTURE(text);
+      CHECK_FALSE((names.contains(text) && !allowed.contains(text)));
+    }
+  }
+}
