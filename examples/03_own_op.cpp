@@ -6,7 +6,7 @@
 //   db       = -da
 //
 // An op of the library has the same parts in separate files; ops/README.md says which. Read beside it:
-// ops/core/slot.h, ops/core/op_spec.h, autograd/node.h (GradSink), ops/norm/rms_norm.cpp.
+// ops/core/slot.h, ops/core/op_spec.h, autograd/node.h (GradSink), ops/norm/unit_norm.cpp.
 #include <cmath>
 #include <cstdio>
 #include <vector>

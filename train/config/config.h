@@ -7,6 +7,7 @@
 //     keys.add("window", c.window, "Tokens that a token sees").read_by("slide block_recurrent");
 //   }
 //
+// Those of a run take help, range and readers from keys.toml (run_config.cpp).
 // The struct's own initial values are the defaults. Files have one table per section; flags are
 // `--train.steps 100`.
 #pragma once
