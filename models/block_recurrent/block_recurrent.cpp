@@ -76,7 +76,7 @@ void BlockRecurrent::fit_to_sizes(ModelConfig& config) {
   if (config.model != "memorizing") return;
   config.memory_layers = {last};
   config.memory_size = 2 * segment;
-  config.memory_topk = config.window;
+  config.memory_topk = config.window > 0 ? config.window : segment;
 }
 
 ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
