@@ -13,7 +13,7 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,7 +64,7 @@ class Task {
   virtual std::int64_t row_length() const { return 0; }
 
   // What a resumed run needs, such as stream positions or a curriculum: an object, or null for nothing.
-  virtual nlohmann::json save() const { return nullptr; }
+  virtual nlohmann::json save() const;
   // Restores what save returned; errors call it `file`. It is also called before an evaluation: there a task
   // restores only what the measurement depends on, such as the length that a curriculum has reached.
   // errors: FormatError for damaged values; ConfigError when they do not fit a changed configuration.

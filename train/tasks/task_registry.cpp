@@ -65,6 +65,10 @@ void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, cons
     fail<ConfigError>("config: model.readout is \"{}\" ({}: set \"all\")", model.readout, why_all);
 }
 
+nlohmann::json Task::save() const {
+  return nullptr;
+}
+
 void Task::load(const nlohmann::json& saved, const std::string& file) {
   if (!saved.is_null())
     fail<ConfigError>("task {}: {} holds the positions of another task (resume with the same data keys)",
