@@ -3,8 +3,8 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <cmath>
 
+#include "models/config_keys.h"
 #include "models/config_rules.h"
 #include "models/model.h"
 #include "tensor/base/format.h"
@@ -12,20 +12,6 @@
 namespace eddy {
 
 namespace rules {
-
-void at_least(std::int64_t least, std::initializer_list<std::pair<const char*, std::int64_t>> keys) {
-  for (const auto& [key, value] : keys)
-    if (value < least) fail<ConfigError>("config: model.{} is {} (at least {})", key, value, least);
-}
-
-void one_of(const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
-    fail<ConfigError>("config: model.{} is \"{}\" (one of {})", key, value, fmt::join(allowed, ", "));
-}
-
-void below_one(const char* key, double value) {
-  if (!(value >= 0 && value < 1)) fail<ConfigError>("config: model.{} is {} (in [0, 1))", key, value);
-}
 
 void width_of_heads(const ModelConfig& c) {
   if (c.head_dim != 0 && c.head_dim * c.heads != c.dim)
@@ -53,8 +39,6 @@ void tied_head(const ModelConfig& c) {
 
 namespace {
 
-using rules::at_least, rules::below_one, rules::one_of;
-
 void check_name(const ModelConfig& c) {
   for (const ModelName& name : model_registry())
     if (c.model == name.model && c.family == name.family) return;
@@ -76,22 +60,24 @@ void check_heads(const ModelConfig& c) {
                       c.kv_heads);
 }
 
-void check_recurrent_transformer(const ModelConfig& c) {
-  at_least(1, {{"block", c.block}});
-  rules::width_of_heads(c);
-  rules::one_kind_of_heads(c);
-  rules::tied_head(c);
-  one_of("activation", c.activation, {"gelu", "relu"});
-  one_of("readout", c.readout, {"all", "last", "tail"});
-  one_of("accumulate", c.accumulate, {"output", "hidden"});
+const FamilyEntry& family_entry(const ModelConfig& config) {
+  const std::span<const FamilyEntry> all = family_registry();
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const FamilyEntry& family) { return config.family == family.name; });
 }
+
+// The list of a config's keys, with a copy of its values.
+struct Described {
+  explicit Described(const ModelConfig& values) : config(values) { describe(keys, config); }
+  ModelConfig config;
+  KeyList keys;
+};
 
 }  // namespace
 
 std::vector<std::string> family_list() {
   std::vector<std::string> families;
-  for (const ModelName& name : model_registry())
-    if (families.empty() || families.back() != name.family) families.emplace_back(name.family);
+  for (const FamilyEntry& family : family_registry()) families.emplace_back(family.name);
   return families;
 }
 
@@ -101,24 +87,57 @@ std::vector<std::string> model_list() {
   return models;
 }
 
+void describe(KeyList& keys, ModelConfig& c) {
+  keys.section("model");
+  keys.add("family", c.family, "Model family", family_list()).everyday();
+  keys.add("model", c.model, "Model of the family", model_list()).everyday();
+  keys.add("vocab", c.vocab, "Number of token ids; 0: as many as the tokenizer has", {0, 1'000'000'000});
+  keys.add("n_out", c.n_out, "Number of classes that the head predicts; 0: vocab", {0, 1'000'000'000})
+      .read_by("-block_recurrent");
+  keys.add("context", c.context, "Longest sequence with learned positions; also the default of segment",
+           {1, 1'000'000'000})
+      .everyday();
+  keys.add("dim", c.dim, "Width of the residual stream", {1, 1'048'576}).everyday();
+  keys.add("layers", c.layers, "Number of layers", {1, 65'536}).everyday();
+  keys.add("heads", c.heads, "Number of attention heads", {1, 65'536}).read_by("-lstm").everyday();
+  keys.add("kv_heads", c.kv_heads, "Number of heads of keys and values; 0: heads", {0, 65'536})
+      .read_by("blockwise_recurrent");
+  keys.add("head_dim", c.head_dim, "Width of a head; 0: dim / heads", {0, 1'048'576})
+      .read_by("block_recurrent staircase -lstm");
+  keys.add("mlp_dim", c.mlp_dim,
+           "Width inside the MLP; 0: 4 dim (blockwise_recurrent: 8/3 dim, up to a multiple of 32)",
+           {0, 16'777'216})
+      .read_by("-lstm");
+  keys.add("dropout", c.dropout, "Probability of dropping a value", kBelowOne).everyday();
+  keys.add("norm_eps", c.norm_eps,
+           "Number added to the variance in norms; 0: 1e-6 in block_recurrent, else 1e-5", {.low = 0})
+      .read_by("-lstm");
+  keys.add("tied", c.tied, "Whether the head uses the token table as its weight")
+      .read_by("recurrent_transformer blockwise_recurrent");
+  keys.add("init_std", c.init_std, "Standard deviation of initial weights", {.low = 0})
+      .read_by("recurrent_transformer blockwise_recurrent");
+  keys.add("segment", c.segment, "Tokens of one call; the state is detached between segments; 0: context",
+           {0, 1'000'000'000})
+      .everyday();
+  keys.add("window", c.window, "Number of tokens that a token sees; 0: segment", {0, 1'000'000'000})
+      .read_by("block_recurrent llama_window");
+  keys.add("chunk", c.chunk,
+           "Rows of the memory (memory_llama), or tokens that enter the staircase at a step",
+           {1, 1'000'000'000})
+      .read_by("memory_llama staircase -lstm");
+  keys.add("mask_token_zero", c.mask_token_zero, "Whether token 0 of documents is padding, without a loss")
+      .oddity();
+  for (const FamilyEntry& family : family_registry()) family.describe(keys, c);
+}
+
 void validate(const ModelConfig& c) {
   check_name(c);
   if (c.vocab == 0)
     fail<ConfigError>("config: model.vocab is 0 (set it, or put in the number of the tokenizer's tokens)");
-  at_least(1, {{"vocab", c.vocab}, {"context", c.context}, {"dim", c.dim}, {"layers", c.layers}});
-  at_least(1, {{"heads", c.heads}});
-  at_least(0, {{"n_out", c.n_out}, {"kv_heads", c.kv_heads}, {"head_dim", c.head_dim}});
-  at_least(0, {{"mlp_dim", c.mlp_dim}});
-  below_one("dropout", c.dropout);
-  if (!(c.norm_eps >= 0 && std::isfinite(c.norm_eps)))
-    fail<ConfigError>("config: model.norm_eps is {} (above 0, finite; 0 for the family's own)", c.norm_eps);
-  if (!(c.init_std >= 0 && std::isfinite(c.init_std)))
-    fail<ConfigError>("config: model.init_std is {} (at least 0, finite)", c.init_std);
+  const Described described(c);
+  for (const ConfigField& field : described.keys.fields()) field.check();
   if (c.model != "lstm") check_heads(c);
-  if (c.family == "recurrent_transformer") check_recurrent_transformer(c);
-  if (c.family == "block_recurrent") rules::check_block_recurrent(c);
-  if (c.family == "blockwise_recurrent") rules::check_blockwise_recurrent(c);
-  if (c.family == "staircase") rules::check_staircase(c);
+  family_entry(c).check(c);
 }
 
 std::string readout_of(const ModelConfig& config) {
@@ -131,28 +150,15 @@ bool has_blocks(const ModelConfig& config) {
 
 ModelConfig resolved(ModelConfig config) {
   validate(config);
+  family_entry(config).fill(config);
   if (config.n_out == 0) config.n_out = config.vocab;
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.head_dim == 0) config.head_dim = std::max<std::int64_t>(config.dim / config.heads, 1);
-  if (config.norm_eps == 0) config.norm_eps = config.family == "block_recurrent" ? 1e-6 : 1e-5;
-  if (config.mlp_dim == 0)
-    config.mlp_dim =
-        config.family == "blockwise_recurrent" ? (2 * 4 * config.dim / 3 + 31) / 32 * 32 : 4 * config.dim;
+  if (config.norm_eps == 0) config.norm_eps = 1e-5;
+  if (config.mlp_dim == 0) config.mlp_dim = 4 * config.dim;
   if (config.segment == 0) config.segment = config.context;
   if (config.window == 0) config.window = config.segment;
-  // Keys that only some models of a family read.
-  if (!has_blocks(config)) config.block = 1;
-  if (config.model != "cached_staircase") config.cache_after = config.steps;
-  if (config.cache_after == 0) config.cache_after = 1;
-  if (config.model != "ladder" && config.model != "universal") config.repeats = 1;
-  if (config.model != "block_recurrent") config.recurrent_layers.clear();
-  if (config.model != "block_recurrent") config.feedback = false;
-  if (config.model != "memorizing") config.memory_layers.clear();
-  config.readout = readout_of(config);
-  if (config.family == "block_recurrent") config.tied = true;
-  if (config.family == "block_recurrent") config.n_out = config.vocab;
-  if (config.span == 0) config.span = config.steps * config.chunk;
-  if (config.embed_dim == 0) config.embed_dim = config.dim;
+  for (const FamilyEntry& family : family_registry()) family.fill(config);  // keys that only others read
   return config;
 }
 

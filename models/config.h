@@ -8,83 +8,84 @@
 
 namespace eddy {
 
+class KeyList;  // models/config_keys.h
+
 struct ModelConfig {
   std::string family = "recurrent_transformer";
   std::string model = "unit_forget";
-  std::int64_t vocab = 0;      // 0: the tokenizer's number of tokens
-  std::int64_t n_out = 0;      // 0: vocab
-  std::int64_t context = 256;  // rows of the position table, and the default length of a training sequence
+  std::int64_t vocab = 0;
+  std::int64_t n_out = 0;
+  std::int64_t context = 256;
   std::int64_t dim = 384;
   std::int64_t layers = 1;
   std::int64_t heads = 6;
-  std::int64_t kv_heads = 0;  // 0: heads
-  std::int64_t head_dim = 0;  // 0: dim / heads
-  std::int64_t mlp_dim = 0;  // 0: 4 * dim; in blockwise_recurrent 2/3 of that, rounded up to a multiple of 32
-  std::int64_t block = 1;    // positions per block of the recurrence; models without blocks ignore it
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t mlp_dim = 0;
+  std::int64_t block = 1;
   double dropout = 0.0;
-  double norm_eps = 0;  // 0: 1e-6 in block_recurrent, 1e-5 in the others
+  double norm_eps = 0;
   double init_std = 0.02;
-  bool positions = false;             // learned positions, added to the embeddings
-  bool tied = true;                   // the head is the token table
-  bool bias = false;                  // biases in norms and linear layers
-  std::string activation = "gelu";    // gelu | relu
-  std::string readout = "all";        // all | last | tail
-  std::string accumulate = "output";  // output | hidden: what block_accumulate adds to the next windows (p)
+  bool positions = false;
+  bool tied = true;
+  bool bias = false;
+  std::string activation = "gelu";
+  std::string readout = "all";
+  std::string accumulate = "output";
 
   // Several families.
-  std::int64_t segment = 0;  // tokens per segment; the state between segments is detached. 0: context
-  std::int64_t window = 0;   // keys that a token sees (llama_window, block_recurrent), and tokens per block
-                             // (block_recurrent). 0: segment
-  std::int64_t chunk = 32;   // tokens per chunk (staircase, blockwise_recurrent); also rows of the memory
+  std::int64_t segment = 0;
+  std::int64_t window = 0;
+  std::int64_t chunk = 32;
 
   // block_recurrent.
   std::vector<std::int64_t> recurrent_layers;
   std::int64_t states = 512;
-  std::string gate = "fixed";  // fixed | lstm
-  std::string cell = "skip";   // dual | single | skip
+  std::string gate = "fixed";
+  std::string cell = "skip";
   bool feedback = false;
-  bool cache = true;         // the next segment sees keys and values of the last window
-  bool clear_state = false;  // every segment begins with the initial state
+  bool cache = true;
+  bool clear_state = false;
   std::int64_t rel_buckets = 32;
   std::int64_t rel_max_distance = 128;
   bool qk_norm = true;
   double qk_eps = 1e-6;
   bool scale_abs = true;
-  std::string logit_divisor = "sqrt_d";  // sqrt_d | sqrt_vocab | none
-  std::string tanh_rule = "code";        // code | paper
+  std::string logit_divisor = "sqrt_d";
+  std::string tanh_rule = "code";
   bool z_bias = false;
-  double attn_dropout = 0.0;    // of attention probabilities
-  bool mask_token_zero = true;  // token 0 is padding: it carries no loss in training
+  double attn_dropout = 0.0;
+  bool mask_token_zero = true;
   std::vector<std::int64_t> memory_layers;
   std::int64_t memory_size = 0;
   std::int64_t memory_topk = 128;
-  std::string memory_search = "bucket";  // bucket | exact
+  std::string memory_search = "bucket";
   bool memory_bias = true;
 
   // blockwise_recurrent.
-  std::string memory_qkv = "separate";  // separate | shared
-  std::string memory_init = "learned";  // learned | zero
+  std::string memory_qkv = "separate";
+  std::string memory_init = "learned";
   bool memory_query = false;
   bool memory_ffn = true;
   bool memory_ffn_prenorm = true;
   bool memory_norm = true;
   bool memory_proj = false;
-  std::string detach = "segment";  // segment | chunk
+  std::string detach = "segment";
   double rope_theta = 10000.0;
 
   // staircase.
-  std::int64_t steps = 2;        // N: passes of each token through the stack; also the chunks in the window
-  std::int64_t cache_after = 0;  // M: passes before a chunk is frozen; 0: steps, in cached_staircase 1
-  std::int64_t span = 0;         // columns of the position table; 0: steps * chunk
+  std::int64_t steps = 2;
+  std::int64_t cache_after = 0;
+  std::int64_t span = 0;
   bool prenorm = true;
-  std::string carry = "exact";       // exact | official
-  std::string cold_start = "zeros";  // zeros | empty
+  std::string carry = "exact";
+  std::string cold_start = "zeros";
   std::int64_t repeats = 1;
   bool shared_kv = false;
-  std::string feedback_memory = "mix";  // mix | last
+  std::string feedback_memory = "mix";
   bool feedback_self = false;
-  std::string feedback_carry = "raw";  // raw | official
-  std::int64_t embed_dim = 0;          // of the LSTM's embedding; 0: dim
+  std::string feedback_carry = "raw";
+  std::int64_t embed_dim = 0;
   double emb_dropout = 0.0;
   double out_dropout = 0.0;
 
@@ -95,7 +96,11 @@ struct ModelConfig {
 std::vector<std::string> family_list();
 std::vector<std::string> model_list();
 
-// Checks the rules between keys: sizes that must divide each other, switches that exclude each other.
+// Describes the keys, each once: the common ones here, a family's in its config.cpp.
+void describe(KeyList& keys, ModelConfig& config);
+
+// Checks the rule of each key, and the rules between keys: sizes that must divide each other, switches that
+// exclude each other.
 // errors: ConfigError naming the keys and their values. A vocab of 0 is an error: set the tokenizer's count
 // first.
 void validate(const ModelConfig& config);

@@ -148,6 +148,16 @@ ParamStore count_parameters(const ModelConfig& config);
 // errors: those of make_model and forward.
 Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried = true, std::int64_t tail = 1);
 
+// One family: what its config.cpp says of its keys.
+struct FamilyEntry {
+  const char* name;
+  void (*describe)(KeyList&, ModelConfig&);
+  void (*check)(const ModelConfig&);  // rules between keys
+  void (*fill)(ModelConfig&);         // defaults that depend on other keys, for the models of all families
+};
+// All families of this build (models/eddy/registry.cpp).
+std::span<const FamilyEntry> family_registry();
+
 // A model's name with its family.
 struct ModelName {
   const char *family, *model;

@@ -1,7 +1,11 @@
 // The registry: every model by family and name.
 #include "models/block_recurrent/block_recurrent.h"
+#include "models/block_recurrent/config.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
+#include "models/blockwise_recurrent/config.h"
 #include "models/recurrent_transformer/block_variant.h"
+#include "models/recurrent_transformer/config.h"
+#include "models/staircase/config.h"
 #include "models/staircase/feedback.h"
 #include "models/staircase/lstm.h"
 #include "models/staircase/staircase.h"
@@ -26,6 +30,13 @@ constexpr ModelEntry entry(const char* family, const char* model, const char* su
 
 constexpr const char *kRecurrent = "recurrent_transformer", *kBlock = "block_recurrent",
                      *kBlockwise = "blockwise_recurrent", *kStaircase = "staircase";
+
+constexpr FamilyEntry kFamilies[] = {
+    {kRecurrent, recurrent_transformer::describe, recurrent_transformer::check, recurrent_transformer::fill},
+    {kBlock, block_recurrent::describe, block_recurrent::check, block_recurrent::fill},
+    {kBlockwise, blockwise_recurrent::describe, blockwise_recurrent::check, blockwise_recurrent::fill},
+    {kStaircase, staircase::describe, staircase::check, staircase::fill},
+};
 
 constexpr ModelEntry kModels[] = {
     entry<UnitForget>(kRecurrent, "unit_forget", "unit recurrence with forget: state of one position",
@@ -61,6 +72,10 @@ constexpr ModelEntry kModels[] = {
 };
 
 }  // namespace
+
+std::span<const FamilyEntry> family_registry() {
+  return kFamilies;
+}
 
 std::span<const ModelEntry> model_registry() {
   return kModels;

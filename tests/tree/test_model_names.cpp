@@ -40,8 +40,8 @@ TEST_CASE("no code outside of models/ names a family or a model") {
   CHECK(names.contains("lstm"));
   // A name may also be that of a key, and in ops/ and cuda/ that of an op.
   std::set<std::string> keys, ops;
-  for (const std::string& key : texts_in("train/config/keys.toml", std::regex(R"(\[model\.(\w+)\])")))
-    keys.insert(key);
+  for (const std::string& file : sources_below({"models"}))
+    for (const std::string& key : texts_in(file, std::regex(R"(keys\.add\("(\w+)\")"))) keys.insert(key);
   for (const std::string& file : sources_below({"ops"}))
     ops.insert(std::filesystem::path(file).stem().string());
   for (const std::string& file : sources_below({"tensor", "autograd", "ops", "cuda", "train"})) {

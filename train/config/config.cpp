@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
@@ -22,56 +21,23 @@ std::string ConfigSource::place(const std::string& full_key) const {
   return section != places.end() ? section->second : name;
 }
 
-json ConfigField::value() const {
-  return std::visit([](const auto* held) { return json(*held); }, target);
+json value_of(const ConfigField& field) {
+  return std::visit([](const auto* held) { return json(*held); }, field.target);
 }
 
-std::string ConfigField::text() const {
-  const json held = value();
+std::string text_of(const ConfigField& field) {
+  const json held = value_of(field);
   return held.is_string() ? held.get<std::string>() : held.dump();
 }
 
-ConfigField& ConfigField::everyday() {
-  use = KeyUse::everyday;
-  return *this;
-}
-ConfigField& ConfigField::read_by(std::string names) {
-  readers = std::move(names);
-  return *this;
-}
-
-bool ConfigField::is_read_by(std::string_view family, std::string_view name) const {
-  bool included = false, names_any = false;
-  std::istringstream words(readers);
-  for (std::string word; words >> word;) {
-    const bool excludes = word.starts_with("-");
-    if (excludes) word.erase(0, 1);
-    const bool is_meant =
-        word == name || word == family || word == std::string(family) + "/" + std::string(name);
-    if (excludes && is_meant) return false;
-    included = included || (is_meant && !excludes);
-    names_any = names_any || !excludes;
-  }
-  return included || !names_any;
-}
-
-void ConfigKeys::section(const std::string& name) {
-  sections_.push_back(name);
-}
-
-ConfigField& ConfigKeys::add(ConfigField field) {
-  field.section = sections_.back();
-  return fields_.emplace_back(std::move(field));
-}
-
 void ConfigKeys::ignore(std::initializer_list<const char*> keys) {
-  for (const char* key : keys) ignored_.push_back(sections_.back() + "." + key);
+  for (const char* key : keys) ignored_.push_back(sections().back() + "." + key);
 }
 
 const ConfigField* ConfigKeys::find(const std::string& full_key) const {
-  const auto found = std::find_if(fields_.begin(), fields_.end(),
+  const auto found = std::find_if(fields().begin(), fields().end(),
                                   [&](const ConfigField& field) { return field.full_key() == full_key; });
-  return found != fields_.end() ? &*found : nullptr;
+  return found != fields().end() ? &*found : nullptr;
 }
 
 bool ConfigKeys::ignored(const std::string& full_key) const {
@@ -81,7 +47,7 @@ bool ConfigKeys::ignored(const std::string& full_key) const {
 // The key that was meant, as an error of this section names it; "" if none is near.
 std::string ConfigKeys::meant_key(const std::string& key, const std::string& section) const {
   std::vector<std::string> all;
-  for (const ConfigField& field : fields_) all.push_back(field.full_key());
+  for (const ConfigField& field : fields()) all.push_back(field.full_key());
   const ConfigField* const meant = find(likely_name(key, all, section));
   if (meant == nullptr || meant->section == section) return meant == nullptr ? "" : meant->key;
   return meant->key + " in [" + meant->section + "]";
@@ -91,7 +57,7 @@ void ConfigKeys::refuse_key(const std::string& place, const std::string& section
                             const std::string& key) const {
   // The right key in the wrong section is the likeliest mistake; a misspelt key of this section comes next.
   std::vector<std::string> here;
-  for (const ConfigField& field : fields_) {
+  for (const ConfigField& field : fields()) {
     if (field.key == key)
       fail<ConfigError>("{}: unknown key {} in [{}] (it belongs to [{}])", place, quote_text(key), section,
                         field.section);
@@ -110,32 +76,32 @@ void ConfigKeys::read(const ConfigSource& source) {
     fail<ConfigError>("{}: the config is not a table but {}", source.name, source.value.type_name());
   std::vector<std::pair<const ConfigField*, const json*>> checked;
   for (const auto& [section, table] : source.value.items()) {
-    if (std::find(sections_.begin(), sections_.end(), section) == sections_.end()) {
+    if (std::find(sections().begin(), sections().end(), section) == sections().end()) {
       if (!table.is_object())
-        for (const ConfigField& field : fields_)
+        for (const ConfigField& field : fields())
           if (field.key == section)
             fail<ConfigError>("{}: unknown key {} outside all tables (it belongs to [{}])",
                               source.place(section), quote_text(section), field.section);
       if (const std::string meant = table.is_object() ? "" : meant_key(section, ""); !meant.empty())
         fail<ConfigError>("{}: unknown key {} outside all tables (nearest: {})", source.place(section),
                           quote_text(section), meant);
-      const std::string meant = likely_name(section, sections_);
+      const std::string meant = likely_name(section, sections());
       fail<ConfigError>("{}: unknown section {} ({}there are {})", source.place(section), quote_text(section),
-                        meant.empty() ? "" : "nearest: " + meant + "; ", fmt::join(sections_, ", "));
+                        meant.empty() ? "" : "nearest: " + meant + "; ", fmt::join(sections(), ", "));
     }
     if (!table.is_object())
       fail<ConfigError>("{}: {} is {} (a table of keys)", source.place(section), section, table.type_name());
     for (const auto& [key, value] : table.items()) {
       const std::string full_key = section + "." + key;
       if (const ConfigField* field = find(full_key)) {
-        field->check(value, source.place(full_key));
+        check_value(*field, value, source.place(full_key));
         checked.emplace_back(field, &value);
       } else if (!ignored(full_key)) {
         refuse_key(source.place(full_key), section, key);
       }
     }
   }
-  for (const auto& [field, value] : checked) field->assign(*value);
+  for (const auto& [field, value] : checked) assign_value(*field, *value);
 }
 
 void ConfigKeys::read_texts(const std::map<std::string, std::string>& texts) {
@@ -145,20 +111,20 @@ void ConfigKeys::read_texts(const std::map<std::string, std::string>& texts) {
     const ConfigField* field = find(full_key);
     if (field == nullptr) {
       std::vector<std::string> all;
-      for (const ConfigField& other : fields_) all.push_back(other.full_key());
+      for (const ConfigField& other : fields()) all.push_back(other.full_key());
       fail<ConfigError>("{}: unknown key (nearest: --{})", place, nearest_match(full_key, all));
     }
-    json value = field->read_text(text, place);
-    field->check(value, place);
+    json value = read_value(*field, text, place);
+    check_value(*field, value, place);
     checked.emplace_back(field, std::move(value));
   }
-  for (const auto& [field, value] : checked) field->assign(value);
+  for (const auto& [field, value] : checked) assign_value(*field, value);
 }
 
 json ConfigKeys::to_json() const {
   json all = json::object();
-  for (const std::string& section : sections_) all[section] = json::object();
-  for (const ConfigField& field : fields_) all[field.section][field.key] = field.value();
+  for (const std::string& section : sections()) all[section] = json::object();
+  for (const ConfigField& field : fields()) all[field.section][field.key] = value_of(field);
   return all;
 }
 

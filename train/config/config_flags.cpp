@@ -32,7 +32,7 @@ void ConfigFlags::add_to(CLI::App& app, const ConfigKeys& keys) {
     CLI::Option* option = app.add_option_function<std::string>(
         "--" + name, [this, name](const std::string& text) { given_[name] = text; },
         fmt::format("{} ({})", field.help, field.rule()));
-    option->type_name(std::visit(TypeName{}, field.target))->default_str(field.text());
+    option->type_name(std::visit(TypeName{}, field.target))->default_str(text_of(field));
     option->group(field.use == KeyUse::everyday ? group_of(field) : kHidden);
   }
   std::vector<std::pair<CLI::Option*, std::string>> hidden;

@@ -22,24 +22,6 @@ bool holds(const ConfigField& field) {
   return std::holds_alternative<T*>(field.target);
 }
 
-std::string int_rule(const IntRange& range) {
-  constexpr IntRange kAll;
-  const bool low = range.low != kAll.low, high = range.high != kAll.high;
-  if (low && high) return fmt::format("{} to {}", range.low, range.high);
-  if (low) return fmt::format("at least {}", range.low);
-  if (high) return fmt::format("at most {}", range.high);
-  return "64 bits";
-}
-
-std::string real_rule(const RealRange& range) {
-  const bool low = std::isfinite(range.low), high = std::isfinite(range.high);
-  const std::string from = fmt::format("{} {}", range.low_open ? "above" : "at least", range.low);
-  const std::string to = fmt::format("{} {}", range.high_open ? "below" : "at most", range.high);
-  if (low && high) return from + " and " + to;
-  if (low) return from;
-  return high ? to : "finite";
-}
-
 // An integer of JSON as int64, or nothing when it is another type or too large.
 std::optional<std::int64_t> as_int(const json& value) {
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
@@ -49,14 +31,7 @@ std::optional<std::int64_t> as_int(const json& value) {
 }
 
 bool in_range(const std::optional<std::int64_t>& value, const IntRange& range) {
-  return value && *value >= range.low && *value <= range.high;
-}
-
-bool in_range(double value, const RealRange& range) {
-  if (!std::isfinite(value)) return false;
-  const bool above = range.low_open ? value > range.low : value >= range.low;
-  const bool below = range.high_open ? value < range.high : value <= range.high;
-  return above && below;
+  return value && range.holds(*value);
 }
 
 // A value as an error shows it. Containers are not printed: they can be long.
@@ -114,47 +89,35 @@ std::optional<json> list_from(std::string_view text) {
 
 }  // namespace
 
-std::string ConfigField::rule() const {
-  if (holds<bool>(*this)) return "true or false";
-  if (holds<std::int64_t>(*this)) return "a whole number, " + int_rule(ints);
-  if (holds<double>(*this)) return "a number, " + real_rule(reals);
-  if (holds<IntList>(*this)) return "a list of whole numbers, each " + int_rule(ints);
-  return allowed.empty() ? "a text" : fmt::format("one of {}", fmt::join(allowed, ", "));
-}
-
-void ConfigField::check(const json& value, const std::string& place) const {
-  if (!right_type(*this, value)) refuse(*this, shown(value), "which has the wrong type", place);
+void check_value(const ConfigField& field, const json& value, const std::string& place) {
+  if (!right_type(field, value)) refuse(field, shown(value), "which has the wrong type", place);
   bool good = true;
-  if (holds<std::int64_t>(*this)) {
-    good = in_range(as_int(value), ints);
-  } else if (holds<double>(*this)) {
-    good = in_range(value.get<double>(), reals);
-  } else if (holds<IntList>(*this)) {
-    good = std::all_of(value.begin(), value.end(), [&](const json& e) { return in_range(as_int(e), ints); });
-  } else if (holds<std::string>(*this) && !allowed.empty()) {
-    const auto& text = value.get_ref<const std::string&>();
-    const auto fits = [&](const std::string& one) {  // "*.model" allows all that end so
-      return text == one || (one.starts_with("*") && text.ends_with(one.substr(1)));
-    };
-    if (std::none_of(allowed.begin(), allowed.end(), fits))
-      refuse(*this, shown(value), fmt::format("nearest: {}", nearest_match(text, allowed)).c_str(), place);
+  if (holds<std::int64_t>(field)) {
+    good = in_range(as_int(value), field.ints);
+  } else if (holds<double>(field)) {
+    good = field.reals.holds(value.get<double>());
+  } else if (holds<IntList>(field)) {
+    good = std::all_of(value.begin(), value.end(), [&](const json& e) { return in_range(as_int(e), field.ints); });
+  } else if (holds<std::string>(field)) {
+    if (const auto& text = value.get_ref<const std::string&>(); !field.allows(text))
+      refuse(field, shown(value), fmt::format("nearest: {}", nearest_match(text, field.allowed)).c_str(), place);
   }
-  if (!good) refuse(*this, shown(value), "which is out of range", place);
+  if (!good) refuse(field, shown(value), "which is out of range", place);
 }
 
-json ConfigField::read_text(const std::string& text, const std::string& place) const {
+json read_value(const ConfigField& field, const std::string& text, const std::string& place) {
   std::optional<json> value;
-  if (holds<std::string>(*this)) value = text;
-  if (holds<bool>(*this) && (text == "true" || text == "false")) value = text == "true";
-  if (holds<std::int64_t>(*this)) value = number_from<std::int64_t>(text);
-  if (holds<double>(*this)) value = number_from<double>(text);
-  if (holds<IntList>(*this)) value = list_from(text);
-  if (!value) refuse(*this, quote_text(text), "which has the wrong type", place);
+  if (holds<std::string>(field)) value = text;
+  if (holds<bool>(field) && (text == "true" || text == "false")) value = text == "true";
+  if (holds<std::int64_t>(field)) value = number_from<std::int64_t>(text);
+  if (holds<double>(field)) value = number_from<double>(text);
+  if (holds<IntList>(field)) value = list_from(text);
+  if (!value) refuse(field, quote_text(text), "which has the wrong type", place);
   return *value;
 }
 
-void ConfigField::assign(const json& value) const {
-  std::visit([&](auto* place) { *place = value.get<std::remove_pointer_t<decltype(place)>>(); }, target);
+void assign_value(const ConfigField& field, const json& value) {
+  std::visit([&](auto* place) { *place = value.get<std::remove_pointer_t<decltype(place)>>(); }, field.target);
 }
 
 }  // namespace eddy

@@ -14,38 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kDescriptions =
-#include "train/config/keys.toml"
-    ;
-
-// A key and its place in the struct.
-struct Key {
-  const char* name;
-  ConfigField::Target target;
-};
-
-// Adds a key of the section, described by keys.toml.
-void add_described(ConfigKeys& keys, const Key& key) {
-  static const json sections = config_from_toml(kDescriptions, "keys.toml").value;
-  const json& about = sections.at(keys.sections().back()).at(key.name);
-  ConfigField field{.key = key.name, .help = about.at("help"), .target = key.target};
-  field.ints = {about.value("low", field.ints.low), about.value("high", field.ints.high)};
-  field.reals.low_open = about.contains("above");
-  field.reals.high_open = about.contains("below");
-  field.reals.low = about.value(field.reals.low_open ? "above" : "low", field.reals.low);
-  field.reals.high = about.value(field.reals.high_open ? "below" : "high", field.reals.high);
-  field.allowed = about.value("allowed", field.allowed);
-  field.readers = about.value("readers", "");
-  const std::string use = about.value("use", "");
-  field.use = use == "everyday" ? KeyUse::everyday : use == "oddity" ? KeyUse::oddity : KeyUse::special;
-  keys.add(std::move(field));
-}
-template <class... Keys>
-void add_described(ConfigKeys& keys, const Key& first, const Keys&... others) {
-  add_described(keys, first);
-  (add_described(keys, others), ...);
-}
-
 // Whether the model's keys stand at the top level. There "model" is the model's name; in a run's config it is
 // a table.
 bool is_flat(const json& value) {
@@ -71,83 +39,142 @@ RunConfig run_config_from(ConfigSource source) {
 
 }  // namespace
 
-void describe(ConfigKeys& keys, ModelConfig& c) {
-  keys.section("model");
-  keys.add("family", c.family, "Model family", family_list()).everyday();
-  keys.add("model", c.model, "Model of the family", model_list()).everyday();
-  // All families.
-  add_described(keys, Key{"vocab", &c.vocab}, Key{"n_out", &c.n_out}, Key{"context", &c.context},
-                Key{"dim", &c.dim}, Key{"layers", &c.layers}, Key{"heads", &c.heads},
-                Key{"kv_heads", &c.kv_heads}, Key{"head_dim", &c.head_dim}, Key{"mlp_dim", &c.mlp_dim},
-                Key{"dropout", &c.dropout}, Key{"norm_eps", &c.norm_eps}, Key{"block", &c.block});
-  // recurrent_transformer.
-  add_described(keys, Key{"positions", &c.positions}, Key{"tied", &c.tied}, Key{"bias", &c.bias},
-                Key{"activation", &c.activation}, Key{"readout", &c.readout},
-                Key{"accumulate", &c.accumulate}, Key{"init_std", &c.init_std});
-  // Several families.
-  add_described(keys, Key{"segment", &c.segment}, Key{"window", &c.window}, Key{"chunk", &c.chunk});
-  // block_recurrent.
-  add_described(keys, Key{"recurrent_layers", &c.recurrent_layers}, Key{"states", &c.states},
-                Key{"gate", &c.gate}, Key{"cell", &c.cell}, Key{"feedback", &c.feedback},
-                Key{"cache", &c.cache}, Key{"clear_state", &c.clear_state},
-                Key{"rel_buckets", &c.rel_buckets}, Key{"rel_max_distance", &c.rel_max_distance},
-                Key{"qk_norm", &c.qk_norm}, Key{"qk_eps", &c.qk_eps}, Key{"scale_abs", &c.scale_abs},
-                Key{"logit_divisor", &c.logit_divisor}, Key{"tanh_rule", &c.tanh_rule},
-                Key{"z_bias", &c.z_bias}, Key{"attn_dropout", &c.attn_dropout},
-                Key{"mask_token_zero", &c.mask_token_zero}, Key{"memory_layers", &c.memory_layers},
-                Key{"memory_size", &c.memory_size}, Key{"memory_topk", &c.memory_topk},
-                Key{"memory_search", &c.memory_search}, Key{"memory_bias", &c.memory_bias});
-  // blockwise_recurrent.
-  add_described(keys, Key{"memory_qkv", &c.memory_qkv}, Key{"memory_init", &c.memory_init},
-                Key{"memory_query", &c.memory_query}, Key{"memory_ffn", &c.memory_ffn},
-                Key{"memory_ffn_prenorm", &c.memory_ffn_prenorm}, Key{"memory_norm", &c.memory_norm},
-                Key{"memory_proj", &c.memory_proj}, Key{"detach", &c.detach},
-                Key{"rope_theta", &c.rope_theta});
-  // staircase.
-  add_described(keys, Key{"steps", &c.steps}, Key{"cache_after", &c.cache_after}, Key{"span", &c.span},
-                Key{"prenorm", &c.prenorm}, Key{"carry", &c.carry}, Key{"cold_start", &c.cold_start},
-                Key{"repeats", &c.repeats}, Key{"shared_kv", &c.shared_kv},
-                Key{"feedback_memory", &c.feedback_memory}, Key{"feedback_self", &c.feedback_self},
-                Key{"feedback_carry", &c.feedback_carry}, Key{"embed_dim", &c.embed_dim},
-                Key{"emb_dropout", &c.emb_dropout}, Key{"out_dropout", &c.out_dropout});
-}
-
-void describe(ConfigKeys& keys, DataConfig& c) {
+void describe(KeyList& keys, DataConfig& c) {
   keys.section("data");
-  // Text.
-  add_described(keys, Key{"name", &c.name}, Key{"path", &c.path}, Key{"tokenizer", &c.tokenizer},
-                Key{"split", &c.split}, Key{"test", &c.test}, Key{"order", &c.order},
-                Key{"offset", &c.offset});
-  // Images, and copying.
-  add_described(keys, Key{"block_min", &c.block_min}, Key{"block_max", &c.block_max},
-                Key{"symbols", &c.symbols}, Key{"noise", &c.noise}, Key{"noise_max", &c.noise_max},
-                Key{"curriculum_every", &c.curriculum_every},
-                Key{"curriculum_batches", &c.curriculum_batches}, Key{"rate_rule", &c.rate_rule});
-  // Recall.
-  add_described(keys, Key{"secrets", &c.secrets}, Key{"every", &c.every}, Key{"segments", &c.segments});
-  // State tracking; stop_loss is for images and copying.
-  add_described(keys, Key{"stop_loss", &c.stop_loss}, Key{"examples_seed", &c.examples_seed},
-                Key{"examples", &c.examples}, Key{"valid_examples", &c.valid_examples},
-                Key{"test_examples", &c.test_examples}, Key{"statements", &c.statements},
-                Key{"variables", &c.variables}, Key{"walk_length", &c.walk_length},
-                Key{"walk_grid", &c.walk_grid}, Key{"walk_torus", &c.walk_torus},
-                Key{"walk_random_start", &c.walk_random_start});
+  keys.add("name", c.name, "Task; `eddy tasks` lists them").everyday();
+  keys.add("path", c.path, "File or folder of the data; empty: the task's own default")
+      .read_by("text cifar10")
+      .everyday();
+  keys.add("tokenizer", c.tokenizer, "How text becomes tokens; *.model is a file of SentencePiece",
+           {"char", "byte", "byte260", "*.model"})
+      .read_by("text")
+      .everyday();
+  keys.add("split", c.split,
+           "Part of the tokens, or of the documents, to train on; 1 where nothing is evaluated",
+           {.low = 0, .high = 1, .low_open = true})
+      .read_by("text")
+      .everyday();
+  keys.add("test", c.test, "Part of the data, at its end, that only `eval --split test` reads", kBelowOne)
+      .read_by("text");
+  keys.add("order", c.order,
+           "How a text is read: random windows, a continuous stream, or document by document",
+           {"windows", "stream", "documents"})
+      .read_by("text")
+      .everyday();
+  keys.add(
+          "offset", c.offset,
+          "Whether a stream's first segment begins at the start or at a random place; auto: zero for text, else random",
+          {"auto", "zero", "random"})
+      .read_by("text algorithm random_walk");
+  keys.add("block_min", c.block_min, "Smallest block size that a step draws; 0: model.block",
+           {0, 1'000'000'000})
+      .read_by("cifar10");
+  keys.add("block_max", c.block_max, "Largest block size that a step draws; 0: model.block",
+           {0, 1'000'000'000})
+      .read_by("cifar10");
+  keys.add("symbols", c.symbols, "Number of symbols to remember", {1, 65'536}).read_by("copy selective_copy");
+  keys.add(
+          "noise", c.noise,
+          "Number of noise symbols at the start of the curriculum (recall: tokens before the first question)",
+          {2, 16'777'216})
+      .read_by("copy selective_copy recall");
+  keys.add("noise_max", c.noise_max, "Number of noise symbols at the end of the curriculum", {2, 16'777'216})
+      .read_by("copy selective_copy");
+  keys.add("curriculum_every", c.curriculum_every,
+           "Steps between validations that may lengthen the noise; 0: never", {0, 1'000'000'000'000})
+      .read_by("copy selective_copy");
+  keys.add("curriculum_batches", c.curriculum_batches, "Number of batches of such a validation",
+           {1, 1'000'000'000})
+      .read_by("copy selective_copy");
+  keys.add("rate_rule", c.rate_rule,
+           "Whether the learning rate follows the noise as in the code or the paper", {"code", "paper"})
+      .read_by("copy selective_copy")
+      .oddity();
+  keys.add("secrets", c.secrets, "Number of secrets, one of which is told", {1, 65'536}).read_by("recall");
+  keys.add("every", c.every, "Tokens from one question to the next", {1, 1'000'000'000}).read_by("recall");
+  keys.add("segments", c.segments, "Number of segments of a document", {1, 65'536}).read_by("recall");
+  keys.add("stop_loss", c.stop_loss, "Loss at which the run ends; 0: none", {.low = 0})
+      .read_by("cifar10 copy selective_copy");
+  keys.add("examples_seed", c.examples_seed, "Seed of the examples", {0}).read_by("algorithm random_walk");
+  keys.add("examples", c.examples, "Number of training examples", {1, 10'000'000})
+      .read_by("algorithm random_walk");
+  keys.add("valid_examples", c.valid_examples, "Number of validation examples", {1, 10'000'000})
+      .read_by("algorithm random_walk");
+  keys.add("test_examples", c.test_examples, "Number of test examples", {1, 10'000'000})
+      .read_by("algorithm random_walk");
+  keys.add("statements", c.statements, "Number of statements of a program", {1, 1'048'576})
+      .read_by("algorithm");
+  keys.add("variables", c.variables, "Number of variables of a program (published: 3 and 5)", {1, 5})
+      .read_by("algorithm");
+  keys.add("walk_length", c.walk_length, "Number of actions of a walk", {1, 1'048'576})
+      .read_by("random_walk");
+  keys.add("walk_grid", c.walk_grid, "Number of cells in a row and in a column", {1, 1024})
+      .read_by("random_walk");
+  keys.add("walk_torus", c.walk_torus, "Whether walking off an edge leads to the opposite one")
+      .read_by("random_walk");
+  keys.add("walk_random_start", c.walk_random_start,
+           "Whether each walk announces a random start, instead of beginning in cell (0, 0)")
+      .read_by("random_walk");
 }
 
-void describe(ConfigKeys& keys, TrainConfig& c) {
+void describe(KeyList& keys, TrainConfig& c) {
   keys.section("train");
-  add_described(
-      keys, Key{"steps", &c.steps}, Key{"minutes", &c.minutes}, Key{"batch", &c.batch},
-      Key{"accumulate", &c.accumulate}, Key{"sequence", &c.sequence}, Key{"carry_state", &c.carry_state},
-      Key{"optimizer", &c.optimizer}, Key{"learning_rate", &c.learning_rate}, Key{"beta1", &c.beta1},
-      Key{"beta2", &c.beta2}, Key{"eps", &c.eps}, Key{"weight_decay", &c.weight_decay}, Key{"clip", &c.clip},
-      Key{"warmup", &c.warmup}, Key{"warmup_from", &c.warmup_from}, Key{"schedule", &c.schedule},
-      Key{"min_learning_rate", &c.min_learning_rate}, Key{"seed", &c.seed}, Key{"eval_every", &c.eval_every},
-      Key{"eval_batches", &c.eval_batches}, Key{"state_gain_batches", &c.state_gain_batches},
-      Key{"checkpoint_every", &c.checkpoint_every}, Key{"keep", &c.keep},
-      Key{"sample_every", &c.sample_every}, Key{"sample_tokens", &c.sample_tokens},
-      Key{"log_every", &c.log_every}, Key{"max_bad_steps", &c.max_bad_steps}, Key{"threads", &c.threads},
-      Key{"device", &c.device}, Key{"precision", &c.precision}, Key{"capture", &c.capture});
+  keys.add("steps", c.steps, "Number of optimizer steps", {0, 1'000'000'000'000}).everyday();
+  keys.add("minutes", c.minutes, "Minutes after which the run stops; 0: no limit", {.low = 0}).everyday();
+  keys.add("batch", c.batch, "Sequences in a batch", {1, 1'000'000'000}).everyday();
+  keys.add("accumulate", c.accumulate, "Batches whose gradients make one step", {1, 1'000'000'000})
+      .everyday();
+  keys.add("sequence", c.sequence, "Tokens of a sequence; 0: model.segment, or else model.context",
+           {0, 1'000'000'000})
+      .everyday();
+  keys.add("carry_state", c.carry_state,
+           "Whether the recurrent state continues from batch to batch; auto: where the task needs it",
+           {"auto", "always", "never"});
+  keys.add("optimizer", c.optimizer, "Optimizer", {"adamw", "adam", "adafactor"}).everyday();
+  keys.add("learning_rate", c.learning_rate, "Learning rate after the warm-up", {.low = 0}).everyday();
+  keys.add("beta1", c.beta1, "Decay of the running mean of the gradient", kBelowOne);
+  keys.add("beta2", c.beta2, "Decay of the running mean of the squared gradient", kBelowOne);
+  keys.add("eps", c.eps, "Number added to the root of that mean", {.low = 0, .low_open = true});
+  keys.add("weight_decay", c.weight_decay, "Weight decay of matrices, multiplied by the learning rate",
+           {.low = 0})
+      .everyday();
+  keys.add("clip", c.clip, "Largest norm of the gradient; 0: no clipping", {.low = 0}).everyday();
+  keys.add("warmup", c.warmup, "Steps in which the learning rate rises", {0, 1'000'000'000'000}).everyday();
+  keys.add("warmup_from", c.warmup_from,
+           "Step at which warm-up starts counting: with 0, the first step has learning rate 0", {0, 1})
+      .oddity();
+  keys.add("schedule", c.schedule, "Learning rate after the warm-up",
+           {"constant", "cosine", "linear", "rsqrt", "block_cosine"})
+      .everyday();
+  keys.add("min_learning_rate", c.min_learning_rate, "Learning rate at the last step", {.low = 0});
+  keys.add("seed", c.seed, "Seed of weights, batches and dropout", {0}).everyday();
+  keys.add("eval_every", c.eval_every, "Steps between evaluations; 0: never", {0, 1'000'000'000'000})
+      .everyday();
+  keys.add("eval_batches", c.eval_batches, "Random batches of an evaluation; 0: the whole validation split",
+           {0, 1'000'000'000'000})
+      .everyday();
+  keys.add("state_gain_batches", c.state_gain_batches,
+           "Batches on which an evaluation measures what clearing the state costs; 0: none",
+           {0, 1'000'000'000'000});
+  keys.add("checkpoint_every", c.checkpoint_every, "Steps between checkpoints; 0: only at the end",
+           {0, 1'000'000'000'000})
+      .everyday();
+  keys.add("keep", c.keep, "Number of checkpoints kept besides the best", {1, 1'000'000'000});
+  keys.add("sample_every", c.sample_every, "Steps between samples; 0: never", {0, 1'000'000'000'000});
+  keys.add("sample_tokens", c.sample_tokens, "Tokens of a sample; 0: no samples", {0, 1'000'000'000});
+  keys.add("log_every", c.log_every, "Steps between lines of the log", {1, 1'000'000'000});
+  keys.add("max_bad_steps", c.max_bad_steps,
+           "Steps in a row with a loss or gradient that is not finite, after which the run ends",
+           {0, 1'000'000'000});
+  keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).everyday();
+  keys.add("device", c.device, "Where to compute", {"cpu", "cuda"}).everyday();
+  keys.add(
+          "precision", c.precision,
+          "Type of activations and products; parameters stay f32 in bf16. f64: CPU only, tf32: GPU only, bf16 on the CPU: fast with AVX512-BF16 or AMX",
+          {"f32", "bf16", "tf32", "f64"})
+      .everyday();
+  keys.add("capture", c.capture, "Whether a GPU replays recorded steps; off: it launches every kernel anew",
+           {"auto", "off"});
 }
 
 Dtype precision_dtype(const std::string& precision) {
@@ -157,7 +184,7 @@ Dtype precision_dtype(const std::string& precision) {
   fail<ConfigError>("config: train.precision is {:?} (f32, bf16, tf32 or f64)", precision);
 }
 
-void describe(ConfigKeys& keys, RunConfig& config) {
+void describe(KeyList& keys, RunConfig& config) {
   describe(keys, config.model);
   describe(keys, config.data);
   describe(keys, config.train);

@@ -91,10 +91,9 @@ struct RunConfig {
 // errors: ConfigError for another name.
 Dtype precision_dtype(const std::string& precision);
 
-void describe(ConfigKeys& keys, ModelConfig& config);
-void describe(ConfigKeys& keys, DataConfig& config);
-void describe(ConfigKeys& keys, TrainConfig& config);
-void describe(ConfigKeys& keys, RunConfig& config);
+void describe(KeyList& keys, DataConfig& config);
+void describe(KeyList& keys, TrainConfig& config);
+void describe(KeyList& keys, RunConfig& config);
 
 // A model's config from JSON: either a run's, with a "model" table (other tables are ignored), or flat, with
 // the model's keys at the top. Keys of other model families are ignored. Errors call the JSON `name`.

@@ -33,7 +33,7 @@ std::string readers_of(const ConfigField& field) {
 }
 
 void print_key(const ConfigField& field) {
-  const std::string text = field.text();
+  const std::string text = text_of(field);
   print_line("{:<26} {:<22} {}; {}", field.full_key(), text.empty() ? "\"\"" : text, field.rule(),
              readers_of(field));
   print_line("    {}.", field.help);

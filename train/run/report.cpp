@@ -235,8 +235,8 @@ void add_config(HtmlPage& page, RunConfig config) {
   std::vector<std::vector<std::string>> changed, rest;
   for (std::size_t i = 0; i < given.fields().size(); ++i) {
     const ConfigField& field = given.fields()[i];
-    auto& rows = field.value() == plain.fields()[i].value() ? rest : changed;
-    rows.push_back({field.full_key(), field.text()});
+    auto& rows = value_of(field) == value_of(plain.fields()[i]) ? rest : changed;
+    rows.push_back({field.full_key(), text_of(field)});
   }
   const std::vector<std::string> header = {"setting", "value"};
   page.heading("Configuration");

@@ -1,0 +1,120 @@
+// Checks of described keys by their type, and their rules in words.
+#include "models/config_keys.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
+
+namespace eddy {
+namespace {
+
+using IntList = std::vector<std::int64_t>;
+
+std::string int_rule(const IntRange& range) {
+  constexpr IntRange kAll;
+  const bool low = range.low != kAll.low, high = range.high != kAll.high;
+  if (low && high) return fmt::format("{} to {}", range.low, range.high);
+  if (low) return fmt::format("at least {}", range.low);
+  if (high) return fmt::format("at most {}", range.high);
+  return "64 bits";
+}
+
+std::string real_rule(const RealRange& range) {
+  const bool low = std::isfinite(range.low), high = std::isfinite(range.high);
+  const std::string from = fmt::format("{} {}", range.low_open ? "above" : "at least", range.low);
+  const std::string to = fmt::format("{} {}", range.high_open ? "below" : "at most", range.high);
+  if (low && high) return from + " and " + to;
+  if (low) return from;
+  return high ? to : "finite";
+}
+
+}  // namespace
+
+bool RealRange::holds(double value) const {
+  if (!std::isfinite(value)) return false;
+  return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
+}
+
+ConfigField& ConfigField::everyday() {
+  use = KeyUse::everyday;
+  return *this;
+}
+ConfigField& ConfigField::oddity() {
+  use = KeyUse::oddity;
+  return *this;
+}
+ConfigField& ConfigField::read_by(std::string names) {
+  readers = std::move(names);
+  return *this;
+}
+
+bool ConfigField::is_read_by(std::string_view family, std::string_view name) const {
+  bool included = false, names_any = false;
+  std::istringstream words(readers);
+  for (std::string word; words >> word;) {
+    const bool excludes = word.starts_with("-");
+    if (excludes) word.erase(0, 1);
+    const bool is_meant =
+        word == name || word == family || word == std::string(family) + "/" + std::string(name);
+    if (excludes && is_meant) return false;
+    included = included || (is_meant && !excludes);
+    names_any = names_any || !excludes;
+  }
+  return included || !names_any;
+}
+
+std::string ConfigField::rule() const {
+  struct Rule {
+    const ConfigField& field;
+    std::string operator()(const bool*) const { return "true or false"; }
+    std::string operator()(const std::int64_t*) const { return "a whole number, " + int_rule(field.ints); }
+    std::string operator()(const double*) const { return "a number, " + real_rule(field.reals); }
+    std::string operator()(const IntList*) const {
+      return "a list of whole numbers, each " + int_rule(field.ints);
+    }
+    std::string operator()(const std::string*) const {
+      return field.allowed.empty() ? "a text" : fmt::format("one of {}", fmt::join(field.allowed, ", "));
+    }
+  };
+  return std::visit(Rule{*this}, target);
+}
+
+bool ConfigField::allows(std::string_view text) const {
+  return allowed.empty() || std::any_of(allowed.begin(), allowed.end(), [&](const std::string& one) {
+           return text == one || (one.starts_with("*") && text.ends_with(std::string_view(one).substr(1)));
+         });
+}
+
+void ConfigField::check() const {
+  const auto refuse = [&](const std::string& value) {
+    fail<ConfigError>("config: {} is {} ({})", full_key(), value, rule());
+  };
+  if (const auto* const* whole = std::get_if<std::int64_t*>(&target); whole && !ints.holds(**whole))
+    refuse(std::to_string(**whole));
+  if (const auto* const* real = std::get_if<double*>(&target); real && !reals.holds(**real))
+    refuse(fmt::format("{}", **real));
+  if (const auto* const* text = std::get_if<std::string*>(&target); text && !allows(**text))
+    refuse(quote_text(**text));
+  if (const auto* const* list = std::get_if<IntList*>(&target))
+    for (const std::int64_t element : **list)
+      if (!ints.holds(element)) refuse(fmt::format("[{}]", fmt::join(**list, ", ")));
+}
+
+void KeyList::section(const std::string& name) {
+  sections_.push_back(name);
+}
+
+ConfigField& KeyList::add(ConfigField field) {
+  field.section = sections_.back();
+  const auto place = std::find_if(fields_.begin(), fields_.end(), [&](const ConfigField& other) {
+    return other.section == field.section && other.key == before_;
+  });
+  return *fields_.insert(place, std::move(field));
+}
+
+}  // namespace eddy

@@ -1,0 +1,105 @@
+// Described structs: one description of a struct's keys gives their checks, help, command line flags and their
+// form in files. A struct is described by one function:
+//
+//   void describe(KeyList& keys, TrainConfig& c) {
+//     keys.section("train");
+//     keys.add("steps", c.steps, "Optimizer steps", {1, 1'000'000'000}).everyday();
+//     keys.add("window", c.window, "Tokens that a token sees").read_by("slide block_recurrent");
+//   }
+//
+// The struct's own initial values are the defaults. Reading files and flags is above: train/config/config.h.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace eddy {
+
+struct IntRange {
+  std::int64_t low = std::numeric_limits<std::int64_t>::min();
+  std::int64_t high = std::numeric_limits<std::int64_t>::max();
+  bool holds(std::int64_t value) const { return value >= low && value <= high; }
+};
+
+struct RealRange {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false, high_open = false;  // whether the bound itself is excluded; infinity always is
+  bool holds(double value) const;
+};
+inline constexpr RealRange kBelowOne{.low = 0, .high = 1, .high_open = true};
+
+// Who needs a key: every run, some runs, or only those that reproduce an oddity of published code.
+enum class KeyUse { everyday, special, oddity };
+
+// One described key.
+struct ConfigField {
+  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*>;
+
+  std::string section{}, key{}, help{};  // help: a sentence without its full stop
+  Target target;
+  IntRange ints{};                     // for integers, and for each element of a list
+  RealRange reals{};                   // for real numbers
+  std::vector<std::string> allowed{};  // for texts; "*.x" allows all that end in ".x"; empty: any text
+  KeyUse use = KeyUse::special;
+  std::string readers{};  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
+
+  ConfigField& everyday();
+  ConfigField& oddity();
+  ConfigField& read_by(std::string names);
+  // Whether the model `name` of a family reads this key; for a key of [data]: whether the task `name` does.
+  bool is_read_by(std::string_view family, std::string_view name) const;
+
+  std::string full_key() const { return section + "." + key; }
+  // "true or false", "a whole number, at least 1", ...: completes an error text and the help.
+  std::string rule() const;
+  // Whether a text is one of those allowed.
+  bool allows(std::string_view text) const;
+  // Checks the struct's value against the rule.
+  // errors: ConfigError naming the key, its value and the rule.
+  void check() const;
+};
+
+// The described keys of one or more structs, pointing into them: they must outlive this object.
+class KeyList {
+ public:
+  // Begins a section: later keys belong to it.
+  void section(const std::string& name);
+  // Lists later keys before the key of that name; "": at the end again. Lists and helps have this order.
+  void list_before(std::string name) { before_ = std::move(name); }
+  // Describes a key of the section. The reference is valid until the next call.
+  ConfigField& add(const char* key, bool& target, const char* help) {
+    return add({.key = key, .help = help, .target = &target});
+  }
+  ConfigField& add(const char* key, std::int64_t& target, const char* help, IntRange range = {}) {
+    return add({.key = key, .help = help, .target = &target, .ints = range});
+  }
+  ConfigField& add(const char* key, std::vector<std::int64_t>& target, const char* help,
+                   IntRange range = {}) {
+    return add({.key = key, .help = help, .target = &target, .ints = range});
+  }
+  ConfigField& add(const char* key, double& target, const char* help, RealRange range = {}) {
+    return add({.key = key, .help = help, .target = &target, .reals = range});
+  }
+  ConfigField& add(const char* key, std::string& target, const char* help,
+                   std::vector<std::string> allowed = {}) {
+    return add({.key = key, .help = help, .target = &target, .allowed = std::move(allowed)});
+  }
+  // Adds a key of the section with all that is known of it.
+  ConfigField& add(ConfigField field);
+
+  const std::vector<ConfigField>& fields() const { return fields_; }
+  const std::vector<std::string>& sections() const { return sections_; }
+
+ private:
+  std::vector<std::string> sections_;
+  std::vector<ConfigField> fields_;
+  std::string before_;
+};
+
+}  // namespace eddy
