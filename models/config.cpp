@@ -66,13 +66,6 @@ const FamilyEntry& family_entry(const ModelConfig& config) {
                        [&](const FamilyEntry& family) { return config.family == family.name; });
 }
 
-// The list of a config's keys, with a copy of its values.
-struct Described {
-  explicit Described(const ModelConfig& values) : config(values) { describe(keys, config); }
-  ModelConfig config;
-  KeyList keys;
-};
-
 }  // namespace
 
 std::vector<std::string> family_list() {
@@ -134,8 +127,10 @@ void validate(const ModelConfig& c) {
   check_name(c);
   if (c.vocab == 0)
     fail<ConfigError>("config: model.vocab is 0 (set it, or put in the number of the tokenizer's tokens)");
-  const Described described(c);
-  for (const ConfigField& field : described.keys.fields()) field.check();
+  ModelConfig copy = c;  // described keys point into a struct that is not const
+  KeyList keys;
+  describe(keys, copy);
+  for (const ConfigField& field : keys.fields()) field.check();
   if (c.model != "lstm") check_heads(c);
   family_entry(c).check(c);
 }

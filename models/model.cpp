@@ -63,9 +63,9 @@ ParamStore count_parameters(const ModelConfig& config) {
 }
 
 std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype, Device device) {
-  const ModelConfig full = resolved(config);
-  ParamStore store(make_unallocated_model(full)->params(), dtype, device);
-  std::unique_ptr<Model> model = model_entry(full).make(full, store.root());
+  const std::unique_ptr<Model> counted = make_unallocated_model(config);
+  ParamStore store(counted->params(), dtype, device);
+  std::unique_ptr<Model> model = model_entry(counted->config()).make(counted->config(), store.root());
   model->params_ = std::move(store);
   return model;
 }

@@ -28,7 +28,8 @@ Tensors adam_reference(const Tensors& x) {
     raw::fill(raw::narrow(decay, 0, segment.begin, segment.end - segment.begin), segment.decay);
   const Tensor corrected_m = m / (1 - std::pow(kAdamOptions.beta1, t)),
                corrected_v = v / (1 - std::pow(kAdamOptions.beta2, t));
-  return {x[0] - kAdamScalars.lr * (decay * x[0] + corrected_m / (sqrt(corrected_v) + kAdamOptions.eps)), m, v};
+  return {x[0] - kAdamScalars.lr * (decay * x[0] + corrected_m / (sqrt(corrected_v) + kAdamOptions.eps)), m,
+          v};
 }
 
 OpSpec adamw_spec() {

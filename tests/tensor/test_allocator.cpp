@@ -184,7 +184,7 @@ struct Object {
 TEST_CASE("recycled: a new object begins anew in the memory of the last one") {
   Object* const first = new Recycled<Object>;
   first->value = 8;
-  const auto memory = reinterpret_cast<std::uintptr_t>(first);
+  [[maybe_unused]] const auto memory = reinterpret_cast<std::uintptr_t>(first);
   delete first;
   Object* const second = new Recycled<Object>;
 #if !defined(__SANITIZE_ADDRESS__)

@@ -18,7 +18,8 @@ std::vector<std::string> texts_in(const std::string& file, const std::regex& pat
   std::string all;
   for (const std::string& line : lines_of(file)) all += line + '\n';
   std::vector<std::string> texts;
-  for (std::sregex_iterator at(all.begin(), all.end(), pattern), end; at != end; ++at) texts.push_back((*at)[1]);
+  for (std::sregex_iterator at(all.begin(), all.end(), pattern), end; at != end; ++at)
+    texts.push_back((*at)[1]);
   return texts;
 }
 

@@ -97,10 +97,12 @@ void check_value(const ConfigField& field, const json& value, const std::string&
   } else if (holds<double>(field)) {
     good = field.reals.holds(value.get<double>());
   } else if (holds<IntList>(field)) {
-    good = std::all_of(value.begin(), value.end(), [&](const json& e) { return in_range(as_int(e), field.ints); });
+    good = std::all_of(value.begin(), value.end(),
+                       [&](const json& e) { return in_range(as_int(e), field.ints); });
   } else if (holds<std::string>(field)) {
     if (const auto& text = value.get_ref<const std::string&>(); !field.allows(text))
-      refuse(field, shown(value), fmt::format("nearest: {}", nearest_match(text, field.allowed)).c_str(), place);
+      refuse(field, shown(value), fmt::format("nearest: {}", nearest_match(text, field.allowed)).c_str(),
+             place);
   }
   if (!good) refuse(field, shown(value), "which is out of range", place);
 }
@@ -117,7 +119,8 @@ json read_value(const ConfigField& field, const std::string& text, const std::st
 }
 
 void assign_value(const ConfigField& field, const json& value) {
-  std::visit([&](auto* place) { *place = value.get<std::remove_pointer_t<decltype(place)>>(); }, field.target);
+  std::visit([&](auto* place) { *place = value.get<std::remove_pointer_t<decltype(place)>>(); },
+             field.target);
 }
 
 }  // namespace eddy

@@ -23,11 +23,11 @@ constexpr std::size_t kThreadBytes = 200 * kMiB, kSmallRunBytes = 456 * kMiB;
 [[noreturn]] void refuse(std::size_t limit) {
   const auto threads = static_cast<std::size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   char text[256];
-  const int written =
-      std::snprintf(text, std::size(text),
-                    "error: memory: the program needs %zu MiB of virtual memory for OpenBLAS, and the limit is "
-                    "%zu KiB (ulimit -v %zu would do, with more for a large model)\n",
-                    kBufferBytes >> 20, limit >> 10, (kSmallRunBytes + threads * kThreadBytes) >> 10);
+  const int written = std::snprintf(
+      text, std::size(text),
+      "error: memory: the program needs %zu MiB of virtual memory for OpenBLAS, and the limit is "
+      "%zu KiB (ulimit -v %zu would do, with more for a large model)\n",
+      kBufferBytes >> 20, limit >> 10, (kSmallRunBytes + threads * kThreadBytes) >> 10);
   if (write(STDERR_FILENO, text, static_cast<std::size_t>(written)) != written) _exit(1);
   _exit(1);
 }
@@ -55,6 +55,7 @@ void begin_under_memory_limit(int, char** argv, char** environment) {
   std::free(changed);
 }
 
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kBegin)(int, char**, char**) = begin_under_memory_limit;
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBegin)(int, char**,
+                                                                   char**) = begin_under_memory_limit;
 
 }  // namespace

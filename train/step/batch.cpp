@@ -51,7 +51,8 @@ ForwardInput forward_input(const Batch& batch, Device device) {
 void CarriedState::set_input(ForwardInput& input, const Batch& batch, const Model& model) const {
   if (state.empty() || rows != batch.tokens.dim(0) || batch.begin == RowsBegin::all) return;
   if (batch.begin == RowsBegin::some) {
-    input.start = Tensor::zeros({rows, model.segments(batch.tokens.dim(1))}, Dtype::i64, batch.start.device());
+    input.start =
+        Tensor::zeros({rows, model.segments(batch.tokens.dim(1))}, Dtype::i64, batch.start.device());
     raw::copy_into(raw::narrow(input.start, 1, 0, 1), batch.start);
   }
   input.state = state;

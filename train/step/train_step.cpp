@@ -212,8 +212,7 @@ StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batc
   StepInputs inputs(batches, options, optimizer, model.params().values().dtype());
   Recorder uncaptured(model.params(), {.wanted = false});
   // The state that the first batch starts from; empty for a cold start.
-  State first =
-      options.carry_state && !batches.empty() ? inputs.forward(0, carried, model).state : State();
+  State first = options.carry_state && !batches.empty() ? inputs.forward(0, carried, model).state : State();
   const EnqueuedStep step =
       (recorder != nullptr ? *recorder : uncaptured)
           .run(inputs.kind(), inputs.tensors(), first, [&](State& state) {

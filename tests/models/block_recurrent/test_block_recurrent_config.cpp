@@ -190,7 +190,8 @@ TEST_CASE("block_recurrent: configurations that contradict themselves are refuse
   CHECK(contains(refusal(changed(rec, [](ModelConfig& c) { c.gate = "gru"; })), "\"gru\""));
   CHECK(contains(refusal(changed(rec, [](ModelConfig& c) { c.states = 0; })), "states is 0"));
   CHECK(contains(refusal(changed(memory, [](ModelConfig& c) { c.memory_layers = {}; })), "is empty"));
-  CHECK(contains(refusal(changed(memory, [](ModelConfig& c) { c.memory_layers = {-1}; })), "memory_layers is [-1]"));
+  CHECK(contains(refusal(changed(memory, [](ModelConfig& c) { c.memory_layers = {-1}; })),
+                 "memory_layers is [-1]"));
   CHECK(contains(refusal(changed(memory, [](ModelConfig& c) { c.memory_size = 6; })), "memory_size 6"));
   CHECK(contains(refusal(changed(memory, [](ModelConfig& c) { c.memory_topk = 9; })), "memory_topk is 9"));
 }
