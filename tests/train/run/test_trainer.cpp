@@ -553,3 +553,14 @@ TEST_CASE("train: a rate that rises again because train.steps was raised is said
   const std::string events = events_after(resumed(request, 20));
   CHECK(contains(events, "at step 8, since train.steps was raised from 8 to 20"));
 }
+
+TEST_CASE("trainer: weights go on with a longer context where the model does not depend on it") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest teacher = tiny_run(folder, "teacher");
+  CHECK(train_quietly(teacher) == TrainEnd::finished);
+  TrainRequest longer = tiny_run(folder, "longer");
+  longer.init_from = teacher.run_dir;
+  longer.config.model.context *= 2;
+  CHECK(train_quietly(longer) == TrainEnd::finished);
+}
