@@ -293,8 +293,8 @@ TEST_SUITE("device") {
       for (const ModelConfig& found : test::bf16_configs())
         if (found.model == chain.model) config = found;
       config.context = config.segment = 20;
-      config.gate = chain.gate;
-      config.cell = chain.cell;
+      if (*chain.gate) config.gate = chain.gate;
+      if (*chain.cell) config.cell = chain.cell;
       if (chain.dropout) config.dropout = 0.1;
       if (config.model == "memory_llama") config.layers = 1;
       const Passes step = launches_of_step(config, 4);
