@@ -34,7 +34,7 @@ const std::int64_t kVocab = static_cast<std::int64_t>(kLetters.size()), kBar = k
 // A model declares its parameters in its constructor, by name, under a scope. The token ids select rows of a
 // table, the positions are added, the layer runs, and the transposed table gives the logits.
 struct CopyModel {
-  CopyModel(const eddy::ParamScope& scope, const eddy::ModelConfig& config)
+  CopyModel(const eddy::ParamScope& scope, const eddy::recurrent_transformer::Config& config)
       : embed(scope.scope("embed"), config.vocab, config.dim, config.init_std),
         positions(scope.param("positions", {config.context, config.dim}, eddy::Init::normal(0.02))),
         layer(scope.scope("layer"), "layer", config),
@@ -91,7 +91,7 @@ std::string copy_of(const CopyModel& model, const std::string& line) {
 int main() {
   // The model is built twice: the first store only counts parameters, the second holds them all in one flat
   // arena.
-  eddy::ModelConfig config;
+  eddy::recurrent_transformer::Config config;
   config.vocab = kVocab;
   config.context = kTime;
   config.dim = 64;

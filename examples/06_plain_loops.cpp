@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "models/optimizer/adam.h"
 #include "tensor/threads/thread_pool.h"
 

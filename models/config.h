@@ -1,16 +1,15 @@
-// The configuration of a model as plain values: its family, sizes and switches. train/ fills it from files
-// and flags.
+// The configuration of a model as plain values. Here are the keys that several families read; those of one family
+// are in its config.h, and all together in models/eddy/config.h.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "models/config_keys.h"
 
 namespace eddy {
 
-class KeyList;  // models/config_keys.h
-
-struct ModelConfig {
+struct CommonKeys {
   std::string family = "recurrent_transformer";
   std::string model = "unit_forget";
   std::int64_t vocab = 0;
@@ -22,97 +21,77 @@ struct ModelConfig {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t mlp_dim = 0;
-  std::int64_t block = 1;
   double dropout = 0.0;
   double norm_eps = 0;
   double init_std = 0.02;
-  bool positions = false;
   bool tied = true;
-  bool bias = false;
-  std::string activation = "gelu";
-  std::string readout = "all";
-  std::string accumulate = "output";
-
-  // Several families.
   std::int64_t segment = 0;
   std::int64_t window = 0;
   std::int64_t chunk = 32;
-
-  // block_recurrent.
-  std::vector<std::int64_t> recurrent_layers;
-  std::int64_t states = 512;
-  std::string gate = "fixed";
-  std::string cell = "skip";
-  bool feedback = false;
-  bool cache = true;
-  bool clear_state = false;
-  std::int64_t rel_buckets = 32;
-  std::int64_t rel_max_distance = 128;
-  bool qk_norm = true;
-  double qk_eps = 1e-6;
-  bool scale_abs = true;
-  std::string logit_divisor = "sqrt_d";
-  std::string tanh_rule = "code";
-  bool z_bias = false;
-  double attn_dropout = 0.0;
   bool mask_token_zero = true;
-  std::vector<std::int64_t> memory_layers;
-  std::int64_t memory_size = 0;
-  std::int64_t memory_topk = 128;
-  std::string memory_search = "bucket";
-  bool memory_bias = true;
 
-  // blockwise_recurrent.
-  std::string memory_qkv = "separate";
-  std::string memory_init = "learned";
-  bool memory_query = false;
-  bool memory_ffn = true;
-  bool memory_ffn_prenorm = true;
-  bool memory_norm = true;
-  bool memory_proj = false;
-  std::string detach = "segment";
-  double rope_theta = 10000.0;
-
-  // staircase.
-  std::int64_t steps = 2;
-  std::int64_t cache_after = 0;
-  std::int64_t span = 0;
-  bool prenorm = true;
-  std::string carry = "exact";
-  std::string cold_start = "zeros";
-  std::int64_t repeats = 1;
-  bool shared_kv = false;
-  std::string feedback_memory = "mix";
-  bool feedback_self = false;
-  std::string feedback_carry = "raw";
-  std::int64_t embed_dim = 0;
-  double emb_dropout = 0.0;
-  double out_dropout = 0.0;
-
-  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+  friend bool operator==(const CommonKeys&, const CommonKeys&) = default;
 };
 
-// The families and the models, each once, in the order of model_registry() (model.h).
-std::vector<std::string> family_list();
-std::vector<std::string> model_list();
+// What the models of a family see: the common keys and the family's.
+template <class Keys>
+struct FamilyConfig : CommonKeys, Keys {};
 
-// Describes the keys, each once: the common ones here, a family's in its config.cpp.
-void describe(KeyList& keys, ModelConfig& config);
+// Describes the common keys, each once, but for the names of family and model.
+inline void describe(KeyList& keys, CommonKeys& c) {
+  keys.add("vocab", c.vocab, "Number of token ids; 0: as many as the tokenizer has", {0, 1'000'000'000});
+  keys.add("n_out", c.n_out, "Number of classes that the head predicts; 0: vocab", {0, 1'000'000'000})
+      .read_by("-block_recurrent");
+  keys.add("context", c.context, "Longest sequence with learned positions; also the default of segment",
+           {1, 1'000'000'000})
+      .everyday();
+  keys.add("dim", c.dim, "Width of the residual stream", {1, 1'048'576}).everyday();
+  keys.add("layers", c.layers, "Number of layers", {1, 65'536}).everyday();
+  keys.add("heads", c.heads, "Number of attention heads", {1, 65'536}).read_by("-lstm").everyday();
+  keys.add("kv_heads", c.kv_heads, "Number of heads of keys and values; 0: heads", {0, 65'536})
+      .read_by("blockwise_recurrent");
+  keys.add("head_dim", c.head_dim, "Width of a head; 0: dim / heads", {0, 1'048'576})
+      .read_by("block_recurrent staircase -lstm");
+  keys.add("mlp_dim", c.mlp_dim,
+           "Width inside the MLP; 0: 4 dim (blockwise_recurrent: 8/3 dim, up to a multiple of 32)",
+           {0, 16'777'216})
+      .read_by("-lstm");
+  keys.add("dropout", c.dropout, "Probability of dropping a value", kBelowOne).everyday();
+  keys.add("norm_eps", c.norm_eps,
+           "Number added to the variance in norms; 0: 1e-6 in block_recurrent, else 1e-5", {.low = 0})
+      .read_by("-lstm");
+  keys.add("tied", c.tied, "Whether the head uses the token table as its weight")
+      .read_by("recurrent_transformer blockwise_recurrent");
+  keys.add("init_std", c.init_std, "Standard deviation of initial weights", {.low = 0})
+      .read_by("recurrent_transformer blockwise_recurrent");
+  keys.add("segment", c.segment, "Tokens of one call; the state is detached between segments; 0: context",
+           {0, 1'000'000'000})
+      .everyday();
+  keys.add("window", c.window, "Number of tokens that a token sees; 0: segment", {0, 1'000'000'000})
+      .read_by("block_recurrent llama_window");
+  keys.add("chunk", c.chunk,
+           "Rows of the memory (memory_llama), or tokens that enter the staircase at a step",
+           {1, 1'000'000'000})
+      .read_by("memory_llama staircase -lstm");
+  keys.add("mask_token_zero", c.mask_token_zero, "Whether token 0 of documents is padding, without a loss")
+      .oddity();
+}
 
-// Checks the rule of each key, and the rules between keys: sizes that must divide each other, switches that
-// exclude each other.
-// errors: ConfigError naming the keys and their values. A vocab of 0 is an error: set the tokenizer's count
-// first.
-void validate(const ModelConfig& config);
+// Fills in the common keys whose defaults depend on others (n_out, kv_heads, head_dim, ...).
+void fill(CommonKeys& config);
 
-// The positions that give logits: model.readout in the family recurrent_transformer, "all" in the others.
-std::string readout_of(const ModelConfig& config);
+// Rules between common keys that hold in several families. Each throws ConfigError.
+namespace rules {
 
-// Whether the model works in blocks of `block` positions; other models ignore that key and Batch::block.
-bool has_blocks(const ModelConfig& config);
+// heads divides dim, and kv_heads divides heads.
+void heads(const CommonKeys&);
+// head_dim, if it is given, is dim / heads.
+void width_of_heads(const CommonKeys&);
+// kv_heads, if it is given, is heads.
+void one_kind_of_heads(const CommonKeys&);
+// A tied head predicts the token ids.
+void tied_head(const CommonKeys&);
 
-// The config with every default that depends on other keys filled in (n_out, kv_heads, head_dim, ...).
-// errors: as validate.
-ModelConfig resolved(ModelConfig config);
+}  // namespace rules
 
 }  // namespace eddy

@@ -7,7 +7,7 @@
 
 namespace eddy {
 
-double residual_deviation(const ModelConfig& config) {
+double residual_deviation(const CommonKeys& config) {
   return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 

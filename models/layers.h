@@ -11,7 +11,7 @@
 namespace eddy {
 
 // The initial deviation of projections into the residual stream: init_std / sqrt(2 layers).
-double residual_deviation(const ModelConfig& config);
+double residual_deviation(const CommonKeys& config);
 
 // x W^T + b. Parameters: weight [out, in], and bias [out] with `with_bias`.
 class Linear {

@@ -1,5 +1,4 @@
-// The interface of every model: `forward` for training and evaluation, `stream` for generation. Also the
-// registry, which makes a model from its config.
+// The interface of every model: `forward` for training and evaluation, `stream` for generation.
 #pragma once
 
 #include <memory>
@@ -18,6 +17,8 @@
 #include "ops/core/cost.h"
 
 namespace eddy {
+
+struct ModelConfig;  // models/eddy/config.h
 
 // One call over a batch of sequences.
 struct ForwardInput {
@@ -52,7 +53,7 @@ struct KeySetting {
 
 class Model {
  public:
-  explicit Model(ModelConfig config) : config_(std::move(config)) {}
+  Model() = default;
   virtual ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -94,9 +95,9 @@ class Model {
   virtual std::optional<State> stream_after(const State& /*state*/, std::int64_t /*length*/) const {
     return std::nullopt;
   }
-  // Returns the number of elements in tables of which a token reads one row: positions, and the token table where
-  // the head has its own weights.
-  virtual std::int64_t table_elements() const;
+  // Returns the number of elements in tables of which a token reads one row: the token table where the head has its
+  // own weights, and positions.
+  virtual std::int64_t table_elements() const { return config().tied ? 0 : config().vocab * config().dim; }
 
   // Returns a copy of a state of `forward` in which the recurrent parts have their initial values; keys and
   // values of cached tokens stay. It is empty (a cold start) if the model carries nothing else.
@@ -113,7 +114,10 @@ class Model {
   // layers with it; recurrent states, and sums along a recurrence, stay in the parameters' dtype.
   Tensor activation(const Tensor& x) const { return cast(x, params_.activations()); }
 
-  const ModelConfig& config() const { return config_; }
+  // The config, resolved: the keys that all families know, or, asked of a family's class, its keys too.
+  virtual const CommonKeys& config() const = 0;
+  // The config with the keys of all families, as make_model resolved it.
+  const ModelConfig& full_config() const { return *full_config_; }
   const ParamStore& params() const { return params_; }
   ParamStore& params() { return params_; }
 
@@ -124,60 +128,22 @@ class Model {
  private:
   friend std::unique_ptr<Model> make_model(const ModelConfig&, Dtype, Device);
   friend std::unique_ptr<Model> make_unallocated_model(const ModelConfig&);
-  ModelConfig config_;
+  std::shared_ptr<const ModelConfig> full_config_;
   ParamStore params_;
 };
 
-// Returns the configured model; its parameters are allocated but not initialised.
-// dtypes: `dtype` is that of activations and products. With bf16, parameters, gradients and states are f32, but
-// keys, values and inputs of layers in a state are bf16.
-// errors: ConfigError for an unknown model or sizes that contradict each other.
-std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
+// A model of a family, whose config has the common keys and the family's.
+template <class Keys>
+class FamilyModel : public Model {
+ public:
+  using FamilyKeys = Keys;
+  using Config = FamilyConfig<Keys>;
 
-// Returns a model that answers questions but computes nothing: its parameters are counted, not allocated.
-// errors: as make_model.
-std::unique_ptr<Model> make_unallocated_model(const ModelConfig& config);
+  explicit FamilyModel(Config config) : config_(std::move(config)) {}
+  const Config& config() const final { return config_; }
 
-// Returns the parameters of such a model, counted but not allocated.
-ParamStore count_parameters(const ModelConfig& config);
-
-// Returns the work of one forward pass over [1, time] tokens in training, counted by running it without values
-// (ops/cost/counting.h).
-// carried: whether the call continues from the state of an equal call before it, if the model has a state.
-// tail: the number of scored positions with readout "tail".
-// errors: those of make_model and forward.
-Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried = true, std::int64_t tail = 1);
-
-// One family: what its config.cpp says of its keys.
-struct FamilyEntry {
-  const char* name;
-  void (*describe)(KeyList&, ModelConfig&);
-  void (*check)(const ModelConfig&);  // rules between keys
-  void (*fill)(ModelConfig&);         // defaults that depend on other keys, for the models of all families
+ private:
+  Config config_;
 };
-// All families of this build (models/eddy/registry.cpp).
-std::span<const FamilyEntry> family_registry();
-
-// A model's name with its family.
-struct ModelName {
-  const char *family, *model;
-};
-// What a model is an example of, where one of each is shown.
-enum class ExampleOf { nothing, recurrence, plain_attention };
-// One entry of the registry.
-struct ModelEntry : ModelName {
-  const char* summary;
-  ExampleOf example;
-  std::unique_ptr<Model> (*make)(const ModelConfig&, ParamScope);
-  // Makes the keys that follow from sizes fit those of a config, whose sizes a program has chosen.
-  void (*fit_to_sizes)(ModelConfig&);
-};
-// All models of this build (models/eddy/registry.cpp).
-std::span<const ModelEntry> model_registry();
-// Returns the entry of the config's model.
-// errors: ConfigError when there is none.
-const ModelEntry& model_entry(const ModelConfig& config);
-// Returns the names of one model of each recurrence, then of a transformer without one.
-std::vector<std::string> example_models();
 
 }  // namespace eddy

@@ -21,7 +21,7 @@ std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, std::i
   return std::min(buckets - 1, exact + static_cast<std::int64_t>(bucket));
 }
 
-Tensor bucket_index(const ModelConfig& config, Device device) {
+Tensor bucket_index(const block_recurrent::Config& config, Device device) {
   std::vector<std::int64_t> index(static_cast<std::size_t>(config.heads * (config.window + 1)));
   for (std::int64_t distance = 0; distance <= config.window; ++distance) {
     const std::int64_t bucket = relative_bucket(distance, config.rel_buckets, config.rel_max_distance);

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string>
 
-#include "models/config.h"
+#include "models/block_recurrent/config.h"
 #include "models/params.h"
 #include "ops/attention/attention.h"
 #include "ops/norm/unit_norm.h"
@@ -28,7 +28,7 @@ namespace eddy {
 std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t max_distance);
 
 // The buckets of distances 0 to `window` for every head, [heads, window + 1] i64: the index of distance_bias.
-Tensor bucket_index(const ModelConfig& config, Device device);
+Tensor bucket_index(const block_recurrent::Config& config, Device device);
 
 // The bias by distance, [heads, window + 1], from a table [heads, buckets].
 // grad: for the table.
@@ -36,7 +36,7 @@ Tensor distance_bias(const Tensor& table, const Tensor& index);
 
 // How rows of a layer are split into heads, and normed.
 struct HeadRules {
-  explicit HeadRules(const ModelConfig& config)
+  explicit HeadRules(const block_recurrent::Config& config)
       : heads(config.heads),
         head_dim(config.head_dim),
         unit(config.qk_norm),

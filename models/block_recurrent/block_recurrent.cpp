@@ -27,8 +27,8 @@ constexpr std::int64_t kMaskPositions = 128;
 
 }  // namespace
 
-BlockRecurrent::BlockRecurrent(const ModelConfig& config, const ParamScope& scope)
-    : Model(config),
+BlockRecurrent::BlockRecurrent(const block_recurrent::Config& config, const ParamScope& scope)
+    : FamilyModel(config),
       embed_(scope.scope("embed").param("weight", {config.vocab, config.dim}, Init::normal(1))) {
   layers_.reserve(static_cast<std::size_t>(config.layers));
   for (std::int64_t i = 0; i < config.layers; ++i) layers_.emplace_back(scope.scope("layers"), i, config);
@@ -69,7 +69,7 @@ std::int64_t BlockRecurrent::segments(std::int64_t time) const {
   return (time + config().segment - 1) / config().segment;
 }
 
-void BlockRecurrent::fit_to_sizes(ModelConfig& config) {
+void BlockRecurrent::fit_to_sizes(block_recurrent::Config& config) {
   const std::int64_t segment = config.segment > 0 ? config.segment : config.context, last = config.layers - 1;
   if (config.model == "xl" || config.model == "vanilla") config.window = segment;
   if (config.model == "block_recurrent") config.recurrent_layers = {last};

@@ -26,9 +26,9 @@ namespace eddy {
 //
 // So projections, token attention (one band over cached and new keys), attention to all states and the MLP
 // run once per segment. With feedback every layer reads a state, and the whole stack runs block by block.
-class BlockRecurrent final : public Model {
+class BlockRecurrent final : public FamilyModel<block_recurrent::Keys> {
  public:
-  BlockRecurrent(const ModelConfig& config, const ParamScope& scope);
+  BlockRecurrent(const block_recurrent::Config& config, const ParamScope& scope);
 
   // The logits of whole segments. Time must be a multiple of config().window; the last segment may be shorter
   // than the others. No gradient passes from segment to segment. input.start flags rows in which a document
@@ -47,7 +47,7 @@ class BlockRecurrent final : public Model {
   std::int64_t segments(std::int64_t time) const override;
   // recurrent_layers: the last layer; memory_layers likewise, with twice a segment in the memory; and one window
   // per segment in xl and vanilla.
-  static void fit_to_sizes(ModelConfig& config);
+  static void fit_to_sizes(block_recurrent::Config& config);
 
   // The same logits token by token, in calls of any length, from an empty state or one of forward. The state
   // does not grow. It is that of forward, with 2 window rows in layers.i.k and layers.i.v, and with what the

@@ -17,7 +17,7 @@ Tensor scaled_matrix(const ParamScope& scope, const std::string& name, std::int6
 
 // Weights that open and close the gate start small, and no bias starts at 0: Adafactor's steps grow with a
 // parameter's size, and a model that once ignores the state never comes back (appendix B of the paper).
-StateGate::StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig& config)
+StateGate::StateGate(const ParamScope& scope, std::int64_t in, const block_recurrent::Config& config)
     : wz_(scaled_matrix(scope, "wz", config.dim, in)) {
   const auto bias = [&](const char* name) { return scope.param(name, {config.dim}, Init::normal(0.1)); };
   const bool lstm = config.gate == "lstm";
@@ -48,7 +48,7 @@ Tensor StateGate::after_relu(const Tensor& c, const Tensor& rows, const Tensor& 
   return fixed_gate(c, cast(relu_mlp(rows, up, {}, wz_, bz_), c.dtype()), bg_, tanh_);
 }
 
-RecurrentCell::RecurrentCell(const ParamScope& scope, const ModelConfig& config)
+RecurrentCell::RecurrentCell(const ParamScope& scope, const block_recurrent::Config& config)
     : rules_(config), eps_(config.norm_eps) {
   const std::int64_t dim = config.dim, width = rules_.heads * rules_.head_dim, mlp = config.mlp_dim;
   init_state_ = scope.param("init_state", {config.states, dim}, Init::normal(0.1));

@@ -25,7 +25,7 @@ inline Tensor last_rows(const Tensor& x, std::int64_t rows) {
 // wi.weight, wf.weight, bi, bf (lstm); bz with z_bias.
 class StateGate {
  public:
-  StateGate(const ParamScope& scope, std::int64_t in, const ModelConfig& config);
+  StateGate(const ParamScope& scope, std::int64_t in, const block_recurrent::Config& config);
   // The next state, from the old one and the gate's input.
   // shapes: c [batch, states, dim], input [batch, states, in].
   Tensor operator()(const Tensor& c, const Tensor& input) const;
@@ -70,7 +70,7 @@ struct CellScales {
 // A gate mixes c with z = (its input) W_z; see ops/recurrence/gates.h. Gates read c without norm and IDs.
 class RecurrentCell {
  public:
-  RecurrentCell(const ParamScope& scope, const ModelConfig& config);
+  RecurrentCell(const ParamScope& scope, const block_recurrent::Config& config);
 
   // The learned initial state for every sequence, [batch, states, dim].
   Tensor initial(std::int64_t batch) const;

@@ -1,4 +1,4 @@
-// The config keys of this family, and the rules between them.
+// The rules between the config keys of this family, and defaults that depend on other keys.
 #include "models/block_recurrent/config.h"
 
 #include <fmt/format.h>
@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <string>
 
-#include "models/config_rules.h"
 #include "tensor/base/format.h"
 
 namespace eddy::block_recurrent {
@@ -24,7 +23,7 @@ void check_layers(const char* key, const std::vector<std::int64_t>& list, std::i
   }
 }
 
-void check_sizes(const ModelConfig& c) {
+void check_sizes(const Config& c) {
   const std::int64_t segment = c.segment == 0 ? c.context : c.segment;
   const std::int64_t window = c.window == 0 ? segment : c.window;
   if (segment % window != 0)
@@ -43,7 +42,7 @@ void check_sizes(const ModelConfig& c) {
         c.rel_max_distance, c.rel_buckets);
 }
 
-void check_recurrence(const ModelConfig& c) {
+void check_recurrence(const Config& c) {
   if (c.model != "block_recurrent") return;
   check_layers("recurrent_layers", c.recurrent_layers, c.layers);
   if (c.recurrent_layers.empty())
@@ -53,7 +52,7 @@ void check_recurrence(const ModelConfig& c) {
         c.layers);
 }
 
-void check_memory(const ModelConfig& c) {
+void check_memory(const Config& c) {
   if (c.model != "memorizing") return;
   check_layers("memory_layers", c.memory_layers, c.layers);
   if (c.memory_layers.empty())
@@ -73,79 +72,15 @@ void check_memory(const ModelConfig& c) {
 
 }  // namespace
 
-void check(const ModelConfig& c) {
+void check(const Config& c) {
+  rules::heads(c);
   check_sizes(c);
   check_recurrence(c);
   check_memory(c);
 }
 
-void describe(KeyList& keys, ModelConfig& c) {
-  keys.list_before("mask_token_zero");
-  keys.add("recurrent_layers", c.recurrent_layers, "Layers with a recurrent cell, counted from 0",
-           {0, 65'536})
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("states", c.states, "Number of state vectors of a recurrent layer", {1, 1'000'000'000})
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("gate", c.gate, "Gate of the recurrent cell", {"fixed", "lstm"})
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("cell", c.cell, "Configuration of the recurrent cell", {"dual", "single", "skip"})
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("feedback", c.feedback, "Whether all layers read the state")
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("cache", c.cache, "Whether a segment sees keys and values of the last window before it")
-      .read_by("block_recurrent -vanilla");
-  keys.add("clear_state", c.clear_state, "Whether every segment begins with the initial state")
-      .read_by("block_recurrent/block_recurrent");
-  keys.add("rel_buckets", c.rel_buckets, "Number of buckets of the bias by distance", {2, 65'536})
-      .read_by("block_recurrent");
-  keys.add("rel_max_distance", c.rel_max_distance, "Distance from which all keys share the last bucket",
-           {1, 1'000'000'000})
-      .read_by("block_recurrent");
-  keys.add("qk_norm", c.qk_norm,
-           "Whether queries and keys are unit vectors; if not, queries are divided by sqrt(head_dim)")
-      .read_by("block_recurrent");
-  keys.add("qk_eps", c.qk_eps, "Number added to the squared length of queries and keys", {.low = 0})
-      .read_by("block_recurrent")
-      .oddity();
-  keys.add("scale_abs", c.scale_abs, "Whether attention is scaled by the absolute value of its scale")
-      .read_by("block_recurrent")
-      .oddity();
-  keys.add("logit_divisor", c.logit_divisor, "Divisor of the logits", {"sqrt_d", "sqrt_vocab", "none"})
-      .read_by("block_recurrent")
-      .oddity();
-  keys.add("tanh_rule", c.tanh_rule,
-           "Whether tanh is applied to the input of gates where the code or the paper says",
-           {"code", "paper"})
-      .read_by("block_recurrent/block_recurrent")
-      .oddity();
-  keys.add("z_bias", c.z_bias, "Whether the input of the gates has a bias")
-      .read_by("block_recurrent/block_recurrent")
-      .oddity();
-  keys.add("attn_dropout", c.attn_dropout, "Probability of dropping an attention probability", kBelowOne)
-      .read_by("block_recurrent");
-  keys.list_before("");
-  keys.add("memory_layers", c.memory_layers, "Layers with an external memory, counted from 0", {0, 65'536})
-      .read_by("memorizing");
-  keys.add("memory_size", c.memory_size, "Number of entries of the external memory", {0, 1'000'000'000})
-      .read_by("memorizing");
-  keys.add("memory_topk", c.memory_topk, "Number of entries that a query reads", {1, 1'000'000'000})
-      .read_by("memorizing");
-  keys.add("memory_search", c.memory_search,
-           "How entries are found: the best of each bucket, or the exact best", {"bucket", "exact"})
-      .read_by("memorizing");
-  keys.add("memory_bias", c.memory_bias, "Whether memory layers keep the bias by distance in local attention")
-      .read_by("memorizing")
-      .oddity();
-}
-
-void fill(ModelConfig& c) {
-  if (c.model != "block_recurrent") c.recurrent_layers.clear();
-  if (c.model != "block_recurrent") c.feedback = false;
-  if (c.model != "memorizing") c.memory_layers.clear();
-  if (c.family != "block_recurrent") return;
-  if (c.norm_eps == 0) c.norm_eps = 1e-6;
-  c.tied = true;
-  c.n_out = c.vocab;
+void fill(Config& c) {
+  if (c.family == "block_recurrent" && c.norm_eps == 0) c.norm_eps = 1e-6;
 }
 
 }  // namespace eddy::block_recurrent

@@ -1,16 +1,103 @@
-// The config keys of this family: their description, and the rules between them.
+// The config keys of this family with their descriptions, and the rules between them.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "models/config.h"
-#include "models/config_keys.h"
 
 namespace eddy::block_recurrent {
 
-void describe(KeyList& keys, ModelConfig& config);
+struct Keys {
+  std::vector<std::int64_t> recurrent_layers;
+  std::int64_t states = 512;
+  std::string gate = "fixed";
+  std::string cell = "skip";
+  bool feedback = false;
+  bool cache = true;
+  bool clear_state = false;
+  std::int64_t rel_buckets = 32;
+  std::int64_t rel_max_distance = 128;
+  bool qk_norm = true;
+  double qk_eps = 1e-6;
+  bool scale_abs = true;
+  std::string logit_divisor = "sqrt_d";
+  std::string tanh_rule = "code";
+  bool z_bias = false;
+  double attn_dropout = 0.0;
+  std::vector<std::int64_t> memory_layers;
+  std::int64_t memory_size = 0;
+  std::int64_t memory_topk = 128;
+  std::string memory_search = "bucket";
+  bool memory_bias = true;
+
+  friend bool operator==(const Keys&, const Keys&) = default;
+};
+using Config = FamilyConfig<Keys>;
+
+inline void describe(KeyList& keys, Keys& c) {
+  keys.list_before("mask_token_zero");
+  keys.add("recurrent_layers", c.recurrent_layers, "Layers with a recurrent cell, counted from 0",
+           {0, 65'536})
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("states", c.states, "Number of state vectors of a recurrent layer", {1, 1'000'000'000})
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("gate", c.gate, "Gate of the recurrent cell", {"fixed", "lstm"})
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("cell", c.cell, "Configuration of the recurrent cell", {"dual", "single", "skip"})
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("feedback", c.feedback, "Whether all layers read the state")
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("cache", c.cache, "Whether a segment sees keys and values of the last window before it")
+      .read_by("block_recurrent -vanilla");
+  keys.add("clear_state", c.clear_state, "Whether every segment begins with the initial state")
+      .read_by("block_recurrent/block_recurrent");
+  keys.add("rel_buckets", c.rel_buckets, "Number of buckets of the bias by distance", {2, 65'536})
+      .read_by("block_recurrent");
+  keys.add("rel_max_distance", c.rel_max_distance, "Distance from which all keys share the last bucket",
+           {1, 1'000'000'000})
+      .read_by("block_recurrent");
+  keys.add("qk_norm", c.qk_norm,
+           "Whether queries and keys are unit vectors; if not, queries are divided by sqrt(head_dim)")
+      .read_by("block_recurrent");
+  keys.add("qk_eps", c.qk_eps, "Number added to the squared length of queries and keys", {.low = 0})
+      .read_by("block_recurrent")
+      .oddity();
+  keys.add("scale_abs", c.scale_abs, "Whether attention is scaled by the absolute value of its scale")
+      .read_by("block_recurrent")
+      .oddity();
+  keys.add("logit_divisor", c.logit_divisor, "Divisor of the logits", {"sqrt_d", "sqrt_vocab", "none"})
+      .read_by("block_recurrent")
+      .oddity();
+  keys.add("tanh_rule", c.tanh_rule,
+           "Whether tanh is applied to the input of gates where the code or the paper says",
+           {"code", "paper"})
+      .read_by("block_recurrent/block_recurrent")
+      .oddity();
+  keys.add("z_bias", c.z_bias, "Whether the input of the gates has a bias")
+      .read_by("block_recurrent/block_recurrent")
+      .oddity();
+  keys.add("attn_dropout", c.attn_dropout, "Probability of dropping an attention probability", kBelowOne)
+      .read_by("block_recurrent");
+  keys.list_before("");
+  keys.add("memory_layers", c.memory_layers, "Layers with an external memory, counted from 0", {0, 65'536})
+      .read_by("memorizing");
+  keys.add("memory_size", c.memory_size, "Number of entries of the external memory", {0, 1'000'000'000})
+      .read_by("memorizing");
+  keys.add("memory_topk", c.memory_topk, "Number of entries that a query reads", {1, 1'000'000'000})
+      .read_by("memorizing");
+  keys.add("memory_search", c.memory_search,
+           "How entries are found: the best of each bucket, or the exact best", {"bucket", "exact"})
+      .read_by("memorizing");
+  keys.add("memory_bias", c.memory_bias, "Whether memory layers keep the bias by distance in local attention")
+      .read_by("memorizing")
+      .oddity();
+}
+
 // errors: ConfigError naming the keys and their values.
-void check(const ModelConfig& config);
-// Fills in defaults that depend on other keys, and resets keys of this family that the model does not read. Called for
-// the models of all families.
-void fill(ModelConfig& config);
+void check(const Config& config);
+// Fills in defaults that depend on other keys. Called for the models of all families.
+void fill(Config& config);
 
 }  // namespace eddy::block_recurrent

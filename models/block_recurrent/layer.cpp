@@ -23,7 +23,7 @@ Tensor BlockCall::dropped(const Tensor& x, const std::string& path) const {
 }
 
 BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t index,
-                                         const ModelConfig& config)
+                                         const block_recurrent::Config& config)
     : path("layers." + std::to_string(index)),
       reads_state(config.feedback || contains(config.recurrent_layers, index)),
       rules_(config),

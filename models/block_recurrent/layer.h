@@ -55,7 +55,7 @@ struct TokenHeads {
 
 class BlockRecurrentLayer {
  public:
-  BlockRecurrentLayer(const ParamScope& layers, std::int64_t index, const ModelConfig& config);
+  BlockRecurrentLayer(const ParamScope& layers, std::int64_t index, const block_recurrent::Config& config);
 
   // Queries, keys and values of the tokens. With `unit_later` they need not be unit vectors yet.
   // shapes: x [batch, time, dim].

@@ -7,13 +7,14 @@
 #include "ops/ops.h"
 
 namespace eddy {
-MemoryEntries empty_memory(std::int64_t batch, const ModelConfig& config, Dtype dtype, Device device) {
+MemoryEntries empty_memory(std::int64_t batch, const block_recurrent::Config& config, Dtype dtype,
+                           Device device) {
   const Shape shape{batch, config.memory_size, config.heads, config.head_dim};
   return {Tensor::zeros(shape, dtype, device), Tensor::zeros(shape, dtype, device),
           Tensor::zeros({batch}, Dtype::i64, device)};
 }
 
-ExternalMemory::ExternalMemory(const ParamScope& scope, const ModelConfig& config)
+ExternalMemory::ExternalMemory(const ParamScope& scope, const block_recurrent::Config& config)
     : topk_(config.memory_topk),
       search_(config.memory_search == "exact" ? MemorySearch::exact : MemorySearch::bucket),
       gate_bias_(scope.param("gate_bias", {config.heads}, Init::zeros())) {}

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "models/config.h"
+#include "models/block_recurrent/config.h"
 #include "models/params.h"
 #include "ops/memory/memory_search.h"
 #include "ops/memory/memory_write.h"
@@ -18,12 +18,13 @@
 namespace eddy {
 
 // An empty memory of one layer, as at the beginning of a document.
-MemoryEntries empty_memory(std::int64_t batch, const ModelConfig& config, Dtype dtype, Device device);
+MemoryEntries empty_memory(std::int64_t batch, const block_recurrent::Config& config, Dtype dtype,
+                           Device device);
 
 // The search and the mix of one layer.
 class ExternalMemory {
  public:
-  ExternalMemory(const ParamScope& scope, const ModelConfig& config);
+  ExternalMemory(const ParamScope& scope, const block_recurrent::Config& config);
 
   // Local attention mixed with attention of the same queries to the memory.
   // shapes: local and q [batch, time, heads, head_dim]; head_scale [heads].

@@ -9,8 +9,8 @@
 
 namespace eddy {
 
-LlamaModel::LlamaModel(const ModelConfig& config, const ParamScope& scope)
-    : Model(config),
+LlamaModel::LlamaModel(const blockwise_recurrent::Config& config, const ParamScope& scope)
+    : FamilyModel(config),
       embed_(scope.scope("embed"), config.vocab, config.dim, config.init_std),
       final_norm_([&] {
         layers_.reserve(static_cast<std::size_t>(config.layers));

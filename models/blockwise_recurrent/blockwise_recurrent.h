@@ -23,9 +23,9 @@
 namespace eddy {
 
 // What the three models share: embedding, layers, head.
-class LlamaModel : public Model {
+class LlamaModel : public FamilyModel<blockwise_recurrent::Keys> {
  public:
-  LlamaModel(const ModelConfig& config, const ParamScope& scope);
+  LlamaModel(const blockwise_recurrent::Config& config, const ParamScope& scope);
 
  protected:
   // The state's tensor of that name, checked against this dtype and shape [layers, batch, ...].

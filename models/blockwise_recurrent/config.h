@@ -1,16 +1,56 @@
-// The config keys of this family: their description, and the rules between them.
+// The config keys of this family with their descriptions, and the rules between them.
 #pragma once
 
+#include <string>
+
 #include "models/config.h"
-#include "models/config_keys.h"
 
 namespace eddy::blockwise_recurrent {
 
-void describe(KeyList& keys, ModelConfig& config);
+struct Keys {
+  std::string memory_qkv = "separate";
+  std::string memory_init = "learned";
+  bool memory_query = false;
+  bool memory_ffn = true;
+  bool memory_ffn_prenorm = true;
+  bool memory_norm = true;
+  bool memory_proj = false;
+  std::string detach = "segment";
+  double rope_theta = 10000.0;
+
+  friend bool operator==(const Keys&, const Keys&) = default;
+};
+using Config = FamilyConfig<Keys>;
+
+inline void describe(KeyList& keys, Keys& c) {
+  keys.add("memory_qkv", c.memory_qkv, "Whether the memory has projections of its own",
+           {"separate", "shared"})
+      .read_by("memory_llama");
+  keys.add("memory_init", c.memory_init, "Memory of the first chunk", {"learned", "zero"})
+      .read_by("memory_llama");
+  keys.add("memory_query", c.memory_query,
+           "Whether the memory keeps its query matrix, which has no effect on the results")
+      .read_by("memory_llama")
+      .oddity();
+  keys.add("memory_ffn", c.memory_ffn, "Whether the memory passes through an MLP between chunks")
+      .read_by("memory_llama");
+  keys.add("memory_ffn_prenorm", c.memory_ffn_prenorm, "Whether that MLP begins with a norm")
+      .read_by("memory_llama")
+      .oddity();
+  keys.add("memory_norm", c.memory_norm, "Whether a norm follows that MLP").read_by("memory_llama");
+  keys.add("memory_proj", c.memory_proj, "Whether a square matrix stands before that MLP")
+      .read_by("memory_llama")
+      .oddity();
+  keys.add("detach", c.detach, "Where gradients through the memory stop", {"segment", "chunk"})
+      .read_by("memory_llama");
+  keys.add("rope_theta", c.rope_theta, "Base of the frequencies of rotary positions",
+           {.low = 0, .low_open = true})
+      .read_by("blockwise_recurrent");
+}
+
 // errors: ConfigError naming the keys and their values.
-void check(const ModelConfig& config);
-// Fills in defaults that depend on other keys, and resets keys of this family that the model does not read. Called for
-// the models of all families.
-void fill(ModelConfig& config);
+void check(const Config& config);
+// Fills in defaults that depend on other keys. Called for the models of all families.
+void fill(Config& config);
 
 }  // namespace eddy::blockwise_recurrent

@@ -16,7 +16,7 @@ Tensor split_heads(const Tensor& rows, std::int64_t heads, std::int64_t head_dim
 LlamaNorm::LlamaNorm(const ParamScope& scope, std::int64_t width, double epsilon)
     : weight(scope.param("weight", {width}, Init::ones())), eps(epsilon) {}
 
-LlamaMlp::LlamaMlp(const ParamScope& scope, const ModelConfig& config)
+LlamaMlp::LlamaMlp(const ParamScope& scope, const blockwise_recurrent::Config& config)
     : gate(scope.scope("gate"), config.dim, config.mlp_dim, config.init_std, false),
       up(scope.scope("up"), config.dim, config.mlp_dim, residual_deviation(config), false),
       down(scope.scope("down"), config.mlp_dim, config.dim, config.init_std, false) {}
@@ -25,7 +25,8 @@ Tensor LlamaMlp::operator()(const Tensor& x) const {
   return down(swiglu(parts[0], parts[1]));
 }
 
-LlamaMemory::LlamaMemory(const ParamScope& scope, std::string memory_path, const ModelConfig& config)
+LlamaMemory::LlamaMemory(const ParamScope& scope, std::string memory_path,
+                         const blockwise_recurrent::Config& config)
     : path(std::move(memory_path)) {
   const std::int64_t dim = config.dim, kv_dim = config.kv_heads * config.head_dim;
   if (config.memory_init == "learned") init = scope.param("init", {config.chunk, dim}, Init::zeros());
@@ -49,7 +50,8 @@ Tensor LlamaMemory::evolve(const Tensor& memory, const DropoutSite& drop, std::u
   return norm ? norm->of_sum(u, delta).norm : u + delta;
 }
 
-LlamaLayer::LlamaLayer(const ParamScope& scope, std::string layer_path, const ModelConfig& config)
+LlamaLayer::LlamaLayer(const ParamScope& scope, std::string layer_path,
+                       const blockwise_recurrent::Config& config)
     : path(std::move(layer_path)),
       heads(config.heads),
       kv_heads(config.kv_heads),

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "models/blockwise_recurrent/config.h"
 #include "models/dropout_site.h"
 #include "models/layers.h"
 #include "models/model.h"
@@ -42,7 +43,7 @@ class LlamaNorm {
 // residual stream, and `down` with the usual one.
 class LlamaMlp {
  public:
-  LlamaMlp(const ParamScope& scope, const ModelConfig& config);
+  LlamaMlp(const ParamScope& scope, const blockwise_recurrent::Config& config);
   Tensor operator()(const Tensor& x) const;
 
   Linear gate, up, down;
@@ -51,7 +52,7 @@ class LlamaMlp {
 // A layer's memory: its initial value, its evolution, and its projections.
 class LlamaMemory {
  public:
-  LlamaMemory(const ParamScope& scope, std::string path, const ModelConfig& config);
+  LlamaMemory(const ParamScope& scope, std::string path, const blockwise_recurrent::Config& config);
 
   // E for memories [batch, chunk, dim]; dropout masks are those of call `call`.
   Tensor evolve(const Tensor& memory, const DropoutSite& drop, std::uint64_t call) const;
@@ -76,7 +77,7 @@ struct KeyValue {
 class LlamaLayer {
  public:
   // With a memory if the model has one.
-  LlamaLayer(const ParamScope& scope, std::string path, const ModelConfig& config);
+  LlamaLayer(const ParamScope& scope, std::string path, const blockwise_recurrent::Config& config);
 
   // Projections of normed rows [batch, time, dim], split into heads: [batch, time, heads, head_dim], keys and
   // values with kv_heads heads. Not rotated.

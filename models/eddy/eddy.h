@@ -22,6 +22,7 @@
 #include "ops/write_instead.h"
 
 // Modules, optimizers, models
+#include "models/eddy/registry.h"
 #include "models/layers.h"
 #include "models/model.h"
 #include "models/module.h"

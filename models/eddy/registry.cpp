@@ -1,11 +1,9 @@
-// The registry: every model by family and name.
+// The registry: every family, and every model by family and name.
+#include "models/eddy/registry.h"
+
 #include "models/block_recurrent/block_recurrent.h"
-#include "models/block_recurrent/config.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
-#include "models/blockwise_recurrent/config.h"
 #include "models/recurrent_transformer/block_variant.h"
-#include "models/recurrent_transformer/config.h"
-#include "models/staircase/config.h"
 #include "models/staircase/feedback.h"
 #include "models/staircase/lstm.h"
 #include "models/staircase/staircase.h"
@@ -14,6 +12,22 @@
 namespace eddy {
 namespace {
 
+// Lets `change` change the part of a config that a family's models see.
+template <class Keys, class Change>
+void change_part(ModelConfig& config, Change change) {
+  auto part = part_of<FamilyConfig<Keys>>(config);
+  change(part);
+  static_cast<CommonKeys&>(config) = part;
+  static_cast<Keys&>(config) = part;
+}
+
+template <class Keys, auto kDescribe, auto kCheck, auto kFill = [](FamilyConfig<Keys>&) {}>
+constexpr FamilyEntry family(const char* name) {
+  return {name, [](KeyList& keys, ModelConfig& config) { kDescribe(keys, config); },
+          [](const ModelConfig& config) { kCheck(part_of<FamilyConfig<Keys>>(config)); },
+          [](ModelConfig& config) { change_part<Keys>(config, kFill); }};
+}
+
 template <class M>
 constexpr ModelEntry entry(const char* family, const char* model, const char* summary,
                            ExampleOf example = ExampleOf::nothing) {
@@ -21,10 +35,11 @@ constexpr ModelEntry entry(const char* family, const char* model, const char* su
           summary,
           example,
           [](const ModelConfig& config, ParamScope scope) -> std::unique_ptr<Model> {
-            return std::make_unique<M>(config, scope);
+            return std::make_unique<M>(part_of<typename M::Config>(config), scope);
           },
           [](ModelConfig& config) {
-            if constexpr (requires { M::fit_to_sizes(config); }) M::fit_to_sizes(config);
+            if constexpr (requires { &M::fit_to_sizes; })
+              change_part<typename M::FamilyKeys>(config, M::fit_to_sizes);
           }};
 }
 
@@ -32,10 +47,13 @@ constexpr const char *kRecurrent = "recurrent_transformer", *kBlock = "block_rec
                      *kBlockwise = "blockwise_recurrent", *kStaircase = "staircase";
 
 constexpr FamilyEntry kFamilies[] = {
-    {kRecurrent, recurrent_transformer::describe, recurrent_transformer::check, recurrent_transformer::fill},
-    {kBlock, block_recurrent::describe, block_recurrent::check, block_recurrent::fill},
-    {kBlockwise, blockwise_recurrent::describe, blockwise_recurrent::check, blockwise_recurrent::fill},
-    {kStaircase, staircase::describe, staircase::check, staircase::fill},
+    family<recurrent_transformer::Keys, recurrent_transformer::describe, recurrent_transformer::check>(
+        kRecurrent),
+    family<block_recurrent::Keys, block_recurrent::describe, block_recurrent::check, block_recurrent::fill>(
+        kBlock),
+    family<blockwise_recurrent::Keys, blockwise_recurrent::describe, blockwise_recurrent::check,
+           blockwise_recurrent::fill>(kBlockwise),
+    family<staircase::Keys, staircase::describe, staircase::check, staircase::fill>(kStaircase),
 };
 
 constexpr ModelEntry kModels[] = {

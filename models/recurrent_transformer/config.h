@@ -1,16 +1,47 @@
-// The config keys of this family: their description, and the rules between them.
+// The config keys of this family with their descriptions, and the rules between them.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "models/config.h"
-#include "models/config_keys.h"
 
 namespace eddy::recurrent_transformer {
 
-void describe(KeyList& keys, ModelConfig& config);
+struct Keys {
+  std::int64_t block = 1;
+  bool positions = false;
+  bool bias = false;
+  std::string activation = "gelu";
+  std::string readout = "all";
+  std::string accumulate = "output";
+
+  friend bool operator==(const Keys&, const Keys&) = default;
+};
+using Config = FamilyConfig<Keys>;
+
+inline void describe(KeyList& keys, Keys& c) {
+  keys.list_before("tied");
+  keys.add("block", c.block, "Positions in a block of the recurrence", {1, 1'000'000'000})
+      .read_by("block_forget block_accumulate");
+  keys.add("positions", c.positions, "Whether learned positions are added to the embeddings")
+      .read_by("recurrent_transformer");
+  keys.list_before("init_std");
+  keys.add("bias", c.bias, "Whether norms and linear layers have biases").read_by("recurrent_transformer");
+  keys.add("activation", c.activation, "Activation of the MLP", {"gelu", "relu"})
+      .read_by("recurrent_transformer");
+  keys.add("readout", c.readout, "Positions that give logits", {"all", "last", "tail"})
+      .read_by("recurrent_transformer");
+  keys.add(
+          "accumulate", c.accumulate,
+          "What is added to later windows: outputs, as in the published code, or hidden states, as in equation 5",
+          {"output", "hidden"})
+      .read_by("block_accumulate")
+      .oddity();
+  keys.list_before("");
+}
+
 // errors: ConfigError naming the keys and their values.
-void check(const ModelConfig& config);
-// Fills in defaults that depend on other keys, and resets keys of this family that the model does not read. Called for
-// the models of all families.
-void fill(ModelConfig& config);
+void check(const Config& config);
 
 }  // namespace eddy::recurrent_transformer

@@ -10,8 +10,9 @@ namespace eddy {
 
 RecurrentTransformer::~RecurrentTransformer() = default;
 
-RecurrentTransformer::RecurrentTransformer(const ModelConfig& config, const ParamScope& scope)
-    : Model(config),
+RecurrentTransformer::RecurrentTransformer(const recurrent_transformer::Config& config,
+                                           const ParamScope& scope)
+    : FamilyModel(config),
       embed_(scope.scope("embed"), config.vocab, config.dim, config.init_std),
       positions_(config.positions
                      ? scope.scope("pos_embed")

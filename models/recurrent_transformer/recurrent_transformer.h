@@ -25,9 +25,9 @@
 namespace eddy {
 
 // The base class of the variants: embeddings, readout and head.
-class RecurrentTransformer : public Model {
+class RecurrentTransformer : public FamilyModel<recurrent_transformer::Keys> {
  public:
-  RecurrentTransformer(const ModelConfig& config, const ParamScope& scope);
+  RecurrentTransformer(const recurrent_transformer::Config& config, const ParamScope& scope);
   ~RecurrentTransformer() override;
 
   ForwardOutput forward(const ForwardInput& input) const override;
@@ -35,6 +35,9 @@ class RecurrentTransformer : public Model {
   // -1, or what is left of the position table.
   std::int64_t stream_room(const State& state) const override;
   std::int64_t stream_period() const override { return config().block; }
+  std::int64_t table_elements() const override {
+    return Model::table_elements() + (config().positions ? config().context * config().dim : 0);
+  }
   // A state whose size does not depend on the length: only its position changes.
   std::optional<State> stream_after(const State& state, std::int64_t length) const override;
 

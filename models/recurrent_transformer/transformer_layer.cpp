@@ -5,7 +5,8 @@
 #include "ops/ops.h"
 
 namespace eddy {
-TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_path, const ModelConfig& config)
+TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_path,
+                                   const recurrent_transformer::Config& config)
     : path(std::move(layer_path)),
       attn_norm(scope.scope("attn_norm"), config.dim, config.norm_eps, config.bias),
       wqkv(scope.scope("attn").scope("wqkv"), config.dim, 3 * config.dim, config.init_std, config.bias),

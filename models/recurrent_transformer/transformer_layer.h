@@ -15,6 +15,7 @@
 #include "models/dropout_site.h"
 #include "models/layers.h"
 #include "models/model.h"
+#include "models/recurrent_transformer/config.h"
 #include "ops/recurrence/unit_recurrence.h"
 
 namespace eddy {
@@ -23,7 +24,7 @@ class TransformerLayer {
  public:
   // The two projections into the residual stream are initialised with a deviation smaller by 1/sqrt(2
   // layers).
-  TransformerLayer(const ParamScope& scope, std::string path, const ModelConfig& config);
+  TransformerLayer(const ParamScope& scope, std::string path, const recurrent_transformer::Config& config);
 
   // T(z) for windows [batch, positions, dim]; dropout masks are those of call `call`.
   Tensor operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call = 0) const;

@@ -1,16 +1,15 @@
-// The config keys of this family, and the rules between them.
+// The rules between the config keys of this family, and defaults that depend on other keys.
 #include "models/staircase/config.h"
 
 #include <fmt/format.h>
 
-#include "models/config_rules.h"
 #include "tensor/base/format.h"
 
 namespace eddy::staircase {
 namespace {
 
 // Rules of the two models with chunks.
-void check_chunks(const ModelConfig& c) {
+void check_chunks(const Config& c) {
   const bool cached = c.model == "cached_staircase";
   if (cached && c.cache_after > c.steps)
     fail<ConfigError>("config: model.cache_after must not exceed model.steps: cache_after {}, steps {}",
@@ -34,8 +33,11 @@ void check_chunks(const ModelConfig& c) {
 
 }  // namespace
 
-void check(const ModelConfig& c) {
-  if (c.model != "lstm") rules::one_kind_of_heads(c);
+void check(const Config& c) {
+  if (c.model != "lstm") {
+    rules::heads(c);
+    rules::one_kind_of_heads(c);
+  }
   if (c.model == "staircase" || c.model == "cached_staircase") check_chunks(c);
   if (c.model == "universal" && c.layers != 1)
     fail<ConfigError>(
@@ -44,48 +46,7 @@ void check(const ModelConfig& c) {
         c.layers, c.repeats);
 }
 
-void describe(KeyList& keys, ModelConfig& c) {
-  keys.add("steps", c.steps,
-           "Number of chunks in the window, and of times that a staircase passes a chunk through the layers",
-           {1, 1'000'000'000})
-      .read_by("staircase -lstm");
-  keys.add("cache_after", c.cache_after, "Number of passes after which a chunk is frozen; 0: 1",
-           {0, 1'000'000'000})
-      .read_by("cached_staircase");
-  keys.add("span", c.span, "Number of distances with learned positions; 0: steps * chunk", {0, 1'000'000'000})
-      .read_by("staircase -lstm");
-  keys.add("prenorm", c.prenorm, "Whether norms stand before attention and MLP, instead of after")
-      .read_by("staircase -lstm");
-  keys.add(
-          "carry", c.carry,
-          "What a segment leaves to the next: what the equations say, or what the code keeps; of frozen chunks (cache_after below steps) always the outputs",
-          {"exact", "official"})
-      .read_by("staircase/staircase cached_staircase")
-      .oddity();
-  keys.add("cold_start", c.cold_start, "What stands before the first token: zeros, or nothing",
-           {"zeros", "empty"})
-      .read_by("staircase -lstm");
-  keys.add("repeats", c.repeats, "Number of times that the layers are applied", {1, 1'000'000'000})
-      .read_by("ladder universal");
-  keys.add("shared_kv", c.shared_kv, "Whether all layers use the keys and values of layer 0")
-      .read_by("feedback");
-  keys.add("feedback_memory", c.feedback_memory, "What is remembered: a mix of all layers, or the last layer",
-           {"mix", "last"})
-      .read_by("feedback");
-  keys.add("feedback_self", c.feedback_self, "Whether a token sees itself").read_by("feedback").oddity();
-  keys.add("feedback_carry", c.feedback_carry,
-           "Whether carried memories are normalised as in the published code", {"raw", "official"})
-      .read_by("feedback")
-      .oddity();
-  keys.add("embed_dim", c.embed_dim, "Width of the embedding; 0: dim", {0, 1'000'000'000}).read_by("lstm");
-  keys.add("emb_dropout", c.emb_dropout, "Probability of dropping a value of an embedding", kBelowOne)
-      .read_by("staircase");
-  keys.add("out_dropout", c.out_dropout, "Probability of dropping a value before the head", kBelowOne)
-      .read_by("staircase");
-}
-
-void fill(ModelConfig& c) {
-  if (c.model != "ladder" && c.model != "universal") c.repeats = 1;
+void fill(Config& c) {
   if (c.model != "cached_staircase") c.cache_after = c.steps;
   if (c.cache_after == 0) c.cache_after = 1;
   if (c.span == 0) c.span = c.steps * c.chunk;

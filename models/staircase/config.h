@@ -1,16 +1,76 @@
-// The config keys of this family: their description, and the rules between them.
+// The config keys of this family with their descriptions, and the rules between them.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "models/config.h"
-#include "models/config_keys.h"
 
 namespace eddy::staircase {
 
-void describe(KeyList& keys, ModelConfig& config);
+struct Keys {
+  std::int64_t steps = 2;
+  std::int64_t cache_after = 0;
+  std::int64_t span = 0;
+  bool prenorm = true;
+  std::string carry = "exact";
+  std::string cold_start = "zeros";
+  std::int64_t repeats = 1;
+  bool shared_kv = false;
+  std::string feedback_memory = "mix";
+  bool feedback_self = false;
+  std::string feedback_carry = "raw";
+  std::int64_t embed_dim = 0;
+  double emb_dropout = 0.0;
+  double out_dropout = 0.0;
+
+  friend bool operator==(const Keys&, const Keys&) = default;
+};
+using Config = FamilyConfig<Keys>;
+
+inline void describe(KeyList& keys, Keys& c) {
+  keys.add("steps", c.steps,
+           "Number of chunks in the window, and of times that a staircase passes a chunk through the layers",
+           {1, 1'000'000'000})
+      .read_by("staircase -lstm");
+  keys.add("cache_after", c.cache_after, "Number of passes after which a chunk is frozen; 0: 1",
+           {0, 1'000'000'000})
+      .read_by("cached_staircase");
+  keys.add("span", c.span, "Number of distances with learned positions; 0: steps * chunk", {0, 1'000'000'000})
+      .read_by("staircase -lstm");
+  keys.add("prenorm", c.prenorm, "Whether norms stand before attention and MLP, instead of after")
+      .read_by("staircase -lstm");
+  keys.add(
+          "carry", c.carry,
+          "What a segment leaves to the next: what the equations say, or what the code keeps; of frozen chunks (cache_after below steps) always the outputs",
+          {"exact", "official"})
+      .read_by("staircase/staircase cached_staircase")
+      .oddity();
+  keys.add("cold_start", c.cold_start, "What stands before the first token: zeros, or nothing",
+           {"zeros", "empty"})
+      .read_by("staircase -lstm");
+  keys.add("repeats", c.repeats, "Number of times that the layers are applied", {1, 1'000'000'000})
+      .read_by("ladder universal");
+  keys.add("shared_kv", c.shared_kv, "Whether all layers use the keys and values of layer 0")
+      .read_by("feedback");
+  keys.add("feedback_memory", c.feedback_memory, "What is remembered: a mix of all layers, or the last layer",
+           {"mix", "last"})
+      .read_by("feedback");
+  keys.add("feedback_self", c.feedback_self, "Whether a token sees itself").read_by("feedback").oddity();
+  keys.add("feedback_carry", c.feedback_carry,
+           "Whether carried memories are normalised as in the published code", {"raw", "official"})
+      .read_by("feedback")
+      .oddity();
+  keys.add("embed_dim", c.embed_dim, "Width of the embedding; 0: dim", {0, 1'000'000'000}).read_by("lstm");
+  keys.add("emb_dropout", c.emb_dropout, "Probability of dropping a value of an embedding", kBelowOne)
+      .read_by("staircase");
+  keys.add("out_dropout", c.out_dropout, "Probability of dropping a value before the head", kBelowOne)
+      .read_by("staircase");
+}
+
 // errors: ConfigError naming the keys and their values.
-void check(const ModelConfig& config);
-// Fills in defaults that depend on other keys, and resets keys of this family that the model does not read. Called for
-// the models of all families.
-void fill(ModelConfig& config);
+void check(const Config& config);
+// Fills in defaults that depend on other keys. Called for the models of all families.
+void fill(Config& config);
 
 }  // namespace eddy::staircase

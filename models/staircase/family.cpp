@@ -36,7 +36,7 @@ std::string numbered(const char* name, std::int64_t a, std::int64_t b) {
   return fmt::format("{}.{}.{}", name, a, b);
 }
 
-StaircaseCore::StaircaseCore(const ParamScope& scope, const ModelConfig& config, bool shared_kv)
+StaircaseCore::StaircaseCore(const ParamScope& scope, const staircase::Config& config, bool shared_kv)
     : key_pe(scope.scope("pos").param("key_pe", {config.head_dim, config.span}, Init::normal(1))) {
   layers.reserve(static_cast<std::size_t>(config.layers));
   for (std::int64_t i = 0; i < config.layers; ++i)
@@ -46,7 +46,7 @@ StaircaseCore::StaircaseCore(const ParamScope& scope, const ModelConfig& config,
 
 namespace {
 
-bool is_lstm(const ModelConfig& config) {
+bool is_lstm(const staircase::Config& config) {
   return config.model == "lstm";
 }
 
@@ -54,8 +54,8 @@ bool is_lstm(const ModelConfig& config) {
 
 StaircaseFamily::~StaircaseFamily() = default;
 
-StaircaseFamily::StaircaseFamily(const ModelConfig& config, const ParamScope& scope)
-    : Model(config),
+StaircaseFamily::StaircaseFamily(const staircase::Config& config, const ParamScope& scope)
+    : FamilyModel(config),
       embed_weight_(scope.scope("embed").param(
           "weight", {config.vocab, is_lstm(config) ? config.embed_dim : config.dim},
           is_lstm(config) ? Init::uniform(1 / std::sqrt(static_cast<double>(config.dim)))

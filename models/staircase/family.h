@@ -19,9 +19,9 @@
 
 namespace eddy {
 
-class StaircaseFamily : public Model {
+class StaircaseFamily : public FamilyModel<staircase::Keys> {
  public:
-  StaircaseFamily(const ModelConfig& config, const ParamScope& scope);
+  StaircaseFamily(const staircase::Config& config, const ParamScope& scope);
   ~StaircaseFamily() override;
 
   // The logits of whole segments. input.state: a state of forward, or one of stream at a place where a
@@ -121,7 +121,7 @@ Tensor joined(const Tensor& a, const Tensor& b);
 
 // The core of the models with attention: the position table and the layers.
 struct StaircaseCore {
-  StaircaseCore(const ParamScope& scope, const ModelConfig& config, bool shared_kv);
+  StaircaseCore(const ParamScope& scope, const staircase::Config& config, bool shared_kv);
 
   Tensor key_pe;  // [head_dim, span], one for all layers and heads
   std::vector<StaircaseLayer> layers;

@@ -12,7 +12,7 @@
 
 namespace eddy {
 
-StaircaseFeedback::StaircaseFeedback(const ModelConfig& config, const ParamScope& scope)
+StaircaseFeedback::StaircaseFeedback(const staircase::Config& config, const ParamScope& scope)
     : StaircaseFamily(config, scope), core_(scope, config, config.shared_kv) {
   const ParamScope mix = scope.scope("feedback");
   layer_logits_ =
@@ -165,7 +165,7 @@ void StaircaseFeedback::norm_stream(State& state, std::int64_t begin, std::int64
 }
 
 Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
-  const ModelConfig& c = config();
+  const staircase::Config& c = config();
   const std::int64_t batch = x.dim(1);
   const LayerCall call = call_with_positions();
   const Tensor weights = mix_weights();

@@ -28,7 +28,7 @@ namespace eddy {
 
 class StaircaseFeedback final : public StaircaseFamily {
  public:
-  StaircaseFeedback(const ModelConfig& config, const ParamScope& scope);
+  StaircaseFeedback(const staircase::Config& config, const ParamScope& scope);
 
  private:
   // The results of one token, both [batch, 1, dim].

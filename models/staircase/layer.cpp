@@ -18,11 +18,11 @@ Tensor uniform_param(const ParamScope& scope, const char* name, const Shape& sha
 }
 
 // What the two matrices that write into the residual stream are scaled by at the start.
-double residual_gain(const ModelConfig& config) {
+double residual_gain(const staircase::Config& config) {
   return config.prenorm ? 1 / std::sqrt(2.0 * static_cast<double>(config.layers)) : 1;
 }
 
-LayerNorm first_norm(const ParamScope& scope, const ModelConfig& config, const StaircaseLayer* shared,
+LayerNorm first_norm(const ParamScope& scope, const staircase::Config& config, const StaircaseLayer* shared,
                      const LayerNorm* shared_norm) {
   // With post-norm the norm belongs to the residual stream, not to the keys: every layer keeps its own.
   if (shared != nullptr && config.prenorm) return *shared_norm;
@@ -31,8 +31,8 @@ LayerNorm first_norm(const ParamScope& scope, const ModelConfig& config, const S
 
 }  // namespace
 
-StaircaseLayer::StaircaseLayer(const ParamScope& scope, std::string layer_path, const ModelConfig& config,
-                               const StaircaseLayer* shared)
+StaircaseLayer::StaircaseLayer(const ParamScope& scope, std::string layer_path,
+                               const staircase::Config& config, const StaircaseLayer* shared)
     : path(std::move(layer_path)),
       heads(config.heads),
       head_dim(config.head_dim),

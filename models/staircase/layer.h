@@ -20,10 +20,10 @@
 #include <cstdint>
 #include <string>
 
-#include "models/config.h"
 #include "models/dropout_site.h"
 #include "models/keys_values.h"
 #include "models/layers.h"
+#include "models/staircase/config.h"
 
 namespace eddy {
 
@@ -38,7 +38,7 @@ struct LayerCall {
 class StaircaseLayer {
  public:
   // With `shared`, keys and values come from that layer's matrices, and with pre-norm its norm too.
-  StaircaseLayer(const ParamScope& scope, std::string path, const ModelConfig& config,
+  StaircaseLayer(const ParamScope& scope, std::string path, const staircase::Config& config,
                  const StaircaseLayer* shared = nullptr);
 
   // The input of queries, keys and values: LN1(x) with pre-norm, x itself with post-norm.

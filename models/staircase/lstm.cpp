@@ -17,7 +17,7 @@ std::string of_layer(const char* name, std::size_t layer) {
 
 }  // namespace
 
-StaircaseLstm::StaircaseLstm(const ModelConfig& config, const ParamScope& scope)
+StaircaseLstm::StaircaseLstm(const staircase::Config& config, const ParamScope& scope)
     : StaircaseFamily(config, scope) {
   const Init init = Init::uniform(1 / std::sqrt(static_cast<double>(config.dim)));
   for (std::int64_t l = 0; l < config.layers; ++l) {

@@ -19,7 +19,7 @@ namespace eddy {
 
 class StaircaseLstm final : public StaircaseFamily {
  public:
-  StaircaseLstm(const ModelConfig& config, const ParamScope& scope);
+  StaircaseLstm(const staircase::Config& config, const ParamScope& scope);
 
   std::int64_t table_elements() const override { return config().vocab * config().embed_dim; }
   std::optional<KeySetting> needs_equal_starts() const override { return std::nullopt; }

@@ -18,7 +18,7 @@
 
 namespace eddy {
 
-Staircase::Staircase(const ModelConfig& config, const ParamScope& scope)
+Staircase::Staircase(const staircase::Config& config, const ParamScope& scope)
     : StaircaseFamily(config, scope),
       steps_(config.steps),
       passes_(config.model == "staircase" ? config.steps : config.cache_after),

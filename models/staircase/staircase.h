@@ -32,7 +32,7 @@ namespace eddy {
 
 class Staircase final : public StaircaseFamily {
  public:
-  Staircase(const ModelConfig& config, const ParamScope& scope);
+  Staircase(const staircase::Config& config, const ParamScope& scope);
 
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
   std::int64_t stream_period() const override { return chunk_; }

@@ -70,7 +70,7 @@ std::optional<std::vector<std::int64_t>> Staircase::stream_place(const State& st
 }
 
 State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
-  const ModelConfig& c = config();
+  const staircase::Config& c = config();
   const std::int64_t past = past_chunks(imported);
   const Tensor* done = has_frozen() && past > 0 ? &imported.get("done") : nullptr;
   State stream;
@@ -130,7 +130,7 @@ State Staircase::export_stream(const State& stream) const {
 }
 
 void Staircase::finish_chunk(State& stream, Position& position) const {
-  const ModelConfig& c = config();
+  const staircase::Config& c = config();
   const std::int64_t batch = stream.get(kStreamRows).dim(1), past = position.past;
   const std::int64_t next_past = std::min(past + 1, steps_ - 1);
   Tensor finished;
@@ -168,7 +168,7 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
 }
 
 Tensor Staircase::stream_piece(const Tensor& x, State& stream, const Position& position) const {
-  const ModelConfig& c = config();
+  const staircase::Config& c = config();
   LayerCall call;
   call.attention.causal = true;
   call.attention.positions = positions();

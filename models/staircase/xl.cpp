@@ -8,7 +8,7 @@
 
 namespace eddy {
 
-StaircaseXl::StaircaseXl(const ModelConfig& config, const ParamScope& scope)
+StaircaseXl::StaircaseXl(const staircase::Config& config, const ParamScope& scope)
     : StaircaseFamily(config, scope),
       repeats_(config.model == "transformer_xl" ? 1 : config.repeats),
       core_(scope, config, false) {}
@@ -97,7 +97,7 @@ State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const
 }
 
 Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
-  const ModelConfig& c = config();
+  const staircase::Config& c = config();
   const LayerCall call = call_with_positions();
   std::vector<std::int64_t> position = stream_position(state);
   std::int64_t &begin = position.at(0), &end = position.at(1);

@@ -17,10 +17,10 @@ namespace eddy {
 
 class StaircaseXl final : public StaircaseFamily {
  public:
-  StaircaseXl(const ModelConfig& config, const ParamScope& scope);
+  StaircaseXl(const staircase::Config& config, const ParamScope& scope);
 
   // One layer for universal, which applies it several times.
-  static void fit_to_sizes(ModelConfig& config) {
+  static void fit_to_sizes(staircase::Config& config) {
     if (config.model == "universal") config.layers = 1;
   }
   std::int64_t stream_period() const override {

@@ -200,7 +200,7 @@ void count_token(const SpeedRow& row) {
   Recorder recorder(model->params(), token_recorder(true));
   const std::vector<std::int32_t> ids(static_cast<std::size_t>(row.batch), 0);
   State state;
-  const ModelConfig& config = model->config();
+  const ModelConfig& config = model->full_config();
   const std::int64_t period =
       std::max({config.block, config.chunk, std::min<std::int64_t>(config.window, 512)});
   for (std::int64_t i = 0; i < (kCaptureWarmUp + 2) * period; ++i)

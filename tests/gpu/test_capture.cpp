@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/runtime/context.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "ops/core/capture.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "ops/pointwise/pointwise.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tensor/random/philox.h"
 #include "tests/gpu/support/captured_model.h"
 #include "tests/gpu/support/gpu_test.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tensor/random/philox.h"
 #include "tests/gpu/support/captured_model.h"
 #include "tests/gpu/support/gpu_test.h"

@@ -14,7 +14,7 @@
 #include <cstdio>
 #include <string>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "ops/index/gather.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "autograd/tape.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "ops/core/capture.h"
 #include "ops/recurrence/block_accumulate.h"
 #include "ops/recurrence/block_forget.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
 #include "tests/models/every_model.h"
 #include "train/config/run_config.h"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "ops/loss/cross_entropy.h"
 #include "tensor/random/philox.h"
 #include "tests/support/errors.h"

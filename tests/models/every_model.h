@@ -154,7 +154,7 @@ inline std::string without_influence(const ModelConfig& c, const std::string& pa
 // What a call before leaves; empty for models that carry nothing.
 inline State carried_state(const Model& model, std::int64_t batch) {
   const NoGrad no_grad;
-  const ModelConfig& c = model.config();
+  const ModelConfig& c = model.full_config();
   ForwardInput input;
   input.tokens = random_ids(batch, call_time(c), c.vocab, 8);
   input.tail = rows_of(c, call_time(c));

@@ -60,11 +60,11 @@ ForwardInput input_for(const ModelConfig& config, const Tensor& tokens, const St
 
 ForwardOutput forwarded(const Model& model, const Tensor& tokens, const State& state = {}) {
   const NoGrad no_grad;
-  return model.forward(input_for(model.config(), tokens, state));
+  return model.forward(input_for(model.full_config(), tokens, state));
 }
 
 Tensor targets_for(const Model& model, std::int64_t batch, std::int64_t time) {
-  return random_ids(batch, rows_of(model.config(), time), model.config().n_out, 2);
+  return random_ids(batch, rows_of(model.full_config(), time), model.config().n_out, 2);
 }
 
 // The logits of `tokens` in calls of the given lengths, over and over.
@@ -86,7 +86,7 @@ Tensor streamed(const Model& model, const Tensor& tokens, State& state,
 Tensor stream_answers(const Model& model, const Tensor& tokens) {
   if (model.config().model != "block_accumulate") return forwarded(model, tokens).logits;
   std::vector<Tensor> answers;
-  for (std::int64_t t = tokens.dim(1) - rows_of(model.config(), tokens.dim(1)); t < tokens.dim(1); ++t) {
+  for (std::int64_t t = tokens.dim(1) - rows_of(model.full_config(), tokens.dim(1)); t < tokens.dim(1); ++t) {
     const Tensor logits = forwarded(model, part(tokens, 0, t + 1)).logits;
     answers.push_back(raw::copy(raw::narrow(logits, 1, logits.dim(1) - 1, 1)));
   }

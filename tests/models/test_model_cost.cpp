@@ -60,7 +60,7 @@ Size block_accumulate(const ModelConfig& c, Size time) {
 }
 
 // Hutchins et al.: a window of keys before each token; the state is read by the tokens and updated by block.
-Size block_recurrent(const ModelConfig& c, Size time) {
+Size block_recurrent_size(const ModelConfig& c, Size time) {
   const Size width = c.heads * c.head_dim, blocks = time / c.window;
   const Size gates = c.gate == "lstm" ? 3 : 1;
   const Size cell = c.cell == "skip" ? gates * 2 * width * c.dim
@@ -101,7 +101,7 @@ Size llama(const ModelConfig& c, Size time) {
 
 // Ju et al., of one segment with a carried state. Pass n of N sees N - n chunks before its own; keys take
 // three products with a query: their content, their position and their value.
-Size staircase(const ModelConfig& c) {
+Size staircase_size(const ModelConfig& c) {
   const Size inner = c.heads * c.head_dim, chunks = c.segment / c.chunk;
   const Size passes = c.model == "staircase" ? c.steps : c.cache_after;
   Size layer = 0;
@@ -175,11 +175,11 @@ TEST_CASE("counted work: the block-recurrent transformers are their formulas") {
         CAPTURE(cache);
         ModelConfig c = recurrent_config(gate, cell);
         c.cache = cache;
-        for (const bool carried : {false, true}) check_cost(c, 16, block_recurrent, carried);
+        for (const bool carried : {false, true}) check_cost(c, 16, block_recurrent_size, carried);
       }
   for (const char* model : {"slide", "xl", "memorizing"}) {
     const ModelConfig c = block_recurrent_config(model);
-    check_cost(c, c.segment, block_recurrent);
+    check_cost(c, c.segment, block_recurrent_size);
   }
 }
 
@@ -206,10 +206,10 @@ TEST_CASE("counted work: the staircase family is its formulas") {
       c.steps = steps;
       c.chunk = chunk;
       c.span = 0;
-      of_segment(c, staircase);
+      of_segment(c, staircase_size);
       c.model = "cached_staircase";
       for (c.cache_after = 1; c.cache_after <= std::min<Size>(steps, 3); ++c.cache_after)
-        of_segment(c, staircase);
+        of_segment(c, staircase_size);
     }
   for (const char* model : {"transformer_xl", "ladder", "universal"})
     of_segment(staircase_config(model), transformer_xl);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
 #include "tests/models/compare.h"

@@ -49,7 +49,7 @@ ModelConfig drawn_config(const ModelConfig& base, std::uint64_t draw) {
 // The largest gradient of every parameter in calls from nothing, from a state, and with a row that begins
 // anew.
 std::map<std::string, double> largest_gradients(Model& model) {
-  const ModelConfig& config = model.config();
+  const ModelConfig& config = model.full_config();
   const std::int64_t time = uneven_time(config);
   const State carried = carried_state(model, 2);
   std::map<std::string, double> largest;

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "train/tasks/task.h"
 
 namespace eddy::test {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tensor/random/philox.h"
 
 namespace eddy::test {

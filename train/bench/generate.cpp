@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "ops/core/capture.h"
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"

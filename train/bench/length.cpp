@@ -7,7 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"

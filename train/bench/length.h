@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "train/bench/measurement.h"
 
 namespace eddy {

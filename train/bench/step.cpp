@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"

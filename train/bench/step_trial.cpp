@@ -39,7 +39,7 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
       sequence_(options.sequence > 0 ? options.sequence : options.model.context),
       model_(make_model(resolved(options.model), placement.dtype, placement.device)),
       recorder_(model_->params(), {.wanted = options.capture}) {
-  const ModelConfig& config = model_->config();
+  const ModelConfig& config = model_->full_config();
   model_->check_length(sequence_, carry_state_);
   model_->params().initialize(kBenchSeed);
   optimizer_ = make_optimizer(model_->params(), {.optimizer = "adamw"});

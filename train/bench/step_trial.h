@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "train/config/run_config.h"
 #include "train/step/train_step.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/config.h"
+#include "models/eddy/config.h"
 #include "models/optimizer/optimizer.h"
 #include "tensor/base/device.h"
 #include "tensor/base/dtype.h"

@@ -21,9 +21,9 @@ void check_request(const Model& model, std::int64_t tokens, std::int64_t batch, 
   if (window_count(tokens, sequence) < 1)
     fail<ValueError>("evaluate: {} tokens make no window of {} (at least sequence + 1 tokens are needed)",
                      tokens, sequence);
-  if (model.config().readout != "all")
+  if (model.full_config().readout != "all")
     fail<ConfigError>("evaluate: model.readout is \"{}\" (a loss per token needs \"all\")",
-                      model.config().readout);
+                      model.full_config().readout);
 }
 
 // [rows * columns] numbers as f64 on the CPU.

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "train/step/batch.h"
 #include "train/step/recorder.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autograd/state.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "train/step/recorder.h"
 #include "train/text/tokenizer.h"
 

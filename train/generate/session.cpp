@@ -29,8 +29,24 @@ constexpr const char* kKeys[] = {"format",   "model", "config_sha256", "weights_
 // The largest position accepted from a file, far from where counting on would overflow.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
 
-std::string config_digest(const Model& model) {
-  return sha256_hex(to_json(model.config()).dump());
+std::string config_digest(const ModelConfig& config) {
+  return sha256_hex(to_json(config).dump());
+}
+
+// The digest in sessions that were saved before all keys that a model does not read were reset: of these alone.
+std::string earlier_digest(const ModelConfig& given) {
+  ModelConfig config = given, reset = given;
+  reset_unread(reset);
+  config.block = reset.block;
+  config.readout = reset.readout;
+  config.recurrent_layers = reset.recurrent_layers;
+  config.feedback = reset.feedback;
+  config.memory_layers = reset.memory_layers;
+  config.repeats = reset.repeats;
+  config.n_out = reset.n_out;
+  if (!reads_key(given, "n_out")) config.tied = reset.tied;
+  fill(config);
+  return config_digest(config);
 }
 
 // A digest of the parameters in order of declaration: equal for equal weights of one precision.
@@ -73,11 +89,12 @@ class Notes {
   const std::string& file_;
 };
 
-void check_model(const Notes& notes, const Model& model, const std::string& file) {
+void check_model(const Notes& notes, const Model& model, const ModelConfig* given, const std::string& file) {
   if (const std::string& theirs = notes.text("model"); theirs != model.config().model)
     fail<ConfigError>("session: {} was written by a {}, and this model is a {} (use the run that wrote it)",
                       file, theirs, model.config().model);
-  if (notes.text("config_sha256") != config_digest(model))
+  if (const std::string& theirs = notes.text("config_sha256");
+      theirs != config_digest(model.full_config()) && (given == nullptr || theirs != earlier_digest(*given)))
     fail<ConfigError>(
         "session: {} was written by a {} with other sizes or switches (use the run that wrote it)", file,
         model.config().model);
@@ -193,7 +210,7 @@ void save_session(const std::string& path, const Model& model, const Session& se
     tensors.emplace("unread", Tensor::from(text.unread, {std::ssize(text.unread)}));
   SafetensorsMetadata notes{{"format", kFormat},
                             {"model", model.config().model},
-                            {"config_sha256", config_digest(model)},
+                            {"config_sha256", config_digest(model.full_config())},
                             {"weights_sha256", weights_digest(model)},
                             {"precision", precision_of(model)},
                             {"position", fmt::format("{}", text.position)},
@@ -236,7 +253,7 @@ const OwnKind kOwnSession{"a session", [](const std::string& path) {
                             return format != notes.end() && format->second == kFormat;
                           }};
 
-Session load_session(const std::string& path, const Model& model) {
+Session load_session(const std::string& path, const Model& model, const ModelConfig* given) {
   const SafetensorsFile file = open_session(path);
   const Notes notes(file.metadata(), path);
   if (notes.text("format") != kFormat)
@@ -247,7 +264,7 @@ Session load_session(const std::string& path, const Model& model) {
   if (!file.metadata().contains(kDigestKey))
     add_warning(fmt::format(
         "warning: {} has no digest, so it is not checked (sessions saved by this version have one)", path));
-  check_model(notes, model, path);
+  check_model(notes, model, given, path);
   Session session;
   session.sample.seed = notes.number<std::uint64_t>("seed");
   session.sample.temperature = notes.number<double>("temperature");

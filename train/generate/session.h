@@ -12,7 +12,7 @@
 
 #include <string>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "train/files/own_file.h"
 #include "train/generate/generate.h"
 
@@ -41,9 +41,10 @@ std::string session_problem(const std::string& path);
 // errors: as session_problem.
 std::string not_finite_in_session(const std::string& path);
 
-// The session in a file, on the model's device.
+// The session in a file, on the model's device. `given`: the model's config as its run was given it, by which
+// sessions of earlier versions are known.
 // errors: IoError; FormatError for a file that is not a session, or a damaged one; ConfigError, naming the
 // difference, when it belongs to another model, other weights or another precision.
-Session load_session(const std::string& path, const Model& model);
+Session load_session(const std::string& path, const Model& model, const ModelConfig* given = nullptr);
 
 }  // namespace eddy

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "tensor/files/strict_json.h"
 #include "train/bench/generate.h"

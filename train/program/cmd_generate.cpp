@@ -90,7 +90,7 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   const std::vector<std::int32_t> ids = encoded_prompt(*run.tokenizer, prompt);
 
   Session session;
-  if (!options.session.empty()) session = load_session(options.session, *run.model);
+  if (!options.session.empty()) session = load_session(options.session, *run.model, &run.config.model);
   session.sample =
       options.session.empty() ? options.sample : with_flags(session.sample, options.sample, command);
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "models/config.h"
-#include "models/model.h"
+#include "models/eddy/config.h"
+#include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/config/run_config.h"
 #include "train/program/commands.h"

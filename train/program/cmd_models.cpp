@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "train/config/run_config.h"
 #include "train/program/commands.h"
 #include "train/text/tokenizer.h"

@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "tensor/files/strict_json.h"
 #include "tensor/memory/allocator.h"

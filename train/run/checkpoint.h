@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "autograd/state.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
 #include "train/config/run_config.h"
 #include "train/tasks/task.h"

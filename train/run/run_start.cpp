@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
 #include "models/weights.h"
 #include "ops/core/warnings.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tensor/tensor.h"
 
 namespace eddy {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "autograd/tape.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "models/weights.h"
 #include "ops/loss/cross_entropy.h"
 #include "tensor/base/format.h"
@@ -177,7 +177,7 @@ std::string dump(const DumpOptions& given) {
       fail<ShapeError>("dump: targets {} for tokens {} ([batch, rows])", to_string(targets->shape()),
                        to_string(tokens->shape()));
     input.tail = targets->dim(1);
-  } else if (model->config().readout == "tail") {
+  } else if (model->full_config().readout == "tail") {
     fail<ValueError>("dump: readout tail takes its rows from targets, and {} holds none", options.tokens);
   }
 

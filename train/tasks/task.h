@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "train/config/run_config.h"
 #include "train/eval/evaluate.h"
 #include "train/text/tokenizer.h"

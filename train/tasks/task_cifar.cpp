@@ -37,7 +37,7 @@ class CifarTask final : public Task {
         fail<ConfigError>(
             "config: data.block_min is {} and data.block_max {} (from 1 on, or 0 and 0 for model.block)",
             config_.block_min, config_.block_max);
-      if (!has_blocks(arguments.config.model))
+      if (!reads_key(arguments.config.model, "block"))
         fail<ConfigError>(
             "config: data.block_min is {} and data.block_max {}, and {} has no blocks (leave them out)",
             config_.block_min, config_.block_max, arguments.config.model.model);

@@ -30,7 +30,7 @@ class CopyTask final : public Task {
       : data_(config.data),
         train_(config.train),
         selective_(selective),
-        has_blocks_(has_blocks(config.model)),
+        has_blocks_(reads_key(config.model, "block")),
         largest_block_(config.model.block) {
     if (data_.noise < 2 || data_.noise > data_.noise_max)
       fail<ConfigError>(

@@ -193,7 +193,7 @@ class StateTrackingTask final : public Task {
     const Device device = model.params().values().device();
     // Examples end at different times, and a row that begins the next one while others continue must have a
     // state to begin with.
-    const bool one_by_one = model.config().cold_start == "empty";
+    const bool one_by_one = model.full_config().cold_start == "empty";
     const auto rows = one_by_one ? std::int64_t{1} : std::ssize(examples);
     SequenceReader reader(std::move(sequences), whole_reading(rows));
     CarriedState carried;

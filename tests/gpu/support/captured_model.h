@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/config.h"
+#include "models/eddy/config.h"
 
 namespace eddy::gpu_test {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "train/config/run_config.h"
 #include "train/step/train_step.h"

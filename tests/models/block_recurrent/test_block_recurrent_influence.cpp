@@ -135,7 +135,7 @@ TEST_CASE("block_recurrent: the zero keys before a document take their share of 
   const auto model = randomised(one_layer(block_recurrent_config("slide")));
   const Tensor tokens = random_ids(1, 16, 13, 1);
   const auto cacheless = [&] {
-    ModelConfig config = model->config();
+    ModelConfig config = model->full_config();
     config.cache = false;
     return randomised(config);
   }();
@@ -256,7 +256,7 @@ TEST_CASE("block_recurrent: without the qk norm queries are divided by the root 
   ModelConfig config = block_recurrent_config("slide");
   config.qk_norm = false;
   config.head_dim = 4;
-  const HeadRules rules(config);
+  const HeadRules rules(part_of<block_recurrent::Config>(config));
   const Tensor x = raw::reshape(raw::cast(random_ids(6, 8, 13, 1), Dtype::f64), {2, 3, 8});
   CHECK(same_bits(rules.split_keys(x), raw::reshape(x, {2, 3, 2, 4})));
   CHECK(distance(rules.split_queries(x) * 2, raw::reshape(x, {2, 3, 2, 4})).error <= 1e-15);

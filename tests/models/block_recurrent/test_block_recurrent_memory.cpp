@@ -46,9 +46,9 @@ struct Bench {
   // y_memory of queries [time, 2] at scale s: the gate is closed for local attention by a large bias.
   Row found(const Row& q, double s) const {
     ParamStore counted;
-    const ExternalMemory counting(counted.root(), config);
+    const ExternalMemory counting(counted.root(), part_of<block_recurrent::Config>(config));
     ParamStore store(counted, Dtype::f64, kCpu);
-    const ExternalMemory memory(store.root(), config);
+    const ExternalMemory memory(store.root(), part_of<block_recurrent::Config>(config));
     raw::fill(detach(store.get("gate_bias").value), 40);
     const auto time = static_cast<std::int64_t>(q.size()) / 2;
     const Shape held{1, config.memory_size, 1, 2}, shape{1, time, 1, 2};

@@ -39,7 +39,7 @@ TEST_CASE("memory_llama: the memory is taken before the output projection") {
 
 TEST_CASE("memory_llama: a token moves no logits before it and all of its chunk's memory is in sight") {
   const auto model = blockwise_model(blockwise_config("memory_llama"));
-  const Tensor tokens = random_ids(1, 11, 11, 1), given = random_memory(model->config(), 1, 4);
+  const Tensor tokens = random_ids(1, 11, 11, 1), given = random_memory(model->full_config(), 1, 4);
   const Call whole = call(*model, tokens, memory_state(given));
   for (std::int64_t t = 0; t < 11; ++t) {
     CAPTURE(t);
@@ -112,7 +112,7 @@ TEST_CASE("memory_llama: with detach chunk the gradients are the mean of two seg
 TEST_CASE("memory_llama: a flagged row begins with the initial memory and its neighbours do not") {
   const auto model = blockwise_model(blockwise_config("memory_llama"));
   const Tensor tokens = random_ids(3, 8, 11, 1), targets = random_ids(3, 8, 11, 2);
-  const State carried = memory_state(random_memory(model->config(), 3, 4));
+  const State carried = memory_state(random_memory(model->full_config(), 3, 4));
   const Call fresh = call(*model, tokens), old = call(*model, tokens, carried),
              mixed = call(*model, tokens, carried, flags({0, 1, 0}));
   for (const std::int64_t b : {0, 1, 2}) {
@@ -143,7 +143,7 @@ TEST_CASE("memory_llama: a flagged row begins with the initial memory and its ne
 
 TEST_CASE("memory_llama: permuted rows give permuted logits and memories") {
   const auto model = blockwise_model(blockwise_config("memory_llama"));
-  const Tensor tokens = random_ids(3, 8, 11, 1), given = random_memory(model->config(), 3, 4);
+  const Tensor tokens = random_ids(3, 8, 11, 1), given = random_memory(model->full_config(), 3, 4);
   const std::int64_t order[] = {2, 0, 1};
   const Tensor mixed_tokens = raw::copy(tokens), mixed_memory = raw::copy(given);
   for (std::int64_t b = 0; b < 3; ++b) {
@@ -161,7 +161,7 @@ TEST_CASE("memory_llama: permuted rows give permuted logits and memories") {
 TEST_CASE("memory_llama: a batch of another size begins anew") {
   const auto model = blockwise_model(blockwise_config("memory_llama"));
   const Tensor tokens = random_ids(2, 8, 11, 1);
-  const State carried = memory_state(random_memory(model->config(), 3, 4));
+  const State carried = memory_state(random_memory(model->full_config(), 3, 4));
   CHECK(same_bits(call(*model, tokens, carried).logits, call(*model, tokens).logits));
 }
 
@@ -203,7 +203,7 @@ TEST_CASE("llama_window: up to the window's length it is llama with the same wei
 
 TEST_CASE("memory_llama: a partial last chunk leaves the memory of the last complete one") {
   const auto model = blockwise_model(blockwise_config("memory_llama"));
-  const Tensor tokens = random_ids(2, 8, 11, 1), given = random_memory(model->config(), 2, 4);
+  const Tensor tokens = random_ids(2, 8, 11, 1), given = random_memory(model->full_config(), 2, 4);
   const Call whole = call(*model, tokens, memory_state(given)),
              chunk = call(*model, part(tokens, 0, 4), memory_state(given));
   for (const bool literal : {false, true})
@@ -232,7 +232,7 @@ TEST_CASE("memory_llama: training that carries its memory takes whole chunks onl
   input.tokens = random_ids(2, 6, 11, 1);
   input.dropout.training = true;
   CHECK_NOTHROW(static_cast<void>(model->forward(input)));  // nothing is carried in
-  input.state = memory_state(random_memory(model->config(), 2, 4));
+  input.state = memory_state(random_memory(model->full_config(), 2, 4));
   const std::string text = error_of<ValueError>([&] { model->forward(input); });
   CHECK(contains(text, "segments of 6 tokens in chunks of 4"));
   CHECK(contains(text, "last 2"));
@@ -246,17 +246,17 @@ TEST_CASE("memory_llama: a state or a start that does not fit is refused") {
   input.tokens = random_ids(2, 8, 11, 1);
   const auto message = [&]<class E>(E*) { return error_of<E>([&] { model->forward(input); }); };
 
-  ModelConfig other = model->config();
+  ModelConfig other = model->full_config();
   other.chunk = 5;
   input.state = memory_state(random_memory(other, 2, 4));
   CHECK(contains(message(static_cast<ShapeError*>(nullptr)), "[2, 2, 5, 12] (here [2, 2, 4, 12])"));
-  input.state = memory_state(raw::cast(random_memory(model->config(), 2, 4), Dtype::f32));
+  input.state = memory_state(raw::cast(random_memory(model->full_config(), 2, 4), Dtype::f32));
   CHECK(contains(message(static_cast<DtypeError*>(nullptr)), "memory is f32 and the model f64"));
   input.state = State();
   input.state.set("keys", Tensor::zeros({1}));
   CHECK(contains(message(static_cast<ValueError*>(nullptr)), "memory"));
 
-  input.state = memory_state(random_memory(model->config(), 2, 4));
+  input.state = memory_state(random_memory(model->full_config(), 2, 4));
   input.start = Tensor::from(std::vector<std::int64_t>{0, 1, 0, 1}, {2, 2});
   CHECK(contains(message(static_cast<ShapeError*>(nullptr)), "[2, 2] (here [2, 1]"));
   input.start = flags({0, 3});

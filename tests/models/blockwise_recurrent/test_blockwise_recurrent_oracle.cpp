@@ -25,7 +25,7 @@ std::size_t at(std::int64_t i) {
 
 class Plain {
  public:
-  explicit Plain(const Model& model) : c_(model.config()) {
+  explicit Plain(const Model& model) : c_(model.full_config()) {
     for (const Parameter& parameter : model.params().parameters())
       weights_[parameter.name] = numbers(parameter.value);
   }
@@ -179,7 +179,7 @@ std::vector<std::int64_t> sequence(const Tensor& tokens, std::int64_t row) {
 // Logits and next memory of both orders, from the given memory or from the initial one.
 void check_memory_llama(const ModelConfig& config, std::int64_t time, bool carried) {
   const auto model = blockwise_model(config);
-  const ModelConfig& c = model->config();
+  const ModelConfig& c = model->full_config();
   constexpr std::int64_t kBatch = 2;
   const Tensor tokens = random_ids(kBatch, time, c.vocab, 5), given = random_memory(c, kBatch, 6);
   const Plain plain(*model);
@@ -278,7 +278,7 @@ TEST_CASE("memory_llama: a zero memory adds a score of zero and a value of zero 
   config.layers = 1;
   config.memory_init = "zero";
   const auto model = blockwise_model(config);
-  const ModelConfig& c = model->config();
+  const ModelConfig& c = model->full_config();
   const Tensor tokens = random_ids(1, c.chunk, c.vocab, 5);
 
   // Of one layer, from the token table: the closed form of section 3.5.

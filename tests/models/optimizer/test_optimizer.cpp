@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "models/optimizer/adam.h"
 #include "models/optimizer/optimizer.h"
 #include "models/params.h"

@@ -12,7 +12,7 @@ namespace eddy::test {
 inline std::vector<std::string> models_with_blocks(bool blocks = true) {
   std::vector<std::string> names;
   for (const std::string& name : models_of("recurrent_transformer"))
-    if (has_blocks(small_config(name)) == blocks) names.push_back(name);
+    if (reads_key(small_config(name), "block") == blocks) names.push_back(name);
   return names;
 }
 inline std::vector<std::string> models_without_blocks() {
@@ -39,7 +39,7 @@ inline Tensor whole(const Model& model, const Tensor& tokens, std::int64_t block
 inline std::vector<ModelCase> recurrent_transformer_cases() {
   std::vector<ModelCase> all;
   for (const std::string& model : models_of("recurrent_transformer")) {
-    const bool blocks = has_blocks(small_config(model));
+    const bool blocks = reads_key(small_config(model), "block");
     for (const std::int64_t block :
          blocks ? std::vector<std::int64_t>{1, 4, 5, 20} : std::vector<std::int64_t>{1})
       for (const std::int64_t layers : {1, 2})

@@ -100,8 +100,8 @@ struct Plain {
       for (std::size_t c = 0; c < dim; ++c) r[c] += window[j][c];
       Row u = linear(norm(r, name + "mlp_norm"), name + "mlp.up");
       for (double& v : u)
-        v = model.config().activation == "gelu" ? 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)))
-                                                : (v > 0 ? v : 0);
+        v = model.full_config().activation == "gelu" ? 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)))
+                                                     : (v > 0 ? v : 0);
       const Row down = linear(u, name + "mlp.down");
       for (std::size_t c = 0; c < dim; ++c) r[c] += down[c];
       result.push_back(r);
@@ -111,7 +111,7 @@ struct Plain {
   // Of all models but the regular one, which is T over the whole sequence; unit recurrence has blocks of one.
   Rows recurrence(const Rows& x, std::int64_t number) const {
     if (model.config().model == "regular") return layer(x, number);
-    const auto block = static_cast<std::size_t>(model.config().block);
+    const auto block = static_cast<std::size_t>(model.full_config().block);
     const bool accumulate = model.config().model == "block_accumulate";
     const auto rows = [&](std::size_t i) {
       return Rows(x.begin() + static_cast<std::ptrdiff_t>(i * block),
@@ -128,7 +128,7 @@ struct Plain {
       const Rows result = layer(window, number);
       const Rows y(result.begin(), result.begin() + static_cast<std::ptrdiff_t>(block));
       emit(y);
-      p = model.config().accumulate == "output" ? y : h;
+      p = model.full_config().accumulate == "output" ? y : h;
       h = Rows(result.begin() + static_cast<std::ptrdiff_t>(block), result.end());
     }
     emit(layer(h, number));

@@ -287,7 +287,7 @@ TEST_CASE("recurrent_transformer: the models without blocks leave the key block 
     const Tensor expected = whole(*random_model(config), tokens);
     config.block = 5;
     const auto model = random_model(config);
-    CHECK(model->config().block == 1);
+    CHECK(model->full_config().block == 1);
     CHECK(numbers(whole(*model, tokens)) == numbers(expected));
   }
 }

@@ -18,7 +18,7 @@ using Vec = std::vector<double>;
 
 class StaircaseOracle {
  public:
-  explicit StaircaseOracle(const Model& model) : c(model.config()) {
+  explicit StaircaseOracle(const Model& model) : c(model.full_config()) {
     for (const Parameter& parameter : model.params().parameters())
       values_[parameter.name] = numbers(parameter.value);
   }

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "models/config.h"
-#include "models/model.h"
+#include "models/eddy/config.h"
+#include "models/eddy/registry.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -526,6 +526,40 @@ TEST_CASE("validate of a run compares the sections") {
   CHECK(error([](C& c) { c.train.sequence = 512; }) == "");
   check_text(error([](C& c) { c.train.warmup = 6000; }), {"warmup 6000, steps 5000"});
   check_text(error([](C& c) { c.train.min_learning_rate = 0.5; }), {"min_learning_rate"});
+}
+
+TEST_CASE("resolved sets every key that the model does not read to its default, and no other") {
+  for (const ModelName& name : model_registry()) {
+    CAPTURE(name.model);
+    ModelConfig plain;
+    plain.family = name.family;
+    plain.model = name.model;
+    plain.vocab = 65;
+    model_entry(plain).fit_to_sizes(plain);
+    const ModelConfig expected = resolved(plain);
+    ModelConfig given = plain;
+    KeyList keys;
+    describe(keys, given);
+    std::size_t unread = 0;
+    for (const ConfigField& field : keys.fields()) {
+      if (field.is_read_by(name.family, name.model)) continue;
+      CAPTURE(field.key);
+      CHECK(!reads_key(plain, field.key));
+      ++unread;
+      given = plain;
+      if (auto* const* flag = std::get_if<bool*>(&field.target)) **flag = !**flag;
+      if (auto* const* number = std::get_if<std::int64_t*>(&field.target)) **number += 2;
+      if (auto* const* real = std::get_if<double*>(&field.target)) **real += 0.25;
+      if (auto* const* text = std::get_if<std::string*>(&field.target)) **text = field.allowed.back();
+      if (auto* const* list = std::get_if<std::vector<std::int64_t>*>(&field.target)) (*list)->push_back(0);
+      if (error_of<ConfigError>([&] { validate(given); }).empty())  // a rule may refuse another value
+        CHECK(resolved(given) == expected);
+    }
+    CHECK(unread > 10);
+    given = plain;
+    given.dropout = 0.25;
+    CHECK(resolved(given).dropout == 0.25);
+  }
 }
 
 TEST_CASE("resolved replaces zeros by what they stand for") {

@@ -1,12 +1,13 @@
 // Sessions: a text put away anywhere goes on as if it had never stopped, in every family, and only with the
 // model it came from.
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "train/generate/session.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
+#include "train/config/run_config.h"
+#include "train/files/sha256.h"
 
 namespace {
 
@@ -129,6 +132,35 @@ TEST_CASE("session: one of another model or other weights or another precision i
   const auto trained = tiny_model(config);
   trained->params().initialize(6);
   CHECK(contains(refused(*trained), "other weights of the same model"));
+}
+
+TEST_CASE("session: one of a version that kept the values of unread keys is known by the config of its run") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  const auto tokenizer = tokens_of_text();
+  const std::string file = folder.path("text.session");
+  ModelConfig given = tiny_config("unit_forget", kVocab);
+  given.window = 3;
+  given.repeats = 2;
+  const auto model = tiny_model(given);
+  Session session{{}, kDraws};
+  generate(*model, *tokenizer, session.text, Tokens{1, 2}, 3, kDraws);
+  save_session(file, *model, session);
+  CHECK(load_session(file, *model).text.position == session.text.position);
+  CHECK(load_session(file, *tiny_model(tiny_config("unit_forget", kVocab))).text.position > 0);
+
+  ModelConfig before = given;
+  before.repeats = 1;  // one of the few that were reset
+  fill(before);
+  SafetensorsMetadata notes = SafetensorsFile::open(file).metadata();
+  notes.erase("digest");
+  notes["config_sha256"] = sha256_hex(to_json(before).dump());
+  save_safetensors(file, load_safetensors(file), notes);
+  CHECK(contains(error_of<ConfigError>([&] { load_session(file, *model); }), "other sizes or switches"));
+  CHECK(load_session(file, *model, &given).text.position == session.text.position);
+  given.window = 4;
+  CHECK(contains(error_of<ConfigError>([&] { load_session(file, *model, &given); }),
+                 "other sizes or switches"));
 }
 
 TEST_CASE("session: a file that is none or damaged is refused") {

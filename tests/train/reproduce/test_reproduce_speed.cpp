@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "ops/backends.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"

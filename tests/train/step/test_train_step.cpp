@@ -38,10 +38,12 @@ class Watcher final : public Optimizer {
   double result = 1;
 };
 
+struct NoKeys {};
+
 // Counts in its state the calls since each row began; the logits depend on it.
-class Counter final : public Model {
+class Counter final : public FamilyModel<NoKeys> {
  public:
-  Counter() : Model(ModelConfig{}) {
+  Counter() : FamilyModel({}) {
     ParamStore counted;
     static_cast<void>(counted.root().param("table", {4, 4}, Init::normal(1)));
     params() = ParamStore(counted, Dtype::f64, kCpu);

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "autograd/tape.h"
-#include "models/model.h"
+#include "models/eddy/registry.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

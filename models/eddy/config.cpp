@@ -1,0 +1,108 @@
+// The configuration of any model, by the descriptions of its parts.
+#include "models/eddy/config.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "models/config_keys.h"
+#include "models/eddy/registry.h"
+#include "tensor/base/format.h"
+
+namespace eddy {
+namespace {
+
+void check_name(const ModelConfig& c) {
+  for (const ModelName& name : model_registry())
+    if (c.model == name.model && c.family == name.family) return;
+  std::vector<std::string> of_family;
+  for (const ModelName& name : model_registry())
+    if (c.family == name.family) of_family.emplace_back(name.model);
+  if (of_family.empty())
+    fail<ConfigError>("config: model.family is \"{}\" (one of {})", c.family, fmt::join(family_list(), ", "));
+  fail<ConfigError>("config: model.model is \"{}\", which family {} does not have (one of {})", c.model,
+                    c.family, fmt::join(of_family, ", "));
+}
+
+const FamilyEntry& family_entry(const ModelConfig& config) {
+  const std::span<const FamilyEntry> all = family_registry();
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const FamilyEntry& family) { return config.family == family.name; });
+}
+
+}  // namespace
+
+std::vector<std::string> family_list() {
+  std::vector<std::string> families;
+  for (const FamilyEntry& family : family_registry()) families.emplace_back(family.name);
+  return families;
+}
+
+std::vector<std::string> model_list() {
+  std::vector<std::string> models;
+  for (const ModelName& name : model_registry()) models.emplace_back(name.model);
+  return models;
+}
+
+void describe(KeyList& keys, ModelConfig& c) {
+  keys.section("model");
+  keys.add("family", c.family, "Model family", family_list()).everyday();
+  keys.add("model", c.model, "Model of the family", model_list()).everyday();
+  describe(keys, static_cast<CommonKeys&>(c));
+  for (const FamilyEntry& family : family_registry()) family.describe(keys, c);
+}
+
+bool reads_key(const ModelConfig& config, std::string_view key) {
+  ModelConfig copy = config;  // described keys point into a struct that is not const
+  KeyList keys;
+  describe(keys, copy);
+  return std::ranges::any_of(keys.fields(), [&](const ConfigField& field) {
+    return field.key == key && field.is_read_by(config.family, config.model);
+  });
+}
+
+std::string readout_of(const ModelConfig& config) {
+  ModelConfig read = config;
+  reset_unread(read);
+  return read.readout;
+}
+
+void validate(const ModelConfig& c) {
+  check_name(c);
+  if (c.vocab == 0)
+    fail<ConfigError>("config: model.vocab is 0 (set it, or put in the number of the tokenizer's tokens)");
+  ModelConfig copy = c;
+  KeyList keys;
+  describe(keys, copy);
+  for (const ConfigField& field : keys.fields()) field.check();
+  family_entry(c).check(c);
+}
+
+void reset_unread(ModelConfig& config) {
+  ModelConfig defaults;
+  KeyList keys, initial;
+  describe(keys, config);
+  describe(initial, defaults);
+  for (std::size_t i = 0; i < keys.fields().size(); ++i) {
+    const ConfigField& field = keys.fields()[i];
+    if (field.is_read_by(config.family, config.model)) continue;
+    std::visit([&]<class Value>(Value* value) { *value = *std::get<Value*>(initial.fields()[i].target); },
+               field.target);
+  }
+}
+
+void fill(ModelConfig& config) {
+  family_entry(config).fill(config);
+  fill(static_cast<CommonKeys&>(config));
+  for (const FamilyEntry& family : family_registry()) family.fill(config);  // keys that only others read
+}
+
+ModelConfig resolved(ModelConfig config) {
+  validate(config);
+  reset_unread(config);
+  fill(config);
+  return config;
+}
+
+}  // namespace eddy

@@ -1,0 +1,59 @@
+// The configuration of any model: the common keys and those of every family. train/ fills it from files and flags.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/block_recurrent/config.h"
+#include "models/blockwise_recurrent/config.h"
+#include "models/config.h"
+#include "models/recurrent_transformer/config.h"
+#include "models/staircase/config.h"
+
+namespace eddy {
+
+struct ModelConfig : CommonKeys,
+                     recurrent_transformer::Keys,
+                     block_recurrent::Keys,
+                     blockwise_recurrent::Keys,
+                     staircase::Keys {
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+// The part of a config that a family's models see: part_of<staircase::Config>(config).
+template <class Config>
+Config part_of(const ModelConfig& config) {
+  return {config, config};
+}
+
+// The families and the models, each once, in the order of model_registry() (registry.h).
+std::vector<std::string> family_list();
+std::vector<std::string> model_list();
+
+// Describes the keys, each once.
+void describe(KeyList& keys, ModelConfig& config);
+
+// Whether the config's model reads a key: "block" says whether a model works in blocks.
+bool reads_key(const ModelConfig& config, std::string_view key);
+
+// The positions that give logits: model.readout, or its default where the model does not read it.
+std::string readout_of(const ModelConfig& config);
+
+// Checks the rule of each key, and the rules between keys: sizes that must divide each other, switches that
+// exclude each other.
+// errors: ConfigError naming the keys and their values. A vocab of 0 is an error: set the tokenizer's count
+// first.
+void validate(const ModelConfig& config);
+
+// Sets the keys that the model does not read to their defaults.
+void reset_unread(ModelConfig& config);
+
+// Fills in every default that depends on other keys (n_out, kv_heads, head_dim, ...).
+void fill(ModelConfig& config);
+
+// The config with unread keys reset and dependent defaults filled in.
+// errors: as validate.
+ModelConfig resolved(ModelConfig config);
+
+}  // namespace eddy
