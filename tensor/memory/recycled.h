@@ -17,7 +17,12 @@ class Recycled final : public Base {
   static void* operator new(std::size_t bytes) {
     return kept.count > 0 ? kept.blocks[--kept.count] : ::operator new(bytes);
   }
-  static void operator delete(void* block) {
+#if defined(__GNUC__) && __GNUC__ >= 16
+  // Inlined where a constructor throws, g++ 16.2 loses the exception: it finds the thread's `kept` before it saves it.
+  [[gnu::noinline]]
+#endif
+  static void
+  operator delete(void* block) {
     thread_local const Release at_thread_end;
     static_cast<void>(at_thread_end);
     if (kept.count < kept.most)
