@@ -5,9 +5,9 @@
 #
 #   tests/ports.sh debian-12 [FOLDER]      both commands of README.md, whole
 #   tests/ports.sh debian-13 [FOLDER]      the same
-#   tests/ports.sh gcc-13 [FOLDER]         the same with g++ 13, the compiler of Ubuntu 24.04, on Debian 13
-#   tests/ports.sh debian-sid [FOLDER]     library, program and tests compiled with the newest compiler and libraries, and
-#                                          the tests of tensor, autograd, ops and models run
+#   tests/ports.sh gcc-13 [FOLDER]         library, program and tests compiled with g++ 13, the compiler of Ubuntu 24.04,
+#                                          on Debian 13, and the tests of tensor, autograd, ops and models run
+#   tests/ports.sh debian-sid [FOLDER]     the same with the newest compiler and libraries
 #   tests/ports.sh clang-19 [FOLDER]       the same with clang 19 and libstdc++ on Debian 12
 #
 # FOLDER is /var/tmp/eddy-ports if none is named; it keeps the system for the next trial. DEBIAN_MIRROR names another mirror
@@ -63,16 +63,18 @@ packages() {
 }
 # commands COMMAND: in the tree's copy.
 commands() { inside bash -euo pipefail -c "cd /eddy-$trial && git init -q && git add -A && $1"; }
+# CI=1 makes warnings errors, as tests/run.sh does.
+build_all="cmake/install_dependencies.sh && cmake --preset release ${CI:+-DEDDY_WERROR=ON} && cmake --build --preset release"
 suites='for suite in tensor autograd ops models; do build/release/bin/test_$suite; done'
 
 case "$trial" in
   debian-12 | debian-13) commands 'examples/quickstart.sh && tests/run.sh' ;;
   gcc-13)
     packages g++-13
-    commands 'export CC=gcc-13 CXX=g++-13 && examples/quickstart.sh && tests/run.sh'
+    commands "export CC=gcc-13 CXX=g++-13 && $build_all && $suites"
     ;;
   debian-sid)
-    commands "cmake/install_dependencies.sh && cmake --preset release && cmake --build --preset release && $suites"
+    commands "$build_all && $suites"
     ;;
   clang-19)
     packages clang-19
