@@ -45,6 +45,14 @@ const Tensor& State::get(std::string_view name) const {
   fail<ValueError>("state: there is no '{}' (it has: {})", name, names.empty() ? "nothing" : names);
 }
 
+void State::set_counts(std::string_view name, const std::vector<std::int64_t>& counts) {
+  set(name, Tensor::from(counts, {static_cast<std::int64_t>(counts.size())}));
+}
+
+std::vector<std::int64_t> State::counts(std::string_view name) const {
+  return raw::contiguous(raw::cast(get(name), Dtype::i64)).to_vector<std::int64_t>();
+}
+
 bool State::erase(std::string_view name) {
   const auto found = position(entries_, name);
   if (found == entries_.end()) return false;

@@ -31,6 +31,12 @@ class State {
   const Tensor& get(std::string_view name) const;
   // The same, or nullptr when there is none.
   const Tensor* find(std::string_view name) const;
+  // Sets counters under a name: an i64 tensor on the host.
+  void set_counts(std::string_view name, const std::vector<std::int64_t>& counts);
+  // Return the counters of that name, and the only one.
+  // errors: as get; ShapeError when there are several.
+  std::vector<std::int64_t> counts(std::string_view name) const;
+  std::int64_t count(std::string_view name) const { return get(name).item_int(); }
   // Removes the tensor of that name; returns whether there was one.
   bool erase(std::string_view name);
 

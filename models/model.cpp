@@ -1,16 +1,43 @@
 // What all models share.
 #include "models/model.h"
 
+#include <algorithm>
+
+#include "ops/pointwise/where.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
+namespace {
+
+std::string text_of(const StateTensor& part) {
+  std::string text;
+  for (int i = 0; i < part.shape.rank(); ++i)
+    text +=
+        fmt::format("{}{}{}", i == 0 ? "" : ", ", i == part.growing_axis ? "at least " : "", part.shape[i]);
+  return "[" + text + "]";
+}
+
+bool fits(const Shape& shape, const StateTensor& part) {
+  if (shape.rank() != part.shape.rank()) return false;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (i == part.growing_axis ? shape[i] < part.shape[i] : shape[i] != part.shape[i]) return false;
+  return true;
+}
+
+}  // namespace
+
+Tensor restart_rows(const Tensor& x, const Tensor& initial, const Tensor& flags) {
+  Shape rows = x.shape();
+  for (int axis = 1; axis < rows.rank(); ++axis) rows[axis] = 1;
+  return where(raw::reshape(flags, rows), cast(initial, x.dtype()), x);
+}
 
 Model::~Model() = default;
 
 std::vector<std::int64_t> Model::counts_of(const State& state) {
   std::vector<std::int64_t> counts;
   for (const auto& [name, tensor] : state) {
-    if (!(tensor.device() == kCpu) || tensor.dtype() != Dtype::i64) continue;
+    if (tensor.device() != kCpu || tensor.dtype() != Dtype::i64) continue;
     for (const std::int64_t number : raw::contiguous(tensor).to_vector<std::int64_t>())
       counts.push_back(number);
   }
@@ -24,6 +51,85 @@ void Model::check_tokens(const Tensor& tokens) const {
   if (tokens.dim(0) == 0 || tokens.dim(1) == 0)
     fail<ShapeError>("{}: no tokens: {} (at least one row of one token)", config().model,
                      to_string(tokens.shape()));
+}
+
+void Model::check_state(const State& state, const StateLayout& layout) const {
+  const std::string& model = config().model;
+  if (layout.empty() && !state.empty())
+    fail<ValueError>("{}: a state for a model that carries none from call to call (leave it empty)", model);
+  const Dtype parameters = params_.values().dtype(), activations = params_.activations();
+  for (const StateTensor& part : layout) {
+    if (part.optional && state.find(part.name) == nullptr) continue;
+    const Tensor& tensor = state.get(part.name);
+    const int axis = part.batch_axis;
+    if (tensor.rank() == part.shape.rank() && tensor.dim(axis) != part.shape[axis] &&
+        part.kind != StateTensor::Kind::count)
+      fail<ShapeError>(
+          "{}: {} rows of tokens and a state of {} rows: its {} has shape {} (one batch size for a "
+          "whole stream)",
+          model, part.shape[axis], tensor.dim(axis), part.name, to_string(tensor.shape()));
+    if (!fits(tensor.shape(), part))
+      fail<ShapeError>("{}: the state's {} has shape {} (here {})", model, part.name,
+                       to_string(tensor.shape()), text_of(part));
+    const Dtype dtype = tensor.dtype();
+    if (part.kind == StateTensor::Kind::count) {
+      if (dtype != Dtype::i64 && dtype != Dtype::i32)
+        fail<DtypeError>("{}: the state's {} is {} (i64 or i32)", model, part.name, dtype_name(dtype));
+      continue;
+    }
+    const bool in_place = part.kind == StateTensor::Kind::rows;
+    if (in_place ? dtype != activations : dtype != parameters && dtype != Dtype::bf16)
+      fail<DtypeError>("{}: the state's {} is {} and the model {} (one dtype; cast it first)", model,
+                       part.name, dtype_name(dtype), dtype_name(in_place ? activations : parameters));
+    if (tensor.device() != params_.values().device())
+      fail<DeviceError>("{}: the state's {} is on {} and the parameters are on {} (move it first)", model,
+                        part.name, to_string(tensor.device()), to_string(params_.values().device()));
+  }
+  for (const auto& [name, tensor] : state) {
+    if (std::ranges::any_of(layout, [&](const StateTensor& part) { return part.name == name; })) continue;
+    std::string known;
+    for (const StateTensor& part : layout) known += (known.empty() ? "" : ", ") + part.name;
+    fail<ValueError>("{}: the state holds {}, which this model does not carry (it carries {})", model, name,
+                     known);
+  }
+}
+
+State Model::zeros_of(const StateLayout& layout) const {
+  State state;
+  for (const StateTensor& part : layout) {
+    if (part.kind == StateTensor::Kind::count) continue;
+    const Dtype dtype =
+        part.kind == StateTensor::Kind::rows ? params_.activations() : params_.values().dtype();
+    state.set(part.name, Tensor::zeros(part.shape, dtype, params_.values().device()));
+  }
+  return state;
+}
+
+void Model::check_start(const Tensor& start, std::int64_t batch, std::int64_t segments) const {
+  if (!start.defined()) return;
+  const std::string& model = config().model;
+  if (start.dtype() != Dtype::i64 && start.dtype() != Dtype::i32)
+    fail<DtypeError>("{}: start is {} (i64 or i32)", model, dtype_name(start.dtype()));
+  if (start.shape() != Shape{batch, segments})
+    fail<ShapeError>("{}: start has shape {} (here [{}, {}]: one flag per row and segment)", model,
+                     to_string(start.shape()), batch, segments);
+  if (start.device() != kCpu) return;
+  const std::vector<std::int64_t> flags =
+      raw::contiguous(raw::cast(start, Dtype::i64)).to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < flags.size(); ++i)
+    if (flags[i] != 0 && flags[i] != 1)
+      fail<ValueError>("{}: start of row {} is {} (0 or 1)", model, static_cast<std::int64_t>(i) / segments,
+                       flags[i]);
+}
+
+Tensor Model::start_flags(const Tensor& start, std::int64_t segment) const {
+  if (!start.defined()) return {};
+  const Tensor column = raw::cast(raw::contiguous(raw::select(start, 1, segment)), Dtype::u8);
+  if (column.device() == kCpu) {
+    const std::vector<std::uint8_t> flags = column.to_vector<std::uint8_t>();
+    if (std::ranges::find(flags, 1) == flags.end()) return {};
+  }
+  return raw::to_device(column, params_.values().device());
 }
 
 }  // namespace eddy

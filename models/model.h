@@ -13,6 +13,7 @@
 #include "models/config.h"
 #include "models/dropout_site.h"
 #include "models/params.h"
+#include "models/state_layout.h"
 #include "ops/cast/cast.h"
 #include "ops/core/cost.h"
 
@@ -122,6 +123,19 @@ class Model {
   ParamStore& params() { return params_; }
 
  protected:
+  // Checks a state that came from outside.
+  // errors: ShapeError, also for another batch; DtypeError, DeviceError; ValueError for a tensor that is missing or
+  // that the layout does not have.
+  void check_state(const State& state, const StateLayout& layout) const;
+  // A state of zeros, without its counters.
+  State zeros_of(const StateLayout& layout) const;
+  // Checks ForwardInput::start.
+  // errors: ShapeError unless it is [batch, segments]; DtypeError; ValueError for other flags than 0 and 1, where
+  // the host can read them.
+  void check_start(const Tensor& start, std::int64_t batch, std::int64_t segments) const;
+  // The rows that begin a document with a segment: u8 [batch] on the model's device, not 0 for such rows;
+  // undefined for none. The host does not read flags on a GPU: they count as "some rows".
+  Tensor start_flags(const Tensor& start, std::int64_t segment) const;
   // All counters of a state (its i64 numbers on the host): the place of a stream whose counters are bounded.
   static std::vector<std::int64_t> counts_of(const State& state);
 

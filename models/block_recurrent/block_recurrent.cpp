@@ -85,10 +85,7 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
   const std::int64_t window = config().window, segment = config().segment;
   check_length(time, !input.state.empty());
   const std::int64_t segments = this->segments(time);
-  if (input.start.defined() && input.start.shape() != Shape{batch, segments})
-    fail<ShapeError>("{}: start flags {} for {} tokens in segments of {} ([batch, segments] = {})",
-                     config().model, to_string(input.start.shape()), time, segment,
-                     to_string(Shape{batch, segments}));
+  check_start(input.start, batch, segments);
 
   std::vector<Carry> carry = input.state.empty() ? cold_carry(batch) : load_carry(input.state, batch);
   BlockCall call = call_of(input);
@@ -100,7 +97,7 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
   std::vector<Tensor> outputs;
   for (std::int64_t s = 0; s < segments; ++s) {
     const bool cold = s == 0 && input.state.empty();
-    if (!cold) begin_segment(carry, flags_of(input.start, s));
+    if (!cold) begin_segment(carry, start_flags(input.start, s));
     const std::int64_t first = s * segment, length = std::min(segment, time - first);
     const Tensor part = length == time ? x : narrow(x, 1, first, length);
     call.draw = static_cast<std::uint64_t>(config().feedback ? first / window : s);

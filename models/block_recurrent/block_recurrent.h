@@ -83,20 +83,18 @@ class BlockRecurrent final : public FamilyModel<block_recurrent::Keys> {
   // What the product with the embeddings is multiplied by for the logits.
   double logit_factor() const;
 
+  // The tensors of a state of forward and of stream, and what both have, with `rows` rows of keys and values.
+  StateLayout state_layout(std::int64_t batch) const;
+  StateLayout stream_layout(std::int64_t batch) const;
+  StateLayout rows_layout(std::int64_t batch, std::int64_t rows, StateTensor::Kind kind) const;
   // The carry if a document begins in every row; begin_segment need not be called.
   std::vector<Carry> cold_carry(std::int64_t batch) const;
   std::vector<Carry> load_carry(const State& state, std::int64_t batch) const;
-  const Tensor& load(const State& state, const std::string& name, const Shape& shape) const;
-  // errors: ValueError for a name that no layer carries.
-  void check_names(const State& state) const;
-  MemoryEntries load_memory(const State& state, const std::string& name, std::int64_t batch) const;
+  MemoryEntries load_memory(const State& state, const std::string& name) const;
   State save_carry(const std::vector<Carry>& carry) const;
   static void save_memory(State& state, const std::string& name, const MemoryEntries& entries);
-  // Resets the carry of rows in which a document begins. flags: u8 [batch] on the model's device, not 0 for
-  // such rows; undefined for none. The host does not wait for the flags.
+  // Resets the carry of rows in which a document begins (start_flags).
   void begin_segment(std::vector<Carry>& carry, const Tensor& flags) const;
-  // The flags of a segment in this form. The host does not read flags on a GPU: they count as "some rows".
-  Tensor flags_of(const Tensor& start, std::int64_t segment) const;
 
   // One segment through all layers, layer by layer (the fast form) or block by block (literal.cpp). Both move
   // `carry` past it.

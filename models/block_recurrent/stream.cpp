@@ -10,6 +10,7 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/block_recurrent/block_recurrent.h"
+#include "models/row_cache.h"
 #include "ops/ops.h"
 
 namespace eddy {
@@ -29,46 +30,41 @@ struct BlockRecurrent::Stream {
 };
 
 BlockRecurrent::Stream BlockRecurrent::open_stream(const State& state, std::int64_t batch) const {
-  const std::int64_t window = config().window;
-  const Shape rows{batch, 2 * window, config().heads, config().head_dim};
-  const Shape whole{batch, config().segment, config().heads, config().head_dim};
-  const Tensor* position = state.find("position");
   Stream stream;
   stream.layers.resize(layers_.size());
-  if (position != nullptr) {
-    stream.position = position->item_int();
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const std::string& name = layers_[i].path;
-      Stream::Layer& own = stream.layers[i];
-      own.k = load(state, name + ".k", rows);
-      own.v = load(state, name + ".v", rows);
-      if (layers_[i].cell) {
-        own.state = load(state, name + ".state", {batch, config().states, config().dim});
-        const Shape heads{batch, config().states, config().heads, config().head_dim};
-        own.read = {load(state, name + ".state_k", heads), load(state, name + ".state_v", heads)};
-      }
-      if (!layers_[i].memory) continue;
-      own.memory = load_memory(state, name, batch);
-      own.segment_k = load(state, name + ".segment_k", whole);
-      own.segment_v = load(state, name + ".segment_v", whole);
-    }
-    return stream;
+  const bool streamed = state.find("position") != nullptr;
+  if (streamed) {
+    check_state(state, stream_layout(batch));
+    stream.position = state.count("position");
   }
+  const State rows = streamed ? state : zeros_of(stream_layout(batch));
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const std::string& name = layers_[i].path;
+    Stream::Layer& own = stream.layers[i];
+    own.k = rows.get(name + ".k");
+    own.v = rows.get(name + ".v");
+    if (layers_[i].memory) {
+      own.segment_k = rows.get(name + ".segment_k");
+      own.segment_v = rows.get(name + ".segment_v");
+    }
+    if (!streamed) continue;
+    if (layers_[i].cell) {
+      own.state = state.get(name + ".state");
+      own.read = {state.get(name + ".state_k"), state.get(name + ".state_v")};
+    }
+    if (layers_[i].memory) own.memory = load_memory(state, name);
+  }
+  if (streamed) return stream;
   std::vector<Carry> carry = state.empty() ? cold_carry(batch) : load_carry(state, batch);
   if (!state.empty()) begin_segment(carry, {});
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     Stream::Layer& own = stream.layers[i];
-    own.k = Tensor::zeros(rows, params().activations(), embed_.device());
-    own.v = Tensor::zeros(rows, params().activations(), embed_.device());
     if (carry[i].k.defined()) {
-      raw::copy_into(raw::narrow(own.k, 1, 0, window), carry[i].k);
-      raw::copy_into(raw::narrow(own.v, 1, 0, window), carry[i].v);
+      RowCache(own.k).put(0, carry[i].k);
+      RowCache(own.v).put(0, carry[i].v);
     }
     own.state = carry[i].state;
     own.memory = carry[i].memory;
-    if (!own.memory) continue;
-    own.segment_k = Tensor::zeros(whole, params().activations(), embed_.device());
-    own.segment_v = Tensor::zeros(whole, params().activations(), embed_.device());
   }
   read_states(stream);
   return stream;
@@ -93,15 +89,16 @@ Tensor BlockRecurrent::run_piece(Stream& stream, const Tensor& x, const BlockCal
     const ScopeGuard scope(layers_[i].path);
     Stream::Layer& own = stream.layers[i];
     const TokenHeads heads = layers_[i].project(y, call);
-    raw::copy_into(raw::narrow(own.k, 1, window + inside, time), heads.k);
-    raw::copy_into(raw::narrow(own.v, 1, window + inside, time), heads.v);
+    const RowCache keys(own.k), values(own.v);
+    keys.put(window + inside, heads.k);
+    values.put(window + inside, heads.v);
     if (own.memory) {
       const std::int64_t place = stream.position % config().segment;
-      raw::copy_into(raw::narrow(own.segment_k, 1, place, time), heads.k);
-      raw::copy_into(raw::narrow(own.segment_v, 1, place, time), heads.v);
+      RowCache(own.segment_k).put(place, heads.k);
+      RowCache(own.segment_v).put(place, heads.v);
     }
-    const std::int64_t source = source_of(static_cast<std::int64_t>(i)), rows = window + inside + time - from;
-    y = layers_[i].finish(y, heads, {raw::narrow(own.k, 1, from, rows), raw::narrow(own.v, 1, from, rows)},
+    const std::int64_t source = source_of(static_cast<std::int64_t>(i)), end = window + inside + time;
+    y = layers_[i].finish(y, heads, {keys.rows(from, end), values.rows(from, end)},
                           source < 0 ? StateRead{} : stream.layers[static_cast<std::size_t>(source)].read,
                           own.memory ? &*own.memory : nullptr, call);
   }
@@ -117,20 +114,18 @@ void BlockRecurrent::end_block(Stream& stream) const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const ScopeGuard scope(layers_[i].path);
     Stream::Layer& own = stream.layers[i];
+    const RowCache keys(own.k), values(own.v);
     if (layers_[i].cell) {
       const RecurrentCell& cell = *layers_[i].cell;
       if (segment_ends && config().clear_state) {
         own.state = cell.initial(batch);
       } else {
         const StateHeads heads{own.read, cell.queries(activation(cell.add_ids(own.state)))};
-        own.state = cell.update(
-            own.state, heads, cell.scales(),
-            {raw::narrow(own.k, 1, from, 2 * window - from), raw::narrow(own.v, 1, from, 2 * window - from)},
-            false);
+        own.state = cell.update(own.state, heads, cell.scales(),
+                                {keys.rows(from, 2 * window), values.rows(from, 2 * window)}, false);
       }
     }
-    for (const Tensor& ring : {own.k, own.v})
-      raw::copy_into(raw::narrow(ring, 1, 0, window), raw::narrow(ring, 1, window, window));
+    for (const RowCache& ring : {keys, values}) ring.keep(window, 2 * window);
     if (own.memory && segment_ends) own.memory = memory_write(*own.memory, own.segment_k, own.segment_v);
   }
   read_states(stream);
@@ -153,7 +148,7 @@ void BlockRecurrent::close_stream(const Stream& stream, State& state) const {
     moved.set(name + ".segment_k", own.segment_k);
     moved.set(name + ".segment_v", own.segment_v);
   }
-  moved.set("position", Tensor::from(std::vector<std::int64_t>{stream.position}, {1}));
+  moved.set_counts("position", {stream.position});
   state = std::move(moved);
 }
 
@@ -165,8 +160,8 @@ std::int64_t BlockRecurrent::stream_period() const {
 }
 
 std::optional<std::vector<std::int64_t>> BlockRecurrent::stream_place(const State& state) const {
-  const Tensor* const position = state.find("position");
-  return std::vector<std::int64_t>{(position == nullptr ? 0 : position->item_int()) % stream_period()};
+  const std::int64_t position = state.find("position") == nullptr ? 0 : state.count("position");
+  return std::vector<std::int64_t>{position % stream_period()};
 }
 
 Tensor BlockRecurrent::stream(const Tensor& tokens, State& state) const {

@@ -22,23 +22,8 @@ LlamaModel::LlamaModel(const blockwise_recurrent::Config& config, const ParamSco
                                : scope.scope("head").param("weight", {config.n_out, config.dim},
                                                            Init::normal(config.init_std))) {}
 
-const Tensor& LlamaModel::state_part(const State& state, const char* name, const Shape& shape,
-                                     Dtype dtype) const {
-  const Tensor& part = state.get(name);
-  if (part.rank() == shape.rank() && part.dim(1) != shape[1] && part.shape().with(1, 0) == shape.with(1, 0))
-    fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
-                     config().model, shape[1], part.dim(1));
-  if (part.shape() != shape)
-    fail<ShapeError>("{}: the state's {} has shape {} (here {})", config().model, name,
-                     to_string(part.shape()), to_string(shape));
-  if (part.dtype() != dtype)
-    fail<DtypeError>("{}: the state's {} is {} and the model {} (one dtype)", config().model, name,
-                     dtype_name(part.dtype()), dtype_name(dtype));
-  return part;
-}
-
 std::int64_t LlamaModel::state_count(const State& state, const char* name, std::int64_t most) const {
-  const std::int64_t count = state.get(name).item_int();
+  const std::int64_t count = state.count(name);
   if (count < 0 || count > most)
     fail<ValueError>("{}: the state's {} is {} (from 0 to {})", config().model, name, count, most);
   return count;
@@ -56,9 +41,7 @@ Classifier LlamaModel::head(const Tensor& y) const {
 
 ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
   check_tokens(input.tokens);
-  if (!input.state.empty())
-    fail<ValueError>("{}: a state for a model that carries none from call to call (leave it empty)",
-                     config().model);
+  check_state(input.state, {});
   const DropoutSite drop{input.dropout, config().dropout};
   Tensor x = drop(embed(input.tokens), "embed.drop");
   for (const LlamaLayer& layer : layers_) {

@@ -28,9 +28,8 @@ class LlamaModel : public FamilyModel<blockwise_recurrent::Keys> {
   LlamaModel(const blockwise_recurrent::Config& config, const ParamScope& scope);
 
  protected:
-  // The state's tensor of that name, checked against this dtype and shape [layers, batch, ...].
-  // errors: ShapeError; DtypeError; ValueError when the state has no such tensor.
-  const Tensor& state_part(const State& state, const char* name, const Shape& shape, Dtype dtype) const;
+  // `keys` and `values` of a stream, with room for `rows` tokens.
+  StateLayout cache_layout(std::int64_t batch, std::int64_t rows) const;
   // A counter of the state.
   // errors: ValueError unless it is from 0 to `most`.
   std::int64_t state_count(const State& state, const char* name, std::int64_t most) const;
@@ -104,6 +103,8 @@ class MemoryLlama final : public LlamaModel {
   std::int64_t stream_period() const override { return config().chunk; }
 
  private:
+  StateLayout state_layout(std::int64_t batch) const;
+  StateLayout stream_layout(std::int64_t batch) const;
   // The memories at the beginning of a call, one per layer: [batch, chunk, dim], or [1, chunk, dim] if all
   // rows share one.
   std::vector<Tensor> first_memories(const ForwardInput& input) const;
@@ -121,8 +122,8 @@ class MemoryLlama final : public LlamaModel {
                      Tensor& memory) const;
 
   void open_stream(State& state, std::int64_t batch) const;
-  Tensor stream_piece(const Tensor& x, const State& state, std::int64_t filled) const;
-  void refresh_memory(const State& state) const;
+  Tensor stream_piece(const Tensor& x, State& state, std::int64_t filled) const;
+  void refresh_memory(State& state) const;
 };
 
 }  // namespace eddy

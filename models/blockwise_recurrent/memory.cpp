@@ -16,23 +16,6 @@
 namespace eddy {
 namespace {
 
-// The rows that begin with the initial memory, u8 [batch, 1, 1].
-// errors: ShapeError unless start is [batch, 1]; DtypeError; ValueError for other flags than 0 and 1, where
-// the host can read them.
-Tensor start_mask(const std::string& model, const Tensor& start, std::int64_t batch) {
-  if (start.dtype() != Dtype::i64 && start.dtype() != Dtype::i32)
-    fail<DtypeError>("{}: start is {} (i64 or i32)", model, dtype_name(start.dtype()));
-  if (start.shape() != Shape{batch, 1})
-    fail<ShapeError>("{}: start has shape {} (here [{}, 1]: a call is one segment)", model,
-                     to_string(start.shape()), batch);
-  if (start.device() == kCpu)
-    for (std::int64_t row = 0; row < batch; ++row) {
-      const std::int64_t flag = raw::select(raw::select(start, 0, row), 0, 0).item_int();
-      if (flag != 0 && flag != 1) fail<ValueError>("{}: start of row {} is {} (0 or 1)", model, row, flag);
-    }
-  return raw::cast(raw::reshape(raw::contiguous(start), {batch, 1, 1}), Dtype::u8);
-}
-
 // The memory for every row of the batch, a view where rows share one.
 Tensor expand_batch(const Tensor& memory, std::int64_t batch) {
   return memory.dim(0) == batch ? memory : expand(memory, memory.shape().with(0, batch));
@@ -48,24 +31,24 @@ Tensor MemoryLlama::initial_memory(const LlamaLayer& layer) const {
 
 std::vector<Tensor> MemoryLlama::first_memories(const ForwardInput& input) const {
   const std::int64_t batch = input.tokens.dim(0), chunk = config().chunk;
-  const Tensor mask = input.start.defined() ? raw::to_device(start_mask(config().model, input.start, batch),
-                                                             input.tokens.device())
-                                            : Tensor();
+  check_start(input.start, batch, 1);
+  const Tensor flags = start_flags(input.start, 0);
   Tensor carried;
   if (!input.state.empty()) {
     // A batch of another size is another set of sequences: they begin with the initial memory.
     const Tensor& given = input.state.get("memory");
-    Shape shape{config().layers, batch, chunk, config().dim};
-    if (given.rank() == 4) shape[1] = given.dim(1);
-    carried = detach(state_part(input.state, "memory", shape, params().values().dtype()));
-    if (input.state.find("filled") != nullptr) {
+    const std::int64_t rows = given.rank() == 4 ? given.dim(1) : batch;
+    const bool streamed = input.state.find("filled") != nullptr;
+    check_state(input.state, streamed ? stream_layout(rows) : state_layout(rows));
+    carried = detach(given);
+    if (streamed) {
       const std::int64_t filled = state_count(input.state, "filled", chunk - 1);
       if (filled > 0)
         fail<ValueError>(
             "{}: the state stands {} tokens into a chunk of {} (go on with `stream` to the chunk's end)",
             config().model, filled, chunk);
     }
-    if (shape[1] != batch) carried = Tensor();
+    if (rows != batch) carried = Tensor();
   }
   if (input.dropout.training) check_length(input.tokens.dim(1), carried.defined());
 
@@ -76,7 +59,7 @@ std::vector<Tensor> MemoryLlama::first_memories(const ForwardInput& input) const
       continue;
     }
     const Tensor mine = activation(raw::select(carried, 0, static_cast<std::int64_t>(i)));
-    memories.push_back(mask.defined() ? where(mask, initial_memory(layers_[i]), mine) : mine);
+    memories.push_back(flags.defined() ? restart_rows(mine, initial_memory(layers_[i]), flags) : mine);
   }
   return memories;
 }

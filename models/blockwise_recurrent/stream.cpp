@@ -9,27 +9,29 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
+#include "models/row_cache.h"
 #include "ops/ops.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
 namespace {
 
-Tensor counter(std::int64_t value) {
-  return Tensor::from(std::vector<std::int64_t>{value}, {1});
-}
-
-// Makes sure that the state's tensor may be written in place: replaces it by a copy when another handle sees
-// its bytes. So copies of a state continue independently, and a backward finds what its forward saw.
-void make_exclusive(State& state, const char* name) {
-  if (!state.get(name).exclusive()) state.set(name, raw::copy(state.get(name)));
-}
-
-Tensor of_layer(const State& state, const char* name, std::size_t layer) {
-  return raw::select(state.get(name), 0, static_cast<std::int64_t>(layer));
+// A stream's tensor [layers, batch, rows, ...], to be written in place.
+RowCache cache_of(State& state, const char* name) {
+  return {state, name, 2};
 }
 
 }  // namespace
+
+StateLayout LlamaModel::cache_layout(std::int64_t batch, std::int64_t rows) const {
+  StateLayout layout;
+  for (const char* name : {"keys", "values"})
+    layout.push_back({.name = name,
+                      .shape = {config().layers, batch, rows, config().kv_heads, config().head_dim},
+                      .kind = StateTensor::Kind::rows,
+                      .batch_axis = 1});
+  return layout;
+}
 
 std::int64_t CausalLlama::stream_room(const State& state) const {
   if (windowed()) return -1;
@@ -41,22 +43,23 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
   check_tokens(tokens);
   const std::int64_t batch = tokens.dim(0), time = tokens.dim(1);
   const std::int64_t rows = windowed() ? 2 * config().window : config().context;
-  const Shape shape{config().layers, batch, rows, config().kv_heads, config().head_dim};
+  const StateLayout caches = cache_layout(batch, rows);
   std::int64_t position = 0, filled = 0;
   if (!state.empty()) {
+    StateLayout layout = caches;
+    for (const char* name : {"position", "filled"})
+      layout.push_back({.name = name, .shape = {1}, .kind = StateTensor::Kind::count});
+    check_state(state, layout);
     position = state_count(state, "position", std::int64_t{1} << 52);
     filled = state_count(state, "filled", std::min(position, rows));
-    for (const char* name : {"keys", "values"})
-      static_cast<void>(state_part(state, name, shape, params().activations()));
   }
   if (!windowed() && position + time > config().context)
     fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model,
                      position + time, config().context);
 
   const Tensor x = embed(tokens);
-  if (state.empty())
-    for (const char* name : {"keys", "values"}) state.set(name, Tensor::zeros(shape, x.dtype(), x.device()));
-  for (const char* name : {"keys", "values"}) make_exclusive(state, name);
+  if (state.empty()) state = zeros_of(caches);
+  const RowCache all_keys = cache_of(state, "keys"), all_values = cache_of(state, "values");
   const Tensor logits = Tensor::empty({batch, time, config().n_out}, x.dtype(), x.device());
   const DropoutSite no_dropout;
   // The first query of a piece sees window - 1 rows before it. Pieces are at most a window long, so twice the
@@ -66,10 +69,7 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
     const std::int64_t length = std::min(longest, time - at);
     if (filled + length > rows) {
       const std::int64_t kept = config().window - 1;
-      for (const char* name : {"keys", "values"}) {
-        const Tensor& cache = state.get(name);
-        raw::copy_into(raw::narrow(cache, 2, 0, kept), raw::copy(raw::narrow(cache, 2, filled - kept, kept)));
-      }
+      for (const RowCache& cache : {all_keys, all_values}) cache.keep(filled - kept, filled);
       filled = kept;
     }
     const std::int64_t first = windowed() ? std::max<std::int64_t>(filled - (config().window - 1), 0) : 0;
@@ -81,87 +81,90 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
       const LlamaLayer& layer = layers_[i];
       const ScopeGuard scope(layer.path);
       const Tensor normed = layer.attn_norm(y);
-      const Tensor keys = of_layer(state, "keys", i), values = of_layer(state, "values", i);
-      raw::copy_into(raw::narrow(keys, 1, filled, length),
-                     rotary(layer.key(normed), position + at, config().rope_theta));
-      raw::copy_into(raw::narrow(values, 1, filled, length), layer.value(normed));
-      const std::int64_t in_sight = filled + length - first;
+      const auto number = static_cast<std::int64_t>(i);
+      const RowCache keys = all_keys.layer(number), values = all_values.layer(number);
+      keys.put(filled, rotary(layer.key(normed), position + at, config().rope_theta));
+      values.put(filled, layer.value(normed));
       const Tensor attended =
           attention(rotary(layer.query(normed), position + at, config().rope_theta),
-                    raw::narrow(keys, 1, first, in_sight), raw::narrow(values, 1, first, in_sight), options);
+                    keys.rows(first, filled + length), values.rows(first, filled + length), options);
       y = layer.finish(y, attended, no_dropout, 0);
     }
     raw::copy_into(raw::narrow(logits, 1, at, length), head(y).logits());
     filled += length;
   }
-  state.set("position", counter(position + time));
-  state.set("filled", counter(filled));
+  state.set_counts("position", {position + time});
+  state.set_counts("filled", {filled});
   return logits;
+}
+
+StateLayout MemoryLlama::state_layout(std::int64_t batch) const {
+  return {
+      {.name = "memory", .shape = {config().layers, batch, config().chunk, config().dim}, .batch_axis = 1}};
+}
+
+StateLayout MemoryLlama::stream_layout(std::int64_t batch) const {
+  StateLayout layout = state_layout(batch);
+  for (const StateTensor& cache : cache_layout(batch, 2 * config().chunk)) layout.push_back(cache);
+  layout.push_back({.name = "filled", .shape = {1}, .kind = StateTensor::Kind::count});
+  return layout;
 }
 
 // Checks a state, and turns an empty one or one of `forward` into a stream's.
 void MemoryLlama::open_stream(State& state, std::int64_t batch) const {
-  const Shape memories{config().layers, batch, config().chunk, config().dim};
-  const Shape rows{config().layers, batch, 2 * config().chunk, config().kv_heads, config().head_dim};
-  const Tensor& weight = layers_[0].wq.weight;
   if (state.find("filled") != nullptr) {
+    check_state(state, stream_layout(batch));
     static_cast<void>(state_count(state, "filled", config().chunk - 1));
-    static_cast<void>(state_part(state, "memory", memories, weight.dtype()));
-    for (const char* name : {"keys", "values"})
-      static_cast<void>(state_part(state, name, rows, params().activations()));
-    for (const char* name : {"memory", "keys", "values"}) make_exclusive(state, name);
     return;
   }
-  Tensor memory;
-  if (state.empty()) {
-    memory = Tensor::empty(memories, weight.dtype(), weight.device());
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const Tensor to = raw::select(memory, 0, static_cast<std::int64_t>(i));
-      raw::cast_into(to, raw::expand(initial_memory(layers_[i]), to.shape()));
-    }
-  } else {
-    memory = raw::copy(state_part(state, "memory", memories, weight.dtype()));
+  if (!state.empty()) check_state(state, state_layout(batch));
+  State opened = zeros_of(stream_layout(batch));
+  const Tensor& memory = opened.get("memory");
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Tensor to = raw::select(memory, 0, static_cast<std::int64_t>(i));
+    raw::cast_into(to, state.empty() ? raw::expand(initial_memory(layers_[i]), to.shape())
+                                     : raw::select(state.get("memory"), 0, static_cast<std::int64_t>(i)));
   }
-  State opened;
-  opened.set("memory", memory);
-  for (const char* name : {"keys", "values"})
-    opened.set(name, Tensor::zeros(rows, params().activations(), weight.device()));
-  opened.set("filled", counter(0));
+  opened.set_counts("filled", {0});
   refresh_memory(opened);
-  state = opened;
+  state = std::move(opened);
 }
 
 // Writes keys and values of the state's `memory` into the first rows of its `keys` and `values`.
-void MemoryLlama::refresh_memory(const State& state) const {
+void MemoryLlama::refresh_memory(State& state) const {
   const DropoutSite no_dropout;
+  const RowCache keys = cache_of(state, "keys"), values = cache_of(state, "values");
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const ScopeGuard scope(layers_[i].path);
-    const KeyValue rows = memory_rows(layers_[i], activation(of_layer(state, "memory", i)), no_dropout, 0);
-    raw::copy_into(raw::narrow(of_layer(state, "keys", i), 1, 0, config().chunk), rows.key);
-    raw::copy_into(raw::narrow(of_layer(state, "values", i), 1, 0, config().chunk), rows.value);
+    const auto number = static_cast<std::int64_t>(i);
+    const Tensor memory = raw::select(state.get("memory"), 0, number);
+    const KeyValue rows = memory_rows(layers_[i], activation(memory), no_dropout, 0);
+    keys.layer(number).put(0, rows.key);
+    values.layer(number).put(0, rows.value);
   }
 }
 
 // The outputs of all layers for embedded tokens x of one chunk, which has `filled` tokens before them.
-Tensor MemoryLlama::stream_piece(const Tensor& x, const State& state, std::int64_t filled) const {
+Tensor MemoryLlama::stream_piece(const Tensor& x, State& state, std::int64_t filled) const {
   const std::int64_t length = x.dim(1), position = config().chunk + filled;
   const DropoutSite no_dropout;
   AttentionOptions options;
   options.causal = true;
+  const RowCache all_keys = cache_of(state, "keys"), all_values = cache_of(state, "values"),
+                 outputs = cache_of(state, "memory");
   Tensor y = x;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const LlamaLayer& layer = layers_[i];
     const ScopeGuard scope(layer.path);
+    const auto number = static_cast<std::int64_t>(i);
     const Tensor normed = layer.attn_norm(y);
-    const Tensor keys = raw::narrow(of_layer(state, "keys", i), 1, 0, position + length),
-                 values = raw::narrow(of_layer(state, "values", i), 1, 0, position + length);
-    raw::copy_into(raw::narrow(keys, 1, position, length),
-                   rotary(layer.key(normed), position, config().rope_theta));
-    raw::copy_into(raw::narrow(values, 1, position, length), layer.value(normed));
+    const RowCache keys = all_keys.layer(number), values = all_values.layer(number);
+    keys.put(position, rotary(layer.key(normed), position, config().rope_theta));
+    values.put(position, layer.value(normed));
     const Tensor attended =
-        attention(rotary(layer.query(normed), position, config().rope_theta), keys, values, options);
-    raw::cast_into(raw::narrow(of_layer(state, "memory", i), 1, filled, length),
-                   raw::reshape(attended, x.shape()));
+        attention(rotary(layer.query(normed), position, config().rope_theta), keys.rows(0, position + length),
+                  values.rows(0, position + length), options);
+    outputs.layer(number).put(filled, raw::reshape(attended, x.shape()));
     y = layer.finish(y, attended, no_dropout, 0);
   }
   return y;
@@ -173,7 +176,7 @@ Tensor MemoryLlama::stream(const Tensor& tokens, State& state) const {
   const std::int64_t batch = tokens.dim(0), time = tokens.dim(1), chunk = config().chunk;
   const Tensor x = embed(tokens);
   open_stream(state, batch);
-  std::int64_t filled = state.get("filled").item_int();
+  std::int64_t filled = state.count("filled");
   const Tensor logits = Tensor::empty({batch, time, config().n_out}, x.dtype(), x.device());
   for (std::int64_t at = 0; at < time;) {
     const std::int64_t length = std::min(chunk - filled, time - at);
@@ -185,7 +188,7 @@ Tensor MemoryLlama::stream(const Tensor& tokens, State& state) const {
     refresh_memory(state);
     filled = 0;
   }
-  state.set("filled", counter(filled));
+  state.set_counts("filled", {filled});
   return logits;
 }
 

@@ -99,7 +99,7 @@ class BlockVariant : public RecurrentTransformer {
   Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
                     const ForwardInput& input) const final;
   bool time_major(bool) const final { return false; }
-  NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const final;
+  StateLayout stream_layout(std::int64_t batch, std::int64_t position) const final;
 };
 
 class BlockForget final : public BlockVariant {

@@ -36,9 +36,7 @@ void RecurrentTransformer::check_positions(std::int64_t positions) const {
 }
 
 void RecurrentTransformer::check_input(const ForwardInput& input) const {
-  if (!input.state.empty())
-    fail<ValueError>("{}: a state for a model that carries none from call to call (leave it empty)",
-                     config().model);
+  check_state(input.state, {});
   check_tokens(input.tokens);
   check_positions(input.tokens.dim(1));
 }

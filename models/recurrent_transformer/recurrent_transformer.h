@@ -52,10 +52,8 @@ class RecurrentTransformer : public FamilyModel<recurrent_transformer::Keys> {
 
   // errors: ValueError when the position table has fewer rows.
   void check_positions(std::int64_t positions) const;
-  // Name and shape of each tensor in a stream's state, except `position`, after `position` tokens of `batch`
-  // rows.
-  using NamedShapes = std::vector<std::pair<std::string, Shape>>;
-  virtual NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const = 0;
+  // The tensors of a stream's state, except `position`, after `position` tokens of `batch` rows.
+  virtual StateLayout stream_layout(std::int64_t batch, std::int64_t position) const = 0;
   // The position of a stream, 0 for an empty state.
   // errors: ShapeError, ValueError for tokens that do not continue it, and for a state that is not one of
   // this model; a missing tensor is an error, not a cold start.
@@ -96,7 +94,7 @@ class RegularTransformer final : public RecurrentTransformer {
   Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
                     const ForwardInput& input) const override;
   bool time_major(bool) const override { return false; }
-  NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const override;
+  StateLayout stream_layout(std::int64_t batch, std::int64_t position) const override;
 };
 
 class UnitForget final : public RecurrentTransformer {
@@ -110,7 +108,7 @@ class UnitForget final : public RecurrentTransformer {
   Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
                     const ForwardInput& input) const override;
   bool time_major(bool literal) const override { return !literal; }
-  NamedShapes stream_shapes(std::int64_t batch, std::int64_t position) const override;
+  StateLayout stream_layout(std::int64_t batch, std::int64_t position) const override;
   // One layer in the fast form, time-major: the outputs of the last `rows` positions. `key` and `value` are
   // those of the last h, read and replaced; may be null.
   Tensor run_hoisted(const TransformerLayer& layer, const Tensor& x, std::int64_t rows,

@@ -12,6 +12,7 @@
 
 #include "autograd/tape.h"
 #include "models/recurrent_transformer/block_variant.h"
+#include "models/row_cache.h"
 #include "ops/ops.h"
 #include "tensor/base/format.h"
 
@@ -19,24 +20,13 @@ namespace eddy {
 namespace {
 
 std::int64_t position_of(const State& state) {
-  return state.size() == 0 ? 0 : state.get("position").item_int();
+  return state.empty() ? 0 : state.count("position");
 }
 
 State with_position(const State& state, std::int64_t position) {
   State moved = state;
-  moved.set("position", raw::to_device(Tensor::from(std::vector<std::int64_t>{position}, {1}),
-                                       state.get("position").device()));
+  moved.set_counts("position", {position});
   return moved;
-}
-
-// In a state's shape: any number of rows from the tokens so far on. No size of a state is 0.
-constexpr std::int64_t kAtLeastPosition = 0;
-
-std::string shape_text(const Shape& shape) {
-  std::string text;
-  for (int i = 0; i < shape.rank(); ++i)
-    text += (i == 0 ? "" : ", ") + (shape[i] == kAtLeastPosition ? "rows" : std::to_string(shape[i]));
-  return "[" + text + "]";
 }
 
 // What the state holds under `name`, if anything, followed by `rows` on the axis of positions.
@@ -55,22 +45,9 @@ std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const Stat
   if (position < 1)
     fail<ValueError>("{}: the state's position is {} (at least 1; an empty state begins a stream)",
                      config().model, position);
-  const NamedShapes expected = stream_shapes(tokens.dim(0), position);
-  for (const auto& [name, shape] : expected) {
-    const Tensor& tensor = state.get(name);
-    if (tensor.rank() == shape.rank() && tensor.dim(0) != shape[0])
-      fail<ShapeError>("{}: {} rows of tokens and a state of {} rows (one batch size for a whole stream)",
-                       config().model, shape[0], tensor.dim(0));
-    bool fits = tensor.rank() == shape.rank();
-    for (int i = 0; fits && i < shape.rank(); ++i)
-      fits = shape[i] == kAtLeastPosition ? tensor.dim(i) >= position : tensor.dim(i) == shape[i];
-    if (!fits)
-      fail<ShapeError>("{}: the state's {} has shape {} after {} tokens (here {})", config().model, name,
-                       to_string(tensor.shape()), position, shape_text(shape));
-  }
-  if (state.size() != expected.size() + 1)
-    fail<ValueError>("{}: a state of {} tensors, which has {} after {} tokens (a state that `stream` left)",
-                     config().model, state.size(), expected.size() + 1, position);
+  StateLayout layout = stream_layout(tokens.dim(0), position);
+  layout.push_back({.name = "position", .shape = {1}, .kind = StateTensor::Kind::count});
+  check_state(state, layout);
   return position;
 }
 
@@ -89,17 +66,20 @@ std::optional<State> RecurrentTransformer::stream_after(const State& state, std:
 std::optional<State> RegularTransformer::stream_after(const State& state, std::int64_t length) const {
   if (state.empty()) return std::nullopt;
   State later = with_position(state, length);
-  for (const auto& [name, shape] : stream_shapes(1, length))
-    later.set(name, raw::narrow(state.get(name), 1, 0, length + 1));
+  for (const StateTensor& cache : stream_layout(1, length))
+    later.set(cache.name, raw::narrow(state.get(cache.name), 1, 0, length + 1));
   return later;
 }
 
-RecurrentTransformer::NamedShapes RegularTransformer::stream_shapes(std::int64_t batch, std::int64_t) const {
-  NamedShapes shapes;
+StateLayout RegularTransformer::stream_layout(std::int64_t batch, std::int64_t position) const {
+  StateLayout layout;
   for (const TransformerLayer& layer : layers_)
     for (const char* part : {".k", ".v"})
-      shapes.emplace_back(layer.path + part, Shape{batch, kAtLeastPosition, config().dim});
-  return shapes;
+      layout.push_back({.name = layer.path + part,
+                        .shape = {batch, position, config().dim},
+                        .kind = StateTensor::Kind::rows,
+                        .growing_axis = 1});
+  return layout;
 }
 
 std::int64_t RegularTransformer::stream_room(const State& state) const {
@@ -127,12 +107,12 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
       return raw::reshape(rows, {batch, rows.dim(1), heads, dim / heads});
     };
     const auto extended = [&](const char* which, int part) {
-      const Tensor& cache = state.get(name + which);
-      if (cache.dim(1) < first + time)
+      const RowCache cache(state.get(name + which));
+      if (cache.capacity() < first + time)
         fail<ValueError>("{}: {} positions and a cache of {} rows (the cache is full)", config().model,
-                         first + time, cache.dim(1));
-      raw::copy_into(raw::narrow(cache, 1, first, time), raw::narrow(qkv, 2, part * dim, dim));
-      return heads_of(raw::narrow(cache, 1, 0, first + time));
+                         first + time, cache.capacity());
+      cache.put(first, raw::narrow(qkv, 2, part * dim, dim));
+      return heads_of(cache.rows(0, first + time));
     };
     AttentionOptions options;
     options.causal = true;
@@ -140,15 +120,16 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
         attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
     y = layer.mlp(y, layer.wo(raw::reshape(attended, {batch, time, dim})), no_dropout, 0);
   }
-  state.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
+  state.set_counts("position", {first + time});
   return head(y, false).logits();
 }
 
-RecurrentTransformer::NamedShapes UnitForget::stream_shapes(std::int64_t batch, std::int64_t) const {
-  NamedShapes shapes;
+StateLayout UnitForget::stream_layout(std::int64_t batch, std::int64_t) const {
+  StateLayout layout;
   for (const TransformerLayer& layer : layers_)
-    for (const char* part : {".k", ".v"}) shapes.emplace_back(layer.path + part, Shape{batch, config().dim});
-  return shapes;
+    for (const char* part : {".k", ".v"})
+      layout.push_back({.name = layer.path + part, .shape = {batch, config().dim}});
+  return layout;
 }
 
 std::optional<std::vector<std::int64_t>> UnitForget::stream_place(const State& state) const {
@@ -169,7 +150,7 @@ Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
     state.set(name + ".k", key);
     state.set(name + ".v", value);
   }
-  state.set("position", Tensor::from(std::vector<std::int64_t>{first + tokens.dim(1)}, {1}));
+  state.set_counts("position", {first + tokens.dim(1)});
   return head(y, true).logits();
 }
 
@@ -178,14 +159,13 @@ std::optional<std::vector<std::int64_t>> BlockVariant::stream_place(const State&
   return std::vector<std::int64_t>{position_of(state) % config().block};
 }
 
-RecurrentTransformer::NamedShapes BlockVariant::stream_shapes(std::int64_t batch,
-                                                              std::int64_t position) const {
+StateLayout BlockVariant::stream_layout(std::int64_t batch, std::int64_t position) const {
   const std::int64_t block = config().block, dim = config().dim, rows = position % block;
   const bool first_block = position < block;
-  NamedShapes shapes;
+  StateLayout layout;
   for (const TransformerLayer& layer : layers_) {
     const auto add = [&](const char* part, std::int64_t count, std::int64_t width) {
-      shapes.emplace_back(layer.path + part, Shape{batch, count, width});
+      layout.push_back({.name = layer.path + part, .shape = {batch, count, width}});
     };
     if (!first_block) add(".past", block, 2 * dim);
     if (!first_block && keeps_rows())
@@ -196,7 +176,7 @@ RecurrentTransformer::NamedShapes BlockVariant::stream_shapes(std::int64_t batch
     add(".rows_h", rows, dim);
     if (first_block) add(".rows_x", rows, dim);
   }
-  return shapes;
+  return layout;
 }
 
 Tensor BlockVariant::stream_rows(const WindowLayer& layer, const std::string& name, const Tensor& x,
@@ -244,7 +224,7 @@ Tensor BlockVariant::stream(const Tensor& tokens, State& state) const {
     for (std::size_t i = 0; i < layers.size(); ++i)
       final_rows = end_block(layers[i], layers_[i].path, final_rows, next);
   }
-  next.set("position", Tensor::from(std::vector<std::int64_t>{first + time}, {1}));
+  next.set_counts("position", {first + time});
   const Tensor logits = head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1), false).logits();
   state = std::move(next);
   return logits;

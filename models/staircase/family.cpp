@@ -67,34 +67,6 @@ StaircaseFamily::StaircaseFamily(const staircase::Config& config, const ParamSco
   head_bias_ = scope.scope("head").param("bias", {config.n_out}, init);
 }
 
-void StaircaseFamily::check_state_tensor(const std::string& name, const Tensor& tensor,
-                                         const Shape& shape) const {
-  bool fits = tensor.rank() == shape.rank();
-  for (int i = 0; fits && i < shape.rank(); ++i)
-    fits = tensor.dim(i) == shape[i] || (i == 1 && shape[i] == -1);
-  if (!fits) {
-    const std::string wanted = shape.rank() == 3 && shape[1] == -1
-                                   ? fmt::format("[{}, rows, {}]", shape[0], shape[2])
-                                   : to_string(shape);
-    fail<ShapeError>("{}: state {} has shape {} ({}: the batch of the tokens and the model's sizes)",
-                     config().model, name, to_string(tensor.shape()), wanted);
-  }
-  if (tensor.dtype() != dtype() && tensor.dtype() != Dtype::bf16)
-    fail<DtypeError>("{}: state {} is {} and the parameters are {} (one dtype; cast it first)",
-                     config().model, name, dtype_name(tensor.dtype()), dtype_name(dtype()));
-  if (!(tensor.device() == device()))
-    fail<DeviceError>("{}: state {} is on {} and the parameters are on {} (move it first)", config().model,
-                      name, to_string(tensor.device()), to_string(device()));
-}
-
-void StaircaseFamily::check_state_size(const State& state, std::size_t expected) const {
-  if (state.size() == expected) return;
-  std::string names;
-  for (const auto& [name, tensor] : state) names += (names.empty() ? "" : ", ") + name;
-  fail<ValueError>("{}: a state of {} tensors where the model has {} (it holds: {})", config().model,
-                   state.size(), expected, names.empty() ? "nothing" : names);
-}
-
 Tensor StaircaseFamily::embed(const Tensor& tokens) const {
   const ScopeGuard scope("embed");
   const Tensor ids = time_major() ? raw::copy(raw::transpose(tokens, 0, 1)) : tokens;
@@ -109,38 +81,24 @@ Classifier StaircaseFamily::head(const Tensor& hidden, const DropoutContext& con
 }
 
 State StaircaseFamily::restarted(const State& state, const Tensor& start, std::int64_t segment) const {
+  const Tensor flags = start_flags(start, segment);
+  if (state.empty() || !flags.defined()) return state;
   const std::int64_t batch = start.dim(0);
-  if (!(start.device() == kCpu) && !state.empty()) {
-    // Flags on the device stay there: nothing waits for them.
-    if (const State cold = cold_state(batch); !cold.empty()) {
-      const Tensor flags = raw::cast(raw::contiguous(raw::select(start, 1, segment)), Dtype::u8);
-      State mixed;
-      for (const auto& [name, tensor] : state) {
-        Shape rows = tensor.shape();
-        for (int axis = 1; axis < rows.rank(); ++axis) rows[axis] = 1;
-        mixed.set(name, where(raw::reshape(flags, rows), cast(cold.get(name), tensor.dtype()), tensor));
-      }
-      return mixed;
-    }
+  const State cold = cold_state(batch);
+  if (start.device() == kCpu || cold.empty()) {
+    std::int64_t flagged = 0;
+    for (std::int64_t row = 0; row < batch; ++row)
+      flagged += raw::select(raw::select(start, 0, row), 0, segment).item_int();
+    if (flagged == batch) return cold;
+    if (flagged == 0) return state;
+    if (cold.empty())
+      fail<ValueError>(
+          "{}: {} of {} rows begin a document in segment {} (all or none with cold_start \"empty\", where rows "
+          "without a past have another state than the others)",
+          config().model, flagged, batch, segment);
   }
-  std::vector<std::int64_t> flagged;
-  for (std::int64_t row = 0; row < batch; ++row)
-    if (raw::select(raw::select(start, 0, row), 0, segment).item_int() != 0) flagged.push_back(row);
-  if (flagged.empty() || state.empty()) return state;
-  State cold = cold_state(batch);
-  if (std::ssize(flagged) == batch) return cold;
-  if (cold.empty())
-    fail<ValueError>(
-        "{}: {} of {} rows begin a document in segment {} (all or none with cold_start \"empty\", where rows "
-        "without a past have another state than the others)",
-        config().model, flagged.size(), batch, segment);
   State mixed;
-  for (const auto& [name, tensor] : state) {
-    const Tensor copy = raw::copy(tensor), from = cast(cold.get(name), tensor.dtype());
-    for (const std::int64_t row : flagged)
-      raw::copy_into(raw::narrow(copy, 0, row, 1), raw::narrow(from, 0, row, 1));
-    mixed.set(name, copy);
-  }
+  for (const auto& [name, tensor] : state) mixed.set(name, restart_rows(tensor, cold.get(name), flags));
   return mixed;
 }
 
@@ -149,10 +107,7 @@ ForwardOutput StaircaseFamily::forward(const ForwardInput& input) const {
   const std::int64_t batch = input.tokens.dim(0), time = input.tokens.dim(1), length = config().segment;
   const std::int64_t segments = this->segments(time);
   check_time(time);
-  if (input.start.defined() && input.start.shape() != Shape{batch, segments})
-    fail<ShapeError>("{}: start {} for tokens {} (one flag per row and segment of {} tokens: [{}, {}])",
-                     config().model, to_string(input.start.shape()), to_string(input.tokens.shape()), length,
-                     batch, segments);
+  check_start(input.start, batch, segments);
   State state = input.state.empty() ? cold_state(batch) : import_state(input.state, batch);
 
   const DropoutSite outer{input.dropout, has_outer_dropout() ? config().emb_dropout : 0};

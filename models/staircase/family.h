@@ -68,8 +68,13 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
   // The same numbers as run_segment, without a graph; updates the state of a stream.
   virtual Tensor run_stream(const Tensor& x, State& state) const = 0;
   virtual bool time_major() const { return false; }
+  // The tensors of a segment's state behind `past` tokens or chunks, and the most of these that it keeps.
+  virtual StateLayout state_layout(std::int64_t batch, std::int64_t past) const = 0;
+  virtual std::int64_t most_past() const { return 0; }
   // The state before the first token; empty with cold_start "empty".
-  virtual State cold_state(std::int64_t batch) const = 0;
+  State cold_state(std::int64_t batch) const {
+    return cold_zeros() ? zeros_of(state_layout(batch, most_past())) : State();
+  }
   // The state that a caller passed, checked and as the state of a segment: that of a stream is converted.
   virtual State import_state(const State& state, std::int64_t batch) const = 0;
   // errors: ShapeError if this number of tokens cannot be cut into segments of whole chunks.
@@ -83,17 +88,12 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
   bool cold_zeros() const { return config().cold_start == "zeros"; }
   // Rows of a stream (stream_rows.h): new ones of zeros, those that a state has under `name`, and those under
   // kStreamRows with room for `count` more behind `end`: where there is none, rows [begin, end) move to the
-  // front of a new tensor.
+  // front.
   StreamRows new_rows(std::int64_t layers, std::int64_t batch, std::int64_t capacity) const;
   StreamRows rows_of(State& state, const std::string& name = kStreamRows) const;
   StreamRows rows_with_room(State& state, std::int64_t& begin, std::int64_t& end, std::int64_t count) const;
   // Rows [begin, end) of the vectors x of a stream's data, as part of a segment's state.
   Tensor stream_inputs(const Tensor& data, std::int64_t layer, std::int64_t begin, std::int64_t end) const;
-  // Checks one tensor of a state; -1 as size of axis 1 in `shape` allows any number.
-  // errors: ShapeError, DtypeError, DeviceError naming the tensor.
-  void check_state_tensor(const std::string& name, const Tensor& tensor, const Shape& shape) const;
-  // errors: ValueError unless the state holds `expected` tensors.
-  void check_state_size(const State& state, std::size_t expected) const;
 
  private:
   Tensor embed(const Tensor& tokens) const;

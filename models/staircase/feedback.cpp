@@ -38,16 +38,14 @@ Tensor StaircaseFeedback::mix_weights() const {
   return reshape(softmax(layer_logits_), {1, config().layers + 1});
 }
 
-State StaircaseFeedback::cold_state(std::int64_t batch) const {
-  State state;
-  if (cold_zeros()) state.set("mem", zeros({batch, reach(), config().dim}));
-  return state;
+StateLayout StaircaseFeedback::state_layout(std::int64_t batch, std::int64_t past) const {
+  return {{.name = "mem", .shape = {batch, past, config().dim}}};
 }
 
 State StaircaseFeedback::import_state(const State& given, std::int64_t batch) const {
   State state = given;
   if (is_stream(given)) {
-    const std::vector<std::int64_t> position = stream_position(given);
+    const std::vector<std::int64_t> position = given.counts(kStreamPosition);
     const std::int64_t begin = position.at(0), end = position.at(1), segment_tokens = position.at(2);
     const Tensor& data = given.get(kStreamRows);
     const Tensor rows = stream_inputs(data, 0, begin, end);
@@ -67,8 +65,7 @@ State StaircaseFeedback::import_state(const State& given, std::int64_t batch) co
         "a token is itself one of those it sees: begin with an empty state, or a new run with --init-from)",
         config().model, memory.dim(1), reach());
   const bool shorter = !cold_zeros() && memory.rank() == 3 && memory.dim(1) < reach();
-  check_state_tensor("mem", memory, {batch, shorter ? memory.dim(1) : reach(), config().dim});
-  check_state_size(state, 1);
+  check_state(state, state_layout(batch, shorter ? memory.dim(1) : reach()));
   return state;
 }
 
@@ -147,7 +144,7 @@ State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch)
   if (count > 0) put_memory(rows, 0, activation(*memory));
   State stream;
   stream.set(kStreamRows, rows.data());
-  set_stream_position(stream, {0, count, 0});
+  stream.set_counts(kStreamPosition, {0, count, 0});
   return stream;
 }
 
@@ -169,7 +166,7 @@ Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
   const std::int64_t batch = x.dim(1);
   const LayerCall call = call_with_positions();
   const Tensor weights = mix_weights();
-  std::vector<std::int64_t> position = stream_position(state);
+  std::vector<std::int64_t> position = state.counts(kStreamPosition);
   std::int64_t &begin = position.at(0), &end = position.at(1), &segment_tokens = position.at(2);
   std::vector<Tensor> outputs;
   for (std::int64_t t = 0; t < x.dim(0); ++t) {
@@ -190,7 +187,7 @@ Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
       if (carries_normed()) norm_stream(state, std::max(begin, end - segment_tokens), end);
       segment_tokens = 0;
     }
-    set_stream_position(state, position);
+    state.set_counts(kStreamPosition, position);
   }
   return outputs.size() == 1 ? outputs[0] : concat(outputs, 0);
 }

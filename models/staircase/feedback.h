@@ -40,7 +40,8 @@ class StaircaseFeedback final : public StaircaseFamily {
   State begin_stream(const State& imported, std::int64_t batch) const override;
   Tensor run_stream(const Tensor& x, State& state) const override;
   bool time_major() const override { return true; }
-  State cold_state(std::int64_t batch) const override;
+  StateLayout state_layout(std::int64_t batch, std::int64_t past) const override;
+  std::int64_t most_past() const override { return reach(); }
   State import_state(const State& state, std::int64_t batch) const override;
 
   // x [batch, 1, dim] through all layers; memory(l) returns the keys and values that layer l attends to.

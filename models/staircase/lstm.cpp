@@ -28,18 +28,16 @@ StaircaseLstm::StaircaseLstm(const staircase::Config& config, const ParamScope& 
   }
 }
 
-State StaircaseLstm::cold_state(std::int64_t batch) const {
-  State state;
+StateLayout StaircaseLstm::state_layout(std::int64_t batch, std::int64_t) const {
+  StateLayout layout;
   for (std::size_t l = 0; l < layers_.size(); ++l)
-    for (const char* name : {"h", "c"}) state.set(of_layer(name, l), zeros({batch, config().dim}));
-  return state;
+    for (const char* name : {"h", "c"})
+      layout.push_back({.name = of_layer(name, l), .shape = {batch, config().dim}});
+  return layout;
 }
 
 State StaircaseLstm::import_state(const State& state, std::int64_t batch) const {
-  for (std::size_t l = 0; l < layers_.size(); ++l)
-    for (const char* name : {"h", "c"})
-      check_state_tensor(of_layer(name, l), state.get(of_layer(name, l)), {batch, config().dim});
-  check_state_size(state, 2 * layers_.size());
+  check_state(state, state_layout(batch, 0));
   return state;
 }
 

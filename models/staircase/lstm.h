@@ -33,7 +33,7 @@ class StaircaseLstm final : public StaircaseFamily {
   State begin_stream(const State& imported, std::int64_t) const override { return imported; }
   Tensor run_stream(const Tensor& x, State& state) const override;
   bool time_major() const override { return true; }
-  State cold_state(std::int64_t batch) const override;
+  StateLayout state_layout(std::int64_t batch, std::int64_t past) const override;
   State import_state(const State& state, std::int64_t batch) const override;
 
   std::vector<Layer> layers_;

@@ -37,14 +37,17 @@ void Staircase::check_time(std::int64_t time) const {
         config().model, last / chunk_, passes_ - 1, time, config().segment, chunk_);
 }
 
-State Staircase::cold_state(std::int64_t batch) const {
-  State state;
-  if (!cold_zeros()) return state;
+StateLayout Staircase::state_layout(std::int64_t batch, std::int64_t past) const {
+  StateLayout layout;
   for (std::int64_t s = 0; s < passes_ - 1; ++s)
     for (std::int64_t l = 0; l < config().layers; ++l)
-      state.set(numbered("act", s, l), zeros({batch, (passes_ - 1 - s) * chunk_, config().dim}));
-  if (has_done()) state.set("done", zeros({batch, (steps_ - 1) * chunk_, config().dim}));
-  return state;
+      layout.push_back({.name = numbered("act", s, l),
+                        .shape = {batch, std::min(past, passes_ - 1 - s) * chunk_, config().dim}});
+  // With M = N the cached model accepts the plain staircase's state, which has no `done`.
+  if (has_done())
+    layout.push_back(
+        {.name = "done", .shape = {batch, past * chunk_, config().dim}, .optional = !has_frozen()});
+  return layout;
 }
 
 std::int64_t Staircase::past_chunks(const State& state) const {
@@ -56,10 +59,9 @@ std::int64_t Staircase::past_chunks(const State& state) const {
 State Staircase::import_state(const State& given, std::int64_t batch) const {
   State state = is_stream(given) ? export_stream(given) : given;
   // With N = 1 no finished chunk is kept: `done` may be a tensor without rows, or absent.
-  if (const Tensor* none = state.find("done");
-      none != nullptr && config().model == "cached_staircase" && steps_ == 1) {
-    check_state_tensor("done", *none, {batch, 0, config().dim});
-    state.erase("done");
+  if (config().model == "cached_staircase" && steps_ == 1) {
+    check_state(state, {{.name = "done", .shape = {batch, 0, config().dim}, .optional = true}});
+    return {};
   }
   if (state.empty()) return cold_state(batch);  // a stream without a past yet
   const Tensor* done = has_frozen() ? &state.get("done") : has_done() ? state.find("done") : nullptr;
@@ -75,19 +77,7 @@ State Staircase::import_state(const State& given, std::int64_t batch) const {
   const std::int64_t past = done != nullptr  ? chunks_of("done", *done, steps_ - 1)
                             : act != nullptr ? chunks_of("act.0.0", *act, passes_ - 1)
                                              : 0;
-  std::size_t tensors = 0;
-  for (std::int64_t s = 0; s < passes_ - 1; ++s)
-    for (std::int64_t l = 0; l < config().layers; ++l, ++tensors) {
-      const std::string name = numbered("act", s, l);
-      check_state_tensor(name, state.get(name),
-                         {batch, std::min(past, passes_ - 1 - s) * chunk_, config().dim});
-    }
-  if (done != nullptr) {
-    check_state_tensor("done", *done, {batch, past * chunk_, config().dim});
-    ++tensors;
-  }
-  check_state_size(state, tensors);
-  // With M = N the cached model accepts the plain staircase's state, which has no `done`.
+  check_state(state, state_layout(batch, past));
   if (has_done() && done == nullptr) state.set("done", zeros({batch, past * chunk_, config().dim}));
   return state;
 }

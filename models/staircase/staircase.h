@@ -51,7 +51,8 @@ class Staircase final : public StaircaseFamily {
   Segment run_literal(const Tensor& x, const State& state, Run& run) const;
   State begin_stream(const State& imported, std::int64_t batch) const override;
   Tensor run_stream(const Tensor& x, State& state) const override;
-  State cold_state(std::int64_t batch) const override;
+  StateLayout state_layout(std::int64_t batch, std::int64_t past) const override;
+  std::int64_t most_past() const override { return steps_ - 1; }
   State import_state(const State& state, std::int64_t batch) const override;
   void check_time(std::int64_t time) const override;
   bool has_outer_dropout() const override { return true; }

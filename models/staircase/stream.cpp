@@ -101,12 +101,12 @@ State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
     stream.set(kOutputs, zeros({1, batch, chunk_, c.dim}));
     if (const Tensor* before = imported.find("done")) stream.set(kDone, *before);
   }
-  set_stream_position(stream, {0, past, 0});
+  stream.set_counts(kStreamPosition, {0, past, 0});
   return stream;
 }
 
 State Staircase::export_stream(const State& stream) const {
-  const std::vector<std::int64_t> position = stream_position(stream);
+  const std::vector<std::int64_t> position = stream.counts(kStreamPosition);
   const std::int64_t filled = position.at(0), past = position.at(1), segment_tokens = position.at(2);
   if (filled != 0)
     fail<ValueError>(
@@ -159,10 +159,10 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
   position.past = next_past;
   position.filled = 0;
   if (!official() || position.segment_tokens < c.segment) {
-    set_stream_position(stream, {0, position.past, position.segment_tokens});
+    stream.set_counts(kStreamPosition, {0, position.past, position.segment_tokens});
     return;
   }
-  set_stream_position(stream, {0, position.past, 0});
+  stream.set_counts(kStreamPosition, {0, position.past, 0});
   stream = begin_stream(export_stream(stream), batch);
   position.segment_tokens = 0;
 }
@@ -188,15 +188,14 @@ Tensor Staircase::stream_piece(const Tensor& x, State& stream, const Position& p
 }
 
 Tensor Staircase::run_stream(const Tensor& x, State& state) const {
-  const std::vector<std::int64_t> numbers = stream_position(state);
+  const std::vector<std::int64_t> numbers = state.counts(kStreamPosition);
   Position position{numbers.at(0), numbers.at(1), numbers.at(2)};
   std::vector<Tensor> outputs;
   for (std::int64_t begin = 0; begin < x.dim(1);) {
     const std::int64_t count = std::min(x.dim(1) - begin, chunk_ - position.filled);
     const Tensor y = stream_piece(raw::copy(raw::narrow(x, 1, begin, count)), state, position);
     if (has_done()) {
-      if (!state.get(kOutputs).exclusive()) state.set(kOutputs, raw::copy(state.get(kOutputs)));
-      raw::cast_into(raw::narrow(raw::select(state.get(kOutputs), 0, 0), 1, position.filled, count), y);
+      RowCache(state, kOutputs, 2).layer(0).put(position.filled, y);
     }
     outputs.push_back(y);
     begin += count;
@@ -205,7 +204,7 @@ Tensor Staircase::run_stream(const Tensor& x, State& state) const {
     if (position.filled == chunk_)
       finish_chunk(state, position);
     else
-      set_stream_position(state, {position.filled, position.past, position.segment_tokens});
+      state.set_counts(kStreamPosition, {position.filled, position.past, position.segment_tokens});
   }
   return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
 }

@@ -4,27 +4,18 @@
 #include "models/staircase/family.h"
 
 namespace eddy {
-namespace {
-
-Tensor writable(State& state, const std::string& name) {
-  if (!state.get(name).exclusive()) state.set(name, raw::copy(state.get(name)));
-  return state.get(name);
-}
-
-}  // namespace
-
 StreamRows::StreamRows(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t heads,
                        std::int64_t head_dim, std::int64_t dim, Dtype dtype, Device device)
-    : data_(Tensor::zeros({layers, batch, capacity, 2 * heads * head_dim + dim}, dtype, device)),
+    : rows_(Tensor::zeros({layers, batch, capacity, 2 * heads * head_dim + dim}, dtype, device), 2),
       heads_(heads),
       head_dim_(head_dim) {}
 
 StreamRows::StreamRows(State& state, const std::string& name, std::int64_t heads, std::int64_t head_dim)
-    : data_(writable(state, name)), heads_(heads), head_dim_(head_dim) {}
+    : rows_(state, name, 2), heads_(heads), head_dim_(head_dim) {}
 
 Tensor StreamRows::columns(std::int64_t layer, std::int64_t begin, std::int64_t end, std::int64_t first,
                            std::int64_t width) const {
-  return raw::narrow(raw::narrow(raw::select(data_, 0, layer), 1, begin, end - begin), 2, first, width);
+  return raw::narrow(rows_.layer(layer).rows(begin, end), 2, first, width);
 }
 
 void StreamRows::put(std::int64_t layer, std::int64_t at, const KeysValues& rows) const {
@@ -38,16 +29,11 @@ void StreamRows::put_x(std::int64_t layer, std::int64_t at, const Tensor& x) con
   raw::cast_into(columns(layer, at, at + x.dim(1), 2 * heads_ * head_dim_, x.dim(2)), x);
 }
 
-void StreamRows::put_rows(std::int64_t at, const StreamRows& from, std::int64_t begin,
-                          std::int64_t count) const {
-  raw::copy_into(raw::narrow(data_, 2, at, count), raw::narrow(from.data_, 2, begin, count));
-}
-
 KeysValues StreamRows::keys_values(std::int64_t layer, std::int64_t begin, std::int64_t end) const {
   const std::int64_t inner = heads_ * head_dim_;
-  const Shape by_head{data_.dim(1), end - begin, heads_, head_dim_};
+  const Shape by_head{data().dim(1), end - begin, heads_, head_dim_};
   if (begin == end) {
-    const Tensor none = Tensor::zeros(by_head, data_.dtype(), data_.device());
+    const Tensor none = Tensor::zeros(by_head, data().dtype(), data().device());
     return {none, none};
   }
   return {raw::reshape(columns(layer, begin, end, 0, inner), by_head),
@@ -56,7 +42,7 @@ KeysValues StreamRows::keys_values(std::int64_t layer, std::int64_t begin, std::
 
 Tensor StreamRows::x(std::int64_t layer, std::int64_t begin, std::int64_t end) const {
   const std::int64_t first = 2 * heads_ * head_dim_;
-  return columns(layer, begin, end, first, data_.dim(3) - first);
+  return columns(layer, begin, end, first, data().dim(3) - first);
 }
 
 StreamRows StaircaseFamily::new_rows(std::int64_t layers, std::int64_t batch, std::int64_t capacity) const {
@@ -72,26 +58,16 @@ StreamRows StaircaseFamily::rows_with_room(State& state, std::int64_t& begin, st
                                            std::int64_t count) const {
   const StreamRows rows = rows_of(state);
   if (end + count <= rows.capacity()) return rows;
-  const StreamRows fresh = new_rows(rows.data().dim(0), rows.data().dim(1), rows.capacity());
-  fresh.put_rows(0, rows, begin, end - begin);
-  state.set(kStreamRows, fresh.data());
+  rows.keep(begin, end);
   end -= begin;
   begin = 0;
-  return fresh;
+  return rows;
 }
 
 Tensor StaircaseFamily::stream_inputs(const Tensor& data, std::int64_t layer, std::int64_t begin,
                                       std::int64_t end) const {
   const Tensor rows = raw::narrow(raw::select(data, 0, layer), 1, begin, end - begin);
   return raw::cast(raw::narrow(rows, 2, data.dim(3) - config().dim, config().dim), dtype());
-}
-
-std::vector<std::int64_t> stream_position(const State& state) {
-  return state.get(kStreamPosition).to_vector<std::int64_t>();
-}
-
-void set_stream_position(State& state, const std::vector<std::int64_t>& position) {
-  state.set(kStreamPosition, Tensor::from(position, {std::ssize(position)}));
 }
 
 }  // namespace eddy

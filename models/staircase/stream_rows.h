@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "autograd/state.h"
+#include "models/row_cache.h"
 #include "models/staircase/layer.h"
 
 namespace eddy {
@@ -31,25 +31,25 @@ class StreamRows {
   void put(std::int64_t layer, std::int64_t at, const KeysValues& rows) const;
   void put_x(std::int64_t layer, std::int64_t at, const Tensor& x) const;
   // Copies `count` rows of all layers from another object.
-  void put_rows(std::int64_t at, const StreamRows& from, std::int64_t begin, std::int64_t count) const;
+  void put_rows(std::int64_t at, const StreamRows& from, std::int64_t begin, std::int64_t count) const {
+    rows_.put(at, from.rows_.rows(begin, begin + count));
+  }
+  // Moves rows [begin, end) to the front.
+  void keep(std::int64_t begin, std::int64_t end) const { rows_.keep(begin, end); }
 
   // Views of rows [begin, end).
   KeysValues keys_values(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
   Tensor x(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
 
-  const Tensor& data() const { return data_; }
-  std::int64_t capacity() const { return data_.dim(2); }
+  const Tensor& data() const { return rows_.data(); }
+  std::int64_t capacity() const { return rows_.capacity(); }
 
  private:
   Tensor columns(std::int64_t layer, std::int64_t begin, std::int64_t end, std::int64_t first,
                  std::int64_t width) const;
 
-  Tensor data_;
+  RowCache rows_;
   std::int64_t heads_, head_dim_;
 };
-
-// The numbers that make up a stream's position.
-std::vector<std::int64_t> stream_position(const State& state);
-void set_stream_position(State& state, const std::vector<std::int64_t>& position);
 
 }  // namespace eddy

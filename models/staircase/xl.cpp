@@ -20,19 +20,18 @@ LayerCall StaircaseXl::call_with_positions() const {
   return call;
 }
 
-State StaircaseXl::cold_state(std::int64_t batch) const {
-  State state;
-  if (!cold_zeros()) return state;
+StateLayout StaircaseXl::state_layout(std::int64_t batch, std::int64_t past) const {
+  StateLayout layout;
   each_layer([&](const std::string& name, std::int64_t, const StaircaseLayer&) {
-    state.set(name, zeros({batch, config().span, config().dim}));
+    layout.push_back({.name = name, .shape = {batch, past, config().dim}});
   });
-  return state;
+  return layout;
 }
 
 State StaircaseXl::import_state(const State& given, std::int64_t batch) const {
   State state = given;
   if (is_stream(given)) {
-    const std::vector<std::int64_t> position = stream_position(given);
+    const std::vector<std::int64_t> position = given.counts(kStreamPosition);
     const std::int64_t begin = position.at(0), end = position.at(1);
     const Tensor& data = given.get(kStreamRows);
     state = {};
@@ -40,17 +39,12 @@ State StaircaseXl::import_state(const State& given, std::int64_t batch) const {
       state.set(name, stream_inputs(data, number, begin, end));
     });
   }
-  std::size_t tensors = 0;
   std::int64_t rows = config().span;
   if (!cold_zeros()) {
     const Tensor& first = state.get("mem.0.0");
     if (first.rank() == 3) rows = std::min(rows, first.dim(1));
   }
-  each_layer([&](const std::string& name, std::int64_t, const StaircaseLayer&) {
-    check_state_tensor(name, state.get(name), {batch, rows, config().dim});
-    ++tensors;
-  });
-  check_state_size(state, tensors);
+  check_state(state, state_layout(batch, rows));
   return state;
 }
 
@@ -77,7 +71,7 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
 }
 
 // ---- streaming, token by token: rows (stream_rows.h) of keys, values and inputs of each layer have room for
-// 2 S tokens, of which the last S are visible. When they are full, these move to a new tensor.
+// 2 S tokens, of which the last S are visible. When they are full, these move to the front.
 
 // A stream's rows [begin, end) are the last ones of every memory, `span` at most.
 State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const {
@@ -92,14 +86,14 @@ State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const
   });
   State stream;
   stream.set(kStreamRows, rows.data());
-  set_stream_position(stream, {0, count});
+  stream.set_counts(kStreamPosition, {0, count});
   return stream;
 }
 
 Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
   const staircase::Config& c = config();
   const LayerCall call = call_with_positions();
-  std::vector<std::int64_t> position = stream_position(state);
+  std::vector<std::int64_t> position = state.counts(kStreamPosition);
   std::int64_t &begin = position.at(0), &end = position.at(1);
   std::vector<Tensor> outputs;
   for (std::int64_t at = 0; at < x.dim(1);) {
@@ -116,7 +110,7 @@ Tensor StaircaseXl::run_stream(const Tensor& x, State& state) const {
     at += count;
     end += count;
     begin = std::max(begin, end - c.span);
-    set_stream_position(state, position);
+    state.set_counts(kStreamPosition, position);
   }
   return outputs.size() == 1 ? outputs[0] : concat(outputs, 1);
 }

@@ -31,7 +31,8 @@ class StaircaseXl final : public StaircaseFamily {
   Segment run_segment(const Tensor& x, const State& state, Run& run) const override;
   State begin_stream(const State& imported, std::int64_t batch) const override;
   Tensor run_stream(const Tensor& x, State& state) const override;
-  State cold_state(std::int64_t batch) const override;
+  StateLayout state_layout(std::int64_t batch, std::int64_t past) const override;
+  std::int64_t most_past() const override { return config().span; }
   State import_state(const State& state, std::int64_t batch) const override;
 
   // Applies body(name of the memory, its number, layer) to each layer of each pass, in order.
