@@ -57,7 +57,9 @@ TEST_CASE("includes: layers depend one way from train down to tensor") {
 TEST_CASE("includes: names in quotes are rooted at the tree and exist") {
   for (const Include& include : all_includes()) {
     if (!include.quoted) continue;
-    CHECK_MESSAGE(fs::exists(in_tree(include.target)), include.file << " includes " << include.target);
+    // The build makes a string literal of a data file of the tree (cmake/Embed.cmake).
+    const std::string target = include.target.substr(include.target.starts_with("embedded/") ? 9 : 0);
+    CHECK_MESSAGE(fs::exists(in_tree(target)), include.file << " includes " << include.target);
     CHECK_MESSAGE(include.target.find("..") == std::string::npos,
                   include.file << " includes " << include.target);
   }

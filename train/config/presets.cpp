@@ -16,13 +16,13 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kFamilies[] = {
-#include "models/recurrent_transformer/presets.toml"
+#include "embedded/models/recurrent_transformer/presets.toml"
     ,
-#include "models/block_recurrent/presets.toml"
+#include "embedded/models/block_recurrent/presets.toml"
     ,
-#include "models/blockwise_recurrent/presets.toml"
+#include "embedded/models/blockwise_recurrent/presets.toml"
     ,
-#include "models/staircase/presets.toml"
+#include "embedded/models/staircase/presets.toml"
 };
 
 // Sets the keys of a preset, after those of its base.

@@ -16,12 +16,12 @@ namespace {
 
 // The chart colours differ in lightness as well as in hue, for colour-blind readers and for print.
 constexpr std::string_view kStyle =
-#include "train/page/page.css"
+#include "embedded/train/page/page.css"
     ;
 
 // Shows the values under the pointer, read back from the paths of the drawing (chart.cpp).
 constexpr std::string_view kScript =
-#include "train/page/page.js"
+#include "embedded/train/page/page.js"
     ;
 
 // Where every page begins. Only a file that begins so is overwritten by a page.
@@ -161,9 +161,9 @@ std::string HtmlPage::html() const {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src 'unsafe-inline'; img-src data:\"/>\n";
-  fmt::format_to(out, "<title>{}</title>\n<style>{}</style>\n</head>\n", title_, kStyle);
+  fmt::format_to(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n", title_, kStyle);
   fmt::format_to(out, "<body>\n<main>\n{}</main>\n", body_);
-  if (has_chart_) fmt::format_to(out, "<script>{}</script>\n", kScript);
+  if (has_chart_) fmt::format_to(out, "<script>\n{}</script>\n", kScript);
   page += "</body>\n</html>\n";
   return page;
 }

@@ -1,4 +1,3 @@
-R"js(
 document.querySelectorAll("svg.plot").forEach(function (svg) {
   const [width, left, top, w, h] = JSON.parse(svg.dataset.frame);
   const xAxis = JSON.parse(svg.dataset.x), yAxis = JSON.parse(svg.dataset.y);
@@ -38,4 +37,3 @@ document.querySelectorAll("svg.plot").forEach(function (svg) {
     cursor.setAttribute("x2", -9);
   });
 });
-)js"

@@ -41,13 +41,13 @@ std::string cases(const CLI::App& app) {
 // Returns the script of a shell with its marks replaced.
 std::string script_of(const std::string& shell, const CLI::App& app) {
   std::string script =
-#include "train/program/completion.bash"
+#include "embedded/train/program/completion.bash"
       ;
   if (shell == "zsh")
     script =
-#include "train/program/completion.zsh"
+#include "embedded/train/program/completion.zsh"
         ;
-  for (const auto& [mark, text] : {std::pair{"@CASES@", cases(app)},
+  for (const auto& [mark, text] : {std::pair{"    # @CASES@\n", cases(app)},
                                    {"@COMMANDS@", fmt::format("{}", fmt::join(commands_of(app), " "))}})
     script.replace(script.find(mark), std::string_view(mark).size(), text);
   return script;
@@ -61,7 +61,7 @@ void add_completion_command(CLI::App& app, std::function<int()>& action) {
   const auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
   on_chosen(*command, action, [shell, &app] {
-    print_line("{}", script_of(*shell, app));
+    print(script_of(*shell, app));
     return 0;
   });
 }

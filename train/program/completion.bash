@@ -1,8 +1,9 @@
-R"sh(# Completes eddy's commands, flags and files in bash.
+# Completes eddy's commands, flags and files in bash.
 _eddy() {
   local flags="--help --version --threads" commands="" current="${COMP_WORDS[COMP_CWORD]}"
   case "${COMP_WORDS[1]}" in
-@CASES@  esac
+    # @CASES@
+  esac
   if ((COMP_CWORD == 1)); then
     COMPREPLY=($(compgen -W "@COMMANDS@ --help --version" -- "$current"))
   elif [[ "$current" == -* ]]; then
@@ -11,4 +12,4 @@ _eddy() {
     COMPREPLY=($(compgen -W "$commands" -- "$current") $(compgen -f -- "$current"))
   fi
 }
-complete -o filenames -F _eddy eddy)sh"
+complete -o filenames -F _eddy eddy

@@ -1,9 +1,10 @@
-R"sh(#compdef eddy
+#compdef eddy
 # Completes eddy's commands, flags and files in zsh.
 _eddy() {
   local flags="--help --version --threads" commands=""
   case "${words[2]}" in
-@CASES@  esac
+    # @CASES@
+  esac
   if ((CURRENT == 2)); then
     compadd -- @COMMANDS@ --help --version
   elif [[ "${words[CURRENT]}" == -* ]]; then
@@ -13,4 +14,4 @@ _eddy() {
     _files
   fi
 }
-compdef _eddy eddy)sh"
+compdef _eddy eddy

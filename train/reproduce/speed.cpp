@@ -46,7 +46,7 @@ const std::vector<std::string>& notes() {
 }
 
 constexpr std::string_view kRows =
-#include "train/reproduce/speed.toml"
+#include "embedded/train/reproduce/speed.toml"
     ;
 
 // Reads a figure: "263.6 ms", "<= 100 ms, 24 GiB" or ">= 4 M tokens/s".

@@ -18,28 +18,28 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr std::string_view kShakespeare =
-#include "train/reproduce/recurrent_transformers_table_3.toml"
+#include "embedded/train/reproduce/recurrent_transformers_table_3.toml"
     ;
 constexpr std::string_view kCifar =
-#include "train/reproduce/recurrent_transformers_table_4.toml"
+#include "embedded/train/reproduce/recurrent_transformers_table_4.toml"
     ;
 constexpr std::string_view kCopying =
-#include "train/reproduce/recurrent_transformers_table_6.toml"
+#include "embedded/train/reproduce/recurrent_transformers_table_6.toml"
     ;
 constexpr std::string_view kBooks =
-#include "train/reproduce/block_recurrent_table_1.toml"
+#include "embedded/train/reproduce/block_recurrent_table_1.toml"
     ;
 constexpr std::string_view kLengths =
-#include "train/reproduce/blockwise_recurrent_tables.toml"
+#include "embedded/train/reproduce/blockwise_recurrent_tables.toml"
     ;
 constexpr std::string_view kAlgorithm =
-#include "train/reproduce/staircase_algorithm.toml"
+#include "embedded/train/reproduce/staircase_algorithm.toml"
     ;
 constexpr std::string_view kRandomWalk =
-#include "train/reproduce/staircase_random_walk.toml"
+#include "embedded/train/reproduce/staircase_random_walk.toml"
     ;
 constexpr std::string_view kStaircaseText =
-#include "train/reproduce/staircase_tables_2_3.toml"
+#include "embedded/train/reproduce/staircase_tables_2_3.toml"
     ;
 
 constexpr const char* kFile = "table.toml";

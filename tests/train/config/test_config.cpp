@@ -528,6 +528,19 @@ TEST_CASE("validate of a run compares the sections") {
   check_text(error([](C& c) { c.train.min_learning_rate = 0.5; }), {"min_learning_rate"});
 }
 
+TEST_CASE("data files of the tree: each TOML is one, with its places") {
+  std::size_t files = 0;
+  for (const char* folder : {"models", "train"})
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::filesystem::path(EDDY_SOURCE_DIR) / folder)) {
+      if (entry.path().extension() != ".toml") continue;
+      CAPTURE(entry.path().string());
+      CHECK(!read_config_file(entry.path().string()).value.empty());
+      ++files;
+    }
+  CHECK(files == 13);
+}
+
 TEST_CASE("resolved sets every key that the model does not read to its default, and no other") {
   for (const ModelName& name : model_registry()) {
     CAPTURE(name.model);

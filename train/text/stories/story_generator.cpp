@@ -1,7 +1,7 @@
 // Generates stories from a grammar. A story first chooses its facts (who, where, what is carried, what was
 // promised), then names them, continues with filler sentences, and repeats the facts unchanged.
 //
-// The grammar is grammar.txt, a string literal. Blocks are separated by blank lines; the first line of a block
+// The grammar is grammar.txt. Blocks are separated by blank lines; the first line of a block
 // is a symbol, the others are its alternatives, one per line or separated by " / ". In an alternative,
 //
 //   <symbol>               is replaced by one of the symbol's alternatives
@@ -24,7 +24,7 @@ namespace eddy {
 namespace {
 
 constexpr std::string_view kStoryGrammar =
-#include "train/text/stories/grammar.txt"
+#include "embedded/train/text/stories/grammar.txt"
     ;
 
 using Grammar = std::unordered_map<std::string_view, std::vector<std::string_view>>;

@@ -1,0 +1,10 @@
+# eddy_embed(target file ...): makes `#include "embedded/FILE"` the text of a data file of the tree, as a string literal.
+function(eddy_embed target)
+  foreach(file ${ARGN})
+    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${file})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} text)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/embedded/${name} CONTENT "R\"eddy(@text@)eddy\"\n" @ONLY)
+  endforeach()
+  target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/generated)
+endfunction()
