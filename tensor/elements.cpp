@@ -43,7 +43,7 @@ void for_rows(const Tensor& to, const Tensor& from, Row row) {
     return parallel_for(to.elements(), 1 << 15, [=](std::int64_t begin, std::int64_t end) {
       row(target + begin * bytes, 1, source + begin * from_bytes, 1, end - begin);
     });
-  for_each_row(
+  for_each_strided_row(
       to.shape(), to.strides(), from.strides(),
       [=](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t from_at, std::int64_t from_step) {
         row(target + at * bytes, step, source + from_at * from_bytes, from_step, n);
@@ -189,10 +189,10 @@ void fill(const Tensor& x, double value) {
     using T = decltype(type);
     T* const target = static_cast<T*>(x.raw_data());
     const T filled = convert<T>(value);
-    for_each_row(x.shape(), x.strides(), x.strides(),
-                 [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t, std::int64_t) {
-                   for (std::int64_t i = 0; i < n; ++i) target[at + i * step] = filled;
-                 });
+    for_each_strided_row(x.shape(), x.strides(), x.strides(),
+                         [&](std::int64_t n, std::int64_t at, std::int64_t step, std::int64_t, std::int64_t) {
+                           for (std::int64_t i = 0; i < n; ++i) target[at + i * step] = filled;
+                         });
   });
 }
 

@@ -8,8 +8,8 @@
 namespace eddy {
 
 template <class Row>
-void for_each_row(const Shape& shape, const std::int64_t* strides, const std::int64_t* other_strides,
-                  Row&& row) {
+void for_each_strided_row(const Shape& shape, const std::int64_t* strides, const std::int64_t* other_strides,
+                          Row&& row) {
   const int rank = shape.rank();
   if (shape.elements() == 0) return;
   if (rank == 0)

@@ -20,7 +20,7 @@ Buffer::~Buffer() {
 
 namespace {
 
-void row_major(const Shape& shape, std::int64_t* strides) {
+void row_major_strides(const Shape& shape, std::int64_t* strides) {
   std::int64_t step = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     strides[i] = step;
@@ -48,7 +48,7 @@ Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
     if (__builtin_mul_overflow(bytes, size, &bytes))
       fail<OutOfMemoryError>("tensor: {} of {} is more than 2^63 bytes", to_string(shape), dtype_name(dtype));
   std::int64_t strides[kMaxRank];
-  row_major(shape, strides);
+  row_major_strides(shape, strides);
   return over(Ref<Buffer>(new Recycled<Buffer>(bytes, device)), 0, shape, strides, dtype);
 }
 
@@ -132,7 +132,7 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
     fail<ShapeError>("reshape: {} has {} elements and {} has {}", to_string(x.shape()), x.elements(),
                      to_string(wanted), wanted.elements());
   std::int64_t strides[kMaxRank];
-  row_major(wanted, strides);
+  row_major_strides(wanted, strides);
   if (!x.contiguous()) {
     // Old axes with contiguous addresses form a run; each run must split evenly into new axes.
     struct Run {

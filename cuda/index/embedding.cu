@@ -108,7 +108,7 @@ struct SumRunsArgs {
   __device__ bool comes_in(std::int64_t chunk) const {
     return chunk > 0 && keys[chunk * kChunk] == keys[chunk * kChunk - 1];
   }
-  __device__ bool goes_on(std::int64_t chunk) const {
+  __device__ bool continues(std::int64_t chunk) const {
     const std::int64_t end = chunk_end(chunk);
     return end < positions && keys[end - 1] == keys[end];
   }
@@ -125,7 +125,7 @@ __global__ void chunk_kernel(SumRunsArgs<T> args) {
       places[threadIdx.x] = args.places[first + threadIdx.x];
     }
     __syncthreads();
-    const bool comes_in = args.comes_in(chunk), goes_on = args.goes_on(chunk);
+    const bool comes_in = args.comes_in(chunk), continues = args.continues(chunk);
     for (std::int64_t column = threadIdx.x; column < args.dim; column += kThreads) {
       float* const spare = args.spare + 2 * chunk * args.dim + column;
       for (int begin = 0; begin < count && keys[begin] < args.vocab;) {
@@ -135,7 +135,7 @@ __global__ void chunk_kernel(SumRunsArgs<T> args) {
           sum += static_cast<float>(args.dy[places[end] * args.dim + column]);
         if (begin == 0 && comes_in)
           spare[0] = sum;
-        else if (end == count && goes_on)
+        else if (end == count && continues)
           spare[args.dim] = sum;
         else
           args.dtable[keys[begin] * args.dim + column] += sum;
@@ -149,7 +149,7 @@ __global__ void chunk_kernel(SumRunsArgs<T> args) {
 template <class T>
 __global__ void spare_kernel(SumRunsArgs<T> args) {
   for (std::int64_t chunk = blockIdx.x; chunk < args.chunks(); chunk += gridDim.x) {
-    if (!args.goes_on(chunk)) continue;
+    if (!args.continues(chunk)) continue;
     const std::int32_t key = args.keys[args.chunk_end(chunk) - 1];
     // A run that fills this chunk and continues from the one before began earlier.
     if (key >= args.vocab || (args.comes_in(chunk) && args.keys[chunk * kChunk] == key)) continue;
@@ -158,7 +158,7 @@ __global__ void spare_kernel(SumRunsArgs<T> args) {
       for (std::int64_t next = chunk + 1;; ++next) {
         sum += args.spare[2 * next * args.dim + column];
         // The run ends in `next`, or fills it and continues.
-        if (!args.goes_on(next) || args.keys[args.chunk_end(next) - 1] != key) break;
+        if (!args.continues(next) || args.keys[args.chunk_end(next) - 1] != key) break;
       }
       args.dtable[key * args.dim + column] += sum;
     }

@@ -4,7 +4,7 @@
 //   y  = x rstd weight + a row of a table          RMS norm
 //   dx = rstd (g - mean(g) - n mean(g n))          g = dy weight, n = (x - mean) rstd; RMS norm without mean(g)
 //
-// Rows of whole groups of 16 bytes, up to kLongestRegisterRow entries, are kept in registers (held_row_norm.cu).
+// Rows of whole groups of 16 bytes, up to kLongestRegisterRow entries, are kept in registers (register_row_norm.cu).
 //
 // Other rows, and the partial sums of few rows.
 //   mapping        forward and dx: a warp per row of up to 1024 entries, a block per longer row. Partial sums
@@ -155,7 +155,7 @@ __global__ void partials_kernel(RowNormBackwardArgs args) {
 
 template <bool Centred, class T>
 void forward(const char* name, const RowNormArgs& args) {
-  if (rows_fit_registers<T>(args.width)) return held_norm_forward<Centred, T>(name, args);
+  if (rows_fit_registers<T>(args.width)) return register_norm_forward<Centred, T>(name, args);
   launch_rows(name, forward_kernel<Centred, 32, T>, forward_kernel<Centred, kThreads, T>, args.rows,
               args.width, args);
 }
@@ -180,7 +180,7 @@ void backward(const char* name, const RowNormBackwardArgs& args) {
     launch_rows(name, dx_kernel<Centred, 32, T>, dx_kernel<Centred, kThreads, T>, args.rows, args.width,
                 args);
   if (in_registers && args.rows > 0 && (joint || args.dx != nullptr))
-    held_norm_backward<Centred, T>(name, args, joint);
+    register_norm_backward<Centred, T>(name, args, joint);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the kernels of layer and RMS norm share: those of rows in registers (held_row_norm.cu) and those of all
+// What the kernels of layer and RMS norm share: those of rows in registers (register_row_norm.cu) and those of all
 // other rows (row_norm.cu).
 #pragma once
 
@@ -16,8 +16,8 @@ __device__ const float* shift_of(const RowNormArgs& args, std::int64_t row) {
 
 // Launch the kernels of rows that fit registers. `joint`: one kernel computes dx and the partial sums; else dx alone.
 template <bool Centred, class T>
-void held_norm_forward(const char* name, const RowNormArgs& args);
+void register_norm_forward(const char* name, const RowNormArgs& args);
 template <bool Centred, class T>
-void held_norm_backward(const char* name, const RowNormBackwardArgs& args, bool joint);
+void register_norm_backward(const char* name, const RowNormBackwardArgs& args, bool joint);
 
 }  // namespace eddy::cuda

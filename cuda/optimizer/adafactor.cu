@@ -67,8 +67,8 @@ struct Step {
 //
 // Each root is computed once, by one thread.
 template <class Body>
-__device__ void for_each_row(const Step& step, const AdafactorTensor& tensor, const AdafactorBlock& block,
-                             Body&& body) {
+__device__ void for_rows_of_block(const Step& step, const AdafactorTensor& tensor,
+                                  const AdafactorBlock& block, Body&& body) {
   __shared__ double scales[kThreads];
   const double mean = step.args.tensor_values[2 * block.tensor];
   const float* const r = step.second(tensor);
@@ -154,7 +154,7 @@ __global__ void update_squares_kernel(AdafactorArgs args) {
   const float* const g = step.grads(tensor);
   const double* const column_scale = args.column_sums + tensor.scratch;
   double sum = 0;
-  for_each_row(step, tensor, block, [&](std::int64_t row, double scale) {
+  for_rows_of_block(step, tensor, block, [&](std::int64_t row, double scale) {
     for (std::int64_t column = threadIdx.x; column < tensor.columns; column += kThreads) {
       const double value =
           scale * static_cast<double>(g[row * tensor.columns + column]) * column_scale[column];
@@ -211,7 +211,7 @@ __global__ void apply_kernel(AdafactorArgs args) {
     return;
   }
   const double* const column_scale = args.column_sums + tensor.scratch;
-  for_each_row(step, tensor, block, [&](std::int64_t row, double scale) {
+  for_rows_of_block(step, tensor, block, [&](std::int64_t row, double scale) {
     for (std::int64_t column = threadIdx.x; column < tensor.columns; column += kThreads) {
       const std::int64_t i = row * tensor.columns + column;
       apply(i, static_cast<float>(scale * static_cast<double>(g[i]) * column_scale[column]));

@@ -33,12 +33,12 @@ void run(const BinaryArgs& args) {
   constexpr bool kForward = Part == BinaryPart::forward;
   WalkShape<kForward ? 3 : 4> shape;
   for (int i = 0; i < args.rank; ++i) {
-    std::int64_t row_major = 1;
-    for (int k = i + 1; k < args.rank; ++k) row_major *= args.shape[k];
+    std::int64_t row_major_stride = 1;
+    for (int k = i + 1; k < args.rank; ++k) row_major_stride *= args.shape[k];
     if constexpr (kForward)
-      shape.add_axis(args.shape[i], {row_major, args.stride_a[i], args.stride_b[i]});
+      shape.add_axis(args.shape[i], {row_major_stride, args.stride_a[i], args.stride_b[i]});
     else
-      shape.add_axis(args.shape[i], {row_major, row_major, args.stride_a[i], args.stride_b[i]});
+      shape.add_axis(args.shape[i], {row_major_stride, row_major_stride, args.stride_a[i], args.stride_b[i]});
   }
   const T *const a = static_cast<const T*>(args.a), *const b = static_cast<const T*>(args.b);
   T* const y = static_cast<T*>(args.y);

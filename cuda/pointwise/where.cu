@@ -18,9 +18,10 @@ template <class T>
 void where(const WhereArgs& args) {
   WalkShape<4> shape;
   for (int i = 0; i < args.rank; ++i) {
-    std::int64_t row_major = 1;
-    for (int k = i + 1; k < args.rank; ++k) row_major *= args.shape[k];
-    shape.add_axis(args.shape[i], {row_major, args.stride_mask[i], args.stride_a[i], args.stride_b[i]});
+    std::int64_t row_major_stride = 1;
+    for (int k = i + 1; k < args.rank; ++k) row_major_stride *= args.shape[k];
+    shape.add_axis(args.shape[i],
+                   {row_major_stride, args.stride_mask[i], args.stride_a[i], args.stride_b[i]});
   }
   launch_map("where", Choice{}, shape, static_cast<T*>(args.y), args.mask, static_cast<const T*>(args.a),
              static_cast<const T*>(args.b));

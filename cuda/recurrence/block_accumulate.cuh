@@ -253,14 +253,14 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
                                      args.norm1,
                                      dz,
                                      nullptr};
-      worker.for_each_row(
+      worker.for_owned_rows(
           [&](const WarpRows& rows) { static_cast<void>(norm_gradient_rows(step, rows, gradient)); });
     });
     worker.sync_group();
   }
   // x_0 is also read as p, by window 1.
   worker.start_step(rows_of(args, 0));
-  worker.for_each_row([&](const WarpRows& rows) {
+  worker.for_owned_rows([&](const WarpRows& rows) {
     const OfLane entries = load_rows(rows, dim, [&](int row, int k) {
       Eight<float> dx = read_eight(Step{args, 0}.at<float>(args.dx, row, dim) + k);
       const Eight<float> spread = spread_gradient(args, 1, row, k);

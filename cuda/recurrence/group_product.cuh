@@ -375,7 +375,7 @@ class Worker {
   }
   // Calls body(rows), by a warp, for all rows of the group.
   template <class Body>
-  __device__ void for_each_row(Body&& body) const {
+  __device__ void for_owned_rows(Body&& body) const {
     const int step = blocks_ * kWarps;
     for (int row = begin + rank() * kWarps + warp_of_block(); row < end; row += kRowsOfWarp * step) {
       WarpRows rows;

@@ -33,7 +33,7 @@ class StateGate {
   // shapes: rows [batch, states, width], up [in, width].
   Tensor after_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const;
   // The share of c that the gate keeps when its input is 0, mean over channels.
-  double kept_at_rest() const;
+  double retention_at_zero_input() const;
 
  private:
   Tensor wz_, wi_, wf_, bz_, bg_, bi_, bf_;
@@ -86,8 +86,8 @@ class RecurrentCell {
   // shapes: c [batch, states, dim]; tokens: those of the previous and this block.
   Tensor update(const Tensor& c, const StateHeads& own, const CellScales& scales, const KeysValues& tokens,
                 bool dense) const;
-  // The mean of kept_at_rest over the cell's gates.
-  double kept_at_rest() const;
+  // The mean of retention_at_zero_input over the cell's gates.
+  double retention_at_zero_input() const;
 
  private:
   // The heads of the products with several weights. They are unit vectors, except those of weight number

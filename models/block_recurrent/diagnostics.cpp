@@ -40,14 +40,14 @@ double spread_of(const Tensor& c) {
 
 }  // namespace
 
-double StateGate::kept_at_rest() const {
+double StateGate::retention_at_zero_input() const {
   return bg_.defined() ? mean_sigmoid(bg_, 0) : mean_sigmoid(bf_, 1);
 }
 
-double RecurrentCell::kept_at_rest() const {
-  if (!gate_mlp_) return gate_attn_->kept_at_rest();
-  if (!gate_attn_) return gate_mlp_->kept_at_rest();
-  return (gate_attn_->kept_at_rest() + gate_mlp_->kept_at_rest()) / 2;
+double RecurrentCell::retention_at_zero_input() const {
+  if (!gate_mlp_) return gate_attn_->retention_at_zero_input();
+  if (!gate_attn_) return gate_mlp_->retention_at_zero_input();
+  return (gate_attn_->retention_at_zero_input() + gate_mlp_->retention_at_zero_input()) / 2;
 }
 
 State BlockRecurrent::without_recurrence(const State& state) const {
@@ -72,7 +72,7 @@ std::vector<std::pair<std::string, double>> BlockRecurrent::diagnostics(const St
   for (const std::int64_t layer : config().recurrent_layers) {
     const BlockRecurrentLayer& own = layers_[static_cast<std::size_t>(layer)];
     const std::string end = config().recurrent_layers.size() > 1 ? "_" + std::to_string(layer) : "";
-    numbers.emplace_back("state_gate" + end, own.cell->kept_at_rest());
+    numbers.emplace_back("state_gate" + end, own.cell->retention_at_zero_input());
     if (const Tensor* c = state.find(own.path + ".state"); c != nullptr && c->rank() == 3)
       numbers.emplace_back("state_spread" + end, spread_of(*c));
   }

@@ -3,7 +3,7 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/ops.h"
 
 namespace eddy {
@@ -23,7 +23,7 @@ Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEnt
                            const Tensor& head_scale, bool dense) const {
   const ScopeGuard scope("memory");
   const std::int64_t tokens = q.dim(0) * q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
-  const MemoryMatches taken = memory_search(wide(detach(q)), entries.keys, entries.values, topk_, search_);
+  const MemoryMatches taken = memory_search(upcast(detach(q)), entries.keys, entries.values, topk_, search_);
   const Shape pairs{tokens, topk_, heads, head_dim};
   const auto found_rows = [&](const Tensor& rows) { return cast(raw::reshape(rows, pairs), q.dtype()); };
   const Tensor keys = found_rows(taken.keys), values = found_rows(taken.values);
@@ -35,8 +35,8 @@ Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEnt
       dense ? attention_composed(queries, keys, values, options) : attention(queries, keys, values, options),
       local.shape());
   const Tensor gate = reshape(sigmoid(gate_bias_), {heads, 1});
-  const Tensor own = wide(local);
-  return cast(own + (wide(found) - own) * gate, local.dtype());
+  const Tensor own = upcast(local);
+  return cast(own + (upcast(found) - own) * gate, local.dtype());
 }
 
 }  // namespace eddy

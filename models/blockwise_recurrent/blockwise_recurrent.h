@@ -115,9 +115,9 @@ class MemoryLlama final : public LlamaModel {
   // x [batch, time, heads, head_dim] rotated by positions chunk .. 2 chunk - 1, the same in every chunk.
   Tensor rotate_chunks(const Tensor& x) const;
 
-  // A layer over all chunks of a segment (run_hoisted, the fast form), or over one chunk (run_literal,
+  // A layer over all chunks of a segment (run_fast, the fast form), or over one chunk (run_literal,
   // literal.cpp). `memory` becomes that of the last complete chunk.
-  Tensor run_hoisted(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop, Tensor& memory) const;
+  Tensor run_fast(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop, Tensor& memory) const;
   Tensor run_literal(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop, std::uint64_t chunk,
                      Tensor& memory) const;
 

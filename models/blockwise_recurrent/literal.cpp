@@ -16,7 +16,7 @@
 // llama and llama_window have no recurrence and one form only: CausalLlama::forward in
 // blockwise_recurrent.cpp.
 //
-// ForwardInput::literal runs this file. The fast form is run_hoisted in memory.cpp; tests compare the two.
+// ForwardInput::literal runs this file. The fast form is run_fast in memory.cpp; tests compare the two.
 // With dropout they draw different masks.
 // Source: Liang, "Block-wise Recurrent Transformer", and its published code.
 #include "autograd/scope.h"

@@ -1,4 +1,4 @@
-// Memory attention over whole segments: `forward`, and its fast form, layer by layer (run_hoisted):
+// Memory attention over whole segments: `forward`, and its fast form, layer by layer (run_fast):
 //
 //   before the loop   queries, keys and values of all chunks, rotated          one product each
 //   in the loop       E = evolve(M);  O = attention of one chunk;  M = O       over chunks
@@ -82,8 +82,8 @@ Tensor MemoryLlama::rotate_chunks(const Tensor& x) const {
   return reshape(rotary(reshape(x, folded), chunk, config().rope_theta), x.shape());
 }
 
-Tensor MemoryLlama::run_hoisted(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop,
-                                Tensor& memory) const {
+Tensor MemoryLlama::run_fast(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop,
+                             Tensor& memory) const {
   const ScopeGuard scope(layer.path);
   const std::int64_t batch = x.dim(0), time = x.dim(1), chunk = config().chunk;
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(time / chunk), chunk);
@@ -143,7 +143,7 @@ ForwardOutput MemoryLlama::forward(const ForwardInput& input) const {
     }
     x = concat(outputs, 1);
   } else {
-    for (std::size_t i = 0; i < layers_.size(); ++i) x = run_hoisted(layers_[i], x, drop, memories[i]);
+    for (std::size_t i = 0; i < layers_.size(); ++i) x = run_fast(layers_[i], x, drop, memories[i]);
   }
 
   const Tensor next =

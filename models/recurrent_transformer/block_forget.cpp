@@ -10,7 +10,7 @@
 
 #include "autograd/scope.h"
 #include "models/recurrent_transformer/block_variant.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/recurrence/block_forget.h"
 #include "ops/views/views.h"
 
@@ -40,12 +40,12 @@ std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& laye
   }
   // As in the unit recurrence, the chain is f32 also with bf16 activations.
   const UnitRecurrenceResult result =
-      block_forget(wide(rows), wide(t.wqkv(t.attn_norm(rows))), t.weights(), options);
+      block_forget(upcast(rows), upcast(t.wqkv(t.attn_norm(rows))), t.weights(), options);
   const Tensor key_value = concat({result.key, result.value}, 1);
   const bool narrows = rows.dtype() == Dtype::bf16;
   Chain chain;
-  chain.all_h = narrows ? narrowed(result.h) : result.h;
-  chain.all_key_value = narrows ? narrowed(key_value) : key_value;
+  chain.all_h = narrows ? downcast(result.h) : result.h;
+  chain.all_key_value = narrows ? downcast(key_value) : key_value;
   return chain;
 }
 

@@ -111,8 +111,8 @@ class UnitForget final : public RecurrentTransformer {
   StateLayout stream_layout(std::int64_t batch, std::int64_t position) const override;
   // One layer in the fast form, time-major: the outputs of the last `rows` positions. `key` and `value` are
   // those of the last h, read and replaced; may be null.
-  Tensor run_hoisted(const TransformerLayer& layer, const Tensor& x, std::int64_t rows,
-                     const DropoutSite& drop, Tensor* key, Tensor* value) const;
+  Tensor run_fast(const TransformerLayer& layer, const Tensor& x, std::int64_t rows, const DropoutSite& drop,
+                  Tensor* key, Tensor* value) const;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop) const;
 };
 

@@ -146,7 +146,7 @@ Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
     const std::string& name = layers_[i].path;
     Tensor key = first == 0 ? Tensor() : state.get(name + ".k");
     Tensor value = first == 0 ? Tensor() : state.get(name + ".v");
-    y = run_hoisted(layers_[i], y, y.dim(0), no_dropout, &key, &value);
+    y = run_fast(layers_[i], y, y.dim(0), no_dropout, &key, &value);
     state.set(name + ".k", key);
     state.set(name + ".v", value);
   }

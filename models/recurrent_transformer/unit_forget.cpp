@@ -8,7 +8,7 @@
 // The literal form is in literal.cpp, streaming in stream.cpp.
 #include "autograd/scope.h"
 #include "models/recurrent_transformer/recurrent_transformer.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/ops.h"
 
 namespace eddy {
@@ -19,13 +19,13 @@ Tensor UnitForget::run_layers(const Tensor& x, std::int64_t rows, const DropoutS
   for (const TransformerLayer& layer : layers_) {
     const bool is_last = &layer == &layers_.back();
     y = input.literal ? run_literal(layer, y, drop)
-                      : run_hoisted(layer, y, is_last ? rows : x.dim(0), drop, nullptr, nullptr);
+                      : run_fast(layer, y, is_last ? rows : x.dim(0), drop, nullptr, nullptr);
   }
   return y;
 }
 
-Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, std::int64_t rows,
-                               const DropoutSite& drop, Tensor* key, Tensor* value) const {
+Tensor UnitForget::run_fast(const TransformerLayer& layer, const Tensor& x, std::int64_t rows,
+                            const DropoutSite& drop, Tensor* key, Tensor* value) const {
   const ScopeGuard scope(layer.path);
   const Tensor qkv = layer.wqkv(layer.attn_norm(x));
 
@@ -42,7 +42,7 @@ Tensor UnitForget::run_hoisted(const TransformerLayer& layer, const Tensor& x, s
   // The state of the chain is f32 also with bf16 activations; only its products read bf16.
   if (x.dtype() == Dtype::bf16) options.products = Dtype::bf16;
   const UnitRecurrenceResult chain =
-      unit_recurrence(wide(x), wide(qkv), layer.weights(), options, key != nullptr ? *key : Tensor(),
+      unit_recurrence(upcast(x), upcast(qkv), layer.weights(), options, key != nullptr ? *key : Tensor(),
                       value != nullptr ? *value : Tensor());
   if (key != nullptr) {
     const std::int64_t last = x.dim(0) - 1;

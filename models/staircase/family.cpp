@@ -6,7 +6,7 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/ops.h"
 #include "tensor/base/format.h"
 
@@ -17,7 +17,7 @@ Tensor carried(const Tensor& x) {
 }
 
 Tensor last_rows(const Tensor* before, const Tensor& rows, std::int64_t count) {
-  const Tensor x = wide(detach(rows));
+  const Tensor x = upcast(detach(rows));
   const std::int64_t time = x.dim(1), earlier = before != nullptr ? before->dim(1) : 0;
   if (time >= count || earlier == 0) {
     const std::int64_t kept = std::min(time, count);

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "models/staircase/family.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/product/matmul.h"
 #include "ops/views/views.h"
 
@@ -82,7 +82,7 @@ StaircaseFeedback::Token StaircaseFeedback::run_token(const Tensor& x, const Ten
     if (weights.defined()) states.push_back(reshape(h, {1, batch * dim}));
   }
   if (!weights.defined()) return {h, h};
-  return {h, reshape(activation(matmul(weights, wide(concat(states, 0)))), {batch, 1, dim})};
+  return {h, reshape(activation(matmul(weights, upcast(concat(states, 0)))), {batch, 1, dim})};
 }
 
 }  // namespace eddy

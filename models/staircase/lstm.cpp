@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "autograd/scope.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/ops.h"
 #include "ops/product/repeated_products.h"
 
@@ -52,7 +52,7 @@ StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State
     const Layer& layer = layers_[l];
     if (l > 0) sequence = run.drop(sequence, path + ".drop", run.calls++);
     // The state of the chain is f32 also with bf16 activations.
-    const Tensor from_below = wide(linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh));
+    const Tensor from_below = upcast(linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh));
     Tensor h = state.get(of_layer("h", l)), c = state.get(of_layer("c", l));
     std::vector<Tensor> steps;
     for (std::int64_t t = 0; t < time; ++t) {

@@ -9,7 +9,7 @@
 #include "autograd/tape.h"
 #include "ops/attention/attention_partials.h"
 #include "ops/attention/attention_scratch.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/norm/unit_norm.h"
@@ -87,13 +87,13 @@ AttentionOptions without_unit(AttentionOptions options) {
   return options;
 }
 
-AttentionOptions with_wide_tables(AttentionOptions options) {
-  for (Tensor* table : {&options.head_scale, &options.bias, &options.positions}) *table = wide(*table);
+AttentionOptions with_upcast_tables(AttentionOptions options) {
+  for (Tensor* table : {&options.head_scale, &options.bias, &options.positions}) *table = upcast(*table);
   return options;
 }
 
 AttentionOptions with_wide_past(const char* op, const Tensor& q, AttentionOptions options) {
-  for (Tensor* part : {&options.past_keys, &options.past_values}) *part = wide_like(op, q, *part);
+  for (Tensor* part : {&options.past_keys, &options.past_values}) *part = upcast_like(op, q, *part);
   return options;
 }
 
@@ -273,7 +273,7 @@ bool nothing_to_mix(const Parts& x, const AttentionArgs& args) {
 
 // Working memory for the kernel, which lives as long as the returned tensor. It grows with the tables and the
 // threads, not with the length; on a GPU it grows with the rows. `gradient` is null for a forward call.
-Tensor lend_scratch(AttentionArgs& args, const AttentionBackwardArgs* gradient, const Device& device) {
+Tensor attach_workspace(AttentionArgs& args, const AttentionBackwardArgs* gradient, const Device& device) {
   if (device.type != DeviceType::cpu) {
     if (gradient == nullptr) return {};
     const Tensor partials = Tensor::empty({attention_partials(*gradient).elements}, Dtype::f32, device);
@@ -301,7 +301,7 @@ Mixed forward(const Parts& x, const AttentionOptions& options) {
     raw::fill(mixed.output, 0);
     return mixed;
   }
-  const Tensor scratch = lend_scratch(args, nullptr, q.device());
+  const Tensor scratch = attach_workspace(args, nullptr, q.device());
   attention_forward_slot(q.device(), args);
   return mixed;
 }
@@ -349,7 +349,7 @@ void backward_into(const Parts& x, const Mixed& mixed, const Tensor& doutput, co
   table(gradients.positions, args.dpositions, args.dpositions_stride);
   if (gradients.positions.defined() && gradients.positions.rank() == 4)
     args.dpositions_part = gradients.positions.strides()[1];
-  const Tensor scratch = lend_scratch(args.forward, &args, x.q.device());
+  const Tensor scratch = attach_workspace(args.forward, &args, x.q.device());
   attention_backward_slot(x.q.device(), args);
 }
 
@@ -500,9 +500,9 @@ Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t hea
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& given) {
-  const AttentionOptions options = widens_anywhere(q) ? detail::with_wide_tables(given) : given;
-  if (widens(q))
-    return narrowed(attention(wide(q), wide_like("attention", q, k), wide_like("attention", q, v),
+  const AttentionOptions options = is_bf16(q) ? detail::with_upcast_tables(given) : given;
+  if (must_upcast(q))
+    return downcast(attention(upcast(q), upcast_like("attention", q, k), upcast_like("attention", q, v),
                               detail::with_wide_past("attention", q, options)));
   // The CPU's kernels do not differentiate through the scaling.
   if (options.unit_eps && q.defined() && q.device() == kCpu)
@@ -520,9 +520,10 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& given,
                         const Tensor& past) {
-  const AttentionOptions options = widens_anywhere(qkv) ? detail::with_wide_tables(given) : given;
-  if (widens(qkv))
-    return narrowed(attention_packed(wide(qkv), heads, options, wide_like("attention_packed", qkv, past)));
+  const AttentionOptions options = is_bf16(qkv) ? detail::with_upcast_tables(given) : given;
+  if (must_upcast(qkv))
+    return downcast(
+        attention_packed(upcast(qkv), heads, options, upcast_like("attention_packed", qkv, past)));
   checks::floating("attention_packed", qkv, "qkv");
   if (qkv.rank() != 3)
     fail<ShapeError>("attention_packed: qkv has shape {} ([batch, time, 3 dim])", to_string(qkv.shape()));

@@ -99,7 +99,7 @@ std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tenso
 // The options for q and k that are unit vectors already.
 AttentionOptions without_unit(AttentionOptions options);
 // The options with bf16 tables cast to f32, because no kernel reads bf16 tables.
-AttentionOptions with_wide_tables(AttentionOptions options);
+AttentionOptions with_upcast_tables(AttentionOptions options);
 // The options with past keys and values, which must be of q's kind, cast like q.
 AttentionOptions with_wide_past(const char* op, const Tensor& q, AttentionOptions options);
 // The checks that all forms of attention share.

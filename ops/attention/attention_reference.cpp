@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ops/attention/attention.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/index/gather.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/pointwise/dropout.h"
@@ -35,16 +35,16 @@ Tensor by_distance(const Tensor& x, std::int64_t keys) {
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options) {
   const char* const op = "attention_composed";
-  if (widens_anywhere(q))
-    return narrowed(attention_composed(wide(q), wide_like(op, q, k), wide_like(op, q, v),
-                                       detail::with_wide_past(op, q, detail::with_wide_tables(options))));
+  if (is_bf16(q))
+    return downcast(attention_composed(upcast(q), upcast_like(op, q, k), upcast_like(op, q, v),
+                                       detail::with_wide_past(op, q, detail::with_upcast_tables(options))));
   if (options.unit_eps)
     return attention_composed(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
                               detail::without_unit(options));
   if (const auto joined = detail::join_past(op, k, v, options))
     return attention_composed(q, joined->k, joined->v, joined->options);
   detail::check_attention(op, q, k, v, options);
-  if (!(q.device() == kCpu))
+  if (q.device() != kCpu)
     fail<DeviceError>("attention_composed: {} (cpu only; use attention)", to_string(q.device()));
 
   const std::int64_t batch = q.dim(0), heads = q.dim(2), keys = k.dim(1), size = q.dim(3);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/capture.h"
 #include "ops/core/checks.h"
 #include "tensor/base/format.h"
@@ -71,7 +71,7 @@ Tensor turns_of(std::int64_t first_position, std::int64_t time, std::int64_t pai
   std::vector<KeptTurns>& kept = the_kept().tables;
   for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
     if (entry->pairs != pairs || entry->theta != theta || entry->table.dtype() != dtype ||
-        !(entry->table.device() == device))
+        entry->table.device() != device)
       continue;
     if (entry->table.dim(0) >= end) {
       keep_for_capture(entry->table);  // the cache may drop it while captured work still reads it
@@ -107,7 +107,7 @@ void clear_rotary_cache() {
 }
 
 Tensor rotary(const Tensor& x, std::int64_t first_position, double theta) {
-  if (widens(x)) return narrowed(rotary(wide(x), first_position, theta));
+  if (must_upcast(x)) return downcast(rotary(upcast(x), first_position, theta));
   checks::floating("rotary", x);
   if (x.rank() != 4)
     fail<ShapeError>("rotary: input {} has {} axes (4: [batch, time, heads, head_size])",

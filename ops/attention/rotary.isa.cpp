@@ -48,7 +48,7 @@ template <class T>
 void rotary_kernel(const RotaryArgs& args) {
   const std::int64_t width = 2 * args.pairs, row_elements = args.heads * width;
   const T sign = args.back ? T(-1) : T(1), beta = static_cast<T>(args.beta);
-  for_each_row(args.batch * args.time, row_elements, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.batch * args.time, row_elements, [=, &args](std::int64_t row) {
     const std::int64_t batch = row / args.time, time = row % args.time;
     const T* const x =
         static_cast<const T*>(args.x) + batch * args.x_batch_stride + time * args.x_time_stride;

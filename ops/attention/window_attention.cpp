@@ -5,7 +5,7 @@
 
 #include "autograd/tape.h"
 #include "ops/attention/attention.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -64,7 +64,7 @@ WindowAttentionArgs arguments(const Tensor& q, const Tensor& past, const Tensor&
 }
 
 // Working memory for the kernel, which lives as long as the returned tensor.
-Tensor lend_scratch(WindowAttentionArgs& args) {
+Tensor attach_workspace(WindowAttentionArgs& args) {
   const double work = static_cast<double>(args.batch * args.heads * args.queries) *
                       static_cast<double>((args.past + args.own) * args.head_size);
   args.threads = work < 0x1p18 ? 1 : thread_count();  // waking another thread costs some 10 us
@@ -77,12 +77,12 @@ Tensor lend_scratch(WindowAttentionArgs& args) {
 
 Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tensor& own_any,
                         const WindowAttentionOptions& options) {
-  if (widens(q_any))
-    return narrowed(window_attention(wide(q_any), wide_like("window_attention", q_any, past_any),
-                                     wide_like("window_attention", q_any, own_any), options));
+  if (must_upcast(q_any))
+    return downcast(window_attention(upcast(q_any), upcast_like("window_attention", q_any, past_any),
+                                     upcast_like("window_attention", q_any, own_any), options));
   check(q_any, past_any, own_any, options);
   const std::int64_t keys = own_any.dim(1) + (past_any.defined() ? past_any.dim(1) : 0);
-  if (!(q_any.device() == kCpu) || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||
+  if (q_any.device() != kCpu || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||
       q_any.dim(1) * keys > kMostPairs)
     return by_attention(q_any, past_any, own_any, options);
 
@@ -95,7 +95,7 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
     WindowAttentionArgs args = arguments(q, past, own, options);
     args.output = output.raw_data();
     args.log_sum = log_sum.raw_data();
-    const Tensor scratch = lend_scratch(args);
+    const Tensor scratch = attach_workspace(args);
     window_attention_forward_slot(args);
   }
   return record("window_attention", {q_any, past_any, own_any}, output, {q, past, own, log_sum},
@@ -115,7 +115,7 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
                   args.dq = data_or_null(gradient[0]);
                   args.dpast = data_or_null(gradient[1]);
                   args.down = data_or_null(gradient[2]);
-                  const Tensor scratch = lend_scratch(args);
+                  const Tensor scratch = attach_workspace(args);
                   window_attention_backward_slot(args);
                   for (int i = 0; i < 3; ++i)
                     if (gradient[i].defined()) context.sink.give(i, gradient[i]);

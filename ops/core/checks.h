@@ -32,7 +32,7 @@ inline void same_kind(const char* op, const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype())
     fail<DtypeError>("{}: {} and {} (one dtype for all; cast one first: cast(x, Dtype::{}))", op,
                      dtype_name(a.dtype()), dtype_name(b.dtype()), dtype_name(a.dtype()));
-  if (!(a.device() == b.device()))
+  if (a.device() != b.device())
     fail<DeviceError>("{}: {} and {} (one device for all; nothing is copied silently)", op,
                       to_string(a.device()), to_string(b.device()));
 }
@@ -43,7 +43,7 @@ inline void parameter(const char* op, const Tensor& x, const Tensor& p) {
   if (p.dtype() != x.dtype() && !(x.dtype() == Dtype::bf16 && p.dtype() == Dtype::f32))
     fail<DtypeError>("{}: {} and {} (one dtype for all, or parameters of f32 beside bf16)", op,
                      dtype_name(x.dtype()), dtype_name(p.dtype()));
-  if (!(x.device() == p.device()))
+  if (x.device() != p.device())
     fail<DeviceError>("{}: {} and {} (one device for all; nothing is copied silently)", op,
                       to_string(x.device()), to_string(p.device()));
 }

@@ -168,7 +168,7 @@ class CountingAllocator final : public Allocator {
 ObserveKernels::ObserveKernels(KernelObserver& observer, Device device) : device_(device) {
   install_backends();
   install_meters(device.type);
-  if (!(device == kCpu)) {
+  if (device != kCpu) {
     original_transfer_ = &transfer(device);
     transfer_ = std::make_unique<MeteredTransfer>(original_transfer_);
     set_transfer(device.type, transfer_.get());

@@ -18,8 +18,8 @@ EDDY_INLINE std::int64_t items_per_chunk(std::int64_t elements, std::int64_t chu
 
 // Calls body(row) for each of the rows, of so many elements each.
 template <class Body>
-EDDY_INLINE void for_each_row(std::int64_t rows, std::int64_t elements, Body body,
-                              std::int64_t chunk = kChunk) {
+EDDY_INLINE void parallel_for_rows(std::int64_t rows, std::int64_t elements, Body body,
+                                   std::int64_t chunk = kChunk) {
   parallel_for(rows, items_per_chunk(elements, chunk), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) body(row);
   });

@@ -2,7 +2,7 @@
 #include "ops/index/gather.h"
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -31,7 +31,7 @@ std::int64_t value_at(const Tensor& ids, std::int64_t i) {
 }
 
 void check_device(const char* op, const Tensor& x, const Tensor& index) {
-  if (!(x.device() == index.device()))
+  if (x.device() != index.device())
     fail<DeviceError>("{}: values on {} and indices on {} (one device for both)", op, to_string(x.device()),
                       to_string(index.device()));
 }
@@ -106,15 +106,15 @@ Tensor embed(const Tensor& table, const Tensor& ids, const Tensor& rows, Dtype d
 }  // namespace
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {
-  if (widens_anywhere(table)) return narrowed(embedding(wide(table), ids));
+  if (is_bf16(table)) return downcast(embedding(upcast(table), ids));
   checks::defined("embedding", table, "table");
   return embed(table, ids, {}, table.dtype());
 }
 
 Tensor embedding_sum(const Tensor& table, const Tensor& ids, const Tensor& rows, Dtype dtype) {
   if (!is_floating(dtype)) fail<DtypeError>("embedding_sum: into {} (f32, f64 or bf16)", dtype_name(dtype));
-  if (widens_anywhere(table))
-    return cast(embedding_sum(wide(table), ids, rows.defined() ? wide(rows) : rows, Dtype::f32), dtype);
+  if (is_bf16(table))
+    return cast(embedding_sum(upcast(table), ids, rows.defined() ? upcast(rows) : rows, Dtype::f32), dtype);
   checks::defined("embedding_sum", table, "table");
   if (rows.defined()) check_rows(table, ids, rows);
   if (table.device() == kCpu) {
@@ -126,7 +126,7 @@ Tensor embedding_sum(const Tensor& table, const Tensor& ids, const Tensor& rows,
 }
 
 Tensor gather(const Tensor& x, int axis, const Tensor& index) {
-  if (widens_anywhere(x)) return narrowed(gather(wide(x), axis, index));
+  if (is_bf16(x)) return downcast(gather(upcast(x), axis, index));
   checks::defined("gather", x);
   checks::defined("gather", index, "index");
   if (index.dtype() != Dtype::i64)

@@ -2,7 +2,7 @@
 #include "ops/loss/cross_entropy.h"
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "tensor/base/format.h"
 
@@ -13,7 +13,7 @@ Tensor class_indices(const char* op, const Tensor& targets, const Shape& rows, s
   checks::defined(op, targets, "targets");
   if (targets.dtype() != Dtype::i64 && targets.dtype() != Dtype::i32)
     fail<DtypeError>("{}: targets are {} (i64 or i32)", op, dtype_name(targets.dtype()));
-  if (!(targets.device() == device))
+  if (targets.device() != device)
     fail<DeviceError>("{}: logits on {} and targets on {} (one device for all)", op, to_string(device),
                       to_string(targets.device()));
   if (rows != targets.shape())
@@ -43,7 +43,7 @@ Tensor checked_targets(const char* op, const Tensor& logits, const Tensor& targe
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore) {
-  if (widens(logits)) return cross_entropy(wide(logits), targets, ignore);
+  if (must_upcast(logits)) return cross_entropy(upcast(logits), targets, ignore);
   const Tensor numbers = checked_targets("cross_entropy", logits, targets, ignore);
   const Dtype dtype = logits.dtype(), inside = compute_dtype(logits);
   const Device device = logits.device();
@@ -76,7 +76,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t i
 }
 
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int64_t ignore) {
-  if (widens(logits)) return cross_entropy_rows(wide(logits), targets, ignore);
+  if (must_upcast(logits)) return cross_entropy_rows(upcast(logits), targets, ignore);
   const Tensor numbers = checked_targets("cross_entropy_rows", logits, targets, ignore);
   const Tensor packed = raw::contiguous(logits);
   const Tensor losses = Tensor::empty(targets.shape(), compute_dtype(logits), logits.device());

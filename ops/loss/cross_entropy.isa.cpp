@@ -16,7 +16,7 @@ void forward_kernel(const CrossEntropyArgs& args) {
   const T* const logits = static_cast<const T*>(args.logits);
   T* const row_loss = static_cast<T*>(args.row_loss);
   const std::int64_t classes = args.classes;
-  for_each_row(args.rows, classes, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.rows, classes, [=, &args](std::int64_t row) {
     const std::int64_t target = args.targets[row];
     if (target == args.ignore) {
       row_loss[row] = T(0);
@@ -38,7 +38,7 @@ template <class T>
 void loss_and_gradient_kernel(const CrossEntropyRowsArgs& args) {
   T *const logits = static_cast<T*>(args.logits), *const row_loss = static_cast<T*>(args.row_loss);
   const std::int64_t classes = args.classes;
-  for_each_row(args.rows, classes, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.rows, classes, [=, &args](std::int64_t row) {
     const std::int64_t target = args.targets[row];
     T* const x = logits + row * args.stride;
     if (target == args.ignore) {
@@ -79,7 +79,7 @@ void backward_kernel(const CrossEntropyBackwardArgs& args) {
   const T beta = static_cast<T>(args.beta);
   const T scale = *static_cast<const T*>(args.dy) * *static_cast<const T*>(args.inverse_scored);
   const std::int64_t classes = args.classes;
-  for_each_row(args.rows, classes, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.rows, classes, [=, &args](std::int64_t row) {
     const std::int64_t target = args.targets[row];
     const T* const x = logits + row * args.stride;
     T* const dx = dlogits + row * args.stride;

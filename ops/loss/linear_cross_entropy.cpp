@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
@@ -59,7 +59,7 @@ std::int64_t chosen_chunk(std::int64_t rows, std::int64_t classes, Device device
 
 Problem checked(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                 const Tensor& targets, std::int64_t ignore, std::int64_t chunk) {
-  if (!widens(x)) checks::floating(op, x);
+  if (!must_upcast(x)) checks::floating(op, x);
   checks::parameter(op, x, weight);
   if (x.rank() < 1 || weight.rank() != 2 || x.dim(-1) != weight.dim(1))
     fail<ShapeError>("{}: x {} and weight {} (x [..., in], weight [classes, in])", op, to_string(x.shape()),
@@ -79,7 +79,7 @@ Problem checked(const char* op, const Tensor& x, const Tensor& weight, const Ten
   // As in linear, bf16 products round f32 parameters. Devices without bf16 products compute in f32.
   const auto factor = [&x](const Tensor& part) {
     const Tensor rounded = x.dtype() == Dtype::bf16 ? raw::to_bf16(part) : part;
-    return widens(x) ? raw::cast(rounded, Dtype::f32) : rounded;
+    return must_upcast(x) ? raw::cast(rounded, Dtype::f32) : rounded;
   };
   const std::int64_t width = x.dim(-1);
   p.rows = raw::reshape(factor(raw::contiguous(x)), {p.targets.elements(), width});
@@ -140,7 +140,7 @@ void give_product(GradSink& sink, int k, const Tensor& sum, const Tensor& factor
   }
   // If the gradient already has memory, as in an arena, or another dtype, the result is written there.
   sink.into(k, [&](const Tensor& dst, float beta) {
-    const bool one_kernel = dst.dtype() == sum.dtype() || !(dst.device() == kCpu);
+    const bool one_kernel = dst.dtype() == sum.dtype() || dst.device() != kCpu;
     if (beta == 0 && one_kernel && dst.contiguous()) return multiply(dst);
     multiply(sum);
     if (beta == 0)

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/cpu/isa.h"
 #include "ops/product/gemm.h"
@@ -146,11 +146,11 @@ EDDY_CPU_KERNEL(memory_take, take)
 
 MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Tensor& given_values,
                             std::int64_t topk, MemorySearch search) {
-  if (widens_anywhere(q)) {
+  if (is_bf16(q)) {
     const NoGrad no_grad;
-    const MemoryMatches taken = memory_search(wide(q), wide_like("memory_search", q, given_keys),
-                                              wide_like("memory_search", q, given_values), topk, search);
-    return {narrowed(taken.keys), narrowed(taken.values)};
+    const MemoryMatches taken = memory_search(upcast(q), upcast_like("memory_search", q, given_keys),
+                                              upcast_like("memory_search", q, given_values), topk, search);
+    return {downcast(taken.keys), downcast(taken.values)};
   }
   check_search(q, given_keys, given_values, topk);
   const Tensor keys = raw::contiguous(given_keys), values = raw::contiguous(given_values);

@@ -35,7 +35,7 @@ void check_write(const MemoryEntries& memory, const Tensor& keys, const Tensor& 
   if (memory.count.dtype() != Dtype::i64)
     fail<DtypeError>("memory_write: count is {} (i64)", dtype_name(memory.count.dtype()));
   const auto on_its_device = [&](const Tensor& x, const char* name) {
-    if (!(x.device() == memory.keys.device()))
+    if (x.device() != memory.keys.device())
       fail<DeviceError>("memory_write: {} is on {} and the memory on {} (one device for all)", name,
                         to_string(x.device()), to_string(memory.keys.device()));
   };

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/rows.h"
 #include "ops/norm/layer_norm.h"
@@ -136,12 +136,12 @@ Tensor apply(const Kind& kind, const Tensor& x, const Tensor& weight, const Tens
 // Whether apply_to_sum supports these summands: the device reads their dtype, and their rows are evenly
 // spaced, so that the kernel needs no copy. (`add` supports any strides.)
 // errors: ShapeError when the shapes differ; DtypeError; DeviceError.
-bool takes_sum(const Kind& kind, const Tensor& x, const Tensor& delta) {
+bool fuses_sum(const Kind& kind, const Tensor& x, const Tensor& delta) {
   checks::same_kind(kind.op, x, delta);
   if (x.shape() != delta.shape())
     fail<ShapeError>("{}: {} and {} (one shape for both)", kind.op, to_string(x.shape()),
                      to_string(delta.shape()));
-  return !widens(x) && (x.rank() == 0 || (has_even_rows(x) && has_even_rows(delta)));
+  return !must_upcast(x) && (x.rank() == 0 || (has_even_rows(x) && has_even_rows(delta)));
 }
 
 // Returns x + delta and its norm, and records them as one node.
@@ -157,8 +157,8 @@ SumAndNorm apply_to_sum(const Kind& kind, const Tensor& x, const Tensor& delta, 
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& given_weight, const Tensor& given_bias, double eps) {
-  const Tensor weight = wide_parameter(x, given_weight), bias = wide_parameter(x, given_bias);
-  if (widens(x)) return narrowed(layer_norm(wide(x), wide(weight), wide(bias), eps));
+  const Tensor weight = upcast_parameter(x, given_weight), bias = upcast_parameter(x, given_bias);
+  if (must_upcast(x)) return downcast(layer_norm(upcast(x), upcast(weight), upcast(bias), eps));
   const Kind kind{"layer_norm", true, layer_norm_forward_slot, layer_norm_backward_slot};
   check(kind, x, weight, bias, eps);
   return apply(kind, x, weight, bias, eps);
@@ -166,24 +166,24 @@ Tensor layer_norm(const Tensor& x, const Tensor& given_weight, const Tensor& giv
 
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& given_weight,
                           const Tensor& given_bias, double eps) {
-  const Tensor weight = wide_parameter(x, given_weight), bias = wide_parameter(x, given_bias);
+  const Tensor weight = upcast_parameter(x, given_weight), bias = upcast_parameter(x, given_bias);
   const Kind kind{"add_layer_norm", true, layer_norm_forward_slot, layer_norm_backward_slot};
-  if (takes_sum(kind, x, delta)) return apply_to_sum(kind, x, delta, weight, bias, eps);
+  if (fuses_sum(kind, x, delta)) return apply_to_sum(kind, x, delta, weight, bias, eps);
   const Tensor sum = x + delta;
   return {sum, layer_norm(sum, weight, bias, eps)};
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& given_weight, double eps) {
-  const Tensor weight = wide_parameter(x, given_weight);
-  if (widens(x)) return narrowed(rms_norm(wide(x), wide(weight), eps));
+  const Tensor weight = upcast_parameter(x, given_weight);
+  if (must_upcast(x)) return downcast(rms_norm(upcast(x), upcast(weight), eps));
   const Kind kind{"rms_norm", false, rms_norm_forward_slot, rms_norm_backward_slot};
   check(kind, x, weight, {}, eps);
   return apply(kind, x, weight, {}, eps);
 }
 
 Tensor rms_norm_add(const Tensor& x, const Tensor& given_weight, const Tensor& given_table, double eps) {
-  const Tensor weight = wide_parameter(x, given_weight), table = wide_parameter(x, given_table);
-  if (widens(x)) return narrowed(rms_norm_add(wide(x), wide(weight), wide(table), eps));
+  const Tensor weight = upcast_parameter(x, given_weight), table = upcast_parameter(x, given_table);
+  if (must_upcast(x)) return downcast(rms_norm_add(upcast(x), upcast(weight), upcast(table), eps));
   const Kind kind{"rms_norm_add", false, rms_norm_forward_slot, rms_norm_backward_slot};
   check(kind, x, weight, {}, eps);
   checks::defined(kind.op, table, "table");
@@ -197,9 +197,9 @@ Tensor rms_norm_add(const Tensor& x, const Tensor& given_weight, const Tensor& g
 }
 
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& given_weight, double eps) {
-  const Tensor weight = wide_parameter(x, given_weight);
+  const Tensor weight = upcast_parameter(x, given_weight);
   const Kind kind{"add_rms_norm", false, rms_norm_forward_slot, rms_norm_backward_slot};
-  if (takes_sum(kind, x, delta)) return apply_to_sum(kind, x, delta, weight, {}, eps);
+  if (fuses_sum(kind, x, delta)) return apply_to_sum(kind, x, delta, weight, {}, eps);
   const Tensor sum = x + delta;
   return {sum, rms_norm(sum, weight, eps)};
 }

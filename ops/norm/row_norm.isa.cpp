@@ -71,7 +71,7 @@ void forward_rows(const RowNormArgs& args) {
   T *const means = static_cast<T*>(args.mean), *const rstds = static_cast<T*>(args.rstd);
   const std::int64_t width = args.width;
   const T eps = static_cast<T>(args.eps);
-  for_each_row(args.rows, width, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.rows, width, [=, &args](std::int64_t row) {
     const T* x = static_cast<const T*>(args.x) + row * args.x_stride;
     if (args.delta != nullptr) {
       const T *const first = x, *const second = static_cast<const T*>(args.delta) + row * args.delta_stride;
@@ -184,7 +184,7 @@ void backward_rows(const RowNormBackwardArgs& args) {
   const std::int64_t width = args.width;
   const T dx_beta = static_cast<T>(args.dx_beta), partial_beta = static_cast<T>(args.partial_beta);
   const T* const weight = static_cast<const T*>(args.weight);
-  for_each_row(norm_blocks(args.rows), kNormBlockRows * width, [=, &args](std::int64_t block) {
+  parallel_for_rows(norm_blocks(args.rows), kNormBlockRows * width, [=, &args](std::int64_t block) {
     T* const dweight =
         args.dweight_partials == nullptr ? nullptr : static_cast<T*>(args.dweight_partials) + block * width;
     T* const dbias =

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/rows.h"
 #include "tensor/base/format.h"
@@ -52,14 +52,14 @@ Tensor normalise(const char* op, const Tensor& x, double eps, std::int64_t heads
 }  // namespace
 
 Tensor unit_norm(const Tensor& x, double eps) {
-  if (widens(x)) return narrowed(unit_norm(wide(x), eps));
+  if (must_upcast(x)) return downcast(unit_norm(upcast(x), eps));
   checks::defined("unit_norm", x);
   if (x.rank() == 0) fail<ShapeError>("unit_norm: a scalar has no last axis (give it at least one axis)");
   return normalise("unit_norm", x, eps, 1, {});
 }
 
 Tensor unit_norm_heads(const Tensor& x, double eps, AxisRange plain) {
-  if (widens(x)) return narrowed(unit_norm_heads(wide(x), eps, plain));
+  if (must_upcast(x)) return downcast(unit_norm_heads(upcast(x), eps, plain));
   checks::defined("unit_norm_heads", x);
   if (x.rank() < 2)
     fail<ShapeError>("unit_norm_heads: x has shape {} ([..., heads, width])", to_string(x.shape()));

@@ -25,7 +25,7 @@ template <class T>
 void forward_kernel(const UnitNormArgs& args) {
   const std::int64_t width = args.width;
   const T eps = static_cast<T>(args.eps);
-  for_each_row(args.rows, width, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.rows, width, [=, &args](std::int64_t row) {
     const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
     T* const y = static_cast<T*>(args.y) + row * width;
     const T squares = lane_sum<T>(width, [x](auto reader, std::int64_t i) {
@@ -45,7 +45,7 @@ template <class T>
 void backward_kernel(const UnitNormBackwardArgs& args) {
   const std::int64_t width = args.width;
   const T beta = static_cast<T>(args.beta);
-  for_each_row(args.rows, width, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.rows, width, [=, &args](std::int64_t row) {
     const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
     const T* const y = static_cast<const T*>(args.y) + row * width;
     T* const dx = static_cast<T*>(args.dx) + row * width;

@@ -130,7 +130,7 @@ void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const T
       record_count<AdafactorBlock>(tables.blocks) != std::ssize(plan.blocks))
     fail<ShapeError>("{}: the tables are of another plan (the result of adafactor_tables)", kName);
   check_scalars(kName, scalars);
-  if (!(tables.tensors.device() == params.device()) || !(scalars.device() == params.device()))
+  if (tables.tensors.device() != params.device() || scalars.device() != params.device())
     fail<DeviceError>("{}: tables on {}, scalars on {} and params on {} (one device for all)", kName,
                       to_string(tables.tensors.device()), to_string(scalars.device()),
                       to_string(params.device()));

@@ -44,7 +44,7 @@ void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const 
               const Tensor& segments, const AdamOptions& options, const Tensor& scalars, const Tensor& norm) {
   // A copy of the parameters in bf16 that was equal before the step is so after it.
   Buffer& buffer = *params.buffer();
-  Buffer* const copy = !(params.device() == kCpu) && buffer.bf16_copy_version == buffer.version()
+  Buffer* const copy = params.device() != kCpu && buffer.bf16_copy_version == buffer.version()
                            ? buffer.bf16_copy.get()
                            : nullptr;
   wrote_in_place(params, kName);
@@ -77,7 +77,7 @@ void check_arenas(const char* op, const Tensor& params, std::initializer_list<Na
   if (norm.dtype() != Dtype::f64 || norm.elements() != 1)
     fail<ValueError>("{}: the norm is {} of {} (one f64, the result of l2_norm)", op, to_string(norm.shape()),
                      dtype_name(norm.dtype()));
-  if (!(norm.device() == params.device()))
+  if (norm.device() != params.device())
     fail<DeviceError>("{}: the norm is on {} and params on {} (one device for all)", op,
                       to_string(norm.device()), to_string(params.device()));
 }
@@ -138,7 +138,7 @@ void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tenso
     fail<ShapeError>("{}: segments are {} of {} (the result of decay_table)", kName,
                      to_string(segments.shape()), dtype_name(segments.dtype()));
   check_scalars(kName, scalars);
-  if (!(segments.device() == params.device()) || !(scalars.device() == params.device()))
+  if (segments.device() != params.device() || scalars.device() != params.device())
     fail<DeviceError>("{}: segments on {}, scalars on {} and params on {} (one device for all)", kName,
                       to_string(segments.device()), to_string(scalars.device()), to_string(params.device()));
   run_adam(params, grads, m, v, segments, options, scalars, norm);

@@ -2,7 +2,7 @@
 #include "ops/pointwise/dropout.h"
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "tensor/base/format.h"
 
@@ -11,7 +11,7 @@ namespace eddy {
 namespace {
 
 void check(const char* op, const Tensor& x, double p) {
-  if (!widens(x)) checks::floating(op, x);
+  if (!must_upcast(x)) checks::floating(op, x);
   if (!(p >= 0 && p < 1)) fail<ValueError>("{}: p out of range: {} (0 <= p < 1)", op, p);
 }
 
@@ -20,7 +20,7 @@ void check(const char* op, const Tensor& x, double p) {
 Tensor dropout(const Tensor& input, double p, const RandomKey& key, std::uint64_t first_element) {
   check("dropout", input, p);
   if (p == 0) return input;
-  if (widens(input)) return narrowed(dropout(wide(input), p, key, first_element));
+  if (must_upcast(input)) return downcast(dropout(upcast(input), p, key, first_element));
   const Tensor x = raw::contiguous(input);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   const double scale = 1 / (1 - p);
@@ -48,7 +48,7 @@ Tensor tiled_dropout(const Tensor& input, double p, const RandomKey& key, std::i
     fail<ValueError>("tiled_dropout: a tile of {} positions from position {} (at least 1 from at least 0)",
                      tile, first);
   if (p == 0) return input;
-  if (widens(input)) return narrowed(tiled_dropout(wide(input), p, key, tile, first));
+  if (must_upcast(input)) return downcast(tiled_dropout(upcast(input), p, key, tile, first));
   const auto masked = [p, key, tile, first](const Tensor& given) {
     const Tensor x = raw::contiguous(given), y = Tensor::empty(x.shape(), x.dtype(), x.device());
     if (y.elements() > 0)

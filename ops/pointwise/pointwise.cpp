@@ -2,7 +2,7 @@
 #include "ops/pointwise/pointwise.h"
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/reduce/reduce.h"
@@ -15,7 +15,7 @@ using namespace pointwise;
 
 template <class Op>
 Tensor unary(const Tensor& input) {
-  if (widens(input)) return narrowed(unary<Op>(wide(input)));
+  if (must_upcast(input)) return downcast(unary<Op>(upcast(input)));
   checks::floating(Op::kName, input);
   constexpr int number = IndexOf<Op, UnaryOps>::value;
   const Tensor x = raw::contiguous(input);
@@ -76,8 +76,8 @@ Tensor run_binary(int number, BinaryPart part, const Shape& shape, const Tensor&
 
 template <class Op>
 Tensor binary(const Tensor& a, const Tensor& b) {
-  if (widens(a) && widens(b)) return narrowed(binary<Op>(wide(a), wide(b)));
-  if (!widens(a)) checks::floating(Op::kName, a);  // else b is of another kind: the next line says so
+  if (must_upcast(a) && must_upcast(b)) return downcast(binary<Op>(upcast(a), upcast(b)));
+  if (!must_upcast(a)) checks::floating(Op::kName, a);  // else b is of another kind: the next line says so
   checks::same_kind(Op::kName, a, b);
   constexpr int number = IndexOf<Op, BinaryOps>::value;
   const Shape shape = broadcast_shape(Op::kName, a.shape(), b.shape());
@@ -155,7 +155,7 @@ Tensor number_like(const Tensor& a, double value) {
 }
 
 Tensor add(const Tensor& a, double b) {
-  if (widens_anywhere(a)) return narrowed(add(wide(a), b));
+  if (is_bf16(a)) return downcast(add(upcast(a), b));
   return add(a, number_like(a, b));
 }
 Tensor add(double a, const Tensor& b) {
@@ -168,23 +168,23 @@ Tensor sub(double a, const Tensor& b) {
   return add(neg(b), a);
 }
 Tensor mul(const Tensor& a, double b) {
-  if (widens(a)) return narrowed(mul(wide(a), b));
-  if (widens_anywhere(a)) return times(a, b);
+  if (must_upcast(a)) return downcast(mul(upcast(a), b));
+  if (is_bf16(a)) return times(a, b);
   return mul(a, number_like(a, b));
 }
 Tensor mul(double a, const Tensor& b) {
   return mul(b, a);
 }
 Tensor div(const Tensor& a, double b) {
-  if (widens_anywhere(a)) return narrowed(div(wide(a), b));
+  if (is_bf16(a)) return downcast(div(upcast(a), b));
   return div(a, number_like(a, b));
 }
 Tensor div(double a, const Tensor& b) {
-  if (widens_anywhere(b)) return narrowed(div(a, wide(b)));
+  if (is_bf16(b)) return downcast(div(a, upcast(b)));
   return div(number_like(b, a), b);
 }
 Tensor pow(const Tensor& a, double b) {
-  if (widens_anywhere(a)) return narrowed(pow(wide(a), b));
+  if (is_bf16(a)) return downcast(pow(upcast(a), b));
   return pow(a, number_like(a, b));
 }
 

@@ -149,5 +149,6 @@ template <class Op, class First, class... Rest>
 struct IndexOf<Op, OpList<First, Rest...>> {
   static constexpr int value = 1 + IndexOf<Op, OpList<Rest...>>::value;
 };
+inline constexpr int kReluIndex = IndexOf<Relu, UnaryOps>::value;
 
 }  // namespace eddy::pointwise

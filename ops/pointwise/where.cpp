@@ -42,7 +42,7 @@ Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) {
   checks::defined("where", a, "a");
   checks::same_kind("where", a, b);
   if (mask.dtype() != Dtype::u8) fail<DtypeError>("where: the mask is {} (u8)", dtype_name(mask.dtype()));
-  if (!(mask.device() == a.device()))
+  if (mask.device() != a.device())
     fail<DeviceError>("where: the mask is on {} and a on {} (one device for all)", to_string(mask.device()),
                       to_string(a.device()));
   const Shape shape = broadcast_shape("where", mask.shape(), broadcast_shape("where", a.shape(), b.shape()));

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/pointwise/pointwise.h"
@@ -16,8 +16,6 @@
 
 namespace eddy {
 namespace {
-
-constexpr int kRelu = pointwise::IndexOf<pointwise::Relu, pointwise::UnaryOps>::value;
 
 // Deferred weight gradients: products dy^T x over few rows each, as the steps of a recurrence produce them,
 // are computed as one product, which reads and writes the gradient [out, in] once for all of them.
@@ -70,7 +68,7 @@ void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
 }
 
 // Passes on dy^T x, and with it the sum of dy over rows if one product gives both. Returns whether it does.
-bool give_both(VjpContext& v, const LinearGradient& layer) {
+bool accumulate_both(VjpContext& v, const LinearGradient& layer) {
   const auto& [weight, dy, x] = layer;
   const GradientBuffer dweight = gradient_buffer(v, weight);
   PartialSums dbias;
@@ -113,7 +111,7 @@ void give_column_sums(VjpContext& v, const std::vector<LinearGradient>& layers) 
 }  // namespace
 
 void check_linear(const char* op, const Tensor& x, const Tensor& weight) {
-  if (!widens(x)) checks::floating(op, x);
+  if (!must_upcast(x)) checks::floating(op, x);
   checks::parameter(op, x, weight);
   if (x.rank() < 1 || weight.rank() != 2 || x.dim(-1) != weight.dim(1))
     fail<ShapeError>("{}: x {} and weight {} (x [..., in], weight [out, in])", op, to_string(x.shape()),
@@ -148,8 +146,8 @@ AffineOperands affine_operands(const Tensor& x, const Tensor& weight, const Tens
 
 void relu_backward(const Tensor& dz, const Tensor& dy, const Tensor& y) {
   if (dz.elements() > 0)
-    unary_backward_slot(dz.device(),
-                        {kRelu, dz.dtype(), dz.elements(), y.raw_data(), dy.raw_data(), dz.raw_data()});
+    unary_backward_slot(dz.device(), {pointwise::kReluIndex, dz.dtype(), dz.elements(), y.raw_data(),
+                                      dy.raw_data(), dz.raw_data()});
 }
 
 void give_weight_gradients(VjpContext& v, std::initializer_list<LinearGradient> layers) {
@@ -158,7 +156,7 @@ void give_weight_gradients(VjpContext& v, std::initializer_list<LinearGradient> 
     const auto& [weight, dy, x] = layer;
     const int bias = weight + 1;
     if (v.sink.needs(weight) && v.sink.needs(bias) && fuses_products(dy.device()) && dy.dim(0) > 0) {
-      if (!give_both(v, layer)) left.push_back(layer);
+      if (!accumulate_both(v, layer)) left.push_back(layer);
       continue;
     }
     if (v.sink.needs(weight)) give_row_product(v, weight, dy, x);

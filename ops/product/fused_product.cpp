@@ -14,7 +14,7 @@ constexpr std::int64_t kRowBits = 128;  // a mask's row stride is a multiple of 
 
 bool fits(Device device, const GemmArgs* product) {
   bool answer = false;
-  if (!(device == kCpu)) product_supports_slot(device, {product, &answer});
+  if (device != kCpu) product_supports_slot(device, {product, &answer});
   return answer;
 }
 
@@ -23,12 +23,12 @@ std::int64_t row_stride(const Tensor& x) {
 }
 
 // Whether x is a matrix of contiguous rows.
-bool row_major(const Tensor& x) {
+bool is_row_major(const Tensor& x) {
   return x.rank() == 2 && x.elements() > 0 && (x.dim(1) == 1 || x.strides()[1] == 1) &&
          row_stride(x) >= x.dim(1);
 }
 
-// The arguments of c = op(a) op(b), for matrices that are row_major.
+// The arguments of c = op(a) op(b), for matrices that are is_row_major.
 GemmArgs product_of(const Tensor& c, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
   GemmArgs g{
       a.dtype(),    transpose_a,   transpose_b,  c.dim(0),      c.dim(1),     a.dim(transpose_a ? 0 : 1),
@@ -54,7 +54,7 @@ bool adds_in_products(const Tensor& x) {
 
 Tensor multiply_relu(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Device device = y.device();
-  if (row_major(y) && row_major(x) && row_major(weight) && (!bias.defined() || bias.contiguous())) {
+  if (is_row_major(y) && is_row_major(x) && is_row_major(weight) && (!bias.defined() || bias.contiguous())) {
     GemmArgs g = product_of(y, x, false, weight, true);
     if (bias.defined()) g.bias = bias.raw_data();
     g.relu = true;
@@ -72,7 +72,7 @@ Tensor multiply_relu(const Tensor& y, const Tensor& x, const Tensor& weight, con
 
 void multiply_masked(const Tensor& dz, const Tensor& dy, const Tensor& weight, const Tensor& y,
                      const Tensor& mask) {
-  if (mask.defined() && row_major(dz) && row_major(dy) && row_major(weight)) {
+  if (mask.defined() && is_row_major(dz) && is_row_major(dy) && is_row_major(weight)) {
     GemmArgs g = product_of(dz, dy, false, weight, false);
     g.mask = mask.raw_data();
     g.mask_stride = 8 * mask.dim(1);
@@ -84,8 +84,8 @@ void multiply_masked(const Tensor& dz, const Tensor& dy, const Tensor& weight, c
 
 void multiply_add(const Tensor& y, const Tensor& residual, const Tensor& x, const Tensor& weight,
                   const Tensor& bias) {
-  if (row_major(y) && row_major(residual) && row_stride(residual) == row_stride(y) && row_major(x) &&
-      row_major(weight) && (!bias.defined() || bias.contiguous())) {
+  if (is_row_major(y) && is_row_major(residual) && row_stride(residual) == row_stride(y) && is_row_major(x) &&
+      is_row_major(weight) && (!bias.defined() || bias.contiguous())) {
     GemmArgs g = product_of(y, x, false, weight, true);
     if (bias.defined()) g.bias = bias.raw_data();
     g.addend = residual.raw_data();
@@ -99,7 +99,7 @@ void multiply_add(const Tensor& y, const Tensor& residual, const Tensor& x, cons
 bool multiply_and_sum(const GradientBuffer& dweight, const Tensor& dy, const Tensor& x,
                       const std::function<Tensor()>& sums_buffer) {
   const Tensor& dw = dweight.tensor;
-  if (!row_major(dw) || !row_major(dy) || !row_major(x)) return false;
+  if (!is_row_major(dw) || !is_row_major(dy) || !is_row_major(x)) return false;
   GemmArgs g = product_of(dw, dy, true, x, false);
   g.beta = dweight.beta;
   g.sums = dw.raw_data();  // only to ask

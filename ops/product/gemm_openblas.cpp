@@ -79,13 +79,12 @@ std::size_t address_space_bytes() {
 
 // max(C, 0) over a piece that this thread has just written and its cache still holds.
 void apply_relu(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c) {
-  constexpr int kRelu = pointwise::IndexOf<pointwise::Relu, pointwise::UnaryOps>::value;
   const bool adjacent = g.ldc == n;
   const std::int64_t runs = adjacent ? 1 : m, length = adjacent ? m * n : n,
                      step = g.ldc * static_cast<std::int64_t>(dtype_bytes(g.dtype));
   for (std::int64_t i = 0; i < runs; ++i) {
     void* const run = static_cast<char*>(c) + i * step;
-    unary_forward_slot(kCpu, {kRelu, g.dtype, length, run, nullptr, run});
+    unary_forward_slot(kCpu, {pointwise::kReluIndex, g.dtype, length, run, nullptr, run});
   }
 }
 

@@ -2,7 +2,7 @@
 #include "ops/product/matmul.h"
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/pointwise/pointwise.h"
@@ -15,7 +15,7 @@
 namespace eddy {
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  if (!widens(a)) checks::floating("matmul", a);
+  if (!must_upcast(a)) checks::floating("matmul", a);
   checks::same_kind("matmul", a, b);
   if (a.rank() < 2 || b.rank() < 2)
     fail<ShapeError>("matmul: {} and {} (both need at least two axes)", to_string(a.shape()),
@@ -101,7 +101,7 @@ void affine_gradients(VjpContext& v, const Tensor& dz, PackedWeights* repeated) 
 // dy where y is positive, else 0. Overwrites dy if nothing else uses it, so that no third tensor of this
 // width is allocated beside y and dy.
 Tensor relu_gradient(const Tensor& dy, const Tensor& y) {
-  if (widens(dy))
+  if (must_upcast(dy))
     return raw::cast(relu_gradient(raw::cast(dy, Dtype::f32), raw::cast(y, Dtype::f32)), dy.dtype());
   const bool ours = dy.exclusive() || !dy.contiguous();
   const Tensor given = raw::contiguous(dy);
@@ -152,9 +152,9 @@ Tensor stacked(const std::vector<Tensor>& matrices) {
   if (first.device() == kCpu) return {};
   std::int64_t rows = 0;
   for (const Tensor& x : matrices) {
-    const bool goes_on = x.contiguous() && x.buffer() == first.buffer() && x.dtype() == first.dtype() &&
+    const bool adjoins = x.contiguous() && x.buffer() == first.buffer() && x.dtype() == first.dtype() &&
                          x.offset() == first.offset() + rows * first.dim(1);
-    if (!goes_on) return {};
+    if (!adjoins) return {};
     rows += x.dim(0);
   }
   const std::int64_t strides[] = {first.dim(1), 1};

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/product/gemm.h"
@@ -39,16 +39,14 @@ bool batch_levels(const Tensor& x, std::int64_t* inner, std::int64_t* outer) {
   return leading <= 2;
 }
 
-constexpr int kRelu = pointwise::IndexOf<pointwise::Relu, pointwise::UnaryOps>::value;
-
-// bf16 products on a device that has none: widens the operands, and rounds a bf16 result once.
-void multiply_widened(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias,
-                      bool relu) {
-  const auto widened = [](const Tensor& x) { return raw::cast(x, Dtype::f32); };
-  const Tensor shift = bias.defined() ? widened(bias) : bias;
-  if (c.dtype() == Dtype::f32) return multiply_into(c, widened(a), widened(b), beta, shift, relu);
-  const Tensor sum = beta == 0 ? Tensor::empty(c.shape(), Dtype::f32) : widened(c);
-  multiply_into(sum, widened(a), widened(b), beta, shift, relu);
+// bf16 products on a device that has none: upcasts the operands, and rounds a bf16 result once.
+void multiply_upcast(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias,
+                     bool relu) {
+  const auto upcast_of = [](const Tensor& x) { return raw::cast(x, Dtype::f32); };
+  const Tensor shift = bias.defined() ? upcast_of(bias) : bias;
+  if (c.dtype() == Dtype::f32) return multiply_into(c, upcast_of(a), upcast_of(b), beta, shift, relu);
+  const Tensor sum = beta == 0 ? Tensor::empty(c.shape(), Dtype::f32) : upcast_of(c);
+  multiply_into(sum, upcast_of(a), upcast_of(b), beta, shift, relu);
   raw::cast_into(c, sum);
 }
 
@@ -61,7 +59,7 @@ Tensor readable_by_gemm(const Tensor& x) {
 
 void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta, const Tensor& bias,
                    bool relu, PackedWeights* repeated) {
-  if (widens(a_any)) return multiply_widened(c, a_any, b_any, beta, bias, relu);
+  if (must_upcast(a_any)) return multiply_upcast(c, a_any, b_any, beta, bias, relu);
   Tensor a = readable_by_gemm(a_any), b = readable_by_gemm(b_any);
   const int leading = c.rank() - 2;
   Tensor target = c;
@@ -97,7 +95,8 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
     else if (beta == 0)
       raw::fill(c, 0);
     if (relu)
-      unary_forward_slot(c.device(), {kRelu, c.dtype(), c.elements(), c.raw_data(), nullptr, c.raw_data()});
+      unary_forward_slot(
+          c.device(), {pointwise::kReluIndex, c.dtype(), c.elements(), c.raw_data(), nullptr, c.raw_data()});
     return;
   }
   const Tensor packed_bias = bias.defined() ? raw::contiguous(bias) : Tensor();

@@ -33,7 +33,7 @@ Tensor packed(const PackedGemm<T>& gemm, const Tensor& b, PackLayout layout, std
 
 PackedWeights* PackedWeights::of(const Tensor& b, PackedWeights* of_loop) {
   Buffer& buffer = *b.buffer();
-  if (!buffer.holds_parameters || b.dtype() != Dtype::f32 || !(b.device() == kCpu) || !rounds_products())
+  if (!buffer.holds_parameters || b.dtype() != Dtype::f32 || b.device() != kCpu || !rounds_products())
     return of_loop;
   if (buffer.packed == nullptr) buffer.packed = make_ref<PackedWeights>();
   return static_cast<PackedWeights*>(buffer.packed.get());
@@ -41,7 +41,7 @@ PackedWeights* PackedWeights::of(const Tensor& b, PackedWeights* of_loop) {
 
 const void* PackedWeights::panels_for(const Tensor& b, std::int64_t rows) {
   const bool single = b.dtype() == Dtype::f32;
-  if (!(b.device() == kCpu) || !(single || b.dtype() == Dtype::f64) || b.rank() != 2 || rows < 1 ||
+  if (b.device() != kCpu || !(single || b.dtype() == Dtype::f64) || b.rank() != 2 || rows < 1 ||
       (rows >= kManyRows && !rounds_products()) || b.elements() == 0)
     return nullptr;
   const bool by_rows = b.strides()[1] == 1, by_columns = b.strides()[0] == 1;

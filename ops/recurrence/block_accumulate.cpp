@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/recurrence/recurrence_layer.h"
 #include "tensor/base/format.h"
@@ -15,7 +15,7 @@ using namespace recurrence;
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options) {
   if (x.device() == kCpu) return false;
   bool fits = false;
-  const Dtype products = widens_anywhere(x) ? Dtype::bf16 : options.chain.products;
+  const Dtype products = is_bf16(x) ? Dtype::bf16 : options.chain.products;
   block_accumulate_supports_slot(
       x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences, options.block, x.elements(),
                    products, &fits, options.spreads_output});
@@ -25,10 +25,10 @@ bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumul
 Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
                         const BlockAccumulateOptions& options) {
   constexpr const char* kOp = "block_accumulate";
-  if (widens_anywhere(x)) {
+  if (is_bf16(x)) {
     BlockAccumulateOptions in_bf16 = options;
     in_bf16.chain.products = Dtype::bf16;
-    return narrowed(block_accumulate(wide(x), wide_weights(given), in_bf16));
+    return downcast(block_accumulate(upcast(x), upcast_weights(given), in_bf16));
   }
   const Steps steps =
       steps_of_blocks(kOp, x, options.sequences, options.block, options.chain.dropout, options.keys, 6);

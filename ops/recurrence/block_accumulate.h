@@ -44,7 +44,7 @@ bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumul
 
 // Returns y of all blocks. Rows before first_read have arbitrary dropout masks.
 // shapes: x [rows, dim], block after block, each [sequences, positions of the block]; y like x.
-// dtypes: f32; bf16 is widened to f32, with products in bf16.
+// dtypes: f32; bf16 is upcast to f32, with products in bf16.
 // grad: x and all weights.
 // errors: ShapeError; ValueError for another number of random keys; DeviceError where block_accumulate_fits
 // is false.

@@ -2,7 +2,7 @@
 #include "ops/recurrence/gates.h"
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/rows.h"
 #include "ops/reduce/partial_sums.h"
@@ -81,8 +81,8 @@ void give_gradients(VjpContext& v, GateArgs args, const Shape& shape) {
 }  // namespace
 
 Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tanh_z) {
-  if (widens_anywhere(c))
-    return narrowed(fixed_gate(wide(c), wide_like("fixed_gate", c, z), wide(bias), tanh_z));
+  if (is_bf16(c))
+    return downcast(fixed_gate(upcast(c), upcast_like("fixed_gate", c, z), upcast(bias), tanh_z));
   check_state("fixed_gate", c);
   check_like_state("fixed_gate", c, z, "z");
   check_bias("fixed_gate", c, bias, "bias");
@@ -101,9 +101,9 @@ Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tan
 
 Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor& f, const Tensor& bias_i,
                  const Tensor& bias_f, bool tanh_z) {
-  if (widens_anywhere(c))
-    return narrowed(lstm_gate(wide(c), wide_like("lstm_gate", c, z), wide_like("lstm_gate", c, i),
-                              wide_like("lstm_gate", c, f), wide(bias_i), wide(bias_f), tanh_z));
+  if (is_bf16(c))
+    return downcast(lstm_gate(upcast(c), upcast_like("lstm_gate", c, z), upcast_like("lstm_gate", c, i),
+                              upcast_like("lstm_gate", c, f), upcast(bias_i), upcast(bias_f), tanh_z));
   check_state("lstm_gate", c);
   check_like_state("lstm_gate", c, z, "z");
   check_like_state("lstm_gate", c, i, "i");

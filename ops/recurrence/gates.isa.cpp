@@ -15,7 +15,7 @@ constexpr std::int64_t kPiece = 256;  // columns
 // Calls body(block, first row, last row, first column, columns) for every piece of every block of rows.
 template <class Body>
 EDDY_INLINE void for_each_piece(const GateArgs& args, const Body& body) {
-  for_each_row(gate_blocks(args.rows), kGateBlockRows * args.width, [&](std::int64_t block) {
+  parallel_for_rows(gate_blocks(args.rows), kGateBlockRows * args.width, [&](std::int64_t block) {
     const std::int64_t first = block * kGateBlockRows;
     const std::int64_t last = first + kGateBlockRows < args.rows ? first + kGateBlockRows : args.rows;
     for (std::int64_t column = 0; column < args.width; column += kPiece)

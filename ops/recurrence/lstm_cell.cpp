@@ -2,7 +2,7 @@
 #include "ops/recurrence/lstm_cell.h"
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/rows.h"
 #include "tensor/base/format.h"
@@ -10,9 +10,9 @@
 namespace eddy {
 
 LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
-  if (widens_anywhere(gates)) {
-    const LstmCell next = lstm_cell(wide(gates), wide_like("lstm_cell", gates, c));
-    return {narrowed(next.h), narrowed(next.c)};
+  if (is_bf16(gates)) {
+    const LstmCell next = lstm_cell(upcast(gates), upcast_like("lstm_cell", gates, c));
+    return {downcast(next.h), downcast(next.c)};
   }
   checks::floating("lstm_cell", gates, "gates");
   checks::defined("lstm_cell", c, "c");

@@ -13,7 +13,7 @@ constexpr std::int64_t kPiece = 256;  // entries of a row whose unwanted results
 template <class T>
 void forward_kernel(const LstmCellArgs& args) {
   const std::int64_t hidden = args.hidden;
-  for_each_row(args.batch, 2 * hidden, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.batch, 2 * hidden, [=, &args](std::int64_t row) {
     const T* const gate_i = static_cast<const T*>(args.gates) + row * args.gates_stride;
     const T *const gate_f = gate_i + hidden, *const gate_g = gate_f + hidden, *const gate_o = gate_g + hidden;
     const T* const c = static_cast<const T*>(args.c) + row * args.c_stride;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/records.h"
 #include "ops/norm/layer_norm.h"
@@ -32,7 +32,7 @@ void check_kind(const char* op, const char* name, const Tensor& x, const Shape& 
     fail<ShapeError>("{}: {} has shape {} ({})", op, name, to_string(x.shape()), to_string(shape));
   if (x.dtype() != like.dtype())
     fail<DtypeError>("{}: {} is {} ({})", op, name, dtype_name(x.dtype()), dtype_name(like.dtype()));
-  if (!(x.device() == like.device()))
+  if (x.device() != like.device())
     fail<DeviceError>("{}: {} is on {} and x on {} (one device for all)", op, name, to_string(x.device()),
                       to_string(like.device()));
 }
@@ -62,8 +62,8 @@ UnitRecurrenceWeights contiguous_weights(const UnitRecurrenceWeights& w) {
   return each(w, contiguous_or_none);
 }
 
-UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w) {
-  return each(w, wide);
+UnitRecurrenceWeights upcast_weights(const UnitRecurrenceWeights& w) {
+  return each(w, upcast);
 }
 
 void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
@@ -257,12 +257,12 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
   args.h = h.raw_data();
   args.key = k.raw_data();
   args.value = v.raw_data();
-  const auto lend_scratch = [device = x.device()](StateRecurrenceArgs& to) {
+  const auto attach_workspace = [device = x.device()](StateRecurrenceArgs& to) {
     const Tensor scratch = Tensor::empty({to.batch, std::max(to.dim, to.mlp)}, to.dtype, device);
     to.scratch = scratch.raw_data();
     return scratch;
   };
-  const Tensor scratch = lend_scratch(args);
+  const Tensor scratch = attach_workspace(args);
   run(x.device(), args);
 
   constexpr int kX = 0, kQkv = 1, kWeights = 2, kH = 10;
@@ -273,7 +273,7 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
   saved.insert(saved.end(), carried.begin(), carried.end());
   record_many(
       op, inputs, {h, k, v}, saved,
-      [args, run, rows_like, lend_scratch, count = static_cast<int>(saved.size())](VjpContext& context) {
+      [args, run, rows_like, attach_workspace, count = static_cast<int>(saved.size())](VjpContext& context) {
         for (int i = 0; i < count; ++i) static_cast<void>(context.saved(i));  // checks versions
         const SavedRows rows(context);
         const Tensor& sh = context.saved(kH);
@@ -289,7 +289,7 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
         a.dx = dx.raw_data();
         a.dqkv = dqkv.raw_data();
         a.dkv = data_or_null(dkv);
-        const Tensor step = lend_scratch(a);
+        const Tensor step = attach_workspace(a);
         run(sh.device(), a);
 
         GradSink& sink = context.sink;

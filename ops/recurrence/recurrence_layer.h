@@ -22,8 +22,8 @@ void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor&
 
 // The weights, contiguous, as kernels read them. Gradients go to the weights that the caller passed.
 UnitRecurrenceWeights contiguous_weights(const UnitRecurrenceWeights& w);
-// The weights widened to f32.
-UnitRecurrenceWeights wide_weights(const UnitRecurrenceWeights& w);
+// The weights upcast to f32.
+UnitRecurrenceWeights upcast_weights(const UnitRecurrenceWeights& w);
 // Fills in the arguments' options, weights (all but wqkv), their sizes and `kept`, the dtype of the saved rows:
 // bf16 if the products are bf16 and `stores_bf16` says that the kernels then store bf16.
 void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,

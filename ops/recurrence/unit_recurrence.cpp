@@ -1,7 +1,7 @@
 // Checks and kernel calls of the unit recurrence.
 #include "ops/recurrence/unit_recurrence.h"
 
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/cpu/isa.h"
 #include "ops/product/repeated_products.h"
@@ -45,12 +45,12 @@ bool one_kernel(const Tensor& x, const UnitRecurrenceWeights& w, const UnitRecur
 UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& weights,
                                      const UnitRecurrenceOptions& options, const Tensor& key,
                                      const Tensor& value) {
-  if (widens_anywhere(x)) {
+  if (is_bf16(x)) {
     UnitRecurrenceOptions in_bf16 = options;
     in_bf16.products = Dtype::bf16;
     const UnitRecurrenceResult result =
-        unit_recurrence(wide(x), wide(qkv), wide_weights(weights), in_bf16, wide(key), wide(value));
-    return {narrowed(result.h), narrowed(result.key), narrowed(result.value)};
+        unit_recurrence(upcast(x), upcast(qkv), upcast_weights(weights), in_bf16, upcast(key), upcast(value));
+    return {downcast(result.h), downcast(result.key), downcast(result.value)};
   }
   checks::floating("unit_recurrence", x);
   if (x.rank() != 3 || x.elements() == 0)

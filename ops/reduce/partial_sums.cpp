@@ -95,7 +95,7 @@ void add_partial_sums(std::initializer_list<PartialSums> parts) {
     if (!dst.defined()) continue;
     device = rows.device();
     const std::int64_t width = dst.elements(), blocks = width == 0 ? 0 : rows.elements() / width;
-    const bool at_once = !(device == kCpu) && blocks > 0 && blocks <= kMostBlocks &&
+    const bool at_once = device != kCpu && blocks > 0 && blocks <= kMostBlocks &&
                          rows.dtype() == Dtype::f32 && dst.dtype() == Dtype::f32 && dst.contiguous();
     if (!at_once) {
       sum_into(dst, rows, beta);

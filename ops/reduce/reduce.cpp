@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "tensor/base/format.h"
 
@@ -77,18 +77,18 @@ Tensor reduce_axis(const char* op, const Tensor& x, int axis, bool keep, double 
 }  // namespace
 
 Tensor sum(const Tensor& x) {
-  if (widens_anywhere(x)) return narrowed(sum(wide(x)));
+  if (is_bf16(x)) return downcast(sum(upcast(x)));
   checks::floating("sum", x);
   return reduce_all("sum", x, 1);
 }
 
 Tensor sum(const Tensor& x, int axis, bool keep) {
-  if (widens_anywhere(x)) return narrowed(sum(wide(x), axis, keep));
+  if (is_bf16(x)) return downcast(sum(upcast(x), axis, keep));
   return reduce_axis("sum", x, checked_axis("sum", x, axis), keep, 1);
 }
 
 Tensor mean(const Tensor& x) {
-  if (widens_anywhere(x)) return narrowed(mean(wide(x)));
+  if (is_bf16(x)) return downcast(mean(upcast(x)));
   checks::floating("mean", x);
   if (x.elements() == 0)
     fail<ShapeError>("mean: an average of no elements: {} (at least one)", to_string(x.shape()));
@@ -96,7 +96,7 @@ Tensor mean(const Tensor& x) {
 }
 
 Tensor mean(const Tensor& x, int axis, bool keep) {
-  if (widens_anywhere(x)) return narrowed(mean(wide(x), axis, keep));
+  if (is_bf16(x)) return downcast(mean(upcast(x), axis, keep));
   const int a = checked_axis("mean", x, axis);
   const std::int64_t count = x.shape()[a];
   if (count == 0 && x.shape().without(a).elements() > 0)
@@ -130,7 +130,7 @@ Largest largest_of(const char* op, const Tensor& x, int axis, bool keep) {
 }  // namespace
 
 Tensor max(const Tensor& x, int axis, bool keep) {
-  if (widens_anywhere(x)) return narrowed(max(wide(x), axis, keep));
+  if (is_bf16(x)) return downcast(max(upcast(x), axis, keep));
   const auto [y, index, sizes] = largest_of("max", x, axis, keep);
   // dx is dy where the maximum was found and zero elsewhere.
   return record("max", {x}, y, {index}, [sizes](VjpContext& v) {
@@ -144,7 +144,7 @@ Tensor max(const Tensor& x, int axis, bool keep) {
 }
 
 Tensor argmax(const Tensor& x, int axis, bool keep) {
-  return largest_of("argmax", widens_anywhere(x) ? raw::cast(x, Dtype::f32) : x, axis, keep).index;
+  return largest_of("argmax", is_bf16(x) ? raw::cast(x, Dtype::f32) : x, axis, keep).index;
 }
 Tensor argmax(const Tensor& x) {
   checks::defined("argmax", x);
@@ -152,7 +152,7 @@ Tensor argmax(const Tensor& x) {
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
-  if (!widens_anywhere(x)) checks::floating("sum_to", x);
+  if (!is_bf16(x)) checks::floating("sum_to", x);
   if (x.shape() == shape) return raw::alias(x);
   const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   sum_into(y, x, 0);
@@ -160,8 +160,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 void sum_into(const Tensor& dst, const Tensor& x, float beta) {
-  if (widens(x) && dst.dtype() != Dtype::bf16) return sum_into(dst, raw::cast(x, Dtype::f32), beta);
-  if (widens_anywhere(x) && dst.dtype() == Dtype::bf16) {  // summed in f32, rounded once
+  if (must_upcast(x) && dst.dtype() != Dtype::bf16) return sum_into(dst, raw::cast(x, Dtype::f32), beta);
+  if (is_bf16(x) && dst.dtype() == Dtype::bf16) {  // summed in f32, rounded once
     const Tensor total =
         beta == 0 ? Tensor::empty(dst.shape(), Dtype::f32, dst.device()) : raw::cast(dst, Dtype::f32);
     sum_into(total, x, beta);

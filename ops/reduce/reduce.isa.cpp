@@ -71,7 +71,7 @@ void sum_in_blocks(std::int64_t outer, std::int64_t count, std::int64_t inner, s
 // Contiguous rows that are one block each: y is [outer].
 template <class T>
 void sum_short_rows(std::int64_t outer, std::int64_t count, const T* x, T* y, T beta, T scale) {
-  for_each_row(outer, count, [=](std::int64_t row) {
+  parallel_for_rows(outer, count, [=](std::int64_t row) {
     const T* const from = x + row * count;
     const T sum =
         scale * lane_sum<T>(count, [from](auto reader, std::int64_t i) { return reader.load(from + i); });
@@ -130,7 +130,7 @@ void max_kernel(const MaxArgs& args) {
   T* const y = static_cast<T*>(args.y);
   const std::int64_t count = args.count, inner = args.inner, tiles = (inner + kTile - 1) / kTile;
   std::int64_t* const index = args.index;
-  for_each_row(args.outer * tiles, count * smaller(inner, kTile), [=](std::int64_t item) {
+  parallel_for_rows(args.outer * tiles, count * smaller(inner, kTile), [=](std::int64_t item) {
     const std::int64_t o = item / tiles, column = item % tiles * kTile;
     const std::int64_t to = o * inner + column;
     const T* const from = x + o * count * inner + column;
@@ -148,7 +148,7 @@ void max_backward_kernel(const MaxBackwardArgs& args) {
   const T beta = static_cast<T>(args.beta);
   const std::int64_t count = args.count, inner = args.inner;
   const std::int64_t* const index = args.index;
-  for_each_row(args.outer, count * inner, [=](std::int64_t o) {
+  parallel_for_rows(args.outer, count * inner, [=](std::int64_t o) {
     T* const rows = dx + o * count * inner;
     if (beta == T(0)) {
       for (std::int64_t j = 0; j < count * inner; ++j) rows[j] = T(0);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
@@ -33,7 +33,7 @@ void check_repeats(const Tensor& x, const Tensor& extra, const char* name) {
 void check_mask(const Tensor& x, const Tensor& mask) {
   if (mask.dtype() != Dtype::u8)
     fail<DtypeError>("softmax: the mask is {} (u8, 1 = allowed; cast it first)", dtype_name(mask.dtype()));
-  if (!(mask.device() == x.device()))
+  if (mask.device() != x.device())
     fail<DeviceError>("softmax: the mask is on {} and x on {} (one device for all)", to_string(mask.device()),
                       to_string(x.device()));
   check_repeats(x, mask, "mask");
@@ -75,10 +75,10 @@ Tensor rows_over(const Tensor& extra, const Shape& shape) {
 }  // namespace
 
 Tensor softmax(const Tensor& x, const SoftmaxOptions& options) {
-  if (widens_anywhere(x)) {
+  if (is_bf16(x)) {
     SoftmaxOptions wider = options;
-    wider.bias = wide(options.bias);
-    return narrowed(softmax(wide(x), wider));
+    wider.bias = upcast(options.bias);
+    return downcast(softmax(upcast(x), wider));
   }
   const std::int64_t width = checked_width("softmax", x);
   const SoftmaxBand band = checked_band(x, options);
@@ -135,7 +135,7 @@ Tensor softmax(const Tensor& x, const SoftmaxOptions& options) {
 }
 
 Tensor log_softmax(const Tensor& x) {
-  if (widens_anywhere(x)) return narrowed(log_softmax(wide(x)));
+  if (is_bf16(x)) return downcast(log_softmax(upcast(x)));
   const std::int64_t width = checked_width("log_softmax", x);
   const Tensor packed = raw::contiguous(x);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());

@@ -29,7 +29,7 @@ template <class T>
 void softmax_kernel(const SoftmaxArgs& args) {
   const T* const all_x = static_cast<const T*>(args.x);
   T* const all_y = static_cast<T*>(args.y);
-  for_each_row(args.rows, args.width, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.rows, args.width, [=, &args](std::int64_t row) {
     const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
     const std::int64_t visible = seen.end - seen.begin;
     T* const whole_y = all_y + row * args.width;
@@ -63,7 +63,7 @@ void softmax_backward_kernel(const SoftmaxBackwardArgs& args) {
   const T* const all_y = static_cast<const T*>(args.y);
   T* const all_dx = static_cast<T*>(args.dx);
   const T beta = static_cast<T>(args.beta);
-  for_each_row(args.rows, args.width, [=, &args](std::int64_t row) {
+  parallel_for_rows(args.rows, args.width, [=, &args](std::int64_t row) {
     const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
     const std::int64_t visible = seen.end - seen.begin;
     const T* const dy = all_dy + row * args.width + seen.begin;
@@ -94,7 +94,7 @@ void log_softmax_kernel(const LogSoftmaxArgs& args) {
   const std::int64_t width = args.width;
   const T* const all_x = static_cast<const T*>(args.x);
   T* const all_y = static_cast<T*>(args.y);
-  for_each_row(args.rows, width, [=](std::int64_t row) {
+  parallel_for_rows(args.rows, width, [=](std::int64_t row) {
     const T* const x = all_x + row * width;
     T* const y = all_y + row * width;
     const T top = lane_max(x, width);
@@ -110,7 +110,7 @@ void log_softmax_backward_kernel(const LogSoftmaxBackwardArgs& args) {
   const T* const all_y = static_cast<const T*>(args.y);
   T* const all_dx = static_cast<T*>(args.dx);
   const T beta = static_cast<T>(args.beta);
-  for_each_row(args.rows, width, [=](std::int64_t row) {
+  parallel_for_rows(args.rows, width, [=](std::int64_t row) {
     const T* const dy = all_dy + row * width;
     const T* const y = all_y + row * width;
     T* const dx = all_dx + row * width;

@@ -173,9 +173,10 @@ TEST_SUITE("device") {
     const std::vector<double> chosen = losses_of(config);
     CHECK(test::loss_difference(chosen, plain, kWindow) <= kBound);
     CHECK(chosen != plain);
-    const std::vector<std::string> notices = take_warnings();  // on a small GPU there is one on products, too
-    REQUIRE(!notices.empty());
-    CHECK(notices[0] ==
+    const std::vector<std::string> warnings =
+        take_warnings();  // on a small GPU there is one on products, too
+    REQUIRE(!warnings.empty());
+    CHECK(warnings[0] ==
           "attention in bf16 goes by the mma kernels; no GPU has tested this yet (EDDY_KERNELS=plain chooses "
           "the plain kernels)");
   }
@@ -187,11 +188,11 @@ TEST_SUITE("device") {
       CHECK(json.at("gpu_kernels") ==
             nlohmann::json{
                 {"attention", "wgmma"}, {"recurrence", "fused"}, {"products", "fused"}, {"tf32", true}});
-      CHECK(json.at("notices").size() == 1);
+      CHECK(json.at("warnings").size() == 1);
     }
     set_gpu_kernels("attention=wgmma,recurrence=plain,products=fused");
     const StepBench bench = bench_of(wide("regular"));
-    CHECK(!to_json(measurement_of(bench)).contains("notices"));
+    CHECK(!to_json(measurement_of(bench)).contains("warnings"));
     const std::string words = "attention wgmma, recurrence plain, products fused, TF32 on";
     CHECK(to_text(measurement_of(bench)).find("kernels: " + words) != std::string::npos);
     const std::vector<std::string> lines = environment_lines();

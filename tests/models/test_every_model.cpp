@@ -1,6 +1,6 @@
 // What every registered model keeps, in every small configuration that the families list: no look ahead,
 // streams and calls in a row that give the numbers of one call, equations word for word that give those of
-// the order chosen for speed, gradients that are slopes of the loss, dumps and files that give back what the
+// the fast form, gradients that are slopes of the loss, dumps and files that give back what the
 // model computes. Oracles, closed forms and error texts stand in the folders of the families.
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>

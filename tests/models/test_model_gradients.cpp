@@ -103,18 +103,17 @@ TEST_CASE("model gradients: the last of 256 losses reaches the first input throu
   ForwardInput input;
   input.tokens = random_ids(1, 256, 11, 1);
   const Tensor targets = random_ids(1, 1, 11, 2);
-  const Tensor hoisted = run(*model, input, targets).gradients.at("pos_embed.weight");
+  const Tensor fast = run(*model, input, targets).gradients.at("pos_embed.weight");
   input.literal = true;
   const Tensor literal = run(*model, input, targets).gradients.at("pos_embed.weight");
   for (const std::int64_t place : {0, 1, 128, 255}) {
     CAPTURE(place);
-    const Tensor row = raw::narrow(hoisted, 0, place, 1);
+    const Tensor row = raw::narrow(fast, 0, place, 1);
     CHECK(largest_magnitude(row) > 0);
     // Each row on its own scale: a detach after some steps would leave the large rows right.
     check_close("row", row, raw::narrow(literal, 0, place, 1), 1e-6, 0);
   }
-  CHECK(largest_magnitude(raw::narrow(hoisted, 0, 0, 1)) <
-        largest_magnitude(raw::narrow(hoisted, 0, 255, 1)));
+  CHECK(largest_magnitude(raw::narrow(fast, 0, 0, 1)) < largest_magnitude(raw::narrow(fast, 0, 255, 1)));
 }
 
 TEST_CASE("model gradients: nothing is recorded inside NoGrad and nothing stays after backward") {

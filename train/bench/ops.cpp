@@ -202,7 +202,7 @@ nlohmann::json bench_optimizer(const OpsBenchOptions& options) {
 }
 
 Measurement bench_ops(const OpsBenchOptions& options) {
-  const bool on_gpu = !(options.device == kCpu);
+  const bool on_gpu = options.device != kCpu;
   CeilingSizes sizes = options.ceilings;
   if (on_gpu) sizes.product = options.gpu.product_size;
   const Ceilings ceilings = measure_ceilings(3, sizes, options.device);

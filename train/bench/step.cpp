@@ -55,7 +55,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   reset_warnings();  // report only those of this benchmark
   StepTrial trial(options, placement);
   const std::int64_t sequence = trial.sequence();
-  const bool half = placement.dtype == Dtype::bf16 && !(placement.device == kCpu);
+  const bool half = placement.dtype == Dtype::bf16 && placement.device != kCpu;
   const std::int64_t product_size = options.product_size > 0   ? options.product_size
                                     : placement.device == kCpu ? kCpuProduct
                                                                : kGpuProduct;
@@ -103,7 +103,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.peak_bytes = allocator(placement.device).stats().peak_bytes - probe_bytes;
   result.captured = trial.captured();
   result.message = trial.message();
-  if (!(placement.device == kCpu)) result.gpu_kernels = gpu_kernels();
+  if (placement.device != kCpu) result.gpu_kernels = gpu_kernels();
   result.warnings = take_warnings();
   if (!options.profile) return result;
 
@@ -170,7 +170,7 @@ Measurement measurement_of(const StepBench& b) {
   }
   if (!b.message.empty()) table.notes.push_back(b.message);
   table.notes.insert(table.notes.end(), b.warnings.begin(), b.warnings.end());
-  if (!b.warnings.empty()) m.facts["notices"] = b.warnings;
+  if (!b.warnings.empty()) m.facts["warnings"] = b.warnings;
   if (b.by_op.empty()) return m;
   MeasuredTable by_op = profile_table("op", b.by_op, b.profiled_steps);
   by_op.title = fmt::format(

@@ -11,7 +11,7 @@
 #include "train/files/own_file.h"
 #include "train/files/utf8.h"
 #include "train/page/human_text.h"
-#include "train/run/state_watch.h"
+#include "train/run/state_monitor.h"
 
 namespace eddy {
 namespace {

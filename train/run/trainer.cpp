@@ -20,7 +20,7 @@
 #include "train/run/progress.h"
 #include "train/run/report.h"
 #include "train/run/run_start.h"
-#include "train/run/state_watch.h"
+#include "train/run/state_monitor.h"
 #include "train/run/stop_signal.h"
 #include "train/step/train_step.h"
 #include "train/tasks/task.h"
@@ -36,7 +36,7 @@ class Run {
       : request_(request),
         run_(prepare_run(request)),
         recorder_(run_.model->params(), {.wanted = run_.config.train.capture == "auto"}),
-        state_watch_(run_.config.train.state_gain_batches, run_.config.model.clear_state) {}
+        state_monitor_(run_.config.train.state_gain_batches, run_.config.model.clear_state) {}
 
   TrainEnd train() {
     const StopOnSignal signals;
@@ -127,7 +127,7 @@ class Run {
   }
 
   // Does what a stop kept the last step from doing.
-  void do_what_is_owed() {
+  void run_due_hooks() {
     const TrainConfig& t = run_.config.train;
     if (run_.state.step > 0 && run_.task->owes_after_step()) after_step(kNotMeasured);
     const bool sampled =
@@ -159,7 +159,7 @@ class Run {
     const TrainConfig& t = run_.config.train;
     TrainEnd end = TrainEnd::finished;
     std::int64_t bad_in_a_row = 0;
-    do_what_is_owed();
+    run_due_hooks();
     while (!is_done()) {
       if (!must_end() && t.eval_every > 0 && run_.state.step % t.eval_every == 0) evaluate_now();
       if (must_end()) {
@@ -293,7 +293,7 @@ class Run {
       return !stopped;
     };
     EvalResult result = run_.task->evaluate(*run_.model, options, unless_stopped);
-    if (!stopped) state_watch_.measure(*run_.task, *run_.model, options, result, unless_stopped);
+    if (!stopped) state_monitor_.measure(*run_.task, *run_.model, options, result, unless_stopped);
     cut_by_time_ = stopped && !stop_requested();
     if (stopped) return;
     const std::string text = record_evaluation(result);
@@ -301,7 +301,7 @@ class Run {
     progress_->message(
         fmt::format("step {}: validation loss {}{}", run_.state.step, text, best ? " (best)" : ""));
     const double done = progress_->part_done(run_.state.step, Clock::now());
-    if (const std::string warning = state_watch_.warning(result, done); !warning.empty()) event(warning);
+    if (const std::string warning = state_monitor_.warning(result, done); !warning.empty()) event(warning);
     if (best) save_best(result.loss);
     write_report_now();
   }
@@ -424,7 +424,7 @@ class Run {
   const TrainRequest& request_;
   ReadyRun run_;
   Recorder recorder_;
-  StateWatch state_watch_;
+  StateMonitor state_monitor_;
   std::optional<nlohmann::json> task_before_step_;  // set while a step is in progress
   std::int64_t saved_step_ = -1;
   bool said_no_state_ = false;

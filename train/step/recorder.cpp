@@ -158,7 +158,7 @@ Recorder::AnyResult Recorder::run_any(const std::optional<std::string>& kind,
   if (kind && options_.wanted)
     if (Graph* const graph = find(kind_text(*kind, inputs, state, options_.in_place), inputs, state, work))
       return replay(*graph, inputs, state);
-  if (const Device device = params_.values().device(); !(device == kCpu)) Inputs(inputs, device).send(inputs);
+  if (const Device device = params_.values().device(); device != kCpu) Inputs(inputs, device).send(inputs);
   return work(state);
 }
 

@@ -1,4 +1,4 @@
-// Identities of the block variants from section 9 of its specification: the order chosen for speed against
+// Identities of the block variants from section 9 of its specification: the fast form against
 // plain loops written here, at lengths with and without a remainder (the models without blocks against the
 // same loops), and against the equations word for word under all switches; what a position may depend on;
 // readouts; and what a call refuses. Streams, dropout and training are in test_block_training.cpp.

@@ -35,22 +35,22 @@ Tensor streamed(const Model& model, const Tensor& tokens, const std::vector<std:
   return logits;
 }
 
-void check_hoisted_is_literal(const ModelConfig& config, std::int64_t time) {
+void check_fast_is_literal(const ModelConfig& config, std::int64_t time) {
   const std::int64_t rows = config.readout == "last" ? 1 : config.readout == "tail" ? (time + 1) / 2 : time;
   const auto model = random_model(config);
   ForwardInput input;
   input.tokens = random_ids(3, time, config.vocab, 1);
   input.tail = rows;
   const Tensor targets = random_ids(3, rows, model->config().n_out, 2);
-  const Outcome hoisted = run(*model, input, targets);
-  CHECK(to_string(hoisted.logits.shape()) == to_string(Shape{3, rows, model->config().n_out}));
+  const Outcome fast = run(*model, input, targets);
+  CHECK(to_string(fast.logits.shape()) == to_string(Shape{3, rows, model->config().n_out}));
   input.literal = true;
-  check_outcomes(hoisted, run(*model, input, targets), kOrder);
+  check_outcomes(fast, run(*model, input, targets), kOrder);
 }
 
 }  // namespace
 
-TEST_CASE("recurrent_transformer: hoisted equals literal under every combination of switches") {
+TEST_CASE("recurrent_transformer: fast equals literal under every combination of switches") {
   for (const std::string& name : models_without_blocks())
     for (int bits = 0; bits < 16; ++bits)
       for (const char* readout : {"all", "last", "tail"}) {
@@ -64,11 +64,11 @@ TEST_CASE("recurrent_transformer: hoisted equals literal under every combination
         CAPTURE(name);
         CAPTURE(bits);
         CAPTURE(config.readout);
-        check_hoisted_is_literal(config, 9);
+        check_fast_is_literal(config, 9);
       }
 }
 
-TEST_CASE("recurrent_transformer: hoisted equals literal for a wide batch and one head and odd widths") {
+TEST_CASE("recurrent_transformer: fast equals literal for a wide batch and one head and odd widths") {
   ModelConfig config = small_config("unit_forget");
   config.dim = 7;
   config.heads = 1;
@@ -77,9 +77,9 @@ TEST_CASE("recurrent_transformer: hoisted equals literal for a wide batch and on
   ForwardInput input;
   input.tokens = random_ids(130, 3, config.vocab, 1);  // from 128 rows on, rows are worked on in blocks
   const Tensor targets = random_ids(130, 3, config.vocab, 2);
-  const Outcome hoisted = run(*model, input, targets);
+  const Outcome fast = run(*model, input, targets);
   input.literal = true;
-  check_outcomes(hoisted, run(*model, input, targets), kOrder);
+  check_outcomes(fast, run(*model, input, targets), kOrder);
 }
 
 TEST_CASE(

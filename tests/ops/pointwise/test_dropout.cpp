@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "ops/cast/widen.h"
+#include "ops/cast/upcast.h"
 #include "ops/core/op_spec.h"
 #include "ops/index/gather.h"
 #include "ops/pointwise/pointwise.h"
@@ -126,7 +126,7 @@ TEST_CASE("tiled_dropout is the product with a mask of one tile whose rows are p
         };
         // The mask beside bf16 in f32, where 1 / (1 - p) would be rounded.
         const auto composed = [&, tile, first](const Tensor& input) {
-          const Tensor values = wide(input);
+          const Tensor values = upcast(input);
           const Tensor mask = dropout(Tensor::full({tile, dim}, 1, values.dtype()), 0.3, kKey);
           std::vector<std::int64_t> rows;
           for (std::int64_t t = 0; t < time; ++t) rows.push_back((first + t) % tile);

@@ -64,7 +64,7 @@ TrainRequest going_on(const TrainRequest& plan, const std::string& run) {
 }
 
 // The stopped run goes on by the plan, which the unbroken run follows from the beginning.
-void check_goes_on(const std::string& run, const TrainRequest& unbroken) {
+void check_resumes(const std::string& run, const TrainRequest& unbroken) {
   CHECK(train_quietly(going_on(unbroken, run)) == TrainEnd::finished);
   CHECK(train_quietly(unbroken) == TrainEnd::finished);
   const fs::path mine = latest_of(run), theirs = latest_of(unbroken.run_dir);
@@ -113,7 +113,7 @@ TEST_CASE("train: SIGTERM between accumulated batches does not count the step an
         number_of(TrainEnd::interrupted));
   CHECK(load_run(request.run_dir).step == 2);
   CHECK(metrics_of(request.run_dir).steps.size() == 2);
-  check_goes_on(request.run_dir, unbroken);
+  check_resumes(request.run_dir, unbroken);
 }
 
 TEST_CASE("train: the minutes end a step between accumulated batches and an evaluation and a sample") {
@@ -137,7 +137,7 @@ TEST_CASE("train: the minutes end a step between accumulated batches and an eval
     const Metrics metrics = metrics_of(request.run_dir);
     CHECK(metrics.samples.empty());
     CHECK(metrics.evals.empty());
-    if (part != "evaluation") check_goes_on(request.run_dir, unbroken);
+    if (part != "evaluation") check_resumes(request.run_dir, unbroken);
   }
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("train: SIGTERM in a sample ends it there and the run that goes on wri
         number_of(TrainEnd::interrupted));
   CHECK(load_run(request.run_dir).step == 2);
   CHECK(metrics_of(request.run_dir).samples.empty());
-  check_goes_on(request.run_dir, unbroken);
+  check_resumes(request.run_dir, unbroken);
   std::vector<std::int64_t> sampled;
   for (const SampleRecord& sample : metrics_of(request.run_dir).samples) sampled.push_back(sample.step);
   CHECK(sampled == std::vector<std::int64_t>{2, 4, 6});
@@ -179,7 +179,7 @@ TEST_CASE("train: SIGTERM in a validation of the curriculum leaves it to the run
         }) == number_of(TrainEnd::interrupted));
   CHECK(load_run(request.run_dir).step == 2);
   CHECK(metrics_of(request.run_dir).evals.empty());
-  check_goes_on(request.run_dir, unbroken);
+  check_resumes(request.run_dir, unbroken);
   const std::vector<EvalRecord> mine = metrics_of(request.run_dir).evals,
                                 theirs = metrics_of(unbroken.run_dir).evals;
   REQUIRE(mine.size() == theirs.size());

@@ -38,7 +38,7 @@ bool has_checkpoint(const std::string& run) {
 }
 
 // The run that stopped at `step` goes on, and two steps later has the bits of one that never stopped.
-void check_goes_on(const TempFolder& folder, const TrainRequest& request, std::int64_t step) {
+void check_resumes(const TempFolder& folder, const TrainRequest& request, std::int64_t step) {
   CHECK(train_quietly(resumed(request, step + 2)) == TrainEnd::finished);
   TrainRequest unbroken = request;
   unbroken.run_dir = folder.path("unbroken");
@@ -83,7 +83,7 @@ TEST_CASE("train: a run killed again and again goes on from a whole checkpoint a
     CHECK_NOTHROW(static_cast<void>(read_metrics(request.run_dir + "/metrics.jsonl")));
   }
 
-  check_goes_on(folder, request, step);
+  check_resumes(folder, request, step);
   for (const std::string& name : checkpoints_of(request.run_dir)) CHECK(!name.starts_with(".tmp-"));
 
   const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
@@ -141,7 +141,7 @@ TEST_CASE("train: an interrupt saves and ends the run and it goes on to the bit"
     CHECK(contains(metrics.events.back().text, "--resume"));
     CHECK(fs::exists(request.run_dir + "/report.html"));
 
-    check_goes_on(folder, request, run.step);
+    check_resumes(folder, request, run.step);
   }
 }
 
@@ -264,7 +264,7 @@ TEST_CASE("train: an error between checkpoints saves the steps that were done") 
   request.run_dir = folder.path("moved");
   const std::int64_t step = load_run(request.run_dir).step;
   CHECK(step > 3);
-  check_goes_on(folder, request, step);
+  check_resumes(folder, request, step);
 }
 
 TEST_CASE("train: a full disk under the metrics ends no run") {

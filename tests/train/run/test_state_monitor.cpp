@@ -13,7 +13,7 @@
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
 #include "train/run/metrics.h"
-#include "train/run/state_watch.h"
+#include "train/run/state_monitor.h"
 
 namespace {
 
@@ -44,7 +44,7 @@ TrainRequest recurrent_run(const TempFolder& folder, const std::string& name) {
 }  // namespace
 
 TEST_CASE("state watch: it warns once after a tenth of a run and again after the state was in use") {
-  StateWatch watch(8, false);
+  StateMonitor watch(8, false);
   CHECK(watch.warning(with_gain(0), 0.05).empty());
   CHECK(contains(watch.warning(with_gain(0.0005), 0.2), "the model ignores the carried state"));
   CHECK(watch.warning(with_gain(-0.1), 0.3).empty());
@@ -68,7 +68,7 @@ TEST_CASE("state watch: the gain is the loss without the state minus the loss wi
   options.batch = 2;
   EvalResult result = task->evaluate(*model, options);
   REQUIRE(result.carried);
-  StateWatch(3, false).measure(*task, *model, options, result);
+  StateMonitor(3, false).measure(*task, *model, options, result);
   options.batches = 3;
   const double with = task->evaluate(*model, options).loss;
   options.clear_state = true;
@@ -84,12 +84,12 @@ TEST_CASE("state watch: the gain is the loss without the state minus the loss wi
   options.batch = 2;
   for (const bool cleared : {true, false}) {
     EvalResult plain = task->evaluate(*model, options);
-    StateWatch(cleared ? 3 : 0, cleared).measure(*task, *model, options, plain);
+    StateMonitor(cleared ? 3 : 0, cleared).measure(*task, *model, options, plain);
     CHECK(std::isnan(extra(plain, "state_gain")));
   }
   EvalResult stopped = task->evaluate(*model, options);
-  StateWatch(3, false).measure(*task, *model, options, stopped,
-                               [](std::int64_t, std::int64_t) { return false; });
+  StateMonitor(3, false).measure(*task, *model, options, stopped,
+                                 [](std::int64_t, std::int64_t) { return false; });
   CHECK(std::isnan(extra(stopped, "state_gain")));
   config.train.carry_state = "never";
   TaskArguments again;
@@ -97,7 +97,7 @@ TEST_CASE("state watch: the gain is the loss without the state minus the loss wi
   const std::unique_ptr<Task> without_state = make_task(std::move(again));
   EvalResult cold = without_state->evaluate(*model, options);
   CHECK(!cold.carried);
-  StateWatch(3, false).measure(*without_state, *model, options, cold);
+  StateMonitor(3, false).measure(*without_state, *model, options, cold);
   CHECK(std::isnan(extra(cold, "state_gain")));
 }
 

@@ -17,11 +17,11 @@ namespace eddy {
 inline constexpr double kMinStateGain = 1e-3;       // nats; below it a state counts as ignored
 inline constexpr double kStateGainCheckFrom = 0.1;  // part of a run before which there is no warning
 
-class StateWatch {
+class StateMonitor {
  public:
   // Measures on `batches` batches per evaluation; never when it is 0, or with `cleared`: the model itself
   // clears its state at every segment.
-  StateWatch(std::int64_t batches, bool cleared) : batches_(cleared ? 0 : batches) {}
+  StateMonitor(std::int64_t batches, bool cleared) : batches_(cleared ? 0 : batches) {}
 
   // Adds "state_gain" and the model's diagnostics to the result of an evaluation that carried a state;
   // `options` are those of the evaluation. Adds nothing when `progress` ends the measurement.

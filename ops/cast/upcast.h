@@ -4,7 +4,7 @@
 // The casts also have gradients, so the backward follows. The CPU's results are the reference for the GPU's.
 //
 //   Tensor op(x, weight) {
-//     if (widens(x)) return narrowed(op(wide(x), wide(weight)));
+//     if (must_upcast(x)) return downcast(op(upcast(x), upcast(weight)));
 //
 // A parameter beside bf16 activations may be f32; it and its gradient then stay f32.
 #pragma once
@@ -15,11 +15,11 @@
 namespace eddy {
 
 // Whether an op that has bf16 kernels on the GPU must cast x to f32: x is bf16 on the CPU.
-inline bool widens(const Tensor& x) {
+inline bool must_upcast(const Tensor& x) {
   return x.defined() && x.dtype() == Dtype::bf16 && x.device().type == DeviceType::cpu;
 }
 // Whether an op without bf16 kernels must cast x to f32: x is bf16.
-inline bool widens_anywhere(const Tensor& x) {
+inline bool is_bf16(const Tensor& x) {
   return x.defined() && x.dtype() == Dtype::bf16;
 }
 
@@ -29,20 +29,20 @@ inline Dtype compute_dtype(const Tensor& x) {
 }
 
 // Returns x as f32 if it is bf16, else x itself.
-inline Tensor wide(const Tensor& x) {
-  return widens_anywhere(x) ? cast(x, Dtype::f32) : x;
+inline Tensor upcast(const Tensor& x) {
+  return is_bf16(x) ? cast(x, Dtype::f32) : x;
 }
 // The same for an operand, which is checked to have x's dtype and device unless it is undefined.
-inline Tensor wide_like(const char* op, const Tensor& x, const Tensor& operand) {
+inline Tensor upcast_like(const char* op, const Tensor& x, const Tensor& operand) {
   if (operand.defined()) checks::same_kind(op, x, operand);
-  return wide(operand);
+  return upcast(operand);
 }
 // Returns a parameter in the dtype that bf16 kernels read: f32 if x is bf16. It may be undefined.
-inline Tensor wide_parameter(const Tensor& x, const Tensor& parameter) {
-  return widens_anywhere(x) ? wide(parameter) : parameter;
+inline Tensor upcast_parameter(const Tensor& x, const Tensor& parameter) {
+  return is_bf16(x) ? upcast(parameter) : parameter;
 }
 // Returns y as bf16.
-inline Tensor narrowed(const Tensor& y) {
+inline Tensor downcast(const Tensor& y) {
   return cast(y, Dtype::bf16);
 }
 

@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
 }  // namespace
 
 template <bool Centred, class T>
-void held_norm_forward(const char* name, const RowNormArgs& args) {
+void register_norm_forward(const char* name, const RowNormArgs& args) {
   const RowTeams teams = row_teams<kForwardElements<T>, T>(args.width);
   const bool all = rows_aligned<T>(args.x, args.x_stride) && rows_aligned<T>(args.y, args.y_stride) &&
                    rows_aligned<T>(args.delta, args.delta_stride) && rows_aligned<T>(args.sum) &&
@@ -248,7 +248,7 @@ void held_norm_forward(const char* name, const RowNormArgs& args) {
 }
 
 template <bool Centred, class T>
-void held_norm_backward(const char* name, const RowNormBackwardArgs& args, bool joint) {
+void register_norm_backward(const char* name, const RowNormBackwardArgs& args, bool joint) {
   const RowTeams teams = row_teams<kBackwardElements, T>(args.width);
   const bool all = rows_aligned<T>(args.dy, args.dy_stride) && rows_aligned<T>(args.x, args.x_stride) &&
                    rows_aligned<T>(args.dx, args.dx_stride) && rows_aligned<T>(args.dsum) &&
@@ -261,9 +261,9 @@ void held_norm_backward(const char* name, const RowNormBackwardArgs& args, bool 
   launch(name, kernel, grid_for(args.rows, launched.block_rows, 64), teams.threads(), launched);
 }
 
-#define EDDY_HELD_NORMS(Centred, T)                                                  \
-  template void held_norm_forward<Centred, T>(const char* name, const RowNormArgs&); \
-  template void held_norm_backward<Centred, T>(const char* name, const RowNormBackwardArgs&, bool);
+#define EDDY_HELD_NORMS(Centred, T)                                                      \
+  template void register_norm_forward<Centred, T>(const char* name, const RowNormArgs&); \
+  template void register_norm_backward<Centred, T>(const char* name, const RowNormBackwardArgs&, bool);
 EDDY_HELD_NORMS(true, float)
 EDDY_HELD_NORMS(true, bf16)
 EDDY_HELD_NORMS(false, float)

@@ -1,5 +1,5 @@
 // Evaluates the same batches twice, with the state and without.
-#include "train/run/state_watch.h"
+#include "train/run/state_monitor.h"
 
 #include <cmath>
 
@@ -7,8 +7,8 @@
 
 namespace eddy {
 
-void StateWatch::measure(const Task& task, const Model& model, const EvalOptions& options, EvalResult& result,
-                         const EvalProgress& progress) const {
+void StateMonitor::measure(const Task& task, const Model& model, const EvalOptions& options,
+                           EvalResult& result, const EvalProgress& progress) const {
   if (batches_ == 0 || !result.carried) return;
   bool ended = false;
   const auto watched = [&](std::int64_t done, std::int64_t total) {
@@ -26,7 +26,7 @@ void StateWatch::measure(const Task& task, const Model& model, const EvalOptions
   result.extras.insert(result.extras.end(), result.diagnostics.begin(), result.diagnostics.end());
 }
 
-std::string StateWatch::warning(const EvalResult& result, double done) {
+std::string StateMonitor::warning(const EvalResult& result, double done) {
   for (const auto& [name, gain] : result.extras) {
     if (name != "state_gain" || !std::isfinite(gain)) continue;
     if (gain >= kMinStateGain) warned_ = false;
