@@ -10,6 +10,7 @@
 #include "ops/core/checks.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/product/affine.h"
 #include "ops/product/matmul.h"
 #include "ops/product/product.h"
 #include "ops/reduce/reduce.h"

@@ -1,4 +1,4 @@
-#include "ops/product/product.h"
+#include "ops/product/affine.h"
 
 #include <utility>
 
@@ -9,6 +9,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/product/fused_product.h"
+#include "ops/product/product.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"

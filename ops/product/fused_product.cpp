@@ -1,5 +1,6 @@
 // Fused products where the device supports them, else a plain product and separate kernels.
 #include "ops/product/fused_product.h"
+#include "ops/product/affine.h"
 
 #include "ops/product/gemm.h"
 #include "ops/product/product.h"

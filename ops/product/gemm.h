@@ -49,10 +49,10 @@ struct GemmArgs {
 };
 extern Slot<GemmArgs> gemm_slot;
 
-// Allocates the memory that CPU products need on `threads` threads, besides their operands. A product does so
-// itself if needed; a program that calls this at its start learns early if a memory limit is too low.
-// errors: OutOfMemoryError, which names the limit and one that would do.
-void reserve_product_memory(int threads);
+// For the CPU's ways to compute a product. Pieces below this many multiply-adds cost more to hand out than to compute.
+inline constexpr std::int64_t kSmallPiece = 1 << 18;
+// Applies max(C, 0) to a piece [m, n] of C that this thread has just written and its cache still holds.
+void apply_relu(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c);
 
 // Capability query: may the device fuse products (set_gpu_kernels), and does it fuse this one? It asks for the
 // fusions whose pointers in `product` are not null, and for a mask if mask_stride is not 0 (its address may

@@ -1,5 +1,6 @@
 // matmul, linear, linear_relu and joint_linear.
 #include "ops/product/matmul.h"
+#include "ops/product/affine.h"
 
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"

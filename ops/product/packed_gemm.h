@@ -20,6 +20,7 @@
 
 #include <cstdint>
 
+#include "ops/product/gemm.h"
 #include "tensor/base/host_device.h"
 
 namespace eddy {
@@ -91,5 +92,12 @@ const Bf16GemmKernels& bf16_gemm_kernels();
 
 // Called when an instruction set is installed.
 void set_packed_gemm_kernels(const PackedGemmKernels& kernels, const Bf16GemmKernels& rounding);
+
+// Multiplies by the panels of g. They are spread over threads; the bits do not depend on how.
+void multiply_panels(const GemmArgs& g);
+
+// Multiplies f32 factors rounded to bf16, and packs B if the caller has not. Threads share rows of C, or, where there
+// are few, panels; the bits do not depend on how.
+void multiply_rounded(const GemmArgs& g);
 
 }  // namespace eddy

@@ -8,6 +8,7 @@
 //   dWd = dy^T h        dbd = sum of dy over rows
 //   dWu = dh^T x        dbu = sum of dh over rows
 #include "ops/product/relu_mlp.h"
+#include "ops/product/affine.h"
 
 #include "autograd/tape.h"
 #include "ops/core/checks.h"

@@ -16,7 +16,7 @@
 namespace {
 
 // One buffer of OpenBLAS, and what its constructor needs beside it; what each thread takes (as in
-// ops/product/gemm_openblas.cpp), and a small run with the libraries that are loaded.
+// ops/product/openblas.cpp), and a small run with the libraries that are loaded.
 constexpr std::size_t kMiB = std::size_t{1} << 20, kBufferBytes = 128 * kMiB, kBesideBytes = 8 * kMiB;
 constexpr std::size_t kThreadBytes = 200 * kMiB, kSmallRunBytes = 456 * kMiB;
 

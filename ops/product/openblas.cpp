@@ -1,0 +1,149 @@
+// OpenBLAS: its products, memory and kernels.
+#include "ops/product/openblas.h"
+
+#include <cblas.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/cpu/isa.h"
+#include "tensor/base/format.h"
+
+namespace eddy {
+namespace {
+
+// OpenBLAS packs operands into a buffer of its own for each thread that is inside a product, and keeps it.
+// Where the system refuses the memory it tries again for ever, so the system is asked here first.
+// 128 MiB: BUFFER_SIZE (32 << 22) of OpenBLAS on x86-64 and ARM64; measured with 0.3.21, by the growth of the
+// address space at a first product. Pages that are not used take no memory.
+constexpr std::size_t kBufferBytes = std::size_t{128} << 20;
+// A limit that would do leaves each thread room for its stack and malloc's arena (8 and 64 MiB), and the rest
+// of a small run 128 MiB.
+constexpr std::size_t kThreadBytes = std::size_t{72} << 20, kSmallRunBytes = std::size_t{128} << 20;
+// More threads than this share buffers taken early; OpenBLAS's table has at least two places for each of 64.
+constexpr int kMaxBuffers = 64;
+
+extern "C" {
+// Exported by OpenBLAS: take and return one buffer.
+void* blas_memory_alloc(int position) __attribute__((weak));
+void blas_memory_free(void* buffer) __attribute__((weak));
+}
+
+std::atomic<int> threads_with_buffers{0};
+
+// Bytes of this process's address space; 0 when the system does not say.
+std::size_t address_space_bytes() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+[[noreturn]] void refuse_memory_limit(int threads) {
+  const auto count = static_cast<std::size_t>(threads);
+  const std::size_t enough = address_space_bytes() + count * (kBufferBytes + kThreadBytes) + kSmallRunBytes;
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  const std::string found = limit.rlim_cur == RLIM_INFINITY
+                                ? "the system refuses it"
+                                : fmt::format("the limit is {} KiB", limit.rlim_cur >> 10);
+  fail<OutOfMemoryError>(
+      "memory: products on {} threads need {} MiB of virtual memory for OpenBLAS, and {} (ulimit -v {} would "
+      "do, with more for a large model{})",
+      threads, count * (kBufferBytes >> 20), found, (enough >> 10) + 1,
+      threads > 1 ? "; fewer threads need less: --threads 1" : "");
+}
+
+// OpenBLAS chooses its kernels from a list of processor models. For one newer than its release it falls back
+// to SSE3 ("Prescott"), a sixth of the rate: 25 against 143 GFLOP/s on an Emerald Rapids with OpenBLAS
+// 0.3.21. Some systems work around that with OPENBLAS_CORETYPE=Haswell, which halves the rate of a processor
+// with AVX-512: 63 and 73 against 142 and 139 on an EPYC. In both cases the functions below, which builds for
+// several processors export, choose again. Any other core that the user names is kept, Zen with its AVX2
+// among them.
+extern "C" {
+void gotoblas_dynamic_init(void) __attribute__((weak));
+void gotoblas_dynamic_quit(void) __attribute__((weak));
+}
+
+void choose_openblas_kernels() {
+#if defined(EDDY_X86_LEVELS)
+  constexpr const char* kVariable = "OPENBLAS_CORETYPE";
+  const char* const named = std::getenv(kVariable);
+  const std::string before = named == nullptr ? "" : named;
+  const IsaLevel level = best_isa_level();
+  const bool unknown = named == nullptr && std::string_view(openblas_get_corename()) == "Prescott";
+  const bool halved = before == "Haswell" && level >= IsaLevel::avx512;
+  if (gotoblas_dynamic_init == nullptr || gotoblas_dynamic_quit == nullptr || level == IsaLevel::baseline ||
+      !(unknown || halved))
+    return;
+  const bool bf16_unit = level >= IsaLevel::avx512_bf16;
+  setenv(kVariable, level == IsaLevel::avx2 ? "Haswell" : bf16_unit ? "Cooperlake" : "SkylakeX", 1);
+  gotoblas_dynamic_quit();
+  gotoblas_dynamic_init();
+  // The variable is meant for this process's OpenBLAS, not for child processes.
+  if (named == nullptr)
+    unsetenv(kVariable);
+  else
+    setenv(kVariable, before.c_str(), 1);
+#endif
+}
+
+}  // namespace
+
+void multiply_by_openblas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
+                          void* c) {
+  const auto int_of = [](std::int64_t x) { return static_cast<blasint>(x); };
+  const CBLAS_TRANSPOSE ta = g.transpose_a ? CblasTrans : CblasNoTrans,
+                        tb = g.transpose_b ? CblasTrans : CblasNoTrans;
+  if (g.dtype == Dtype::f32) {
+    cblas_sgemm(CblasRowMajor, ta, tb, int_of(m), int_of(n), int_of(g.k), static_cast<float>(g.alpha),
+                static_cast<const float*>(a), int_of(g.lda), static_cast<const float*>(b), int_of(g.ldb),
+                static_cast<float>(g.beta), static_cast<float*>(c), int_of(g.ldc));
+  } else {
+    cblas_dgemm(CblasRowMajor, ta, tb, int_of(m), int_of(n), int_of(g.k), g.alpha,
+                static_cast<const double*>(a), int_of(g.lda), static_cast<const double*>(b), int_of(g.ldb),
+                g.beta, static_cast<double*>(c), int_of(g.ldc));
+  }
+  if (g.relu) apply_relu(g, m, n, c);
+}
+
+void prepare_openblas() {
+  choose_openblas_kernels();
+  openblas_set_num_threads(1);
+}
+
+void reserve_product_memory(int threads) {
+  if (threads_with_buffers.load(std::memory_order_acquire) >= threads) return;
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const int had = threads_with_buffers.load(std::memory_order_relaxed);
+  if (had >= threads) return;
+  std::vector<void*> asked;
+  for (int i = had; i < threads; ++i) {
+    void* const memory =
+        mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) asked.push_back(memory);
+  }
+  for (void* const memory : asked) munmap(memory, kBufferBytes);
+  if (static_cast<int>(asked.size()) < threads - had) refuse_memory_limit(threads);
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  // Under a limit the buffers are taken now, before anything else takes their place. Those that OpenBLAS has
+  // already are among them.
+  if (limited && blas_memory_alloc != nullptr && blas_memory_free != nullptr) {
+    std::vector<void*> buffers;
+    for (int i = 0; i < std::min(threads, kMaxBuffers); ++i) buffers.push_back(blas_memory_alloc(0));
+    for (void* const buffer : buffers) blas_memory_free(buffer);
+  }
+  threads_with_buffers.store(threads, std::memory_order_release);
+}
+
+}  // namespace eddy
