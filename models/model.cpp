@@ -44,6 +44,13 @@ std::vector<std::int64_t> Model::counts_of(const State& state) {
   return counts;
 }
 
+const ModelConfig& Model::full_config() const {
+  if (full_config_ == nullptr)
+    fail<ValueError>("{}: no config with the keys of all families (make_model gives a model one)",
+                     config().model);
+  return *full_config_;
+}
+
 void Model::check_tokens(const Tensor& tokens) const {
   if (!tokens.defined() || tokens.rank() != 2)
     fail<ShapeError>("{}: tokens have shape {} ([batch, time])", config().model,

@@ -118,7 +118,8 @@ class Model {
   // The config, resolved: the keys that all families know, or, asked of a family's class, its keys too.
   virtual const CommonKeys& config() const = 0;
   // The config with the keys of all families, as make_model resolved it.
-  const ModelConfig& full_config() const { return *full_config_; }
+  // errors: ValueError for a model that make_model did not make.
+  const ModelConfig& full_config() const;
   const ParamStore& params() const { return params_; }
   ParamStore& params() { return params_; }
 

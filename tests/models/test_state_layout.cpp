@@ -74,6 +74,11 @@ TEST_CASE("state layout: a state that fits is taken, with and without what is op
   CHECK_NOTHROW(model.check_state({}, {}));
 }
 
+TEST_CASE("state layout: a model of one's own has no config of all families, and says so") {
+  CHECK(contains(error_of<ValueError>([] { static_cast<void>(Carrier(Dtype::f64).full_config()); }),
+                 "make_model"));
+}
+
 TEST_CASE("state layout: what does not fit is refused by name") {
   const Carrier model(Dtype::f64);
   const auto refused = [&]<class E>(const State& state, E*) {
