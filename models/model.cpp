@@ -65,8 +65,10 @@ void Model::check_state(const State& state, const StateLayout& layout) const {
   if (layout.empty() && !state.empty())
     fail<ValueError>("{}: a state for a model that carries none from call to call (leave it empty)", model);
   const Dtype parameters = params_.values().dtype(), activations = params_.activations();
+  std::size_t present = 0;
   for (const StateTensor& part : layout) {
     if (part.optional && state.find(part.name) == nullptr) continue;
+    ++present;
     const Tensor& tensor = state.get(part.name);
     const int axis = part.batch_axis;
     if (tensor.rank() == part.shape.rank() && tensor.dim(axis) != part.shape[axis] &&
@@ -92,6 +94,7 @@ void Model::check_state(const State& state, const StateLayout& layout) const {
       fail<DeviceError>("{}: the state's {} is on {} and the parameters are on {} (move it first)", model,
                         part.name, to_string(tensor.device()), to_string(params_.values().device()));
   }
+  if (present == state.size()) return;  // a stream is checked at every token
   for (const auto& [name, tensor] : state) {
     if (std::ranges::any_of(layout, [&](const StateTensor& part) { return part.name == name; })) continue;
     std::string known;

@@ -33,11 +33,14 @@ BlockRecurrent::Stream BlockRecurrent::open_stream(const State& state, std::int6
   Stream stream;
   stream.layers.resize(layers_.size());
   const bool streamed = state.find("position") != nullptr;
+  StateLayout layout = stream_layout(batch);
   if (streamed) {
-    check_state(state, stream_layout(batch));
+    check_state(state, layout);
     stream.position = state.count("position");
+  } else {  // the rows; the rest comes from the carry
+    std::erase_if(layout, [](const StateTensor& part) { return part.kind != StateTensor::Kind::rows; });
   }
-  const State rows = streamed ? state : zeros_of(stream_layout(batch));
+  const State rows = streamed ? state : zeros_of(layout);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::string& name = layers_[i].path;
     Stream::Layer& own = stream.layers[i];
