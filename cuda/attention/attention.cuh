@@ -46,6 +46,8 @@ EDDY_HOST_DEVICE constexpr int tile_numbers(int rows, int width) {
   return rows * row_of(width);
 }
 
+constexpr int kEveryRow = 1 << 30;  // more rows than a tensor has
+
 // Rows of keys or values of one key head, or of their gradients, by the number of the key. Rows below
 // `past_rows` are in one tensor (AttentionArgs::past), the others in another; both pointers are shifted as if
 // they started at key 0. Chosen row by row, so a tile may have rows of both.
@@ -70,6 +72,16 @@ struct KeyRows {
   }
   // Some address in a tensor that has rows.
   __device__ T* any_row() const { return past_rows > 0 ? past : own; }
+  // Returns whether rows first .. first + count - 1 are in one tensor, and stores where row 0 of it would be, the
+  // stride of its rows, and which rows are in it or in none: begin .. end - 1.
+  __device__ bool in_one(int first, int count, T*& start, std::int64_t& stride, int& begin, int& end) const {
+    const bool before = first + count <= past_rows, one = before || first >= past_rows;
+    start = before ? past : own;
+    stride = before ? past_stride : own_stride;
+    begin = before ? -kEveryRow : static_cast<int>(past_rows);
+    end = before ? static_cast<int>(past_rows) : one ? kEveryRow : begin;
+    return one;
+  }
 };
 
 // Where the gradients of keys and values go. Rows whose tensor is null are not written.
@@ -127,26 +139,25 @@ __device__ inline UnitScales key_scales(const AttentionBackwardArgs& args, std::
 template <class T>
 struct Head {
   const AttentionArgs& args;
-  std::int64_t batch, head;
+  std::int64_t batch, head, kv_head;
   std::int64_t offset;  // distance of query 0 and key 0
   float factor;         // scale of the scores
 
   __device__ Head(const AttentionArgs& a, std::int64_t b, std::int64_t h)
-      : args(a), batch(b), head(h), offset(a.keys - a.queries) {
+      : args(a), batch(b), head(h), kv_head(h / (a.heads / a.kv_heads)), offset(a.keys - a.queries) {
     const double own =
         a.head_scale == nullptr ? 1.0 : static_cast<double>(static_cast<const float*>(a.head_scale)[h]);
     factor = static_cast<float>(a.scale * own);
   }
 
-  __device__ std::int64_t kv_head() const { return head / (args.heads / args.kv_heads); }
   __device__ const T* queries() const {
     return static_cast<const T*>(args.q) + batch * args.q_strides.batch + head * args.q_strides.head;
   }
   __device__ KeyRows<const T> keys() const {
-    return {args, batch, kv_head(), args.past_k, args.past_k_strides, args.k, args.k_strides};
+    return {args, batch, kv_head, args.past_k, args.past_k_strides, args.k, args.k_strides};
   }
   __device__ KeyRows<const T> values() const {
-    return {args, batch, kv_head(), args.past_v, args.past_v_strides, args.v, args.v_strides};
+    return {args, batch, kv_head, args.past_v, args.past_v_strides, args.v, args.v_strides};
   }
   // Index in the output, [batch, queries, heads, head_size].
   __device__ std::int64_t output_at(std::int64_t query) const {
@@ -195,6 +206,13 @@ struct MatrixRows {
   std::int64_t stride;
   __device__ const T* at(std::int64_t row) const { return data + row * stride; }
   __device__ const T* any_row() const { return data; }
+  __device__ bool in_one(int, int, const T*& start, std::int64_t& of_row, int& begin, int& end) const {
+    start = data;
+    of_row = stride;
+    begin = -kEveryRow;
+    end = kEveryRow;
+    return true;
+  }
 };
 
 // Loads rows first .. first + Count - 1 into a tile. Rows outside [0, end) and entries from `width` on become

@@ -41,9 +41,7 @@ Kernel attention_kernel(const AttentionArgs& args) {
   }
   const bool wgmma = asked == Kernel::wgmma || (automatic && args.queries > kMostQueriesOfMma);
   const Kernel kernel = wgmma && gpu_has_wgmma() ? Kernel::wgmma : Kernel::mma;
-  if (automatic)
-    note_kernels(fmt::format("attention in bf16 goes by the {} kernels", kernel_name(kernel)));
-  else if (kernel != asked)
+  if (!automatic && kernel != asked)
     add_warning("attention goes by mma in place of wgmma, which is for GPUs of compute capability 9.0 alone");
   return kernel;
 }

@@ -74,22 +74,63 @@ struct Readable : From {
 using Rows = Readable<MatrixRows<bf16>>;
 using RowsOfKeys = Readable<KeyRows<const bf16>>;
 
-// Starts filling a tile with rows first .. first + Count - 1; place(row, piece) returns where 8 numbers of a
-// row go. Rows outside [0, end) and entries from `width` on, a multiple of 16, become zeros. The tile is
-// readable after finish_copies and a barrier.
-template <int H, int Count, int Threads, class From, class Place>
-__device__ void fill_rows(const From& from, std::int64_t first, std::int64_t end, int width, Place&& place) {
-  constexpr int kPieces = H / 8;  // of 16 bytes
-  static_assert(Count * kPieces % Threads == 0);
-#pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x); i < Count * kPieces; i += Threads) {
-    const int row = i / kPieces, column = i % kPieces * 8;
-    const std::int64_t at = first + row;
-    const bool there = at >= 0 && at < end && column < width;
+// Where a thread finds its piece of 16 bytes of rows that lie in one tensor: H / 8 threads have a row, and all threads
+// kAtOnce rows. A walk over tiles keeps it, since the addresses would otherwise be most of a kernel's instructions.
+template <int H, int Threads>
+struct PieceOfRows {
+  static constexpr int kPieces = H / 8, kAtOnce = Threads / kPieces;
+  static_assert(Threads % kPieces == 0 && kAtOnce % 8 == 0);
+
+  const bf16* start = nullptr;  // row 0, if it were there, plus the thread's own row and piece
+  int stride = 0;
+  int begin = 0, end = 0;  // rows for which this holds
+
+  __device__ static int own() { return static_cast<int>(threadIdx.x) / kPieces; }
+  __device__ static int piece() { return static_cast<int>(threadIdx.x) % kPieces; }
+  // Returns whether this holds for rows first .. first + count - 1, or can be made to.
+  template <class MakeRows>
+  __device__ bool reach(const MakeRows& rows, int first, int count) {
+    if (first >= begin && first + count <= end) return true;
+    const auto from = rows();
+    if (!from.aligned) return false;
+    const bf16* row_0;
+    std::int64_t step;
+    const bool found = from.in_one(first, count, row_0, step, begin, end);
+    start = row_0 + own() * step + 8 * piece();
+    stride = static_cast<int>(step);
+    return found;
+  }
+};
+
+// Starts filling a tile with rows first .. first + Count - 1 of rows(); place(row, piece) returns where 8 numbers of a
+// row go, and rows that are a multiple of 8 apart are RowStep numbers a row apart. Rows outside [0, end) and entries
+// from `width` on, a multiple of 16, become zeros. The tile is readable after finish_copies and a barrier.
+template <int Count, int RowStep, int H, int Threads, class MakeRows, class Place>
+__device__ void fill_rows(PieceOfRows<H, Threads>& pieces, const MakeRows& rows, std::int64_t first_row,
+                          std::int64_t end_row, int width, Place&& place) {
+  constexpr int kAtOnce = PieceOfRows<H, Threads>::kAtOnce;
+  static_assert(Count % kAtOnce == 0);
+  const int own = pieces.own(), column = 8 * pieces.piece(), first = static_cast<int>(first_row),
+            end = column < width ? static_cast<int>(end_row) : 0;
+  bf16* const to = place(own, pieces.piece());
+  if (pieces.reach(rows, first, Count)) {
+    const bf16* source = pieces.start + std::int64_t{first} * pieces.stride;
+#pragma unroll
+    for (int row = 0; row < Count; row += kAtOnce) {
+      const int at = first + own + row;
+      start_copy(to + row * RowStep, source, at >= 0 && at < end);
+      source += kAtOnce * pieces.stride;
+    }
+    return;
+  }
+  const auto from = rows();
+#pragma unroll 1
+  for (int row = 0; row < Count; row += kAtOnce) {
+    const int at = first + own + row;
+    const bool there = at >= 0 && at < end;
     const bf16* const source = there ? from.at(at) + column : from.any_row();
-    bf16* const to = place(row, i % kPieces);
     if (from.aligned) {
-      start_copy(to, source, there);
+      start_copy(to + row * RowStep, source, there);
     } else {
       struct alignas(16) Piece {
         bf16 at[8];
@@ -97,14 +138,22 @@ __device__ void fill_rows(const From& from, std::int64_t first, std::int64_t end
       if (there)
 #pragma unroll
         for (int e = 0; e < 8; ++e) piece.at[e] = source[e];
-      *reinterpret_cast<Piece*>(to) = piece;
+      *reinterpret_cast<Piece*>(to + row * RowStep) = piece;
     }
   }
 }
+template <int Count, int H, class MakeRows>
+__device__ void start_rows(PieceOfRows<H, kTensorThreads>& pieces, const MakeRows& rows, std::int64_t first,
+                           std::int64_t end, int width, bf16* to) {
+  fill_rows<Count, tensor_row(H)>(pieces, rows, first, end, width,
+                                  [to](int row, int piece) { return to + row * tensor_row(H) + 8 * piece; });
+}
+// The same once.
 template <int H, int Count, class From>
 __device__ void start_rows(const From& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
-  fill_rows<H, Count, kTensorThreads>(
-      from, first, end, width, [to](int row, int piece) { return to + row * tensor_row(H) + 8 * piece; });
+  PieceOfRows<H, kTensorThreads> pieces;
+  start_rows<Count>(
+      pieces, [&] { return from; }, first, end, width, to);
 }
 
 // The same from the table of positions, which is in f32, rounded to bf16; nothing without one. It needs no
@@ -284,12 +333,26 @@ struct Limits {
   template <int N>
   __device__ std::uint32_t bits() const {
     if (rows >= 16 && columns >= N && least <= 1 - N && most >= 15) return 0xffffffffu;
-    return pair_bits<N>([this](int row, int column) {
-      return row < rows && column < columns && row - column >= least && row - column <= most;
-    });
+    std::uint32_t bits = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      // A row's columns that are visible have no gap: a bit for each column, of which a thread has two of every eight.
+      const int row = own_row() + 8 * half, low = max(0, row - most),
+                high = min(min(columns, N) - 1, row - least);
+      const std::uint64_t seen =
+          row >= rows || high < low ? 0 : ~std::uint64_t{0} >> (63 - (high - low)) << low;
+      bits |= nibbles(seen >> own_column() & 0x0303030303030303u) << 2 * half;
+    }
+    return bits;
   }
 
  private:
+  // The low half of each of 8 bytes whose high halves are 0.
+  __device__ static std::uint32_t nibbles(std::uint64_t bytes) {
+    bytes = (bytes | bytes >> 4) & 0x00ff00ff00ff00ffu;
+    bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffffu;
+    return static_cast<std::uint32_t>(bytes | bytes >> 16);
+  }
   __device__ static int near(std::int64_t x) {
     constexpr std::int64_t kFar = 1 << 20;
     return static_cast<int>(x < -kFar ? -kFar : x > kFar ? kFar : x);
@@ -299,12 +362,55 @@ struct Limits {
 __device__ inline bool has(std::uint32_t bits, int pair) {
   return (bits >> pair & 1u) != 0;
 }
+// Whether all pairs of a warp are seen and kept: then nothing is selected by them.
+__device__ inline bool all_pairs(std::uint32_t seen, std::uint32_t kept) {
+  return __all_sync(0xffffffffu, (seen & kept) == 0xffffffffu) != 0;
+}
+
+// kept_bits where keys 4 i .. 4 i + 3 of a query have the four words of one block of random numbers. Those words are
+// needed by two neighbours of a row, or by four of a column with KeysInRows. Each makes the words of another block and
+// all exchange what they keep of them.
+template <int N, bool KeysInRows>
+__device__ std::uint32_t kept_fours(const Head<bf16>& head, std::int64_t query, std::int64_t key) {
+  const RandomKey& words = head.args.dropout_key;
+  const std::uint32_t drop_below = head.args.drop_below;
+  // Which of the blocks of every eight columns this lane makes: of row half `mine` between two neighbours; of pair
+  // number `mine` between four.
+  const int mine = KeysInRows ? own_row() % 4 : lane() % 2;
+  const std::int64_t row = KeysInRows ? query + own_column() + mine % 2 : query + own_row() + 8 * mine,
+                     first = KeysInRows ? key + own_row() / 4 * 4 + mine / 2 * 8 : key + own_column() / 4 * 4,
+                     step = KeysInRows ? 8 * head.args.keys : 8;
+  std::uint64_t block = static_cast<std::uint64_t>(head.row_at(row) * head.args.keys + first) / 4;
+  std::uint32_t made = 0;  // 4 bits for every 8 columns
+#pragma unroll 2
+  for (int n = 0; n < N / 8; ++n) {
+    const Philox4 four = words.words(block);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      made |= static_cast<std::uint32_t>(four.word[i] >> 8 >= drop_below) << (4 * n + i);
+    block += static_cast<std::uint64_t>(step) / 4;
+  }
+  std::uint32_t kept = 0;
+  if constexpr (KeysInRows) {
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair)
+      kept |= (__shfl_sync(0xffffffffu, made, (lane() & ~12) | pair << 2) >> own_row() % 4 & 0x11111111u)
+              << pair;
+  } else {
+    const std::uint32_t other = __shfl_xor_sync(0xffffffffu, made, 1);
+    const int word = own_column() % 4;  // 0 or 2
+    kept = ((mine == 0 ? made : other) >> word & 0x33333333u) |
+           ((mine == 0 ? other : made) >> word & 0x33333333u) << 2;
+  }
+  return kept;
+}
 
 // Which of a warp's pairs dropout keeps: queries in rows from `query` on and keys in columns from `key` on,
 // or the other way round with KeysInRows.
 template <int N, bool KeysInRows = false>
 __device__ std::uint32_t kept_bits(const Head<bf16>& head, std::int64_t query, std::int64_t key) {
   if (head.args.drop_below == 0) return 0xffffffffu;
+  if (head.args.keys % 4 == 0 && key % 4 == 0) return kept_fours<N, KeysInRows>(head, query, key);
   return pair_bits<N>([&head, query, key](int row, int column) {
     return head.keep(query + (KeysInRows ? column : row), key + (KeysInRows ? row : column)) != 0.0f;
   });
@@ -346,6 +452,14 @@ struct RunningSoftmax {
   template <int N>
   __device__ void weigh(float (&scores)[N / 8][4], std::uint32_t seen, std::uint32_t kept, float factor,
                         float keep_scale, float (&correction)[2]) {
+    if (all_pairs(seen, kept))
+      weigh_pairs<N, true>(scores, seen, kept, factor, keep_scale, correction);
+    else
+      weigh_pairs<N, false>(scores, seen, kept, factor, keep_scale, correction);
+  }
+  template <int N, bool All>
+  __device__ void weigh_pairs(float (&scores)[N / 8][4], std::uint32_t seen, std::uint32_t kept, float factor,
+                              float keep_scale, float (&correction)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float top = maximum[half];
@@ -353,7 +467,7 @@ struct RunningSoftmax {
       for (int n = 0; n < N / 8; ++n)
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          scores[n][e] = has(seen, 4 * n + e) ? scores[n][e] * factor : minus_infinity();
+          scores[n][e] = All || has(seen, 4 * n + e) ? scores[n][e] * factor : minus_infinity();
           top = fmaxf(top, scores[n][e]);
         }
       top = reduce_quad(top, Larger{});
@@ -367,7 +481,7 @@ struct RunningSoftmax {
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
           const float p = fast_exp2(scores[n][e] - shift);
           added += p;
-          scores[n][e] = has(kept, 4 * n + e) ? p * keep_scale : 0.0f;
+          scores[n][e] = All || has(kept, 4 * n + e) ? p * keep_scale : 0.0f;
         }
       sum[half] = sum[half] * correction[half] + added;
     }

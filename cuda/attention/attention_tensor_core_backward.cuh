@@ -136,12 +136,12 @@ inline TensorBackward tensor_backward(const AttentionBackwardArgs& args, const A
 }
 
 // Turns the scores of a thread's pairs, queries in rows, into the gradients of these scores. `shares`
-// accumulates what the pairs add to dhead_scale / scale.
-template <int N>
-__device__ void score_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
-                                const float (&log_sums)[2], const float (&deltas)[2],
-                                const float (&dweights)[N / 8][4], float (&scores)[N / 8][4],
-                                float (&shares)[2]) {
+// accumulates what the pairs add to dhead_scale / scale. All: all pairs are seen and kept.
+template <int N, bool All>
+__device__ void score_pair_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
+                                     const float (&log_sums)[2], const float (&deltas)[2],
+                                     const float (&dweights)[N / 8][4], float (&scores)[N / 8][4],
+                                     float (&shares)[2]) {
   const float factor = head.factor * kLog2OfE, keep_scale = static_cast<float>(head.args.keep_scale);
 #pragma unroll
   for (int n = 0; n < N / 8; ++n)
@@ -150,21 +150,32 @@ __device__ void score_gradients(const Head<bf16>& head, std::uint32_t seen, std:
       const int half = e / 2;
       const float score = scores[n][e];
       float ds = 0;
-      if (has(seen, 4 * n + e) && deltas[half] != kNoGradient) {
+      // A query that sees all N keys of a tile sees more than one.
+      if (All || (has(seen, 4 * n + e) && deltas[half] != kNoGradient)) {
         const float p = fast_exp2(score * factor - log_sums[half]);
-        ds = p * ((has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
+        ds = p * ((All || has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
         shares[half] += ds * score;
       }
       scores[n][e] = head.factor * ds;
     }
 }
+template <int N>
+__device__ void score_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
+                                const float (&log_sums)[2], const float (&deltas)[2],
+                                const float (&dweights)[N / 8][4], float (&scores)[N / 8][4],
+                                float (&shares)[2]) {
+  if (all_pairs(seen, kept))
+    score_pair_gradients<N, true>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
+  else
+    score_pair_gradients<N, false>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
+}
 
 // The same with keys in rows and the statistics of the N queries in shared memory: `scores` becomes the
 // weights, with dropout, and `dweights` the gradients of the scores.
-template <int N>
-__device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
-                                      const float* log_sums, const float* deltas, float (&scores)[N / 8][4],
-                                      float (&dweights)[N / 8][4]) {
+template <int N, bool All>
+__device__ void pair_weights_and_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
+                                           const float* log_sums, const float* deltas,
+                                           float (&scores)[N / 8][4], float (&dweights)[N / 8][4]) {
   const float factor = head.factor * kLog2OfE, keep_scale = static_cast<float>(head.args.keep_scale);
 #pragma unroll
   for (int n = 0; n < N / 8; ++n)
@@ -173,16 +184,25 @@ __device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen
       const int column = pair_column(4 * n + e);
       // A selection, not a branch: nvcc would put a branch around the loads, and each exponential would wait
       // for the one before.
-      const bool is_seen = has(seen, 4 * n + e);
+      const bool is_seen = All || has(seen, 4 * n + e);
       const float log_sum = log_sums[column], delta = deltas[column];
       const float p = fast_exp2(scores[n][e] * factor - log_sum);
-      const float keep = has(kept, 4 * n + e) ? keep_scale : 0.0f;
+      const float keep = All || has(kept, 4 * n + e) ? keep_scale : 0.0f;
       const float weight = is_seen ? p * keep : 0.0f;
       const float dscore =
-          is_seen && delta != kNoGradient ? head.factor * p * (keep * dweights[n][e] - delta) : 0.0f;
+          is_seen && (All || delta != kNoGradient) ? head.factor * p * (keep * dweights[n][e] - delta) : 0.0f;
       scores[n][e] = weight;
       dweights[n][e] = dscore;
     }
+}
+template <int N>
+__device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
+                                      const float* log_sums, const float* deltas, float (&scores)[N / 8][4],
+                                      float (&dweights)[N / 8][4]) {
+  if (all_pairs(seen, kept))
+    pair_weights_and_gradients<N, true>(head, seen, kept, log_sums, deltas, scores, dweights);
+  else
+    pair_weights_and_gradients<N, false>(head, seen, kept, log_sums, deltas, scores, dweights);
 }
 
 // Writes dq of a warp's queries from `first` on, and their shares of dhead_scale, where they are wanted.

@@ -74,12 +74,16 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
     const Head<bf16> head(args, batch, h);
     const float factor = head.factor * kLog2OfE;
     const std::int64_t begin = max(std::int64_t{0}, distance - head.offset);
+    PieceOfRows<H, kTensorThreads> q_pieces, doutput_pieces, key_pieces, value_pieces;
     for (std::int64_t first = begin; first < args.queries; first += kTileRows) {
       __syncthreads();                                                  // the previous tile has been read
       const std::int64_t lowest = first + head.offset - last_distance;  // the first key that a pair has
-      start_rows<H, kTileRows>(launched.queries(head), first, args.queries, width, q);
-      start_rows<H, kTileRows>(launched.doutputs(head), first, args.queries, width, doutput);
-      start_rows<H, kTileRows + N>(launched.keys(head), lowest, args.keys, width, window);
+      start_rows<kTileRows>(
+          q_pieces, [&] { return launched.queries(head); }, first, args.queries, width, q);
+      start_rows<kTileRows>(
+          doutput_pieces, [&] { return launched.doutputs(head); }, first, args.queries, width, doutput);
+      start_rows<kTileRows + N>(
+          key_pieces, [&] { return launched.keys(head); }, lowest, args.keys, width, window);
       finish_copies();
       __syncthreads();
       float scores[N / 8][4] = {}, dweights[N / 8][4] = {};
@@ -88,7 +92,8 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
       __syncwarp();
       add_skewed<N>(part, scores);
       __syncthreads();  // the keys have been read
-      start_rows<H, kTileRows + N>(launched.values(head), lowest, args.keys, width, window);
+      start_rows<kTileRows + N>(
+          value_pieces, [&] { return launched.values(head); }, lowest, args.keys, width, window);
       finish_copies();
       __syncthreads();
       diagonal_products<H, N>(own_doutput, own_window, put);

@@ -120,12 +120,23 @@ __device__ inline bf16* first_tile() {
   return start + (beyond == 0 ? 0 : kTileAlignment - beyond) / 2;
 }
 
-// As start_rows, into a swizzled tile. The tile is readable after finish_copies, publish_shared and a
-// barrier.
+// As start_rows, into a swizzled tile, from rows(); `pieces` is kept from tile to tile of a walk. The tile is readable
+// after finish_copies, publish_shared and a barrier.
+template <int H>
+using Pieces = PieceOfRows<H, kWgmmaThreads>;
+template <int Count, int H, class MakeRows>
+__device__ void start_swizzled(Pieces<H>& pieces, const MakeRows& rows, std::int64_t first, std::int64_t end,
+                               int width, bf16* to) {
+  fill_rows<Count, Panel<H>::kColumns>(pieces, rows, first, end, width, [to](int row, int piece) {
+    return piece_of<H, Count>(to, row, piece);
+  });
+}
+// The same once.
 template <int H, int Count, class From>
 __device__ void start_swizzled(const From& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
-  fill_rows<H, Count, kWgmmaThreads>(from, first, end, width,
-                                     [to](int row, int piece) { return piece_of<H, Count>(to, row, piece); });
+  Pieces<H> pieces;
+  start_swizzled<Count>(
+      pieces, [&] { return from; }, first, end, width, to);
 }
 
 // Loads the operand A of the warp's 16 rows, from row `first` of a tile on, for mma.sync and wgmma.
@@ -150,8 +161,9 @@ __device__ inline void fill_bias(const Head<bf16>& head, std::int64_t lowest, fl
   const AttentionArgs& args = head.args;
   if (args.bias == nullptr) return;
   const float* const bias = static_cast<const float*>(args.bias) + head.head * args.bias_stride;
+  const int from = static_cast<int>(lowest), last = static_cast<int>(args.distances - 1);
   for (int i = static_cast<int>(threadIdx.x); i < kBiasWindow; i += kWgmmaThreads)
-    to[i] = bias[max(std::int64_t{0}, min(lowest + i, args.distances - 1))];
+    to[i] = bias[max(0, min(from + i, last))];
 }
 
 // scores += bias_at_first[row - column], or with KeysInRows bias_at_first[column - row], for a warp's pairs.
@@ -167,42 +179,62 @@ __device__ void add_bias_window(const float* bias_at_first, float (&scores)[N / 
 
 // ---- descriptors
 
+// The descriptor of an operand that starts at the start of a tile. `after` adds bytes to the start: they do not carry
+// into other fields, since shared memory is smaller than what the field can hold.
 template <int H>
-__device__ std::uint64_t descriptor(unsigned start, int leading_bytes, int stride_bytes) {
+__device__ std::uint64_t descriptor(const bf16* tile, int leading_bytes, int stride_bytes) {
   const auto encode = [](unsigned bytes) { return static_cast<std::uint64_t>((bytes & 0x3ffff) >> 4); };
-  return encode(start) | encode(static_cast<unsigned>(leading_bytes)) << 16 |
+  return encode(shared_address(tile)) | encode(static_cast<unsigned>(leading_bytes)) << 16 |
          encode(static_cast<unsigned>(stride_bytes)) << 32 |
          static_cast<std::uint64_t>(Panel<H>::kRowBytes == 128 ? 1 : 2) << 62;
 }
-
-// Describes columns 16 k .. 16 k + 15 of the rows from `first` on, a multiple of 8: a row of the tile is a
-// row of A or a column of B.
-template <int H, int Count>
-__device__ std::uint64_t rows_operand(const bf16* tile, int first, int k) {
-  using P = Panel<H>;
-  constexpr int kSteps = P::kColumns / 16;
-  const unsigned start = shared_address(tile) + (k / kSteps * Count + first) * P::kRowBytes + k % kSteps * 32;
-  return descriptor<H>(start, 16, 8 * P::kRowBytes);
+__device__ inline std::uint64_t after(std::uint64_t descriptor, int bytes) {
+  return descriptor + static_cast<unsigned>(bytes >> 4);
 }
 
-// Describes rows 16 k .. 16 k + 15 with all H columns: a row of the tile is a row of B.
+// An operand of rows of a tile of Count rows: a row of the tile is a row of A or a column of B.
+template <int H, int Count>
+struct RowsOperand {
+  std::uint64_t start;
+  // From row `first` on, a multiple of 8.
+  __device__ explicit RowsOperand(const bf16* tile, int first = 0)
+      : start(descriptor<H>(tile + first * Panel<H>::kColumns, 16, 8 * Panel<H>::kRowBytes)) {}
+  // Columns 16 k .. 16 k + 15.
+  __device__ std::uint64_t columns(int k) const {
+    constexpr int kSteps = Panel<H>::kColumns / 16;
+    return after(start, k / kSteps * Count * Panel<H>::kRowBytes + k % kSteps * 32);
+  }
+};
+template <int H, int Count>
+__device__ std::uint64_t rows_operand(const bf16* tile, int first, int k) {
+  return RowsOperand<H, Count>(tile, first).columns(k);
+}
+
+// An operand with the rows of a tile across: a row of the tile is a row of B.
+template <int H, int Count>
+struct AcrossOperand {
+  std::uint64_t start;
+  __device__ explicit AcrossOperand(const bf16* tile)
+      : start(descriptor<H>(tile, Count * Panel<H>::kRowBytes, 8 * Panel<H>::kRowBytes)) {}
+  // Rows 16 k .. 16 k + 15 with all H columns.
+  __device__ std::uint64_t rows(int k) const { return after(start, 16 * k * Panel<H>::kRowBytes); }
+};
 template <int H, int Count>
 __device__ std::uint64_t across_operand(const bf16* tile, int k) {
-  using P = Panel<H>;
-  return descriptor<H>(shared_address(tile) + 16 * k * P::kRowBytes, Count * P::kRowBytes, 8 * P::kRowBytes);
+  return AcrossOperand<H, Count>(tile).rows(k);
 }
 
 // ---- products, which these functions start; commit_products and wait_products complete them
 
 // sums = the warpgroup's rows, in registers, . rows of a tile.
 template <int H>
-__device__ void start_row_products(const RegisterRows<H>& left, const bf16* right,
+__device__ void start_row_products(RegisterRows<H>& left, const bf16* right,
                                    float (&sums)[kOtherRows / 8][4]) {
-  order_registers();
+  const RowsOperand<H, kOtherRows> other(right);
+  order_registers(sums, left.parts);
 #pragma unroll
   for (int k = 0; k < H / 16; ++k)
-    multiply_warpgroup<kOtherRows, false>(sums, left.parts[k], rows_operand<H, kOtherRows>(right, 0, k),
-                                          k > 0);
+    multiply_warpgroup<kOtherRows, false>(sums, left.parts[k], other.columns(k), k > 0);
 }
 
 // sums = the warpgroup's rows of a tile . rows of another tile.
@@ -210,11 +242,11 @@ template <int H, int N = kOtherRows>
 __device__ void start_row_products(const SwizzledRows<H, kBlockRows>& left, const bf16* right,
                                    float (&sums)[N / 8][4]) {
   const int first = left.first / kGroupRows * kGroupRows;
-  order_registers();
+  const RowsOperand<H, kBlockRows> own(left.tile, first);
+  const RowsOperand<H, N> other(right);
+  order_registers(sums);
 #pragma unroll
-  for (int k = 0; k < H / 16; ++k)
-    multiply_warpgroup<N>(sums, rows_operand<H, kBlockRows>(left.tile, first, k),
-                          rows_operand<H, N>(right, 0, k), k > 0);
+  for (int k = 0; k < H / 16; ++k) multiply_warpgroup<N>(sums, own.columns(k), other.columns(k), k > 0);
 }
 
 // Weights [64 x N], rounded to bf16, as a left operand.
@@ -229,11 +261,11 @@ struct Rounded {
 
 // sums += weights . rows of a tile.
 template <int H, int N>
-__device__ void start_row_mixes(const Rounded<N>& weights, const bf16* right, float (&sums)[H / 8][4]) {
-  order_registers();
+__device__ void start_row_mixes(Rounded<N>& weights, const bf16* right, float (&sums)[H / 8][4]) {
+  const AcrossOperand<H, N> other(right);
+  order_registers(sums, weights.parts);
 #pragma unroll
-  for (int k = 0; k < N / 16; ++k)
-    multiply_warpgroup<H, true>(sums, weights.parts[k], across_operand<H, N>(right, k), true);
+  for (int k = 0; k < N / 16; ++k) multiply_warpgroup<H, true>(sums, weights.parts[k], other.rows(k), true);
 }
 
 }  // namespace

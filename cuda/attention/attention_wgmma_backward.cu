@@ -23,16 +23,17 @@
 // alignment. The gradient of the bias adds 32 bytes a distance: up to 3,056 distances fit at H = 128, with
 // positions 336. Registers of nvcc 13.0; one block to a multiprocessor:
 //   H     bytes     with positions    registers of dq    with the bias    of dk and dv
-//   32    36,352    86,528            167                176              184
-//   64    69,120    131,584           183                191              218
-//   128   134,656   221,696           221                232              253
+//   32    36,352    86,528            188                194              192
+//   64    69,120    131,584           206                210              227
+//   128   134,656   221,696           242                241              255
 //
 // Work: 6 H operations for dq and 8 H for dk and dv per visible pair. At H = 128 a warpgroup's 64 x 64 pairs
 // take 768 and 1,024 clocks of a multiprocessor's tensor cores. They read 80 and 96 KiB of shared memory, 640
 // and 768 clocks, besides 128 for copies: for dq as long as the products. The gradient of the bias costs 100
-// clocks of exchanges and its tables, where the kernel of the tables would compute all scores again. Counting
-// 10 H operations per pair, as is usual, 300 TFLOP/s are 420 TFLOP/s of actual products, and with a band of
-// 512, which sees 8 of 9 pairs of its tiles, 473: 48 % of the tensor cores' rate.
+// clocks of exchanges and its tables, where the kernel of the tables would compute all scores again.
+//
+// Measured on an H200 (2026-11-26), counting 10 H operations per pair, as is usual: 147 TFLOP/s at H = 128 with a band of
+// 512 and a bias, 129 at H = 64, causal over 1,024. A warp has 1,240 instructions a tile for dq and 1,310 for dk and dv.
 //
 // Bytes moved: q, k, v, o, do and the gradients of q, k and v once; k and v once more for each 128
 // queries, q and do for each 128 keys, mostly from the second-level cache.
@@ -82,10 +83,14 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   const auto lowest = [&](int tile) {
     return first + head.offset - walk.row(tile) - (N - 1);
   };  // the lowest distance of a tile
+  Pieces<H> key_pieces, value_pieces;
   const auto start_tile = [&](int tile) {
     const int place = tile % 2 * Tile::kOther;
-    start_swizzled<H, N>(launched.keys(head), walk.row(tile), args.keys, width, keys + place);
-    start_swizzled<H, N>(launched.values(head), walk.row(tile), args.keys, width, values + place);
+    start_swizzled<N>(
+        key_pieces, [&] { return launched.keys(head); }, walk.row(tile), args.keys, width, keys + place);
+    start_swizzled<N>(
+        value_pieces, [&] { return launched.values(head); }, walk.row(tile), args.keys, width,
+        values + place);
     fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow);
   };
   const auto fill_window = [&](int tile) {
@@ -185,15 +190,20 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
   const int steps = group * walk.tiles;
 
   const auto head_of = [&](int step) { return Head<bf16>(args, batch, kv_head * group + step / walk.tiles); };
-  const auto lowest = [&](int step) {  // the lowest distance of a tile
+  Pieces<H> query_pieces, doutput_pieces;  // of one head
+  const auto lowest = [&](int step) {      // the lowest distance of a tile
     return walk.row(step % walk.tiles) + first_head.offset - key - (kBlockRows - 1);
   };
   const auto start_queries = [&](int step) {
     const Head<bf16> head = head_of(step);
     const std::int64_t query = walk.row(step % walk.tiles);
     const int place = step % 2 * Tile::kOther;
-    start_swizzled<H, N>(launched.queries(head), query, args.queries, width, queries + place);
-    start_swizzled<H, N>(launched.doutputs(head), query, args.queries, width, doutputs + place);
+    if (step % walk.tiles == 0) query_pieces = doutput_pieces = {};
+    start_swizzled<N>(
+        query_pieces, [&] { return launched.queries(head); }, query, args.queries, width, queries + place);
+    start_swizzled<N>(
+        doutput_pieces, [&] { return launched.doutputs(head); }, query, args.queries, width,
+        doutputs + place);
     float* const log_sums = statistics + step % 2 * 2 * N;
     for (int i = static_cast<int>(threadIdx.x); i < N; i += kWgmmaThreads)
       launched.statistics(head, query + i, log_sums[i], log_sums[N + i]);

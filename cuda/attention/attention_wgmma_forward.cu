@@ -28,17 +28,20 @@
 //   H     bytes     with positions    registers    blocks
 //   32    27,136    77,312            128          2
 //   64    51,712    114,176           128          2
-//   128   100,864   187,904           241          1
+//   128   100,864   187,904           244          1
 //
 // Work: 4 H operations per visible pair. A band of 512 sees 512 of the 576 keys of the tiles of 64 queries,
 // 89 %. A multiprocessor multiplies 4,096 operations a clock: at H = 128 1,024 clocks for a tile of keys and
-// the 128 queries. In parallel run the exponentials, 16 a clock, so 512 clocks; some 450 instructions of a
-// warp, with two warps to a scheduler; and 64 KiB that the products read from shared memory and 32 KiB that
-// copies write, 768 clocks. 400 TFLOP/s of visible pairs are 45 % of the tensor cores' rate. At H = 64 the
-// products halve and the exponentials do not: they are the limit.
+// the 128 queries. In parallel run the exponentials, 16 a clock, so 512 clocks; the instructions of a warp, with two
+// warps to a scheduler; and 64 KiB that the products read from shared memory and 32 KiB that copies write, 768 clocks.
+// At H = 64 the products halve and the exponentials do not.
+//
+// Measured on an H200 (2026-11-26, TFLOP/s of visible pairs): 186 at H = 128 with a band of 512 and a bias, 183 at
+// H = 64, causal over 1,024. A warp had 1,042 and 827 instructions a tile when ncu counted them, 210 of them for the softmax,
+// and 115 for addresses that are now kept from tile to tile.
 //
 // Bytes moved: q and the result once, k and v once for each 128 queries, mostly from the second-level cache:
-// 128 operations to a byte, so 400 TFLOP/s take 3.9 TB/s of it with the band's edges (512 of 640 keys).
+// 128 operations to a byte.
 //
 // To be measured: 3 warpgroups; tiles of 128 keys; copies by TMA, whose addresses cost no registers.
 #include "cuda/attention/attention_tensor_core.h"
@@ -79,13 +82,22 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   const int width = static_cast<int>(args.head_size);
   const Walk<N> walk = walk_keys<N>(head, first);
 
+  Pieces<H> key_pieces, value_pieces;
   const auto start_keys = [&](int tile) {
-    start_swizzled<H, N>(RowsOfKeys{head.keys(), launched.k_aligned}, walk.row(tile), args.keys, width,
-                         keys + tile % 2 * Tile::kOther);
+    start_swizzled<N>(
+        key_pieces,
+        [&] {
+          return RowsOfKeys{head.keys(), launched.k_aligned};
+        },
+        walk.row(tile), args.keys, width, keys + tile % 2 * Tile::kOther);
   };
   const auto start_values = [&](int tile) {
-    start_swizzled<H, N>(RowsOfKeys{head.values(), launched.v_aligned}, walk.row(tile), args.keys, width,
-                         values + tile % 2 * Tile::kOther);
+    start_swizzled<N>(
+        value_pieces,
+        [&] {
+          return RowsOfKeys{head.values(), launched.v_aligned};
+        },
+        walk.row(tile), args.keys, width, values + tile % 2 * Tile::kOther);
   };
   const auto lowest = [&](int tile) {
     return first + head.offset - walk.row(tile) - (N - 1);
@@ -103,8 +115,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   finish_copies();
   publish_shared();
   __syncthreads();
-  const typename Tile::Queries left(
-      SwizzledRows<H, kBlockRows>{q, warpgroup() * kGroupRows + warp() % 4 * 16});
+  typename Tile::Queries left(SwizzledRows<H, kBlockRows>{q, warpgroup() * kGroupRows + warp() % 4 * 16});
 
   float scores[N / 8][4], mixed[H / 8][4] = {};
   Rounded<N> weights;
@@ -160,7 +171,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
         softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
       }
       wait_products<0>(mixed);
-      keep_left(weights.parts);  // those of the previous tile were in flight
+      hold_registers(weights.parts);  // those of the previous tile were in flight
       fetch(tile);
       weights.set(scores);
       scale_rows(mixed, correction);
@@ -173,7 +184,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
       if (tile + 1 < walk.tiles) fill_window(tile + 1);
     }
     wait_products<0>(mixed);
-    keep_left(weights.parts);
+    hold_registers(weights.parts);
   }
   for (; tile < walk.tiles; ++tile) pass(tile);
   finish_copies();  // the first values, when no key is visible

@@ -14,12 +14,12 @@
 //
 //   publish_shared      by each thread that wrote an operand into shared memory, by stores or by finished
 //                       copies; then a barrier
-//   order_registers     after the last accesses to accumulators and left operands in registers
+//   order_registers     with the accumulators and left operands in registers, after the last accesses to them
 //   multiply_warpgroup  any number of times; products with the same accumulators need nothing between them
 //   commit_products     puts the products so far into a group
 //   wait_products       waits for the group. Before it returns nothing may read the accumulators, write the
 //                       left operands or overwrite the tiles; after it, and after a barrier, any thread may.
-//   keep_left           for left operands in registers that nothing else reads after the wait
+//   hold_registers      for left operands in registers that nothing else reads after the wait
 #pragma once
 
 #include "cuda/core/warp_matrix.cuh"
@@ -31,7 +31,25 @@ __device__ inline void publish_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-__device__ inline void order_registers() {
+// Tells the compiler that accumulators or left operands are read and written here: it moves no access to them
+// across.
+template <int Tiles>
+__device__ void hold_registers(float (&sums)[Tiles][4]) {
+#pragma unroll
+  for (int n = 0; n < Tiles; ++n)
+    asm volatile("" : "+f"(sums[n][0]), "+f"(sums[n][1]), "+f"(sums[n][2]), "+f"(sums[n][3])::"memory");
+}
+template <int Parts>
+__device__ void hold_registers(std::uint32_t (&left)[Parts][4]) {
+#pragma unroll
+  for (int k = 0; k < Parts; ++k)
+    asm volatile("" : "+r"(left[k][0]), "+r"(left[k][1]), "+r"(left[k][2]), "+r"(left[k][3])::"memory");
+}
+
+// The fence itself names no registers, so the compiler could move writes of them behind it.
+template <class... Registers>
+__device__ void order_registers(Registers&... registers) {
+  (hold_registers(registers), ...);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
@@ -43,18 +61,7 @@ __device__ inline void commit_products() {
 template <int Pending, int Tiles>
 __device__ void wait_products(float (&sums)[Tiles][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
-#pragma unroll
-  for (int n = 0; n < Tiles; ++n)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(sums[n][e])::"memory");  // no read moves above this
-}
-
-// Keeps left operands in their registers up to this call, which follows the wait for their products.
-template <int Parts>
-__device__ void keep_left(std::uint32_t (&left)[Parts][4]) {
-#pragma unroll
-  for (int k = 0; k < Parts; ++k)
-    asm volatile("" : "+r"(left[k][0]), "+r"(left[k][1]), "+r"(left[k][2]), "+r"(left[k][3])::"memory");
+  hold_registers(sums);
 }
 
 // Lists of registers for inline assembly, which a function cannot produce.

@@ -55,8 +55,8 @@ __device__ std::uint64_t operand(const bf16* tile, int start) {
          std::uint64_t{1} << 62;
 }
 
-__device__ void start_scores(const std::uint32_t (&q)[H / 16][4], const bf16* keys, float (&scores)[8][4]) {
-  order_registers();
+__device__ void start_scores(std::uint32_t (&q)[H / 16][4], const bf16* keys, float (&scores)[8][4]) {
+  order_registers(scores, q);
 #pragma unroll
   for (int k = 0; k < H / 16; ++k)  // 16 elements further in each row
     multiply_warpgroup<kKeys, false>(scores, q[k], operand(keys, 32 * k), k > 0);
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads4) wgmma_kernel(Attention x) {
 
     // After the last tile these are scores of stale keys, which are not used.
     start_scores(q, tile_of(keys, tile + 1), scores);
-    order_registers();
+    order_registers(mixed, weights);
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k)  // 16 rows further
       multiply_warpgroup<H, true>(mixed, weights[k], operand(tile_of(values, tile), 16 * 2 * H * k), true);

@@ -113,7 +113,7 @@ void tiles_kernel(Matrices args) {
   __syncthreads();
   float c[kColumns / 8][4] = {};
   const SwizzledRows<kInner, kBlockRows> rows{left, warp() * 16};
-  const RegisterRows<kInner> held(rows);
+  RegisterRows<kInner> held(rows);
   if constexpr (Across) {
     Rounded<64> weights;
     for (int k = 0; k < 4; ++k) held.load(k, weights.parts[k]);

@@ -214,7 +214,8 @@ inline void finish(Thread& mine, const Part& part) {
 inline void publish_shared() {
   emulated::mark_published(true);
 }
-inline void order_registers() {
+template <class... Registers>
+void order_registers(Registers&...) {
   emulated::background().ordered = true;
 }
 inline void commit_products() {
@@ -234,8 +235,8 @@ void wait_products(float (&sums)[Tiles][4]) {
   if (mine.sums.count(&sums[0][0]) != 0) emulation::stop("the wait does not reach the sums it is for");
 }
 
-template <int Parts>
-void keep_left(std::uint32_t (&)[Parts][4]) {}
+template <class Registers>
+void hold_registers(Registers&) {}
 
 template <int N>
 void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, std::uint64_t right, bool add) {
