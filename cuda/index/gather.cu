@@ -1,9 +1,11 @@
 // Entries picked along an axis, each by an index, and the gradient.
 //
-//   mapping        forward: one thread per entry of the result. Backward: one thread per column of x (all
-//                  entries of the axis at one place of the other axes), which goes through the picks of its
-//                  column in order and accumulates into its own entries: no atomics, a fixed order.
-//   shared memory  none
+//   mapping        forward: one thread per entry of the result. Backward, over columns of x (all entries of the
+//                  axis at one place of the other axes): where picks are few, one thread per column goes through
+//                  its picks in order. Where many picks fall on few entries, as those of a table by distance, one
+//                  block per column: each thread goes through all picks and sums those of its own entries. No
+//                  atomics, and the same order: that of the picks.
+//   shared memory  backward with a block per column: 256 picks and their gradients
 //   bytes moved    index, picks and result once; the picked entries in whole sectors of 32 bytes, which for
 //                  inner = 1 can be 8 times what is used
 //
@@ -39,6 +41,39 @@ __global__ void backward_kernel(GatherArgs args) {
   }
 }
 
+__global__ void crowded_backward_kernel(GatherArgs args) {
+  __shared__ std::int32_t picks[kThreads];
+  __shared__ float gradients[kThreads];
+  const float* const dy = static_cast<const float*>(args.from);
+  float* const dx = static_cast<float*>(args.to);
+  const std::int64_t outer = blockIdx.x / args.inner, column = blockIdx.x % args.inner;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int first = 0; first < args.size; first += kThreads) {  // entries of this round
+    const int own = first + thread;
+    float* const to = dx + (outer * args.size + own) * args.inner + column;
+    float sum = own < args.size ? *to : 0.0f;
+    for (std::int64_t start = 0; start < args.picks; start += kThreads) {
+      const int count = static_cast<int>(min(std::int64_t{kThreads}, args.picks - start));
+      __syncthreads();  // the picks before have been read
+      if (thread < count) {
+        const std::int64_t from = (outer * args.picks + start + thread) * args.inner + column,
+                           pick = args.index[from];
+        picks[thread] = pick >= 0 && pick < args.size ? static_cast<std::int32_t>(pick) : -1;
+        gradients[thread] = dy[from];
+      }
+      __syncthreads();
+      for (int i = 0; i < count; ++i)
+        if (picks[i] == own) sum += gradients[i];
+    }
+    if (own < args.size) *to = sum;
+  }
+}
+
+// Whether many picks of a column fall on entries that a block has in few rounds.
+bool crowded(const GatherArgs& args) {
+  return args.size <= 4 * kThreads && args.picks >= 64 && args.picks >= args.size;
+}
+
 template <class T>
 void forward(const GatherArgs& args) {
   launch("gather", forward_kernel<T>, grid_for(args.outer * args.picks * args.inner, kThreads), kThreads,
@@ -53,7 +88,10 @@ void gather_forward(const GatherArgs& args) {
 
 void gather_backward(const GatherArgs& args) {
   require_f32("gather", args.dtype);
-  launch("gather_backward", backward_kernel, grid_for(args.outer * args.inner, kThreads), kThreads, args);
+  if (crowded(args))
+    launch("gather_backward", crowded_backward_kernel, args.outer * args.inner, kThreads, args);
+  else
+    launch("gather_backward", backward_kernel, grid_for(args.outer * args.inner, kThreads), kThreads, args);
 }
 
 }  // namespace eddy::cuda

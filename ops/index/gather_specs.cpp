@@ -63,6 +63,7 @@ OpSpec gather_spec() {
                   {"repeated", {values({2, 3, 4}), index({2, 9, 4}, 3)}},
                   {"strided", {strided_copy(values({2, 4, 5})), strided_copy(index({2, 3, 5}, 4))}},
                   {"many_chunks", {values({2, 9, 150}), index({2, 300, 150}, 9)}, false},
+                  {"more_entries_than_threads", {values({2, 300, 3}), index({2, 310, 3}, 300)}, false},
                   {"large", {sample_normal({3, 4}, "x", 1e6), index({3, 2}, 4)}}};
   spec.roundings = 0;
   spec.bench = [values, index] { return Tensors{values({4096, 1024}), index({4096, 64}, 1024)}; };
