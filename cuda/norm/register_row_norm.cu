@@ -14,7 +14,7 @@
 //                  KiB (two thirds of it reads, 0.8 us each; an estimate).
 //
 // Backward.
-//   mapping        a team per row, 16 entries to a thread. With many rows a block takes kNormBlockRows of
+//   mapping        a team per row, 16 entries to a thread. With many rows a block takes norm_block_rows of
 //                  them. A thread has the same columns of all its rows and accumulates dy n and dy in
 //                  registers; the teams of a block are added in order into one row of partial sums. With few
 //                  rows the partial sums are a kernel of their own, and dy and x are read twice.
@@ -253,7 +253,8 @@ void register_norm_backward(const char* name, const RowNormBackwardArgs& args, b
   const bool all = rows_aligned<T>(args.dy, args.dy_stride) && rows_aligned<T>(args.x, args.x_stride) &&
                    rows_aligned<T>(args.dx, args.dx_stride) && rows_aligned<T>(args.dsum) &&
                    aligned(args.weight);
-  const RegisterRowNorm<RowNormBackwardArgs> launched{args, teams, joint ? kNormBlockRows : teams.count};
+  const RegisterRowNorm<RowNormBackwardArgs> launched{args, teams,
+                                                      joint ? norm_block_rows(true, args.rows) : teams.count};
   const auto kernel = all ? (joint ? register_norm_backward_kernel<Centred, true, true, T>
                                    : register_norm_backward_kernel<Centred, true, false, T>)
                           : (joint ? register_norm_backward_kernel<Centred, false, true, T>

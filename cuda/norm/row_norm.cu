@@ -9,7 +9,7 @@
 // Other rows, and the partial sums of few rows.
 //   mapping        forward and dx: a warp per row of up to 1024 entries, a block per longer row. Partial sums
 //                  of dweight and dbias: a block of 32 columns x 8 rows for every 32 columns and every
-//                  kNormBlockRows rows; thread row t adds rows t, t + 8, ..., then the 8 sums are added in
+//                  norm_block_rows rows; thread row t adds rows t, t + 8, ..., then the 8 sums are added in
 //                  order.
 //   shared memory  8 numbers (32 bytes) per block for rows, 2 KiB (2,048 bytes) for the partial sums
 //   bytes moved    forward: x and y once, and delta and the sum for a norm of a sum, the least; passes over a
@@ -24,7 +24,7 @@ namespace eddy::cuda {
 namespace {
 
 // Partial sums of the parameters' gradients: a block of kNormColumns columns x kNormLanes rows for every
-// kNormColumns columns and every kNormBlockRows rows.
+// kNormColumns columns and every norm_block_rows rows.
 constexpr int kNormColumns = 32, kNormLanes = kThreads / kNormColumns;
 
 // Returns the number of column blocks of a partial sum.
@@ -120,13 +120,13 @@ __global__ void partials_kernel(RowNormBackwardArgs args) {
   const int column_in_tile = static_cast<int>(threadIdx.x) % kNormColumns,
             lane = static_cast<int>(threadIdx.x) / kNormColumns;
   const std::int64_t tiles = norm_tiles(args.width);
-  const std::int64_t blocks = (args.rows + kNormBlockRows - 1) / kNormBlockRows;
+  const std::int64_t each = norm_block_rows(true, args.rows), blocks = (args.rows + each - 1) / each;
   for (std::int64_t item = blockIdx.x; item < tiles * blocks; item += gridDim.x) {
     const std::int64_t column = item % tiles * kNormColumns + column_in_tile, block = item / tiles;
-    const std::int64_t last = min((block + 1) * kNormBlockRows, args.rows);
+    const std::int64_t last = min((block + 1) * each, args.rows);
     float dweight = 0, dbias = 0;
     if (column < args.width) {
-      for (std::int64_t row = block * kNormBlockRows + lane; row < last; row += kNormLanes) {
+      for (std::int64_t row = block * each + lane; row < last; row += kNormLanes) {
         const float dy = static_cast<float>(static_cast<const T*>(args.dy)[row * args.dy_stride + column]);
         const float x = static_cast<float>(static_cast<const T*>(args.x)[row * args.x_stride + column]);
         const float mean = Centred ? static_cast<const float*>(args.mean)[row] : 0.0f;
@@ -160,7 +160,7 @@ void forward(const char* name, const RowNormArgs& args) {
               args.width, args);
 }
 
-// From this many blocks of kNormBlockRows rows on, one kernel computes dx and the partial sums. Fewer blocks
+// From this many blocks of norm_block_rows rows on, one kernel computes dx and the partial sums. Fewer blocks
 // would leave most multiprocessors of a large GPU idle, so two kernels divide rows and columns instead, and
 // the second finds dy and x in the L2 cache. The number is an estimate. The choice depends on the shape
 // alone, so that the bits are the same on every GPU.
@@ -172,10 +172,11 @@ template <bool Centred, class T>
 void backward(const char* name, const RowNormBackwardArgs& args) {
   const bool wants_partials = args.dweight_partials != nullptr || args.dbias_partials != nullptr;
   const bool in_registers = rows_fit_registers<T>(args.width);
-  const bool joint = in_registers && wants_partials && norm_blocks(args.rows) >= kJointBlocks;
+  const std::int64_t blocks = norm_blocks({DeviceType::cuda}, args.rows);
+  const bool joint = in_registers && wants_partials && blocks >= kJointBlocks;
   if (wants_partials && !joint)
-    launch(name, partials_kernel<Centred, T>,
-           grid_for(norm_tiles(args.width) * norm_blocks(args.rows), 1, 64), kThreads, args);
+    launch(name, partials_kernel<Centred, T>, grid_for(norm_tiles(args.width) * blocks, 1, 64), kThreads,
+           args);
   if (!in_registers && args.dx != nullptr)
     launch_rows(name, dx_kernel<Centred, 32, T>, dx_kernel<Centred, kThreads, T>, args.rows, args.width,
                 args);

@@ -89,7 +89,7 @@ struct Vjp {
     const Rows dy = rows_of(dnorm);
     const Tensor& x = v.saved(0);
     const auto partials = [&](int input) {
-      return partial_sums_of(v, input, norm_blocks(count), width, compute_dtype(x), x.device());
+      return partial_sums_of(v, input, norm_blocks(x.device(), count), width, compute_dtype(x), x.device());
     };
     const PartialSums dweight = partials(weight), dbias = kind.centred ? partials(shift) : PartialSums();
     const auto run = [&](void* dx, float beta, const Tensor& more = {}) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "ops/core/slot.h"
+#include "tensor/base/host_device.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -20,10 +21,14 @@ struct SumAndNorm {
 };
 
 // Rows in one partial sum of dweight and dbias: enough to make the final sum cheap, but so few that every
-// thread gets some.
-constexpr std::int64_t kNormBlockRows = 64;
-constexpr std::int64_t norm_blocks(std::int64_t rows) {
-  return (rows + kNormBlockRows - 1) / kNormBlockRows;
+// thread of a CPU gets some, and that a GPU with few rows has work for all multiprocessors: there a block takes 1.4 us
+// for every four rows (8,192 x 512 in bf16 on an H200).
+EDDY_HOST_DEVICE constexpr std::int64_t norm_block_rows(bool on_gpu, std::int64_t rows) {
+  return on_gpu && rows <= 16384 ? 16 : 64;
+}
+constexpr std::int64_t norm_blocks(const Device& device, std::int64_t rows) {
+  const std::int64_t each = norm_block_rows(device.type != DeviceType::cpu, rows);
+  return (rows + each - 1) / each;
 }
 
 // Row r of x starts at x + r * x_stride elements, row r of y at y + r * y_stride. So the rows of one time
@@ -48,7 +53,7 @@ struct RowNormArgs {
   std::int64_t table_rows = 1;
 };
 
-// Computes dx, and one partial sum of dweight and dbias for each block b of kNormBlockRows rows:
+// Computes dx, and one partial sum of dweight and dbias for each block b of norm_block_rows rows:
 //   dx         = dx_beta * dx + the gradient of x
 //   partial[b] = partial_beta * partial[b] + the sum over the rows of block b
 // sum_into(dweight, partials, beta) completes dweight. A recurrence calls this once per time step with the
@@ -66,7 +71,7 @@ struct RowNormBackwardArgs {
   void* dx;  // null if not needed
   std::int64_t dx_stride;
   float dx_beta;
-  void *dweight_partials, *dbias_partials;  // [norm_blocks(rows), width]; each null if not needed
+  void *dweight_partials, *dbias_partials;  // [norm_blocks(device, rows), width]; each null if not needed
   float partial_beta;
   const void* dsum = nullptr;  // [rows, width] or null: dx = dsum + the gradient of x, with dx_beta 0
 };

@@ -184,15 +184,16 @@ void backward_rows(const RowNormBackwardArgs& args) {
   const std::int64_t width = args.width;
   const T dx_beta = static_cast<T>(args.dx_beta), partial_beta = static_cast<T>(args.partial_beta);
   const T* const weight = static_cast<const T*>(args.weight);
-  parallel_for_rows(norm_blocks(args.rows), kNormBlockRows * width, [=, &args](std::int64_t block) {
+  const std::int64_t each = norm_block_rows(false, args.rows);
+  parallel_for_rows(norm_blocks(kCpu, args.rows), each * width, [=, &args](std::int64_t block) {
     T* const dweight =
         args.dweight_partials == nullptr ? nullptr : static_cast<T*>(args.dweight_partials) + block * width;
     T* const dbias =
         args.dbias_partials == nullptr ? nullptr : static_cast<T*>(args.dbias_partials) + block * width;
     start_partial(dweight, partial_beta, width);
     start_partial(dbias, partial_beta, width);
-    const std::int64_t first = block * kNormBlockRows;
-    const std::int64_t last = first + kNormBlockRows < args.rows ? first + kNormBlockRows : args.rows;
+    const std::int64_t first = block * each;
+    const std::int64_t last = first + each < args.rows ? first + each : args.rows;
     for (std::int64_t r = first; r < last; ++r) {
       const BackwardRow<T> row{static_cast<const T*>(args.dy) + r * args.dy_stride,
                                static_cast<const T*>(args.x) + r * args.x_stride, weight,

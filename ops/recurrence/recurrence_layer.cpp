@@ -190,7 +190,7 @@ void give_weight_gradients(VjpContext& context, int first, const Tensor& x, cons
     bias(shift, dy);
     if (!sink.needs(first + gain)) return;
     const std::int64_t dim = of.dim(-1), count = of.elements() / dim;
-    const Tensor partials = Tensor::empty({norm_blocks(count), dim}, dy.dtype(), dy.device());
+    const Tensor partials = Tensor::empty({norm_blocks(dy.device(), count), dim}, dy.dtype(), dy.device());
     layer_norm_backward_slot(
         dy.device(), {dy.dtype(), count, dim, dy.raw_data(), dim, of.raw_data(), dim, nullptr,
                       mean.raw_data(), rstd.raw_data(), nullptr, dim, 0, partials.raw_data(), nullptr, 0});

@@ -49,7 +49,7 @@ TEST_CASE("layer_norm kernels called step by step agree with the op over all ste
 
   const Tensor step_y = Tensor::empty(x.shape(), Dtype::f64),
                step_dx = Tensor::full(x.shape(), 1, Dtype::f64);
-  const Shape partials{norm_blocks(kBatch), kWidth};
+  const Shape partials{norm_blocks(kCpu, kBatch), kWidth};
   const Tensor dweight = Tensor::empty(partials, Dtype::f64), dbias = Tensor::empty(partials, Dtype::f64);
   const Tensor mean = Tensor::empty({kBatch}, Dtype::f64), rstd = Tensor::empty({kBatch}, Dtype::f64);
   constexpr std::int64_t kStride = kTime * kWidth;
