@@ -3,6 +3,7 @@
 
 #include "autograd/scope.h"
 #include "ops/ops.h"
+#include "ops/product/fused_product.h"
 
 namespace eddy {
 TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_path,
@@ -36,6 +37,8 @@ Tensor TransformerLayer::mlp(const SumAndNorm& read, const DropoutSite& drop, st
   const ScopeGuard scope("mlp");
   if (!drop.active() && !gelu_activation)
     return add_relu_mlp(read.sum, read.norm, up.weight, up.bias, down.weight, down.bias);
+  if (!drop.active() && adds_in_products(read.norm))
+    return add_linear(read.sum, gelu(up(read.norm)), down.weight, down.bias);
   return read.sum + drop(feed_forward(read.norm), path + ".mlp.drop", call);
 }
 

@@ -42,7 +42,7 @@ struct GemmArgs {
   // Like C, or null: with beta it is added in place of C, also beside a bias.
   const void* addend = nullptr;
   // One bit for each element of C, or null; rows lie mask_stride bits apart, a multiple of 128. With `relu`
-  // the mask is written: 1 where the element is positive. Without `relu` it is read: elements with bit 0
+  // the mask is written: 1 where the element is positive, and where it is 0 (cuBLASLt 13.1). Without `relu` it is read: elements with bit 0
   // become 0. Needs beta = 0.
   void* mask = nullptr;
   std::int64_t mask_stride = 0;

@@ -7,7 +7,9 @@ namespace eddy {
 
 // Returns linear(linear_relu(x, up, up_bias), down, down_bias). The CPU computes exactly these two ops. On a
 // GPU with fused products it is one node: the first product also stores the bit mask of
-// the ReLU, and the product of its gradient applies the mask.
+// the ReLU, and the product of its gradient applies the mask. The derivative of the ReLU at exactly 0 is
+// then 1, as cuBLASLt's mask has it, and 0 otherwise; in bf16 the sum is rounded before a bias is added to it, so 0
+// occurs.
 // shapes: x [..., in], up [mlp, in], up_bias [mlp], down [out, mlp], down_bias [out]; biases may be
 // undefined; result [..., out].
 // dtypes: as linear.

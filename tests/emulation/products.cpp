@@ -140,6 +140,7 @@ void multiply(const Call& call) {
       for (std::int64_t row = 0; row < m; ++row) {
         float x = d[static_cast<std::size_t>(row + column * m)];
         if (has_bias(desc)) x += number_at(desc.bias, desc.bias_type, row);
+        const bool passes = x >= 0;  // as an H200 has it
         // Documented as max(x, 0), which leaves NaN open; here NaN is lost.
         if (clips(desc)) x = std::fmax(x, 0.0f);
         if (has_mask(desc)) {
@@ -147,7 +148,7 @@ void multiply(const Call& call) {
           auto* const bytes = static_cast<unsigned char*>(const_cast<void*>(desc.aux));
           if (!clips(desc))
             x = (bytes[bit.byte] & bit.value) != 0 ? x : 0.0f;
-          else if (x > 0)
+          else if (passes)
             bytes[bit.byte] |= bit.value;
           else
             bytes[bit.byte] &= static_cast<unsigned char>(~bit.value);

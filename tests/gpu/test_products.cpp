@@ -43,6 +43,8 @@ constexpr Sizes kShapes[] = {
     {"odd", 333, 77, 129, false, true},
     {"odd, both transposed", 77, 65, 33, true, true},
     {"one column", 513, 1, 200, false, false},
+    {"sides beside multiples of 8", 1003, 1005, 1007, false, true},
+    {"the same the other way round", 1003, 1005, 1007, true, false},
 };
 
 Tensor absolute(const Tensor& x) {
