@@ -99,8 +99,4 @@ std::string_view kernel_name(Kernel kernel) {
   return kKernels[static_cast<int>(kernel)];
 }
 
-void note_kernels(const std::string& what) {
-  add_warning(what + "; no GPU has tested this yet (EDDY_KERNELS=plain chooses the plain kernels)");
-}
-
 }  // namespace eddy

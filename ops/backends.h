@@ -78,7 +78,5 @@ enum class KernelOp { attention, recurrence, products };
 enum class Kernel { automatic, plain, mma, wgmma, fused };
 Kernel kernel_choice(KernelOp op);
 std::string_view kernel_name(Kernel kernel);
-// For the backend: tells, by a warning, of kernels that the program chose itself: "attention in bf16 goes by ...".
-void note_kernels(const std::string& what);
 
 }  // namespace eddy

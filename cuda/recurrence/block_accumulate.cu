@@ -29,7 +29,7 @@
 // computes the scores again. Each of the 130 windows has five grid barriers forward and six backward.
 //
 // The composed chain moves each array through memory some three times, in 34 launches a block forward and 57
-// backward. None of these times has been measured.
+// backward. Measured on an H200, bf16: fused 31 ms forward and 90 backward, composed a third of it (README.md).
 #include "cuda/recurrence/block_accumulate.cuh"
 
 #include "cuda/recurrence/unit_recurrence_fused.h"
@@ -38,7 +38,6 @@
 namespace eddy::cuda {
 namespace {
 
-constexpr int kLaunches = 80;  // of a block of the composed chain, forward and backward
 constexpr const char* kNoKernel =
     "block_accumulate: the GPU has no kernel for these sizes (ask block_accumulate_fits first)";
 
@@ -54,8 +53,7 @@ Direction<BlockAccumulateArgs> accumulate_forward_of(const BlockAccumulateArgs& 
 }  // namespace
 
 void block_accumulate_supports(const RecurrenceSupportQuery& query) {
-  answer("block_accumulate", query, supports_blocks(query), kLaunches, accumulate_forward_of,
-         accumulate_backward_of);
+  answer("block_accumulate", query, supports_blocks(query), accumulate_forward_of, accumulate_backward_of);
 }
 
 void block_accumulate_forward(const BlockAccumulateArgs& args) {

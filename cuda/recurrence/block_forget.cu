@@ -18,7 +18,7 @@
 // second.
 //
 // The composed chain moves each of these arrays through memory some three times, in 14 launches a block
-// forward and 25 backward. None of these times has been measured.
+// forward and 25 backward. Measured on an H200: it takes less time all the same (README.md).
 #include "cuda/recurrence/fused_recurrence.cuh"
 #include "cuda/recurrence/unit_recurrence_fused.h"
 #include "tensor/base/error.h"
@@ -30,14 +30,13 @@ extern template Direction<BlockForgetArgs> backward_of(
 
 namespace {
 
-constexpr int kLaunches = 33;  // of a block of the composed chain, forward and backward
 constexpr const char* kNoKernel =
     "block_forget: the GPU has no kernel for these sizes (ask block_forget_fits first)";
 
 }  // namespace
 
 void block_forget_supports(const RecurrenceSupportQuery& query) {
-  answer<BlockForgetArgs>("block_forget", query, supports_blocks(query), kLaunches, forward_of, backward_of);
+  answer<BlockForgetArgs>("block_forget", query, supports_blocks(query), forward_of, backward_of);
 }
 
 void block_forget_forward(const BlockForgetArgs& args) {

@@ -1,4 +1,4 @@
-// When a recurrence runs fused, and what is said about it.
+// What is said where a recurrence does not run fused although it was asked to.
 #include "cuda/recurrence/unit_recurrence_fused.h"
 #include "ops/backends.h"
 #include "ops/core/warnings.h"
@@ -18,20 +18,6 @@ void warn_not_fused(const char* op, const RecurrenceSupportQuery& q) {
       dtype_name(q.products),
       blocks ? ", blocks of up to 64 positions, heads of up to 32 numbers"
              : ", up to 32 heads of a multiple of 8 numbers"));
-}
-
-void note_fused(const char* op) {
-  note_kernels(fmt::format("{} runs as one kernel for all steps", op));
-}
-
-// In microseconds, expected and not measured (README.md). A launch of the chain is a small kernel and the gap before
-// it. A step of the fused kernels takes as long as ten phases, each with a grid barrier and slices of 32 rows; a call
-// first loads the weights, in both directions.
-bool fused_wins(std::int64_t rows, std::int64_t steps, int launches, Dtype products) {
-  constexpr double kLaunch = 5.5, kBarrier = 1.2, kWeights = 80, kPhases = 10;
-  const double slice = products == Dtype::bf16 ? 2.7 : 5.5, slices = static_cast<double>((rows + 31) / 32);
-  const double fused = kPhases * (kBarrier + slice * slices) + 2 * kWeights / static_cast<double>(steps);
-  return fused < kLaunch * launches;
 }
 
 }  // namespace eddy::cuda

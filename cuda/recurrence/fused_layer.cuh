@@ -439,15 +439,13 @@ Plan plan_of(const Args& args, const Direction<Args>& direction) {
                                       : plan_for<float>(args, direction.kernel(args), direction.weights);
 }
 
-// Answers a capability query by the plans of both directions; `fits` says whether the kernels take such blocks, and
-// `launches` are those of a step of the composed chain, both directions together.
+// Answers a capability query by the plans of both directions; `fits` says whether the kernels take such blocks. They
+// run only where they are asked for: the composed chains take less time (README.md).
 template <class Args>
-void answer(const char* op, const RecurrenceSupportQuery& query, bool fits, int launches,
+void answer(const char* op, const RecurrenceSupportQuery& query, bool fits,
             Direction<Args> (*forward)(const Args&), Direction<Args> (*backward)(const Args&)) {
   *query.fits = false;
-  const Kernel asked = kernel_choice(KernelOp::recurrence);
-  const bool automatic = asked == Kernel::automatic;
-  if (asked == Kernel::plain) return;
+  if (kernel_choice(KernelOp::recurrence) != Kernel::fused) return;
   Args args{};
   args.dim = query.dim;
   args.mlp = query.mlp;
@@ -455,16 +453,8 @@ void answer(const char* op, const RecurrenceSupportQuery& query, bool fits, int 
   args.sequences = query.sequences;
   args.batch = query.sequences * query.block;
   args.products = query.products;
-  const Direction<Args> there = forward(args);
-  const int groups = fits ? std::min(plan_of(args, there).groups, plan_of(args, backward(args)).groups) : 0;
-  *query.fits = groups > 0;
-  if (automatic && *query.fits) {
-    const std::int64_t rows = (query.sequences + groups - 1) / groups * query.block * there.halves,
-                       steps = query.elements / (args.batch * args.dim);
-    *query.fits = fused_wins(rows, std::max(steps, std::int64_t{1}), launches, query.products);
-  }
-  if (!automatic && !*query.fits) warn_not_fused(op, query);
-  if (automatic && *query.fits) note_fused(op);
+  *query.fits = fits && plan_of(args, forward(args)).groups > 0 && plan_of(args, backward(args)).groups > 0;
+  if (!*query.fits) warn_not_fused(op, query);
 }
 
 // Returns the counters of the barriers of so many groups, all 0.

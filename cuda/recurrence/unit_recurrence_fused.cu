@@ -14,8 +14,6 @@
 namespace eddy::cuda {
 namespace {
 
-constexpr int kLaunches = 16;  // of a step of the chain, forward and backward
-
 constexpr const char* kNoKernel =
     "unit_recurrence: the GPU has no kernel for these sizes (ask unit_recurrence_supports first)";
 
@@ -23,7 +21,7 @@ constexpr const char* kNoKernel =
 
 void unit_recurrence_supports(const RecurrenceSupportQuery& query) {
   answer<UnitRecurrenceArgs>("unit_recurrence", query,
-                             query.heads <= 32 && query.dim % (8 * query.heads) == 0, kLaunches, forward_of,
+                             query.heads <= 32 && query.dim % (8 * query.heads) == 0, forward_of,
                              backward_of);
 }
 

@@ -6,20 +6,14 @@
 
 namespace eddy::cuda {
 
-// Tells (ops/core/warnings.h) that such a call does not run fused although fused kernels were asked for, or that it
-// does by the program's choice. A block of 1 is the unit recurrence. They are defined in a .cpp file, since .cu
-// files cannot format.
+// Tells (ops/core/warnings.h) that such a call does not run fused although fused kernels were asked for. A block of 1
+// is the unit recurrence. It is defined in a .cpp file, since .cu files cannot format.
 void warn_not_fused(const char* op, const RecurrenceSupportQuery& sizes);
-void note_fused(const char* op);
 
-// Returns whether the fused kernels are expected to take less time than the composed chain, both directions
-// together, when a group has `rows` rows of a step; `launches` are those of a step of the chain.
-bool fused_wins(std::int64_t rows, std::int64_t steps, int launches, Dtype products);
-
-// Answers whether such a recurrence runs on the fused kernels, forward and backward. They must not be refused
-// (set_gpu_kernels), must win unless they are asked for, and support the sizes: dim and mlp are multiples of 32, dim
-// is at most 512, and the GPU's multiprocessors together hold the weights; blocks have at most 64 positions and
-// heads at most 32 numbers. If they are asked for and do not support it, it gives a warning.
+// Answers whether such a recurrence runs on the fused kernels, forward and backward. They must be asked for
+// (set_gpu_kernels) and support the sizes: dim and mlp are multiples of 32, dim is at most 512, and the GPU's
+// multiprocessors together hold the weights; blocks have at most 64 positions and heads at most 32 numbers. If they do
+// not support it, it gives a warning.
 void unit_recurrence_supports(const RecurrenceSupportQuery& query);
 void block_forget_supports(const RecurrenceSupportQuery& query);
 void block_accumulate_supports(const RecurrenceSupportQuery& query);

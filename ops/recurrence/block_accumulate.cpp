@@ -16,9 +16,8 @@ bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumul
   if (x.device() == kCpu) return false;
   bool fits = false;
   const Dtype products = is_bf16(x) ? Dtype::bf16 : options.chain.products;
-  block_accumulate_supports_slot(
-      x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences, options.block, x.elements(),
-                   products, &fits, options.spreads_output});
+  block_accumulate_supports_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,
+                                              options.block, products, &fits, options.spreads_output});
   return fits;
 }
 

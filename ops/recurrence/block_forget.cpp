@@ -11,7 +11,7 @@ bool block_forget_fits(const Tensor& x, std::int64_t mlp, const BlockForgetOptio
   if (x.device() == kCpu) return false;
   bool fits = false;
   block_forget_supports_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,
-                                          options.block, x.elements(), options.chain.products, &fits});
+                                          options.block, options.chain.products, &fits});
   return fits;
 }
 

@@ -63,7 +63,6 @@ struct StateRecurrenceArgs : RecurrenceArgs {
 // unit recurrence `block` is 1.
 struct RecurrenceSupportQuery {
   std::int64_t dim, mlp, heads, sequences, block;
-  std::int64_t elements;  // of x, or of most of it
   Dtype products;
   bool* fits;                  // the result
   bool spreads_output = true;  // block_accumulate only

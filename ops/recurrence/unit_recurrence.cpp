@@ -35,8 +35,8 @@ bool one_kernel(const Tensor& x, const UnitRecurrenceWeights& w, const UnitRecur
   if (x.device() == kCpu) return false;
   check_weights("unit_recurrence", w, x, options);
   bool fits = false;
-  unit_recurrence_supports_slot(
-      x.device(), {x.dim(2), w.up.dim(0), options.heads, x.dim(1), 1, x.elements(), options.products, &fits});
+  unit_recurrence_supports_slot(x.device(),
+                                {x.dim(2), w.up.dim(0), options.heads, x.dim(1), 1, options.products, &fits});
   return fits;
 }
 

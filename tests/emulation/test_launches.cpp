@@ -1,5 +1,5 @@
 // How many launches a training step needs, by kernel: that no work is done twice, and the table of copies in
-// docs/gpu-status.md.
+// docs/gpu-counts.md.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -13,7 +13,6 @@
 
 #include "autograd/tape.h"
 #include "cuda/core/launch.cuh"
-#include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/context.h"
 #include "ops/attention/attention.h"
 #include "ops/product/matmul.h"
@@ -223,14 +222,6 @@ TEST_SUITE("device") {
     std::fflush(stdout);
   }
 
-  TEST_CASE("a recurrence is expected to win fused where groups have few rows and the call has some steps") {
-    CHECK(cuda::fused_wins(32, 256, 16, Dtype::bf16));  // width 384, 256 sequences
-    CHECK_FALSE(cuda::fused_wins(128, 256, 16, Dtype::bf16));
-    CHECK_FALSE(cuda::fused_wins(32, 1, 16, Dtype::bf16));
-    CHECK(cuda::fused_wins(128, 256, 33, Dtype::bf16));  // a chain of more launches
-    CHECK_FALSE(cuda::fused_wins(86, 256, 16, Dtype::f32));
-  }
-
   TEST_CASE("a linear layer with ReLU clips in its product and launches one kernel more for its gradient") {
     const Tensor x = require_grad(to_gpu(Tensor::full({6, 4}, 1))),
                  weight = require_grad(to_gpu(Tensor::full({8, 4}, 1))), bias = to_gpu(Tensor::zeros({8}));
@@ -274,7 +265,7 @@ TEST_SUITE("device") {
     CHECK(sum(back) == at(back, "product") + at(back, "relu") + 3);
   }
 
-  TEST_CASE("a window or a chunk of a chain launches as much as docs/gpu-status.md says") {
+  TEST_CASE("a window or a chunk of a chain launches as much as docs/gpu-counts.md says") {
     struct Chain {
       const char *model, *gate, *cell;
       bool dropout;
