@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests: an optimised build with every suite but the slow ones, the tests of tensor/ and autograd/ under the
 # address, undefined behaviour and leak sanitizers, the thread pool under the thread sanitizer, every file read by itself
-# where there is clang 19, and a CUDA build where there is nvcc.
+# where there is clang 19, and a CUDA build and a look into its PTX where there is nvcc.
 #
 #   tests/run.sh               all of this
 #   tests/run.sh --fast        the optimised build and its tests alone
@@ -107,6 +107,8 @@ build_cuda() {
   else
     heading "CUDA: build for one architecture with $nvcc"
     build cuda-ci eddy_cuda eddy_cuda_90a
+    heading "CUDA: no register of a product is written behind wgmma's fence"
+    tests/ptx_fences.sh
   fi
 }
 
