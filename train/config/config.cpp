@@ -128,6 +128,15 @@ json ConfigKeys::to_json() const {
   return all;
 }
 
+std::map<std::string, std::pair<ConfigField, ConfigField>> differences(const KeyList& a, const KeyList& b) {
+  std::map<std::string, std::pair<ConfigField, ConfigField>> found;
+  for (std::size_t i = 0; i < a.fields().size(); ++i) {
+    const ConfigField &left = a.fields()[i], &right = b.fields()[i];
+    if (value_of(left) != value_of(right)) found.emplace(left.full_key(), std::pair(left, right));
+  }
+  return found;
+}
+
 std::string nearest_match(std::string_view text, const std::vector<std::string>& candidates) {
   // A key of a hostile file can be a megabyte long. The characters beyond the longest candidate hardly change
   // the choice.

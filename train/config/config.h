@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/config_keys.h"
@@ -60,6 +61,9 @@ ConfigKeys keys_of(C& config) {
   describe(keys, config);
   return keys;
 }
+
+// Returns the keys whose values differ between two structs of one type, by full key, with the field of each.
+std::map<std::string, std::pair<ConfigField, ConfigField>> differences(const KeyList& a, const KeyList& b);
 
 // The candidate with the smallest edit distance to `text` (the first of equals), or "" without candidates.
 std::string nearest_match(std::string_view text, const std::vector<std::string>& candidates);

@@ -55,30 +55,17 @@ bool unless_stopped(std::int64_t, std::int64_t) {
   return !stop_requested();
 }
 
-std::string text_of(const json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-// Calls visit(key, a, b) for every key in which the two differ.
-template <class Visit>
-void compare(const RunConfig& a, const RunConfig& b, const Visit& visit) {
-  const json left = to_json(a), right = to_json(b);
-  for (const auto& [section, keys] : left.items())
-    for (const auto& [key, value] : keys.items())
-      if (const json& other = right.at(section).at(key); other != value)
-        visit(section + "." + key, value, other);
-}
-
 // Returns the differences between a run and the wanted configuration, except those that a continuation may
 // have.
-std::vector<std::string> contradictions(const RunConfig& run, const RunConfig& wanted) {
+std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
   std::vector<std::string> found;
-  compare(run, wanted, [&](const std::string& key, const json& had, const json& want) {
+  for (const auto& [key, fields] : differences(keys_of(run), keys_of(wanted))) {
+    const auto& [had, want] = fields;
     const bool filled_in =
-        (key == "model.vocab" || key == "model.n_out") && want == 0;  // filled in by the task
+        (key == "model.vocab" || key == "model.n_out") && value_of(want) == 0;  // filled in by the task
     if (!filled_in && !may_change(key, wanted))
       found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
-  });
+  }
   return found;
 }
 
@@ -269,11 +256,11 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
 
 }  // namespace
 
-std::vector<std::string> changed_keys(const RunConfig& config) {
+std::vector<std::string> changed_keys(RunConfig config) {
+  RunConfig defaults;
   std::vector<std::string> found;
-  compare(RunConfig(), config, [&](const std::string& key, const json&, const json& value) {
-    found.push_back(fmt::format("{} = {}", key, value.dump()));
-  });
+  for (const auto& [key, fields] : differences(keys_of(defaults), keys_of(config)))
+    found.push_back(fmt::format("{} = {}", key, value_of(fields.second).dump()));
   return found;
 }
 

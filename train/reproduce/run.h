@@ -58,6 +58,6 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
 std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row);
 
 // Returns "section.key = value" for every key that is not at its default.
-std::vector<std::string> changed_keys(const RunConfig& config);
+std::vector<std::string> changed_keys(RunConfig config);
 
 }  // namespace eddy

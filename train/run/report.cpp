@@ -231,13 +231,11 @@ void add_samples(HtmlPage& page, const std::vector<SampleRecord>& records) {
 // The settings that differ from the defaults, and folded all the others.
 void add_config(HtmlPage& page, RunConfig config) {
   RunConfig defaults;
-  const ConfigKeys given = keys_of(config), plain = keys_of(defaults);
+  const ConfigKeys given = keys_of(config);
+  const auto differing = differences(given, keys_of(defaults));
   std::vector<std::vector<std::string>> changed, rest;
-  for (std::size_t i = 0; i < given.fields().size(); ++i) {
-    const ConfigField& field = given.fields()[i];
-    auto& rows = value_of(field) == value_of(plain.fields()[i]) ? rest : changed;
-    rows.push_back({field.full_key(), text_of(field)});
-  }
+  for (const ConfigField& field : given.fields())
+    (differing.contains(field.full_key()) ? changed : rest).push_back({field.full_key(), text_of(field)});
   const std::vector<std::string> header = {"setting", "value"};
   page.heading("Configuration");
   if (!changed.empty()) page.table(header, changed);

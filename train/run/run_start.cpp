@@ -53,22 +53,20 @@ State placed(const State& saved, Dtype dtype, Device device) {
 }
 
 void check_same_model(const RunConfig& config, const LoadedRun& loaded) {
-  const nlohmann::json theirs = to_json(resolved(loaded.config.model)),
-                       mine = to_json(resolved(config.model));
-  std::vector<std::string> may_differ = {"dropout", "init_std"};
-  if (!loaded.config.model.positions) may_differ.push_back("context");
-  ModelConfig described = config.model;
-  const ConfigKeys keys = keys_of(described);
-  for (const ConfigField& key : keys.fields())  // what the model does not read
-    if (!key.is_read_by(described.family, described.model)) may_differ.push_back(key.key);
+  ModelConfig theirs = resolved(loaded.config.model), mine = resolved(config.model);
+  std::vector<std::string> may_differ = {"model.dropout", "model.init_std"};
+  if (!loaded.config.model.positions) may_differ.emplace_back("model.context");
   // Where a call of any length is one segment, the model does not depend on the key.
-  const std::int64_t segment = mine.at("segment");
-  if (make_unallocated_model(config.model)->segments(2 * segment) == 1) may_differ.emplace_back("segment");
+  if (make_unallocated_model(config.model)->segments(2 * mine.segment) == 1)
+    may_differ.emplace_back("model.segment");
   std::string differ;
-  for (const auto& [key, value] : theirs.items())
-    if (mine.at(key) != value && std::find(may_differ.begin(), may_differ.end(), key) == may_differ.end())
-      differ +=
-          fmt::format("{}{} {} for {}", differ.empty() ? "" : ", ", key, mine.at(key).dump(), value.dump());
+  for (const auto& [key, fields] : differences(keys_of(theirs), keys_of(mine))) {
+    const auto& [had, has] = fields;
+    if (has.is_read_by(mine.family, mine.model) &&
+        std::find(may_differ.begin(), may_differ.end(), key) == may_differ.end())
+      differ += fmt::format("{}{} {} for {}", differ.empty() ? "" : ", ", has.key, value_of(has).dump(),
+                            value_of(had).dump());
+  }
   if (differ.empty()) return;
   fail<ConfigError>(
       "train: the configuration's model is not that of {}: {} (resume and init-from take the same "
