@@ -50,6 +50,17 @@ const json& part(const json& whole, const char* key) {
   return found != whole.end() ? *found : none;
 }
 
+// Whether `key`, a list of scales, has this one; without the list all do.
+bool is_for_scale(const json& whole, const char* key, Scale scale) {
+  const json& scales = part(whole, key);
+  return scales.empty() || std::find(scales.begin(), scales.end(), scale_name(scale)) != scales.end();
+}
+
+// Whether tokens are pieces of a vocabulary rather than bytes.
+bool reads_pieces(const TableRequest& request) {
+  return request.tokenizer.ends_with(".model");
+}
+
 // Sets the keys of the sections [model], [data] and [train].
 void set_keys(RunConfig& config, const json& settings) {
   for (const char* section : {"model", "data", "train"})
@@ -88,7 +99,8 @@ ReproduceRow row_from(const json& file, const json& row, const TableRequest& req
   };
   made.name = text("name");
   made.title = text("title");
-  for (const json& cell : part(row, "published")) made.published.push_back(published_from(cell));
+  if (is_for_scale(file, "published_at", request.scale))
+    for (const json& cell : part(row, "published")) made.published.push_back(published_from(cell));
   made.weights_of = row.value("weights_of", "");
   made.longest = row.value("longest", made.longest);
   return made;
@@ -107,60 +119,55 @@ void divide_relative(ReproduceTable& table) {
 }
 
 // Returns `given`, or without it the entry of EDDY_DATA_DIR, where there is one.
-std::string data_path(const TableRequest& request, const char* entry) {
+std::string data_path(const TableRequest& request, const std::string& entry) {
   const std::string path = request.data_dir + "/" + entry;
   std::error_code error;
   const bool stored = request.data.empty() && !request.data_dir.empty() && fs::exists(path, error);
   return stored ? path : request.data;
 }
 
-// Names the books, or has some written.
-// errors: IoError at a scale whose books must be given.
-void add_books(ReproduceTable& table, const TableRequest& request) {
-  const std::string path = data_path(request, "books");
-  if (path.empty()) {
-    if (request.scale != Scale::tiny)
-      fail<IoError>(
-          "reproduce: block-recurrent/table-1 needs books, one text file each (--data FOLDER, or EDDY_DATA_DIR "
-          "with a folder books)");
-    table.text.kind = ReproduceText::Kind::documents;
-    table.text.generated_bytes = 20'000;
-    table.notes.insert(table.notes.begin(), "the books are stories written by Eddy");
-  }
-  for (ReproduceRow& row : table.rows) row.config.data.path = path;
-  table.notes.push_back("step times are medians, relative to " + table.reference);
+ReproduceText::Kind text_kind(const std::string& name) {
+  if (name == "documents") return ReproduceText::Kind::documents;
+  return name == "plain" ? ReproduceText::Kind::plain : ReproduceText::Kind::repeat;
 }
 
-// Names the stories that the table is made from, or has some written.
-void add_stories(ReproduceTable& table, const TableRequest& request) {
-  const bool tiny = request.scale == Scale::tiny, repeat = request.task != "plain";
-  if (tiny)
-    for (ReproduceRow& row : table.rows) row.published.clear();  // they are for other lengths
-  table.text.kind = repeat ? ReproduceText::Kind::repeat : ReproduceText::Kind::plain;
-  table.text.source = data_path(request, "tinystories");
-  if (tiny) table.text.source_bytes = 100'000;
-  table.text.generated_bytes = tiny ? 20'000 : std::int64_t{4} << 20;
-  // The stories of the paper have some 200 tokens of its vocabulary. As bytes they would have more, so they
-  // are cut to about as many bytes: then the repeated text lies as far back.
-  const bool subwords = request.tokenizer.ends_with(".model");
-  if (!subwords) table.text.most_bytes = tiny ? 24 : 220;
-  if (!repeat)
-    table.notes.emplace_back(
-        "plain stories: here a few hundredths are all that is to be gained; the published numbers are almost "
-        "certainly those of the repeat text (--task repeat)");
-  else if (subwords)
-    table.notes.emplace_back("every story is told twice, with \"Repeat above.\" in between");
-  else
-    table.notes.push_back(fmt::format(
-        "every story is told twice, with \"Repeat above.\" in between; tokens are bytes, and stories are cut "
-        "into pieces of at most {}, so that the copy lies as many tokens back as in the paper",
-        table.text.most_bytes));
-  if (!subwords)
-    table.notes.emplace_back(
-        "losses are nats per byte, the paper's nats per token of 4096 pieces: compare rows and trends, not "
-        "digits; with a vocabulary of pieces: --set data.tokenizer=FILE.model");
-  table.notes.push_back(
-      "the sliding window is put over Llama's weights when they are measured, as in the paper");
+// Names the text that the table reads, or has it made.
+// errors: IoError at a scale whose text must be given.
+void add_text(ReproduceTable& table, const json& text, const TableRequest& request) {
+  const std::string entry = text.at("entry"), path = data_path(request, entry);
+  const char* scale = scale_name(request.scale);
+  const auto bytes = [&](const char* key) { return part(text, key).value(scale, std::int64_t{0}); };
+  ReproduceText& plan = table.text;
+  plan.generated_bytes = bytes("generated_bytes");
+  if (path.empty() && plan.generated_bytes == 0)
+    fail<IoError>("reproduce: {} needs {} (--data FOLDER, or EDDY_DATA_DIR with a folder {})", table.name,
+                  text.at("needs").get<std::string>(), entry);
+  const ReproduceText::Kind kind = text_kind(text.value("kind", request.task));
+  if (kind == ReproduceText::Kind::documents && !path.empty()) {  // read as they are
+    for (ReproduceRow& row : table.rows) row.config.data.path = path;
+    return;
+  }
+  plan.kind = kind;
+  plan.source = path;
+  plan.source_bytes = bytes("source_bytes");
+  if (!reads_pieces(request)) plan.most_bytes = bytes("most_bytes");
+}
+
+// Adds the notes whose conditions hold: {text, when = [...]}, or only a text.
+void add_notes(ReproduceTable& table, const json& notes, const TableRequest& request) {
+  const std::vector<std::string> holds = {
+      request.task, reads_pieces(request) ? "pieces" : "bytes",
+      table.text.kind != ReproduceText::Kind::none && table.text.source.empty() ? "made" : "given"};
+  for (const json& note : notes) {
+    const json& conditions = part(note, "when");
+    if (!std::all_of(conditions.begin(), conditions.end(), [&](const json& condition) {
+          return std::find(holds.begin(), holds.end(), condition) != holds.end();
+        }))
+      continue;
+    const std::string text = note.is_string() ? note : note.at("text");
+    table.notes.push_back(fmt::format(fmt::runtime(text), fmt::arg("reference", table.reference),
+                                      fmt::arg("most_bytes", table.text.most_bytes)));
+  }
 }
 
 }  // namespace
@@ -190,12 +197,9 @@ ReproduceTable make_table(const TableEntry& entry, const TableRequest& request) 
   table.name = name;
   table.folder = file.value("folder", name);
   table.title = file.at("title");
-  table.notes = file.value("notes", table.notes);
   for (const json& column : part(file, "columns")) table.columns.push_back(column_from(column));
   for (const json& row : file.at("row")) {
-    if (row.contains("scales") && std::none_of(row["scales"].begin(), row["scales"].end(),
-                                               [&](const json& own) { return own == scale; }))
-      continue;
+    if (!is_for_scale(row, "scales", request.scale)) continue;
     table.rows.push_back(row_from(file, row, request));
     if (row.value("reference", false)) table.reference = table.rows.back().name;
   }
@@ -213,8 +217,8 @@ ReproduceTable make_table(const TableEntry& entry, const TableRequest& request) 
   for (const std::int64_t length : table.lengths)
     table.columns.push_back(
         {fmt::format("last {} of {}", table.last, length), fmt::format("last_{}", length)});
-  if (entry.files.front() == kBooks) add_books(table, request);
-  if (entry.files.front() == kLengths) add_stories(table, request);
+  if (file.contains("text")) add_text(table, file.at("text"), request);
+  add_notes(table, part(file, "notes"), request);
   if (request.scale != Scale::paper)
     for (const json& note : part(file, "small_notes")) table.notes.push_back(note);
   if (request.scale == Scale::small)
