@@ -128,7 +128,7 @@ measure_gpu() { # capability, or nothing
   measured info "$bin/eddy" info --measure
   measured ops "$bin/eddy" bench ops --device cuda --json "$folder/ops.json"
   measured attention "$bin/bin/example_kernels_attention"
-  local speed=("$bin/eddy" reproduce speed --profile --seconds 2 --runs)
+  local speed=("$bin/eddy" bench speed --profile --seconds 2 --runs)
   measured speed "${speed[@]}" "$folder/speed"
   # What each choice brings: the table again with one kernel other than the program's.
   local kernels

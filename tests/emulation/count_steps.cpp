@@ -1,5 +1,5 @@
 // What a training step enqueues on a GPU, counted without one: launches, operations, bytes and memory of the
-// rows of `eddy reproduce speed`, at their full sizes. The step's host code and that of cuda/ run as usual;
+// rows of `eddy bench speed`, at their full sizes. The step's host code and that of cuda/ run as usual;
 // kernels, products and copies within the GPU are counted and not computed.
 //
 //   count_gpu_steps                               all rows
@@ -26,11 +26,11 @@
 #include "tensor/memory/allocator.h"
 #include "tests/emulation/emulation.h"
 #include "train/bench/profile.h"
+#include "train/bench/speed.h"
 #include "train/bench/step_trial.h"
 #include "train/config/run_config.h"
 #include "train/generate/generate.h"
 #include "train/page/human_text.h"
-#include "train/reproduce/speed.h"
 
 using namespace eddy;
 
@@ -242,7 +242,7 @@ int main(int argc, char** argv) {
   std::string choice = "auto";
   std::vector<std::string> names;
   for (const SpeedRow& row : speed_rows(false)) names.push_back(row.name);
-  app.add_option("--rows", options.rows, "Rows of `eddy reproduce speed` (default: all)")
+  app.add_option("--rows", options.rows, "Rows of `eddy bench speed` (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
   app.add_option("--preset", options.preset, "A configuration that `eddy models` lists, instead of rows");

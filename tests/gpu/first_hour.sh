@@ -88,7 +88,7 @@ case "$part" in
     grep -h -E "ERROR|FATAL|error:|SKIPPED" "$log"/[0-9]*.txt | sort | uniq -c | head -n 60
     ;;
   2)
-    speed=("$eddy" reproduce speed --seconds 2 --profile --runs)
+    speed=("$eddy" bench speed --seconds 2 --profile --runs)
     run speed 240 40 "${speed[@]}" "$log/speed"
     kernels() { # name rows: those rows with other kernels
       run "$1" 100 15 env EDDY_KERNELS="$1" "${speed[@]}" "$log/$1.runs" --rows "$2"

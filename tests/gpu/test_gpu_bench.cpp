@@ -14,8 +14,8 @@
 #include "tests/support/tiny_bench.h"
 #include "train/bench/generate.h"
 #include "train/bench/ops.h"
+#include "train/bench/speed.h"
 #include "train/bench/step.h"
-#include "train/reproduce/speed.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;
@@ -134,7 +134,7 @@ TEST_SUITE("device") {
     // One of each recurrence where all of them take half a minute.
     if (kEmulated)
       options.rows = {"rec_fixed_skip", "unit_256", "staircase_algorithm", "memory_llama", "copy_4128"};
-    const std::vector<SpeedResult> results = reproduce_speed(options, [](std::string_view) {});
+    const std::vector<SpeedResult> results = bench_speed(options, [](std::string_view) {});
     CHECK(results.size() == (kEmulated ? options.rows.size() : speed_rows(true).size()));
     for (const SpeedResult& result : results) {
       CAPTURE(result.row.name);

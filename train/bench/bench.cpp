@@ -8,8 +8,17 @@
 #include "ops/backends.h"
 #include "ops/core/op_spec.h"
 #include "tensor/base/format.h"
+#include "train/files/utf8.h"
 
 namespace eddy {
+namespace {
+
+// Returns the number of characters: bytes that begin one.
+std::size_t width_of(const std::string& text) {
+  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_continuation));
+}
+
+}  // namespace
 
 Timing timing_of(std::vector<double> seconds) {
   if (seconds.empty()) fail<ValueError>("bench: nothing was measured (at least one run)");
@@ -48,20 +57,28 @@ Tensor repeated_normal(const Shape& shape, const char* stream, Dtype dtype, Devi
   return raw::reshape(raw::copy(raw::expand(some, {elements / period, period})), shape);
 }
 
-std::string text_table(const std::vector<std::vector<std::string>>& rows) {
+std::string text_table(const std::vector<std::vector<std::string>>& rows, bool markdown) {
   if (rows.empty()) return "";
-  std::vector<std::size_t> widths(rows.front().size(), 0);
+  std::vector<std::size_t> widths(rows.front().size(), markdown ? 3 : 0);
   for (const std::vector<std::string>& row : rows) {
     if (row.size() != widths.size())
       fail<ValueError>("table: a row of {} cells below a head of {} (equal numbers)", row.size(),
                        widths.size());
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
   }
   std::string text;
   for (const std::vector<std::string>& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
-    text += '\n';
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string space(widths[i] - width_of(row[i]), ' ');
+      if (markdown)
+        text += "| " + row[i] + space + ' ';
+      else
+        text += i == 0 ? row[i] + space : "  " + space + row[i];
+    }
+    text += markdown ? "|\n" : "\n";
+    if (!markdown || &row != &rows.front()) continue;
+    for (const std::size_t width : widths) text += "| " + std::string(width, '-') + ' ';
+    text += "|\n";
   }
   return text;
 }

@@ -38,9 +38,9 @@ Timing measure_on(Device device, const std::function<void()>& run, double second
 Tensor repeated_normal(const Shape& shape, const char* stream, Dtype dtype, Device device);
 
 // Returns a table as text: the first row is the header, the first column is left-aligned, the others
-// right-aligned.
+// right-aligned. As Markdown, columns stand between bars and all are left-aligned.
 // errors: ValueError when rows differ in length.
-std::string text_table(const std::vector<std::vector<std::string>>& rows);
+std::string text_table(const std::vector<std::vector<std::string>>& rows, bool markdown = false);
 
 // Returns a number with three or more significant digits ("0.0123", "1.23", "12.3", "123"); "-" when it is
 // not finite.

@@ -8,7 +8,6 @@
 
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/bench.h"
-#include "train/page/html_page.h"
 #include "train/page/human_text.h"
 #include "train/run/environment.h"
 
@@ -17,18 +16,23 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
+bool is_shown(const MeasuredTable& table, std::size_t column) {
+  return column >= table.columns.size() || table.columns[column].key.empty() ||
+         !table.columns[column].title.empty();
+}
+
 // Returns the head and the rows as they are shown, with the name of its series before each row.
 std::vector<Cells> shown(const MeasuredTable& table) {
   std::vector<Cells> lines(1);
   if (!table.names.empty()) lines[0].push_back(table.names);
-  for (const MeasuredColumn& column : table.columns)
-    if (!column.title.empty()) lines[0].push_back(column.title);
+  for (std::size_t i = 0; i < table.columns.size(); ++i)
+    if (is_shown(table, i)) lines[0].push_back(table.columns[i].title);
   for (const MeasuredSeries& series : table.series)
     for (const std::vector<Cell>& row : series.rows) {
       Cells& cells = lines.emplace_back();
       if (!table.names.empty()) cells.push_back(series.name);
       for (std::size_t i = 0; i < row.size(); ++i)
-        if (!table.columns[i].title.empty()) cells.push_back(row[i].text);
+        if (is_shown(table, i)) cells.push_back(row[i].text);
     }
   return lines;
 }
@@ -70,6 +74,21 @@ Chart chart_of(const MeasuredTable& table, const MeasuredPlot& plot) {
   return chart;
 }
 
+// Appends a table with its pictures and notes.
+void add_table(HtmlPage& page, const MeasuredTable& table) {
+  if (!table.title.empty()) page.heading(table.title);
+  std::vector<Chart> plots;
+  for (const MeasuredPlot& plot : table.plots) plots.push_back(chart_of(table, plot));
+  if (!plots.empty()) page.chart(plots.front());
+  if (plots.size() > 1) page.charts({plots.begin() + 1, plots.end()});
+  for (const Chart& chart : table.charts) page.chart(chart);
+  std::vector<Cells> rows = shown(table);
+  const Cells head = rows.front();
+  rows.erase(rows.begin());
+  if (!head.empty() || !rows.empty()) page.table(head, rows);
+  for (const std::string& note : table.notes) page.paragraph(note);
+}
+
 }  // namespace
 
 Cell::Cell(double number) : value(number), text(table_number(number)) {}
@@ -85,8 +104,9 @@ void MeasuredTable::add(std::vector<Cell> row) {
 
 std::string to_text(const MeasuredTable& table) {
   std::string text = table.title.empty() ? "" : table.title + '\n';
-  text += text_table(shown(table));
-  for (const std::string& note : table.notes) text += note + '\n';
+  text += text_table(shown(table), table.markdown);
+  if (table.listed && !table.notes.empty()) text += '\n';
+  for (const std::string& note : table.notes) text += (table.listed ? "- " : "") + note + '\n';
   return text;
 }
 
@@ -127,18 +147,10 @@ nlohmann::json to_json(const Measurement& measurement, const std::string& comman
 std::string to_html(const Measurement& measurement) {
   HtmlPage page(measurement.title, measurement.conditions);
   if (!measurement.about.empty()) page.paragraph(measurement.about);
-  for (const MeasuredTable& table : measurement.tables) {
-    std::vector<Chart> charts;
-    for (const MeasuredPlot& plot : table.plots) charts.push_back(chart_of(table, plot));
-    if (!charts.empty()) page.chart(charts.front());
-    if (charts.size() > 1) page.charts({charts.begin() + 1, charts.end()});
-    if (!table.title.empty()) page.heading(table.title);
-    std::vector<Cells> rows = shown(table);
-    const Cells head = rows.front();
-    rows.erase(rows.begin());
-    page.table(head, rows);
-    for (const std::string& note : table.notes) page.paragraph(note);
-  }
+  for (const MeasuredTable& table : measurement.tables) add_table(page, table);
+  if (!measurement.details.empty())
+    page.folded(measurement.details_title, [&] { page.texts(measurement.details); });
+  if (!measurement.of_this_machine) return page.html();
   page.heading("Machine");
   page.preformatted(fmt::format("{}\n", fmt::join(environment_lines(), "\n")));
   return page.html();

@@ -1,11 +1,15 @@
-// What a benchmark measured, in one form for the terminal, for JSON and for a page. Each benchmark turns its
-// numbers into a Measurement by its measurement_of; the writers here know nothing of what was measured.
+// What was measured, in one form for the terminal, for JSON and for a page. Each benchmark turns its numbers into a
+// Measurement by its measurement_of, and `eddy reproduce` its tables; the writers here know nothing of what was
+// measured.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "train/page/chart.h"
+#include "train/page/html_page.h"
 
 namespace eddy {
 
@@ -28,7 +32,7 @@ Cell bytes_cell(std::int64_t bytes);
 
 struct MeasuredColumn {
   std::string key;    // in JSON, where "a.b" is b inside a; empty: only shown
-  std::string title;  // above the column; empty: only in JSON
+  std::string title;  // above the column; empty where there is a key: only in JSON
 };
 
 // Rows that belong together, such as the points of one model.
@@ -47,11 +51,14 @@ struct MeasuredPlot {
 struct MeasuredTable {
   std::string key;    // of the list in JSON: of rows, or of series with their "points"; empty: only shown
   std::string title;  // lines above the table
-  std::vector<MeasuredColumn> columns;
+  std::vector<MeasuredColumn> columns;  // none: a page shows the rows without a head
   std::vector<MeasuredSeries> series;
   std::string names;  // the title of the column of series' names
   std::vector<MeasuredPlot> plots;
+  std::vector<Chart> charts;       // further pictures, each over the whole width
   std::vector<std::string> notes;  // lines below the table
+  bool markdown = false;           // as text: a table of Markdown
+  bool listed = false;             // as text: the notes as a list below an empty line
 
   // Adds a row to the last series, and a series without a name where there is none.
   void add(std::vector<Cell> row);
@@ -64,13 +71,16 @@ struct Measurement {
   std::string about;       // how to read the page
   nlohmann::json facts;    // what JSON says outside of the tables
   std::vector<MeasuredTable> tables;
+  std::string details_title;          // opens the details on the page
+  std::vector<LabelledText> details;  // folded texts of the page
+  bool of_this_machine = true;        // the page ends with the lines about the machine and the build
 };
 
 std::string to_text(const MeasuredTable& table);
 std::string to_text(const Measurement& measurement);
 // `command` is what was called. The list "measured" has each table as a file of docs/measured/ holds it.
 nlohmann::json to_json(const Measurement& measurement, const std::string& command = "");
-// Returns a self-contained page with the plots, the tables and the lines about the machine.
+// Returns a self-contained page with the pictures, the tables and the details.
 std::string to_html(const Measurement& measurement);
 
 }  // namespace eddy

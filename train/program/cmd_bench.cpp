@@ -1,6 +1,7 @@
 // `eddy bench`: each benchmark is a command of its own, with its own options. All show a table, and write
-// their numbers as JSON and as a page.
+// their numbers as JSON and as a page: those of `speed` have their place in a folder, where later calls add rows.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "train/bench/generate.h"
 #include "train/bench/length.h"
 #include "train/bench/ops.h"
+#include "train/bench/speed.h"
 #include "train/bench/step.h"
 #include "train/config/config_flags.h"
 #include "train/config/run_config.h"
@@ -221,6 +223,31 @@ void add_length(CLI::App& bench, std::function<int()>& action) {
   add_precision_option(command, options.precision);
 }
 
+void add_speed(CLI::App& bench, std::function<int()>& action) {
+  const auto options = std::make_shared<SpeedOptions>();
+  CLI::App& command = *bench.add_subcommand(
+      "speed", "Measure training steps of models of all families, beside figures given for PyTorch on a GPU");
+  command.add_option("--rows", options->rows, "Names of rows, separated by commas (default: all)")
+      ->delimiter(',');
+  command.add_option("--scale", options->scale, "paper, or small, which shrinks the rows for a CPU")
+      ->capture_default_str();
+  command.add_option("--runs", options->runs, "Folder of the results")->capture_default_str();
+  command.add_option("--device", options->device, "Where to compute (default: cuda, at scale small cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command
+      .add_option("--seconds", options->seconds,
+                  "Seconds of timed steps for each row (default: 10, at scale small three steps)")
+      ->check(number_between(1e-3, 1e6));
+  command.add_flag("--profile", options->profile, "Also show where the time of each row goes");
+  on_chosen(command, action, [options] {
+    keep_on_without_output();
+    const std::vector<SpeedResult> results = bench_speed(*options, print_now);
+    const bool failed =
+        std::any_of(results.begin(), results.end(), [](const SpeedResult& row) { return !row.bench; });
+    return failed ? 3 : 0;
+  });
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app, std::function<int()>& action) {
@@ -230,6 +257,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   add_step(*command, action);
   add_generate(*command, action);
   add_length(*command, action);
+  add_speed(*command, action);
 }
 
 }  // namespace eddy

@@ -49,9 +49,9 @@ void prepare_process() {
     stream = open("/dev/null", O_RDWR);
 }
 
-// A run that is trained keeps its results in its folder: what is printed is not needed.
+// These keep their results in a folder: what is printed is not needed.
 bool has_results_in_files(const std::string& command) {
-  return command == "train" || command == "reproduce";
+  return command == "train" || command == "reproduce" || command == "bench speed";
 }
 
 // Makes printing fail when standard output was closed, where what is printed is the result.
@@ -216,14 +216,13 @@ int run_command_line(int argc, char** argv) {
   choose_gpu_kernels();
   if (threads > 0) set_thread_count(threads);
   if (command != nullptr) {
-    const std::string name = app.get_subcommands().front()->get_name();
-    refuse_closed_output(name);
-    reserve_memory(name);
+    refuse_closed_output(full_name(*command));
+    reserve_memory(app.get_subcommands().front()->get_name());
   }
   const int status = action();
   for (const std::string& warning : take_warnings()) say(warning);
   flush_output();
-  report_lost_output(command == nullptr || !has_results_in_files(app.get_subcommands().front()->get_name()));
+  report_lost_output(command == nullptr || !has_results_in_files(full_name(*command)));
   return status;
 }
 

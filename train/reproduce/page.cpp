@@ -1,4 +1,4 @@
-// The cells, the Markdown and the charts of a table.
+// The numbers and the charts of a table.
 #include "train/reproduce/page.h"
 
 #include <fmt/format.h>
@@ -9,8 +9,7 @@
 #include <filesystem>
 
 #include "tensor/base/error.h"
-#include "train/files/utf8.h"
-#include "train/page/html_page.h"
+#include "train/bench/measurement.h"
 #include "train/page/human_text.h"
 #include "train/run/metrics.h"
 
@@ -18,7 +17,6 @@ namespace eddy {
 namespace {
 
 namespace fs = std::filesystem;
-using Cells = std::vector<std::string>;
 
 std::string number(double value) {
   return human_number(value, 5);
@@ -57,18 +55,9 @@ bool is_published(const ReproduceTable& table, std::size_t column) {
                      [&](const ReproduceRow& row) { return column < row.published.size(); });
 }
 
-Cells header_of(const ReproduceTable& table) {
-  Cells header{"row"};
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    if (is_published(table, i)) header.push_back(table.columns[i].title + ", paper");
-    header.push_back(table.columns[i].title + ", ours");
-  }
-  header.insert(header.end(), {"seed", "steps", "tokens", "time"});
-  return header;
-}
-
-Cells cells_of(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown) {
-  Cells cells{shown.row->title};
+std::vector<Cell> cells_of(const ReproduceTable& table, const std::vector<ShownRow>& rows,
+                           const ShownRow& shown) {
+  std::vector<Cell> cells{shown.row->title};
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (is_published(table, i))
       cells.push_back(i < shown.row->published.size() ? published_cell(shown.row->published[i]) : "");
@@ -85,35 +74,26 @@ Cells cells_of(const ReproduceTable& table, const std::vector<ShownRow>& rows, c
   return cells;
 }
 
-// A table of its own: these cells are long and would leave no room for numbers beside them.
-const Cells kRunHeader{"row", "command", "device"};
-
-Cells run_of(const ShownRow& shown) {
-  return {shown.row->title, shown.command, shown.result ? shown.result->device : ""};
+MeasuredTable numbers_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  MeasuredTable numbers;
+  numbers.columns = {{"", "row"}};
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (is_published(table, i)) numbers.columns.push_back({"", table.columns[i].title + ", paper"});
+    numbers.columns.push_back({"", table.columns[i].title + ", ours"});
+  }
+  for (const char* title : {"seed", "steps", "tokens", "time"}) numbers.columns.push_back({"", title});
+  for (const ShownRow& shown : rows) numbers.add(cells_of(table, rows, shown));
+  return numbers;
 }
 
-// Returns the number of characters: bytes that begin one.
-std::size_t width_of(const std::string& text) {
-  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_continuation));
-}
-
-std::string markdown(const std::vector<Cells>& lines) {
-  std::vector<std::size_t> widths(lines.front().size(), 3);
-  for (const Cells& line : lines)
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], width_of(line[i]));
-  std::string text;
-  const auto add = [&](const Cells& line) {
-    text += '|';
-    for (std::size_t i = 0; i < line.size(); ++i)
-      text += " " + line[i] + std::string(widths[i] - width_of(line[i]), ' ') + " |";
-    text += '\n';
-  };
-  add(lines.front());
-  Cells rule;
-  for (const std::size_t width : widths) rule.emplace_back(width, '-');
-  add(rule);
-  for (std::size_t i = 1; i < lines.size(); ++i) add(lines[i]);
-  return text;
+// A table of its own: these cells are long and would leave no room for numbers beside them. `quote` encloses the
+// commands.
+MeasuredTable runs_of(const std::vector<ShownRow>& rows, const std::string& quote) {
+  MeasuredTable runs;
+  runs.columns = {{"", "row"}, {"", "command"}, {"", "device"}};
+  for (const ShownRow& shown : rows)
+    runs.add({shown.row->title, quote + shown.command + quote, shown.result ? shown.result->device : ""});
+  return runs;
 }
 
 std::vector<std::string> remarks_of(const std::vector<ShownRow>& rows) {
@@ -140,7 +120,7 @@ void add_series(Chart& chart, Series series, std::size_t index, const ShownRow& 
   chart.series.push_back(std::move(series));
 }
 
-void add_curves(HtmlPage& page, const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   std::string name = table.chart_key;
   std::replace(name.begin(), name.end(), '_', ' ');
   Chart extra{name, "step", name, false, false, {}};
@@ -165,14 +145,16 @@ void add_curves(HtmlPage& page, const ReproduceTable& table, const std::vector<S
     add_series(extra, std::move(numbers), i, rows[i]);
     add_series(training, smooth.x.empty() ? std::move(steps) : std::move(smooth), i, rows[i]);
   }
-  page.heading("Curves");
-  if (!extra.series.empty()) page.chart(extra);
-  page.chart(valid);
-  page.chart(training);
+  MeasuredTable curves;
+  curves.title = "Curves";
+  if (!extra.series.empty()) curves.charts.push_back(std::move(extra));
+  curves.charts.push_back(std::move(valid));
+  curves.charts.push_back(std::move(training));
+  return curves;
 }
 
 // Charts the loss against the length of the window: ours and, from the same columns, the published one.
-void add_lengths(HtmlPage& page, const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   Chart ours{
       "Loss on the last targets by length, ours", "tokens of the window", "loss, nats", true, false, {}};
   Chart paper{"The same, as published", "tokens of the window", "loss, nats", true, false, {}};
@@ -190,15 +172,17 @@ void add_lengths(HtmlPage& page, const ReproduceTable& table, const std::vector<
     add_series(ours, std::move(own), i, rows[i]);
     add_series(paper, std::move(published), i, rows[i]);
   }
-  for (Chart* chart : {&ours, &paper})
+  MeasuredTable lengths;
+  lengths.title = "Loss by length";
+  for (Chart* chart : {&ours, &paper}) {
     for (Series& series : chart->series) series.style = SeriesStyle::line_points;
-  page.heading("Loss by length");
-  for (const Chart* chart : {&ours, &paper})
-    if (!chart->series.empty()) page.chart(*chart);
+    if (!chart->series.empty()) lengths.charts.push_back(std::move(*chart));
+  }
+  return lengths;
 }
 
 // Charts the first column against another; rows whose titles begin alike are one series.
-void add_across(HtmlPage& page, const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+MeasuredTable across_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   const ReproduceColumn &up = table.columns[0], &along = table.columns[table.across];
   Chart chart{up.title + " against " + along.title, along.title, up.title, true, false, {}};
   for (const ShownRow& shown : rows) {
@@ -209,54 +193,49 @@ void add_across(HtmlPage& page, const ReproduceTable& table, const std::vector<S
       chart.series.push_back({name, {}, {}, SeriesStyle::points});
     chart.series.back().add(x, y);
   }
-  if (!chart.series.empty()) page.chart(chart);
+  MeasuredTable across;
+  if (!chart.series.empty()) across.charts.push_back(std::move(chart));
+  return across;
 }
 
 }  // namespace
 
 std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
-  std::vector<Cells> lines{header_of(table)};
-  std::vector<Cells> runs{kRunHeader};
-  for (const ShownRow& shown : rows) {
-    lines.push_back(cells_of(table, rows, shown));
-    runs.push_back(run_of(shown));
-    runs.back()[1] = "`" + shown.command + "`";
-  }
-  std::string text = fmt::format("\n{}\n\n{}\n{}", table.title, markdown(lines), markdown(runs));
-  std::vector<std::string> notes = table.notes;
-  for (std::string& remark : remarks_of(rows)) notes.push_back(std::move(remark));
-  if (!notes.empty()) text += '\n';
-  for (const std::string& line : notes) text += "- " + line + '\n';
-  return text;
+  Measurement m;
+  m.conditions = fmt::format("\n{}\n", table.title);
+  m.tables = {numbers_of(table, rows), runs_of(rows, "`")};
+  for (MeasuredTable& one : m.tables) one.markdown = true;
+  MeasuredTable& last = m.tables.back();
+  last.listed = true;
+  last.notes = table.notes;
+  for (std::string& remark : remarks_of(rows)) last.notes.push_back(std::move(remark));
+  return to_text(m);
 }
 
 std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
-  HtmlPage page(table.title, table.name);
-  std::vector<Cells> lines, runs;
-  for (const ShownRow& shown : rows) {
-    lines.push_back(cells_of(table, rows, shown));
-    runs.push_back(run_of(shown));
+  Measurement m;
+  m.title = table.title;
+  m.conditions = table.name;
+  m.of_this_machine = false;
+  m.tables = {numbers_of(table, rows)};
+  m.tables.back().notes = table.notes;
+  if (table.across > 0) m.tables.push_back(across_of(table, rows));
+  if (!table.lengths.empty()) m.tables.push_back(lengths_of(table, rows));
+  m.tables.push_back(curves_of(table, rows));
+  m.tables.push_back(runs_of(rows, ""));
+  m.tables.back().title = "How the rows are run";
+  if (std::vector<std::string> remarks = remarks_of(rows); !remarks.empty()) {
+    MeasuredTable& measuring = m.tables.emplace_back();
+    measuring.title = "How the rows were measured";
+    for (std::string& remark : remarks) measuring.add({std::move(remark)});
   }
-  page.table(header_of(table), lines);
-  for (const std::string& note : table.notes) page.paragraph(note);
-  if (table.across > 0) add_across(page, table, rows);
-  if (!table.lengths.empty()) add_lengths(page, table, rows);
-  add_curves(page, table, rows);
-  page.heading("How the rows are run");
-  page.table(kRunHeader, runs);
-  if (const std::vector<std::string> remarks = remarks_of(rows); !remarks.empty()) {
-    page.heading("How the rows were measured");
-    std::vector<Cells> lines_of_remarks;
-    for (const std::string& remark : remarks) lines_of_remarks.push_back({remark});
-    page.table({}, lines_of_remarks);
-  }
-  page.heading("Where the rows' own reports are");
-  std::vector<Cells> places;
+  MeasuredTable& places = m.tables.emplace_back();
+  places.title = "Where the rows' own reports are";
+  places.columns = {{"", "row"}, {"", "report"}};
   for (const ShownRow& shown : rows)
     if (shown.result && shown.row->weights_of.empty())
-      places.push_back({shown.row->title, (fs::path(shown.folder) / "report.html").string()});
-  page.table({"row", "report"}, places);
-  return page.html();
+      places.add({shown.row->title, (fs::path(shown.folder) / "report.html").string()});
+  return to_html(m);
 }
 
 }  // namespace eddy

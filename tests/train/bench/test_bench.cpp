@@ -60,6 +60,8 @@ TEST_CASE("measure runs once before it counts and then as often as requested") {
 TEST_CASE("a table aligns its columns") {
   CHECK(text_table({{"op", "ms"}, {"matmul", "1.25"}, {"add", "10"}}) ==
         "op        ms\nmatmul  1.25\nadd       10\n");
+  CHECK(text_table({{"op", "ms"}, {"d\u00e9j\u00e0", "10"}}, true) ==
+        "| op   | ms  |\n| ---- | --- |\n| d\u00e9j\u00e0 | 10  |\n");
   CHECK(text_table({}).empty());
   CHECK_THROWS_AS(text_table({{"a", "b"}, {"c"}}), ValueError);
 }
@@ -145,10 +147,20 @@ TEST_CASE("what was measured is written as text and JSON and a page alike") {
   CHECK(json["some"]["rows"][0]["bytes"] == 2048);
   CHECK(json["series"][0]["layers"] == 2);
   CHECK(json["series"][0]["points"][1]["length"] == 2000);
+  m.details_title = "in full";
+  m.details = {{"norm", "all of it"}};
   const std::string page = to_html(m);
-  for (const char* part :
-       {"An example &lt;&amp;&gt;", "<svg", "Time of a step", "a note", "regular", "Machine"})
+  for (const char* part : {"An example &lt;&amp;&gt;", "<svg", "Time of a step", "a note", "regular",
+                           "<summary>in full", "all of it", "Machine"})
     CHECK_MESSAGE(page.find(part) != std::string::npos, part);
+  m.of_this_machine = false;
+  CHECK(to_html(m).find("Machine") == std::string::npos);
+  m.tables.front().listed = true;
+  CHECK(to_text(m.tables.front()) == "op    ms  GB/s\nnorm   -  2.50\n\n- a note\n");
+  MeasuredTable bare;
+  bare.add({"a row without a head"});
+  m.tables = {bare};
+  CHECK(to_html(m).find("<tbody>\n<tr><td>a row without a head</td></tr>") != std::string::npos);
 }
 
 TEST_CASE("host cost and optimizer are measured per op and per parameter") {

@@ -43,21 +43,20 @@ TEST_CASE("bench length writes its numbers and its page") {
   CHECK(read_text_file(folder.path() + "/length.html").find("<svg") != std::string::npos);
 }
 
-TEST_CASE("reproduce speed runs a shrunk row and refuses the options of the papers' tables") {
+TEST_CASE("bench speed runs a shrunk row, and its former name says where it is") {
   if (!has_program()) return;
   const TempFolder folder;
-  const Ended end = run_line(folder, "reproduce speed --scale small --rows unit_256 --runs here");
+  const Ended end = run_line(folder, "bench speed --scale small --rows unit_256 --runs here");
   REQUIRE_MESSAGE(end.status == 0, end.err);
   CHECK(end.out.find("unit_256") != std::string::npos);
   CHECK(read_text_file(folder.path() + "/here/speed-small/result.json").find("unit_256") !=
         std::string::npos);
 
-  const Ended set = run_line(folder, "reproduce speed --scale small --set train.steps=1");
-  CHECK(set.status != 0);
-  CHECK(set.err.find("--set belongs to the papers' tables") != std::string::npos);
-  const Ended seconds = run_line(folder, "reproduce staircase/table-1 --seconds 1");
-  CHECK(seconds.status != 0);
-  CHECK(seconds.err.find("--seconds belongs to reproduce speed") != std::string::npos);
+  for (const char* line : {"reproduce speed", "reproduce speed --scale small --seconds 1 --profile"}) {
+    const Ended former = run_line(folder, line);
+    CHECK(former.status == 2);
+    CHECK(former.err.find("eddy bench speed measures it, and takes the same options") != std::string::npos);
+  }
 }
 
 TEST_CASE("reproduce takes the device of every row and shows it in the rows' commands") {
@@ -86,7 +85,7 @@ TEST_CASE("each benchmark is a command with its own options and help") {
   if (!has_program()) return;
   const TempFolder folder;
   for (const char* line : {"bench length --dropout 0.1", "bench ops --no-capture", "bench generate --profile",
-                           "bench step --min-length 5", "bench ops --sequence 3"}) {
+                           "bench step --min-length 5", "bench ops --sequence 3", "bench speed --set a=b"}) {
     CAPTURE(line);
     const Ended end = run_line(folder, line);
     CHECK(end.status == 2);

@@ -135,7 +135,7 @@ TEST_CASE("program: numbers that an option cannot hold are refused") {
   if (!has_program()) return;
   const TempFolder folder;
   for (const char* line : {"bench ops --seconds nan", "bench step --dropout nan",
-                           "bench length --seconds nan", "reproduce speed --seconds nan", "eval r --seed -1",
+                           "bench length --seconds nan", "bench speed --seconds nan", "eval r --seed -1",
                            "generate r --seed -1", "generate r --seed 18446744073709551616",
                            "generate r --top-k -1", "generate r --top-k 99999999999999999999"}) {
     CAPTURE(line);

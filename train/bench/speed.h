@@ -1,4 +1,4 @@
-// `eddy reproduce speed`: times the training step of models of all families, beside figures given for PyTorch
+// `eddy bench speed`: times the training step of models of all families, beside figures given for PyTorch
 // on the same kind of GPU. A step is forward, loss, backward, clipping and AdamW in bf16 without dropout,
 // replayed from a graph. Models with a state carry it from step to step.
 //
@@ -58,7 +58,7 @@ struct SpeedResult {
 // the table. A row that fails, for example for lack of memory, is reported and the others continue.
 // errors: ConfigError for an unknown row, scale or device, and for the sizes of the paper on a CPU without
 // --rows; DeviceError when there is no GPU, with alternatives; IoError for the files.
-std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
-                                         const std::function<void(std::string_view)>& log);
+std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
+                                     const std::function<void(std::string_view)>& log);
 
 }  // namespace eddy

@@ -11,8 +11,8 @@
 #include "ops/backends.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
+#include "train/bench/speed.h"
 #include "train/files/text_file.h"
-#include "train/reproduce/speed.h"
 
 using namespace eddy;
 namespace fs = std::filesystem;
@@ -51,7 +51,7 @@ TEST_CASE("every row of the speed table runs shrunk on a CPU and is written as t
   SpeedOptions options = quick("all");
   std::string said;
   const std::vector<SpeedResult> results =
-      reproduce_speed(options, [&said](std::string_view text) { said += text; });
+      bench_speed(options, [&said](std::string_view text) { said += text; });
   CHECK(results.size() == speed_rows(true).size());
   for (const SpeedResult& result : results) {
     CAPTURE(result.row.name);
@@ -77,14 +77,14 @@ TEST_CASE("a row of the speed table that fails is reported and the others go on"
   options.rows = {"staircase_text", "unit_256"};
   std::string said;
   const auto says = [&said](std::string_view text) { said += text; };
-  const std::vector<SpeedResult> free = reproduce_speed(options, says);
+  const std::vector<SpeedResult> free = bench_speed(options, says);
   REQUIRE(free.size() == 2);
   REQUIRE((free[0].bench && free[1].bench));
   REQUIRE(free[0].bench->peak_bytes < free[1].bench->peak_bytes);
   // Room for the recurrence of one position, not for the window of chunks.
   Allocator& memory = allocator(kCpu);
   memory.set_limit((free[0].bench->peak_bytes + free[1].bench->peak_bytes) / 2);
-  const std::vector<SpeedResult> results = reproduce_speed(options, says);
+  const std::vector<SpeedResult> results = bench_speed(options, says);
   memory.set_limit(0);
   REQUIRE(results.size() == 2);
   CHECK(results[0].row.name == "unit_256");  // in the table's order
@@ -107,25 +107,25 @@ TEST_CASE("rows of the speed table that were measured before stay beside the new
     return all;
   };
   options.rows = {"staircase_text", "unit_256"};
-  reproduce_speed(options, says);
+  bench_speed(options, says);
   const nlohmann::json before = written();
   options.rows = {"regular_6"};
-  CHECK(reproduce_speed(options, says).size() == 1);
+  CHECK(bench_speed(options, says).size() == 1);
   CHECK(names() == "unit_256 staircase_text regular_6 ");  // in the table's order
   CHECK(written()["rows"][0] == before["rows"][0]);
   CHECK(read_text_file(folder / "index.html").find("staircase_text, shrunk") != std::string::npos);
   options.rows = {"unit_256"};
-  reproduce_speed(options, says);
+  bench_speed(options, says);
   CHECK(names() == "unit_256 staircase_text regular_6 ");
   CHECK(written()["rows"][0] != before["rows"][0]);
   // Rows of another machine say nothing about this one.
   nlohmann::json other = written();
   other["environment"][3] = "processor: another";
   replace_text_file(folder / "result.json", other.dump());
-  reproduce_speed(options, says);
+  bench_speed(options, says);
   CHECK(names() == "unit_256 ");
   replace_text_file(folder / "result.json", "{\"rows\": 3");  // damaged, or the user's
-  CHECK_THROWS_AS(reproduce_speed(options, says), IoError);
+  CHECK_THROWS_AS(bench_speed(options, says), IoError);
   CHECK(read_text_file(folder / "result.json") == "{\"rows\": 3");
   fs::remove_all(options.runs);
 }
@@ -134,15 +134,15 @@ TEST_CASE("the speed table refuses what it cannot mean") {
   SpeedOptions options = quick("refused");
   options.rows = {"unit_25"};
   const auto says = [](std::string_view) {};
-  CHECK_THROWS_WITH_AS(reproduce_speed(options, says), doctest::Contains("nearest: unit_256"), ConfigError);
+  CHECK_THROWS_WITH_AS(bench_speed(options, says), doctest::Contains("nearest: unit_256"), ConfigError);
   options.rows = {};
   options.scale = "tiny";
-  CHECK_THROWS_WITH_AS(reproduce_speed(options, says), doctest::Contains("paper or small"), ConfigError);
+  CHECK_THROWS_WITH_AS(bench_speed(options, says), doctest::Contains("paper or small"), ConfigError);
   options.scale = "paper";
   options.device = "cpu";
-  CHECK_THROWS_WITH_AS(reproduce_speed(options, says), doctest::Contains("--rows"), ConfigError);
+  CHECK_THROWS_WITH_AS(bench_speed(options, says), doctest::Contains("--rows"), ConfigError);
   options.device = "";
   if (cuda_status() == "not in this build")
-    CHECK_THROWS_WITH_AS(reproduce_speed(options, says), doctest::Contains("--scale small"), DeviceError);
+    CHECK_THROWS_WITH_AS(bench_speed(options, says), doctest::Contains("--scale small"), DeviceError);
   CHECK(!fs::exists(options.runs));
 }

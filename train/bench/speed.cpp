@@ -1,9 +1,10 @@
 // The speed table: its rows from speed.toml, their measurement, and the table.
-#include "train/reproduce/speed.h"
+#include "train/bench/speed.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -26,27 +27,16 @@ namespace fs = std::filesystem;
 using Cells = std::vector<std::string>;
 
 constexpr double kSeconds = 10;
+constexpr std::size_t kColumns = 11;
 
 // The file result.json of earlier calls.
-const OwnKind kOwnTimes{"a file of times of eddy reproduce speed", [](const std::string& path) {
+const OwnKind kOwnTimes{"a file of times of eddy bench speed", [](const std::string& path) {
                           const nlohmann::json old = parse_strict_json(read_text_file(path)).value;
                           return old.is_object() && old.value("table", "") == "speed";
                         }};
 
-const std::vector<std::string>& notes() {
-  static const std::vector<std::string> lines = {
-      "a step is forward, loss, backward, clipping and AdamW on random tokens, dropout off; on a GPU in bf16 "
-      "and replayed from a graph, after some steps to warm up; the time is the median of repeated steps",
-      "PyTorch: figures given for PyTorch 2.11 on an H200, not measured here. First as published or eager, "
-      "then at its best: compiled, captured, hoisted by hand",
-      "floor: the operations of the step's products, at the rate of one large product measured between "
-      "the steps",
-      "peak memory is that of live tensors: parameters, gradients, moments and the step"};
-  return lines;
-}
-
 constexpr std::string_view kRows =
-#include "embedded/train/reproduce/speed.toml"
+#include "embedded/train/bench/speed.toml"
     ;
 
 // Reads a figure: "263.6 ms", "<= 100 ms, 24 GiB" or ">= 4 M tokens/s".
@@ -61,7 +51,7 @@ SpeedFigure figure_from(const std::string& text, std::int64_t tokens) {
 SpeedRow row_from(const nlohmann::json& row) {
   SpeedRow made{row.at("name"), row.at("title"), {}, row.at("batch"), row.at("sequence")};
   if (row.contains("preset"))
-    made.model = paper_config(row.at("preset"), "reproduce speed");
+    made.model = paper_config(row.at("preset"), "bench speed");
   else
     made.model = model_config_from_json(row);
   const std::int64_t tokens = made.batch * made.sequence;
@@ -92,11 +82,6 @@ void shrink(SpeedRow& row) {
   row.sequence = 64;
   row.title = fmt::format("{}, shrunk to 2 x 64", row.name);
   row.eager = row.best = row.aim = {};
-}
-
-Cells header() {
-  return {"row",     "ms",      "best",     "M tokens/s", "peak GiB", "floor ms",
-          "floor %", "PyTorch", "its best", "aim",        ""};
 }
 
 Cells cells_of(const SpeedResult& result) {
@@ -166,7 +151,7 @@ std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const st
         machine_lines(before.at("environment")) != machine_lines(environment_lines()))
       return {};
     for (const nlohmann::json& row : before.at("rows"))
-      if (row.at("cells").get<Cells>().size() == header().size() && row.at("text").is_string() &&
+      if (row.at("cells").get<Cells>().size() == kColumns && row.at("text").is_string() &&
           row.at("title").is_string())
         rows.emplace(row.at("name").get<std::string>(), row);
   } catch (const nlohmann::json::exception&) {
@@ -177,28 +162,41 @@ std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const st
   return rows;
 }
 
-nlohmann::json table_json(const nlohmann::json& rows, const std::string& where) {
-  return {{"table", "speed"},
-          {"conditions", where},
-          {"notes", notes()},
-          {"environment", environment_lines()},
-          {"rows", rows}};
+// Returns the table of rows of result.json.
+Measurement measurement_of(const nlohmann::json& rows, const std::string& where) {
+  Measurement m;
+  m.title = "Training steps";
+  m.conditions = where;
+  m.details_title = "Each row in full";
+  MeasuredTable& table = m.tables.emplace_back();
+  for (const char* title :
+       std::array<const char*, kColumns>{"row", "ms", "best", "M tokens/s", "peak GiB", "floor ms", "floor %",
+                                         "PyTorch", "its best", "aim", ""})
+    table.columns.push_back({"", title});
+  table.listed = true;
+  table.notes = {
+      "a step is forward, loss, backward, clipping and AdamW on random tokens, dropout off; on a GPU in bf16 "
+      "and replayed from a graph, after some steps to warm up; the time is the median of repeated steps",
+      "PyTorch: figures given for PyTorch 2.11 on an H200, not measured here. First as published or eager, "
+      "then at its best: compiled, captured, hoisted by hand",
+      "floor: the operations of the step's products, at the rate of one large product measured between "
+      "the steps",
+      "peak memory is that of live tensors: parameters, gradients, moments and the step"};
+  for (const nlohmann::json& row : rows) {
+    const Cells cells = row.at("cells");
+    table.add(std::vector<Cell>(cells.begin(), cells.end()));
+    m.details.push_back({row.at("title"), row.at("text")});
+  }
+  return m;
 }
 
-std::string page_of(const nlohmann::json& measured, const std::string& where) {
-  HtmlPage page("Training steps", where);
-  std::vector<Cells> rows;
-  std::vector<LabelledText> details;
-  for (const nlohmann::json& row : measured) {
-    rows.push_back(row.at("cells").get<Cells>());
-    details.push_back({row.at("title").get<std::string>(), row.at("text").get<std::string>()});
-  }
-  page.table(header(), rows);
-  for (const std::string& note : notes()) page.paragraph(note);
-  page.folded("Each row in full", [&] { page.texts(details); });
-  page.heading("Machine");
-  page.preformatted(fmt::format("{}\n", fmt::join(environment_lines(), "\n")));
-  return page.html();
+// Returns what result.json holds.
+nlohmann::json file_of(const nlohmann::json& rows, const Measurement& m) {
+  return {{"table", "speed"},
+          {"conditions", m.conditions},
+          {"notes", m.tables.front().notes},
+          {"environment", environment_lines()},
+          {"rows", rows}};
 }
 
 void check_options(const SpeedOptions& options, const std::vector<SpeedRow>& rows) {
@@ -206,11 +204,11 @@ void check_options(const SpeedOptions& options, const std::vector<SpeedRow>& row
   for (const SpeedRow& row : rows) names.push_back(row.name);
   for (const std::string& name : options.rows)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      fail<ConfigError>("reproduce speed: there is no row \"{}\" (nearest: {}; all: {})", name,
+      fail<ConfigError>("bench speed: there is no row \"{}\" (nearest: {}; all: {})", name,
                         nearest_match(name, names), fmt::join(names, ", "));
   if (options.device == "cpu" && options.scale == "paper" && options.rows.empty())
     fail<ConfigError>(
-        "reproduce speed: all rows at the paper's sizes on a CPU (they are for a GPU: name some with "
+        "bench speed: all rows at the paper's sizes on a CPU (they are for a GPU: name some with "
         "--rows, or take --scale small)");
 }
 
@@ -218,10 +216,10 @@ void check_options(const SpeedOptions& options, const std::vector<SpeedRow>& row
 // errors: DeviceError without a GPU, with alternatives.
 DevicePrecision place(const std::string& device, const std::string& precision) {
   try {
-    return choose_device_precision({"reproduce speed", "--device", "the precision"}, device, precision);
+    return choose_device_precision({"bench speed", "--device", "the precision"}, device, precision);
   } catch (const DeviceError& error) {
     fail<DeviceError>(
-        "reproduce speed: its sizes are for a GPU, and there is none to use: {} (--scale small tries every "
+        "bench speed: its sizes are for a GPU, and there is none to use: {} (--scale small tries every "
         "row on the CPU; --device cpu --rows NAME measures one there)",
         error.what());
   }
@@ -265,10 +263,10 @@ std::vector<SpeedRow> speed_rows(bool small) {
   return rows;
 }
 
-std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
-                                         const std::function<void(std::string_view)>& log) {
+std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
+                                     const std::function<void(std::string_view)>& log) {
   if (options.scale != "paper" && options.scale != "small")
-    fail<ConfigError>("reproduce speed: there is no scale \"{}\" (paper or small)", options.scale);
+    fail<ConfigError>("bench speed: there is no scale \"{}\" (paper or small)", options.scale);
   const bool small = options.scale == "small";
   const std::vector<SpeedRow> rows = speed_rows(small);
   check_options(options, rows);
@@ -280,12 +278,13 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
   const fs::path folder = fs::path(options.runs) / ("speed-" + options.scale);
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail<IoError>("reproduce speed: {} cannot be made: {}", folder.string(), error.message());
+  if (error) fail<IoError>("bench speed: {} cannot be made: {}", folder.string(), error.message());
   const std::string times_file = (folder / "result.json").string(),
                     page_file = (folder / "index.html").string();
-  refuse_foreign_file("reproduce speed", times_file, kOwnTimes);
-  refuse_foreign_file("reproduce speed", page_file, kOwnPage);
+  refuse_foreign_file("bench speed", times_file, kOwnTimes);
+  refuse_foreign_file("bench speed", page_file, kOwnPage);
   std::vector<SpeedResult> results;
+  nlohmann::json now = nlohmann::json::array();  // the rows of this call
   std::map<std::string, nlohmann::json> measured = rows_before(times_file, where);
   for (const SpeedRow& row : rows) {
     if (!options.rows.empty() &&
@@ -299,19 +298,17 @@ std::vector<SpeedResult> reproduce_speed(const SpeedOptions& options,
                      : fmt::format("failed: {}\n\n", result.failure));
     // Written after every row, so that a killed run loses nothing. A failed row does not replace a measured
     // one.
-    if (result.bench || !measured.contains(row.name)) measured[row.name] = json_of(result);
+    now.push_back(json_of(result));
+    if (result.bench || !measured.contains(row.name)) measured[row.name] = now.back();
     nlohmann::json written = nlohmann::json::array();  // in the order of the table
     for (const SpeedRow& one : rows)
       if (const auto found = measured.find(one.name); found != measured.end())
         written.push_back(found->second);
-    write_own_file("reproduce speed", times_file, table_json(written, where).dump(1) + "\n", kOwnTimes);
-    write_own_file("reproduce speed", page_file, page_of(written, where), kOwnPage);
+    const Measurement all = measurement_of(written, where);
+    write_own_file("bench speed", times_file, file_of(written, all).dump(1) + "\n", kOwnTimes);
+    write_own_file("bench speed", page_file, to_html(all), kOwnPage);
   }
-  std::vector<Cells> lines{header()};
-  for (const SpeedResult& result : results) lines.push_back(cells_of(result));
-  log(fmt::format("{}\n{}\n", where, text_table(lines)));
-  for (const std::string& note : notes()) log("- " + note + '\n');
-  log(fmt::format("\npage: {}\n", page_file));
+  log(fmt::format("{}\npage: {}\n", to_text(measurement_of(now, where)), page_file));
   return results;
 }
 
