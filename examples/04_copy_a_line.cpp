@@ -4,7 +4,7 @@
 //   tokens   e d d y | e d d
 //   targets  . . . . e d d y     (.: not scored, target -1)
 //
-// Read beside it: models/params.h, models/layers.h, models/recurrent_transformer/transformer_layer.h,
+// Read beside it: models/module.h, models/layers.h, models/recurrent_transformer/transformer_layer.h,
 // models/optimizer/adam.h. The step of a real run is train/step/train_step.cpp: the same lines for
 // several batches and a recurrent state. Its loop, train/run/trainer.cpp, adds files, evaluation, checkpoints and
 // a report.
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "models/module.h"
 #include "models/optimizer/adam.h"
 #include "models/recurrent_transformer/transformer_layer.h"
 #include "ops/loss/cross_entropy.h"
@@ -89,35 +90,29 @@ std::string copy_of(const CopyModel& model, const std::string& line) {
 }  // namespace
 
 int main() {
-  // The model is built twice: the first store only counts parameters, the second holds them all in one flat
-  // arena.
   eddy::recurrent_transformer::Config config;
   config.vocab = kVocab;
   config.context = kTime;
   config.dim = 64;
   config.heads = 2;
   config.mlp_dim = 128;
-  eddy::ParamStore counted;
-  const CopyModel counting(counted.root(), config);
-  eddy::ParamStore params(counted, eddy::Dtype::f32, eddy::kCpu);
-  const CopyModel model(params.root(), config);
-  params.initialize(1);
-  eddy::AdamOptimizer optimizer(params, eddy::OptimizerOptions{});
-  std::printf("%lld parameters\n", static_cast<long long>(params.count()));
+  auto net = eddy::make_module<CopyModel>(/*seed=*/1, config);
+  eddy::Adam adam(net.params(), {.learning_rate = 3e-3});
+  std::printf("%lld parameters\n", static_cast<long long>(net.params().count()));
 
   double loss_value = 1;
   for (std::uint64_t step = 0; step < 3000 && !(loss_value < 0.01); ++step) {
     const auto [tokens, targets] = random_lines(step);
-    params.zero_gradients();
-    const Tensor loss = eddy::cross_entropy(model(tokens), targets);
+    const Tensor loss = eddy::cross_entropy(net(tokens), targets);
+    adam.zero_gradients();
     eddy::backward(loss);
-    optimizer.step(params, 3e-3);
+    adam.step();
     loss_value = loss.item();
     if (step % 10 == 0) std::printf("step %4d  loss %.4f\n", static_cast<int>(step), loss_value);
   }
 
   const std::string line = "an eddy turns up";
-  const std::string written = copy_of(model, line);
+  const std::string written = copy_of(*net, line);
   std::printf("%s|%s\n", line.c_str(), written.c_str());
   return written == line ? 0 : 1;
 }

@@ -232,7 +232,8 @@ struct PlainModel {
       }
   }
 
-  void adamw(float rate, const eddy::OptimizerOptions& options) {
+  void adamw(const eddy::OptimizerOptions& options) {
+    const auto rate = static_cast<float>(options.learning_rate);
     float *weights = w.embed[0], *first = m.embed[0], *second = v.embed[0];
     const float *given = gradient.embed[0], beta1 = static_cast<float>(options.beta1),
                 beta2 = static_cast<float>(options.beta2), eps = static_cast<float>(options.eps),
@@ -266,9 +267,8 @@ int main() {
   config.positions = true;
   const auto model = eddy::make_model(config);
   model->params().initialize(1);
-  const eddy::OptimizerOptions options;
-  constexpr float kRate = 1e-2f;
-  eddy::AdamOptimizer optimizer(model->params(), options);
+  const eddy::OptimizerOptions options{.learning_rate = 1e-2};
+  eddy::Adam adam(model->params(), options);
 
   static PlainModel plain;
   const auto copy = [&](const char* name, auto& to) {
@@ -291,7 +291,7 @@ int main() {
     const std::int64_t* tokens = text.data() + step % 4000;
     const float loss = plain.forward(tokens, tokens + 1);
     plain.backward(tokens);
-    plain.adamw(kRate, options);
+    plain.adamw(options);
     return static_cast<double>(loss);
   };
   const auto eddy_step = [&](int step) {
@@ -299,13 +299,13 @@ int main() {
     const auto row = [](const std::int64_t* from) {
       return eddy::Tensor::from(std::vector<std::int64_t>(from, from + kTime), {1, kTime});
     };
-    model->params().zero_gradients();
+    adam.zero_gradients();
     eddy::ForwardInput input;
     input.tokens = row(tokens);
     input.logits = false;
     const eddy::Tensor loss = model->forward(input).classifier.loss(row(tokens + 1), -1);
     eddy::backward(loss);
-    optimizer.step(model->params(), kRate);
+    adam.step();
     return loss.item();
   };
 

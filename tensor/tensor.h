@@ -1,5 +1,6 @@
 // The tensor handle: one pointer to {buffer, offset, shape, strides, dtype, autograd data}. A copy shares
-// it. The functions here ignore gradients; the differentiable operations are the free functions of ops/.
+// it. The functions here ignore gradients; the differentiable operations are the functions of ops/, the usual of
+// which are methods too.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,6 @@
 #include "tensor/base/dtype.h"
 #include "tensor/memory/ref.h"
 #include "tensor/shape.h"
-#include "tensor/write_instead.h"
 
 namespace eddy {
 
@@ -145,35 +145,44 @@ class Tensor {
   // flow. To write through a view, use mutable_data: an assignment to x[i] does not compile.
   // errors: ShapeError outside the axis, or for a scalar.
   const Tensor operator[](std::int64_t index) const;
-  // Returns x with another shape, reshape(x, sizes): a view if the strides allow one. One size may be -1.
-  Tensor reshape(std::initializer_list<std::int64_t> sizes) const;
+  template <class T>
+  void operator=(const T&) const = delete;  // x[i] = y: use where, concat, or x.mutable_data<T>()
 
-  // What users of other libraries type first: the compiler answers with Eddy's form.
-  EDDY_METHODS_INSTEAD(EDDY_METHOD_INSTEAD)
-  template <class T = void>
-  auto dim() const {
-    static_assert(sizeof(T*) == 0, "write x.rank(), or x.dim(axis)");
-  }
-  template <class Axis>
-  auto shape(Axis) const {
-    static_assert(sizeof(Axis) == 0, "write x.dim(axis)");
-  }
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  explicit Tensor(std::initializer_list<T>) {
-    static_assert(sizeof(T) == 0, "write tensor({values}), or zeros({sizes})");
-  }
-  template <class T>
-  void operator=(const T&) const {
-    static_assert(sizeof(T) == 0, "x[i] = y does not write: use where, concat, or x.mutable_data<T>()");
-  }
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  operator T() const {
-    static_assert(sizeof(T) == 0,
-                  "write x.item() for the number in a tensor, and x.defined() to ask for a tensor");
-    return {};
-  }
+  // The ops of the same names as methods: x.sum(1) is sum(x, 1). Shapes, errors and gradients are those of the
+  // functions, in the headers of ops/; ops/tensor_methods.cpp defines the methods.
+  Tensor sum() const;
+  Tensor sum(int axis, bool keep = false) const;
+  Tensor mean() const;
+  Tensor mean(int axis, bool keep = false) const;
+  Tensor max() const;
+  Tensor max(int axis, bool keep = false) const;
+  Tensor min() const;
+  Tensor min(int axis, bool keep = false) const;
+  Tensor argmax() const;
+  Tensor argmax(int axis, bool keep = false) const;
+  Tensor argmin() const;
+  Tensor argmin(int axis, bool keep = false) const;
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor sqrt() const;
+  Tensor abs() const;
+  Tensor tanh() const;
+  Tensor sigmoid() const;
+  Tensor relu() const;
+  Tensor pow(double exponent) const;
+  Tensor clamp(double low, double high) const;
+  Tensor matmul(const Tensor& other) const;
+  Tensor reshape(const Shape& shape) const;
+  Tensor reshape(std::initializer_list<std::int64_t> sizes) const;  // one of them may be -1
+  Tensor flatten() const;
+  Tensor transpose(int axis_a, int axis_b) const;
+  Tensor permute(const std::vector<int>& axes) const;
+  Tensor squeeze() const;
+  Tensor squeeze(int axis) const;
+  Tensor unsqueeze(int axis) const;
+  Tensor narrow(int axis, std::int64_t start, std::int64_t length) const;
+  Tensor select(int axis, std::int64_t index) const;
+  Tensor expand(const Shape& shape) const;
 
   // The autograd side; see autograd/tape.h for what users call.
   AutogradData* autograd() const { return defined() ? impl_->autograd.get() : nullptr; }

@@ -19,7 +19,6 @@
 // Ops
 #include "ops/backends.h"
 #include "ops/ops.h"
-#include "ops/write_instead.h"
 
 // Modules, optimizers, models
 #include "models/eddy/registry.h"

@@ -8,9 +8,10 @@ namespace {
 
 class AdafactorOptimizer final : public Optimizer {
  public:
-  // The constants are those of ops/optimizer/adafactor.h; of the options only `clip` is used. There is no
-  // weight decay.
-  AdafactorOptimizer(const ParamStore& params, const OptimizerOptions& options) : clip_(options.clip) {
+  // The constants are those of ops/optimizer/adafactor.h; of the options it reads `learning_rate` and
+  // `clip`. There is no weight decay.
+  AdafactorOptimizer(ParamStore& params, const OptimizerOptions& options)
+      : Optimizer(params, options), clip_(options.clip) {
     std::vector<AdafactorParameter> shapes;
     for (const Parameter& parameter : params.parameters())
       shapes.push_back({parameter.offset, parameter.shape});
@@ -28,13 +29,13 @@ class AdafactorOptimizer final : public Optimizer {
   }
 
  private:
-  void update(ParamStore& params, const Tensor& numbers, const Tensor& norm) override {
-    adafactor_step_on_device(params.values(), params.gradients(), momentum_, second_, plan_, tables_, {},
+  void update(const Tensor& numbers, const Tensor& norm) override {
+    adafactor_step_on_device(params_.values(), params_.gradients(), momentum_, second_, plan_, tables_, {},
                              numbers, norm);
   }
   // "m.<parameter>"; for a factored parameter "r.<parameter>" [rows] and "c.<parameter>" [columns], for others
   // "v.<parameter>".
-  std::vector<Part> parts(const ParamStore& params) const override {
+  std::vector<Part> parts() const override {
     std::vector<Part> found;
     std::int64_t second = 0;
     // The second moments are stored one after the other, as the plan places them.
@@ -42,7 +43,7 @@ class AdafactorOptimizer final : public Optimizer {
       found.push_back({name, raw::reshape(raw::narrow(second_, 0, second, shape.elements()), shape)});
       second += shape.elements();
     };
-    for (const Parameter& parameter : params.parameters()) {
+    for (const Parameter& parameter : params_.parameters()) {
       const Shape& shape = parameter.shape;
       found.push_back({"m." + parameter.name, parameter.part_of(momentum_)});
       if (adafactor_factored(shape)) {
@@ -63,7 +64,7 @@ class AdafactorOptimizer final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adafactor(const ParamStore& params, const OptimizerOptions& options) {
+std::unique_ptr<Optimizer> make_adafactor(ParamStore& params, const OptimizerOptions& options) {
   return std::make_unique<AdafactorOptimizer>(params, options);
 }
 

@@ -39,10 +39,24 @@ std::vector<DecaySegment> segments_within(const std::vector<DecaySegment>& segme
   return found;
 }
 
+void check(const OptimizerOptions& options) {
+  if (options.optimizer != "adamw" && options.optimizer != "adam")
+    fail<ConfigError>("Adam: optimizer is {:?} (adamw or adam; make_optimizer makes all)", options.optimizer);
+  const auto require = [](bool holds, const char* name, double value, const char* rule) {
+    if (!holds) fail<ConfigError>("Adam: {} is {} ({})", name, value, rule);
+  };
+  require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "at least 0 and below 1");
+  require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "at least 0 and below 1");
+  require(options.eps > 0, "eps", options.eps, "above 0");
+  require(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
+  require(options.clip >= 0, "clip", options.clip, "0 or more");
+}
+
 }  // namespace
 
-AdamOptimizer::AdamOptimizer(const ParamStore& params, const OptimizerOptions& options)
-    : options_{options.beta1, options.beta2, options.eps}, clip_(options.clip) {
+Adam::Adam(ParamStore& params, const OptimizerOptions& options)
+    : Optimizer(params, options), constants_{options.beta1, options.beta2, options.eps}, clip_(options.clip) {
+  check(options);
   const Tensor& values = params.values();
   m_ = Tensor::zeros(values.shape(), values.dtype(), values.device());
   v_ = Tensor::zeros(values.shape(), values.dtype(), values.device());
@@ -53,14 +67,14 @@ AdamOptimizer::AdamOptimizer(const ParamStore& params, const OptimizerOptions& o
             {parameter.offset, parameter.offset + parameter.shape.elements(), options.weight_decay});
 }
 
-AdamScalars AdamOptimizer::scalars(double learning_rate) const {
+AdamScalars Adam::scalars(double learning_rate) const {
   const AdamScalars next{learning_rate, steps_ + 1, clip_};
   check_scalars("adamw_step", next, 1);
   return next;
 }
 
-std::vector<AdamOptimizer::Stretch> AdamOptimizer::stretches_of(const ParamStore& params) {
-  const std::vector<std::pair<std::int64_t, std::int64_t>> reached = reached_stretches(params);
+std::vector<Adam::Stretch> Adam::stretches_of() {
+  const std::vector<std::pair<std::int64_t, std::int64_t>> reached = reached_stretches(params_);
   std::vector<Stretch> stretches = stretches_;
   const auto same = [](const std::pair<std::int64_t, std::int64_t>& borders, const Stretch& stretch) {
     return borders.first == stretch.begin && borders.second == stretch.end;
@@ -70,7 +84,7 @@ std::vector<AdamOptimizer::Stretch> AdamOptimizer::stretches_of(const ParamStore
     for (const auto& [begin, end] : reached)
       stretches.push_back(
           {begin, end,
-           decay_table(segments_within(segments_, begin, end), end - begin, params.values().device())});
+           decay_table(segments_within(segments_, begin, end), end - begin, params_.values().device())});
     // A table uploaded during a capture exists only after a replay.
     if (!capturing()) stretches_ = stretches;
   }
@@ -78,47 +92,23 @@ std::vector<AdamOptimizer::Stretch> AdamOptimizer::stretches_of(const ParamStore
   return stretches;
 }
 
-void AdamOptimizer::update(ParamStore& params, const Tensor& numbers, const Tensor& norm) {
-  for (const Stretch& stretch : stretches_of(params)) {
+void Adam::update(const Tensor& numbers, const Tensor& norm) {
+  for (const Stretch& stretch : stretches_of()) {
     const auto part = [&](const Tensor& arena) {
       const std::int64_t count = stretch.end - stretch.begin;
       return count == arena.elements() ? arena : raw::narrow(arena, 0, stretch.begin, count);
     };
-    adamw_step_on_device(part(params.values()), part(params.gradients()), part(m_), part(v_), stretch.decays,
-                         options_, numbers, norm);
+    adamw_step_on_device(part(params_.values()), part(params_.gradients()), part(m_), part(v_),
+                         stretch.decays, constants_, numbers, norm);
   }
 }
 
-std::vector<Optimizer::Part> AdamOptimizer::parts(const ParamStore& params) const {
+std::vector<Optimizer::Part> Adam::parts() const {
   std::vector<Part> found;
-  for (const Parameter& parameter : params.parameters())
+  for (const Parameter& parameter : params_.parameters())
     for (const Tensor* arena : {&m_, &v_})
       found.push_back({(arena == &m_ ? "m." : "v.") + parameter.name, parameter.part_of(*arena)});
   return found;
 }
-
-namespace {
-
-OptimizerOptions checked(const AdamSettings& settings) {
-  const auto require = [](bool holds, const char* name, double value, const char* rule) {
-    if (!holds) fail<ConfigError>("Adam: {} is {} ({})", name, value, rule);
-  };
-  require(settings.beta1 >= 0 && settings.beta1 < 1, "beta1", settings.beta1, "at least 0 and below 1");
-  require(settings.beta2 >= 0 && settings.beta2 < 1, "beta2", settings.beta2, "at least 0 and below 1");
-  require(settings.eps > 0, "eps", settings.eps, "above 0");
-  require(settings.weight_decay >= 0, "weight_decay", settings.weight_decay, "0 or more");
-  require(settings.clip >= 0, "clip", settings.clip, "0 or more");
-  return {settings.weight_decay > 0 ? "adamw" : "adam",
-          settings.beta1,
-          settings.beta2,
-          settings.eps,
-          settings.weight_decay,
-          settings.clip};
-}
-
-}  // namespace
-
-Adam::Adam(ParamStore& params, const AdamSettings& given)
-    : settings(given), params_(params), optimizer_(params, checked(given)) {}
 
 }  // namespace eddy

@@ -1,9 +1,14 @@
-// The interface of an optimizer: one step over the arenas, and its state for a checkpoint.
+// What all optimizers have in common: their options, one step over the arenas, and the state for a checkpoint.
 //
-// A step is enqueued; the host does not wait. Kernels read its numbers (learning rate, count, clipping) from
-// device memory, and skip the step themselves if the norm is not finite. The caller reads the norm later
-// and calls count_step if the step was taken. So a step can be captured once and replayed with other
-// numbers.
+//   Adam adam(net.params(), {.learning_rate = 1e-2});  // models/optimizer/adam.h
+//   adam.zero_gradients();
+//   backward(loss);
+//   adam.step();
+//
+// step() waits for its result. The loop of `eddy train` enqueues a step and does not wait: kernels read its
+// numbers (learning rate, count, clipping) from device memory, and skip the step themselves if the norm is not
+// finite. That loop reads the norm later and calls count_step if the step was taken. So a step can be captured
+// once and replayed with other numbers.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +22,23 @@
 
 namespace eddy {
 
-// The name of an optimizer, and its constants. Adafactor has its own constants (ops/optimizer/adafactor.h)
-// and reads only `clip`.
+// The name of an optimizer, and its numbers. The defaults are those of `eddy train`. Adafactor has its own
+// constants (ops/optimizer/adafactor.h) and reads only `learning_rate` and `clip`.
 struct OptimizerOptions {
   std::string optimizer = "adamw";  // adamw | adam | adafactor
+  double learning_rate = 1e-3;      // with a schedule, the rate after the warm-up
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // adamw: for each parameter with two axes or more
+  double weight_decay = 0.1;  // adamw: for each parameter with two axes or more; 0: none
   double clip = 1.0;          // the largest global norm of the gradients; 0: no clipping
 
   friend bool operator==(const OptimizerOptions&, const OptimizerOptions&) = default;
 };
 
-// The name of a schedule, its rates, and its lengths in optimizer steps.
+// The name of a schedule, its lowest rate, and its lengths in optimizer steps.
 struct ScheduleOptions {
   std::string schedule = "constant";  // constant | cosine | linear | rsqrt | block_cosine
-  double learning_rate = 1e-3;
   double min_learning_rate = 0.0;
   std::int64_t steps = 5000;
   std::int64_t warmup = 0;       // steps of the linear rise at the start; 0: none
@@ -56,49 +61,64 @@ struct ScheduleOptions {
 //
 // In the last two, t counts from 0, max is learning_rate and min is min_learning_rate. W = 0: no warm-up.
 // source: the last two: Hutchins et al., "Block-recurrent transformers" (2022), as in the authors' code.
-double learning_rate_at(const ScheduleOptions& options, std::int64_t step);
+double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step);
 
 class Optimizer {
  public:
+  // The parameters are those of a module, net.params(), or of any other store. They must outlive this object.
+  Optimizer(ParamStore& params, const OptimizerOptions& options)
+      : params_(params), learning_rate_(options.learning_rate) {}
   virtual ~Optimizer() = default;
 
+  // Marks all gradients as absent; call it before each backward pass, or gradients add up.
+  void zero_gradients() { params_.zero_gradients(); }
+  // Updates the parameters by their gradients, at the learning rate of the options or at another, and waits.
+  // Returns the gradients' global norm before clipping. If the norm is not finite, nothing changes and the step
+  // does not count.
+  // errors: ValueError for a learning rate that is negative or not finite.
+  double step() { return step(learning_rate_); }
+  double step(double learning_rate);
+  // Returns the number of steps counted so far.
+  std::int64_t steps() const { return steps_; }
+
+  // Returns the whole state by name: "steps", and "<what>.<parameter>" for the statistics of a parameter.
+  std::map<std::string, Tensor> save() const;
+  // Restores a state that save returned; errors name it `file`.
+  // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.
+  void load(const std::map<std::string, Tensor>& tensors, const std::string& file);
+
+  // The parts of step(), for a loop that does not wait.
   // Returns the numbers of the next step.
   // errors: ValueError for a learning rate that is negative or not finite.
   virtual AdamScalars scalars(double learning_rate) const = 0;
   // Enqueues one step with the gradients in the arena. `numbers` holds the bytes of scalars() on the
   // parameters' device and is read when the step is computed. Returns the gradients' norm before clipping,
   // one f64 on that device. If the norm is not finite, nothing changes.
-  virtual Tensor apply(ParamStore& params, const Tensor& numbers);
+  virtual Tensor apply(const Tensor& numbers);
   // Counts an enqueued step whose norm was finite.
   void count_step() { ++steps_; }
-  // Returns the number of steps counted so far.
-  std::int64_t steps() const { return steps_; }
-  // Runs one step, waits for it and counts it if its norm is finite. Returns the gradients' norm.
-  double step(ParamStore& params, double learning_rate);
-
-  // Returns the whole state by name: "steps", and "<what>.<parameter>" for the statistics of a parameter.
-  std::map<std::string, Tensor> save(const ParamStore& params) const;
-  // Restores a state that save returned; errors name it `file`.
-  // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.
-  void load(const ParamStore& params, const std::map<std::string, Tensor>& tensors, const std::string& file);
 
  protected:
   // Enqueues the kernels of a step. All gradients are defined; `norm` is theirs.
-  virtual void update(ParamStore& params, const Tensor& numbers, const Tensor& norm) = 0;
+  virtual void update(const Tensor& numbers, const Tensor& norm) = 0;
   // A part of the state: its name in a checkpoint, and a view of it.
   struct Part {
     std::string name;
     Tensor view;
   };
   // All of the state but the number of steps.
-  virtual std::vector<Part> parts(const ParamStore& params) const = 0;
+  virtual std::vector<Part> parts() const = 0;
 
+  ParamStore& params_;
   std::int64_t steps_ = 0;
+
+ private:
+  double learning_rate_;
 };
 
 // Returns the optimizer that options.optimizer names.
-// errors: ConfigError for another name.
-std::unique_ptr<Optimizer> make_optimizer(const ParamStore& params, const OptimizerOptions& options);
-std::unique_ptr<Optimizer> make_adafactor(const ParamStore& params, const OptimizerOptions& options);
+// errors: ConfigError for another name, or for a constant out of its range.
+std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOptions& options);
+std::unique_ptr<Optimizer> make_adafactor(ParamStore& params, const OptimizerOptions& options);
 
 }  // namespace eddy

@@ -31,7 +31,7 @@ constexpr const char* kName = "adamw_step";
 
 // Everything but the table and the scalars.
 void check_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-                const AdamOptions& options, const Tensor& norm) {
+                const AdamConstants& options, const Tensor& norm) {
   check_arenas(kName, params, {{grads, "grads"}, {m, "m"}, {v, "v"}}, norm);
   for (const double beta : {options.beta1, options.beta2})
     if (!(beta >= 0 && beta < 1))
@@ -41,7 +41,8 @@ void check_step(const Tensor& params, const Tensor& grads, const Tensor& m, cons
 }
 
 void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-              const Tensor& segments, const AdamOptions& options, const Tensor& scalars, const Tensor& norm) {
+              const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
+              const Tensor& norm) {
   // A copy of the parameters in bf16 that was equal before the step is so after it.
   Buffer& buffer = *params.buffer();
   Buffer* const copy = params.device() != kCpu && buffer.bf16_copy_version == buffer.version()
@@ -119,7 +120,7 @@ Tensor l2_norm(const Tensor& x) {
 }
 
 void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-                const std::vector<DecaySegment>& segments, const AdamOptions& options,
+                const std::vector<DecaySegment>& segments, const AdamConstants& options,
                 const AdamScalars& scalars, const Tensor& norm) {
   check_step(params, grads, m, v, options, norm);
   check_scalars(kName, scalars, 1);
@@ -130,7 +131,7 @@ void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, cons
 }
 
 void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-                          const Tensor& segments, const AdamOptions& options, const Tensor& scalars,
+                          const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
                           const Tensor& norm) {
   check_step(params, grads, m, v, options, norm);
   if (segments.dtype() != Dtype::u8 || !segments.contiguous() ||

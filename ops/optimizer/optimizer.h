@@ -30,10 +30,9 @@ struct DecaySegment {
   double decay = 0;
 };
 
-struct AdamOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
+// The constants of a run, as above. Their defaults are those of OptimizerOptions (models/optimizer/optimizer.h).
+struct AdamConstants {
+  double beta1, beta2, eps;
 };
 
 // The numbers that change from step to step. Kernels read them from device memory, so that a captured step
@@ -67,7 +66,7 @@ Tensor l2_norm(const Tensor& x);
 // overlap or leave the arena, arenas that are not contiguous, or a missing norm; GraphError when params is
 // the result of a tracked operation.
 void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-                const std::vector<DecaySegment>& segments, const AdamOptions& options,
+                const std::vector<DecaySegment>& segments, const AdamConstants& options,
                 const AdamScalars& scalars, const Tensor& norm = {});
 
 // Returns the table of segments in device memory, as bytes, for arenas of `elements`.
@@ -77,7 +76,7 @@ Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t eleme
 // decay_table, `scalars` the bytes of one AdamScalars, which the kernel reads without a check.
 // errors: as adamw_step; ShapeError for a table or scalars of another size.
 void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-                          const Tensor& segments, const AdamOptions& options, const Tensor& scalars,
+                          const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
                           const Tensor& norm);
 
 // Checks of both optimizers: arenas of the kind of `params` and, but for one named "second", of its shape; a
@@ -102,7 +101,7 @@ struct AdamArgs {
   void *m, *v;
   const DecaySegment* segments;
   std::int64_t segment_count;
-  AdamOptions options;
+  AdamConstants options;
   const AdamScalars* scalars;
   const double* norm;       // null for no clipping
   void* rounded = nullptr;  // on a GPU: receives p in bf16; or null

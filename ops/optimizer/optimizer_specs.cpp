@@ -10,7 +10,7 @@
 namespace eddy {
 namespace {
 
-constexpr AdamOptions kAdamOptions = {0.9, 0.98, 1e-6};
+constexpr AdamConstants kAdamConstants = {0.9, 0.98, 1e-6};
 constexpr AdamScalars kAdamScalars = {0.01, 3, 1.5};
 
 // A gap at either end and one inside, and a border inside a chunk.
@@ -21,14 +21,14 @@ std::vector<DecaySegment> sample_segments(std::int64_t n) {
 Tensors adam_reference(const Tensors& x) {
   const double norm = sqrt(sum(x[1] * x[1])).item<double>(), t = static_cast<double>(kAdamScalars.step);
   const Tensor g = x[1] * std::min(1.0, kAdamScalars.clip / (norm + 1e-6));
-  const Tensor m = kAdamOptions.beta1 * x[2] + (1 - kAdamOptions.beta1) * g,
-               v = kAdamOptions.beta2 * x[3] + (1 - kAdamOptions.beta2) * g * g;
+  const Tensor m = kAdamConstants.beta1 * x[2] + (1 - kAdamConstants.beta1) * g,
+               v = kAdamConstants.beta2 * x[3] + (1 - kAdamConstants.beta2) * g * g;
   const Tensor decay = Tensor::zeros(x[0].shape(), Dtype::f64);
   for (const DecaySegment& segment : sample_segments(x[0].elements()))
     raw::fill(raw::narrow(decay, 0, segment.begin, segment.end - segment.begin), segment.decay);
-  const Tensor corrected_m = m / (1 - std::pow(kAdamOptions.beta1, t)),
-               corrected_v = v / (1 - std::pow(kAdamOptions.beta2, t));
-  return {x[0] - kAdamScalars.lr * (decay * x[0] + corrected_m / (sqrt(corrected_v) + kAdamOptions.eps)), m,
+  const Tensor corrected_m = m / (1 - std::pow(kAdamConstants.beta1, t)),
+               corrected_v = v / (1 - std::pow(kAdamConstants.beta2, t));
+  return {x[0] - kAdamScalars.lr * (decay * x[0] + corrected_m / (sqrt(corrected_v) + kAdamConstants.eps)), m,
           v};
 }
 
@@ -36,7 +36,7 @@ OpSpec adamw_spec() {
   OpSpec spec{"adamw", "p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)"};
   spec.run = [](const Tensors& x) {
     const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), v = raw::copy(x[3]), g = raw::contiguous(x[1]);
-    adamw_step(p, g, m, v, sample_segments(p.elements()), kAdamOptions, kAdamScalars, l2_norm(g));
+    adamw_step(p, g, m, v, sample_segments(p.elements()), kAdamConstants, kAdamScalars, l2_norm(g));
     return Tensors{p, m, v};
   };
   spec.reference = adam_reference;

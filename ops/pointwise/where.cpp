@@ -1,8 +1,9 @@
-// Checks, broadcasting and the node of where.
+// Checks, broadcasting and the node of where, and the choices composed of it.
 #include "ops/pointwise/where.h"
 
 #include "autograd/tape.h"
 #include "ops/core/checks.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
 
@@ -62,6 +63,24 @@ Tensor where(const Tensor& mask, const Tensor& a, double b) {
 Tensor where(const Tensor& mask, double a, const Tensor& b) {
   checks::defined("where", b, "b");
   return where(mask, Tensor::full({}, a, b.dtype(), b.device()), b);
+}
+
+// A comparison with NaN is false: then the inner choice takes a if it is the NaN, else b.
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  checks::defined("maximum", a, "a");
+  checks::same_kind("maximum", a, b);
+  return where(a > b, a, where(a != a, a, b));
+}
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  checks::defined("minimum", a, "a");
+  checks::same_kind("minimum", a, b);
+  return where(a < b, a, where(a != a, a, b));
+}
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  checks::defined("clamp", x);
+  if (!(low <= high)) fail<ValueError>("clamp: from {} to {} (the lower number first)", low, high);
+  return where(x < low, low, where(x > high, high, x));
 }
 
 }  // namespace eddy

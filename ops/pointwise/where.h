@@ -1,4 +1,4 @@
-// Elements of one of two tensors, chosen by a mask.
+// Elements of one of two tensors, chosen by a mask or by their sizes.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,16 @@ Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b);
 // The same with a number, which gets no gradient.
 Tensor where(const Tensor& mask, const Tensor& a, double b);
 Tensor where(const Tensor& mask, double a, const Tensor& b);
+
+// Returns the larger or the smaller of two elements; NaN if one of them is NaN.
+// shapes, dtypes, errors: as where.
+// grad: dy goes to the element that was taken; to b if they are equal.
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+// Returns x between two numbers: low where x < low, high where x > high, else x, NaN included.
+// errors: ValueError unless low <= high; as where.
+// grad: dy where low <= x <= high, else 0.
+Tensor clamp(const Tensor& x, double low, double high);
 
 // y over a broadcast shape, contiguous; the operands have stride 0 on the axes where they repeat.
 // Neighbouring axes are merged where all three operands allow it; rank >= 1 and no size is 0.

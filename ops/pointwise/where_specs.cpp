@@ -1,8 +1,57 @@
 // Samples and references of the ops in where.h.
+#include <algorithm>
+
 #include "ops/core/op_spec.h"
 #include "ops/pointwise/where.h"
 
 namespace eddy {
+namespace {
+
+// A choice between the elements of two tensors by their sizes.
+template <class Choose>
+OpSpec choice_spec(const char* name, const char* formula, OpFunction run, Choose choose) {
+  OpSpec spec{name, formula};
+  spec.run = std::move(run);
+  spec.reference = [name, choose](const Tensors& x) {
+    const Shape shape = broadcast_shape(name, x[0].shape(), x[1].shape());
+    std::vector<double> a = raw::expand(x[0], shape).to_vector<double>();
+    const std::vector<double> b = raw::expand(x[1], shape).to_vector<double>();
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = choose(a[i], b[i]);
+    return Tensor::from(a, shape);
+  };
+  const auto a = [](const Shape& shape) { return sample_normal(shape, "a"); };
+  const auto b = [](const Shape& shape) { return sample_normal(shape, "b"); };
+  spec.samples = {{"size_0", {a({0, 3}), b({3})}},
+                  {"size_1", {a({1}), b({1})}},
+                  {"odd_tail", {a({3, 37}), b({3, 37})}},
+                  {"broadcast", {a({4, 1, 5}), b({3, 1})}},
+                  {"strided", {strided_copy(a({4, 5})), b({4, 5})}},
+                  {"large", {sample_normal({3, 4}, "a", 1e6), b({3, 4})}}};
+  spec.roundings = 0;
+  spec.bench = [=] { return Tensors{a({2048, 1024}), b({2048, 1024})}; };
+  return spec;
+}
+
+OpSpec clamp_spec() {
+  OpSpec spec{"clamp", "low where x < low, high where x > high, else x"};
+  spec.run = [](const Tensors& x) { return clamp(x[0], -0.5, 0.75); };
+  spec.reference = [](const Tensors& x) {
+    std::vector<double> y = x[0].to_vector<double>();
+    for (double& value : y) value = std::min(std::max(value, -0.5), 0.75);
+    return Tensor::from(y, x[0].shape());
+  };
+  const auto values = [](const Shape& shape) { return sample_normal(shape, "clamp"); };
+  spec.samples = {{"size_0", {values({0, 3})}},
+                  {"size_1", {values({1})}},
+                  {"odd_tail", {values({3, 37})}},
+                  {"strided", {strided_copy(values({4, 5}))}},
+                  {"large", {sample_normal({3, 4}, "clamp", 1e6)}}};
+  spec.roundings = 0;
+  spec.bench = [=] { return Tensors{values({2048, 1024})}; };
+  return spec;
+}
+
+}  // namespace
 
 std::vector<OpSpec> where_specs() {
   OpSpec spec{"where", "a where the mask is not 0, else b"};
@@ -40,7 +89,14 @@ std::vector<OpSpec> where_specs() {
     const Shape shape = {2048, 1024};
     return Tensors{mask(shape), a(shape), b(shape)};
   };
-  return {spec};
+  return {spec,
+          choice_spec(
+              "maximum", "the larger of a and b", [](const Tensors& x) { return maximum(x[0], x[1]); },
+              [](double p, double q) { return std::max(p, q); }),
+          choice_spec(
+              "minimum", "the smaller of a and b", [](const Tensors& x) { return minimum(x[0], x[1]); },
+              [](double p, double q) { return std::min(p, q); }),
+          clamp_spec()};
 }
 
 }  // namespace eddy

@@ -6,6 +6,8 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -149,6 +151,27 @@ Tensor argmax(const Tensor& x, int axis, bool keep) {
 Tensor argmax(const Tensor& x) {
   checks::defined("argmax", x);
   return argmax(raw::reshape(raw::contiguous(x), {x.elements()}), 0);
+}
+
+Tensor max(const Tensor& x) {
+  checks::defined("max", x);
+  return max(flatten(x), 0);
+}
+Tensor min(const Tensor& x, int axis, bool keep) {
+  checks::defined("min", x);
+  return neg(max(neg(x), axis, keep));
+}
+Tensor min(const Tensor& x) {
+  checks::defined("min", x);
+  return neg(max(neg(x)));
+}
+Tensor argmin(const Tensor& x, int axis, bool keep) {
+  checks::defined("argmin", x);
+  return argmax(neg(detach(x)), axis, keep);
+}
+Tensor argmin(const Tensor& x) {
+  checks::defined("argmin", x);
+  return argmax(neg(detach(x)));
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

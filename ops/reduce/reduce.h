@@ -35,6 +35,12 @@ Tensor mean(const Tensor& x, int axis, bool keep = false);
 // errors: ShapeError if there is no such axis, or if it is empty and the result is not; DtypeError.
 // grad: dy goes to the first of the largest elements (the first NaN counts as the largest).
 Tensor max(const Tensor& x, int axis, bool keep = false);
+// Returns the largest element of all, a scalar [].
+// errors: ShapeError when there are none; DtypeError.
+Tensor max(const Tensor& x);
+// Returns the smallest element over one axis, or of all: -max(-x), with its errors and its gradient.
+Tensor min(const Tensor& x, int axis, bool keep = false);
+Tensor min(const Tensor& x);
 
 // Returns the place of the largest element of each row along an axis (the first of equal ones; the first NaN
 // counts as the largest), or in the whole tensor, counted in row-major order. i64.
@@ -42,6 +48,9 @@ Tensor max(const Tensor& x, int axis, bool keep = false);
 // grad: none.
 Tensor argmax(const Tensor& x, int axis, bool keep = false);
 Tensor argmax(const Tensor& x);
+// The same for the smallest element: argmax(-x); the first NaN counts as the smallest.
+Tensor argmin(const Tensor& x, int axis, bool keep = false);
+Tensor argmin(const Tensor& x);
 
 // Returns x summed to `shape`, over the axes that broadcasting from `shape` to x's shape repeats. The result
 // is untracked. If the shapes are equal, it shares the storage of x.

@@ -62,18 +62,30 @@ OpSpec all_spec(const char* name, const char* formula, OpFunction run, bool aver
   return spec;
 }
 
-OpSpec argmax_spec() {
-  OpSpec spec = axis_spec(
-      "argmax", "place of the largest over an axis", [](const Tensors& x) { return argmax(x[0], 1); },
-      [](const Tensors& x) {
-        const Shape shape = x[0].shape().without(1);
-        const std::vector<double> rows =
-            raw::contiguous(raw::transpose(x[0], 1, x[0].rank() - 1)).to_vector<double>();
-        std::vector<std::int64_t> places;
-        for (auto row = rows.begin(); row != rows.end(); row += x[0].dim(1))
-          places.push_back(std::max_element(row, row + x[0].dim(1)) - row);
-        return Tensor::from(places, shape);
-      });
+// The first of all elements in the order of `before`.
+template <class Before>
+OpSpec one_of_all_spec(const char* name, const char* formula, OpFunction run, Before before) {
+  OpSpec spec = axis_spec(name, formula, std::move(run), [before](const Tensors& x) {
+    const std::vector<double> values = x[0].to_vector<double>();
+    return Tensor::full({}, *std::min_element(values.begin(), values.end(), before), Dtype::f64);
+  });
+  spec.samples.erase(spec.samples.begin());  // there is none of nothing
+  spec.roundings = 0;
+  return spec;
+}
+
+// The place of the first along an axis, in the order of `before`.
+template <class Before>
+OpSpec place_spec(const char* name, const char* formula, OpFunction run, Before before) {
+  OpSpec spec = axis_spec(name, formula, std::move(run), [before](const Tensors& x) {
+    const Shape shape = x[0].shape().without(1);
+    const std::vector<double> rows =
+        raw::contiguous(raw::transpose(x[0], 1, x[0].rank() - 1)).to_vector<double>();
+    std::vector<std::int64_t> places;
+    for (auto row = rows.begin(); row != rows.end(); row += x[0].dim(1))
+      places.push_back(std::min_element(row, row + x[0].dim(1), before) - row);
+    return Tensor::from(places, shape);
+  });
   for (OpSample& sample : spec.samples) sample.gradcheck = false;
   spec.roundings = 0;
   return spec;
@@ -128,17 +140,27 @@ std::vector<OpSpec> reduce_specs() {
     return reference_axis(x[0], 1, 0, [count](double a, double b) { return a + b / count; });
   };
   const auto larger = [](double a, double b) { return b > a ? b : a; };
+  const auto smaller = [](double a, double b) { return b < a ? b : a; };
   const auto sum_of = [](const Tensors& x) { return sum(x[0]); };
   const auto sum_axis = [](const Tensors& x) { return sum(x[0], 1); };
   const auto mean_of = [](const Tensors& x) { return mean(x[0]); };
   const auto mean_axis = [](const Tensors& x) { return mean(x[0], 1); };
+  const auto max_of = [](const Tensors& x) { return max(x[0]); };
   const auto max_axis = [](const Tensors& x) { return max(x[0], 1); };
+  const auto min_of = [](const Tensors& x) { return min(x[0]); };
+  const auto min_axis = [](const Tensors& x) { return min(x[0], 1); };
+  const auto argmax_axis = [](const Tensors& x) { return argmax(x[0], 1); };
+  const auto argmin_axis = [](const Tensors& x) { return argmin(x[0], 1); };
   return {all_spec("sum", "sum of all x", sum_of, false),
           axis_spec("sum_axis", "sum over an axis", sum_axis, over_axis(0, std::plus<double>())),
           all_spec("mean", "average of all x", mean_of, true),
           axis_spec("mean_axis", "average over an axis", mean_axis, average),
           axis_spec("max", "largest over an axis", max_axis, over_axis(-INFINITY, larger)),
-          argmax_spec(),
+          one_of_all_spec("max_all", "largest of all x", max_of, std::greater<double>()),
+          axis_spec("min", "smallest over an axis", min_axis, over_axis(INFINITY, smaller)),
+          one_of_all_spec("min_all", "smallest of all x", min_of, std::less<double>()),
+          place_spec("argmax", "place of the largest over an axis", argmax_axis, std::greater<double>()),
+          place_spec("argmin", "place of the smallest over an axis", argmin_axis, std::less<double>()),
           sum_to_spec()};
 }
 

@@ -3,6 +3,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 #include "autograd/tape.h"
 #include "ops/core/checks.h"
 #include "ops/reduce/reduce.h"
@@ -75,20 +79,56 @@ Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> sizes) {
   return reshape(x, Shape(found));
 }
 
-Tensor Tensor::reshape(std::initializer_list<std::int64_t> sizes) const {
-  return eddy::reshape(*this, sizes);
+Tensor flatten(const Tensor& x) {
+  checks::defined("flatten", x);
+  return reshape(x, Shape{x.elements()});
 }
 
-const Tensor Tensor::operator[](std::int64_t index) const {
-  checks::defined("x[i]", *this);
-  if (rank() == 0) fail<ShapeError>("x[i]: x is a scalar (item() reads it)");
-  return eddy::select(*this, 0, index < 0 ? index + dim(0) : index);
+Tensor squeeze(const Tensor& x) {
+  checks::defined("squeeze", x);
+  std::vector<std::int64_t> sizes = x.shape().to_vector();
+  std::erase(sizes, 1);
+  return reshape(x, Shape(sizes));
+}
+
+Tensor squeeze(const Tensor& x, int axis) {
+  checks::defined("squeeze", x);
+  if (x.dim(axis) != 1)
+    fail<ShapeError>("squeeze: axis {} of {} has size {} (1)", axis, to_string(x.shape()), x.dim(axis));
+  return reshape(x, x.shape().without(axis));
+}
+
+Tensor unsqueeze(const Tensor& x, int axis) {
+  checks::defined("unsqueeze", x);
+  return reshape(x, x.shape().inserted(axis, 1));
 }
 
 Tensor transpose(const Tensor& x, int axis_a, int axis_b) {
   checks::defined("transpose", x);
   return record("transpose", {x}, raw::transpose(x, axis_a, axis_b), {},
                 [axis_a, axis_b](VjpContext& v) { v.sink.give(0, raw::transpose(v.dy(), axis_a, axis_b)); });
+}
+
+Tensor permute(const Tensor& x, const std::vector<int>& axes) {
+  checks::defined("permute", x);
+  const auto refuse = [&] {
+    fail<ShapeError>("permute: axes [{}] of {} (each axis once)", fmt::join(axes, ", "),
+                     to_string(x.shape()));
+  };
+  if (std::ssize(axes) != x.rank()) refuse();
+  std::vector<int> order(axes.size());  // the axes of x in y
+  std::iota(order.begin(), order.end(), 0);
+  Tensor y = x;
+  for (int to = 0; to < x.rank(); ++to) {
+    const auto place = order.begin() + to;
+    const auto found =
+        std::find(place, order.end(), x.shape().normal_axis(axes[static_cast<std::size_t>(to)]));
+    if (found == order.end()) refuse();
+    if (found == place) continue;
+    y = transpose(y, to, static_cast<int>(found - order.begin()));
+    std::swap(*place, *found);
+  }
+  return y;
 }
 
 Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length) {
@@ -187,6 +227,18 @@ Tensor concat(const std::vector<Tensor>& tensors, int axis) {
     }
   });
   return y;
+}
+
+Tensor stack(const std::vector<Tensor>& tensors, int axis) {
+  if (tensors.empty()) fail<ValueError>("stack: no tensors (at least one)");
+  std::vector<Tensor> parts;
+  for (const Tensor& x : tensors) {
+    parts.push_back(unsqueeze(x, axis));
+    if (x.shape() != tensors[0].shape())
+      fail<ShapeError>("stack: {} and {} (one shape for all)", to_string(tensors[0].shape()),
+                       to_string(x.shape()));
+  }
+  return concat(parts, axis);
 }
 
 }  // namespace eddy

@@ -1,5 +1,5 @@
 // Differentiable views (reshape, transpose, slices, expand) and the copies that go with them (contiguous,
-// concat). Any dtype; gradients flow through floating ones.
+// concat, stack). Any dtype; gradients flow through floating ones.
 //
 // A view shares its bytes with x. The gradient of a slice is added only to that slice of x's gradient. So
 // a loop over T slices, one per time step, costs one pass over x and not T passes.
@@ -20,9 +20,24 @@ Tensor reshape(const Tensor& x, const Shape& shape);
 // errors: ShapeError with two such sizes, a size below -1, or sizes that do not divide the elements.
 Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> sizes);
 
+// Returns x as one axis, in row-major order: reshape(x, {-1}).
+// shapes: x of any shape -> [elements].
+Tensor flatten(const Tensor& x);
+
+// Returns x without its axes of size 1, or without the given one.
+// errors: ShapeError when there is no such axis, or its size is not 1.
+Tensor squeeze(const Tensor& x);
+Tensor squeeze(const Tensor& x, int axis);
+// Returns x with a new axis of size 1 at place `axis` of the result; -1 is the last.
+// errors: ShapeError when there is no such place, or x has six axes already.
+Tensor unsqueeze(const Tensor& x, int axis);
+
 // Returns a view with two axes swapped.
 // errors: ShapeError when there is no such axis.
 Tensor transpose(const Tensor& x, int axis_a, int axis_b);
+// Returns a view whose axis i is axis axes[i] of x; x itself if that changes nothing.
+// errors: ShapeError unless `axes` names each axis of x once.
+Tensor permute(const Tensor& x, const std::vector<int>& axes);
 
 // Returns a view of `length` entries of an axis from `start`.
 // errors: ShapeError outside the axis.
@@ -48,5 +63,10 @@ Tensor contiguous(const Tensor& x);
 // errors: ValueError without tensors; ShapeError when other sizes differ; DtypeError and DeviceError when
 // they mix.
 Tensor concat(const std::vector<Tensor>& tensors, int axis);
+// Returns the tensors side by side along a new axis, at place `axis` of the result, as a new tensor.
+// shapes: each [a, b] -> [count, a, b] for axis 0; -1 is the last axis of the result.
+// errors: ValueError without tensors; ShapeError when shapes differ or there is no such place; DtypeError and
+// DeviceError when they mix.
+Tensor stack(const std::vector<Tensor>& tensors, int axis = 0);
 
 }  // namespace eddy

@@ -92,10 +92,49 @@ std::vector<OpSpec> views_specs() {
             return Tensor::from(x[0].to_vector<double>(), {2, x[0].dim(0), x[0].dim(1) * x[0].dim(2) / 2});
           }),
       view_spec(
+          "flatten", "the same elements along one axis", [](const Tensors& x) { return flatten(x[0]); },
+          [](const Tensors& x) { return Tensor::from(x[0].to_vector<double>(), {x[0].elements()}); }),
+      view_spec(
+          "squeeze", "x without axes of size 1",
+          [](const Tensors& x) {
+            const Tensor wide = reshape(x[0], {x[0].dim(0), 1, x[0].dim(1), 1, 4});
+            return Tensors{squeeze(wide), squeeze(wide, 1), squeeze(wide, -2)};
+          },
+          [](const Tensors& x) {
+            const std::vector<double> values = x[0].to_vector<double>();
+            const std::int64_t a = x[0].dim(0), b = x[0].dim(1);
+            std::vector<std::int64_t> sizes;
+            for (const std::int64_t size : {a, b, std::int64_t{4}})
+              if (size != 1) sizes.push_back(size);
+            return Tensors{Tensor::from(values, Shape(sizes)), Tensor::from(values, {a, b, 1, 4}),
+                           Tensor::from(values, {a, 1, b, 4})};
+          }),
+      view_spec(
+          "unsqueeze", "x with a new axis of size 1",
+          [](const Tensors& x) {
+            return Tensors{unsqueeze(x[0], 0), unsqueeze(x[0], 2), unsqueeze(x[0], -1)};
+          },
+          [](const Tensors& x) {
+            const std::vector<double> values = x[0].to_vector<double>();
+            const std::int64_t a = x[0].dim(0), b = x[0].dim(1);
+            return Tensors{Tensor::from(values, {1, a, b, 4}), Tensor::from(values, {a, b, 1, 4}),
+                           Tensor::from(values, {a, b, 4, 1})};
+          }),
+      view_spec(
           "transpose", "y[k, j, i] = x[i, j, k]", [](const Tensors& x) { return transpose(x[0], 0, -1); },
           [](const Tensors& x) {
             return picked(x[0], {x[0].dim(2), x[0].dim(1), x[0].dim(0)}, [](const Index& i) {
               return Index{i[2], i[1], i[0]};
+            });
+          }),
+      view_spec(
+          "permute", "y[k, i, j] = x[i, j, k]",
+          [](const Tensors& x) {
+            return permute(x[0], {2, 0, -2});
+          },
+          [](const Tensors& x) {
+            return picked(x[0], {x[0].dim(2), x[0].dim(0), x[0].dim(1)}, [](const Index& i) {
+              return Index{i[1], i[2], i[0]};
             });
           }),
       view_spec(
@@ -153,6 +192,22 @@ std::vector<OpSpec> views_specs() {
             });
           }),
       concat_spec(),
+      view_spec(
+          "stack", "y[i, n, j, k] = x_n[i, j, k]",
+          [](const Tensors& x) {
+            return Tensors{stack({narrow(x[0], 2, 0, 2), narrow(x[0], 2, 2, 2)}, 1),
+                           stack({narrow(x[0], 2, 0, 2), narrow(x[0], 2, 2, 2)}, -1)};
+          },
+          [](const Tensors& x) {
+            const std::int64_t a = x[0].dim(0), b = x[0].dim(1);
+            return Tensors{picked(x[0], {a, 2, b, 2},
+                                  [](const Index& i) {
+                                    return Index{i[0], i[2], 2 * i[1] + i[3]};
+                                  }),
+                           picked(x[0], {a, b, 2, 2}, [](const Index& i) {
+                             return Index{i[0], i[1], 2 * i[3] + i[2]};
+                           })};
+          }),
   };
 }
 

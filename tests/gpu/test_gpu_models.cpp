@@ -70,7 +70,7 @@ class Training {
         result.gradients[parameter.name] = raw::copy(to_cpu(gradient));
     state_ = output.state.detach();
     for (const auto& [name, tensor] : state_) result.state[name] = raw::copy(to_cpu(tensor));
-    static_cast<void>(optimizer_->step(model_->params(), 1e-3));
+    static_cast<void>(optimizer_->step(1e-3));
     return result;
   }
 

@@ -64,7 +64,7 @@ inline std::vector<double> train_in(const ModelConfig& config, Dtype dtype, int 
     const Tensor loss = cross_entropy(output.logits, part(1));
     losses.push_back(loss.item());
     backward(loss);
-    static_cast<void>(optimizer->step(model->params(), 3e-3));
+    static_cast<void>(optimizer->step(3e-3));
     state = output.state.detach();
   }
   return losses;

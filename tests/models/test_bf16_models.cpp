@@ -126,12 +126,12 @@ TEST_CASE("bf16: products follow the parameters through every write") {
   CHECK(first != numbers(other->forward(input).logits));
   other->params().initialize(3);
   CHECK(first == numbers(other->forward(input).logits));
-  AdamOptimizer optimizer(model->params(), TrainConfig());
+  Adam optimizer(model->params(), TrainConfig());
   {
     const EnableGrad recording;
     backward(cross_entropy(model->forward(input).logits, input.tokens));
   }
-  static_cast<void>(optimizer.step(model->params(), 0.1));
+  static_cast<void>(optimizer.step(0.1));
   CHECK(first != numbers(model->forward(input).logits));
 }
 

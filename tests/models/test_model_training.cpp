@@ -72,14 +72,14 @@ std::pair<double, double> learn(const std::string& name, int steps, Targets&& ta
   model->params().initialize(1);
   TrainConfig train;
   train.weight_decay = 0;
-  AdamOptimizer optimizer(model->params(), train);
+  Adam optimizer(model->params(), train);
   ForwardInput input;
   for (int s = 0; s < steps; ++s) {
     input.tokens = random_ids(16, 17, 4, 1000 + static_cast<std::uint64_t>(s));
     const Tensor targets = targets_of(input.tokens);
     input.tokens = raw::narrow(input.tokens, 1, 0, 16);
     static_cast<void>(run(*model, input, targets));
-    optimizer.step(model->params(), 1e-2);
+    optimizer.step(1e-2);
   }
   const Tensor fresh = random_ids(64, 17, 4, 7);
   const NoGrad no_grad;
@@ -112,7 +112,7 @@ TEST_CASE(
         TrainConfig train;
         train.optimizer = optimizer_name;
         train.clip = clipped ? 0.1 : 0.0;
-        AdamOptimizer optimizer(model->params(), train);
+        Adam optimizer(model->params(), train);
         PlainAdamW plain(train, model->params());
         ForwardInput input;
         input.tokens = random_ids(3, 8, 11, 1);
@@ -122,7 +122,7 @@ TEST_CASE(
           const Outcome outcome = run(*model, input, targets);
           losses.push_back(outcome.loss);
           const double expected = plain.step(model->params(), outcome.gradients, rate);
-          const double norm = optimizer.step(model->params(), rate);
+          const double norm = optimizer.step(rate);
           CHECK(std::abs(norm - expected) <= 1e-12 * expected);
           if (clipped) CHECK(norm > 0.2);  // else the case tests nothing
           for (const Parameter& parameter : model->params().parameters())
@@ -131,7 +131,7 @@ TEST_CASE(
         }
         CHECK(losses.back() < losses.front());
         CHECK(optimizer.steps() == 3);
-        const std::map<std::string, Tensor> saved = optimizer.save(model->params());
+        const std::map<std::string, Tensor> saved = optimizer.save();
         for (const Parameter& parameter : model->params().parameters()) {
           check_close("m", saved.at("m." + parameter.name),
                       Tensor::from(plain.m.at(parameter.name), parameter.shape), 1e-12, 1e-16);
@@ -147,7 +147,7 @@ TEST_CASE("model training: a parameter no gradient reached moves by its moments 
   const auto model = random_model(config);
   TrainConfig train;
   train.clip = 0;
-  AdamOptimizer optimizer(model->params(), train);
+  Adam optimizer(model->params(), train);
   PlainAdamW plain(train, model->params());
   ForwardInput input;
   for (const std::int64_t time :
@@ -155,7 +155,7 @@ TEST_CASE("model training: a parameter no gradient reached moves by its moments 
     input.tokens = random_ids(2, time, 11, 1);
     const Outcome outcome = run(*model, input, random_ids(2, time, 11, 2));
     plain.step(model->params(), outcome.gradients, 1e-2);
-    optimizer.step(model->params(), 1e-2);
+    optimizer.step(1e-2);
     check_close("table", model->params().get("pos_embed.weight").value,
                 Tensor::from(plain.p.at("pos_embed.weight"), {40, 12}), 1e-12);
   }
@@ -164,22 +164,21 @@ TEST_CASE("model training: a parameter no gradient reached moves by its moments 
 TEST_CASE("model training: a gradient that is not finite changes nothing and is no step") {
   const auto model = random_model(small_config("unit_forget"));
   TrainConfig train;
-  AdamOptimizer optimizer(model->params(), train);
+  Adam optimizer(model->params(), train);
   ForwardInput input;
   input.tokens = random_ids(2, 5, 11, 1);
   static_cast<void>(run(*model, input, random_ids(2, 5, 11, 2)));
-  optimizer.step(model->params(), 1e-2);
+  optimizer.step(1e-2);
   const Tensor before = raw::copy(model->params().values());
-  const auto moments = optimizer.save(model->params());
+  const auto moments = optimizer.save();
   std::map<std::string, std::vector<double>> kept;
   for (const auto& [name, tensor] : moments) kept[name] = numbers(tensor);
   static_cast<void>(run(*model, input, random_ids(2, 5, 11, 2)));
   model->params().gradients().mutable_data<double>()[3] = std::nan("");
-  CHECK(std::isnan(optimizer.step(model->params(), 1e-2)));
+  CHECK(std::isnan(optimizer.step(1e-2)));
   CHECK(same_bits(model->params().values(), before));
   CHECK(optimizer.steps() == 1);
-  for (const auto& [name, tensor] : optimizer.save(model->params()))
-    CHECK_MESSAGE(numbers(tensor) == kept.at(name), name);
+  for (const auto& [name, tensor] : optimizer.save()) CHECK_MESSAGE(numbers(tensor) == kept.at(name), name);
 }
 
 TEST_CASE("model training: uniformly random tokens cannot be predicted better than by chance") {

@@ -42,7 +42,7 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
   const ModelConfig& config = model_->full_config();
   model_->check_length(sequence_, carry_state_);
   model_->params().initialize(kBenchSeed);
-  optimizer_ = make_optimizer(model_->params(), {.optimizer = "adamw"});
+  optimizer_ = make_optimizer(model_->params(), {});
   const std::int64_t tail = std::min(options.tail, sequence_), rows = rows_of(config, sequence_, tail);
   for (std::int64_t i = 0; i < kBatches; ++i) {
     batches_.push_back(make_batch(options.batch,
@@ -54,7 +54,7 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
 
 StepResult StepTrial::run(Recorder* recorder) {
   StepOptions options;
-  options.learning_rate = ScheduleOptions().learning_rate;
+  options.learning_rate = OptimizerOptions().learning_rate;
   options.seed = kBenchSeed;
   options.step = steps_;
   options.carry_state = carry_state_;

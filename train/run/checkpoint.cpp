@@ -75,7 +75,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     fs::remove_all(temporary);
     fs::create_directory(temporary);
     save_safetensors((temporary / "model.safetensors").string(), parameter_map(model.params()));
-    save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save(model.params()));
+    save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save());
     if (!recurrent.empty())
       save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
     const json about{
@@ -238,10 +238,10 @@ RunConfig load_config_of_run(const std::string& path, const std::string& which) 
   });
 }
 
-void load_optimizer(const fs::path& checkpoint, const Model& model, Optimizer& optimizer) {
+void load_optimizer(const fs::path& checkpoint, Optimizer& optimizer) {
   reading(checkpoint, [&] {
     constexpr const char* kName = "optimizer.safetensors";
-    optimizer.load(model.params(), saved_tensors(checkpoint, kName), (checkpoint / kName).string());
+    optimizer.load(saved_tensors(checkpoint, kName), (checkpoint / kName).string());
   });
 }
 

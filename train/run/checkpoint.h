@@ -84,7 +84,7 @@ RunConfig load_config_of_run(const std::string& path, const std::string& which =
 
 // Loads a checkpoint's optimizer state into `optimizer`.
 // errors: as load_run.
-void load_optimizer(const std::filesystem::path& checkpoint, const Model& model, Optimizer& optimizer);
+void load_optimizer(const std::filesystem::path& checkpoint, Optimizer& optimizer);
 // The recurrent state of a checkpoint; empty when none was saved.
 // errors: as load_run.
 State load_recurrent(const std::filesystem::path& checkpoint);

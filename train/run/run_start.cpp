@@ -149,7 +149,8 @@ std::unique_ptr<Task> task_of(const RunConfig& config, std::optional<LoadedRun>&
 void warn_of_jump(const TrainConfig& now, const TrainConfig& before, std::int64_t step) {
   TrainConfig shorter = now;
   shorter.steps = before.steps;
-  const double rate = learning_rate_at(now, step), was = learning_rate_at(shorter, step);
+  const double rate = learning_rate_at(now, now.learning_rate, step),
+               was = learning_rate_at(shorter, now.learning_rate, step);
   constexpr double kNoticeable = 1.1;
   if (now.steps > before.steps && rate > kNoticeable * was)
     add_warning(fmt::format(
@@ -163,7 +164,7 @@ void resume(ReadyRun& run, const LoadedRun& loaded) {
   const bool carries = run.task->carries_state();
   const State saved = carries ? load_recurrent(loaded.checkpoint) : State();
   if (!saved.empty()) check_same_rows(run.config, loaded.config.train.batch);
-  load_optimizer(loaded.checkpoint, *run.model, *run.optimizer);
+  load_optimizer(loaded.checkpoint, *run.optimizer);
   run.state = loaded.state;
   warn_of_jump(run.config.train, loaded.config.train, run.state.step);
   run.state.learned = loaded.state.learned && run.config.data.stop_loss == loaded.config.data.stop_loss;

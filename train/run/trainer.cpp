@@ -167,7 +167,8 @@ class Run {
         break;
       }
       const Clock::time_point before = Clock::now();
-      const double rate = run_.task->learning_rate(run_.state.step, learning_rate_at(t, run_.state.step));
+      const double rate =
+          run_.task->learning_rate(run_.state.step, learning_rate_at(t, t.learning_rate, run_.state.step));
       task_before_step_ = run_.task->save();
       const std::vector<Batch> batches = next_batches();
       if (batches.empty()) continue;  // as below

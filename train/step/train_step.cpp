@@ -122,7 +122,7 @@ EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& 
     }
     if (inputs.options.carry_state) step.after.update(output.state, batch);  // values go on, gradients stop
   }
-  if (scored) store(step.numbers, 0, optimizer.apply(model.params(), inputs.scalars));
+  if (scored) store(step.numbers, 0, optimizer.apply(inputs.scalars));
   return step;
 }
 

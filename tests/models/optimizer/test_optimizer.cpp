@@ -10,6 +10,7 @@
 
 #include "autograd/tape.h"
 #include "models/eddy/registry.h"
+#include "models/module.h"
 #include "models/optimizer/adam.h"
 #include "models/optimizer/optimizer.h"
 #include "models/params.h"
@@ -74,6 +75,45 @@ TEST_CASE("make_optimizer makes each by its name and refuses others") {
   CHECK_THROWS_AS(make_optimizer(store, config_of("sgd")), ConfigError);
 }
 
+namespace {
+
+struct Product {
+  explicit Product(const ParamScope& scope) : weight(scope.param("weight", {2, 3}, Init::normal(1))) {}
+  Tensor operator()(const Tensor& x) const { return x * weight; }
+  Tensor weight;
+};
+
+}  // namespace
+
+TEST_CASE("Adam trains a module and a store of the same parameters to the same bits") {
+  auto net = make_module<Product>(3);
+  ParamStore counted;
+  static_cast<void>(Product(counted.root()));
+  ParamStore store(counted, Dtype::f32, kCpu);
+  const Product in_store(store.root());
+  store.initialize(3);
+  Adam of_net(net.params(), {.learning_rate = 0.1}), of_store(store);
+  const Tensor x = Tensor::full({2, 3}, 0.5);
+  for (int step = 0; step < 3; ++step) {
+    of_net.zero_gradients();
+    of_store.zero_gradients();
+    backward(sum(net(x)));
+    backward(sum(in_store(x)));
+    CHECK(of_net.step() == of_store.step(0.1));
+  }
+  CHECK(of_net.steps() == 3);
+  CHECK(net->weight.to_vector<float>() == in_store.weight.to_vector<float>());
+}
+
+TEST_CASE("Adam refuses constants out of their range and the names of other optimizers") {
+  ParamStore store = make_store();
+  CHECK_THROWS_AS(Adam(store, {.beta2 = 1}), ConfigError);
+  CHECK_THROWS_AS(Adam(store, {.eps = 0}), ConfigError);
+  CHECK_THROWS_AS(Adam(store, {.clip = -1}), ConfigError);
+  CHECK_THROWS_AS(Adam(store, {.optimizer = "adafactor"}), ConfigError);
+  CHECK_THROWS_AS(Adam(store, {.learning_rate = -1}).step(), ValueError);
+}
+
 TEST_CASE("an optimizer that was saved and loaded goes on to the same bits") {
   for (const char* name : {"adamw", "adam", "adafactor"}) {
     CAPTURE(name);
@@ -81,18 +121,18 @@ TEST_CASE("an optimizer that was saved and loaded goes on to the same bits") {
     const auto optimizer = make_optimizer(store, config_of(name));
     for (int step = 0; step < 3; ++step) {
       set_gradients(store, step);
-      optimizer->step(store, 0.01);
+      optimizer->step(0.01);
     }
-    const std::map<std::string, Tensor> saved = copies(optimizer->save(store));
+    const std::map<std::string, Tensor> saved = copies(optimizer->save());
     ParamStore other = make_store();
     raw::copy_into(other.values(), store.values());
     const auto resumed = make_optimizer(other, config_of(name));
-    resumed->load(other, saved, "memory");
+    resumed->load(saved, "memory");
     CHECK(resumed->steps() == 3);
     set_gradients(store, 3);
     set_gradients(other, 3);
-    optimizer->step(store, 0.01);
-    resumed->step(other, 0.01);
+    optimizer->step(0.01);
+    resumed->step(0.01);
     CHECK(store.values().to_vector<double>() == other.values().to_vector<double>());
   }
 }
@@ -100,11 +140,11 @@ TEST_CASE("an optimizer that was saved and loaded goes on to the same bits") {
 TEST_CASE(
     "a checkpoint of Adam keeps its names and one of Adafactor holds rows and columns of large matrices") {
   ParamStore store = make_store();
-  const std::map<std::string, Tensor> adam = make_optimizer(store, config_of("adamw"))->save(store);
+  const std::map<std::string, Tensor> adam = make_optimizer(store, config_of("adamw"))->save();
   CHECK(adam.size() == 7);
   for (const char* name : {"steps", "m.large.weight", "v.large.weight", "m.norm.weight", "v.norm.weight"})
     CHECK(adam.count(name) == 1);
-  const std::map<std::string, Tensor> factored = make_optimizer(store, config_of("adafactor"))->save(store);
+  const std::map<std::string, Tensor> factored = make_optimizer(store, config_of("adafactor"))->save();
   CHECK(factored.size() == 8);
   CHECK(factored.at("r.large.weight").shape() == Shape{140});
   CHECK(factored.at("c.large.weight").shape() == Shape{129});
@@ -117,16 +157,16 @@ TEST_CASE("loading the state of another optimizer names what is missing and chan
   const auto adam = make_optimizer(store, config_of("adam"));
   const auto adafactor = make_optimizer(store, config_of("adafactor"));
   set_gradients(store, 0);
-  adafactor->step(store, 0.1);
-  const std::map<std::string, Tensor> before = copies(adafactor->save(store));
+  adafactor->step(0.1);
+  const std::map<std::string, Tensor> before = copies(adafactor->save());
   try {
-    adafactor->load(store, adam->save(store), "old.safetensors");
+    adafactor->load(adam->save(), "old.safetensors");
     FAIL("no error");
   } catch (const FormatError& error) {
     const std::string text = error.what();
     CHECK(text.find("r.large.weight in old.safetensors is missing") != std::string::npos);
   }
-  for (const auto& [name, tensor] : adafactor->save(store)) {
+  for (const auto& [name, tensor] : adafactor->save()) {
     if (name == "steps") continue;
     CHECK(tensor.to_vector<double>() == before.at(name).to_vector<double>());
   }
@@ -139,7 +179,7 @@ TEST_CASE("a gradient that is not finite is no step for any optimizer") {
     const auto optimizer = make_optimizer(store, config_of(name));
     set_gradients(store, 0, std::numeric_limits<double>::quiet_NaN());
     const Doubles before = store.values().to_vector<double>();
-    CHECK(!std::isfinite(optimizer->step(store, 0.1)));
+    CHECK(!std::isfinite(optimizer->step(0.1)));
     CHECK(optimizer->steps() == 0);
     CHECK(store.values().to_vector<double>() == before);
   }
@@ -157,7 +197,7 @@ TEST_CASE("AdafactorOptimizer counts its steps from 0 and treats each parameter 
   for (int t = 0; t < 4; ++t) {
     set_gradients(store, t);
     const Doubles g = part(store.gradients());
-    optimizer->step(store, 0.05);
+    optimizer->step(0.05);
     const double beta2 = 1 - std::pow(t + 1.0, -0.8);
     double size = 0, length = 0;
     for (std::size_t i = 0; i < w.size(); ++i) {
@@ -198,21 +238,21 @@ TEST_CASE("Adam leaves a parameter that no gradient reached whole: no decay and 
       CAPTURE(step);
       const bool small = step == 1 || step == 3;
       const Doubles before = of(store, store.values(), "small.weight");
-      const std::map<std::string, Tensor> moments = copies(optimizer->save(store));
+      const std::map<std::string, Tensor> moments = copies(optimizer->save());
       reaches(store, step, small);
       reaches(whole, step, true);
-      optimizer->step(store, 0.01);
-      reference->step(whole, 0.01);
+      optimizer->step(0.01);
+      reference->step(0.01);
       CHECK((of(store, store.values(), "small.weight") == before) == !small);
       for (const char* moment : {"m.small.weight", "v.small.weight"})
-        CHECK((optimizer->save(store).at(moment).to_vector<double>() ==
-               moments.at(moment).to_vector<double>()) == !small);
+        CHECK((optimizer->save().at(moment).to_vector<double>() == moments.at(moment).to_vector<double>()) ==
+              !small);
       for (const char* other : {"large.weight", "norm.weight"})
         CHECK(of(store, store.values(), other) == of(whole, whole.values(), other));
     }
     store.zero_gradients();  // nothing was reached at all
     const Doubles before = store.values().to_vector<double>();
-    optimizer->step(store, 0.01);
+    optimizer->step(0.01);
     CHECK(store.values().to_vector<double>() == before);
   }
 }
@@ -235,7 +275,7 @@ TEST_CASE("AdamW leaves the query matrix of a memory as it began: it has no infl
   ForwardInput input;
   input.tokens = Tensor::from(std::vector<std::int32_t>{1, 2, 3, 4}, {1, 4});
   backward(cross_entropy(model->forward(input).logits, input.tokens, -1));
-  optimizer->step(model->params(), 0.1);
+  optimizer->step(0.1);
   CHECK(value("layers.0.memory.wq.weight") == query);
   CHECK(value("layers.0.memory.wk.weight") != key);
 }
@@ -249,7 +289,7 @@ TEST_CASE("Adam moves a parameter whose gradient is zeros: it decays") {
   store.zero_gradients();
   for (const Parameter& parameter : store.parameters())
     backward(sum(mul(parameter.value, Tensor::zeros(parameter.shape, Dtype::f64))));
-  optimizer->step(store, 0.1);
+  optimizer->step(0.1);
   const Doubles after = store.values().to_vector<double>();
   const Parameter& norm = store.get("norm.weight");
   for (std::size_t i = 0; i < after.size(); ++i) {
@@ -265,11 +305,11 @@ TEST_CASE("the cosine schedule counted from 0 has the published fixtures") {
   config.warmup_from = 0;
   config.steps = 100'000;
   config.schedule = "cosine";
-  CHECK(learning_rate_at(config, 0) == 0);
-  CHECK(std::abs(learning_rate_at(config, 500) - 2.5e-4) <= 1e-18);
-  CHECK(std::abs(learning_rate_at(config, 1000) - 5e-4) <= 1e-18);
-  CHECK(std::abs(learning_rate_at(config, 50'500) - 2.5e-4) <= 1e-18);
-  CHECK(std::abs(learning_rate_at(config, 100'000)) <= 1e-18);
+  CHECK(learning_rate_at(config, config.learning_rate, 0) == 0);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 500) - 2.5e-4) <= 1e-18);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 1000) - 5e-4) <= 1e-18);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 50'500) - 2.5e-4) <= 1e-18);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 100'000)) <= 1e-18);
 }
 
 TEST_CASE("a warm-up counted from 1 gives update k the share k of W") {
@@ -277,10 +317,10 @@ TEST_CASE("a warm-up counted from 1 gives update k the share k of W") {
   config.learning_rate = 1e-4;
   config.warmup = 1000;
   CHECK(config.warmup_from == 1);
-  CHECK(std::abs(learning_rate_at(config, 0) - 1e-7) <= 1e-20);
-  CHECK(std::abs(learning_rate_at(config, 499) - 5e-5) <= 1e-18);
-  CHECK(learning_rate_at(config, 999) == 1e-4);
-  CHECK(learning_rate_at(config, 123'456) == 1e-4);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 0) - 1e-7) <= 1e-20);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 499) - 5e-5) <= 1e-18);
+  CHECK(learning_rate_at(config, config.learning_rate, 999) == 1e-4);
+  CHECK(learning_rate_at(config, config.learning_rate, 123'456) == 1e-4);
 }
 
 TEST_CASE("rsqrt rises to its peak and falls with the root of the step") {
@@ -289,13 +329,13 @@ TEST_CASE("rsqrt rises to its peak and falls with the root of the step") {
   config.learning_rate = 1;
   config.warmup = 1000;
   config.steps = 500'000;
-  CHECK(learning_rate_at(config, 0) == 0);
-  CHECK(std::abs(learning_rate_at(config, 500) - 0.5 / std::sqrt(1000.0)) <= 1e-16);
-  CHECK(std::abs(learning_rate_at(config, 1000) - 0.0316227766) <= 1e-10);
-  CHECK(std::abs(learning_rate_at(config, 500'000) - 0.00141421356) <= 1e-10);
+  CHECK(learning_rate_at(config, config.learning_rate, 0) == 0);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 500) - 0.5 / std::sqrt(1000.0)) <= 1e-16);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 1000) - 0.0316227766) <= 1e-10);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 500'000) - 0.00141421356) <= 1e-10);
   config.warmup = 0;
-  CHECK(learning_rate_at(config, 0) == 1);
-  CHECK(std::abs(learning_rate_at(config, 4) - 0.5) <= 1e-16);
+  CHECK(learning_rate_at(config, config.learning_rate, 0) == 1);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 4) - 0.5) <= 1e-16);
 }
 
 TEST_CASE("block_cosine falls to its minimum at the last step and halves with every run's length after") {
@@ -306,10 +346,10 @@ TEST_CASE("block_cosine falls to its minimum at the last step and halves with ev
   config.warmup = 1000;
   config.steps = 500'000;
   const double at_warmup = 0.001 + 0.009 * (1 + std::cos(3.14159265358979323846 / 500)) / 2;
-  CHECK(learning_rate_at(config, 0) == 0);
-  CHECK(std::abs(learning_rate_at(config, 250) - at_warmup / 4) <= 1e-17);
-  CHECK(std::abs(learning_rate_at(config, 1000) - at_warmup) <= 1e-17);
-  CHECK(std::abs(learning_rate_at(config, 250'000) - 0.0055) <= 1e-17);
-  CHECK(std::abs(learning_rate_at(config, 500'000) - 0.001) <= 1e-17);
-  CHECK(std::abs(learning_rate_at(config, 1'000'000) - 0.0005) <= 1e-17);
+  CHECK(learning_rate_at(config, config.learning_rate, 0) == 0);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 250) - at_warmup / 4) <= 1e-17);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 1000) - at_warmup) <= 1e-17);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 250'000) - 0.0055) <= 1e-17);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 500'000) - 0.001) <= 1e-17);
+  CHECK(std::abs(learning_rate_at(config, config.learning_rate, 1'000'000) - 0.0005) <= 1e-17);
 }

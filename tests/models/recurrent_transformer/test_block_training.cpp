@@ -254,7 +254,7 @@ TEST_CASE("block training: three optimizer steps in both forms give the same par
       TrainConfig train;
       train.optimizer = optimizer_name;
       train.clip = 0.1;
-      AdamOptimizer fast_optimizer(fast->params(), train), literal_optimizer(literal->params(), train);
+      Adam fast_optimizer(fast->params(), train), literal_optimizer(literal->params(), train);
       double first = 0, last = 0;
       for (int step = 0; step < 3; ++step) {
         ForwardInput input;
@@ -264,8 +264,7 @@ TEST_CASE("block training: three optimizer steps in both forms give the same par
         if (step == 0) first = last;
         input.literal = true;
         CHECK(std::abs(run(*literal, input, targets).loss - last) <= 1e-9);
-        CHECK(std::abs(fast_optimizer.step(fast->params(), 1e-2) -
-                       literal_optimizer.step(literal->params(), 1e-2)) <= 1e-9);
+        CHECK(std::abs(fast_optimizer.step(1e-2) - literal_optimizer.step(1e-2)) <= 1e-9);
       }
       CHECK(last < first);
       for (const Parameter& parameter : fast->params().parameters())
@@ -285,13 +284,13 @@ TEST_CASE("block training: uniformly random tokens cannot be predicted better th
     model->params().initialize(1);
     TrainConfig train;
     train.weight_decay = 0;
-    AdamOptimizer optimizer(model->params(), train);
+    Adam optimizer(model->params(), train);
     ForwardInput input;
     for (std::uint64_t step = 0; step < 60; ++step) {
       const Tensor tokens = random_ids(16, 17, 4, 1000 + step);
       input.tokens = part(tokens, 0, 16);
       static_cast<void>(run(*model, input, part(tokens, 1, 16)));
-      optimizer.step(model->params(), 1e-2);
+      optimizer.step(1e-2);
     }
     const Tensor fresh = random_ids(64, 17, 4, 7);
     input.tokens = part(fresh, 0, 16);
@@ -332,7 +331,7 @@ TEST_CASE("block training: accumulate learns to copy in a hundred steps and forg
     train.optimizer = "adam";
     train.beta2 = 0.999;
     train.clip = 0;
-    AdamOptimizer optimizer(model->params(), train);
+    Adam optimizer(model->params(), train);
     ForwardInput input;
     input.tail = kSymbols;
     for (std::uint64_t step = 0; step < 100; ++step) {
@@ -340,7 +339,7 @@ TEST_CASE("block training: accumulate learns to copy in a hundred steps and forg
       input.tokens = tokens;
       input.dropout = {true, 1337, step};
       static_cast<void>(run(*model, input, targets));
-      optimizer.step(model->params(), 2e-3);
+      optimizer.step(2e-3);
     }
     const auto [tokens, targets] = sample(1'000'000);
     input.tokens = tokens;

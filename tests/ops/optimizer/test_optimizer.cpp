@@ -70,7 +70,7 @@ TEST_CASE("the decay of the first step of AdamW is lr decay p beside the step of
 
 TEST_CASE("a hundred steps of AdamW with clipping agree with a plain loop") {
   const std::int64_t n = 53;
-  const AdamOptions options = {0.8, 0.95, 1e-3};
+  const AdamConstants options = {0.8, 0.95, 1e-3};
   const double lr = 0.02, clip = 3, decay = 0.1;
   for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
     const Arenas a(n, dtype);
@@ -164,19 +164,20 @@ TEST_CASE("steps refuse arenas that do not fit") {
 TEST_CASE("steps refuse numbers out of range before anything is written") {
   const Arenas a(6);
   const Doubles before = a.p.to_vector<double>();
-  const auto text = [&](const AdamOptions& options, const AdamScalars& scalars) {
+  const AdamConstants usual = {0.9, 0.999, 1e-8};
+  const auto text = [&](const AdamConstants& options, const AdamScalars& scalars) {
     return error_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, {}, options, scalars); });
   };
   const auto segments = [&](const std::vector<DecaySegment>& table) {
-    return error_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, table, {}, {0.01, 1, 0}); });
+    return error_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, table, usual, {0.01, 1, 0}); });
   };
   CHECK(contains(text({1.0, 0.9, 1e-8}, {0.01, 1, 0}), "adamw_step: betas 1 and 0.9"));
   CHECK(contains(text({0.9, 0.99, 0}, {0.01, 1, 0}), "adamw_step: eps 0"));
-  CHECK(contains(text({}, {-0.01, 1, 0}), "adamw_step: lr -0.01"));
-  CHECK(contains(text({}, {std::nan(""), 1, 0}), "adamw_step: lr nan"));
-  CHECK(contains(text({}, {0.01, 0, 0}), "adamw_step: step 0"));
-  CHECK(contains(text({}, {0.01, 1, 1}), "adamw_step: clip 1 without the norm"));
-  CHECK(contains(text({}, {0.01, 1, -1}), "adamw_step: clip -1"));
+  CHECK(contains(text(usual, {-0.01, 1, 0}), "adamw_step: lr -0.01"));
+  CHECK(contains(text(usual, {std::nan(""), 1, 0}), "adamw_step: lr nan"));
+  CHECK(contains(text(usual, {0.01, 0, 0}), "adamw_step: step 0"));
+  CHECK(contains(text(usual, {0.01, 1, 1}), "adamw_step: clip 1 without the norm"));
+  CHECK(contains(text(usual, {0.01, 1, -1}), "adamw_step: clip -1"));
   CHECK(
       contains(segments({{0, 3, 0.1}, {2, 4, 0.1}}), "adamw_step: segment 2 to 4 after 3 of an arena of 6"));
   CHECK(contains(segments({{0, 7, 0.1}}), "segment 0 to 7"));

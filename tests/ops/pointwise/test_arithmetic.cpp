@@ -136,3 +136,28 @@ TEST_CASE("argmax: the first largest, along an axis or in all") {
   CHECK_THROWS_AS(argmax(zeros({0})), ShapeError);
   CHECK_THROWS_AS(argmax(x, 2), ShapeError);
 }
+
+TEST_CASE("maximum and minimum and clamp keep a NaN and refuse limits in the wrong order") {
+  const double nan = std::nan("");
+  const Tensor a = Tensor::from({nan, 1.0, 2.0, nan}, {4}), b = Tensor::from({1.0, nan, 3.0, nan}, {4});
+  for (const Tensor& y : {maximum(a, b), minimum(a, b)})
+    for (const std::int64_t i : {0, 1, 3}) CHECK(std::isnan(y[i].item()));
+  CHECK(maximum(a, b)[2].item() == 3);
+  CHECK(minimum(a, b)[2].item() == 2);
+  CHECK(std::isnan(clamp(a, 0, 1)[0].item()));
+  CHECK(clamp(a, 0, 1)[2].item() == 1);
+  CHECK_THROWS_AS(clamp(a, 1, 0), ValueError);
+  CHECK_THROWS_AS(clamp(a, nan, 0), ValueError);
+}
+
+TEST_CASE("the gradient of clamp passes at the limits and that of maximum goes to the second of equals") {
+  const Tensor x = Tensor::from({-1.0, 0.0, 1.0, 2.0}, {4}), y = Tensor::from({-1.0, 0.0, 1.0, 2.0}, {4});
+  require_grad(x);
+  require_grad(y);
+  backward(sum(clamp(x, 0, 1)));
+  CHECK(grad(x).to_vector<double>() == std::vector<double>{0, 1, 1, 0});
+  zero_grad(x);
+  backward(sum(maximum(x, y)));
+  CHECK(grad(x).to_vector<double>() == std::vector<double>{0, 0, 0, 0});
+  CHECK(grad(y).to_vector<double>() == std::vector<double>{1, 1, 1, 1});
+}

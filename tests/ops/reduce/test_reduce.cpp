@@ -122,3 +122,16 @@ TEST_CASE("sum_to names shapes that do not broadcast") {
   CHECK_THROWS_AS(sum_to(counted({3}), {2, 3}), ShapeError);
   CHECK_THROWS_AS(sum_into(Tensor::zeros({3}), counted({2, 3}), 0), DtypeError);
 }
+
+TEST_CASE("max and min and argmin of a whole tensor are scalars, and there are none of nothing") {
+  const Tensor x = Tensor::from({4.0, 1.0, 9.0, 1.0}, {2, 2});
+  CHECK(max(x).item() == 9);
+  CHECK(min(x).item() == 1);
+  CHECK(max(x).rank() == 0);
+  CHECK(argmin(x).item_int() == 1);
+  CHECK(argmin(x, 0).to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1});
+  CHECK(min(x, -1, true).shape() == Shape{2, 1});
+  CHECK_THROWS_AS(max(Tensor::zeros({0})), ShapeError);
+  CHECK_THROWS_AS(min(Tensor::zeros({0})), ShapeError);
+  CHECK_THROWS_AS(argmin(Tensor()), ValueError);
+}

@@ -3,11 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "autograd/tape.h"
 #include "ops/cast/cast.h"
 #include "ops/core/op_spec.h"
+#include "ops/pointwise/pointwise.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
 #include "tests/support/errors.h"
@@ -203,4 +205,56 @@ TEST_CASE("a cast to bf16 rounds to nearest even and a cast to integers stops th
   const Tensor whole = cast(x, Dtype::i64);
   CHECK(whole.to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 1, -2});
   CHECK_FALSE(requires_grad(whole));
+}
+
+TEST_CASE("flatten and squeeze and unsqueeze and permute share the storage and count negative axes") {
+  const Tensor x = counted({2, 1, 3});
+  CHECK(flatten(x).shape() == Shape{6});
+  CHECK(flatten(Tensor::zeros({})).shape() == Shape{1});
+  CHECK(squeeze(x).shape() == Shape{2, 3});
+  CHECK(squeeze(x, -2).shape() == Shape{2, 3});
+  CHECK(squeeze(Tensor::zeros({1, 1})).rank() == 0);
+  CHECK(unsqueeze(x, -1).shape() == Shape{2, 1, 3, 1});
+  CHECK(unsqueeze(Tensor::zeros({}), 0).shape() == Shape{1});
+  CHECK(permute(x, {-1, 0, 1}).shape() == Shape{3, 2, 1});
+  CHECK(permute(Tensor::zeros({}), {}).rank() == 0);
+  for (const Tensor& view : {flatten(x), squeeze(x), unsqueeze(x, 1), permute(x, {2, 1, 0})})
+    CHECK(view.buffer() == x.buffer());
+}
+
+TEST_CASE("permute puts every order of four axes where it says") {
+  const Tensor x = counted({2, 3, 4, 5});
+  std::vector<int> axes{0, 1, 2, 3};
+  do {
+    const Tensor y = permute(x, axes);
+    for (int i = 0; i < 4; ++i) {
+      CHECK(y.dim(i) == x.dim(axes[static_cast<std::size_t>(i)]));
+      CHECK(y.strides()[i] == x.strides()[axes[static_cast<std::size_t>(i)]]);
+    }
+  } while (std::next_permutation(axes.begin(), axes.end()));
+}
+
+TEST_CASE("squeeze and unsqueeze and permute refuse axes that do not fit") {
+  const Tensor x = counted({2, 3});
+  CHECK(contains(error_of<ShapeError>([&] { squeeze(x, 1); }), "squeeze: axis 1 of [2, 3] has size 3"));
+  CHECK_THROWS_AS(unsqueeze(x, 3), ShapeError);
+  CHECK_THROWS_AS(unsqueeze(Tensor::zeros({1, 1, 1, 1, 1, 1}), 0), ShapeError);
+  for (const std::vector<int>& axes :
+       {std::vector<int>{0}, std::vector<int>{0, 0}, std::vector<int>{0, 1, 2}})
+    CHECK(contains(error_of<ShapeError>([&] { permute(x, axes); }), "of [2, 3] (each axis once)"));
+  CHECK_THROWS_AS(permute(x, {0, 2}), ShapeError);
+}
+
+TEST_CASE("stack puts tensors side by side along a new axis and refuses other shapes") {
+  const Tensor a = counted({2}), b = a + 10.0;
+  CHECK(stack({a, b}).to_vector<double>() == Doubles{0, 1, 10, 11});
+  CHECK(stack({a, b}, -1).to_vector<double>() == Doubles{0, 10, 1, 11});
+  CHECK(stack({Tensor::zeros({}), Tensor::full({}, 1)}).shape() == Shape{2});
+  CHECK(stack({Tensor::zeros({0, 3})}, 1).shape() == Shape{0, 1, 3});
+  CHECK(contains(error_of<ShapeError>([&] {
+                   stack({a, counted({3})});
+                 }),
+                 "stack: [2] and [3] (one shape for all)"));
+  CHECK(contains(error_of<ValueError>([&] { stack({}); }), "stack: no tensors"));
+  CHECK_THROWS_AS(stack({a}, 2), ShapeError);
 }

@@ -47,7 +47,7 @@ void flip_bit(const fs::path& file, std::size_t byte, int bit) {
 // A checkpoint like that of `run`, at `step`, with these losses.
 void save_with_loss(const LoadedRun& run, const std::string& to, std::int64_t step, double loss,
                     double lowest, bool best = false) {
-  AdamOptimizer optimizer(run.model->params(), run.config.train);
+  Adam optimizer(run.model->params(), run.config.train);
   TrainingState state = run.state;
   state.step = step;
   state.loss = loss;

@@ -75,8 +75,8 @@ TEST_CASE("train: a run killed again and again goes on from a whole checkpoint a
     CHECK(child.wait() == -SIGKILL);
 
     const LoadedRun run = load_run(request.run_dir);
-    AdamOptimizer optimizer(run.model->params(), run.config.train);
-    CHECK_NOTHROW(load_optimizer(run.checkpoint, *run.model, optimizer));
+    Adam optimizer(run.model->params(), run.config.train);
+    CHECK_NOTHROW(load_optimizer(run.checkpoint, optimizer));
     CHECK(optimizer.steps() == run.step);
     CHECK(run.step > step);
     step = run.step;
@@ -98,7 +98,7 @@ TEST_CASE("save_checkpoint: a step saved again is there at every moment") {
   const TrainRequest request = tiny_run(folder, "run");
   CHECK(train_quietly(request) == TrainEnd::finished);
   const LoadedRun run = load_run(request.run_dir);
-  AdamOptimizer optimizer(run.model->params(), run.config.train);
+  Adam optimizer(run.model->params(), run.config.train);
   std::atomic<bool> done{false};
   std::int64_t looks = 0, missing = 0;
   std::thread watcher([&] {

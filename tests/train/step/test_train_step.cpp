@@ -25,14 +25,15 @@ using namespace eddy::test;
 // Keeps the gradients and moves nothing.
 class Watcher final : public Optimizer {
  public:
+  explicit Watcher(ParamStore& params) : Optimizer(params, {}) {}
   AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
-  Tensor apply(ParamStore& params, const Tensor&) override {
-    params.zero_missing_gradients();
-    gradients = raw::cast(params.gradients(), Dtype::f64).to_vector<double>();
+  Tensor apply(const Tensor&) override {
+    params_.zero_missing_gradients();
+    gradients = raw::cast(params_.gradients(), Dtype::f64).to_vector<double>();
     return Tensor::full({}, result, Dtype::f64);
   }
-  void update(ParamStore&, const Tensor&, const Tensor&) override {}
-  std::vector<Part> parts(const ParamStore&) const override { return {}; }
+  void update(const Tensor&, const Tensor&) override {}
+  std::vector<Part> parts() const override { return {}; }
 
   std::vector<double> gradients;
   double result = 1;
@@ -101,7 +102,7 @@ TEST_CASE("train_step: batches with different numbers of targets add up to the m
   targets.insert(targets.end(), four_targets.begin(), four_targets.end());
   const std::vector<Batch> together{make_batch(2, rows, targets)};
   const std::vector<Batch> apart{make_batch(1, a, one_target), make_batch(1, second, four_targets)};
-  Watcher watcher;
+  Watcher watcher(model->params());
   CarriedState carried;
   const StepResult expected = train_step(*model, watcher, together, carried, {});
   const std::vector<double> gradients = watcher.gradients;
@@ -120,7 +121,7 @@ TEST_CASE(
     "train_step: the state goes from batch to batch and step to step and rows begin anew by their flag") {
   const OneThread one;
   Counter model;
-  Watcher watcher;
+  Watcher watcher(model.params());
   CarriedState carried;
   const Batch plain = make_batch(2, kTokens, kTokens);
   train_step(model, watcher, {plain, plain}, carried, carrying());
@@ -138,7 +139,7 @@ TEST_CASE(
 TEST_CASE("train_step: a batch without targets carries the state on and a step without any moves nothing") {
   const OneThread one;
   Counter model;
-  Watcher watcher;
+  Watcher watcher(model.params());
   CarriedState carried;
   const Batch silent = make_batch(2, kTokens, std::vector<std::int32_t>(4, kNotScored));
   const StepResult nothing = train_step(model, watcher, {silent, silent}, carried, carrying());
@@ -156,7 +157,7 @@ TEST_CASE("train_step: a batch without targets carries the state on and a step w
 TEST_CASE("train_step: a loss that is not finite is named and clears the state") {
   const OneThread one;
   Counter model;
-  Watcher watcher;
+  Watcher watcher(model.params());
   CarriedState carried;
   const Batch plain = make_batch(2, kTokens, kTokens);
   train_step(model, watcher, {plain}, carried, carrying());
@@ -215,7 +216,7 @@ TEST_CASE("train_step: a stop between two batches changes nothing") {
   const OneThread one;
   ModelConfig config = tiny_config("unit_forget", 7);
   const std::unique_ptr<Model> model = tiny_model(config, Dtype::f32);
-  AdamOptimizer optimizer(model->params(), OptimizerOptions());
+  Adam optimizer(model->params(), OptimizerOptions());
   const std::vector<std::int32_t> tokens = random_tokens(8, 7);
   const Batch batch = make_batch(2, tokens, tokens);
   const std::vector<float> before = raw::contiguous(model->params().values()).to_vector<float>();

@@ -29,7 +29,7 @@ Learned learn(RunConfig config) {
   CarriedState carried;
   for (std::int64_t step = 0; step < config.train.steps; ++step) {
     StepOptions options;
-    options.learning_rate = learning_rate_at(config.train, step);
+    options.learning_rate = learning_rate_at(config.train, config.train.learning_rate, step);
     options.step = step;
     options.carry_state = true;
     const StepResult result = train_step(*model, *optimizer, {task->next(step, 0)}, carried, options);
