@@ -6,8 +6,6 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/views/views.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -118,8 +116,7 @@ Largest largest_of(const char* op, const Tensor& x, int axis, bool keep) {
   const int a = checked_axis(op, x, axis);
   const Around sizes = around(x.shape(), a);
   if (sizes.count == 0 && sizes.outer * sizes.inner > 0)
-    fail<ShapeError>("{}: the largest of no elements: axis {} of {} (at least one entry)", op, a,
-                     to_string(x.shape()));
+    fail<ShapeError>("{}: of no elements: axis {} of {} (at least one entry)", op, a, to_string(x.shape()));
   const Tensor packed = raw::contiguous(x);
   const Tensor y = Tensor::empty(reduced_shape(x.shape(), a, keep), x.dtype(), x.device());
   const Tensor index = Tensor::empty(y.shape(), Dtype::i64, x.device());
@@ -129,13 +126,16 @@ Largest largest_of(const char* op, const Tensor& x, int axis, bool keep) {
   return {y, index, sizes};
 }
 
-}  // namespace
+// All elements along one axis.
+Tensor in_a_row(const Tensor& x) {
+  return raw::reshape(raw::contiguous(x), {x.elements()});
+}
 
-Tensor max(const Tensor& x, int axis, bool keep) {
-  if (is_bf16(x)) return downcast(max(upcast(x), axis, keep));
-  const auto [y, index, sizes] = largest_of("max", x, axis, keep);
-  // dx is dy where the maximum was found and zero elsewhere.
-  return record("max", {x}, y, {index}, [sizes](VjpContext& v) {
+// Returns sign times the largest elements; found in x, or in its negative if the sign is -1.
+Tensor taken(const char* op, const Tensor& x, const Largest& found, double sign) {
+  const Tensor y = sign == 1 ? found.values : scaled(found.values, sign);
+  // dx is dy where the element was found and zero elsewhere.
+  return record(op, {x}, y, {found.index}, [sizes = found.sizes](VjpContext& v) {
     const Tensor dy = raw::contiguous(v.dy());
     v.sink.into(0, [&](const Tensor& dx, float beta) {
       if (dx.elements() > 0)
@@ -145,33 +145,45 @@ Tensor max(const Tensor& x, int axis, bool keep) {
   });
 }
 
+}  // namespace
+
+Tensor max(const Tensor& x, int axis, bool keep) {
+  if (is_bf16(x)) return downcast(max(upcast(x), axis, keep));
+  return taken("max", x, largest_of("max", x, axis, keep), 1);
+}
+Tensor max(const Tensor& x) {
+  if (is_bf16(x)) return downcast(max(upcast(x)));
+  checks::floating("max", x);
+  return taken("max", x, largest_of("max", in_a_row(x), 0, false), 1);
+}
+
+Tensor min(const Tensor& x, int axis, bool keep) {
+  if (is_bf16(x)) return downcast(min(upcast(x), axis, keep));
+  checks::floating("min", x);
+  return taken("min", x, largest_of("min", scaled(x, -1), axis, keep), -1);
+}
+Tensor min(const Tensor& x) {
+  if (is_bf16(x)) return downcast(min(upcast(x)));
+  checks::floating("min", x);
+  return taken("min", x, largest_of("min", in_a_row(scaled(x, -1)), 0, false), -1);
+}
+
 Tensor argmax(const Tensor& x, int axis, bool keep) {
   return largest_of("argmax", is_bf16(x) ? raw::cast(x, Dtype::f32) : x, axis, keep).index;
 }
 Tensor argmax(const Tensor& x) {
   checks::defined("argmax", x);
-  return argmax(raw::reshape(raw::contiguous(x), {x.elements()}), 0);
+  return argmax(in_a_row(x), 0);
 }
 
-Tensor max(const Tensor& x) {
-  checks::defined("max", x);
-  return max(flatten(x), 0);
-}
-Tensor min(const Tensor& x, int axis, bool keep) {
-  checks::defined("min", x);
-  return neg(max(neg(x), axis, keep));
-}
-Tensor min(const Tensor& x) {
-  checks::defined("min", x);
-  return neg(max(neg(x)));
-}
 Tensor argmin(const Tensor& x, int axis, bool keep) {
-  checks::defined("argmin", x);
-  return argmax(neg(detach(x)), axis, keep);
+  if (is_bf16(x)) return argmin(raw::cast(x, Dtype::f32), axis, keep);
+  checks::floating("argmin", x);
+  return largest_of("argmin", scaled(x, -1), axis, keep).index;
 }
 Tensor argmin(const Tensor& x) {
   checks::defined("argmin", x);
-  return argmax(neg(detach(x)));
+  return argmin(in_a_row(x), 0);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
