@@ -116,7 +116,7 @@ Largest largest_of(const char* op, const Tensor& x, int axis, bool keep) {
   const int a = checked_axis(op, x, axis);
   const Around sizes = around(x.shape(), a);
   if (sizes.count == 0 && sizes.outer * sizes.inner > 0)
-    fail<ShapeError>("{}: of no elements: axis {} of {} (at least one entry)", op, a, to_string(x.shape()));
+    fail<ShapeError>("{}: no elements along axis {} of {} (at least one entry)", op, a, to_string(x.shape()));
   const Tensor packed = raw::contiguous(x);
   const Tensor y = Tensor::empty(reduced_shape(x.shape(), a, keep), x.dtype(), x.device());
   const Tensor index = Tensor::empty(y.shape(), Dtype::i64, x.device());

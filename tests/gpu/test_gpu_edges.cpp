@@ -332,7 +332,7 @@ TEST_SUITE("device") {
         raw::copy_into(x, raw::to_device(f32(sample_uniform({n}, name, 0.1, 1)), device));
         arenas.push_back(x);
       }
-      adamw_step(arenas[0], arenas[1], arenas[2], arenas[3], segments, {}, {0.01, 3, 0.5},
+      adamw_step(arenas[0], arenas[1], arenas[2], arenas[3], segments, {0.9, 0.999, 1e-8}, {0.01, 3, 0.5},
                  l2_norm(arenas[1]));
       std::vector<float> numbers;
       for (const std::size_t arena : {0, 2, 3})

@@ -22,6 +22,8 @@ namespace {
 
 using Doubles = std::vector<double>;
 
+constexpr AdamConstants kUsual = {0.9, 0.999, 1e-8};
+
 // Four arenas of n elements.
 struct Arenas {
   Tensor p, g, m, v;
@@ -49,7 +51,7 @@ TEST_CASE("the first step of Adam moves every parameter by lr against the sign o
   // m^ = g and v^ = g^2 at t = 1, so the step is lr g / (|g| + eps).
   const Arenas a(37);
   const Doubles p = a.p.to_vector<double>(), g = a.g.to_vector<double>();
-  adamw_step(a.p, a.g, a.m, a.v, {}, {0.9, 0.999, 1e-8}, {0.01, 1, 0});
+  adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0});
   Doubles want(p.size());
   for (std::size_t i = 0; i < p.size(); ++i) want[i] = p[i] - 0.01 * g[i] / (std::abs(g[i]) + 1e-8);
   CHECK(worst_error(a.p, want) <= 1e-15);
@@ -58,8 +60,8 @@ TEST_CASE("the first step of Adam moves every parameter by lr against the sign o
 TEST_CASE("the decay of the first step of AdamW is lr decay p beside the step of Adam") {
   const Arenas a(10), b(10);
   const Doubles before = a.p.to_vector<double>();
-  adamw_step(a.p, a.g, a.m, a.v, {}, {}, {0.01, 1, 0});
-  adamw_step(b.p, b.g, b.m, b.v, {{2, 5, 0.1}, {7, 8, 0.5}}, {}, {0.01, 1, 0});
+  adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0});
+  adamw_step(b.p, b.g, b.m, b.v, {{2, 5, 0.1}, {7, 8, 0.5}}, kUsual, {0.01, 1, 0});
   Doubles want = a.p.to_vector<double>();
   for (const std::size_t i : {2, 3, 4}) want[i] -= 0.01 * 0.1 * before[i];
   want[7] -= 0.01 * 0.5 * before[7];
@@ -108,9 +110,9 @@ TEST_CASE("clipping scales gradients down to the norm and never up") {
   CHECK(clip_factor(4, 0) == 1);
   const Arenas a(40), b(40);
   const double norm = l2_norm(a.g).item();
-  adamw_step(a.p, a.g, a.m, a.v, {}, {}, {0.01, 1, norm / 2}, l2_norm(a.g));
+  adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, norm / 2}, l2_norm(a.g));
   raw::copy_into(b.g, b.g * (norm / 2 / (norm + 1e-6)));
-  adamw_step(b.p, b.g, b.m, b.v, {}, {}, {0.01, 1, 0});
+  adamw_step(b.p, b.g, b.m, b.v, {}, kUsual, {0.01, 1, 0});
   CHECK(worst_error(a.m, b.m.to_vector<double>()) <= 1e-15);
 }
 
@@ -120,7 +122,7 @@ TEST_CASE("a norm that is not finite leaves parameters and moments as they are")
       const Arenas a(40);
       raw::fill(raw::narrow(a.g, 0, 17, 1), bad);
       const Doubles before = a.p.to_vector<double>();
-      adamw_step(a.p, a.g, a.m, a.v, {{0, 40, 0.1}}, {}, {0.01, 1, clip}, l2_norm(a.g));
+      adamw_step(a.p, a.g, a.m, a.v, {{0, 40, 0.1}}, kUsual, {0.01, 1, clip}, l2_norm(a.g));
       CHECK(a.p.to_vector<double>() == before);
       CHECK(a.m.to_vector<double>() == Doubles(40, 0));
       CHECK(a.v.to_vector<double>() == Doubles(40, 0));
@@ -137,18 +139,18 @@ TEST_CASE("a step marks the parameters as written") {
   const Arenas a(6);
   const Tensor part = narrow(a.p, 0, 2, 2);  // a parameter is a part of the arena
   const std::uint32_t version = part.buffer()->version();
-  adamw_step(a.p, a.g, a.m, a.v, {}, {}, {0.01, 1, 0});
+  adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0});
   CHECK(part.buffer()->version() == version + 1);
   CHECK(std::string(part.buffer()->last_writer()) == "adamw_step");
   require_grad(a.p);
-  const auto step = [&] { adamw_step(reshape(a.p, {6}), a.g, a.m, a.v, {}, {}, {0.01, 1, 0}); };
+  const auto step = [&] { adamw_step(reshape(a.p, {6}), a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0}); };
   CHECK(contains(error_of<GraphError>(step), "adamw_step"));
 }
 
 TEST_CASE("steps refuse arenas that do not fit") {
   const Arenas a(6);
   const auto step = [](const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v) {
-    adamw_step(p, g, m, v, {}, {}, {0.01, 1, 0});
+    adamw_step(p, g, m, v, {}, kUsual, {0.01, 1, 0});
   };
   CHECK(contains(error_of<ShapeError>([&] { step(a.p, Tensor::zeros({5}, Dtype::f64), a.m, a.v); }),
                  "adamw_step: params [6] and grads [5]"));
@@ -164,20 +166,19 @@ TEST_CASE("steps refuse arenas that do not fit") {
 TEST_CASE("steps refuse numbers out of range before anything is written") {
   const Arenas a(6);
   const Doubles before = a.p.to_vector<double>();
-  const AdamConstants usual = {0.9, 0.999, 1e-8};
   const auto text = [&](const AdamConstants& options, const AdamScalars& scalars) {
     return error_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, {}, options, scalars); });
   };
   const auto segments = [&](const std::vector<DecaySegment>& table) {
-    return error_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, table, usual, {0.01, 1, 0}); });
+    return error_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, table, kUsual, {0.01, 1, 0}); });
   };
   CHECK(contains(text({1.0, 0.9, 1e-8}, {0.01, 1, 0}), "adamw_step: betas 1 and 0.9"));
   CHECK(contains(text({0.9, 0.99, 0}, {0.01, 1, 0}), "adamw_step: eps 0"));
-  CHECK(contains(text(usual, {-0.01, 1, 0}), "adamw_step: lr -0.01"));
-  CHECK(contains(text(usual, {std::nan(""), 1, 0}), "adamw_step: lr nan"));
-  CHECK(contains(text(usual, {0.01, 0, 0}), "adamw_step: step 0"));
-  CHECK(contains(text(usual, {0.01, 1, 1}), "adamw_step: clip 1 without the norm"));
-  CHECK(contains(text(usual, {0.01, 1, -1}), "adamw_step: clip -1"));
+  CHECK(contains(text(kUsual, {-0.01, 1, 0}), "adamw_step: lr -0.01"));
+  CHECK(contains(text(kUsual, {std::nan(""), 1, 0}), "adamw_step: lr nan"));
+  CHECK(contains(text(kUsual, {0.01, 0, 0}), "adamw_step: step 0"));
+  CHECK(contains(text(kUsual, {0.01, 1, 1}), "adamw_step: clip 1 without the norm"));
+  CHECK(contains(text(kUsual, {0.01, 1, -1}), "adamw_step: clip -1"));
   CHECK(
       contains(segments({{0, 3, 0.1}, {2, 4, 0.1}}), "adamw_step: segment 2 to 4 after 3 of an arena of 6"));
   CHECK(contains(segments({{0, 7, 0.1}}), "segment 0 to 7"));

@@ -106,7 +106,7 @@ TEST_CASE("reductions name a wrong axis, an empty axis and a wrong dtype") {
   CHECK_THROWS_AS(mean(x, -3), ShapeError);
   CHECK_THROWS_AS(sum(sum(x), 0), ShapeError);
   const Tensor none = Tensor::empty({2, 0}, Dtype::f64);
-  CHECK_THROWS_WITH_AS(max(none, 1), doctest::Contains("max: the largest of no elements: axis 1 of [2, 0]"),
+  CHECK_THROWS_WITH_AS(max(none, 1), doctest::Contains("max: no elements along axis 1 of [2, 0]"),
                        ShapeError);
   CHECK_THROWS_WITH_AS(mean(none, 1), doctest::Contains("mean: an average of no elements"), ShapeError);
   CHECK_THROWS_AS(mean(none), ShapeError);
@@ -129,7 +129,7 @@ TEST_CASE("max and min and argmin of a whole tensor are scalars, and there are n
   CHECK(min(x).item() == 1);
   CHECK(max(x).rank() == 0);
   CHECK(argmin(x).item_int() == 1);
-  CHECK(argmin(x, 0).to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1});
+  CHECK(argmin(x, 0).to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 0});
   CHECK(min(x, -1, true).shape() == Shape{2, 1});
   CHECK_THROWS_AS(max(Tensor::zeros({0})), ShapeError);
   CHECK_THROWS_AS(min(Tensor::zeros({0})), ShapeError);
