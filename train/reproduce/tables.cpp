@@ -161,7 +161,7 @@ void add_notes(ReproduceTable& table, const json& notes, const TableRequest& req
   for (const json& note : notes) {
     const json& conditions = part(note, "when");
     if (!std::all_of(conditions.begin(), conditions.end(), [&](const json& condition) {
-          return std::find(holds.begin(), holds.end(), condition) != holds.end();
+          return std::find(holds.begin(), holds.end(), condition.get<std::string>()) != holds.end();
         }))
       continue;
     const std::string text = note.is_string() ? note : note.at("text");
