@@ -39,7 +39,7 @@ __global__ void sum_rows_kernel(SumPass<T> args) {
   using Rows = Team<Threads>;
   for (std::int64_t item = Rows::first_row(); item < args.outer * args.blocks; item += Rows::row_step()) {
     const std::int64_t first = item % args.blocks * args.block;
-    const std::int64_t length = min(args.block, args.count - first);
+    const std::int64_t length = ::min(args.block, args.count - first);
     const T* const from = args.x + item / args.blocks * args.count + first;
     const float sum = Rows::sum(0, length, [=](std::int64_t i) { return static_cast<float>(from[i]); });
     if (Rows::lane() == 0) args.store(item, sum);
@@ -66,7 +66,7 @@ __global__ void sum_columns_kernel(ColumnSum<T> args) {
   for (std::int64_t item = blockIdx.x; item < items; item += gridDim.x) {
     const std::int64_t at = item % args.tiles * args.columns + column, line = item / args.tiles;
     const std::int64_t first = line % pass.blocks * pass.block;
-    const std::int64_t rows = min(pass.block, pass.count - first);
+    const std::int64_t rows = ::min(pass.block, pass.count - first);
     const T* const from = pass.x + (line / pass.blocks * pass.count + first) * pass.inner + at;
     float sum = 0;
     if (at < pass.inner)
