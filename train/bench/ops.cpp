@@ -196,7 +196,7 @@ nlohmann::json bench_optimizer(const OpsBenchOptions& options) {
     result[name + "_ns_per_parameter"] = seconds / count * 1e9;
     result[name + "_gbs"] = bytes * count / seconds * 1e-9;
   };
-  time("adamw", 28, [&] { adamw_step_on_device(p, g, m, v, segments, {}, scalars, norm); });
+  time("adamw", 28, [&] { adamw_step_on_device(p, g, m, v, segments, {0.9, 0.95, 1e-8}, scalars, norm); });
   time("norm", 4, [&] { static_cast<void>(l2_norm(g)); });
   return result;
 }
