@@ -119,7 +119,7 @@ __device__ void fill_rows(PieceOfRows<H, Threads>& pieces, const MakeRows& rows,
     for (int row = 0; row < Count; row += kAtOnce) {
       const int at = first + own + row;
       start_copy(to + row * RowStep, source, at >= 0 && at < end);
-      source += kAtOnce * pieces.stride;
+      source += std::int64_t{kAtOnce} * pieces.stride;
     }
     return;
   }

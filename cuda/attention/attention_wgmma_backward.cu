@@ -33,7 +33,7 @@
 // clocks of exchanges and its tables, where the kernel of the tables would compute all scores again.
 //
 // Measured on an H200 (2026-11-26), counting 10 H operations per pair, as is usual: 147 TFLOP/s at H = 128 with a band of
-// 512 and a bias, 129 at H = 64, causal over 1,024. A warp has 1,240 instructions a tile for dq and 1,310 for dk and dv.
+// 512 and a bias, 128 at H = 64, causal over 1,024. A warp has 1,240 instructions a tile for dq and 1,310 for dk and dv.
 //
 // Bytes moved: q, k, v, o, do and the gradients of q, k and v once; k and v once more for each 128
 // queries, q and do for each 128 keys, mostly from the second-level cache.

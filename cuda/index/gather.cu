@@ -69,9 +69,12 @@ __global__ void crowded_backward_kernel(GatherArgs args) {
   }
 }
 
-// Whether many picks of a column fall on entries that a block has in few rounds.
+// Whether many picks of a column fall on entries that a block has in few rounds. With more columns a thread for each
+// fills the GPU.
 bool crowded(const GatherArgs& args) {
-  return args.size <= 4 * kThreads && args.picks >= 64 && args.picks >= args.size;
+  constexpr std::int64_t kFewColumns = 4096;
+  return args.outer * args.inner <= kFewColumns && args.size <= 4 * kThreads && args.picks >= 64 &&
+         args.picks >= args.size;
 }
 
 template <class T>

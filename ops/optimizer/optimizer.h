@@ -30,7 +30,7 @@ struct DecaySegment {
   double decay = 0;
 };
 
-// The constants of a run, as above. Their defaults are those of OptimizerOptions (models/optimizer/optimizer.h).
+// The constants of a run, as above. They have no defaults; OptimizerOptions has (models/optimizer/optimizer.h).
 struct AdamConstants {
   double beta1, beta2, eps;
 };

@@ -22,12 +22,14 @@ Tensor where(const Tensor& mask, const Tensor& a, double b);
 Tensor where(const Tensor& mask, double a, const Tensor& b);
 
 // Returns the larger or the smaller of two elements; NaN if one of them is NaN.
-// shapes, dtypes, errors: as where.
+// shapes: as where.
+// dtypes: as where.
+// errors: as where.
 // grad: dy goes to the element that was taken; to b if they are equal.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 // Returns x between two numbers: low where x < low, high where x > high, else x, NaN included.
-// errors: ValueError unless low <= high; as where.
+// errors: those of where; ValueError unless low <= high.
 // grad: dy where low <= x <= high, else 0.
 Tensor clamp(const Tensor& x, double low, double high);
 

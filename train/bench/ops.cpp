@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/tape.h"
+#include "models/optimizer/optimizer.h"
 #include "ops/backends.h"
 #include "ops/core/op_spec.h"
 #include "ops/core/records.h"
@@ -196,7 +197,9 @@ nlohmann::json bench_optimizer(const OpsBenchOptions& options) {
     result[name + "_ns_per_parameter"] = seconds / count * 1e9;
     result[name + "_gbs"] = bytes * count / seconds * 1e-9;
   };
-  time("adamw", 28, [&] { adamw_step_on_device(p, g, m, v, segments, {0.9, 0.95, 1e-8}, scalars, norm); });
+  const OptimizerOptions defaults;
+  const AdamConstants constants{defaults.beta1, defaults.beta2, defaults.eps};
+  time("adamw", 28, [&] { adamw_step_on_device(p, g, m, v, segments, constants, scalars, norm); });
   time("norm", 4, [&] { static_cast<void>(l2_norm(g)); });
   return result;
 }
