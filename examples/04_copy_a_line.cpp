@@ -20,7 +20,7 @@
 #include "models/recurrent_transformer/transformer_layer.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "ops/views/views.h"
 
 using eddy::Tensor;

@@ -18,7 +18,7 @@
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "ops/reduce/reduce.h"
 
 using eddy::Tensor;

@@ -1,9 +1,9 @@
-// Linear, LayerNorm, Embedding.
+// Linear, FeedForward, LayerNorm, Embedding.
 #include "models/layers.h"
 
 #include <cmath>
 
-#include "ops/product/fused_product.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace eddy {
 
@@ -12,20 +12,22 @@ double residual_deviation(const CommonKeys& config) {
 }
 
 Linear::Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, double deviation, bool with_bias)
-    : weight(scope.param("weight", {out, in}, Init::normal(deviation))) {
-  if (with_bias) bias = scope.param("bias", {out}, Init::zeros());
+    : Linear(scope, in, out, Init::normal(deviation),
+             with_bias ? std::optional<Init>(Init::zeros()) : std::nullopt) {}
+
+Linear::Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, const Init& of_weight,
+               const std::optional<Init>& of_bias)
+    : weight(scope.param("weight", {out, in}, of_weight)) {
+  if (of_bias) bias = scope.param("bias", {out}, *of_bias);
+}
+
+Tensor FeedForward::hidden(const Tensor& x) const {
+  return gelu ? eddy::gelu(up(x)) : linear(x, up.weight, up.bias, {.relu = true});
 }
 
 LayerNorm::LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon, bool with_bias)
     : weight(scope.param("weight", {width}, Init::ones())), eps(epsilon) {
   if (with_bias) bias = scope.param("bias", {width}, Init::zeros());
-}
-
-SumAndNorm LayerNorm::of_sum(const Tensor& x, const Tensor& z, const Tensor& matrix,
-                             const Tensor& shift) const {
-  if (!adds_in_products(x)) return of_sum(x, linear(z, matrix, shift));
-  const Tensor sum = add_linear(x, z, matrix, shift);
-  return {sum, (*this)(sum)};
 }
 
 Embedding::Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation)

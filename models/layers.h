@@ -1,12 +1,15 @@
-// The small modules that models are built from: Linear, LayerNorm, Embedding. Each declares its parameters
+// The small modules that models are built from: Linear, FeedForward, LayerNorm, Embedding. Each declares its parameters
 // under a scope and is called with tensors.
 #pragma once
+
+#include <optional>
+#include <utility>
 
 #include "models/config.h"
 #include "models/params.h"
 #include "ops/index/gather.h"
 #include "ops/norm/layer_norm.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 
 namespace eddy {
 
@@ -17,14 +20,35 @@ double residual_deviation(const CommonKeys& config);
 class Linear {
  public:
   Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, double deviation, bool with_bias);
+  // With other initial values; without `of_bias` there is no bias.
+  Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, const Init& of_weight,
+         const std::optional<Init>& of_bias = {});
   template <class Size>
   requires std::is_arithmetic_v<Size> Linear(Size, Size) {
     static_assert(sizeof(Size) == 0,
                   "write Linear(scope.scope(name), in, out, deviation, with_bias) in a module");
   }
   Tensor operator()(const Tensor& x) const { return linear(x, weight, bias); }
+  // The result for x, which is about to be added to something.
+  LinearTerm term(const Tensor& x) const { return {x, weight, bias}; }
 
   Tensor weight, bias;
+};
+
+// down(act(up(x))), act being ReLU or GELU. Parameters: up and down.
+class FeedForward {
+ public:
+  FeedForward(Linear up_layer, Linear down_layer, bool gelu_activation = false)
+      : up(std::move(up_layer)), down(std::move(down_layer)), gelu(gelu_activation) {}
+  // act(up(x))
+  Tensor hidden(const Tensor& x) const;
+  // The same as a whole, added to the residual stream if there is one.
+  Tensor operator()(const Tensor& x, const Tensor& residual = {}) const {
+    return linear(hidden(x), down.weight, down.bias, {.residual = residual});
+  }
+
+  Linear up, down;
+  bool gelu;
 };
 
 // Layer norm over the last axis: weight [width] of ones, and with `with_bias` bias [width] of zeros.
@@ -36,8 +60,9 @@ class LayerNorm {
   SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const {
     return add_layer_norm(x, delta, weight, bias, eps);
   }
-  // The same for delta = linear(z, matrix, shift).
-  SumAndNorm of_sum(const Tensor& x, const Tensor& z, const Tensor& matrix, const Tensor& shift = {}) const;
+  SumAndNorm of_sum(const Tensor& x, const LinearTerm& delta) const {
+    return add_layer_norm(x, delta, weight, bias, eps);
+  }
 
   Tensor weight, bias;
   double eps;

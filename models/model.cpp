@@ -37,9 +37,9 @@ Model::~Model() = default;
 std::vector<std::int64_t> Model::counts_of(const State& state) {
   std::vector<std::int64_t> counts;
   for (const auto& [name, tensor] : state) {
-    if (tensor.device() != kCpu || tensor.dtype() != Dtype::i64) continue;
-    for (const std::int64_t number : raw::contiguous(tensor).to_vector<std::int64_t>())
-      counts.push_back(number);
+    if (tensor.dtype() != Dtype::i64) continue;
+    if (const auto numbers = raw::integers_at_hand(tensor))
+      counts.insert(counts.end(), numbers->begin(), numbers->end());
   }
   return counts;
 }
@@ -123,22 +123,18 @@ void Model::check_start(const Tensor& start, std::int64_t batch, std::int64_t se
   if (start.shape() != Shape{batch, segments})
     fail<ShapeError>("{}: start has shape {} (here [{}, {}]: one flag per row and segment)", model,
                      to_string(start.shape()), batch, segments);
-  if (start.device() != kCpu) return;
-  const std::vector<std::int64_t> flags =
-      raw::contiguous(raw::cast(start, Dtype::i64)).to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < flags.size(); ++i)
-    if (flags[i] != 0 && flags[i] != 1)
+  const auto flags = raw::integers_at_hand(start);
+  for (std::size_t i = 0; flags && i < flags->size(); ++i)
+    if (const std::int64_t flag = (*flags)[i]; flag != 0 && flag != 1)
       fail<ValueError>("{}: start of row {} is {} (0 or 1)", model, static_cast<std::int64_t>(i) / segments,
-                       flags[i]);
+                       flag);
 }
 
 Tensor Model::start_flags(const Tensor& start, std::int64_t segment) const {
   if (!start.defined()) return {};
   const Tensor column = raw::cast(raw::contiguous(raw::select(start, 1, segment)), Dtype::u8);
-  if (column.device() == kCpu) {
-    const std::vector<std::uint8_t> flags = column.to_vector<std::uint8_t>();
-    if (std::ranges::find(flags, 1) == flags.end()) return {};
-  }
+  const auto flags = raw::integers_at_hand(column);
+  if (flags && std::ranges::find(*flags, 1) == flags->end()) return {};
   return raw::to_device(column, params_.values().device());
 }
 

@@ -100,7 +100,7 @@
   ROW(views, views) \
   ROW(index, gather) \
   ROW(product, matmul) \
-  ROW(product, relu_mlp) \
+  ROW(product, linear) \
   ROW(reduce, softmax) \
   ROW(norm, layer_norm) \
   ROW(norm, rms_norm) \

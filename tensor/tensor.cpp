@@ -252,5 +252,12 @@ Tensor to_device(const Tensor& x, Device device) {
   return transfer(x.device().type == DeviceType::cpu ? device : x.device()).to_device(x, device);
 }
 
+std::optional<std::vector<std::int64_t>> integers_at_hand(const Tensor& x) {
+  if (x.dtype() != Dtype::i32 && x.dtype() != Dtype::i64 && x.dtype() != Dtype::u8)
+    fail<DtypeError>("integers_at_hand: {} (i32, i64 or u8)", dtype_name(x.dtype()));
+  if (x.device() != kCpu) return {};
+  return contiguous(cast(x, Dtype::i64)).to_vector<std::int64_t>();
+}
+
 }  // namespace raw
 }  // namespace eddy

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -250,6 +251,10 @@ void cast_into(const Tensor& to, const Tensor& from);
 Tensor to_bf16(const Tensor& x);
 // Returns a copy on another device.
 Tensor to_device(const Tensor& x, Device device);
+// Returns the integers or flags of a tensor in the host's memory; nothing for one elsewhere, where reading waits for the
+// device.
+// errors: DtypeError for other dtypes than i32, i64 and u8.
+std::optional<std::vector<std::int64_t>> integers_at_hand(const Tensor& x);
 
 }  // namespace raw
 

@@ -1,11 +1,12 @@
 // Sums over rows, for gradients: of blocks of rows, and of the partial sums that these and other kernels leave.
 //
-// Sums of blocks of rows, of up to two matrices. The shape alone fixes the order of additions.
+// Sums of blocks of rows, with ReLU's gradient applied on the way where a mask is given. The shape alone fixes the
+// order of additions.
 //   mapping        a thread block for each block of 64 rows and tile of 16 groups of columns, a group being 16
 //                  bytes of a row. Thread l of a group's 16 adds rows l, l + 16, ... ; then a thread for each
 //                  column adds the 16 sums. Loads are 16 bytes where the rows are aligned.
 //   shared memory  8 KiB in bf16, 4 KiB in f32, and padding against bank conflicts
-//   bytes moved    x once, the least, and the sums
+//   bytes moved    x, and with a mask y and the masked x, once, the least; and the sums
 //
 // Partial sums of several tensors.
 //   mapping        a thread block of 32 columns x 32 rows per 32 columns of each tensor; thread row t adds
@@ -34,41 +35,56 @@ struct RowBlockTile {
 
 struct RowBlockLaunch {
   RowBlockSumsArgs args;
-  std::int64_t first_items[RowBlockSumsArgs::kMaxTensors];  // the number of a tensor's first tile
-  std::int64_t items;
-  bool aligned[RowBlockSumsArgs::kMaxTensors];
+  std::int64_t items;  // blocks of rows x tiles
+  bool aligned;
 };
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    row_block_sums_kernel(const __grid_constant__ RowBlockLaunch launched) {
+__global__ void __launch_bounds__(kThreads) row_block_sums_kernel(RowBlockLaunch launched) {
   using Tile = RowBlockTile<T>;
+  using Columns = Neighbours<T, Tile::kGroup>;
   __shared__ float sums[Tile::kGroup * Tile::kStride];
   const RowBlockSumsArgs& args = launched.args;
   const int thread = static_cast<int>(threadIdx.x), group = thread % Tile::kGroups,
             lane = thread / Tile::kGroups;
+  const std::int64_t width = args.width, tiles = (width + Tile::kColumns - 1) / Tile::kColumns;
+  const bool masks = args.y != nullptr;
   for (std::int64_t item = blockIdx.x; item < launched.items; item += gridDim.x) {
-    const int tensor = args.tensors > 1 && item >= launched.first_items[1] ? 1 : 0;
-    const std::int64_t width = args.widths[tensor], tiles = (width + Tile::kColumns - 1) / Tile::kColumns;
-    const std::int64_t number = item - launched.first_items[tensor], block = number / tiles,
-                       first_column = number % tiles * Tile::kColumns;
+    const std::int64_t block = item / tiles, first_column = item % tiles * Tile::kColumns;
     const std::int64_t first = block * kSummedRows, rows = min(kSummedRows, args.rows - first);
     const std::int64_t column = first_column + group * Tile::kGroup;
     const int columns =
         static_cast<int>(max(std::int64_t{0}, min(std::int64_t{Tile::kGroup}, width - column)));
-    const T* const x = static_cast<const T*>(args.x[tensor]) + first * width + column;
+    const std::int64_t start = first * width + column;
+    const T* const x = static_cast<const T*>(args.x) + start;
+    const T* const y = masks ? static_cast<const T*>(args.y) + start : x;
+    T* const masked_x = masks ? static_cast<T*>(args.masked_x) + start : nullptr;
     float own[Tile::kGroup] = {};
-    const bool whole = launched.aligned[tensor] && columns == Tile::kGroup;
+    const bool whole = launched.aligned && columns == Tile::kGroup;
 #pragma unroll 4
     for (std::int64_t row = lane; whole && row < rows; row += Tile::kLanes) {
-      const auto of_row = *reinterpret_cast<const Neighbours<T, Tile::kGroup>*>(x + row * width);
+      Columns of_row = *reinterpret_cast<const Columns*>(x + row * width);
+      if (masks) {
+        const Columns of_y = *reinterpret_cast<const Columns*>(y + row * width);
+#pragma unroll
+        for (int j = 0; j < Tile::kGroup; ++j)
+          if (!(static_cast<float>(of_y.at[j]) > 0)) of_row.at[j] = T(0.0f);
+        *reinterpret_cast<Columns*>(masked_x + row * width) = of_row;
+      }
 #pragma unroll
       for (int j = 0; j < Tile::kGroup; ++j) own[j] += static_cast<float>(of_row.at[j]);
     }
     for (std::int64_t row = lane; !whole && row < rows; row += Tile::kLanes)
 #pragma unroll
-      for (int j = 0; j < Tile::kGroup; ++j)
-        if (j < columns) own[j] += static_cast<float>(x[row * width + j]);
+      for (int j = 0; j < Tile::kGroup; ++j) {
+        if (j >= columns) continue;
+        T one = x[row * width + j];
+        if (masks) {
+          if (!(static_cast<float>(y[row * width + j]) > 0)) one = T(0.0f);
+          masked_x[row * width + j] = one;
+        }
+        own[j] += static_cast<float>(one);
+      }
 #pragma unroll
     for (int j = 0; j < Tile::kGroup; ++j) sums[j * Tile::kStride + thread] = own[j];
     __syncthreads();
@@ -77,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
       float sum = 0;
 #pragma unroll
       for (int l = 0; l < Tile::kLanes; ++l) sum += from[l * Tile::kGroups];
-      args.sums[tensor][block * width + first_column + thread] = sum;
+      args.sums[block * width + first_column + thread] = sum;
     }
     __syncthreads();  // the next item overwrites the shared sums
   }
@@ -121,14 +137,12 @@ __global__ void __launch_bounds__(kPartialThreads)
 void row_block_sums(const RowBlockSumsArgs& args) {
   for_activations("row_block_sums", args.dtype, [&](auto* type) {
     using T = StoredIn<decltype(type)>;
-    RowBlockLaunch launched{args, {}, 0, {}};
-    for (int t = 0; t < args.tensors; ++t) {
-      launched.first_items[t] = launched.items;
-      launched.items += summed_blocks(args.rows) *
-                        ((args.widths[t] + RowBlockTile<T>::kColumns - 1) / RowBlockTile<T>::kColumns);
-      launched.aligned[t] = aligned(args.x[t]) && args.widths[t] % RowBlockTile<T>::kGroup == 0;
-    }
-    launch("row_block_sums", row_block_sums_kernel<T>, grid_for(launched.items, 1, 64), kThreads, launched);
+    using Tile = RowBlockTile<T>;
+    const std::int64_t items =
+        summed_blocks(args.rows) * ((args.width + Tile::kColumns - 1) / Tile::kColumns);
+    const bool all =
+        aligned(args.x) && aligned(args.y) && aligned(args.masked_x) && args.width % Tile::kGroup == 0;
+    launch("row_block_sums", row_block_sums_kernel<T>, grid_for(items, 1, 64), kThreads, {args, items, all});
   });
 }
 

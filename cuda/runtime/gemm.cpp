@@ -10,12 +10,6 @@
 // columns, our B as stored already is op(B)^T, unless it is marked as transposed: then cuBLASLt transposes
 // it. The same holds for A. The bias of cuBLASLt is added along a column, which is one of our rows: [n].
 //
-// Epilogues. The sum of our A over k is BGRADB, "bias gradient based on the input matrix B", with as many
-// entries as D has columns, which are our rows: [m]. The mask of ReLU is "a bit-mask matrix" whose leading
-// dimension is counted in bits and a multiple of 128: a column of it is one of our rows, one bit per element.
-// The order of the bits in a byte is not documented and does not matter here: DRELU reads what RELU_AUX
-// wrote. Vectors beside D have the type of D, so sums of bf16 factors into f32 are f32.
-//
 // A plan is what cuBLASLt needs for a product (descriptor, layouts, algorithm), made once per shape. The
 // algorithm is the first that the library's heuristic proposes. It is not chosen by timing, because the
 // choice, and with it the last bits, would change from run to run. Split products add their partial sums in
@@ -65,8 +59,8 @@ Dtype type_of_c(const GemmArgs& args) {
 // What identifies a product to cuBLASLt. Only 64-bit members, so there is no padding and equal keys have
 // equal bytes.
 struct Key {
-  std::int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c, mask_stride;
-  std::int64_t flags;                                  // types, transpositions, bias, TF32, ReLU, sums
+  std::int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
+  std::int64_t flags;                                  // types, transpositions, bias, TF32, ReLU
   std::int64_t align_a, align_b, align_c, align_bias;  // alignments of the addresses, in bytes
 
   friend bool operator==(const Key& a, const Key& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
@@ -142,10 +136,9 @@ Key key_of(const GemmArgs& g) {
   key.stride_a = batched ? g.stride_a : 0;
   key.stride_b = batched ? g.stride_b : 0;
   key.stride_c = batched ? g.stride_c : 0;
-  key.mask_stride = g.mask_stride;
   key.flags = (g.dtype == Dtype::bf16 ? 1 : 0) | (type_of_c(g) == Dtype::bf16 ? 2 : 0) |
               (g.transpose_a ? 4 : 0) | (g.transpose_b ? 8 : 0) | (g.bias != nullptr ? 16 : 0) |
-              (g.dtype == Dtype::f32 && tf32() ? 32 : 0) | (g.relu ? 64 : 0) | (g.sums != nullptr ? 128 : 0);
+              (g.dtype == Dtype::f32 && tf32() ? 32 : 0) | (g.relu ? 64 : 0);
   key.align_a = alignment(g.a, key.stride_a * in);
   key.align_b = alignment(g.b, key.stride_b * in);
   key.align_c = std::min(alignment(g.c, key.stride_c * out), alignment(g.addend, 0));
@@ -182,11 +175,8 @@ Layout layout(Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t
 }
 
 std::uint32_t epilogue_of(const GemmArgs& g) {
-  if (g.sums != nullptr) return CUBLASLT_EPILOGUE_BGRADB;
-  const bool biased = g.bias != nullptr, masked = g.mask_stride > 0;
-  if (!g.relu)
-    return masked ? CUBLASLT_EPILOGUE_DRELU : biased ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-  if (masked) return biased ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX;
+  const bool biased = g.bias != nullptr;
+  if (!g.relu) return biased ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   return biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
 
@@ -209,13 +199,9 @@ Plan make_plan(State& s, const GemmArgs& g, const Key& key) {
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N});
   if (const std::uint32_t epilogue = epilogue_of(g); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (g.bias != nullptr || g.sums != nullptr) {
+  if (g.bias != nullptr) {
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{data_type(type_of_c(g))});
-    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_like(g.sums != nullptr ? 16 : key.align_bias));
-  }
-  if (g.mask_stride > 0) {
-    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.mask_stride);
-    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned_like(16));
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_like(key.align_bias));
   }
   plan.a = g.transpose_a ? layout(g.dtype, g.k, g.m, g.lda, g.batch, key.stride_a)
                          : layout(g.dtype, g.m, g.k, g.lda, g.batch, key.stride_a);
@@ -261,10 +247,9 @@ const Plan& plan_of(State& s, const GemmArgs& g, const Key& key) {
 
 // "[4, 8] by [8, 2] of bf16 into f32, with a bias, with ReLU".
 std::string in_words(const GemmArgs& g) {
-  return fmt::format("[{}, {}] by [{}, {}] of {} into {}{}{}{}{}", g.m, g.k, g.k, g.n, dtype_name(g.dtype),
+  return fmt::format("[{}, {}] by [{}, {}] of {} into {}{}{}", g.m, g.k, g.k, g.n, dtype_name(g.dtype),
                      dtype_name(type_of_c(g)), g.bias == nullptr ? "" : ", with a bias",
-                     g.relu ? ", with ReLU" : "", g.mask_stride == 0 ? "" : ", with a bit for each element",
-                     g.sums == nullptr ? "" : ", with sums of the left factor");
+                     g.relu ? ", with ReLU" : "");
 }
 
 // Runs one strided batch.
@@ -283,8 +268,6 @@ void run(const GemmArgs& g) {
         in_words(g), g.batch, g.lda, g.ldb, g.ldc, key.align_a, key.align_b, key.align_c,
         cublasLtGetStatusString(plan.status));
   if (g.bias != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
-  if (g.sums != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.sums);
-  if (g.mask != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.mask);
   const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
   check_lt(cublasLtMatmul(s.handle, plan.desc.get(), &alpha, g.b, plan.b.get(), g.a, plan.a.get(), &beta,
                           g.addend != nullptr ? g.addend : g.c, plan.c.get(), g.c, plan.c.get(),
@@ -309,7 +292,7 @@ GemmArgs moved(GemmArgs g, std::int64_t a, std::int64_t b, std::int64_t c) {
 // run as two, of the multiple and of the rest.
 void run_by_eights(const GemmArgs& g) {
   constexpr double kLarge = 2e9;  // operations, from which on this saves more than a launch takes
-  if (g.dtype != Dtype::bf16 || g.batch != 1 || g.sums != nullptr || g.mask_stride != 0 ||
+  if (g.dtype != Dtype::bf16 || g.batch != 1 ||
       2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kLarge)
     return run(g);
   GemmArgs most = g;
@@ -343,37 +326,23 @@ void run_by_eights(const GemmArgs& g) {
   run(g);
 }
 
-// Warns that some products of a kind run as separate kernels.
-void warn_separate_kernels(const GemmArgs& g) {
-  const char* const to_do = g.addend != nullptr ? "add the residual stream"
-                            : g.sums != nullptr ? "sum the gradient of a bias"
-                            : g.relu            ? "keep the mask of ReLU"
-                                                : "mask the gradient of ReLU";
-  add_warning(fmt::format(
-      "cuBLASLt has no algorithm for some products that also {}: separate kernels do that", to_do));
-}
-
-// Returns whether a fused product takes less time than a plain one and a kernel beside it. In f32 the products take
-// ten times as long and the kernels do not matter. Masks are not fused: the library applies that of a gradient in a
-// kernel of its own, 0.73 ms for 32,768 x 4,096 of bf16 on an H200 (cuBLASLt 13.1), three times as long as a pointwise
-// one. Nor are sums of the left factor: a step of GPT-2's shape takes as long with them.
+// Returns whether a product that adds takes less time than a plain one and a kernel beside it. In f32 the product takes
+// ten times as long and the kernel does not matter.
 bool wins(const GemmArgs& g) {
-  return (g.dtype == Dtype::bf16 || tf32()) && g.sums == nullptr && g.mask_stride == 0;
+  return g.dtype == Dtype::bf16 || tf32();
 }
 
-// Returns whether there is an algorithm for a fused product.
-// source: cuBLAS release notes, known issues: DRELU with k = 1 may access memory illegally, and BGRADB with a side of
-// 1 is not supported.
+// Returns whether there is an algorithm for a product that adds.
 bool fits(const GemmArgs& g) {
   if (g.k == 0 || g.m * g.n == 0 || g.batch * g.outer != 1) return false;
-  const bool masks_gradient = !g.relu && g.mask_stride > 0;
-  if ((masks_gradient && g.k == 1) || (g.sums != nullptr && (g.m == 1 || g.n == 1))) return false;
   State& s = state();
   const std::lock_guard lock(s.mutex);
   Key key = key_of(g);
   if (g.bias != nullptr) key.align_bias = kBiasAlignment;
   const bool found = plan_of(s, g, key).found;
-  if (!found) warn_separate_kernels(g);
+  if (!found)
+    add_warning(
+        "cuBLASLt has no algorithm for some products that also add the residual stream: separate kernels do that");
   return found;
 }
 

@@ -46,7 +46,7 @@ BlockCall BlockRecurrent::call_of(const ForwardInput& input) const {
   call.bias_index = bucket_index(config(), embed_.device());
   // The norm's weight takes the factor: that scales `dim` numbers, not all rows.
   call.final_norm = logit_factor() == 1 ? final_norm_ : final_norm_ * logit_factor();
-  call.dense = input.literal;
+  call.literal = input.literal;
   call.drop = {input.dropout, config().dropout};
   call.attn_drop = {input.dropout, config().attn_dropout};
   return call;
@@ -111,7 +111,7 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
 }
 
 StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const KeysValues& tokens,
-                                    std::int64_t time, bool dense) const {
+                                    std::int64_t time, bool literal) const {
   const std::int64_t window = config().window, blocks = time / window, before = tokens.rows() - time;
   const CellScales scales = cell.scales();
   std::vector<Tensor> read_keys, read_values;
@@ -131,7 +131,7 @@ StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const 
     read_values.push_back(own.read.values);
     const std::int64_t from = std::max<std::int64_t>(0, before + (block - 1) * window);
     const std::int64_t rows = before + (block + 1) * window - from;
-    c = cell.update(c, own, scales, tokens.slice(from, rows), dense);
+    c = cell.update(c, own, scales, tokens.slice(from, rows), literal);
   }
   c = detach(c);
   if (blocks == 1) return {read_keys[0], read_values[0]};
@@ -155,7 +155,7 @@ Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, co
     const KeysValues tokens = heads.unit_eps ? KeysValues{heads.k, heads.v, own.k, own.v}
                                              : KeysValues{heads.k, heads.v}.with_past(own.k, own.v);
     StateRead read;
-    if (layer.cell) read = run_chain(*layer.cell, own.state, tokens, time, call.dense);
+    if (layer.cell) read = run_chain(*layer.cell, own.state, tokens, time, call.literal);
     y = layer.finish(y, heads, tokens, read, own.memory ? &*own.memory : nullptr, call);
     if (own.memory) own.memory = memory_write(*own.memory, heads.k, heads.v);
     if (!own.k.defined()) continue;

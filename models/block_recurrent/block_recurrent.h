@@ -102,7 +102,7 @@ class BlockRecurrent final : public FamilyModel<block_recurrent::Keys> {
   Tensor run_blocks(const Tensor& x, std::vector<Carry>& carry, BlockCall call) const;
   // Keys and values of the states that the segment's blocks read; updates c to the end of the segment.
   StateRead run_chain(const RecurrentCell& cell, Tensor& c, const KeysValues& tokens, std::int64_t time,
-                      bool dense) const;
+                      bool literal) const;
   // The layer whose state layer i reads; -1 for none.
   std::int64_t source_of(std::int64_t layer) const;
 

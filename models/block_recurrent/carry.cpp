@@ -54,11 +54,11 @@ StateLayout BlockRecurrent::stream_layout(std::int64_t batch) const {
 MemoryEntries BlockRecurrent::load_memory(const State& state, const std::string& name) const {
   const Tensor written = raw::cast(state.get(name + ".mem_count"), Dtype::i64);
   // Counts on a GPU are this model's own, or were moved there as they are; reading them would wait for it.
-  if (written.device() == kCpu)
-    for (const std::int64_t rows : written.to_vector<std::int64_t>())
-      if (rows < 0 || rows > kMostWritten)
-        fail<ValueError>("{}: the state's {}.mem_count holds {} (entries written, from 0 to {})",
-                         config().model, name, rows, kMostWritten);
+  const auto counts = raw::integers_at_hand(written);
+  for (std::size_t i = 0; counts && i < counts->size(); ++i)
+    if (const std::int64_t rows = (*counts)[i]; rows < 0 || rows > kMostWritten)
+      fail<ValueError>("{}: the state's {}.mem_count holds {} (entries written, from 0 to {})",
+                       config().model, name, rows, kMostWritten);
   return {raw::contiguous(detach(state.get(name + ".mem_k"))),
           raw::contiguous(detach(state.get(name + ".mem_v"))), raw::to_device(written, embed_.device())};
 }

@@ -9,10 +9,13 @@
 
 namespace eddy {
 
+Init scaled(std::int64_t in, double gain) {
+  return Init::truncated_normal(std::sqrt(gain / static_cast<double>(in)));
+}
+
 Tensor scaled_matrix(const ParamScope& scope, const std::string& name, std::int64_t out, std::int64_t in,
                      double gain) {
-  return scope.scope(name).param("weight", {out, in},
-                                 Init::truncated_normal(std::sqrt(gain / static_cast<double>(in))));
+  return scope.scope(name).param("weight", {out, in}, scaled(in, gain));
 }
 
 // Weights that open and close the gate start small, and no bias starts at 0: Adafactor's steps grow with a
@@ -37,15 +40,9 @@ Tensor StateGate::operator()(const Tensor& c, const Tensor& input) const {
   // The state is mixed in its own dtype, whatever the products are in.
   if (bg_.defined()) return fixed_gate(c, cast(linear(input, wz_, bz_), c.dtype()), bg_, tanh_);
   const std::int64_t dim = c.dim(2);
-  const std::vector<Tensor> zif =
-      split(cast(joint_linear(input, {wz_, wi_, wf_}), c.dtype()), 2, {dim, dim, dim});
+  const std::vector<Tensor> zif = split(cast(linear(input, {wz_, wi_, wf_}), c.dtype()), 2, {dim, dim, dim});
   const Tensor z = bz_.defined() ? zif[0] + bz_ : zif[0];
   return lstm_gate(c, z, zif[1], zif[2], bi_, bf_, tanh_);
-}
-
-Tensor StateGate::after_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const {
-  if (!bg_.defined()) return (*this)(c, linear_relu(rows, up));
-  return fixed_gate(c, cast(relu_mlp(rows, up, {}, wz_, bz_), c.dtype()), bg_, tanh_);
 }
 
 RecurrentCell::RecurrentCell(const ParamScope& scope, const block_recurrent::Config& config)
@@ -82,7 +79,7 @@ std::vector<Tensor> RecurrentCell::project(const Tensor& with_ids, const std::ve
   const ScopeGuard scope("recurrent");
   const std::int64_t heads = rules_.heads, products = std::ssize(weights);
   const AxisRange plain{std::max(values, 0) * heads, values < 0 ? 0 : heads};
-  const Tensor rows = reshape(joint_linear(with_ids, weights),
+  const Tensor rows = reshape(linear(with_ids, weights),
                               {with_ids.dim(0), with_ids.dim(1), products * heads, rules_.head_dim});
   return split(rules_.unit ? unit_norm_heads(rows, rules_.eps, plain) : rows, 2,
                std::vector<std::int64_t>(weights.size(), heads));
@@ -108,21 +105,22 @@ CellScales RecurrentCell::scales() const {
 }
 
 Tensor RecurrentCell::update(const Tensor& c, const StateHeads& own, const CellScales& scales,
-                             const KeysValues& tokens, bool dense) const {
+                             const KeysValues& tokens, bool literal) const {
   const ScopeGuard scope("recurrent");
   const auto read = [&](const Tensor& q, const Tensor& learned, const KeysValues& rows) {
     AttentionOptions options;
     options.scale = rules_.unit ? 1 : 1 / std::sqrt(static_cast<double>(rules_.head_dim));
     options.head_scale = learned;
-    return rules_.join(attend(q, rows, options, dense));
+    return rules_.join(attend(q, rows, options, literal));
   };
   const Tensor h = concat({read(own.queries.self, scales.self, {own.read.keys, own.read.values}),
                            read(own.queries.cross, scales.cross, tokens)},
                           2);
   if (!gate_mlp_) return (*gate_attn_)(c, h);
-  if (!gate_attn_) return gate_mlp_->after_relu(c, h, mlp_up_);
+  if (!gate_attn_) return (*gate_mlp_)(c, linear(h, mlp_up_, {}, {.relu = true}));
   const Tensor m = (*gate_attn_)(c, h);
-  return gate_mlp_->after_relu(m, cast(rms_norm(m, mlp_norm_, eps_), h.dtype()), mlp_up_);
+  const Tensor rows = cast(rms_norm(m, mlp_norm_, eps_), h.dtype());
+  return (*gate_mlp_)(m, linear(rows, mlp_up_, {}, {.relu = true}));
 }
 
 }  // namespace eddy

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "models/block_recurrent/attention.h"
-#include "models/keys_values.h"
 #include "models/params.h"
+#include "ops/attention/keys_values.h"
 
 namespace eddy {
 
-// Row-major weights [out, in], truncated normal with variance `gain` / in.
+// Truncated normal with variance `gain` / in, and a weight [out, in] of it.
+Init scaled(std::int64_t in, double gain = 1);
 Tensor scaled_matrix(const ParamScope& scope, const std::string& name, std::int64_t out, std::int64_t in,
                      double gain = 1);
 
@@ -29,9 +30,6 @@ class StateGate {
   // The next state, from the old one and the gate's input.
   // shapes: c [batch, states, dim], input [batch, states, in].
   Tensor operator()(const Tensor& c, const Tensor& input) const;
-  // The same for the input relu(rows Wup^T).
-  // shapes: rows [batch, states, width], up [in, width].
-  Tensor after_relu(const Tensor& c, const Tensor& rows, const Tensor& up) const;
   // The share of c that the gate keeps when its input is 0, mean over channels.
   double retention_at_zero_input() const;
 
@@ -85,7 +83,7 @@ class RecurrentCell {
   // The state after a block of tokens.
   // shapes: c [batch, states, dim]; tokens: those of the previous and this block.
   Tensor update(const Tensor& c, const StateHeads& own, const CellScales& scales, const KeysValues& tokens,
-                bool dense) const;
+                bool literal) const;
   // The mean of retention_at_zero_input over the cell's gates.
   double retention_at_zero_input() const;
 

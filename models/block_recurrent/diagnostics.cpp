@@ -10,7 +10,7 @@ namespace eddy {
 namespace {
 
 std::vector<double> plain_values(const Tensor& x) {
-  const Tensor here = x.device() == kCpu ? x : raw::to_device(x, kCpu);
+  const Tensor here = raw::to_device(x, kCpu);
   return raw::contiguous(here.dtype() == Dtype::f64 ? here : raw::cast(here, Dtype::f64)).to_vector<double>();
 }
 

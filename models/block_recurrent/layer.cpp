@@ -7,7 +7,6 @@
 
 #include "autograd/scope.h"
 #include "ops/ops.h"
-#include "ops/product/fused_product.h"
 
 namespace eddy {
 namespace {
@@ -29,7 +28,7 @@ BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t 
       rules_(config),
       eps_(config.norm_eps),
       window_(config.window) {
-  const ParamScope scope = layers.scope(index), attn = scope.scope("attn"), mlp = scope.scope("mlp");
+  const ParamScope scope = layers.scope(index), attn = scope.scope("attn");
   const std::int64_t dim = config.dim, width = config.heads * config.head_dim;
   attn_norm_ = scope.scope("attn_norm").param("weight", {dim}, Init::ones());
   wq_ = scaled_matrix(attn, "wq", width, dim);
@@ -50,8 +49,8 @@ BlockRecurrentLayer::BlockRecurrentLayer(const ParamScope& layers, std::int64_t 
   }
   if (contains(config.memory_layers, index)) memory.emplace(scope.scope("memory"), config);
   mlp_norm_ = scope.scope("mlp_norm").param("weight", {dim}, Init::ones());
-  up_ = scaled_matrix(mlp, "up", config.mlp_dim, dim);
-  down_ = scaled_matrix(mlp, "down", dim, config.mlp_dim);
+  mlp_.emplace(FeedForward{{scope.scope("mlp").scope("up"), dim, config.mlp_dim, scaled(dim)},
+                           {scope.scope("mlp").scope("down"), config.mlp_dim, dim, scaled(config.mlp_dim)}});
   if (contains(config.recurrent_layers, index)) cell.emplace(scope.scope("recurrent"), config);
 }
 
@@ -77,8 +76,7 @@ TokenHeads BlockRecurrentLayer::project(const Tensor& x, const BlockCall& call, 
 Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, const KeysValues& tokens,
                                    const StateRead& read, const MemoryEntries* entries,
                                    const BlockCall& call) const {
-  const bool adds = adds_in_products(x);
-  Tensor read_rows;  // with the residual stream if `adds`
+  SumAndNorm read_rows;  // the residual stream, and what the MLP reads
   {
     const ScopeGuard scope("attn");
     AttentionOptions options;
@@ -88,8 +86,8 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
     options.unit_eps = heads.unit_eps;
     if (rel_bias_.defined()) options.bias = distance_bias(rel_bias_, call.bias_index);
     call.attn_drop.set_attention(options, path + ".attn_probs", call.draw);
-    Tensor mixed = attend(heads.q, tokens, options, call.dense);
-    if (memory) mixed = memory->mix(mixed, heads.q, *entries, options.head_scale, call.dense);
+    Tensor mixed = attend(heads.q, tokens, options, call.literal);
+    if (memory) mixed = memory->mix(mixed, heads.q, *entries, options.head_scale, call.literal);
     mixed = rules_.join(mixed);
     if (reads_state) {
       // Each part of the tokens reads its own state: parts become sequences of the batch.
@@ -98,16 +96,14 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
       cross.head_scale = rules_.scale(cross_scale_);
       const std::int64_t sequences = read.keys.dim(0), rows = x.dim(0) * x.dim(1) / sequences;
       const Tensor q = reshape(heads.state_q, {sequences, rows, rules_.heads, rules_.head_dim});
-      mixed =
-          concat({mixed, reshape(attend(q, {read.keys, read.values}, cross, call.dense), mixed.shape())}, 2);
+      mixed = concat(
+          {mixed, reshape(attend(q, {read.keys, read.values}, cross, call.literal), mixed.shape())}, 2);
     }
-    read_rows = adds ? add_linear(x, mixed, wo_) : linear(mixed, wo_);
+    read_rows = add_rms_norm(x, LinearTerm{mixed, wo_}, mlp_norm_, eps_);
   }
   const ScopeGuard scope("mlp");
-  const auto [y, rows] = adds ? SumAndNorm{read_rows, rms_norm(read_rows, mlp_norm_, eps_)}
-                              : add_rms_norm(x, read_rows, mlp_norm_, eps_);
-  if (!call.drop.active()) return add_relu_mlp(y, rows, up_, {}, down_);
-  return y + call.dropped(relu_mlp(rows, up_, {}, down_), path + ".post_mlp");
+  const auto& [y, rows] = read_rows;
+  return call.drop.active() ? y + call.dropped((*mlp_)(rows), path + ".post_mlp") : (*mlp_)(rows, y);
 }
 
 }  // namespace eddy

@@ -19,6 +19,7 @@
 #include "models/block_recurrent/cell.h"
 #include "models/block_recurrent/memory.h"
 #include "models/dropout_site.h"
+#include "models/layers.h"
 
 namespace eddy {
 
@@ -32,7 +33,7 @@ namespace eddy {
 struct BlockCall {
   Tensor bias_index;       // of distance_bias
   Tensor final_norm;       // the final norm's weight times the factor of the logits
-  bool dense = false;      // attention from products and a softmax: the literal form
+  bool literal = false;    // attention from products and a softmax: the literal form
   DropoutSite drop;        // of activations
   DropoutSite attn_drop;   // of attention probabilities
   std::uint64_t draw = 0;  // which masks: the segment's number, with feedback the block's
@@ -77,7 +78,8 @@ class BlockRecurrentLayer {
   double eps_;
   std::int64_t window_;
   Tensor attn_norm_, wq_, wk_, wv_, wo_, scale_, rel_bias_, cross_wq_, cross_scale_;
-  Tensor mlp_norm_, up_, down_;
+  Tensor mlp_norm_;
+  std::optional<FeedForward> mlp_;
 };
 
 }  // namespace eddy

@@ -32,7 +32,7 @@
 // layer. Such models have no other form than this one. slide, xl and vanilla have the vertical direction
 // only.
 //
-// ForwardInput::literal runs this file, with attention from products and softmaxes (`call.dense`). The fast
+// ForwardInput::literal runs this file, with attention from products and softmaxes (`call.literal`). The fast
 // form is run_layers in block_recurrent.cpp; tests compare the two.
 // Source: D. Hutchins et al., "Block-Recurrent Transformers", 2022, sections 3.1 to 3.4, figures 2 and 3;
 // gates: section 3.2, equations 2 to 6; norms, mask and place of the bias as in the authors' code.
@@ -93,7 +93,7 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
       const ScopeGuard scope(layers_[i].path);
       const RecurrentCell& cell = *layers_[i].cell;
       if (last) states[i].queries = cell.queries(with_ids[i]);
-      carry[i].state = cell.update(carry[i].state, states[i], scales[i], tokens[i], call.dense);
+      carry[i].state = cell.update(carry[i].state, states[i], scales[i], tokens[i], call.literal);
     }
     if (config().feedback)
       ++call.draw;

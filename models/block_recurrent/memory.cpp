@@ -20,7 +20,7 @@ ExternalMemory::ExternalMemory(const ParamScope& scope, const block_recurrent::C
       gate_bias_(scope.param("gate_bias", {config.heads}, Init::zeros())) {}
 
 Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEntries& entries,
-                           const Tensor& head_scale, bool dense) const {
+                           const Tensor& head_scale, bool literal) const {
   const ScopeGuard scope("memory");
   const std::int64_t tokens = q.dim(0) * q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
   const MemoryMatches taken = memory_search(upcast(detach(q)), entries.keys, entries.values, topk_, search_);
@@ -31,9 +31,9 @@ Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEnt
   options.scale = 1;
   options.head_scale = head_scale;
   const Tensor queries = reshape(q, {tokens, 1, heads, head_dim});
-  const Tensor found = reshape(
-      dense ? attention_composed(queries, keys, values, options) : attention(queries, keys, values, options),
-      local.shape());
+  const Tensor found = reshape(literal ? attention_composed(queries, keys, values, options)
+                                       : attention(queries, keys, values, options),
+                               local.shape());
   const Tensor gate = reshape(sigmoid(gate_bias_), {heads, 1});
   const Tensor own = upcast(local);
   return cast(own + (upcast(found) - own) * gate, local.dtype());

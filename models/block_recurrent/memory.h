@@ -30,7 +30,7 @@ class ExternalMemory {
   // shapes: local and q [batch, time, heads, head_dim]; head_scale [heads].
   // grad: for local, q, head_scale and the gate; the entries and their choice are constants.
   Tensor mix(const Tensor& local, const Tensor& q, const MemoryEntries& entries, const Tensor& head_scale,
-             bool dense) const;
+             bool literal) const;
 
  private:
   std::int64_t topk_;

@@ -21,7 +21,7 @@ LlamaMlp::LlamaMlp(const ParamScope& scope, const blockwise_recurrent::Config& c
       up(scope.scope("up"), config.dim, config.mlp_dim, residual_deviation(config), false),
       down(scope.scope("down"), config.mlp_dim, config.dim, config.init_std, false) {}
 Tensor LlamaMlp::operator()(const Tensor& x) const {
-  const std::vector<Tensor> parts = joint_linear_parts(x, {gate.weight, up.weight});
+  const std::vector<Tensor> parts = linear_parts(x, {gate.weight, up.weight});
   return down(swiglu(parts[0], parts[1]));
 }
 
@@ -78,7 +78,7 @@ Tensor LlamaLayer::value(const Tensor& rows) const {
 }
 KeyValue LlamaLayer::memory_rows(const Tensor& evolved) const {
   const Linear &key = memory->wk ? *memory->wk : wk, &value = memory->wv ? *memory->wv : wv;
-  const std::vector<Tensor> parts = joint_linear_parts(evolved, {key.weight, value.weight});
+  const std::vector<Tensor> parts = linear_parts(evolved, {key.weight, value.weight});
   return {split_heads(parts[0], kv_heads, head_dim), split_heads(parts[1], kv_heads, head_dim)};
 }
 

@@ -85,8 +85,7 @@ std::vector<Adam::Stretch> Adam::stretches_of() {
       stretches.push_back(
           {begin, end,
            decay_table(segments_within(segments_, begin, end), end - begin, params_.values().device())});
-    // A table uploaded during a capture exists only after a replay.
-    if (!capturing()) stretches_ = stretches;
+    store_unless_capturing(stretches_, stretches);
   }
   for (const Stretch& stretch : stretches) keep_for_capture(stretch.decays);
   return stretches;

@@ -13,7 +13,6 @@ namespace eddy {
 
 std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, const BlockRows& x,
                                                     const BlockPlan& plan) const {
-  const Tensor& some = x.full.defined() ? x.full : x.rest;
   const DropoutSite& drop = layer.drop();
   const TransformerLayer& t = layer.layer;
   BlockAccumulateOptions options;
@@ -22,10 +21,8 @@ std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, co
   options.first_read = plan.first_read;
   options.spreads_output = spreads_output();
   options.chain.heads = t.heads;
-  options.chain.gelu = t.gelu_activation;
+  options.chain.gelu = t.feed_forward.gelu;
   options.chain.eps = t.attn_norm.eps;
-  if (!block_accumulate_fits(some, t.up.weight.dim(0), options)) return {};
-
   if (drop.active()) {
     options.chain.dropout = drop.rate;
     // The calls of run_chain: those of even number give h, the others y.
@@ -35,11 +32,12 @@ std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, co
         for (const char* site : {".attn.probabilities", ".attn.drop", ".mlp.drop"})
           options.keys.push_back(drop.key(t.path + site, 2 * i + older));
   }
-  const Tensor y = block_accumulate(x.packed(), t.weights(), options);
+  const std::optional<Tensor> y = fused_block_accumulate(x.parts(), t.weights(), options);
+  if (!y) return {};
   std::int64_t done = 0;
   return x.map([&](const Tensor& part, int) {
     const std::int64_t rows = part.elements() / part.dim(-1);
-    const Tensor of_part = reshape(narrow(y, 0, done, rows), part.shape());
+    const Tensor of_part = reshape(narrow(*y, 0, done, rows), part.shape());
     done += rows;
     return of_part;
   });

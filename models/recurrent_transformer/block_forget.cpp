@@ -10,7 +10,6 @@
 
 #include "autograd/scope.h"
 #include "models/recurrent_transformer/block_variant.h"
-#include "ops/cast/upcast.h"
 #include "ops/recurrence/block_forget.h"
 #include "ops/views/views.h"
 
@@ -25,27 +24,20 @@ std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& laye
   options.sequences = sequences;
   options.block = block;
   options.chain.heads = t.heads;
-  options.chain.gelu = t.gelu_activation;
+  options.chain.gelu = t.feed_forward.gelu;
   options.chain.eps = t.attn_norm.eps;
-  if (some.dtype() == Dtype::bf16) options.chain.products = Dtype::bf16;
-  if (!block_forget_fits(some, t.up.weight.dim(0), options)) return {};
-
-  const Tensor rows = x.packed();
-  const std::int64_t positions = rows.dim(0) / sequences;
   if (drop.active()) {
     options.chain.dropout = drop.rate;
-    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>((positions + block - 1) / block); ++i)
+    const std::uint64_t count = x.blocks().size();
+    for (std::uint64_t i = 0; i < count; ++i)
       for (const char* site : {".attn.probabilities", ".attn.drop", ".mlp.drop"})
         options.keys.push_back(drop.key(t.path + site, i));
   }
-  // As in the unit recurrence, the chain is f32 also with bf16 activations.
-  const UnitRecurrenceResult result =
-      block_forget(upcast(rows), upcast(t.wqkv(t.attn_norm(rows))), t.weights(), options);
-  const Tensor key_value = concat({result.key, result.value}, 1);
-  const bool narrows = rows.dtype() == Dtype::bf16;
+  const auto result = fused_block_forget(x.parts(), t.weights(), options);
+  if (!result) return {};
   Chain chain;
-  chain.all_h = narrows ? downcast(result.h) : result.h;
-  chain.all_key_value = narrows ? downcast(key_value) : key_value;
+  chain.all_h = result->h;
+  chain.all_key_value = concat({result->key, result->value}, 1);
   return chain;
 }
 

@@ -21,12 +21,11 @@ std::vector<Tensor> BlockRows::blocks() const {
   return parts;
 }
 
-Tensor BlockRows::packed() const {
-  const auto as_rows = [](const Tensor& part) {
-    return reshape(part, {part.elements() / part.dim(-1), part.dim(-1)});
-  };
-  if (!rest.defined()) return as_rows(full);
-  return full.defined() ? concat({as_rows(full), as_rows(rest)}, 0) : as_rows(rest);
+std::vector<Tensor> BlockRows::parts() const {
+  std::vector<Tensor> found;
+  for (const Tensor& part : {full, rest})
+    if (part.defined()) found.push_back(part);
+  return found;
 }
 
 std::int64_t BlockPlan::skipped(std::int64_t i) const {

@@ -39,8 +39,8 @@ struct BlockRows {
   }
   // One tensor per block, [batch, w or r, width].
   std::vector<Tensor> blocks() const;
-  // All rows in one tensor [rows, width], block after block.
-  Tensor packed() const;
+  // The parts that there are.
+  std::vector<Tensor> parts() const;
 };
 
 // The blocks of a sequence, and which of its outputs are read.

@@ -3,7 +3,6 @@
 
 #include "autograd/scope.h"
 #include "ops/ops.h"
-#include "ops/product/fused_product.h"
 
 namespace eddy {
 TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_path,
@@ -13,17 +12,14 @@ TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_pa
       wqkv(scope.scope("attn").scope("wqkv"), config.dim, 3 * config.dim, config.init_std, config.bias),
       wo(scope.scope("attn").scope("wo"), config.dim, config.dim, residual_deviation(config), config.bias),
       mlp_norm(scope.scope("mlp_norm"), config.dim, config.norm_eps, config.bias),
-      up(scope.scope("mlp").scope("up"), config.dim, config.mlp_dim, config.init_std, config.bias),
-      down(scope.scope("mlp").scope("down"), config.mlp_dim, config.dim, residual_deviation(config),
-           config.bias),
-      heads(config.heads),
-      gelu_activation(config.activation == "gelu") {}
-
-Tensor TransformerLayer::feed_forward(const Tensor& rows) const {
-  return gelu_activation ? down(gelu(up(rows))) : relu_mlp(rows, up.weight, up.bias, down.weight, down.bias);
-}
+      feed_forward{{scope.scope("mlp").scope("up"), config.dim, config.mlp_dim, config.init_std, config.bias},
+                   {scope.scope("mlp").scope("down"), config.mlp_dim, config.dim, residual_deviation(config),
+                    config.bias},
+                   config.activation == "gelu"},
+      heads(config.heads) {}
 
 UnitRecurrenceWeights TransformerLayer::weights() const {
+  const auto& [up, down, gelu] = feed_forward;
   return {attn_norm.weight, attn_norm.bias, wqkv.weight, wqkv.bias, wo.weight,   wo.bias,
           mlp_norm.weight,  mlp_norm.bias,  up.weight,   up.bias,   down.weight, down.bias};
 }
@@ -35,10 +31,7 @@ Tensor TransformerLayer::mlp(const Tensor& z, const Tensor& attended, const Drop
 
 Tensor TransformerLayer::mlp(const SumAndNorm& read, const DropoutSite& drop, std::uint64_t call) const {
   const ScopeGuard scope("mlp");
-  if (!drop.active() && !gelu_activation)
-    return add_relu_mlp(read.sum, read.norm, up.weight, up.bias, down.weight, down.bias);
-  if (!drop.active() && adds_in_products(read.norm))
-    return add_linear(read.sum, gelu(up(read.norm)), down.weight, down.bias);
+  if (!drop.active()) return feed_forward(read.norm, read.sum);
   return read.sum + drop(feed_forward(read.norm), path + ".mlp.drop", call);
 }
 
@@ -52,7 +45,7 @@ Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, st
     drop.set_attention(options, path + ".attn.probabilities", call);
     const Tensor mixed = attention_packed(wqkv(attn_norm(z)), heads, options);
     read = drop.active() ? mlp_norm.of_sum(z, drop(wo(mixed), path + ".attn.drop", call))
-                         : mlp_norm.of_sum(z, mixed, wo.weight, wo.bias);
+                         : mlp_norm.of_sum(z, wo.term(mixed));
   }
   return mlp(read, drop, call);
 }

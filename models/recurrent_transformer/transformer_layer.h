@@ -34,8 +34,6 @@ class TransformerLayer {
   Tensor mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
   // The same from z + attended and its norm.
   Tensor mlp(const SumAndNorm& read, const DropoutSite& drop, std::uint64_t call) const;
-  // and act(rows Wup^T) Wdown^T.
-  Tensor feed_forward(const Tensor& rows) const;
 
   // The weights as the recurrences of ops/recurrence/ take them.
   UnitRecurrenceWeights weights() const;
@@ -44,9 +42,8 @@ class TransformerLayer {
   LayerNorm attn_norm;
   Linear wqkv, wo;
   LayerNorm mlp_norm;
-  Linear up, down;
+  FeedForward feed_forward;
   std::int64_t heads;
-  bool gelu_activation;
 };
 
 // The layer T in parts, for one call: its packed weight is split into the weight of queries and that of keys

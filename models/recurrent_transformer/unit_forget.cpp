@@ -31,7 +31,7 @@ Tensor UnitForget::run_fast(const TransformerLayer& layer, const Tensor& x, std:
 
   UnitRecurrenceOptions options;
   options.heads = layer.heads;
-  options.gelu = layer.gelu_activation;
+  options.gelu = layer.feed_forward.gelu;
   options.eps = layer.attn_norm.eps;
   if (drop.active()) {
     options.dropout = drop.rate;

@@ -85,10 +85,9 @@ State StaircaseFamily::restarted(const State& state, const Tensor& start, std::i
   if (state.empty() || !flags.defined()) return state;
   const std::int64_t batch = start.dim(0);
   const State cold = cold_state(batch);
-  if (start.device() == kCpu || cold.empty()) {
-    std::int64_t flagged = 0;
-    for (std::int64_t row = 0; row < batch; ++row)
-      flagged += raw::select(raw::select(start, 0, row), 0, segment).item_int();
+  const Tensor column = raw::select(start, 1, segment);
+  if (const auto of_rows = raw::integers_at_hand(cold.empty() ? raw::to_device(column, kCpu) : column)) {
+    const std::int64_t flagged = std::ranges::count(*of_rows, 1);
     if (flagged == batch) return cold;
     if (flagged == 0) return state;
     if (cold.empty())

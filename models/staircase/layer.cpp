@@ -12,9 +12,8 @@
 namespace eddy {
 namespace {
 
-Tensor uniform_param(const ParamScope& scope, const char* name, const Shape& shape, std::int64_t fan_in,
-                     double gain = 1) {
-  return scope.param(name, shape, Init::uniform(gain / std::sqrt(static_cast<double>(fan_in))));
+Init uniform(std::int64_t fan_in, double gain = 1) {
+  return Init::uniform(gain / std::sqrt(static_cast<double>(fan_in)));
 }
 
 // What the two matrices that write into the residual stream are scaled by at the start.
@@ -42,15 +41,13 @@ StaircaseLayer::StaircaseLayer(const ParamScope& scope, std::string layer_path,
   const std::int64_t dim = config.dim, inner = heads * head_dim, mlp = config.mlp_dim;
   const double gain = residual_gain(config);
   const ParamScope attn = scope.scope("attn");
-  wq_ = uniform_param(attn.scope("wq"), "weight", {inner, dim}, dim);
-  wk_ = shared != nullptr ? shared->wk_ : uniform_param(attn.scope("wk"), "weight", {inner, dim}, dim);
-  wv_ = shared != nullptr ? shared->wv_ : uniform_param(attn.scope("wv"), "weight", {inner, dim}, dim);
-  wo_ = uniform_param(attn.scope("wo"), "weight", {dim, inner}, inner, gain);
-  const ParamScope up = scope.scope("mlp").scope("up"), down = scope.scope("mlp").scope("down");
-  up_ = uniform_param(up, "weight", {mlp, dim}, dim);
-  up_bias_ = uniform_param(up, "bias", {mlp}, dim);
-  down_ = uniform_param(down, "weight", {dim, mlp}, mlp, gain);
-  down_bias_ = uniform_param(down, "bias", {dim}, mlp, gain);
+  wq_ = attn.scope("wq").param("weight", {inner, dim}, uniform(dim));
+  wk_ = shared != nullptr ? shared->wk_ : attn.scope("wk").param("weight", {inner, dim}, uniform(dim));
+  wv_ = shared != nullptr ? shared->wv_ : attn.scope("wv").param("weight", {inner, dim}, uniform(dim));
+  wo_ = attn.scope("wo").param("weight", {dim, inner}, uniform(inner, gain));
+  const Init up = uniform(dim), down = uniform(mlp, gain);
+  mlp_.emplace(FeedForward{{scope.scope("mlp").scope("up"), dim, mlp, up, up},
+                           {scope.scope("mlp").scope("down"), mlp, dim, down, down}});
 }
 
 Tensor StaircaseLayer::normed(const Tensor& x) const {
@@ -71,27 +68,22 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
     const ScopeGuard inside("attn");
     AttentionOptions options = call.attention;
     call.drop.set_attention(options, path + ".attn.probabilities", call.index);
-    const auto attended = [&] {
+    Tensor mixed;
+    if (context.k.defined()) {
       const Tensor q = reshape(linear(normed_x, wq_), {batch, time, heads, head_dim});
-      return reshape(attend(q, context, options, call.literal), {batch, time, heads * head_dim});
-    };
-    const auto attended_jointly = [&] {
-      const Tensor past = normed_past.defined() ? joint_linear(normed_past, {wk_, wv_}) : Tensor();
-      return attention_packed(joint_linear(normed_x, {wq_, wk_, wv_}), heads, options, past);
-    };
-    const Tensor mixed = context.k.defined() ? attended() : attended_jointly();
-    const SumAndNorm sum = (prenorm_ ? mlp_norm_ : attn_norm_).of_sum(x, mixed, wo_);
+      mixed = reshape(attend(q, context, options, call.literal), {batch, time, heads * head_dim});
+    } else {
+      mixed = self_attention(normed_x, normed_past, {wq_, wk_, wv_}, heads, options);
+    }
+    const SumAndNorm sum = (prenorm_ ? mlp_norm_ : attn_norm_).of_sum(x, LinearTerm{mixed, wo_});
     h = prenorm_ ? sum.sum : sum.norm;
     rows = sum.norm;
   }
   const ScopeGuard inside("mlp");
-  const auto dropped = [&] {
-    const Tensor u = linear_relu(rows, up_, up_bias_);
-    return linear(call.drop(u, path + ".mlp.drop", call.index), down_, down_bias_);
-  };
-  if (prenorm_ && !call.drop.active()) return add_relu_mlp(h, rows, up_, up_bias_, down_, down_bias_);
-  const Tensor delta = call.drop.active() ? dropped() : relu_mlp(rows, up_, up_bias_, down_, down_bias_);
-  return prenorm_ ? h + delta : mlp_norm_.of_sum(h, delta).norm;
+  const FeedForward& mlp = *mlp_;
+  const auto dropped = [&] { return mlp.down(call.drop(mlp.hidden(rows), path + ".mlp.drop", call.index)); };
+  if (prenorm_) return call.drop.active() ? h + dropped() : mlp(rows, h);
+  return mlp_norm_.of_sum(h, call.drop.active() ? dropped() : mlp(rows)).norm;
 }
 
 Tensor position_rows(const Tensor& key_pe, std::int64_t distances, std::int64_t last) {

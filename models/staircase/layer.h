@@ -18,12 +18,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "models/dropout_site.h"
-#include "models/keys_values.h"
 #include "models/layers.h"
 #include "models/staircase/config.h"
+#include "ops/attention/keys_values.h"
 
 namespace eddy {
 
@@ -46,8 +47,7 @@ class StaircaseLayer {
   // Keys and values of normed rows [batch, keys, dim].
   KeysValues keys_values(const Tensor& normed_context) const;
   // The layer's output [batch, time, dim] for x of that shape, normed(x) and the context's keys and values.
-  // Without a context x attends to itself, and to earlier rows if `normed_past` has their normed(...). Then
-  // one product makes the queries, keys and values of x, and one the keys and values of earlier rows.
+  // Without a context x attends to itself, and to earlier rows if `normed_past` has their normed(...).
   Tensor operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context, const LayerCall& call,
                     const Tensor& normed_past = {}) const;
   // The literal form: everything is computed from x and the context [batch, keys, dim] (literal.cpp).
@@ -61,7 +61,7 @@ class StaircaseLayer {
   LayerNorm attn_norm_;
   Tensor wq_, wk_, wv_, wo_;
   LayerNorm mlp_norm_;
-  Tensor up_, up_bias_, down_, down_bias_;
+  std::optional<FeedForward> mlp_;
 };
 
 // The position table by distance, [distances, head_dim]: row d is column `last - d` of `key_pe` [head_dim,

@@ -98,9 +98,6 @@ Tensor Staircase::carried_rows(const State& state, std::int64_t step, std::int64
 StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state, Run& run) const {
   const std::int64_t batch = x.dim(0), chunks = x.dim(1) / chunk_, past = past_chunks(state);
   const auto layers = std::ssize(core_.layers);
-  // Queries, keys and values come from one product where attention reads a past in place. Elsewhere
-  // attention_packed would have to split it.
-  const bool joint = attention_reads_past(device());
   LayerCall call;
   call.attention.causal = true;
   call.attention.positions = positions();
@@ -149,11 +146,11 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
       const bool sees_frozen = has_frozen() && frozen_end > frozen_begin;
       const Tensor normed_old = old.defined() ? layer.normed(old) : Tensor();
       KeysValues context;
-      if (sees_frozen || !joint) context = layer.keys_values(joined(normed_old, normed));
       if (sees_frozen) {
         const std::size_t at = static_cast<std::size_t>(l);
-        context = context.with_past(frozen_keys[at].window(frozen_begin, frozen_end),
-                                    frozen_values[at].window(frozen_begin, frozen_end));
+        context = layer.keys_values(joined(normed_old, normed))
+                      .with_past(frozen_keys[at].window(frozen_begin, frozen_end),
+                                 frozen_values[at].window(frozen_begin, frozen_end));
       }
       h = layer(h, normed, context, call, normed_old);
       if (s >= chunks) next.set(numbered("act", s - chunks, l), official() ? carried(h) : seen);

@@ -190,7 +190,7 @@ std::uint32_t attention_drop_below(const AttentionOptions& options) {
 
 }  // namespace detail
 
-bool attention_reads_past(const Device& device) {
+bool detail::attention_reads_past(const Device& device) {
   return device.type != DeviceType::cpu;
 }
 
@@ -508,7 +508,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   if (options.unit_eps && q.defined() && q.device() == kCpu)
     return attention(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
                      detail::without_unit(options));
-  if (q.defined() && !attention_reads_past(q.device()))
+  if (q.defined() && !detail::attention_reads_past(q.device()))
     if (const auto joined = detail::join_past("attention", k, v, options))
       return attention(q, joined->k, joined->v, joined->options);
   if (!q.defined()) checks::floating("attention", q, "q");
@@ -538,7 +538,7 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
         qkv.dim(2), heads);
   const Shape shape{qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3};
   if (past.defined()) check_packed_rows("attention_packed", qkv, "past", past, shape);
-  if (past.defined() && !attention_reads_past(qkv.device())) {
+  if (past.defined() && !detail::attention_reads_past(qkv.device())) {
     const std::int64_t dim = shape[2];
     const std::vector<Tensor> own = split(qkv, 2, {dim, dim, dim}), before = split(past, 2, {dim, dim});
     AttentionOptions joined = options;
@@ -560,7 +560,7 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
     fail<ValueError>("{}: options with tensors, which are for attention (band, scale and dropout are taken)",
                      op);
   refuse_unit(op, options);
-  if (!attention_reads_past(q.device())) {
+  if (!detail::attention_reads_past(q.device())) {
     const std::int64_t dim = q.dim(2);
     const std::vector<Tensor> parts = split(past.defined() ? concat({past, own}, 1) : own, 2, {dim, dim});
     return reshape(attention(by_head(q, heads), by_head(parts[0], heads), by_head(parts[1], heads), options),

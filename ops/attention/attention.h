@@ -82,11 +82,10 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options = {});
 
+namespace detail {
 // Whether attention on this device reads past keys in place. If not, a caller that attends to the same keys
 // several times should concatenate them once.
 bool attention_reads_past(const Device& device);
-
-namespace detail {
 // Keys and values with the past in front of them, and the options without the past.
 struct JoinedPast {
   Tensor k, v;

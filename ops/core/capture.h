@@ -35,6 +35,13 @@ std::unique_ptr<CapturedWork> capture(Device device, const std::function<void()>
 // Whether work is being captured now. Then uploads and kernels take effect only at a replay.
 bool capturing();
 
+// Stores a table that was just made in the caller's cache, except during a capture: then the table exists only after a
+// replay.
+template <class T>
+void store_unless_capturing(T& cache, const T& made) {
+  if (!capturing()) cache = made;
+}
+
 // During a capture, keeps a tensor alive as long as the captured work; otherwise does nothing. Call it for
 // tensors that were made earlier and that their owner, such as a cache, may free.
 void keep_for_capture(const Tensor& tensor);

@@ -98,7 +98,6 @@ inline Cost cost_of(const GemmArgs& g) {
       products(g.dtype, number(g.m) * number(g.n) * number(g.k) * number(all),
                g.m * g.k * matrices(g.stride_a, g.outer_a) + g.k * g.n * matrices(g.stride_b, g.outer_b));
   cost.bytes += moved(g.c_f32 ? Dtype::f32 : g.dtype, (1 + also_read(g.beta)) * g.m * g.n * all).bytes;
-  cost.bytes += number(g.m * g.mask_stride) / 8;  // bits
   return cost;
 }
 
@@ -182,11 +181,8 @@ EDDY_MOVES(TiledDropoutArgs, 2 * a.batch * a.time * a.dim)
 
 EDDY_MOVES(SumArgs, a.outer * a.inner * (a.count + 1 + also_read(a.beta)))
 inline Cost cost_of(const RowBlockSumsArgs& a) {
-  Cost cost;
-  for (int t = 0; t < a.tensors; ++t) {
-    cost.bytes += moved(a.dtype, a.rows * a.widths[t]).bytes;
-    cost.bytes += moved(Dtype::f32, summed_blocks(a.rows) * a.widths[t]).bytes;
-  }
+  Cost cost = moved(a.dtype, (a.y == nullptr ? 1 : 3) * a.rows * a.width);
+  cost.bytes += moved(Dtype::f32, summed_blocks(a.rows) * a.width).bytes;
   return cost;
 }
 EDDY_MOVES(PartialSumsArgs, a.tensors * (a.blocks + 1) * a.width)

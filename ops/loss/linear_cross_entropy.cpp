@@ -10,8 +10,7 @@
 #include "ops/core/checks.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/affine.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "ops/product/product.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
@@ -177,16 +176,12 @@ Tensor loss_as_a_whole(const Problem& p, const Tensor& x, const Tensor& weight, 
   return record("linear_cross_entropy", {x, weight, bias}, mean.loss,
                 {p.rows, p.weight, z, p.targets, row_max, row_inverse, mean.inverse_scored},
                 [ignore = p.ignore](VjpContext& v) {
-                  const Tensor &rows = v.saved(0), &dz = v.saved(2), dy = raw::contiguous(v.dy());
+                  const Tensor &dz = v.saved(2), dy = raw::contiguous(v.dy());
                   cross_entropy_backward_slot(
                       dz.device(), {dz.dtype(), dz.dim(0), dz.dim(1), dz.strides()[0], ignore, dy.raw_data(),
                                     dz.raw_data(), v.saved(3).data<std::int64_t>(), v.saved(4).raw_data(),
                                     v.saved(5).raw_data(), v.saved(6).raw_data(), dz.raw_data(), 0});
-                  if (v.sink.needs(0))
-                    v.sink.into(0, [&](const Tensor& dst, float beta) {
-                      multiply_into(raw::reshape(dst, rows.shape()), dz, v.saved(1), beta);
-                    });
-                  give_weight_gradients(v, {{1, dz, rows}});
+                  detail::linear_gradients(v, dz);
                 });
 }
 

@@ -4,7 +4,7 @@
 #include "ops/core/op_spec.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/linear_cross_entropy.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 
 namespace eddy {
 namespace {

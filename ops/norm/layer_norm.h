@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/norm/row_norm.h"
+#include "ops/product/linear.h"
 
 namespace eddy {
 
@@ -26,6 +27,10 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias = {}
 // grad: both summands get dsum + the dx of layer_norm.
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, const Tensor& bias = {},
                           double eps = 1e-5);
+
+// The same for a linear layer's result: where the product can add it to x, the norm reads the sum alone.
+SumAndNorm add_layer_norm(const Tensor& x, const LinearTerm& delta, const Tensor& weight,
+                          const Tensor& bias = {}, double eps = 1e-5);
 
 extern Slot<RowNormArgs> layer_norm_forward_slot;
 extern Slot<RowNormBackwardArgs> layer_norm_backward_slot;

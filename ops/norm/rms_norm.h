@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/norm/row_norm.h"
+#include "ops/product/linear.h"
 
 namespace eddy {
 
@@ -27,6 +28,9 @@ Tensor rms_norm_add(const Tensor& x, const Tensor& weight, const Tensor& table, 
 
 // Returns x + delta and rms_norm(x + delta), bit-identical to add and rms_norm. Otherwise as add_layer_norm.
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps = 1e-5);
+
+// The same for a linear layer's result, as for add_layer_norm.
+SumAndNorm add_rms_norm(const Tensor& x, const LinearTerm& delta, const Tensor& weight, double eps = 1e-5);
 
 extern Slot<RowNormArgs> rms_norm_forward_slot;
 extern Slot<RowNormBackwardArgs> rms_norm_backward_slot;

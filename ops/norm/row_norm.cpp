@@ -9,6 +9,7 @@
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/product/product.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
@@ -173,6 +174,14 @@ SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& gi
   return {sum, layer_norm(sum, weight, bias, eps)};
 }
 
+SumAndNorm add_layer_norm(const Tensor& x, const LinearTerm& delta, const Tensor& weight, const Tensor& bias,
+                          double eps) {
+  if (!adds_in_products(x))
+    return add_layer_norm(x, linear(delta.x, delta.weight, delta.bias), weight, bias, eps);
+  const Tensor sum = linear(delta.x, delta.weight, delta.bias, {.residual = x});
+  return {sum, layer_norm(sum, weight, bias, eps)};
+}
+
 Tensor rms_norm(const Tensor& x, const Tensor& given_weight, double eps) {
   const Tensor weight = upcast_parameter(x, given_weight);
   if (must_upcast(x)) return downcast(rms_norm(upcast(x), upcast(weight), eps));
@@ -201,6 +210,12 @@ SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& give
   const Kind kind{"add_rms_norm", false, rms_norm_forward_slot, rms_norm_backward_slot};
   if (fuses_sum(kind, x, delta)) return apply_to_sum(kind, x, delta, weight, {}, eps);
   const Tensor sum = x + delta;
+  return {sum, rms_norm(sum, weight, eps)};
+}
+
+SumAndNorm add_rms_norm(const Tensor& x, const LinearTerm& delta, const Tensor& weight, double eps) {
+  if (!adds_in_products(x)) return add_rms_norm(x, linear(delta.x, delta.weight, delta.bias), weight, eps);
+  const Tensor sum = linear(delta.x, delta.weight, delta.bias, {.residual = x});
   return {sum, rms_norm(sum, weight, eps)};
 }
 

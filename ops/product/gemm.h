@@ -36,16 +36,9 @@ struct GemmArgs {
   // C becomes max(C, 0), after the bias. Needs beta = 0 and k >= 1.
   bool relu = false;
 
-  // Fusions that only some GPUs support, for one matrix. Ask product_supports_slot first (fused_product.h).
-  // [m] of C's dtype, or null: receives the sum of op(A) over k, whatever beta is.
-  void* sums = nullptr;
-  // Like C, or null: with beta it is added in place of C, also beside a bias.
+  // Like C, or null: with beta it is added in place of C, also beside a bias, for one matrix. Only some GPUs can; ask
+  // product_supports_slot first (multiply_add in product.h).
   const void* addend = nullptr;
-  // One bit for each element of C, or null; rows lie mask_stride bits apart, a multiple of 128. With `relu`
-  // the mask is written: 1 where the element is positive, and where it is 0 (cuBLASLt 13.1). Without `relu` it is read: elements with bit 0
-  // become 0. Needs beta = 0.
-  void* mask = nullptr;
-  std::int64_t mask_stride = 0;
 };
 extern Slot<GemmArgs> gemm_slot;
 
@@ -54,11 +47,9 @@ inline constexpr std::int64_t kSmallPiece = 1 << 18;
 // Applies max(C, 0) to a piece [m, n] of C that this thread has just written and its cache still holds.
 void apply_relu(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c);
 
-// Capability query: may the device fuse products (set_gpu_kernels), and does it fuse this one? It asks for the
-// fusions whose pointers in `product` are not null, and for a mask if mask_stride is not 0 (its address may
-// still be null).
+// Capability query: may the device add in products (set_gpu_kernels), and in this one?
 struct ProductSupportQuery {
-  const GemmArgs* product;  // null: only whether some may be fused
+  const GemmArgs* product;  // null: only whether some may
   bool* fits;               // the result
 };
 extern Slot<ProductSupportQuery> product_supports_slot;

@@ -50,6 +50,31 @@ void multiply_upcast(const Tensor& c, const Tensor& a, const Tensor& b, double b
   raw::cast_into(c, sum);
 }
 
+bool fits(Device device, const GemmArgs* product) {
+  bool answer = false;
+  if (device != kCpu) product_supports_slot(device, {product, &answer});
+  return answer;
+}
+
+std::int64_t row_stride(const Tensor& x) {
+  return x.dim(0) == 1 ? x.dim(1) : x.strides()[0];
+}
+
+// Whether x is a matrix of contiguous rows.
+bool is_row_major(const Tensor& x) {
+  return x.rank() == 2 && x.elements() > 0 && (x.dim(1) == 1 || x.strides()[1] == 1) &&
+         row_stride(x) >= x.dim(1);
+}
+
+// The arguments of c = op(a) op(b), for matrices that are is_row_major.
+GemmArgs product_of(const Tensor& c, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
+  GemmArgs g{
+      a.dtype(),    transpose_a,   transpose_b,  c.dim(0),      c.dim(1),     a.dim(transpose_a ? 0 : 1),
+      a.raw_data(), row_stride(a), b.raw_data(), row_stride(b), c.raw_data(), row_stride(c)};
+  g.c_f32 = c.dtype() == Dtype::f32;
+  return g;
+}
+
 }  // namespace
 
 Tensor readable_by_gemm(const Tensor& x) {
@@ -106,6 +131,28 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
       packed != nullptr && levels == 0 && b.raw_data() == b_any.raw_data() && !g.transpose_a)
     g.panels_b = packed->panels_for(b, g.m);
   gemm_slot(c.device(), g);
+}
+
+bool fuses_products(Device device) {
+  return fits(device, nullptr);
+}
+
+bool adds_in_products(const Tensor& x) {
+  return x.dtype() == Dtype::bf16 && fuses_products(x.device());
+}
+
+void multiply_add(const Tensor& y, const Tensor& residual, const Tensor& x, const Tensor& weight,
+                  const Tensor& bias) {
+  if (is_row_major(y) && is_row_major(residual) && row_stride(residual) == row_stride(y) && is_row_major(x) &&
+      is_row_major(weight) && (!bias.defined() || bias.contiguous())) {
+    GemmArgs g = product_of(y, x, false, weight, true);
+    if (bias.defined()) g.bias = bias.raw_data();
+    g.addend = residual.raw_data();
+    g.beta = 1;
+    if (fits(y.device(), &g)) return gemm_slot(y.device(), g);
+  }
+  multiply_into(y, x, raw::transpose(weight, 0, 1), 0, bias);
+  raw::add_into(y, residual);
 }
 
 Tensor flat_rows(const Tensor& x) {

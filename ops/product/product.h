@@ -20,6 +20,17 @@ class PackedWeights;
 void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias = {},
                    bool relu = false, PackedWeights* repeated = nullptr);
 
+// Whether products on this device may add a residual stream.
+bool fuses_products(Device device);
+// Whether a product on x's device should add one of x's dtype: in bf16. There it costs nothing, and a norm of the sum
+// reads the sum alone.
+bool adds_in_products(const Tensor& x);
+// Writes y = residual + x W^T + b over matrices; the bias may be undefined. The residual is added by the product where
+// the device's library can, else by a kernel of its own: the same up to the order of sums and one rounding of bf16.
+// shapes: y and residual [rows, out], x [rows, in], weight [out, in], bias [out].
+void multiply_add(const Tensor& y, const Tensor& residual, const Tensor& x, const Tensor& weight,
+                  const Tensor& bias);
+
 // Returns x, or a copy if gemm cannot read its strides.
 Tensor readable_by_gemm(const Tensor& x);
 

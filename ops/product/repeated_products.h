@@ -1,6 +1,6 @@
 // Packed weights for loops: each step of a loop over time multiplies the same few weights by a few rows.
 // OpenBLAS packs an operand again at every call, which for few rows is most of the work. While an object of
-// RepeatedProducts exists, `linear` and `linear_relu` on the CPU pack a weight at its first product and reuse
+// RepeatedProducts exists, `linear` on the CPU pack a weight at its first product and reuse
 // the panels (packed_gemm.h) in all others, also in the backward.
 //
 // GFLOP/s of x W^T without : with panels, f32, one core of an AMD EPYC with AVX-512, OpenBLAS 0.3.21

@@ -95,4 +95,11 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   return y;
 }
 
+std::optional<Tensor> fused_block_accumulate(const std::vector<Tensor>& blocks,
+                                             const UnitRecurrenceWeights& w,
+                                             const BlockAccumulateOptions& options) {
+  if (!block_accumulate_fits(blocks.at(0), w.up.dim(0), options)) return {};
+  return block_accumulate(rows_of_blocks(blocks), w, options);
+}
+
 }  // namespace eddy

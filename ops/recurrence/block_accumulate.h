@@ -51,6 +51,13 @@ bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumul
 Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& weights,
                         const BlockAccumulateOptions& options);
 
+// The same for blocks as fused_block_forget takes them. Returns nothing, and computes nothing, unless
+// block_accumulate_fits.
+// shapes: as fused_block_forget; y [rows, dim].
+std::optional<Tensor> fused_block_accumulate(const std::vector<Tensor>& blocks,
+                                             const UnitRecurrenceWeights& weights,
+                                             const BlockAccumulateOptions& options);
+
 // The arrays but x and dh have the rows of both kinds, twice those of x; h is the result T of every row, and dh
 // the gradient of the results y. dx receives the gradient of the windows' rows; its first half, that of the
 // newer halves, is the gradient of x.

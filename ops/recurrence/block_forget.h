@@ -21,6 +21,7 @@
 // Source: Kausik, "Recurrent Transformers" (2025).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "ops/recurrence/unit_recurrence.h"
@@ -50,6 +51,14 @@ bool block_forget_fits(const Tensor& x, std::int64_t mlp, const BlockForgetOptio
 // is false.
 UnitRecurrenceResult block_forget(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& weights,
                                   const BlockForgetOptions& options);
+
+// The same for rows of any dtype whose queries, keys and values are still to be made by LN1 and the projection `wqkv`
+// of `weights`; the products are bf16 if the rows are. Returns nothing, and computes nothing, unless block_forget_fits.
+// shapes: blocks [count, sequences, block, dim], a shorter last one [sequences, rest, dim], or both; results [rows, dim],
+// block after block, of the rows' dtype.
+std::optional<UnitRecurrenceResult> fused_block_forget(const std::vector<Tensor>& blocks,
+                                                       const UnitRecurrenceWeights& weights,
+                                                       BlockForgetOptions options);
 
 struct BlockForgetArgs : StateRecurrenceArgs {};
 extern Slot<RecurrenceSupportQuery> block_forget_supports_slot;

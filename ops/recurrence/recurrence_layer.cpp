@@ -8,6 +8,7 @@
 #include "ops/norm/layer_norm.h"
 #include "ops/product/gemm.h"
 #include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tensor/base/format.h"
 
 namespace eddy::recurrence {
@@ -225,6 +226,13 @@ Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, s
           block,
           positions - (time - 1) * block,
           dropout > 0 ? upload_records(x.device(), keys) : Tensor()};
+}
+
+Tensor rows_of_blocks(const std::vector<Tensor>& blocks) {
+  std::vector<Tensor> rows;
+  for (const Tensor& part : blocks)
+    rows.push_back(reshape(part, {part.elements() / part.dim(-1), part.dim(-1)}));
+  return rows.size() == 1 ? rows[0] : concat(rows, 0);
 }
 
 UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps& steps, const Tensor& x,

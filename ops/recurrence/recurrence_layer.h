@@ -95,6 +95,9 @@ void bind(RecurrenceArgs& args, const Steps& steps);
 Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, std::int64_t block,
                       double dropout, const std::vector<RandomKey>& keys, std::int64_t keys_a_block);
 
+// All rows of blocks [.., dim] in one tensor [rows, dim], block after block.
+Tensor rows_of_blocks(const std::vector<Tensor>& blocks);
+
 // Runs and records a recurrence that carries keys and values, over rows x [.., dim] in the order of the steps.
 // `run` calls the kernel: with dh null the forward one. `stores_bf16`: the kernels store bf16 where products are
 // bf16. `carried` are the key and value before the first step, which `run` reads, or undefined.

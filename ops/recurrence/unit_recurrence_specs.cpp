@@ -5,7 +5,7 @@
 #include "ops/norm/layer_norm.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "ops/recurrence/unit_recurrence.h"
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/softmax.h"

@@ -65,22 +65,13 @@ PartialSums partial_sums_of(VjpContext& v, int input, std::int64_t blocks, std::
   return {deferred.take(blocks, width, device), {}};
 }
 
-void sum_row_blocks(const std::vector<RowBlocks>& parts) {
-  RowBlockSumsArgs args{};
-  const auto launch = [&] {
-    if (args.tensors > 0) row_block_sums_slot(parts[0].x.device(), args);
-    args.tensors = 0;
-  };
-  for (const auto& [x, sums] : parts) {
-    if (x.elements() == 0) continue;
-    if (args.tensors == RowBlockSumsArgs::kMaxTensors) launch();
-    args.dtype = x.dtype();
-    args.rows = x.dim(0);
-    args.widths[args.tensors] = x.dim(1);
-    args.x[args.tensors] = x.raw_data();
-    args.sums[args.tensors++] = sums.mutable_data<float>();
-  }
-  launch();
+void sum_row_blocks(const RowBlocks& blocks) {
+  const Tensor& x = blocks.x;
+  if (x.elements() == 0) return;
+  const bool masks = blocks.y.defined();
+  row_block_sums_slot(x.device(),
+                      {x.dtype(), x.dim(0), x.dim(1), x.raw_data(), blocks.sums.mutable_data<float>(),
+                       masks ? blocks.y.raw_data() : nullptr, masks ? blocks.masked_x.raw_data() : nullptr});
 }
 
 void add_partial_sums(std::initializer_list<PartialSums> parts) {

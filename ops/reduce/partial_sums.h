@@ -3,7 +3,6 @@
 #pragma once
 
 #include <initializer_list>
-#include <vector>
 
 #include "ops/core/gradient_buffer.h"
 #include "ops/core/slot.h"
@@ -33,23 +32,24 @@ inline constexpr std::int64_t kSummedRows = 64;
 constexpr std::int64_t summed_blocks(std::int64_t rows) {
   return (rows + kSummedRows - 1) / kSummedRows;
 }
-// x [rows, width], contiguous, f32 or bf16; sums [summed_blocks(rows), width], f32.
+// x [rows, width], contiguous, f32 or bf16; sums [summed_blocks(rows), width], f32. Or with a mask, the gradient of ReLU:
+// where y is not positive x is taken as 0, and what is summed is written to masked_x, which may be x.
 struct RowBlocks {
   Tensor x, sums;
+  Tensor y{}, masked_x{};
 };
-// Writes sums[b] = the sum of the rows of block b of x, for several x of one dtype and number of rows. Only on a
-// GPU, where one launch sums up to two.
-void sum_row_blocks(const std::vector<RowBlocks>& parts);
+// Writes sums[b] = the sum of the rows of block b of x. Only on a GPU.
+void sum_row_blocks(const RowBlocks& blocks);
 
-// sums[t][b, i] = the sum of x[t][row, i] over the rows of block b, t < tensors. Only on a GPU.
+// sums[b, i] = the sum of x[row, i] over the rows of block b. Only on a GPU.
+// aliasing: masked_x may be x.
 struct RowBlockSumsArgs {
-  static constexpr int kMaxTensors = 2;
-  Dtype dtype;  // of x
-  std::int64_t rows;
-  int tensors;
-  std::int64_t widths[kMaxTensors];
-  const void* x[kMaxTensors];
-  float* sums[kMaxTensors];
+  Dtype dtype;  // of x, y and masked_x
+  std::int64_t rows, width;
+  const void* x;
+  float* sums;
+  const void* y;  // null without a mask
+  void* masked_x;
 };
 extern Slot<RowBlockSumsArgs> row_block_sums_slot;
 

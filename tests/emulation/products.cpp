@@ -1,6 +1,4 @@
-// cuBLASLt's products by OpenBLAS, with its layouts, epilogues and rounding of inputs as documented. Two
-// details are not documented: the order of the bits of ReLU's mask in a byte (here from the lowest on), and
-// the bits after a column's last row (here not written).
+// cuBLASLt's products by OpenBLAS, with its layouts, epilogues and rounding of inputs as documented.
 #include <cblas.h>
 #include <fmt/format.h>
 
@@ -49,12 +47,6 @@ bool has_bias(const Desc& desc) {
 bool clips(const Desc& desc) {
   return (desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
 }
-bool has_mask(const Desc& desc) {
-  return (desc.epilogue & 128) != 0;
-}
-bool sums_a_factor(const Desc& desc) {
-  return desc.epilogue == CUBLASLT_EPILOGUE_BGRADA || desc.epilogue == CUBLASLT_EPILOGUE_BGRADB;
-}
 
 std::uint32_t refused_epilogue = 0;
 
@@ -66,11 +58,6 @@ bool allowed(const Desc& desc, const Layout& d) {
     case CUBLASLT_EPILOGUE_RELU:
     case CUBLASLT_EPILOGUE_BIAS:
     case CUBLASLT_EPILOGUE_RELU_BIAS:
-    case CUBLASLT_EPILOGUE_RELU_AUX:
-    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
-    case CUBLASLT_EPILOGUE_DRELU:
-    case CUBLASLT_EPILOGUE_BGRADA:
-    case CUBLASLT_EPILOGUE_BGRADB:
       break;
     default:
       return false;
@@ -78,12 +65,7 @@ bool allowed(const Desc& desc, const Layout& d) {
   const auto aligned = [](const void* address) {
     return address != nullptr && reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
   };
-  const bool has_vector = has_bias(desc) || sums_a_factor(desc);
-  if (has_vector && (!aligned(desc.bias) || desc.bias_type != d.type)) return false;
-  if (has_mask(desc) && (!aligned(desc.aux) || desc.aux_stride % 128 != 0 ||
-                         desc.aux_stride < static_cast<std::int64_t>(d.rows)))
-    return false;
-  return d.batch == 1 || (!has_mask(desc) && !sums_a_factor(desc));  // their strides would have to be set
+  return !has_bias(desc) || (aligned(desc.bias) && desc.bias_type == d.type);
 }
 
 void store_number(void* data, std::int32_t type, std::int64_t at, float x) {
@@ -91,27 +73,6 @@ void store_number(void* data, std::int32_t type, std::int64_t at, float x) {
     static_cast<float*>(data)[at] = x;
   else
     static_cast<eddy::bf16*>(data)[at] = eddy::bf16(x);
-}
-
-struct Bit {
-  std::int64_t byte;
-  unsigned char value;
-};
-Bit bit_at(const Desc& desc, std::int64_t row, std::int64_t column) {
-  const std::int64_t at = column * desc.aux_stride + row;
-  return {at / 8, static_cast<unsigned char>(1u << (at % 8))};
-}
-
-// Sums the factor, stored as [rows, columns] by columns, over k.
-void sum_over_k(const Desc& desc, const std::vector<float>& factor, std::int64_t rows, std::int64_t columns,
-                bool k_is_rows) {
-  const std::int64_t count = k_is_rows ? columns : rows, k = k_is_rows ? rows : columns;
-  for (std::int64_t i = 0; i < count; ++i) {
-    float sum = 0;
-    for (std::int64_t j = 0; j < k; ++j)
-      sum += factor[static_cast<std::size_t>(k_is_rows ? j + i * rows : i + j * rows)];
-    store_number(const_cast<void*>(desc.bias), desc.bias_type, i, sum);
-  }
 }
 
 struct Call {
@@ -140,27 +101,10 @@ void multiply(const Call& call) {
       for (std::int64_t row = 0; row < m; ++row) {
         float x = d[static_cast<std::size_t>(row + column * m)];
         if (has_bias(desc)) x += number_at(desc.bias, desc.bias_type, row);
-        const bool passes = x >= 0;  // as an H200 has it
         // Documented as max(x, 0), which leaves NaN open; here NaN is lost.
         if (clips(desc)) x = std::fmax(x, 0.0f);
-        if (has_mask(desc)) {
-          const Bit bit = bit_at(desc, row, column);
-          auto* const bytes = static_cast<unsigned char*>(const_cast<void*>(desc.aux));
-          if (!clips(desc))
-            x = (bytes[bit.byte] & bit.value) != 0 ? x : 0.0f;
-          else if (passes)
-            bytes[bit.byte] |= bit.value;
-          else
-            bytes[bit.byte] &= static_cast<unsigned char>(~bit.value);
-        }
         store_number(call.at_d, call.d.type, batch * call.d.stride + row + column * call.d.column_stride, x);
       }
-    const auto sums = [&](const std::vector<float>& factor, const Layout& layout, bool k_is_rows) {
-      sum_over_k(desc, factor, static_cast<std::int64_t>(layout.rows),
-                 static_cast<std::int64_t>(layout.columns), k_is_rows);
-    };
-    if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) sums(a, call.a, desc.transpose_a != 0);
-    if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) sums(b, call.b, desc.transpose_b == 0);
   }
 }
 
@@ -215,10 +159,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return store(&desc->bias_type, sizeof desc->bias_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return store(&desc->bias, sizeof desc->bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-      return store(&desc->aux, sizeof desc->aux, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-      return store(&desc->aux_stride, sizeof desc->aux_stride, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }

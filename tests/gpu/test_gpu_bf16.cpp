@@ -18,7 +18,7 @@
 #include "ops/index/gather.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/bf16_check.h"

@@ -12,7 +12,8 @@
 #include "ops/attention/attention.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/pointwise/where.h"
+#include "ops/product/linear.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "tests/gpu/support/gpu_test.h"
@@ -180,30 +181,38 @@ TEST_SUITE("device") {
         }
   }
 
-  TEST_CASE("the sums of blocks of rows are those of the CPU for any width and alignment") {
+  TEST_CASE(
+      "the sums of blocks of rows are those of the CPU for any width and alignment, with and without a mask") {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
       for (const std::int64_t rows : {1, 64, 130})
         for (const std::int64_t width : {1, 7, 8, 64, 129, 300})
-          for (const std::int64_t skipped : {0, 1}) {
-            // Two tensors of other widths, `skipped` elements into their memory.
-            const auto operand = [&](std::int64_t columns, Device device) {
-              const Tensor numbers = normal({skipped + rows * columns}, "x", dtype, device);
-              return raw::reshape(raw::narrow(numbers, 0, skipped, rows * columns), {rows, columns});
-            };
-            const std::int64_t blocks = summed_blocks(rows), other = 2 * width + 3;
-            std::vector<RowBlocks> parts;
-            for (const std::int64_t columns : {width, other, width})
-              parts.push_back({operand(columns, gpu()), Tensor::empty({blocks, columns}, Dtype::f32, gpu())});
-            sum_row_blocks(parts);
-            CAPTURE(rows);
-            CAPTURE(width);
-            for (const auto& [x, sums] : parts)
-              for (std::int64_t b = 0; b < blocks; ++b) {
+          for (const std::int64_t skipped : {0, 1})  // elements into its memory
+            for (const bool masked : {false, true}) {
+              CAPTURE(rows);
+              CAPTURE(width);
+              const auto operand = [&](const char* stream, Device device) {
+                const Tensor numbers = normal({skipped + rows * width}, stream, dtype, device);
+                return raw::reshape(raw::narrow(numbers, 0, skipped, rows * width), {rows, width});
+              };
+              const Tensor x = operand("x", gpu()),
+                           sums = Tensor::empty({summed_blocks(rows), width}, Dtype::f32, gpu());
+              const Tensor y = masked ? operand("y", gpu()) : Tensor(),
+                           out = masked ? Tensor::empty({rows, width}, dtype, gpu()) : Tensor();
+              sum_row_blocks({x, sums, y, out});
+              const Tensor want_x = raw::cast(operand("x", kCpu), Dtype::f64),
+                           of_y = raw::cast(operand("y", kCpu), Dtype::f64);
+              const Tensor want =
+                  masked ? raw::copy(where(of_y > 0.0, want_x, Tensor::zeros({}, Dtype::f64))) : want_x;
+              if (masked) expect_near("masked", to_cpu(out), want, 0, epsilon(Dtype::f32));
+              for (std::int64_t b = 0; b < summed_blocks(rows); ++b) {
                 const std::int64_t first = b * kSummedRows, count = std::min(kSummedRows, rows - first);
-                const Tensor of_block = raw::narrow(operand(x.dim(1), kCpu), 0, first, count);
-                expect_near("sums", raw::narrow(sums, 0, b, 1), sum_to(of_block, {1, x.dim(1)}), 64,
-                            epsilon(Dtype::f32));
+                expect_near("sums", raw::narrow(sums, 0, b, 1),
+                            sum_to(raw::narrow(want, 0, first, count), {1, width}), 64, epsilon(Dtype::f32));
               }
-          }
+              if (masked) {  // in place
+                sum_row_blocks({x, sums, y, x});
+                expect_near("in place", to_cpu(x), want, 0, epsilon(Dtype::f32));
+              }
+            }
   }
 }

@@ -1,5 +1,5 @@
-// Products that do more (fused): linear with a bias and relu_mlp in f32, TF32 and bf16 against
-// f64 on the CPU, results and gradients.
+// Linear layers by products that also add the residual stream (fused): with a bias, and an MLP with ReLU, in f32, TF32
+// and bf16 against f64 on the CPU, results and gradients.
 //
 // Bounds: beside each case stands the same one on absolute values, whose results and gradients are the sums
 // of the terms' magnitudes. A sum is off by at most its length times 2^-24 of that, factors cut to TF32 add
@@ -16,8 +16,8 @@
 #include "autograd/tape.h"
 #include "ops/core/capture.h"
 #include "ops/core/warnings.h"
+#include "ops/product/linear.h"
 #include "ops/product/matmul.h"
-#include "ops/product/relu_mlp.h"
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "tests/gpu/support/gpu_test.h"
@@ -39,20 +39,24 @@ bool is_bf16(Form form) {
 struct Sizes {
   std::int64_t rows, in, mlp, out;
 };
-// Neither multiples of 8 nor of 128; of 16; of 128; one row; more than one word of a mask.
+// Neither multiples of 8 nor of 128; of 16; of 128, and more rows than a block of sums has; one row; odd ones.
 constexpr Sizes kSizes[] = {
-    {37, 13, 77, 29}, {48, 16, 80, 32}, {64, 32, 256, 128}, {1, 8, 16, 24}, {5, 3, 131, 7}};
+    {37, 13, 77, 29}, {48, 16, 80, 32}, {130, 32, 256, 128}, {1, 8, 16, 24}, {5, 3, 131, 7}};
 
-// x and its parameters, the first of them an activation.
+// x, its parameters, and then perhaps a residual.
 struct Problem {
   OpFunction run;
   Tensors inputs;
+  std::size_t last_parameter;
+
+  bool is_parameter(std::size_t i) const { return i > 0 && i <= last_parameter; }
 };
 
 Problem linear_problem(const Sizes& s) {
-  return {
-      [](const Tensors& x) { return Tensors{linear(x[0], x[1], x[2])}; },
-      {sample_normal({s.rows, s.in}, "x"), sample_normal({s.out, s.in}, "w"), sample_normal({s.out}, "b")}};
+  return {[](const Tensors& x) { return Tensors{linear(x[0], x[1], x[2], {.residual = x[3]})}; },
+          {sample_normal({s.rows, s.in}, "x"), sample_normal({s.out, s.in}, "w"), sample_normal({s.out}, "b"),
+           sample_normal({s.rows, s.out}, "r")},
+          2};
 }
 // A bias that leaves no h so near 0 that its sign depends on what is rounded first: cuBLASLt 13.1 rounds the sum to bf16
 // before it adds the bias (seen on an H200).
@@ -81,10 +85,13 @@ Problem mlp_problem(const Sizes& s, bool biased) {
     inputs.push_back(bias_away_from_zero(inputs[0], inputs[1]));
     inputs.push_back(sample_normal({s.out}, "down bias"));
   }
+  const std::size_t last_parameter = inputs.size() - 1;
+  inputs.push_back(sample_normal({s.rows, s.out}, "r"));
   return {[biased](const Tensors& x) {
-            return Tensors{relu_mlp(x[0], x[1], biased ? x[3] : Tensor(), x[2], biased ? x[4] : Tensor())};
+            const Tensor h = linear(x[0], x[1], biased ? x[3] : Tensor(), {.relu = true});
+            return Tensors{linear(h, x[2], biased ? x[4] : Tensor(), {.residual = x.back()})};
           },
-          inputs};
+          inputs, last_parameter};
 }
 
 Tensor absolute(const Tensor& x) {
@@ -129,7 +136,8 @@ void check_problem(const Problem& problem, const Sizes& s, Form form, int uses) 
   Tensors inputs, exact, magnitudes, dys, exact_dys, dy_magnitudes;
   for (const Tensor& x : problem.inputs) {
     const Tensor rounded = raw::cast(raw::cast(x, numbers), Dtype::f64);
-    inputs.push_back(to_gpu(raw::cast(rounded, exact.empty() ? activations : parameters)));
+    inputs.push_back(
+        to_gpu(raw::cast(rounded, problem.is_parameter(exact.size()) ? parameters : activations)));
     exact.push_back(rounded);
     magnitudes.push_back(absolute(rounded));
   }
@@ -173,7 +181,7 @@ void check_all_taken() {
 }  // namespace
 
 TEST_SUITE("device") {
-  TEST_CASE("the gradient of a bias summed in a product is that of f64 in every precision") {
+  TEST_CASE("a residual added in a product has the result and the gradients of f64 in every precision") {
     set_gpu_kernels("products=fused");
     for (const Sizes& s : kSizes)
       for (const Form form : kForms)
@@ -181,7 +189,7 @@ TEST_SUITE("device") {
     check_all_taken();
   }
 
-  TEST_CASE("relu_mlp by bits has the result and the gradients of f64 in every precision") {
+  TEST_CASE("two linear layers with ReLU between and a residual are those of f64 in every precision") {
     set_gpu_kernels("products=fused");
     for (const Sizes& s : kSizes)
       for (const Form form : kForms)
@@ -190,27 +198,23 @@ TEST_SUITE("device") {
     check_all_taken();
   }
 
-  TEST_CASE("the derivative of ReLU at exactly 0 is 1 in fused products and 0 in others") {
-    for (const bool fused : {false, true}) {
-      set_gpu_kernels(fused ? "products=fused" : "plain");
+  TEST_CASE("the derivative of ReLU at exactly 0 is 0") {
+    for (const std::int64_t rows : {16, 130})  // by a kernel of its own, and with the sums for the bias
       for (const double zero : {0.0, -0.0}) {
-        const Tensor x = to_gpu(Tensor::full({16, 32}, zero)), up = to_gpu(Tensor::full({48, 32}, 0.5)),
-                     down = to_gpu(Tensor::full({16, 48}, 0.25));
-        for (const Tensor& leaf : {x, up, down}) require_grad(leaf);
-        backward(relu_mlp(x, up, {}, down), Tensor::full({16, 16}, 1, Dtype::f32, gpu()));
-        // 16 outputs, 48 units: 16 x 0.25 x 48 x 0.5.
-        for (const float gradient : to_cpu(grad(x)).to_vector<float>()) CHECK(gradient == (fused ? 96 : 0));
-        for (const Tensor& leaf : {up, down})
+        const Tensor x = to_gpu(Tensor::full({rows, 32}, zero)), up = to_gpu(Tensor::full({48, 32}, 0.5)),
+                     bias = to_gpu(Tensor::full({48}, zero));
+        for (const Tensor& leaf : {x, up, bias}) require_grad(leaf);
+        backward(linear(x, up, bias, {.relu = true}), Tensor::full({rows, 48}, 1, Dtype::f32, gpu()));
+        for (const Tensor& leaf : {x, up, bias})
           for (const float gradient : to_cpu(grad(leaf)).to_vector<float>()) CHECK(gradient == 0);
       }
-    }
   }
 
   TEST_CASE("fused products take every sample of the linear ops and gradients that a caller stores") {
     set_gpu_kernels("products=fused");
     for (const OpSpec& spec : op_specs()) {
       const std::string_view op = spec.name;
-      if (!op.ends_with("relu_mlp") && !op.ends_with("linear") && op != "linear_relu") continue;
+      if (!op.starts_with("linear") || op.starts_with("linear_cross_entropy")) continue;
       for (const OpSample& sample : spec.samples) {
         const std::string name = spec.name + "/" + sample.label;
         const Outcome want = evaluate(spec, sample.inputs);
@@ -221,11 +225,16 @@ TEST_SUITE("device") {
           const Tensor room = Tensor::full({x.elements() + 1}, NAN, Dtype::f32, gpu());
           set_grad_storage(leaves.back(), raw::reshape(raw::narrow(room, 0, 1, x.elements()), x.shape()));
         }
-        const Tensor y = spec.run(leaves)[0];
-        backward(y, to_gpu(raw::cast(cotangents(want.results)[0], Dtype::f32)));
-        std::string text =
-            difference(name, to_cpu(detach(y)), want.results[0], spec.roundings, epsilon(Dtype::f32));
-        CHECK_MESSAGE(text.empty(), text);
+        const Tensors ys = spec.run(leaves), dys = cotangents(want.results);
+        Tensors dys_on_gpu;
+        for (const Tensor& dy : dys) dys_on_gpu.push_back(to_gpu(raw::cast(dy, Dtype::f32)));
+        backward(ys, dys_on_gpu);
+        std::string text;
+        for (std::size_t i = 0; i < ys.size(); ++i) {
+          text =
+              difference(name, to_cpu(detach(ys[i])), want.results[i], spec.roundings, epsilon(Dtype::f32));
+          CHECK_MESSAGE(text.empty(), text);
+        }
         Tensors gradients;
         for (const Tensor& leaf : leaves) gradients.push_back(to_cpu(grad(leaf)));
         text = gradient_difference(name, gradients, want.gradients, gradient_roundings(spec),
@@ -259,7 +268,7 @@ TEST_SUITE("device") {
                            epsilon(Dtype::f32)));
   }
 
-  TEST_CASE("relu_mlp without rows has a result without rows and gradients of zero") {
+  TEST_CASE("linear layers without rows have a result without rows and gradients of zero") {
     set_gpu_kernels("products=fused");
     for (const Sizes& s : {Sizes{0, 3, 5, 2}, {4, 0, 5, 2}, {4, 3, 0, 2}, {4, 3, 5, 0}}) {
       CAPTURE(s.in);

@@ -15,6 +15,7 @@
 #include "autograd/tape.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/gemm.h"
+#include "ops/product/linear.h"
 #include "ops/product/matmul.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/spec_check.h"
@@ -186,7 +187,7 @@ TEST_SUITE("device") {
     CHECK_MESSAGE(text.empty(), text);
   }
 
-  TEST_CASE("linear_relu clips in the product, with and without a bias, in every precision") {
+  TEST_CASE("linear with ReLU clips in the product, with and without a bias, in every precision") {
     const Tensor x = sample_normal({3, 17, 40}, "x"), w = sample_normal({24, 40}, "w"),
                  biases = sample_normal({25}, "b");
     for (const Form form : {Form::f32, Form::tf32, Form::bf16_to_bf16})
@@ -198,20 +199,20 @@ TEST_SUITE("device") {
           return start < 0 ? Tensor() : raw::narrow(all, 0, start, 24);
         };
         const auto exact = [&](const Tensor& t) { return raw::cast(raw::cast(t, dtype), Dtype::f64); };
-        const Tensor want = linear_relu(exact(x), exact(w), bias(exact(biases))),
+        const Tensor want = linear(exact(x), exact(w), bias(exact(biases)), {.relu = true}),
                      magnitudes =
                          linear(absolute(exact(x)), absolute(exact(w)), bias(absolute(exact(biases))));
         const auto on_gpu = [&](const Tensor& t) { return to_gpu(raw::cast(t, dtype)); };
         set_tf32(form == Form::tf32);
-        const Tensor got = to_cpu(linear_relu(on_gpu(x), on_gpu(w), bias(on_gpu(biases))));
+        const Tensor got = to_cpu(linear(on_gpu(x), on_gpu(w), bias(on_gpu(biases)), {.relu = true}));
         set_tf32(false);
         const double sums = 41 * 0x1p-24 + (form == Form::tf32 ? 0x1p-9 : 0);
         CHECK(worst_share(got, want, magnitudes, sums, dtype == Dtype::bf16 ? 0x1p-8 : 0) <= 1);
       }
     const auto bias_of = [](double value) { return to_gpu(Tensor::full({2}, value)); };
     for (const double value : {-5.0, 5.0}) {  // an empty sum
-      const Tensor none =
-          linear_relu(to_gpu(Tensor::zeros({3, 0})), to_gpu(Tensor::zeros({2, 0})), bias_of(value));
+      const Tensor none = linear(to_gpu(Tensor::zeros({3, 0})), to_gpu(Tensor::zeros({2, 0})), bias_of(value),
+                                 {.relu = true});
       CHECK(to_cpu(none).to_vector<float>() == std::vector<float>(6, value > 0 ? 5.0f : 0.0f));
     }
   }
@@ -234,13 +235,13 @@ TEST_SUITE("device") {
           spec_check::difference(what, to_cpu(got), want, 64, spec_check::epsilon(Dtype::f32)));
     };
     for (const bool in_parts : {false, true}) {  // the second time the weights' gradients are added to
-      const std::vector<Tensor> parts = in_parts ? joint_linear_parts(device_x, weights)
-                                                 : std::vector<Tensor>{joint_linear(device_x, weights)};
+      const std::vector<Tensor> parts =
+          in_parts ? linear_parts(device_x, weights) : std::vector<Tensor>{linear(device_x, weights)};
       const Tensor want = linear(x, w);
       std::vector<Tensor> dys;
       std::int64_t first = 0;
       for (const Tensor& part : parts) {
-        close("joint_linear", part, raw::copy(raw::narrow(want, 2, first, part.dim(2))));
+        close("linear", part, raw::copy(raw::narrow(want, 2, first, part.dim(2))));
         dys.push_back(on_gpu(raw::copy(raw::narrow(dy, 2, first, part.dim(2)))));
         first += part.dim(2);
       }

@@ -7,6 +7,7 @@
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/product/linear.h"
 #include "ops/product/matmul.h"
 #include "ops/views/views.h"
 #include "tensor/base/error.h"

@@ -5,7 +5,7 @@
 
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "tensor/base/error.h"
 #include "tests/support/spec_check.h"
 

@@ -8,7 +8,7 @@
 #include "autograd/tape.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "ops/reduce/reduce.h"
 
 namespace {
@@ -35,11 +35,11 @@ TEST_CASE("relu keeps its result and not what it came from") {
   CHECK(grad(x).to_vector<double>() == std::vector<double>{-2, 0, -6, 0, 0, -12});
 }
 
-TEST_CASE("linear_relu keeps its factors and its result, which the next product keeps anyway") {
+TEST_CASE("linear with ReLU keeps its factors and its result, which the next product keeps anyway") {
   const Tensor x = leaf({-1, 2, -3, 4, 5, -6}, {2, 3}), up = leaf({1, 2, 3, 4, 5, 6}, {2, 3}),
                down = leaf({1, 2, 3, 4}, {2, 2});
   const std::int64_t before = kept_bytes();
-  const Tensor y = linear_relu(x, up);
+  const Tensor y = linear(x, up, {}, {.relu = true});
   const Tensor z = linear(y, down);
   CHECK(kept_bytes() - before == x.bytes() + up.bytes() + y.bytes() + down.bytes());
 }

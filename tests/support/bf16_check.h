@@ -14,11 +14,12 @@ inline int activations_of(std::string_view op) {
     std::string_view prefix;
     int activations;
   };
-  constexpr Line kLines[] = {{"layer_norm", 1},      {"rms_norm", 1},   {"add_layer_norm", 2},
-                             {"add_rms_norm", 2},    {"linear", 1},     {"attention_past", 5},
-                             {"attention", 3},       {"fixed_gate", 2}, {"lstm_gate", 4},
-                             {"unit_recurrence", 2}, {"adam", -1},      {"adafactor", -1},
-                             {"l2_norm", -1},        {"embedding", 0},  {"softmax_bias", 1}};
+  constexpr Line kLines[] = {{"layer_norm", 1},   {"rms_norm", 1},        {"add_layer_norm", 2},
+                             {"add_rms_norm", 2}, {"linear_residual", 2}, {"linear_relu_residual", 2},
+                             {"linear", 1},       {"attention_past", 5},  {"attention", 3},
+                             {"fixed_gate", 2},   {"lstm_gate", 4},       {"unit_recurrence", 2},
+                             {"adam", -1},        {"adafactor", -1},      {"l2_norm", -1},
+                             {"embedding", 0},    {"softmax_bias", 1}};
   for (const Line& line : kLines)
     if (op.starts_with(line.prefix)) return line.activations;
   return 100;
@@ -26,7 +27,7 @@ inline int activations_of(std::string_view op) {
 
 // Whether an op is two in one pass, with the bits and the roundings of both.
 inline bool rounds_twice(std::string_view op) {
-  return op.starts_with("add_") || op == "relu_mlp";
+  return op.starts_with("add_") || op.ends_with("_residual");
 }
 
 // The sample with all numbers rounded to bf16, as bf16 or, from input `activations` on, in a wider dtype.

@@ -13,7 +13,7 @@
 #include "ops/core/device_clock.h"
 #include "ops/core/op_spec.h"
 #include "ops/product/gemm.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "tensor/base/format.h"
 #include "train/bench/bench.h"
 

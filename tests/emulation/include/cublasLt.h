@@ -14,12 +14,7 @@ enum {
   CUBLASLT_EPILOGUE_DEFAULT = 1,
   CUBLASLT_EPILOGUE_RELU = 2,
   CUBLASLT_EPILOGUE_BIAS = 4,
-  CUBLASLT_EPILOGUE_RELU_BIAS = CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS,
-  CUBLASLT_EPILOGUE_RELU_AUX = CUBLASLT_EPILOGUE_RELU | 128,
-  CUBLASLT_EPILOGUE_RELU_AUX_BIAS = CUBLASLT_EPILOGUE_RELU_AUX | CUBLASLT_EPILOGUE_BIAS,
-  CUBLASLT_EPILOGUE_DRELU = 8 | 128,
-  CUBLASLT_EPILOGUE_BGRADA = 256,
-  CUBLASLT_EPILOGUE_BGRADB = 512
+  CUBLASLT_EPILOGUE_RELU_BIAS = CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS
 };
 enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 enum cublasLtMatmulDescAttributes_t {
@@ -27,9 +22,7 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSB,
   CUBLASLT_MATMUL_DESC_EPILOGUE,
   CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
-  CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER
 };
 enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -48,8 +41,7 @@ struct cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute;
   std::int32_t transpose_a = 0, transpose_b = 0, bias_type = CUDA_R_32F;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void *bias = nullptr, *aux = nullptr;
-  std::int64_t aux_stride = 0;  // between columns, in bits
+  const void* bias = nullptr;
 };
 // Matrices are stored by columns.
 struct cublasLtMatrixLayoutOpaque_t {

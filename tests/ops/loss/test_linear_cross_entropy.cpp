@@ -11,7 +11,7 @@
 #include "ops/core/op_spec.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
 #include "tests/support/spec_check.h"

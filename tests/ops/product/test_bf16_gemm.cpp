@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/cpu/isa.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "ops/product/packed_gemm.h"
 #include "tensor/create.h"
 #include "tensor/random/random_tensors.h"

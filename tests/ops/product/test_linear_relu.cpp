@@ -1,4 +1,4 @@
-// linear_relu beside what it stands for: relu(linear). The same products and the same clipping, so the same
+// linear with ReLU beside what it stands for: relu(linear). The same products and the same clipping, so the same
 // bits, on the CPU.
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/threads/thread_pool.h"
 #include "tests/support/spec_check.h"
@@ -28,7 +28,8 @@ Tensors results(const Tensors& inputs, bool fused, bool given_away) {
   Tensors leaves;
   for (const Tensor& input : inputs) leaves.push_back(require_grad(raw::copy(input)));
   const Tensor bias = leaves.size() > 2 ? leaves[2] : Tensor();
-  const Tensor y = fused ? linear_relu(leaves[0], leaves[1], bias) : relu(linear(leaves[0], leaves[1], bias));
+  const Tensor y =
+      fused ? linear(leaves[0], leaves[1], bias, {.relu = true}) : relu(linear(leaves[0], leaves[1], bias));
   const Tensor dy = raw::cast(sample_normal(y.shape(), "dy"), y.dtype());
   if (given_away)
     backward(sum(y * dy));  // the cotangent of y is nobody else's
@@ -41,7 +42,7 @@ Tensors results(const Tensors& inputs, bool fused, bool given_away) {
 
 }  // namespace
 
-TEST_CASE("linear_relu has the bits of relu of linear and so do its gradients") {
+TEST_CASE("linear with ReLU has the bits of relu of linear and so do its gradients") {
   struct Sizes {
     std::int64_t rows, out, in;
   };
@@ -73,7 +74,7 @@ TEST_CASE("linear_relu has the bits of relu of linear and so do its gradients") 
         }
 }
 
-TEST_CASE("linear_relu passes a NaN on, and no gradient where its result is NaN or zero") {
+TEST_CASE("linear with ReLU passes a NaN on, and no gradient where its result is NaN or zero") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   // One row by OpenBLAS; many by the kernel for small products, where this machine has it.
   for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{256}}) {
@@ -83,7 +84,7 @@ TEST_CASE("linear_relu passes a NaN on, and no gradient where its result is NaN 
     for (const std::size_t i : {4, 5}) values[i] = -1;               // row 2: below 0
     const Tensor weight = require_grad(raw::cast(Tensor::from(values, {16, 2}), Dtype::f32));
     const Tensor bias = require_grad(Tensor::zeros({16}));
-    const Tensor y = linear_relu(Tensor::full({rows, 2}, 1), weight, bias);
+    const Tensor y = linear(Tensor::full({rows, 2}, 1), weight, bias, {.relu = true});
     const std::vector<float> got = y.to_vector<float>();
     CHECK(std::isnan(got[0]));
     CHECK(got[1] == 0);
@@ -97,19 +98,26 @@ TEST_CASE("linear_relu passes a NaN on, and no gradient where its result is NaN 
   }
 }
 
-TEST_CASE("linear_relu leaves a cotangent that others see as it is") {
+TEST_CASE("linear with ReLU leaves a cotangent that others see as it is") {
   const Tensor x = require_grad(sample_normal({6, 5}, "x")), weight = sample_normal({4, 5}, "w");
   const Tensor dy = sample_normal({6, 4}, "dy"), before = raw::copy(dy);
-  backward(linear_relu(x, weight), dy);
+  backward(linear(x, weight, {}, {.relu = true}), dy);
   CHECK(bit_difference("dy", dy, before).empty());
   // The sum of two is the cotangent of both.
   const Tensor other = require_grad(sample_normal({6, 4}, "other"));
-  const Tensor together = linear_relu(x, weight) + other;
+  const Tensor together = linear(x, weight, {}, {.relu = true}) + other;
   backward(together * before, Tensor::full({6, 4}, 1, Dtype::f64));
   CHECK(bit_difference("gradient of the other", grad(other), before).empty());
 }
 
-TEST_CASE("linear_relu says its own name in errors") {
-  CHECK_THROWS_WITH_AS(linear_relu(Tensor::zeros({2, 3}), Tensor::zeros({4, 5})),
-                       doctest::Contains("linear_relu: x [2, 3] and weight [4, 5]"), ShapeError);
+TEST_CASE("linear names a residual of another shape or dtype") {
+  const Tensor x = Tensor::zeros({2, 3}), weight = Tensor::zeros({4, 3});
+  for (const bool relu : {false, true}) {
+    CHECK_THROWS_WITH_AS(linear(x, weight, {}, {.relu = relu, .residual = Tensor::zeros({2, 3})}),
+                         doctest::Contains("linear: a residual [2, 3] for a result [2, 4]"), ShapeError);
+    CHECK_THROWS_AS(linear(x, weight, {}, {.relu = relu, .residual = Tensor::zeros({2, 4}, Dtype::f64)}),
+                    DtypeError);
+  }
+  CHECK_THROWS_WITH_AS(linear(x, weight, Tensor::zeros({3}), {.relu = true}),
+                       doctest::Contains("linear: bias [3] for weight [4, 3]"), ShapeError);
 }

@@ -9,7 +9,7 @@
 
 #include "autograd/tape.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/random/philox.h"
 #include "tensor/threads/thread_pool.h"
@@ -43,7 +43,8 @@ Chain run_chain(std::int64_t rows, std::int64_t width, std::int64_t steps, bool 
   Tensor h = x;
   {
     const RepeatedProducts panels(repeated ? steps : 0);
-    for (std::int64_t t = 0; t < steps; ++t) h = tanh(linear(linear_relu(h, up, bias) * 0.3, w) + x * 0.1);
+    for (std::int64_t t = 0; t < steps; ++t)
+      h = tanh(linear(linear(h, up, bias, {.relu = true}) * 0.3, w) + x * 0.1);
   }
   backward(sum(h * h));
   return {h, grad(x), grad(w), grad(up), grad(bias)};

@@ -10,6 +10,8 @@
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/product/gemm.h"
+#include "ops/product/linear.h"
 #include "ops/product/matmul.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"

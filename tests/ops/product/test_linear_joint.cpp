@@ -9,7 +9,7 @@
 
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
-#include "ops/product/matmul.h"
+#include "ops/product/linear.h"
 #include "tensor/base/error.h"
 #include "tests/support/spec_check.h"
 
@@ -48,12 +48,12 @@ void expect_equal(const char* what, const Tensor& got, const Tensor& want) {
 
 }  // namespace
 
-TEST_CASE("joint_linear has the bits of linear with each weight, and so have their gradients") {
+TEST_CASE("linear side by side has the bits of linear with each weight, and so have their gradients") {
   const Arena joint({3, 4, 2}), apart({3, 4, 2});
   const Tensor x = input();
   // Twice, so that the second adds to what the first wrote.
   for (int i = 0; i < 2; ++i) {
-    const Tensor y = joint_linear(x, joint.parts), dy = raw::cast(sample_normal(y.shape(), "dy"), Dtype::f32);
+    const Tensor y = linear(x, joint.parts), dy = raw::cast(sample_normal(y.shape(), "dy"), Dtype::f32);
     backward(y, dy);
     std::int64_t first = 0;
     for (const Tensor& part : apart.parts) {
@@ -67,12 +67,12 @@ TEST_CASE("joint_linear has the bits of linear with each weight, and so have the
   for (const Tensor& part : joint.parts) CHECK(grad(part).defined());
 }
 
-TEST_CASE("joint_linear adds to gradients that exist and writes those that do not") {
+TEST_CASE("linear side by side adds to gradients that exist and writes those that do not") {
   const Arena arena({3, 4, 2}), apart({3, 4, 2});
   const Tensor x = input(), dy = raw::cast(sample_normal({2, 5, 9}, "dy"), Dtype::f32);
   const Tensor first_dy = raw::contiguous(raw::narrow(dy, 2, 0, 4));
   backward(linear(x, arena.parts[1]), first_dy);
-  backward(joint_linear(x, arena.parts), dy);
+  backward(linear(x, arena.parts), dy);
   backward(linear(x, apart.parts[1]), first_dy);
   std::int64_t first = 0;
   for (const Tensor& part : apart.parts) {
@@ -88,19 +88,19 @@ TEST_CASE("joint_linear adds to gradients that exist and writes those that do no
   }
 }
 
-TEST_CASE("joint_linear gives gradients to some of its weights alone") {
+TEST_CASE("linear side by side gives gradients to some of its weights alone") {
   const Arena arena({3, 4, 2});
   const Tensor x = input(), frozen = raw::copy(arena.parts[1]);
-  backward(joint_linear(x, {arena.parts[0], frozen, arena.parts[2]}), Tensor::full({2, 5, 9}, 1));
+  backward(linear(x, Tensors{arena.parts[0], frozen, arena.parts[2]}), Tensor::full({2, 5, 9}, 1));
   CHECK(grad(arena.parts[0]).defined());
   CHECK_FALSE(grad(arena.parts[1]).defined());
   CHECK(grad(arena.parts[2]).defined());
 }
 
-TEST_CASE("joint_linear_parts gives no gradient to the weight of a part that got none") {
+TEST_CASE("linear_parts gives no gradient to the weight of a part that got none") {
   const Arena arena({3, 4, 2}), apart({3, 4, 2});
   const Tensor x = input();
-  const std::vector<Tensor> parts = joint_linear_parts(x, arena.parts);
+  const std::vector<Tensor> parts = linear_parts(x, arena.parts);
   for (const std::size_t i : {0, 2}) {
     const Tensor dy = raw::cast(sample_normal(parts[i].shape(), "dy"), Dtype::f32);
     backward(linear(x, apart.parts[i]), dy);
@@ -111,10 +111,10 @@ TEST_CASE("joint_linear_parts gives no gradient to the weight of a part that got
   CHECK_FALSE(grad(arena.parts[1]).defined());
 }
 
-TEST_CASE("joint_linear names what is wrong with its inputs") {
+TEST_CASE("linear side by side names what is wrong with its inputs") {
   const Tensor x = Tensor::zeros({2, 3});
-  CHECK_THROWS_WITH_AS(joint_linear(x, {}), doctest::Contains("joint_linear: no weights"), ValueError);
-  CHECK_THROWS_WITH_AS(joint_linear(x, {Tensor::zeros({4, 3}), Tensor::zeros({4, 2})}),
-                       doctest::Contains("joint_linear: x [2, 3] and weight [4, 2]"), ShapeError);
-  CHECK_THROWS_AS(joint_linear(x, {Tensor::zeros({4, 3}, Dtype::f64)}), DtypeError);
+  CHECK_THROWS_WITH_AS(linear(x, Tensors{}), doctest::Contains("linear: no weights"), ValueError);
+  CHECK_THROWS_WITH_AS(linear(x, Tensors{Tensor::zeros({4, 3}), Tensor::zeros({4, 2})}),
+                       doctest::Contains("linear: x [2, 3] and weight [4, 2]"), ShapeError);
+  CHECK_THROWS_AS(linear(x, Tensors{Tensor::zeros({4, 3}, Dtype::f64)}), DtypeError);
 }

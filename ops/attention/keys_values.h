@@ -2,8 +2,8 @@
 //
 //   | past_k, past_v | k, v |      one sequence of rows in two tensors, or all rows in k, v
 //
-// If attention can read the past from a separate tensor (attention_reads_past), nothing is copied. Otherwise
-// with_past concatenates the rows once, for all who attend to them.
+// Where attention reads the past from a separate tensor nothing is copied. Elsewhere with_past concatenates the rows
+// once, for all who attend to them.
 #pragma once
 
 #include <cstdint>
@@ -26,5 +26,19 @@ struct KeysValues {
 
 // Attention of q to all rows: attention, or with `literal` attention_composed (products and a softmax).
 Tensor attend(const Tensor& q, const KeysValues& keys_values, AttentionOptions options, bool literal);
+
+// The matrices [heads head_dim, dim] of queries, keys and values.
+struct AttentionWeights {
+  Tensor query, key, value;
+};
+// Returns attention of rows x to themselves and to the rows `past` before them: of the queries x Wq^T to the keys and
+// values of {past, x}. On a GPU one product makes the queries, keys and values of x and one those of the past, which
+// attention reads in place.
+// shapes: x [batch, time, dim]; past [batch, p, dim] or undefined; result [batch, time, heads head_dim].
+// dtypes: as attention.
+// errors: those of linear and attention.
+// grad: x, the past, the weights, and the tables of the options.
+Tensor self_attention(const Tensor& x, const Tensor& past, const AttentionWeights& weights,
+                      std::int64_t heads, const AttentionOptions& options);
 
 }  // namespace eddy

@@ -1,0 +1,359 @@
+// Linear layers and their gradients:
+//
+//   z = x W^T + b        y = z, max(z, 0), or a residual stream + z
+//
+//   dz = dy              with ReLU where y is positive, else 0
+//   dx = dz W
+//   dW = dz^T x
+//   db = sum of dz over rows
+#include "ops/product/linear.h"
+
+#include <memory>
+#include <utility>
+
+#include "autograd/tape.h"
+#include "ops/cast/upcast.h"
+#include "ops/core/checks.h"
+#include "ops/core/gradient_buffer.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise_functors.h"
+#include "ops/product/product.h"
+#include "ops/product/repeated_products.h"
+#include "ops/reduce/partial_sums.h"
+#include "ops/reduce/reduce.h"
+#include "tensor/base/format.h"
+#include "tensor/transfer.h"
+
+namespace eddy {
+namespace {
+
+void check_linear(const char* op, const Tensor& x, const Tensor& weight) {
+  if (!must_upcast(x)) checks::floating(op, x);
+  checks::parameter(op, x, weight);
+  if (x.rank() < 1 || weight.rank() != 2 || x.dim(-1) != weight.dim(1))
+    fail<ShapeError>("{}: x {} and weight {} (x [..., in], weight [out, in])", op, to_string(x.shape()),
+                     to_string(weight.shape()));
+}
+
+void check_bias(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (!bias.defined()) return;
+  checks::parameter(op, x, bias);
+  if (bias.shape() != Shape{weight.dim(0)})
+    fail<ShapeError>("{}: bias {} for weight {} (bias [out])", op, to_string(bias.shape()),
+                     to_string(weight.shape()));
+}
+
+void check_residual(const char* op, const Tensor& residual, const Tensor& x, const Tensor& weight) {
+  checks::same_kind(op, x, residual);
+  if (const Shape shape = x.shape().with(-1, weight.dim(0)); residual.shape() != shape)
+    fail<ShapeError>("{}: a residual {} for a result {} (equal shapes)", op, to_string(residual.shape()),
+                     to_string(shape));
+}
+
+// Deferred weight gradients: products dy^T x over few rows each, as the steps of a recurrence produce them,
+// are computed as one product, which reads and writes the gradient [out, in] once for all of them.
+class RowProducts final : public DeferredGradient {
+ public:
+  // Whether these rows can be concatenated with the deferred ones.
+  bool takes(const Tensor& dy) const { return dys_.empty() || dys_[0].dtype() == dy.dtype(); }
+  void add(const Tensor& dy, const Tensor& x) {
+    dys_.push_back(dy);
+    xs_.push_back(x);
+    rows_ += dy.dim(0);
+  }
+  std::int64_t rows() const { return rows_; }
+  void add_to(const Tensor& dst, float beta) override {
+    multiply_into(dst, raw::transpose(joined(dys_), 0, 1), joined(xs_), beta);
+  }
+
+ private:
+  static Tensor joined(const std::vector<Tensor>& parts) {
+    return parts.size() == 1 ? parts[0] : raw::concat(parts, 0);
+  }
+
+  std::vector<Tensor> dys_, xs_;
+  std::int64_t rows_ = 0;
+};
+
+// Products of at most `few` rows are deferred, until `enough` rows have come together. Deferring copies dy
+// and x, and saves reading and writing the gradient. Up to a fourth of the gradient's size the copies are
+// cheaper; at twice its size the product hides the gradient's traffic. On a GPU a copy is a launch just as a
+// product is: nothing is deferred.
+struct RowLimits {
+  std::int64_t few, enough;
+};
+RowLimits row_limits(const Tensor& dy, const Tensor& x) {
+  const std::int64_t row = dy.dim(1) + x.dim(1), gradient = dy.dim(1) * x.dim(1);
+  return {dy.device() == kCpu ? gradient / (4 * row) : -1, 2 * gradient / row};
+}
+
+// Passes on dy^T x, the gradient of input k, the weight of y = x W^T. Anomaly mode checks each node's own
+// gradient, so nothing is deferred there.
+void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
+  const RowLimits limits = row_limits(dy, x);
+  if (dy.dim(0) > limits.few || anomaly_mode())
+    return v.sink.into(
+        k, [&](const Tensor& dst, float beta) { multiply_into(dst, raw::transpose(dy, 0, 1), x, beta); });
+  if (!v.sink.defer<RowProducts>(k).takes(dy)) v.sink.settle(k);
+  auto& products = v.sink.defer<RowProducts>(k);
+  products.add(dy, x);
+  if (products.rows() >= limits.enough) v.sink.settle(k);
+}
+
+// What ReLU makes of a gradient: dz = dy where y is positive, else 0. Undefined without ReLU, and where dz is there
+// already.
+struct Rectified {
+  Tensor dy, y;
+};
+
+void rectify(const Tensor& dz, const Rectified& from) {
+  if (from.y.defined() && dz.elements() > 0)
+    unary_backward_slot(dz.device(), {pointwise::kReluIndex, dz.dtype(), dz.elements(), from.y.raw_data(),
+                                      from.dy.raw_data(), dz.raw_data()});
+}
+
+// Passes on the sum of dz over rows, for the bias, input 2, and first writes dz if ReLU is still to be applied. On a
+// GPU blocks of rows are summed first, as every long sum is, by the kernel that applies ReLU; the sums of the blocks
+// may be deferred.
+void give_bias_gradient(VjpContext& v, const Tensor& dz, const Rectified& from) {
+  if (!v.sink.needs(2)) return rectify(dz, from);
+  const std::int64_t rows = dz.dim(0);
+  if (dz.device() == kCpu || rows <= kSummedRows || !dz.contiguous()) {
+    rectify(dz, from);
+    return v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dz, beta); });
+  }
+  const PartialSums sums = partial_sums_of(v, 2, summed_blocks(rows), dz.dim(1), Dtype::f32, dz.device());
+  if (const auto& [dst, beta] = sums.to; dst.defined() && dst.dtype() != Dtype::f32) {
+    rectify(dz, from);
+    return sum_into(dst, dz, beta);
+  }
+  sum_row_blocks({from.y.defined() ? from.dy : dz, sums.rows, from.y, dz});
+  add_partial_sums({sums});
+}
+
+// Passes on all gradients of a node with the inputs x, weight and bias and the saved rows of x and weight.
+void give_gradients(VjpContext& v, const Tensor& dz, const Rectified& from, PackedWeights* repeated) {
+  give_bias_gradient(v, dz, from);
+  if (v.sink.needs(0))
+    v.sink.into(0, [&](const Tensor& dst, float beta) {
+      multiply_into(raw::reshape(dst, {dz.dim(0), dst.dim(-1)}), dz, v.saved(1), beta, {}, false, repeated);
+    });
+  if (v.sink.needs(1)) give_row_product(v, 1, dz, v.saved(0));
+}
+
+// The same with ReLU. Overwrites dy if nothing else uses it, so that no third tensor of this width is allocated beside
+// y and dy.
+void give_gradients_through_relu(VjpContext& v, const Tensor& y, PackedWeights* repeated) {
+  const bool ours = v.dy().exclusive() || !v.dy().contiguous();
+  const Tensor given = flat_rows(v.dy());
+  if (must_upcast(given)) {
+    const Tensor dz = raw::cast(given, Dtype::f32);
+    rectify(dz, {dz, raw::cast(y, Dtype::f32)});
+    return give_gradients(v, raw::cast(dz, given.dtype()), {}, repeated);
+  }
+  const Tensor dz = ours ? given : Tensor::empty(given.shape(), given.dtype(), given.device());
+  give_gradients(v, dz, {given, y}, repeated);
+}
+
+// x as rows, W and b, as the product reads them: with x in bf16, parameters in f32 are rounded to bf16. Their
+// gradients are taken at the rounded values and are not rounded themselves.
+struct Operands {
+  Tensor rows, weight, bias;
+};
+Operands operands_of(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_linear("linear", x, weight);
+  check_bias("linear", x, weight, bias);
+  const bool rounds = x.dtype() == Dtype::bf16;
+  return {flat_rows(x), rounds ? raw::to_bf16(weight) : weight,
+          rounds && bias.defined() ? raw::to_bf16(bias) : bias};
+}
+
+// residual + x W^T + b by one product.
+Tensor added_in_product(const Tensor& residual, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Operands operands = operands_of(x, weight, bias);
+  const Tensor y = Tensor::empty(residual.shape(), x.dtype(), x.device());
+  multiply_add(flat_rows(y), flat_rows(residual), operands.rows, operands.weight, operands.bias);
+  return record("linear", {x, weight, bias, residual}, y, {operands.rows, operands.weight},
+                [](VjpContext& v) {
+                  if (v.sink.needs(3)) v.sink.give(3, v.dy());
+                  give_gradients(v, flat_rows(v.dy()), {}, nullptr);
+                });
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {
+  const bool relu = options.relu;
+  if (const Tensor& residual = options.residual; residual.defined()) {
+    check_linear("linear", x, weight);
+    check_residual("linear", residual, x, weight);
+    if (!relu && fuses_products(x.device())) return added_in_product(residual, x, weight, bias);
+    return residual + linear(x, weight, bias, {.relu = relu});
+  }
+  const Operands operands = operands_of(x, weight, bias);
+  const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
+  const Tensor y_rows = raw::reshape(y, {operands.rows.dim(0), weight.dim(0)});
+  const std::shared_ptr<PackedWeights>& repeated = RepeatedProducts::current();
+  multiply_into(y_rows, operands.rows, raw::transpose(operands.weight, 0, 1), 0, operands.bias, relu,
+                repeated.get());
+  return record("linear", {x, weight, bias}, y, {operands.rows, operands.weight, relu ? y_rows : Tensor()},
+                [relu, repeated](VjpContext& v) {
+                  if (relu) return give_gradients_through_relu(v, v.saved(2), repeated.get());
+                  give_gradients(v, flat_rows(v.dy()), {}, repeated.get());
+                });
+}
+
+namespace detail {
+void linear_gradients(VjpContext& v, const Tensor& dz) {
+  give_gradients(v, dz, {}, nullptr);
+}
+}  // namespace detail
+
+namespace {
+
+// One view of all matrices, stacked; undefined unless each begins where the one before ends. Also undefined
+// on the CPU, where a call costs nothing and an operand that fits a cache is worth more: with the two
+// matrices of a gated MLP, 288 x 768 each, in one product of 256 rows, a step of a small Llama took 15 to 20
+// % longer (2026-11-22, AVX-512, one thread).
+Tensor stacked(const std::vector<Tensor>& matrices) {
+  const Tensor& first = matrices[0];
+  if (first.device() == kCpu) return {};
+  std::int64_t rows = 0;
+  for (const Tensor& x : matrices) {
+    const bool adjoins = x.contiguous() && x.buffer() == first.buffer() && x.dtype() == first.dtype() &&
+                         x.offset() == first.offset() + rows * first.dim(1);
+    if (!adjoins) return {};
+    rows += x.dim(0);
+  }
+  const std::int64_t strides[] = {first.dim(1), 1};
+  return Tensor::over(first.buffer(), first.offset(), {rows, first.dim(1)}, strides, first.dtype());
+}
+
+// Up to this many elements, the parts of dy are concatenated for one product. Reading and writing 2^20 f32
+// numbers is 8 MiB, 3 us of an H100's memory and so about a launch; an estimate, not measured on a GPU.
+constexpr std::int64_t kMostGathered = 1 << 20;
+
+// The parts of dy side by side, as rows; undefined where separate products are better.
+Tensor gathered(const std::vector<Tensor>& parts, const std::vector<Tensor>& factors) {
+  if (!stacked(factors).defined()) return {};
+  std::int64_t elements = 0;
+  for (const Tensor& part : parts) {
+    if (!part.defined()) return {};
+    elements += part.elements();
+  }
+  return elements > kMostGathered ? Tensor() : flat_rows(raw::concat(parts, -1));
+}
+
+// The gradients dx = dy W and dW = dy^T x, as in linear: of the stacked weights at once, or part by part,
+// where dx is the sum over parts. Inputs and saved tensors: x and the weights. Results: one for all weights,
+// or one for each.
+struct SideBySideVjp {
+  std::size_t weights;
+  bool in_parts;
+
+  void operator()(VjpContext& v) const {
+    std::vector<Tensor> factors, dys(weights);
+    for (std::size_t i = 0; i < weights; ++i) {
+      factors.push_back(v.saved(static_cast<int>(i) + 1));
+      if (in_parts) dys[i] = v.dy(static_cast<int>(i));
+    }
+    // dy of the stack, and dys of the parts, as rows.
+    const Tensor dy = in_parts ? gathered(dys, factors) : flat_rows(v.dy());
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < weights; ++i) {
+      const std::int64_t count = factors[i].dim(0);
+      if (dy.defined())
+        dys[i] = raw::narrow(dy, 1, first, count);
+      else if (dys[i].defined())
+        dys[i] = flat_rows(dys[i]);
+      first += count;
+    }
+
+    if (v.sink.needs(0))
+      v.sink.into(0, [&](const Tensor& dst, float beta) {
+        const Tensor rows = flat_rows(dst);
+        const Tensor all = dy.defined() ? stacked(factors) : Tensor();
+        if (all.defined()) return multiply_into(rows, dy, all, beta);
+        for (std::size_t i = 0; i < weights; ++i) {
+          if (!dys[i].defined()) continue;
+          multiply_into(rows, dys[i], factors[i], beta);
+          beta = 1;
+        }
+      });
+    std::vector<GradientBuffer> gradients;
+    std::vector<Tensor> buffers;
+    for (std::size_t i = 0; i < weights; ++i) {
+      gradients.push_back(dys[i].defined() ? gradient_buffer(v, static_cast<int>(i) + 1) : GradientBuffer());
+      const GradientBuffer& last = gradients.back();
+      if (last.tensor.defined() && last.beta == gradients[0].beta) buffers.push_back(last.tensor);
+    }
+    if (const Tensor all = dy.defined() && buffers.size() == weights ? stacked(buffers) : Tensor();
+        all.defined())
+      return multiply_into(all, raw::transpose(dy, 0, 1), v.saved(0), gradients[0].beta);
+    for (std::size_t i = 0; i < weights; ++i)
+      if (gradients[i].tensor.defined())
+        multiply_into(gradients[i].tensor, raw::transpose(dys[i], 0, 1), v.saved(0), gradients[i].beta);
+  }
+};
+
+// The products side by side, and the inputs and saved tensors of the node.
+struct SideBySide {
+  Tensor y;
+  std::vector<Tensor> inputs, saved;
+};
+
+SideBySide side_by_side(const char* op, const Tensor& x, const std::vector<Tensor>& weights) {
+  if (weights.empty()) fail<ValueError>("{}: no weights (at least one)", op);
+  std::int64_t width = 0;
+  for (const Tensor& weight : weights) {
+    check_linear(op, x, weight);
+    width += weight.dim(0);
+  }
+  const Tensor rows = flat_rows(x);
+  SideBySide products{Tensor::empty(x.shape().with(-1, width), x.dtype(), x.device()), {x}, {rows}};
+  std::vector<Tensor> factors;
+  for (const Tensor& weight : weights) {
+    factors.push_back(x.dtype() == Dtype::bf16 ? raw::to_bf16(weight) : weight);
+    products.inputs.push_back(weight);
+    products.saved.push_back(factors.back());
+  }
+  const Tensor y_rows = flat_rows(products.y);
+  if (const Tensor all = stacked(factors); all.defined()) {
+    multiply_into(y_rows, rows, raw::transpose(all, 0, 1), 0);
+    return products;
+  }
+  std::int64_t first = 0;
+  for (const Tensor& factor : factors) {
+    multiply_into(raw::narrow(y_rows, 1, first, factor.dim(0)), rows, raw::transpose(factor, 0, 1), 0);
+    first += factor.dim(0);
+  }
+  return products;
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const std::vector<Tensor>& weights) {
+  const SideBySide products = side_by_side("linear", x, weights);
+  record_many("linear", products.inputs, {products.y}, products.saved, SideBySideVjp{weights.size(), false});
+  return products.y;
+}
+
+std::vector<Tensor> linear_parts(const Tensor& x, const std::vector<Tensor>& weights) {
+  // On the CPU, slices with a larger row stride cost 2 % of a step of a small Llama.
+  if (!weights.empty() && x.defined() && x.device() == kCpu) {
+    std::vector<Tensor> products;
+    for (const Tensor& weight : weights) products.push_back(linear(x, weight));
+    return products;
+  }
+  const SideBySide products = side_by_side("linear_parts", x, weights);
+  std::vector<Tensor> parts;
+  std::int64_t first = 0;
+  for (const Tensor& weight : weights) {
+    parts.push_back(raw::narrow(products.y, -1, first, weight.dim(0)));
+    first += weight.dim(0);
+  }
+  record_many("linear_parts", products.inputs, parts, products.saved, SideBySideVjp{weights.size(), true});
+  return parts;
+}
+
+}  // namespace eddy
