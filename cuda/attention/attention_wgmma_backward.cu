@@ -19,13 +19,14 @@
 // with one barrier each. A warpgroup waits for its own products; those of the other one fill the time.
 //
 // Shared memory: two tiles of 128 rows, four of N = 64, the statistics of 2 N rows (keys' kernel), the bias
-// that two tiles need, with positions a window of 128 + N of them and the skewed products; 1,024 for
-// alignment. The gradient of the bias adds 32 bytes a distance: up to 3,056 distances fit at H = 128, with
-// positions 336. Registers of nvcc 13.0; one block to a multiprocessor:
+// that two tiles need, with positions a ring of them and the skewed products
+// (cuda/attention/attention_wgmma_positions.cuh); 1,024 for alignment. The gradient of the bias adds 32 bytes
+// a distance: up to 3,056 distances fit at H = 128, with positions 112. Registers of nvcc 13.0, without
+// positions; one block to a multiprocessor:
 //   H     bytes     with positions    registers of dq    with the bias    of dk and dv
-//   32    36,352    86,528            188                194              192
-//   64    69,120    131,584           206                210              227
-//   128   134,656   221,696           242                241              255
+//   32    36,352    97,792            158                165              163
+//   64    69,120    146,944           176                180              197
+//   128   134,656   228,864           210                216              255
 //
 // Work: 6 H operations for dq and 8 H for dk and dv per visible pair. At H = 128 a warpgroup's 64 x 64 pairs
 // take 768 and 1,024 clocks of a multiprocessor's tensor cores. They read 80 and 96 KiB of shared memory, 640
@@ -43,6 +44,7 @@
 #include "cuda/attention/attention_tensor_core_backward.cuh"
 #include "cuda/attention/attention_tensor_core_bias.cuh"
 #include "cuda/attention/attention_wgmma.cuh"
+#include "cuda/attention/attention_wgmma_positions.cuh"
 
 namespace eddy::cuda {
 namespace {
@@ -51,17 +53,16 @@ template <int H>
 struct WgmmaBackwardTile {
   static constexpr int kOthers = kOtherRows;  // N
   static constexpr int kOther = kOthers * H;  // numbers in a tile
-  static constexpr int kWindow = tensor_tile_bytes(kBlockRows + kOthers, H);
   static constexpr int kStatistics = 2 * 2 * 4 * kOthers;
   static constexpr int kShared =
       kTileAlignment + swizzled_tile_bytes(2 * kBlockRows + 4 * kOthers, H) + kStatistics + kBiasBytes;
-  static constexpr int kForPositions = kWindow + 2 * skew_bytes(kOthers);
+  static constexpr int kForPositions = PositionRing<H>::kBytes + skew_block_bytes(kSkewColumns<H>);
   static_assert(kShared + kForPositions <= kMostHopperBytes);
 };
 
 // ---- dq, and the rows' shares of dhead_scale
 
-template <int H, bool SumsBias>
+template <int H, bool SumsBias, bool Positions>
 __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorBackward launched) {
   using Tile = WgmmaBackwardTile<H>;
   constexpr int N = Tile::kOthers;
@@ -71,8 +72,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   bf16* const keys = doutput + kBlockRows * H;  // two tiles
   bf16* const values = keys + 2 * Tile::kOther;
   float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // for two tiles
-  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // only with positions, as the next
-  float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
+  const PositionRing<H> ring{
+      reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions, as the next
+  float* const part =
+      skew_of_warp<kSkewColumns<H>>(reinterpret_cast<float*>(ring.rows + PositionRing<H>::kBytes / 2));
 
   const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
   const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kBlockRows;
@@ -93,18 +96,18 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
         values + place);
     fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow);
   };
-  const auto fill_window = [&](int tile) {
-    round_positions<H, kBlockRows + N, kWgmmaThreads>(args, lowest(tile), window);
+  const auto fill_chunk = [&](int chunk) {  // of positions
+    if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
   };
   start_swizzled<H, kBlockRows>(launched.queries(head), first, args.queries, width, q);
   start_swizzled<H, kBlockRows>(launched.doutputs(head), first, args.queries, width, doutput);
   start_tile(0);
-  fill_window(0);
+#pragma unroll 1
+  for (int chunk = 0; chunk < 3; ++chunk) fill_chunk(chunk);
 
   const int own_rows = warpgroup() * kGroupRows + warp() % 4 * 16;
   const std::int64_t own_query = first + own_rows;  // the warp's first
   const SwizzledRows<H, kBlockRows> own_q{q, own_rows}, own_doutput{doutput, own_rows};
-  const bf16* const own_window = window + own_rows * tensor_row(H);
   float log_sums[2], deltas[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half)
@@ -119,6 +122,9 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
     publish_shared();
     __syncthreads();  // keys, positions and values have arrived; the previous tile has been read
     if (tile + 1 < walk.tiles) start_tile(tile + 1);
+    const auto fetch_positions = [&] {  // the chunk that the next tile needs besides two of this one
+      if (tile + 1 < walk.tiles) fill_chunk(-(tile + 1));
+    };
     if (walk.needs(tile)) {
       const std::int64_t key = walk.row(tile);
       start_row_products<H>(own_q, keys + tile % 2 * Tile::kOther, scores);
@@ -129,34 +135,27 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
           Limits(args.queries - own_query, args.keys - key, args.least - base, args.most - base)
               .template bits<N>();
       const std::uint32_t kept = kept_bits<N>(head, own_query, key);
-      wait_products<0>(scores);
-      wait_products<0>(dweights);
-      if (args.positions != nullptr) {
-        diagonal_products<H, N>(own_q, own_window, [part](int row, int column, float x) {
-          part[row * skew_row(N) + column] = x;
-        });
-        __syncwarp();
-        add_skewed<N>(part, scores);
-        __syncwarp();
-      }
+      fetch_positions();
+      const auto ready = [&] {
+        wait_products<0>(scores);
+        wait_products<0>(dweights);
+      };
+      if constexpr (Positions)
+        add_query_positions<H, kSkewColumns<H>>(own_q, ring, -tile, own_rows / 16, part, scores, ready);
+      else
+        ready();
       if (args.bias != nullptr) add_bias_window<N>(bias + tile % 2 * kBiasWindow + own_rows + N - 1, scores);
       score_gradients<N>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
       dscores.set(scores);
       start_row_mixes<H, N>(dscores, keys + tile % 2 * Tile::kOther, dq);
       commit_products();
       dbias.add(BlockDiagonals<N>(scores), args, base);  // while the products are in flight
+      bf16* const skewed = reinterpret_cast<bf16*>(part);
+      if constexpr (Positions) write_skewed(dscores, skewed);
       wait_products<0>(dq);
-      if (args.positions != nullptr) {
-#pragma unroll
-        for (int pair = 0; pair < N / 2; ++pair)
-          part[pair_row(pair) * skew_row(N) + pair_column(pair)] = scores[pair / 4][pair % 4];
-        __syncwarp();
-        add_diagonal_mixes<H, N>(part, own_window, dq);
-      }
-    }
-    if (args.positions != nullptr && tile + 1 < walk.tiles) {
-      __syncthreads();  // the positions have been read
-      fill_window(tile + 1);
+      if constexpr (Positions) add_position_mixes<H>(skewed, ring, -tile, own_rows / 16, dq);
+    } else {
+      fetch_positions();
     }
   }
   finish_copies();  // the first ones, when no key is visible
@@ -166,7 +165,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
 
 // ---- dk and dv
 
-template <int H>
+template <int H, bool Positions>
 __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBackward launched) {
   using Tile = WgmmaBackwardTile<H>;
   constexpr int N = Tile::kOthers;
@@ -177,8 +176,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
   bf16* const doutputs = queries + 2 * Tile::kOther;
   float* const statistics = reinterpret_cast<float*>(doutputs + 2 * Tile::kOther);  // [2][2][N]
   float* const bias = statistics + 4 * N;                                           // for two tiles
-  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // only with positions, as the next
-  float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
+  const PositionRing<H> ring{
+      reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions, as the next
+  float* const part =
+      skew_of_warp<kSkewColumns<H>>(reinterpret_cast<float*>(ring.rows + PositionRing<H>::kBytes / 2));
 
   const std::int64_t tiles = divide_up(args.keys, kBlockRows), item = blockIdx.x / tiles;
   const std::int64_t key = blockIdx.x % tiles * kBlockRows;
@@ -209,14 +210,18 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
       launched.statistics(head, query + i, log_sums[i], log_sums[N + i]);
     fill_bias(head, lowest(step), bias + step % 2 * kBiasWindow);
   };
-  const auto fill_window = [&](int step) {
-    round_positions<H, kBlockRows + N, kWgmmaThreads>(args, lowest(step), window);
+  const auto fill_chunk = [&](int chunk) {  // of positions
+    if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
+  };
+  const auto fill_ring = [&] {  // for the first tile of a head
+#pragma unroll 1
+    for (int chunk = 0; chunk < 3; ++chunk) fill_chunk(chunk);
   };
   start_swizzled<H, kBlockRows>(launched.keys(first_head), key, args.keys, width, keys);
   start_swizzled<H, kBlockRows>(launched.values(first_head), key, args.keys, width, values);
   if (steps > 0) {
     start_queries(0);
-    fill_window(0);
+    fill_ring();
   }
 
   const int own_rows = warpgroup() * kGroupRows + warp() % 4 * 16;
@@ -231,6 +236,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
     // Queries, positions, gradients and statistics have arrived; the previous ones have been read.
     __syncthreads();
     if (step + 1 < steps) start_queries(step + 1);
+    const int tile = step % walk.tiles;
+    const auto fetch_positions = [&] {  // the chunk that the next tile needs besides two of this one
+      if (tile + 1 < walk.tiles) fill_chunk(tile + 3);
+    };
     if (walk.needs(step % walk.tiles)) {
       const Head<bf16> head = head_of(step);
       const std::int64_t query = walk.row(step % walk.tiles);
@@ -245,18 +254,15 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
       start_row_products<H, N>(own_keys, q, scores);
       start_row_products<H, N>(own_values, doutput, dweights);
       commit_products();
-      wait_products<0>(scores);
-      wait_products<0>(dweights);
-      if (args.positions != nullptr) {
-#pragma unroll 1
-        for (int start = 0; start < N; start += 16)  // 16 queries as rows, the warp's keys as columns
-          diagonal_products<H, 16>(
-              SwizzledRows<H, N>{q, start}, window + (start - own_rows + kBlockRows - 16) * tensor_row(H),
-              [part, start](int row, int column, float x) { part[column * skew_row(N) + start + row] = x; });
-        __syncwarp();
-        add_skewed<N>(part, scores);
-        __syncwarp();
-      }
+      fetch_positions();
+      const auto ready = [&] {
+        wait_products<0>(scores);
+        wait_products<0>(dweights);
+      };
+      if constexpr (Positions)
+        add_key_positions<H, N>(q, ring, tile, (kBlockRows - 16 - own_rows) / 16, part, scores, ready);
+      else
+        ready();
       if (args.bias != nullptr)
         add_bias_window<N, true>(bias + step % 2 * kBiasWindow + kBlockRows - 1 - own_rows, scores);
       weights_and_gradients<N>(head, seen, kept, log_sums, log_sums + N, scores, dweights);
@@ -267,10 +273,12 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
       commit_products();
       wait_products<0>(dv);
       wait_products<0>(dk);
+    } else {
+      fetch_positions();
     }
-    if (args.positions != nullptr && step + 1 < steps) {
+    if (Positions && tile + 1 == walk.tiles && step + 1 < steps) {
       __syncthreads();  // the positions have been read
-      fill_window(step + 1);
+      fill_ring();
     }
   }
   finish_copies();  // keys and values, when no query sees them
@@ -284,10 +292,13 @@ bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& p
   for_tensor_size(args.forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     using Tile = WgmmaBackwardTile<H>;
-    sums_bias = launch_queries("attention_dq with wgmma", wgmma_queries_kernel<H, false>,
-                               wgmma_queries_kernel<H, true>, args, partials, kBlockRows, kWgmmaThreads,
-                               Tile::kShared + (args.forward.positions != nullptr ? Tile::kForPositions : 0),
-                               kMostHopperBytes);
+    const bool positions = args.forward.positions != nullptr;
+    sums_bias = launch_queries(
+        "attention_dq with wgmma",
+        positions ? wgmma_queries_kernel<H, false, true> : wgmma_queries_kernel<H, false, false>,
+        positions ? wgmma_queries_kernel<H, true, true> : wgmma_queries_kernel<H, true, false>, args,
+        partials, kBlockRows, kWgmmaThreads, Tile::kShared + (positions ? Tile::kForPositions : 0),
+        kMostHopperBytes);
   });
   return sums_bias;
 }
@@ -297,10 +308,11 @@ void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& part
   for_tensor_size(forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     using Tile = WgmmaBackwardTile<H>;
-    launch_shared("attention_dk_dv with wgmma", wgmma_keys_kernel<H>,
+    const bool positions = forward.positions != nullptr;
+    launch_shared("attention_dk_dv with wgmma",
+                  positions ? wgmma_keys_kernel<H, true> : wgmma_keys_kernel<H, false>,
                   forward.batch * forward.kv_heads * divide_up(forward.keys, kBlockRows), kWgmmaThreads,
-                  Tile::kShared + (forward.positions != nullptr ? Tile::kForPositions : 0),
-                  tensor_backward(args, partials));
+                  Tile::kShared + (positions ? Tile::kForPositions : 0), tensor_backward(args, partials));
   });
 }
 

@@ -22,13 +22,14 @@
 // own, before and after, and the exponentials are in a branch that is always taken: as plain arithmetic they
 // are moved after the wait for P V. Both were seen in the machine code of nvcc 13.0.
 //
-// Shared memory: q; two tiles of keys and of values; the bias that two tiles need; with positions a window of
-// them and the skewed products; 1,024 for alignment. Registers are those of nvcc 13.0; blocks of a
-// multiprocessor, without positions, are what both allow:
+// Shared memory: q; two tiles of keys and of values; the bias that two tiles need; with positions a ring of
+// them and the skewed products (cuda/attention/attention_wgmma_positions.cuh); 1,024 for alignment. Registers
+// are those of nvcc 13.0; blocks of a multiprocessor are what both allow:
 //   H     bytes     with positions    registers    blocks
-//   32    27,136    77,312            128          2
-//   64    51,712    114,176           128          2
-//   128   100,864   187,904           244          1
+//   32    27,136    72,192            128          2
+//   64    51,712    113,152           128          2
+//   128   100,864   195,072           247          1
+// With positions their products come first, and they need the registers that P V has: it is waited for before.
 //
 // Work: 4 H operations per visible pair. A band of 512 sees 512 of the 576 keys of the tiles of 64 queries,
 // 89 %. A multiprocessor multiplies 4,096 operations a clock: at H = 128 1,024 clocks for a tile of keys and
@@ -46,6 +47,7 @@
 // To be measured: 3 warpgroups; tiles of 128 keys; copies by TMA, whose addresses cost no registers.
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_wgmma.cuh"
+#include "cuda/attention/attention_wgmma_positions.cuh"
 
 namespace eddy::cuda {
 namespace {
@@ -53,17 +55,16 @@ namespace {
 template <int H>
 struct WgmmaForwardTile {
   static constexpr int kOther = kOtherRows * H;  // numbers in a tile
-  static constexpr int kWindow = tensor_tile_bytes(kBlockRows + kOtherRows, H);
   static constexpr int kShared =
       kTileAlignment + swizzled_tile_bytes(kBlockRows + 4 * kOtherRows, H) + kBiasBytes;
-  static constexpr int kForPositions = kWindow + 2 * skew_bytes(kOtherRows);
+  static constexpr int kForPositions = PositionRing<H>::kBytes + skew_block_bytes(32);
   static_assert(kShared + kForPositions <= kMostHopperBytes);
   // At H = 64 queries in registers would not leave 128 registers to a thread, for two blocks to a
   // multiprocessor; and the exponentials take longer there than the products, whatever these read.
   using Queries = std::conditional_t<H == 64, SwizzledRows<H, kBlockRows>, RegisterRows<H>>;
 };
 
-template <int H>
+template <int H, bool Positions>
 __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
     wgmma_forward_kernel(TensorForward launched) {
   using Tile = WgmmaForwardTile<H>;
@@ -73,8 +74,9 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   bf16* const keys = q + kBlockRows * H;  // two tiles
   bf16* const values = keys + 2 * Tile::kOther;
   float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // for two tiles
-  bf16* const window = reinterpret_cast<bf16*>(bias + 2 * kBiasWindow);  // only with positions, as the next
-  float* const part = skew_part<N>(reinterpret_cast<float*>(window + Tile::kWindow / 2));
+  const PositionRing<H> ring{
+      reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions, as the next
+  float* const part = skew_of_warp<32>(reinterpret_cast<float*>(ring.rows + PositionRing<H>::kBytes / 2));
 
   const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
   const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kBlockRows;
@@ -103,15 +105,15 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
     return first + head.offset - walk.row(tile) - (N - 1);
   };  // the lowest distance of a tile
   const auto start_bias = [&](int tile) { fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow); };
-  const auto fill_window = [&](int tile) {
-    if (args.positions == nullptr) return;
-    round_positions<H, kBlockRows + N, kWgmmaThreads>(args, lowest(tile), window);
-    __syncthreads();
+  const auto fill_chunk = [&](int chunk) {  // of positions
+    if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
   };
   start_swizzled<H, kBlockRows>(Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first,
                                 args.queries, width, q);
   start_keys(0);
   start_bias(0);
+#pragma unroll 1
+  for (int chunk = walk.tiles > 1 ? -1 : 0; chunk < 3; ++chunk) fill_chunk(chunk);
   finish_copies();
   publish_shared();
   __syncthreads();
@@ -127,7 +129,6 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
     start_keys(1);
     start_bias(1);
   }
-  fill_window(0);
   const auto fetch = [&](int tile) {
     finish_copies();
     publish_shared();
@@ -139,9 +140,13 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
       start_bias(tile + 2);
     }
   };
+  // The tile after the next one needs another chunk. The last one of this tile has been read.
+  const auto fetch_positions = [&](int tile) {
+    if (tile + 2 < walk.tiles) fill_chunk(-(tile + 2));
+  };
   const auto pass = [&](int tile) {  // for a tile that only the other warpgroup sees
     fetch(tile);
-    if (tile + 1 < walk.tiles) fill_window(tile + 1);
+    fetch_positions(tile);
   };
   const int own_first = min(walk.own_first, walk.tiles), own_end = min(walk.own_end, walk.tiles);
   int tile = 0;
@@ -153,15 +158,13 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
     for (; tile < own_end; ++tile) {
       const std::int64_t key = walk.row(tile);
       float correction[2];
-      if (args.head_size > 0) {  // always true, see the head of this file
-        if (args.positions != nullptr) {
-          diagonal_products<H, N>(
-              left, window + warp() * 16 * tensor_row(H),
-              [part](int row, int column, float x) { part[row * skew_row(N) + column] = x; });
-          __syncwarp();
-          add_skewed<N>(part, scores);
-          __syncwarp();
-        }
+      const auto finish_mixes = [&] {
+        wait_products<0>(mixed);
+        hold_registers(weights.parts);  // those of the previous tile were in flight
+      };
+      if constexpr (Positions) finish_mixes();  // products with positions need the registers
+      if (args.head_size > 0) {                 // always true, see the head of this file
+        if constexpr (Positions) add_query_positions<H, 32>(left, ring, -tile, warp(), part, scores, [] {});
         const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
         if (args.bias != nullptr)
           add_bias_window<N>(bias + tile % 2 * kBiasWindow + warp() * 16 + N - 1, scores);
@@ -170,8 +173,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
         const std::uint32_t kept = kept_bits<N>(head, own_query, key);
         softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
       }
-      wait_products<0>(mixed);
-      hold_registers(weights.parts);  // those of the previous tile were in flight
+      if constexpr (!Positions) finish_mixes();
       fetch(tile);
       weights.set(scores);
       scale_rows(mixed, correction);
@@ -180,8 +182,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
       commit_products();
       start_row_mixes<H, N>(weights, values + tile % 2 * Tile::kOther, mixed);
       commit_products();
+      fetch_positions(tile);
       wait_products<1>(scores);
-      if (tile + 1 < walk.tiles) fill_window(tile + 1);
     }
     wait_products<0>(mixed);
     hold_registers(weights.parts);
@@ -197,10 +199,11 @@ void wgmma_forward(const AttentionArgs& args) {
   for_tensor_size(args.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     using Tile = WgmmaForwardTile<H>;
-    launch_shared("attention with wgmma", wgmma_forward_kernel<H>,
+    const bool positions = args.positions != nullptr;
+    launch_shared("attention with wgmma",
+                  positions ? wgmma_forward_kernel<H, true> : wgmma_forward_kernel<H, false>,
                   args.batch * args.heads * divide_up(args.queries, kBlockRows), kWgmmaThreads,
-                  Tile::kShared + (args.positions != nullptr ? Tile::kForPositions : 0),
-                  tensor_forward(args));
+                  Tile::kShared + (positions ? Tile::kForPositions : 0), tensor_forward(args));
   });
 }
 
