@@ -10,8 +10,8 @@
 namespace eddy::cuda {
 namespace {
 
-// A block of the kernels with wgmma has 128 queries, one of those with mma.sync 64, and wgmma multiplies for 64
-// queries at least: with no more of them, half of its block has nothing to do.
+// A block of the kernels with wgmma has 128 queries (64 in some), one of those with mma.sync 64, and wgmma multiplies
+// for 64 queries at least: with no more of them, half of a block of 128 has nothing to do.
 constexpr std::int64_t kMostQueriesOfMma = 64;
 
 // Computed once: the GPU of a process does not change.

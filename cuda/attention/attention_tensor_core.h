@@ -30,7 +30,7 @@ bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& p
 void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 
 // The most memory for the slices in which the blocks for dq leave the gradient of the bias, 128 MiB: with 8
-// heads enough for 128 sequences of 4096 tokens and a band of 512, with wgmma for 256.
+// heads enough for 128 sequences of 4096 tokens and a band of 512, with wgmma and heads of 128 for 256.
 inline constexpr std::int64_t kMostBiasSliceBytes = std::int64_t{1} << 27;
 // Returns whether a kernel for dq with so many blocks sums the gradient of the bias. It does if that gradient
 // is wanted and that of positions is not (tensor_core_tables makes both from the same gradients of scores),

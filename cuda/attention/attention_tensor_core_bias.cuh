@@ -20,8 +20,8 @@
 // this source; in nvcc's code the kernel with wgmma at H = 128 grows by 380, including the loops before and
 // after. The cost in time is to be measured.
 //
-// Shared memory: a table of most - least + 1 entries for each warp: 16 bytes a distance in the kernels with
-// mma.sync, 32 with wgmma. For a band of 512: 8 and 16 KiB.
+// Shared memory: a table of most - least + 1 entries for each warp: 16 bytes a distance, and 32 with wgmma at
+// H = 128, where a block has 8 warps. For a band of 512: 8 and 16 KiB.
 //
 // Bytes moved: a slice of 4 bytes a distance for each block, written and read once: for 64 (128) queries and
 // a band of 512 4 KiB, where their q, do and dq are 384 H (768 H) bytes.

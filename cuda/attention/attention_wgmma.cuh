@@ -1,7 +1,7 @@
 // What the attention kernels with wgmma share: swizzled tiles of bf16 in shared memory, descriptors of the
 // operands in them, and products of tiles by a warpgroup.
 //
-// A block of 256 threads has 2 warpgroups; each works on 64 rows of scores and N = 64 columns. A thread has
+// A block has 1 or 2 warpgroups; each works on 64 rows of scores and N = 64 columns. A thread has
 // the rows and columns of a warp's 16 rows that cuda/attention/attention_tensor_core.cuh gives it, since
 // wgmma distributes its accumulators and its left operand over a warp as mma.sync does. So masks, tables,
 // softmax and results are the functions of that file, and products with relative positions still use
@@ -35,10 +35,17 @@
 namespace eddy::cuda {
 namespace {
 
-constexpr int kWgmmaThreads = 256;
-constexpr int kGroupRows = 64;   // of a warpgroup
-constexpr int kBlockRows = 128;  // of a block
-constexpr int kOtherRows = 64;   // N
+constexpr int kGroupRows = 64;  // of a warpgroup
+constexpr int kOtherRows = 64;  // N
+
+// A block of so many warpgroups.
+template <int Groups>
+struct Block {
+  static constexpr int kThreads = 128 * Groups, kWarps = 4 * Groups;
+  static constexpr int kRows = kGroupRows * Groups;
+  // Entries of the bias that a tile of the other side can need, and bytes for two tiles.
+  static constexpr int kBiasWindow = kRows + kOtherRows, kBiasBytes = 2 * 4 * kBiasWindow;
+};
 constexpr int kTileAlignment = 1024;
 constexpr int kMostHopperBytes = 227 * 1024;  // shared memory of a block on 9.0
 
@@ -65,7 +72,7 @@ struct Walk {
 };
 
 // The walk over the keys that a block's queries from `first` on see.
-template <int N>
+template <int N, int Rows>
 __device__ Walk<N> walk_keys(const Head<bf16>& head, std::int64_t first) {
   const AttentionArgs& args = head.args;
   const auto begin = [&](std::int64_t query) {
@@ -75,12 +82,12 @@ __device__ Walk<N> walk_keys(const Head<bf16>& head, std::int64_t first) {
     const std::int64_t last = min(query + count, args.queries) - 1;
     return last < query ? std::int64_t{0} : min(args.keys, last + head.offset - args.least + 1);
   };
-  const std::int64_t own = first + warpgroup() * kGroupRows;
-  return {begin(first), end(first, kBlockRows), begin(own), end(own, kGroupRows)};
+  const std::int64_t own = first + (Rows > kGroupRows ? warpgroup() * kGroupRows : 0);
+  return {begin(first), end(first, Rows), begin(own), end(own, kGroupRows)};
 }
 
 // The walk over the queries that see a block's keys from `first` on.
-template <int N>
+template <int N, int Rows>
 __device__ Walk<N> walk_queries(const Head<bf16>& head, std::int64_t first) {
   const AttentionArgs& args = head.args;
   const auto begin = [&](std::int64_t key) { return max(std::int64_t{0}, key - head.offset + args.least); };
@@ -88,8 +95,8 @@ __device__ Walk<N> walk_queries(const Head<bf16>& head, std::int64_t first) {
     const std::int64_t last = min(key + count, args.keys) - 1;
     return last < key ? std::int64_t{0} : min(args.queries, last - head.offset + args.most + 1);
   };
-  const std::int64_t own = first + warpgroup() * kGroupRows;
-  return {begin(first), end(first, kBlockRows), begin(own), end(own, kGroupRows)};
+  const std::int64_t own = first + (Rows > kGroupRows ? warpgroup() * kGroupRows : 0);
+  return {begin(first), end(first, Rows), begin(own), end(own, kGroupRows)};
 }
 
 // ---- tiles
@@ -122,19 +129,17 @@ __device__ inline bf16* first_tile() {
 
 // As start_rows, into a swizzled tile, from rows(); `pieces` is kept from tile to tile of a walk. The tile is readable
 // after finish_copies, publish_shared and a barrier.
-template <int H>
-using Pieces = PieceOfRows<H, kWgmmaThreads>;
-template <int Count, int H, class MakeRows>
-__device__ void start_swizzled(Pieces<H>& pieces, const MakeRows& rows, std::int64_t first, std::int64_t end,
-                               int width, bf16* to) {
+template <int Count, int H, int Threads, class MakeRows>
+__device__ void start_swizzled(PieceOfRows<H, Threads>& pieces, const MakeRows& rows, std::int64_t first,
+                               std::int64_t end, int width, bf16* to) {
   fill_rows<Count, Panel<H>::kColumns>(pieces, rows, first, end, width, [to](int row, int piece) {
     return piece_of<H, Count>(to, row, piece);
   });
 }
 // The same once.
-template <int H, int Count, class From>
+template <int H, int Count, int Threads, class From>
 __device__ void start_swizzled(const From& from, std::int64_t first, std::int64_t end, int width, bf16* to) {
-  Pieces<H> pieces;
+  PieceOfRows<H, Threads> pieces;
   start_swizzled<Count>(
       pieces, [&] { return from; }, first, end, width, to);
 }
@@ -151,18 +156,15 @@ struct SwizzledRows {
 
 // ---- bias
 
-// Entries of the table that a tile of N rows of the other side can need.
-constexpr int kBiasWindow = kBlockRows + kOtherRows;
-constexpr int kBiasBytes = 2 * 4 * kBiasWindow;  // for two tiles
-
 // Copies the bias of the distances from `lowest` on into shared memory. Entries without a visible pair may be
 // anything.
-__device__ inline void fill_bias(const Head<bf16>& head, std::int64_t lowest, float* to) {
+template <class Block>
+__device__ void fill_bias(const Head<bf16>& head, std::int64_t lowest, float* to) {
   const AttentionArgs& args = head.args;
   if (args.bias == nullptr) return;
   const float* const bias = static_cast<const float*>(args.bias) + head.head * args.bias_stride;
   const int from = static_cast<int>(lowest), last = static_cast<int>(args.distances - 1);
-  for (int i = static_cast<int>(threadIdx.x); i < kBiasWindow; i += kWgmmaThreads)
+  for (int i = static_cast<int>(threadIdx.x); i < Block::kBiasWindow; i += Block::kThreads)
     to[i] = bias[max(0, min(from + i, last))];
 }
 
@@ -238,11 +240,11 @@ __device__ void start_row_products(RegisterRows<H>& left, const bf16* right,
 }
 
 // sums = the warpgroup's rows of a tile . rows of another tile.
-template <int H, int N = kOtherRows>
-__device__ void start_row_products(const SwizzledRows<H, kBlockRows>& left, const bf16* right,
+template <int H, int N = kOtherRows, int Count>
+__device__ void start_row_products(const SwizzledRows<H, Count>& left, const bf16* right,
                                    float (&sums)[N / 8][4]) {
-  const int first = left.first / kGroupRows * kGroupRows;
-  const RowsOperand<H, kBlockRows> own(left.tile, first);
+  const int first = Count > kGroupRows ? left.first / kGroupRows * kGroupRows : 0;
+  const RowsOperand<H, Count> own(left.tile, first);
   const RowsOperand<H, N> other(right);
   order_registers(sums);
 #pragma unroll

@@ -5,11 +5,11 @@
 // gradient of positions, and the products with positions here, use mma.sync.
 //
 // Mapping:
-//   wgmma_queries_kernel   a block of 2 warpgroups for each 128 queries of a head, 64 to a warpgroup, over
-//                          tiles of 64 keys: the deltas, dq, each row's share of dhead_scale, and, if it
+//   wgmma_queries_kernel   a block for each R queries of a head, 64 to a warpgroup, over tiles of 64 keys: the
+//                          deltas, dq, each row's share of dhead_scale, and, if it
 //                          fits, the gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh)
 //                          while the products for dq are in flight
-//   wgmma_keys_kernel      a block for each 128 keys of a key head, 64 to a warpgroup, over tiles of N
+//   wgmma_keys_kernel      a block for each R keys of a key head, 64 to a warpgroup, over tiles of N
 //                          queries and the heads that share it: dk and dv. Scores are transposed, keys in
 //                          rows, so that weights and gradients of scores are left operands in registers. A
 //                          block whose keys want no gradient does nothing.
@@ -18,15 +18,19 @@
 // scores, and as rows of B for the sums. There are two buffers: the next tile is copied during a whole step,
 // with one barrier each. A warpgroup waits for its own products; those of the other one fill the time.
 //
-// Shared memory: two tiles of 128 rows, four of N = 64, the statistics of 2 N rows (keys' kernel), the bias
+// R is 128 at H = 128. Up to H = 64 registers and shared memory have room for 3 warpgroups (with positions for 2) to
+// a multiprocessor, and each is a block: warpgroups of one block start and wait together, those of several do not,
+// so one multiplies while another computes. Each then copies tiles of its own, which is twice the traffic.
+//
+// Shared memory: two tiles of R rows, four of N = 64, the statistics of 2 N rows (keys' kernel), the bias
 // that two tiles need, with positions a ring of them and the skewed products
-// (cuda/attention/attention_wgmma_positions.cuh); 1,024 for alignment. The gradient of the bias adds 32 bytes
-// a distance: up to 3,056 distances fit at H = 128, with positions 112. Registers of nvcc 13.0, without
-// positions; one block to a multiprocessor:
-//   H     bytes     with positions    registers of dq    with the bias    of dk and dv
-//   32    36,352    97,792            158                165              163
-//   64    69,120    146,944           176                180              197
-//   128   134,656   228,864           210                216              255
+// (cuda/attention/attention_wgmma_positions.cuh); 1,024 for alignment. The gradient of the bias adds 4 bytes a
+// distance and warp: up to 3,056 distances fit at H = 128, 112 with positions; up to H = 64 as many as leave room for
+// two blocks. Registers of nvcc 13.0, without positions:
+//   H     R     bytes     with positions    registers of dq    with the bias    of dk and dv    blocks
+//   32    64    27,648    68,608            155                155              162             3
+//   64    64    52,224    109,568           157                159              168             3
+//   128   128   134,656   228,864           210                216              255             1
 //
 // Work: 6 H operations for dq and 8 H for dk and dv per visible pair. At H = 128 a warpgroup's 64 x 64 pairs
 // take 768 and 1,024 clocks of a multiprocessor's tensor cores. They read 80 and 96 KiB of shared memory, 640
@@ -36,10 +40,10 @@
 // Measured on an H200 (2026-11-26), counting 10 H operations per pair, as is usual: 147 TFLOP/s at H = 128 with a band of
 // 512 and a bias, 128 at H = 64, causal over 1,024. A warp has 1,240 instructions a tile for dq and 1,310 for dk and dv.
 //
-// Bytes moved: q, k, v, o, do and the gradients of q, k and v once; k and v once more for each 128
-// queries, q and do for each 128 keys, mostly from the second-level cache.
+// Bytes moved: q, k, v, o, do and the gradients of q, k and v once; k and v once more for each R
+// queries, q and do for each R keys, mostly from the second-level cache.
 //
-// To be measured: scores of the next tile started before the sums of this one; 3 warpgroups.
+// To be measured: scores of the next tile started before the sums of this one.
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_tensor_core_backward.cuh"
 #include "cuda/attention/attention_tensor_core_bias.cuh"
@@ -49,44 +53,54 @@
 namespace eddy::cuda {
 namespace {
 
-template <int H>
+template <int H, bool Positions>
 struct WgmmaBackwardTile {
+  static constexpr int kGroups = H <= 64 ? 1 : 2;
+  static constexpr int kBlocks = H > 64 ? 1 : Positions ? 2 : 3;  // of a multiprocessor
+  using Block = eddy::cuda::Block<kGroups>;
+  using Ring = PositionRing<H, Block::kThreads>;
   static constexpr int kOthers = kOtherRows;  // N
   static constexpr int kOther = kOthers * H;  // numbers in a tile
   static constexpr int kStatistics = 2 * 2 * 4 * kOthers;
-  static constexpr int kShared =
-      kTileAlignment + swizzled_tile_bytes(2 * kBlockRows + 4 * kOthers, H) + kStatistics + kBiasBytes;
-  static constexpr int kForPositions = PositionRing<H>::kBytes + skew_block_bytes(kSkewColumns<H>);
-  static_assert(kShared + kForPositions <= kMostHopperBytes);
+  static constexpr int kShared = kTileAlignment + swizzled_tile_bytes(2 * Block::kRows + 4 * kOthers, H) +
+                                 kStatistics + Block::kBiasBytes;
+  static constexpr int kForPositions =
+      Positions ? Ring::kBytes + skew_bytes_of(Block::kWarps, kSkewColumns<H>) : 0;
+  static constexpr int kBytes = kShared + kForPositions;
+  static_assert(kBytes <= kMostHopperBytes);
 };
 
 // ---- dq, and the rows' shares of dhead_scale
 
 template <int H, bool SumsBias, bool Positions>
-__global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorBackward launched) {
-  using Tile = WgmmaBackwardTile<H>;
-  constexpr int N = Tile::kOthers;
+__global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThreads,
+                                  WgmmaBackwardTile<H, Positions>::kBlocks)
+    wgmma_queries_kernel(TensorBackward launched) {
+  using Tile = WgmmaBackwardTile<H, Positions>;
+  using Block = typename Tile::Block;
+  using Pieces = PieceOfRows<H, Block::kThreads>;
+  constexpr int N = Tile::kOthers, kBlockRows = Block::kRows, kBiasWindow = Block::kBiasWindow;
   const AttentionArgs& args = launched.args.forward;
   bf16* const q = first_tile();
   bf16* const doutput = q + kBlockRows * H;
   bf16* const keys = doutput + kBlockRows * H;  // two tiles
   bf16* const values = keys + 2 * Tile::kOther;
   float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // for two tiles
-  const PositionRing<H> ring{
+  const typename Tile::Ring ring{
       reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions, as the next
   float* const part =
-      skew_of_warp<kSkewColumns<H>>(reinterpret_cast<float*>(ring.rows + PositionRing<H>::kBytes / 2));
+      skew_of_warp<kSkewColumns<H>>(reinterpret_cast<float*>(ring.rows + Tile::Ring::kBytes / 2));
 
   const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
   const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kBlockRows;
   const Head<bf16> head(args, item / args.heads, item % args.heads);
   const int width = static_cast<int>(args.head_size);
-  const Walk<N> walk = walk_keys<N>(head, first);
+  const Walk<N> walk = walk_keys<N, kBlockRows>(head, first);
 
   const auto lowest = [&](int tile) {
     return first + head.offset - walk.row(tile) - (N - 1);
   };  // the lowest distance of a tile
-  Pieces<H> key_pieces, value_pieces;
+  Pieces key_pieces, value_pieces;
   const auto start_tile = [&](int tile) {
     const int place = tile % 2 * Tile::kOther;
     start_swizzled<N>(
@@ -94,18 +108,19 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
     start_swizzled<N>(
         value_pieces, [&] { return launched.values(head); }, walk.row(tile), args.keys, width,
         values + place);
-    fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow);
+    fill_bias<Block>(head, lowest(tile), bias + tile % 2 * kBiasWindow);
   };
   const auto fill_chunk = [&](int chunk) {  // of positions
     if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
   };
-  start_swizzled<H, kBlockRows>(launched.queries(head), first, args.queries, width, q);
-  start_swizzled<H, kBlockRows>(launched.doutputs(head), first, args.queries, width, doutput);
+  start_swizzled<H, kBlockRows, Block::kThreads>(launched.queries(head), first, args.queries, width, q);
+  start_swizzled<H, kBlockRows, Block::kThreads>(launched.doutputs(head), first, args.queries, width,
+                                                 doutput);
   start_tile(0);
 #pragma unroll 1
-  for (int chunk = 0; chunk < 3; ++chunk) fill_chunk(chunk);
+  for (int chunk = 0; chunk <= Tile::kGroups; ++chunk) fill_chunk(chunk);
 
-  const int own_rows = warpgroup() * kGroupRows + warp() % 4 * 16;
+  const int own_rows = (Tile::kGroups > 1 ? warpgroup() * kGroupRows : 0) + warp() % 4 * 16;
   const std::int64_t own_query = first + own_rows;  // the warp's first
   const SwizzledRows<H, kBlockRows> own_q{q, own_rows}, own_doutput{doutput, own_rows};
   float log_sums[2], deltas[2];
@@ -115,17 +130,17 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
   make_deltas<H>(launched, head, own_query, deltas);
   float scores[N / 8][4], dweights[N / 8][4], dq[H / 8][4] = {}, shares[2] = {};
   Rounded<N> dscores;
-  BiasTables<SumsBias, kWgmmaThreads> dbias(launched);
+  BiasTables<SumsBias, Block::kThreads> dbias(launched);
 
   for (int tile = 0; tile < walk.tiles; ++tile) {
     finish_copies();
     publish_shared();
     __syncthreads();  // keys, positions and values have arrived; the previous tile has been read
     if (tile + 1 < walk.tiles) start_tile(tile + 1);
-    const auto fetch_positions = [&] {  // the chunk that the next tile needs besides two of this one
+    const auto fetch_positions = [&] {  // the chunk that the next tile needs besides those of this one
       if (tile + 1 < walk.tiles) fill_chunk(-(tile + 1));
     };
-    if (walk.needs(tile)) {
+    if (Tile::kGroups == 1 || walk.needs(tile)) {
       const std::int64_t key = walk.row(tile);
       start_row_products<H>(own_q, keys + tile % 2 * Tile::kOther, scores);
       start_row_products<H>(own_doutput, values + tile % 2 * Tile::kOther, dweights);
@@ -166,9 +181,13 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_queries_kernel(TensorB
 // ---- dk and dv
 
 template <int H, bool Positions>
-__global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBackward launched) {
-  using Tile = WgmmaBackwardTile<H>;
-  constexpr int N = Tile::kOthers;
+__global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThreads,
+                                  WgmmaBackwardTile<H, Positions>::kBlocks)
+    wgmma_keys_kernel(TensorBackward launched) {
+  using Tile = WgmmaBackwardTile<H, Positions>;
+  using Block = typename Tile::Block;
+  using Pieces = PieceOfRows<H, Block::kThreads>;
+  constexpr int N = Tile::kOthers, kBlockRows = Block::kRows, kBiasWindow = Block::kBiasWindow;
   const AttentionArgs& args = launched.args.forward;
   bf16* const keys = first_tile();
   bf16* const values = keys + kBlockRows * H;
@@ -176,10 +195,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
   bf16* const doutputs = queries + 2 * Tile::kOther;
   float* const statistics = reinterpret_cast<float*>(doutputs + 2 * Tile::kOther);  // [2][2][N]
   float* const bias = statistics + 4 * N;                                           // for two tiles
-  const PositionRing<H> ring{
+  const typename Tile::Ring ring{
       reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions, as the next
   float* const part =
-      skew_of_warp<kSkewColumns<H>>(reinterpret_cast<float*>(ring.rows + PositionRing<H>::kBytes / 2));
+      skew_of_warp<kSkewColumns<H>>(reinterpret_cast<float*>(ring.rows + Tile::Ring::kBytes / 2));
 
   const std::int64_t tiles = divide_up(args.keys, kBlockRows), item = blockIdx.x / tiles;
   const std::int64_t key = blockIdx.x % tiles * kBlockRows;
@@ -187,12 +206,12 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
   const std::int64_t batch = item / args.kv_heads, kv_head = item % args.kv_heads;
   const int width = static_cast<int>(args.head_size), group = static_cast<int>(args.heads / args.kv_heads);
   const Head<bf16> first_head(args, batch, kv_head * group);
-  const Walk<N> walk = walk_queries<N>(first_head, key);  // for each head of the group
+  const Walk<N> walk = walk_queries<N, kBlockRows>(first_head, key);  // for each head of the group
   const int steps = group * walk.tiles;
 
   const auto head_of = [&](int step) { return Head<bf16>(args, batch, kv_head * group + step / walk.tiles); };
-  Pieces<H> query_pieces, doutput_pieces;  // of one head
-  const auto lowest = [&](int step) {      // the lowest distance of a tile
+  Pieces query_pieces, doutput_pieces;  // of one head
+  const auto lowest = [&](int step) {   // the lowest distance of a tile
     return walk.row(step % walk.tiles) + first_head.offset - key - (kBlockRows - 1);
   };
   const auto start_queries = [&](int step) {
@@ -206,25 +225,25 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
         doutput_pieces, [&] { return launched.doutputs(head); }, query, args.queries, width,
         doutputs + place);
     float* const log_sums = statistics + step % 2 * 2 * N;
-    for (int i = static_cast<int>(threadIdx.x); i < N; i += kWgmmaThreads)
+    for (int i = static_cast<int>(threadIdx.x); i < N; i += Block::kThreads)
       launched.statistics(head, query + i, log_sums[i], log_sums[N + i]);
-    fill_bias(head, lowest(step), bias + step % 2 * kBiasWindow);
+    fill_bias<Block>(head, lowest(step), bias + step % 2 * kBiasWindow);
   };
   const auto fill_chunk = [&](int chunk) {  // of positions
     if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
   };
   const auto fill_ring = [&] {  // for the first tile of a head
 #pragma unroll 1
-    for (int chunk = 0; chunk < 3; ++chunk) fill_chunk(chunk);
+    for (int chunk = 0; chunk <= Tile::kGroups; ++chunk) fill_chunk(chunk);
   };
-  start_swizzled<H, kBlockRows>(launched.keys(first_head), key, args.keys, width, keys);
-  start_swizzled<H, kBlockRows>(launched.values(first_head), key, args.keys, width, values);
+  start_swizzled<H, kBlockRows, Block::kThreads>(launched.keys(first_head), key, args.keys, width, keys);
+  start_swizzled<H, kBlockRows, Block::kThreads>(launched.values(first_head), key, args.keys, width, values);
   if (steps > 0) {
     start_queries(0);
     fill_ring();
   }
 
-  const int own_rows = warpgroup() * kGroupRows + warp() % 4 * 16;
+  const int own_rows = (Tile::kGroups > 1 ? warpgroup() * kGroupRows : 0) + warp() % 4 * 16;
   const std::int64_t own_key = key + own_rows;  // the warp's first
   const SwizzledRows<H, kBlockRows> own_keys{keys, own_rows}, own_values{values, own_rows};
   float scores[N / 8][4], dweights[N / 8][4], dk[H / 8][4] = {}, dv[H / 8][4] = {};
@@ -237,10 +256,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmma_keys_kernel(TensorBack
     __syncthreads();
     if (step + 1 < steps) start_queries(step + 1);
     const int tile = step % walk.tiles;
-    const auto fetch_positions = [&] {  // the chunk that the next tile needs besides two of this one
-      if (tile + 1 < walk.tiles) fill_chunk(tile + 3);
+    const auto fetch_positions = [&] {  // the chunk that the next tile needs besides those of this one
+      if (tile + 1 < walk.tiles) fill_chunk(tile + 1 + Tile::kGroups);
     };
-    if (walk.needs(step % walk.tiles)) {
+    if (Tile::kGroups == 1 || walk.needs(step % walk.tiles)) {
       const Head<bf16> head = head_of(step);
       const std::int64_t query = walk.row(step % walk.tiles);
       bf16 *const q = queries + step % 2 * Tile::kOther, *const doutput = doutputs + step % 2 * Tile::kOther;
@@ -291,14 +310,18 @@ bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& p
   bool sums_bias = false;
   for_tensor_size(args.forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
-    using Tile = WgmmaBackwardTile<H>;
-    const bool positions = args.forward.positions != nullptr;
-    sums_bias = launch_queries(
-        "attention_dq with wgmma",
-        positions ? wgmma_queries_kernel<H, false, true> : wgmma_queries_kernel<H, false, false>,
-        positions ? wgmma_queries_kernel<H, true, true> : wgmma_queries_kernel<H, true, false>, args,
-        partials, kBlockRows, kWgmmaThreads, Tile::kShared + (positions ? Tile::kForPositions : 0),
-        kMostHopperBytes);
+    const auto launch = [&](auto positions) {
+      constexpr bool kPositions = decltype(positions)::value;
+      using Tile = WgmmaBackwardTile<H, kPositions>;
+      sums_bias = launch_queries("attention_dq with wgmma", wgmma_queries_kernel<H, false, kPositions>,
+                                 wgmma_queries_kernel<H, true, kPositions>, args, partials,
+                                 Tile::Block::kRows, Tile::Block::kThreads, Tile::kBytes,
+                                 Tile::kGroups == 1 ? kMostHopperBytes / 2 : kMostHopperBytes);
+    };
+    if (args.forward.positions != nullptr)
+      launch(std::true_type{});
+    else
+      launch(std::false_type{});
   });
   return sums_bias;
 }
@@ -307,12 +330,17 @@ void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& part
   const AttentionArgs& forward = args.forward;
   for_tensor_size(forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
-    using Tile = WgmmaBackwardTile<H>;
-    const bool positions = forward.positions != nullptr;
-    launch_shared("attention_dk_dv with wgmma",
-                  positions ? wgmma_keys_kernel<H, true> : wgmma_keys_kernel<H, false>,
-                  forward.batch * forward.kv_heads * divide_up(forward.keys, kBlockRows), kWgmmaThreads,
-                  Tile::kShared + (positions ? Tile::kForPositions : 0), tensor_backward(args, partials));
+    const auto launch = [&](auto positions) {
+      constexpr bool kPositions = decltype(positions)::value;
+      using Tile = WgmmaBackwardTile<H, kPositions>;
+      launch_shared("attention_dk_dv with wgmma", wgmma_keys_kernel<H, kPositions>,
+                    forward.batch * forward.kv_heads * divide_up(forward.keys, Tile::Block::kRows),
+                    Tile::Block::kThreads, Tile::kBytes, tensor_backward(args, partials));
+    };
+    if (forward.positions != nullptr)
+      launch(std::true_type{});
+    else
+      launch(std::false_type{});
   });
 }
 

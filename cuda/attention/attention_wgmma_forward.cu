@@ -54,37 +54,41 @@ namespace {
 
 template <int H>
 struct WgmmaForwardTile {
+  using Block = eddy::cuda::Block<2>;
+  using Ring = PositionRing<H, Block::kThreads>;
   static constexpr int kOther = kOtherRows * H;  // numbers in a tile
   static constexpr int kShared =
-      kTileAlignment + swizzled_tile_bytes(kBlockRows + 4 * kOtherRows, H) + kBiasBytes;
-  static constexpr int kForPositions = PositionRing<H>::kBytes + skew_block_bytes(32);
+      kTileAlignment + swizzled_tile_bytes(Block::kRows + 4 * kOtherRows, H) + Block::kBiasBytes;
+  static constexpr int kForPositions = Ring::kBytes + skew_bytes_of(Block::kWarps, 32);
   static_assert(kShared + kForPositions <= kMostHopperBytes);
   // At H = 64 queries in registers would not leave 128 registers to a thread, for two blocks to a
   // multiprocessor; and the exponentials take longer there than the products, whatever these read.
-  using Queries = std::conditional_t<H == 64, SwizzledRows<H, kBlockRows>, RegisterRows<H>>;
+  using Queries = std::conditional_t<H == 64, SwizzledRows<H, Block::kRows>, RegisterRows<H>>;
 };
 
 template <int H, bool Positions>
-__global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 ? 2 : 1)
     wgmma_forward_kernel(TensorForward launched) {
   using Tile = WgmmaForwardTile<H>;
-  constexpr int N = kOtherRows;
+  using Block = typename Tile::Block;
+  using Pieces = PieceOfRows<H, Block::kThreads>;
+  constexpr int N = kOtherRows, kBiasWindow = Block::kBiasWindow;
   const AttentionArgs& args = launched.args;
   bf16* const q = first_tile();
-  bf16* const keys = q + kBlockRows * H;  // two tiles
+  bf16* const keys = q + Block::kRows * H;  // two tiles
   bf16* const values = keys + 2 * Tile::kOther;
   float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // for two tiles
-  const PositionRing<H> ring{
+  const typename Tile::Ring ring{
       reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions, as the next
-  float* const part = skew_of_warp<32>(reinterpret_cast<float*>(ring.rows + PositionRing<H>::kBytes / 2));
+  float* const part = skew_of_warp<32>(reinterpret_cast<float*>(ring.rows + Tile::Ring::kBytes / 2));
 
-  const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
-  const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kBlockRows;
+  const std::int64_t tiles = divide_up(args.queries, Block::kRows), item = blockIdx.x / tiles;
+  const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * Block::kRows;
   const Head<bf16> head(args, item / args.heads, item % args.heads);
   const int width = static_cast<int>(args.head_size);
-  const Walk<N> walk = walk_keys<N>(head, first);
+  const Walk<N> walk = walk_keys<N, Block::kRows>(head, first);
 
-  Pieces<H> key_pieces, value_pieces;
+  Pieces key_pieces, value_pieces;
   const auto start_keys = [&](int tile) {
     start_swizzled<N>(
         key_pieces,
@@ -104,12 +108,14 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   const auto lowest = [&](int tile) {
     return first + head.offset - walk.row(tile) - (N - 1);
   };  // the lowest distance of a tile
-  const auto start_bias = [&](int tile) { fill_bias(head, lowest(tile), bias + tile % 2 * kBiasWindow); };
+  const auto start_bias = [&](int tile) {
+    fill_bias<Block>(head, lowest(tile), bias + tile % 2 * kBiasWindow);
+  };
   const auto fill_chunk = [&](int chunk) {  // of positions
     if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
   };
-  start_swizzled<H, kBlockRows>(Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first,
-                                args.queries, width, q);
+  start_swizzled<H, Block::kRows, Block::kThreads>(
+      Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first, args.queries, width, q);
   start_keys(0);
   start_bias(0);
 #pragma unroll 1
@@ -117,7 +123,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, H <= 64 ? 2 : 1)
   finish_copies();
   publish_shared();
   __syncthreads();
-  typename Tile::Queries left(SwizzledRows<H, kBlockRows>{q, warpgroup() * kGroupRows + warp() % 4 * 16});
+  typename Tile::Queries left(SwizzledRows<H, Block::kRows>{q, warpgroup() * kGroupRows + warp() % 4 * 16});
 
   float scores[N / 8][4], mixed[H / 8][4] = {};
   Rounded<N> weights;
@@ -200,10 +206,10 @@ void wgmma_forward(const AttentionArgs& args) {
     constexpr int H = decltype(size)::value;
     using Tile = WgmmaForwardTile<H>;
     const bool positions = args.positions != nullptr;
-    launch_shared("attention with wgmma",
-                  positions ? wgmma_forward_kernel<H, true> : wgmma_forward_kernel<H, false>,
-                  args.batch * args.heads * divide_up(args.queries, kBlockRows), kWgmmaThreads,
-                  Tile::kShared + (positions ? Tile::kForPositions : 0), tensor_forward(args));
+    launch_shared(
+        "attention with wgmma", positions ? wgmma_forward_kernel<H, true> : wgmma_forward_kernel<H, false>,
+        args.batch * args.heads * divide_up(args.queries, Tile::Block::kRows), Tile::Block::kThreads,
+        Tile::kShared + (positions ? Tile::kForPositions : 0), tensor_forward(args));
   });
 }
 

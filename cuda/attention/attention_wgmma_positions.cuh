@@ -21,7 +21,7 @@ namespace {
 constexpr int kChunkRows = 64, kChunks = 4;
 constexpr int kRingBlocks = kChunks * kChunkRows / 16;
 
-template <int H>
+template <int H, int Threads>
 struct PositionRing {
   static constexpr int kBytes = tensor_tile_bytes(kChunks * kChunkRows, H);
   bf16* rows;
@@ -33,7 +33,7 @@ struct PositionRing {
   }
   // Fills a chunk with the positions from `distance` on. Those that do not exist become zeros.
   __device__ void fill(const AttentionArgs& args, int chunk, std::int64_t distance) const {
-    constexpr int kFours = H / 4, kAtOnce = kWgmmaThreads / kFours, kTimes = kChunkRows / kAtOnce;
+    constexpr int kFours = H / 4, kAtOnce = Threads / kFours, kTimes = kChunkRows / kAtOnce;
     const int row = static_cast<int>(threadIdx.x) / kFours,
               column = static_cast<int>(threadIdx.x) % kFours * 4;
     const int first = static_cast<int>(distance) + row,
@@ -43,25 +43,29 @@ struct PositionRing {
     const bool fours = reinterpret_cast<std::uintptr_t>(table) % 16 == 0 && stride % 4 == 0;
     const float* source = table + first * stride + column;
     bf16* const to = block(chunk, 0) + row * tensor_row(H) + column;
-    Four read[kTimes];
+    constexpr int kPart = kTimes < 4 ? kTimes : 4;  // loads in flight; more need more registers
+#pragma unroll 1
+    for (int start = 0; start < kTimes; start += kPart) {
+      Four read[kPart];
 #pragma unroll
-    for (int i = 0; i < kTimes; ++i) {
-      const int at = first + i * kAtOnce;
-      read[i] = {};
-      if (at >= 0 && at < end) {
-        if (fours)
-          read[i] = load_four(source);
-        else
-          for (int e = 0; e < 4; ++e) read[i].at[e] = source[e];
+      for (int i = 0; i < kPart; ++i) {
+        const int at = first + (start + i) * kAtOnce;
+        read[i] = {};
+        if (at >= 0 && at < end) {
+          if (fours)
+            read[i] = load_four(source);
+          else
+            for (int e = 0; e < 4; ++e) read[i].at[e] = source[e];
+        }
+        source += kAtOnce * stride;
       }
-      source += kAtOnce * stride;
-    }
 #pragma unroll
-    for (int i = 0; i < kTimes; ++i) {
-      struct alignas(8) Rounded4 {
-        std::uint32_t at[2];
-      } const rounded{{pack(read[i].at[0], read[i].at[1]), pack(read[i].at[2], read[i].at[3])}};
-      *reinterpret_cast<Rounded4*>(to + i * kAtOnce * tensor_row(H)) = rounded;
+      for (int i = 0; i < kPart; ++i) {
+        struct alignas(8) Rounded4 {
+          std::uint32_t at[2];
+        } const rounded{{pack(read[i].at[0], read[i].at[1]), pack(read[i].at[2], read[i].at[3])}};
+        *reinterpret_cast<Rounded4*>(to + (start + i) * kAtOnce * tensor_row(H)) = rounded;
+      }
     }
   }
 };
@@ -73,8 +77,8 @@ template <int H>
 constexpr int kSkewColumns = H <= 64 ? 64 : 32;
 // Bytes of a block for 16 x (16 + N) numbers to a warp; for N = 32 that is also enough for the gradients of 64
 // columns in bf16.
-EDDY_HOST_DEVICE constexpr int skew_block_bytes(int columns) {
-  return kWgmmaThreads / 32 * 16 * (16 + columns) * 4;
+EDDY_HOST_DEVICE constexpr int skew_bytes_of(int warps, int columns) {
+  return warps * 16 * (16 + columns) * 4;
 }
 template <int N>
 __device__ float* skew_of_warp(float* memory) {
@@ -105,8 +109,8 @@ __device__ void write_skewed(const float (&products)[Tiles][4], float* part) {
 
 // Writes into a warp's part the products of its rows with N + 16 rows of the ring, from block `block` of chunk `first`
 // on.
-template <int H, int N, class Left>
-__device__ void make_position_products(const Left& left, const PositionRing<H>& ring, int first, int block,
+template <int H, int N, class Left, class Ring>
+__device__ void make_position_products(const Left& left, const Ring& ring, int first, int block,
                                        float* part) {
   constexpr int kBlocks = N / 16 + 1;
   float products[2 * kBlocks][4] = {};
@@ -127,9 +131,9 @@ __device__ void make_position_products(const Left& left, const PositionRing<H>& 
 
 // scores += the warp's rows . positions, with keys in columns: pair (r, c) uses row r + 63 - c of a window that starts
 // with block `block` of chunk `first`; N of the 64 columns go through the part at once. Calls ready() before the first access to the scores.
-template <int H, int N, class Left, class Ready>
-__device__ void add_query_positions(const Left& left, const PositionRing<H>& ring, int first, int block,
-                                    float* part, float (&scores)[kOtherRows / 8][4], Ready&& ready) {
+template <int H, int N, class Left, class Ring, class Ready>
+__device__ void add_query_positions(const Left& left, const Ring& ring, int first, int block, float* part,
+                                    float (&scores)[kOtherRows / 8][4], Ready&& ready) {
   const float* own[2];
 #pragma unroll
   for (int e = 0; e < 2; ++e) {
@@ -151,9 +155,9 @@ __device__ void add_query_positions(const Left& left, const PositionRing<H>& rin
 }
 
 // The same with the warp's keys in rows and N queries in columns: pair (r, c) uses row c + 15 - r.
-template <int H, int N, class Ready>
-__device__ void add_key_positions(bf16* queries, const PositionRing<H>& ring, int first, int block,
-                                  float* part, float (&scores)[N / 8][4], Ready&& ready) {
+template <int H, int N, class Ring, class Ready>
+__device__ void add_key_positions(bf16* queries, const Ring& ring, int first, int block, float* part,
+                                  float (&scores)[N / 8][4], Ready&& ready) {
   constexpr int kAtOnce = kSkewColumns<H> / 32;  // blocks of 16 queries for which the part has room
   const float* own[2];
 #pragma unroll
@@ -211,8 +215,8 @@ __device__ inline void write_skewed(const Rounded<kOtherRows>& dscores, bf16* pa
 }
 
 // dq += skewed gradients of scores . positions.
-template <int H>
-__device__ void add_position_mixes(bf16* part, const PositionRing<H>& ring, int first, int block,
+template <int H, class Ring>
+__device__ void add_position_mixes(bf16* part, const Ring& ring, int first, int block,
                                    float (&dq)[H / 8][4]) {
 #pragma unroll
   for (int i = 0; i < kOtherRows / 16 + 1; ++i) {

@@ -95,19 +95,19 @@ void product_kernel(Matrices args) {
 }
 
 // ---- the tiles of attention C [128, 64] = A [128, H] B [64, H]^T, or with Across C [128, H] = A [128, 64] B
-// [64, H], by the functions of the attention kernels, with 256 threads. of the attention kernels, with 256
-// threads.
+// [64, H], by the functions of the attention kernels, with 256 threads.
+constexpr int kBlockRows = Block<2>::kRows;
 template <int H, bool Across, bool Held>
 void tiles_kernel(Matrices args) {
   constexpr int kInner = Across ? 64 : H, kColumns = Across ? H : 64;
   bf16* const left = first_tile();
   bf16* const right = left + kBlockRows * kInner;
   const int thread = static_cast<int>(threadIdx.x);
-  for (int i = thread; i < kBlockRows * kInner; i += kWgmmaThreads) {
+  for (int i = thread; i < kBlockRows * kInner; i += Block<2>::kThreads) {
     const int row = i / kInner, column = i % kInner;
     piece_of<kInner, kBlockRows>(left, row, column / 8)[column % 8] = bf16(args.a[i]);
   }
-  for (int i = thread; i < 64 * H; i += kWgmmaThreads)
+  for (int i = thread; i < 64 * H; i += Block<2>::kThreads)
     piece_of<H, 64>(right, i / H, i % H / 8)[i % 8] = bf16(args.b[i]);
   publish_shared();
   __syncthreads();
