@@ -144,7 +144,9 @@ struct Head {
   float factor;         // scale of the scores
 
   __device__ Head(const AttentionArgs& a, std::int64_t b, std::int64_t h)
-      : args(a), batch(b), head(h), kv_head(h / (a.heads / a.kv_heads)), offset(a.keys - a.queries) {
+      : Head(a, b, h, h / (a.heads / a.kv_heads)) {}
+  __device__ Head(const AttentionArgs& a, std::int64_t b, std::int64_t h, std::int64_t kv_h)
+      : args(a), batch(b), head(h), kv_head(kv_h), offset(a.keys - a.queries) {
     const double own =
         a.head_scale == nullptr ? 1.0 : static_cast<double>(static_cast<const float*>(a.head_scale)[h]);
     factor = static_cast<float>(a.scale * own);

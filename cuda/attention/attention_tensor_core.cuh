@@ -326,10 +326,13 @@ __device__ std::uint32_t pair_bits(Test&& test) {
 struct Limits {
   int rows, columns, least, most;
 
-  // The arguments may be far outside a tile.
+  // The arguments may be far outside a tile; sizes, and so distances, are far below 2^31.
   __device__ Limits(std::int64_t row_count, std::int64_t column_count, std::int64_t lowest,
                     std::int64_t highest)
-      : rows(near(row_count)), columns(near(column_count)), least(near(lowest)), most(near(highest)) {}
+      : rows(static_cast<int>(row_count)),
+        columns(static_cast<int>(column_count)),
+        least(static_cast<int>(lowest)),
+        most(static_cast<int>(highest)) {}
   template <int N>
   __device__ std::uint32_t bits() const {
     if (rows >= 16 && columns >= N && least <= 1 - N && most >= 15) return 0xffffffffu;
@@ -352,10 +355,6 @@ struct Limits {
     bytes = (bytes | bytes >> 4) & 0x00ff00ff00ff00ffu;
     bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffffu;
     return static_cast<std::uint32_t>(bytes | bytes >> 16);
-  }
-  __device__ static int near(std::int64_t x) {
-    constexpr std::int64_t kFar = 1 << 20;
-    return static_cast<int>(x < -kFar ? -kFar : x > kFar ? kFar : x);
   }
 };
 
@@ -442,55 +441,6 @@ struct Larger {  // ignores NaN, which shows up in the sum
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// The online softmax over tiles of keys: for each of a thread's two rows the largest score so far, in units
-// of log 2, and the thread's part of the sum of exponentials relative to it.
-struct RunningSoftmax {
-  float maximum[2] = {minus_infinity(), minus_infinity()}, sum[2] = {};
-
-  // Turns scores into weights; `factor` scales the scores to units of log 2. `correction` is the factor by
-  // which the result so far shrinks.
-  template <int N>
-  __device__ void weigh(float (&scores)[N / 8][4], std::uint32_t seen, std::uint32_t kept, float factor,
-                        float keep_scale, float (&correction)[2]) {
-    if (all_pairs(seen, kept))
-      weigh_pairs<N, true>(scores, seen, kept, factor, keep_scale, correction);
-    else
-      weigh_pairs<N, false>(scores, seen, kept, factor, keep_scale, correction);
-  }
-  template <int N, bool All>
-  __device__ void weigh_pairs(float (&scores)[N / 8][4], std::uint32_t seen, std::uint32_t kept, float factor,
-                              float keep_scale, float (&correction)[2]) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float top = maximum[half];
-#pragma unroll
-      for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          scores[n][e] = All || has(seen, 4 * n + e) ? scores[n][e] * factor : minus_infinity();
-          top = fmaxf(top, scores[n][e]);
-        }
-      top = reduce_quad(top, Larger{});
-      const float shift = top == minus_infinity() ? 0.0f : top;
-      correction[half] = fast_exp2(maximum[half] - shift);
-      maximum[half] = top;
-      float added = 0;
-#pragma unroll
-      for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          const float p = fast_exp2(scores[n][e] - shift);
-          added += p;
-          scores[n][e] = All || has(kept, 4 * n + e) ? p * keep_scale : 0.0f;
-        }
-      sum[half] = sum[half] * correction[half] + added;
-    }
-  }
-  // Writes log_sum of the rows from `first` on, and their results.
-  template <int H>
-  __device__ void store(const Head<bf16>& head, std::int64_t first, float (&mixed)[H / 8][4]) const;
-};
-
 // numbers of row half h *= factors[h].
 template <int Tiles>
 __device__ void scale_rows(float (&numbers)[Tiles][4], const float (&factors)[2]) {
@@ -499,6 +449,75 @@ __device__ void scale_rows(float (&numbers)[Tiles][4], const float (&factors)[2]
 #pragma unroll
     for (int e = 0; e < 4; ++e) numbers[n][e] *= factors[e / 2];
 }
+
+// The online softmax over tiles of keys: for each of a thread's two rows a score, in units of log 2, and the
+// thread's part of the sum of exponentials relative to it. It is the largest score so far or at most kSlack less:
+// it rises seldom, so the results so far are seldom scaled. The exponentials and their sums stay far from what f32 and
+// bf16 can hold, and the quotient is the same.
+struct RunningSoftmax {
+  static constexpr float kSlack = 8;
+  float maximum[2] = {minus_infinity(), minus_infinity()}, sum[2] = {};
+
+  // Turns scores into weights, without the factor of those that dropout keeps; `factor` scales the scores to units of
+  // log 2. Returns, for a whole warp, whether the results so far shrink, by `correction`.
+  template <int N>
+  __device__ bool weigh(float (&scores)[N / 8][4], std::uint32_t seen, std::uint32_t kept, float factor,
+                        float (&correction)[2]) {
+    if (!(factor > 0)) {  // below, the largest score has the largest exponential
+      const float factors[2] = {factor, factor};
+      scale_rows(scores, factors);
+      factor = 1;
+    }
+    return all_pairs(seen, kept) ? weigh_pairs<N, true>(scores, seen, kept, factor, correction)
+                                 : weigh_pairs<N, false>(scores, seen, kept, factor, correction);
+  }
+  template <int N, bool All>
+  __device__ bool weigh_pairs(float (&scores)[N / 8][4], std::uint32_t seen, std::uint32_t kept, float factor,
+                              float (&correction)[2]) {
+    float tops[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float top = minus_infinity();
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          if (!All && !has(seen, 4 * n + e)) scores[n][e] = minus_infinity();
+          top = fmaxf(top, scores[n][e]);
+        }
+      tops[half] = reduce_quad(top, Larger{}) * factor;
+    }
+    const bool rises =
+        __any_sync(0xffffffffu, tops[0] > maximum[0] + kSlack || tops[1] > maximum[1] + kSlack) != 0;
+    if (rises) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float top = fmaxf(maximum[half], tops[half]);
+        correction[half] = fast_exp2(maximum[half] - (top == minus_infinity() ? 0.0f : top));
+        maximum[half] = top;
+        sum[half] *= correction[half];
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float shift = maximum[half] == minus_infinity() ? 0.0f : maximum[half];
+      float added = 0;
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          const float p = fast_exp2(fmaf(scores[n][e], factor, -shift));
+          added += p;
+          scores[n][e] = All || has(kept, 4 * n + e) ? p : 0.0f;
+        }
+      sum[half] += added;
+    }
+    return rises;
+  }
+  // Writes log_sum of the rows from `first` on, and their results.
+  template <int H>
+  __device__ void store(const Head<bf16>& head, std::int64_t first, float (&mixed)[H / 8][4]) const;
+};
 
 // Writes a thread's numbers of its two rows, rounded to bf16. Row r of the warp is row first + r and starts
 // at row_at(first + r); it is skipped if that is null. Rows before `end` and entries before `width` exist.
@@ -534,7 +553,8 @@ __device__ void RunningSoftmax::store(const Head<bf16>& head, std::int64_t first
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float total = reduce_quad(sum[half], Plus{});
-    inverse[half] = total == 0.0f ? 0.0f : 1.0f / total;  // 0: the query sees no key
+    inverse[half] =
+        total == 0.0f ? 0.0f : static_cast<float>(args.keep_scale) / total;  // 0: the query sees no key
     const std::int64_t query = first + own_row() + 8 * half;
     if (own_column() == 0 && query < args.queries)
       static_cast<float*>(args.log_sum)[head.row_at(query)] =

@@ -138,13 +138,14 @@ __global__ void __launch_bounds__(kTensorThreads, SumsBias&& H == 128 ? 3 : 0)
         Limits(args.queries - own_query, args.keys - key, args.least - base, args.most - base)
             .template bits<N>();
     const std::uint32_t kept = kept_bits<N>(head, own_query, key);
-    score_gradients<N>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
-    dbias.add(BlockDiagonals<N>(scores), args, base);
-    add_row_mixes<H, N>(scores, keys, dq);
+    score_gradients<N>(head, launched.args.dhead_scale != nullptr, seen, kept, log_sums, deltas, scores,
+                       dweights, shares);
+    dbias.add(BlockDiagonals<N>(dweights), args, base);
+    add_row_mixes<H, N>(dweights, keys, dq);
     if (args.positions != nullptr) {
 #pragma unroll
       for (int pair = 0; pair < N / 2; ++pair)
-        part[pair_row(pair) * skew_row(N) + pair_column(pair)] = scores[pair / 4][pair % 4];
+        part[pair_row(pair) * skew_row(N) + pair_column(pair)] = dweights[pair / 4][pair % 4];
       __syncwarp();
       add_diagonal_mixes<H, N>(part, own_window, dq);
     }
@@ -205,8 +206,10 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
       start_doutputs(begin);
     }
     for (std::int64_t query = begin; query < end; query += N) {
-      for (int i = static_cast<int>(threadIdx.x); i < N; i += kTensorThreads)
+      for (int i = static_cast<int>(threadIdx.x); i < N; i += kTensorThreads) {
         launched.statistics(head, query + i, log_sums[i], deltas[i]);
+        deltas[i] = scaled_delta(head, deltas[i]);
+      }
       finish_copies();
       __syncthreads();  // queries, positions, gradients and statistics have arrived
       float scores[N / 8][4] = {}, dweights[N / 8][4] = {};

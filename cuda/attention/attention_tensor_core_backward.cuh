@@ -39,9 +39,12 @@ struct TensorBackward {
   }
   // Reads the same and the query's delta, which the kernel for dq has left; zeros past the last query.
   __device__ void statistics(const Head<bf16>& head, std::int64_t query, float& log_sums,
-                             float& delta) const {
+                             float& deltas) const {
     log_sums = log_sum(head, query);
-    delta = query < args.forward.queries ? scratch(partials.deltas)[head.row_at(query)] : 0;
+    deltas = delta(head, query);
+  }
+  __device__ float delta(const Head<bf16>& head, std::int64_t query) const {
+    return query < args.forward.queries ? scratch(partials.deltas)[head.row_at(query)] : 0;
   }
 };
 
@@ -135,48 +138,62 @@ inline TensorBackward tensor_backward(const AttentionBackwardArgs& args, const A
           {}};
 }
 
-// Turns the scores of a thread's pairs, queries in rows, into the gradients of these scores. `shares`
-// accumulates what the pairs add to dhead_scale / scale. All: all pairs are seen and kept.
+// Turns the gradients of a thread's weights, queries in rows, into `outer` times the gradients of the scores. All: all
+// pairs are seen and kept.
 template <int N, bool All>
-__device__ void score_pair_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
-                                     const float (&log_sums)[2], const float (&deltas)[2],
-                                     const float (&dweights)[N / 8][4], float (&scores)[N / 8][4],
-                                     float (&shares)[2]) {
-  const float factor = head.factor * kLog2OfE, keep_scale = static_cast<float>(head.args.keep_scale);
+__device__ void pair_gradients(const Head<bf16>& head, float outer, std::uint32_t seen, std::uint32_t kept,
+                               const float (&log_sums)[2], const float (&deltas)[2],
+                               const float (&scores)[N / 8][4], float (&dweights)[N / 8][4]) {
+  const float factor = head.factor * kLog2OfE, keep_scale = outer * static_cast<float>(head.args.keep_scale);
 #pragma unroll
   for (int n = 0; n < N / 8; ++n)
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int half = e / 2;
-      const float score = scores[n][e];
-      float ds = 0;
+      // A selection, not a branch: nvcc would put a branch around each exponential.
+      const float keep = All || has(kept, 4 * n + e) ? keep_scale : 0.0f;
+      const float p = fast_exp2(fmaf(scores[n][e], factor, -log_sums[half]));
+      const float ds = p * fmaf(keep, dweights[n][e], -(outer * deltas[half]));
       // A query that sees all N keys of a tile sees more than one.
-      if (All || (has(seen, 4 * n + e) && deltas[half] != kNoGradient)) {
-        const float p = fast_exp2(score * factor - log_sums[half]);
-        ds = p * ((All || has(kept, 4 * n + e) ? keep_scale * dweights[n][e] : 0.0f) - deltas[half]);
-        shares[half] += ds * score;
-      }
-      scores[n][e] = head.factor * ds;
+      dweights[n][e] = All || (has(seen, 4 * n + e) && deltas[half] != kNoGradient) ? ds : 0.0f;
     }
 }
+// Turns the gradients of weights into those of the scores. `shares` accumulates what the pairs add to dhead_scale /
+// scale, if it is wanted; else the factor of the scores is in both terms of a gradient from the start.
 template <int N>
-__device__ void score_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
-                                const float (&log_sums)[2], const float (&deltas)[2],
-                                const float (&dweights)[N / 8][4], float (&scores)[N / 8][4],
+__device__ void score_gradients(const Head<bf16>& head, bool wants_shares, std::uint32_t seen,
+                                std::uint32_t kept, const float (&log_sums)[2], const float (&deltas)[2],
+                                const float (&scores)[N / 8][4], float (&dweights)[N / 8][4],
                                 float (&shares)[2]) {
+  const float outer = wants_shares ? 1.0f : head.factor;
   if (all_pairs(seen, kept))
-    score_pair_gradients<N, true>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
+    pair_gradients<N, true>(head, outer, seen, kept, log_sums, deltas, scores, dweights);
   else
-    score_pair_gradients<N, false>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
+    pair_gradients<N, false>(head, outer, seen, kept, log_sums, deltas, scores, dweights);
+  if (!wants_shares) return;
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float ds = dweights[n][e];
+      if (ds != 0.0f) shares[e / 2] += ds * scores[n][e];  // a pair that is not visible may have any score
+      dweights[n][e] = head.factor * ds;
+    }
 }
 
-// The same with keys in rows and the statistics of the N queries in shared memory: `scores` becomes the
-// weights, with dropout, and `dweights` the gradients of the scores.
+// A query's delta as weights_and_gradients wants it: times the factor of the scores.
+__device__ inline float scaled_delta(const Head<bf16>& head, float delta) {
+  return delta == kNoGradient ? kNoGradient : head.factor * delta;
+}
+
+// The same with keys in rows, without the shares, and the statistics of the N queries in shared memory, the deltas scaled: `scores` becomes
+// the weights, without the factor of those that dropout keeps, and `dweights` the gradients of the scores.
 template <int N, bool All>
 __device__ void pair_weights_and_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
                                            const float* log_sums, const float* deltas,
                                            float (&scores)[N / 8][4], float (&dweights)[N / 8][4]) {
-  const float factor = head.factor * kLog2OfE, keep_scale = static_cast<float>(head.args.keep_scale);
+  const float factor = head.factor * kLog2OfE,
+              keep_scale = head.factor * static_cast<float>(head.args.keep_scale);
 #pragma unroll
   for (int n = 0; n < N / 8; ++n)
 #pragma unroll
@@ -184,13 +201,13 @@ __device__ void pair_weights_and_gradients(const Head<bf16>& head, std::uint32_t
       const int column = pair_column(4 * n + e);
       // A selection, not a branch: nvcc would put a branch around the loads, and each exponential would wait
       // for the one before.
-      const bool is_seen = All || has(seen, 4 * n + e);
+      const bool is_seen = All || has(seen, 4 * n + e), is_kept = All || has(kept, 4 * n + e);
       const float log_sum = log_sums[column], delta = deltas[column];
-      const float p = fast_exp2(scores[n][e] * factor - log_sum);
-      const float keep = All || has(kept, 4 * n + e) ? keep_scale : 0.0f;
-      const float weight = is_seen ? p * keep : 0.0f;
-      const float dscore =
-          is_seen && (All || delta != kNoGradient) ? head.factor * p * (keep * dweights[n][e] - delta) : 0.0f;
+      const float p = fast_exp2(fmaf(scores[n][e], factor, -log_sum));
+      const float weight = is_seen && is_kept ? p : 0.0f;
+      const float dscore = is_seen && (All || delta != kNoGradient)
+                               ? p * fmaf(is_kept ? keep_scale : 0.0f, dweights[n][e], -delta)
+                               : 0.0f;
       scores[n][e] = weight;
       dweights[n][e] = dscore;
     }
@@ -229,11 +246,13 @@ __device__ void store_query_gradients(const TensorBackward& launched, const Head
                        [start, &to](std::int64_t row) { return start + row * to.time; });
 }
 
-// Writes dk and dv of a warp's keys from `first` on, where they are wanted. Changes dk.
+// Writes dk and dv of a warp's keys from `first` on, where they are wanted. Changes both.
 template <int H>
 __device__ void store_key_gradients(const TensorBackward& launched, std::int64_t batch, std::int64_t kv_head,
-                                    std::int64_t first, float (&dk)[H / 8][4], const float (&dv)[H / 8][4]) {
+                                    std::int64_t first, float (&dk)[H / 8][4], float (&dv)[H / 8][4]) {
   const AttentionArgs& args = launched.args.forward;
+  const float keep_scale = static_cast<float>(args.keep_scale), kept[2] = {keep_scale, keep_scale};
+  scale_rows(dv, kept);  // the weights were without it
   if (launched.args.dk != nullptr)
     through_unit_norm<H>(launched.keys(Head<bf16>(args, batch, kv_head * (args.heads / args.kv_heads))),
                          key_scales(launched.args, batch, kv_head), first, args.keys,

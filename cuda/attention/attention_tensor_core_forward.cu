@@ -101,8 +101,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_kernel(TensorFo
         Limits(16, args.keys - key, args.least - base, args.most - base).template bits<N>();
     const std::uint32_t kept = kept_bits<N>(head, own_query, key);
     float correction[2];
-    softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
-    scale_rows(mixed, correction);
+    if (softmax.weigh<N>(scores, seen, kept, factor, correction)) scale_rows(mixed, correction);
     finish_copies();
     __syncthreads();  // the values have arrived; the keys and positions have been read
     if (key + N < end_key) start_keys(key + N);

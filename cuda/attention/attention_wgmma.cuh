@@ -156,16 +156,20 @@ struct SwizzledRows {
 
 // ---- bias
 
-// Copies the bias of the distances from `lowest` on into shared memory. Entries without a visible pair may be
-// anything.
+// A thread's entry of the bias of the distances from `lowest` on; one without a visible pair may be anything. It is
+// read before products start and put into shared memory after that, since it arrives late.
 template <class Block>
-__device__ void fill_bias(const Head<bf16>& head, std::int64_t lowest, float* to) {
+__device__ float read_bias(const Head<bf16>& head, std::int64_t lowest) {
+  static_assert(Block::kBiasWindow <= Block::kThreads);
   const AttentionArgs& args = head.args;
-  if (args.bias == nullptr) return;
+  if (args.bias == nullptr) return 0;
   const float* const bias = static_cast<const float*>(args.bias) + head.head * args.bias_stride;
-  const int from = static_cast<int>(lowest), last = static_cast<int>(args.distances - 1);
-  for (int i = static_cast<int>(threadIdx.x); i < Block::kBiasWindow; i += Block::kThreads)
-    to[i] = bias[max(0, min(from + i, last))];
+  const int entry = static_cast<int>(lowest) + static_cast<int>(threadIdx.x);
+  return bias[max(0, min(entry, static_cast<int>(args.distances - 1)))];
+}
+template <class Block>
+__device__ void write_bias(const AttentionArgs& args, float entry, float* to) {
+  if (args.bias != nullptr && threadIdx.x < Block::kBiasWindow) to[threadIdx.x] = entry;
 }
 
 // scores += bias_at_first[row - column], or with KeysInRows bias_at_first[column - row], for a warp's pairs.

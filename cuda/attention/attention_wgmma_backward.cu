@@ -101,6 +101,7 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
     return first + head.offset - walk.row(tile) - (N - 1);
   };  // the lowest distance of a tile
   Pieces key_pieces, value_pieces;
+  float bias_entry = 0;
   const auto start_tile = [&](int tile) {
     const int place = tile % 2 * Tile::kOther;
     start_swizzled<N>(
@@ -108,15 +109,20 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
     start_swizzled<N>(
         value_pieces, [&] { return launched.values(head); }, walk.row(tile), args.keys, width,
         values + place);
-    fill_bias<Block>(head, lowest(tile), bias + tile % 2 * kBiasWindow);
+    bias_entry = read_bias<Block>(head, lowest(tile));
   };
   const auto fill_chunk = [&](int chunk) {  // of positions
     if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
+  };
+  const auto finish_tile = [&](int tile) {  // the next one needs another chunk of positions
+    write_bias<Block>(args, bias_entry, bias + tile % 2 * kBiasWindow);
+    if (tile > 0) fill_chunk(-tile);
   };
   start_swizzled<H, kBlockRows, Block::kThreads>(launched.queries(head), first, args.queries, width, q);
   start_swizzled<H, kBlockRows, Block::kThreads>(launched.doutputs(head), first, args.queries, width,
                                                  doutput);
   start_tile(0);
+  finish_tile(0);
 #pragma unroll 1
   for (int chunk = 0; chunk <= Tile::kGroups; ++chunk) fill_chunk(chunk);
 
@@ -137,8 +143,8 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
     publish_shared();
     __syncthreads();  // keys, positions and values have arrived; the previous tile has been read
     if (tile + 1 < walk.tiles) start_tile(tile + 1);
-    const auto fetch_positions = [&] {  // the chunk that the next tile needs besides those of this one
-      if (tile + 1 < walk.tiles) fill_chunk(-(tile + 1));
+    const auto finish_fetch = [&] {
+      if (tile + 1 < walk.tiles) finish_tile(tile + 1);
     };
     if (Tile::kGroups == 1 || walk.needs(tile)) {
       const std::int64_t key = walk.row(tile);
@@ -150,7 +156,7 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
           Limits(args.queries - own_query, args.keys - key, args.least - base, args.most - base)
               .template bits<N>();
       const std::uint32_t kept = kept_bits<N>(head, own_query, key);
-      fetch_positions();
+      finish_fetch();
       const auto ready = [&] {
         wait_products<0>(scores);
         wait_products<0>(dweights);
@@ -160,17 +166,18 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
       else
         ready();
       if (args.bias != nullptr) add_bias_window<N>(bias + tile % 2 * kBiasWindow + own_rows + N - 1, scores);
-      score_gradients<N>(head, seen, kept, log_sums, deltas, dweights, scores, shares);
-      dscores.set(scores);
+      score_gradients<N>(head, launched.args.dhead_scale != nullptr, seen, kept, log_sums, deltas, scores,
+                         dweights, shares);
+      dscores.set(dweights);
       start_row_mixes<H, N>(dscores, keys + tile % 2 * Tile::kOther, dq);
       commit_products();
-      dbias.add(BlockDiagonals<N>(scores), args, base);  // while the products are in flight
+      dbias.add(BlockDiagonals<N>(dweights), args, base);  // while the products are in flight
       bf16* const skewed = reinterpret_cast<bf16*>(part);
       if constexpr (Positions) write_skewed(dscores, skewed);
       wait_products<0>(dq);
       if constexpr (Positions) add_position_mixes<H>(skewed, ring, -tile, own_rows / 16, dq);
     } else {
-      fetch_positions();
+      finish_fetch();
     }
   }
   finish_copies();  // the first ones, when no key is visible
@@ -207,30 +214,48 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
   const int width = static_cast<int>(args.head_size), group = static_cast<int>(args.heads / args.kv_heads);
   const Head<bf16> first_head(args, batch, kv_head * group);
   const Walk<N> walk = walk_queries<N, kBlockRows>(first_head, key);  // for each head of the group
-  const int steps = group * walk.tiles;
-
-  const auto head_of = [&](int step) { return Head<bf16>(args, batch, kv_head * group + step / walk.tiles); };
-  Pieces query_pieces, doutput_pieces;  // of one head
-  const auto lowest = [&](int step) {   // the lowest distance of a tile
-    return walk.row(step % walk.tiles) + first_head.offset - key - (kBlockRows - 1);
+  struct Step {
+    int number, tile, head;  // the number, of all; the tile of the head; the head of the group
   };
-  const auto start_queries = [&](int step) {
+  const int steps = group * walk.tiles;
+  const auto after = [&](const Step& step) {
+    const bool last = step.tile + 1 == walk.tiles;
+    return Step{step.number + 1, last ? 0 : step.tile + 1, step.head + (last ? 1 : 0)};
+  };
+  const auto head_of = [&](const Step& step) {
+    return Head<bf16>(args, batch, kv_head * group + step.head, kv_head);
+  };
+  Pieces query_pieces, doutput_pieces;  // of one head
+  const auto lowest = [&](int tile) {   // the lowest distance of a tile
+    return walk.row(tile) + first_head.offset - key - (kBlockRows - 1);
+  };
+  // A thread's statistic of a query: log_sum or delta. It is read and written as an entry of the bias is.
+  static_assert(2 * N <= Block::kThreads);
+  float statistic = 0, bias_entry = 0;
+  const auto start_queries = [&](const Step& step) {
     const Head<bf16> head = head_of(step);
-    const std::int64_t query = walk.row(step % walk.tiles);
-    const int place = step % 2 * Tile::kOther;
-    if (step % walk.tiles == 0) query_pieces = doutput_pieces = {};
+    const std::int64_t query = walk.row(step.tile);
+    const int place = step.number % 2 * Tile::kOther;
+    if (step.tile == 0) query_pieces = doutput_pieces = {};
     start_swizzled<N>(
         query_pieces, [&] { return launched.queries(head); }, query, args.queries, width, queries + place);
     start_swizzled<N>(
         doutput_pieces, [&] { return launched.doutputs(head); }, query, args.queries, width,
         doutputs + place);
-    float* const log_sums = statistics + step % 2 * 2 * N;
-    for (int i = static_cast<int>(threadIdx.x); i < N; i += Block::kThreads)
-      launched.statistics(head, query + i, log_sums[i], log_sums[N + i]);
-    fill_bias<Block>(head, lowest(step), bias + step % 2 * kBiasWindow);
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread < N)
+      statistic = launched.log_sum(head, query + thread);
+    else if (thread < 2 * N)
+      statistic = scaled_delta(head, launched.delta(head, query + thread - N));
+    bias_entry = read_bias<Block>(head, lowest(step.tile));
   };
   const auto fill_chunk = [&](int chunk) {  // of positions
     if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
+  };
+  const auto finish_queries = [&](const Step& step) {
+    if (threadIdx.x < 2 * N) statistics[step.number % 2 * 2 * N + static_cast<int>(threadIdx.x)] = statistic;
+    write_bias<Block>(args, bias_entry, bias + step.number % 2 * kBiasWindow);
+    if (step.tile > 0) fill_chunk(step.tile + Tile::kGroups);
   };
   const auto fill_ring = [&] {  // for the first tile of a head
 #pragma unroll 1
@@ -239,7 +264,8 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
   start_swizzled<H, kBlockRows, Block::kThreads>(launched.keys(first_head), key, args.keys, width, keys);
   start_swizzled<H, kBlockRows, Block::kThreads>(launched.values(first_head), key, args.keys, width, values);
   if (steps > 0) {
-    start_queries(0);
+    start_queries({});
+    finish_queries({});
     fill_ring();
   }
 
@@ -249,21 +275,21 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
   float scores[N / 8][4], dweights[N / 8][4], dk[H / 8][4] = {}, dv[H / 8][4] = {};
   Rounded<N> weights, dscores;
 
-  for (int step = 0; step < steps; ++step) {
+  Step next = {};
+  for (Step step = next; step.number < steps; step = next) {
+    next = after(step);
     finish_copies();
     publish_shared();
     // Queries, positions, gradients and statistics have arrived; the previous ones have been read.
     __syncthreads();
-    if (step + 1 < steps) start_queries(step + 1);
-    const int tile = step % walk.tiles;
-    const auto fetch_positions = [&] {  // the chunk that the next tile needs besides those of this one
-      if (tile + 1 < walk.tiles) fill_chunk(tile + 1 + Tile::kGroups);
-    };
-    if (Tile::kGroups == 1 || walk.needs(step % walk.tiles)) {
+    const bool fetch = next.number < steps;
+    if (fetch) start_queries(next);
+    if (Tile::kGroups == 1 || walk.needs(step.tile)) {
       const Head<bf16> head = head_of(step);
-      const std::int64_t query = walk.row(step % walk.tiles);
-      bf16 *const q = queries + step % 2 * Tile::kOther, *const doutput = doutputs + step % 2 * Tile::kOther;
-      const float* const log_sums = statistics + step % 2 * 2 * N;
+      const std::int64_t query = walk.row(step.tile);
+      const int turn = step.number % 2;
+      bf16 *const q = queries + turn * Tile::kOther, *const doutput = doutputs + turn * Tile::kOther;
+      const float* const log_sums = statistics + turn * 2 * N;
       const std::int64_t base = query + head.offset - own_key;  // distance of the warp's first pair
       // Before the products: their accumulators leave no registers for Philox.
       const std::uint32_t seen =
@@ -273,17 +299,17 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
       start_row_products<H, N>(own_keys, q, scores);
       start_row_products<H, N>(own_values, doutput, dweights);
       commit_products();
-      fetch_positions();
+      if (fetch) finish_queries(next);
       const auto ready = [&] {
         wait_products<0>(scores);
         wait_products<0>(dweights);
       };
       if constexpr (Positions)
-        add_key_positions<H, N>(q, ring, tile, (kBlockRows - 16 - own_rows) / 16, part, scores, ready);
+        add_key_positions<H, N>(q, ring, step.tile, (kBlockRows - 16 - own_rows) / 16, part, scores, ready);
       else
         ready();
       if (args.bias != nullptr)
-        add_bias_window<N, true>(bias + step % 2 * kBiasWindow + kBlockRows - 1 - own_rows, scores);
+        add_bias_window<N, true>(bias + turn * kBiasWindow + kBlockRows - 1 - own_rows, scores);
       weights_and_gradients<N>(head, seen, kept, log_sums, log_sums + N, scores, dweights);
       weights.set(scores);
       dscores.set(dweights);
@@ -292,10 +318,10 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
       commit_products();
       wait_products<0>(dv);
       wait_products<0>(dk);
-    } else {
-      fetch_positions();
+    } else if (fetch) {
+      finish_queries(next);
     }
-    if (Positions && tile + 1 == walk.tiles && step + 1 < steps) {
+    if (Positions && fetch && next.tile == 0) {
       __syncthreads();  // the positions have been read
       fill_ring();
     }

@@ -108,8 +108,10 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 
   const auto lowest = [&](int tile) {
     return first + head.offset - walk.row(tile) - (N - 1);
   };  // the lowest distance of a tile
-  const auto start_bias = [&](int tile) {
-    fill_bias<Block>(head, lowest(tile), bias + tile % 2 * kBiasWindow);
+  float bias_entry = 0;
+  const auto start_bias = [&](int tile) { bias_entry = read_bias<Block>(head, lowest(tile)); };
+  const auto finish_bias = [&](int tile) {
+    write_bias<Block>(args, bias_entry, bias + tile % 2 * kBiasWindow);
   };
   const auto fill_chunk = [&](int chunk) {  // of positions
     if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
@@ -118,6 +120,7 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 
       Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first, args.queries, width, q);
   start_keys(0);
   start_bias(0);
+  finish_bias(0);
 #pragma unroll 1
   for (int chunk = walk.tiles > 1 ? -1 : 0; chunk < 3; ++chunk) fill_chunk(chunk);
   finish_copies();
@@ -134,6 +137,7 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 
   if (walk.tiles > 1) {
     start_keys(1);
     start_bias(1);
+    finish_bias(1);
   }
   const auto fetch = [&](int tile) {
     finish_copies();
@@ -146,13 +150,16 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 
       start_bias(tile + 2);
     }
   };
-  // The tile after the next one needs another chunk. The last one of this tile has been read.
-  const auto fetch_positions = [&](int tile) {
-    if (tile + 2 < walk.tiles) fill_chunk(-(tile + 2));
+  // What the tile after the next one needs and stores must write. Its bias, and the last chunk of positions of this
+  // tile, have been read.
+  const auto finish_fetch = [&](int tile) {
+    if (tile + 2 >= walk.tiles) return;
+    finish_bias(tile + 2);
+    fill_chunk(-(tile + 2));
   };
   const auto pass = [&](int tile) {  // for a tile that only the other warpgroup sees
     fetch(tile);
-    fetch_positions(tile);
+    finish_fetch(tile);
   };
   const int own_first = min(walk.own_first, walk.tiles), own_end = min(walk.own_end, walk.tiles);
   int tile = 0;
@@ -164,6 +171,7 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 
     for (; tile < own_end; ++tile) {
       const std::int64_t key = walk.row(tile);
       float correction[2];
+      bool rises = false;
       const auto finish_mixes = [&] {
         wait_products<0>(mixed);
         hold_registers(weights.parts);  // those of the previous tile were in flight
@@ -177,18 +185,18 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 
         const std::uint32_t seen =
             Limits(16, args.keys - key, args.least - base, args.most - base).template bits<N>();
         const std::uint32_t kept = kept_bits<N>(head, own_query, key);
-        softmax.weigh<N>(scores, seen, kept, factor, static_cast<float>(args.keep_scale), correction);
+        rises = softmax.weigh<N>(scores, seen, kept, factor, correction);
       }
       if constexpr (!Positions) finish_mixes();
       fetch(tile);
       weights.set(scores);
-      scale_rows(mixed, correction);
+      if (rises) scale_rows(mixed, correction);
       // After the last tile these are scores of other keys, which nobody reads.
       start_row_products<H>(left, keys + (tile + 1) % 2 * Tile::kOther, scores);
       commit_products();
       start_row_mixes<H, N>(weights, values + tile % 2 * Tile::kOther, mixed);
       commit_products();
-      fetch_positions(tile);
+      finish_fetch(tile);
       wait_products<1>(scores);
     }
     wait_products<0>(mixed);
