@@ -10,19 +10,20 @@
 // operand here, keys and values the diagonal ones. The gradients of the scores, rounded to bf16, pass through
 // shared memory; of the table a warp has 16 distances and half of the head.
 //
-// Shared memory: two tiles of 64 rows, positions, a window of 96 keys, then values, the skewed products and
-// the gradients of the scores:
-//   H     bytes
-//   32    34,816
-//   64    51,200
-//   128   83,968
+// Shared memory: two tiles of 64 rows, positions, windows of 96 keys and of 96 values (at H = 128 one for both in turn),
+// and a part of each warp for the skewed products and then the gradients of the scores; blocks of a multiprocessor:
+//   H     bytes     blocks
+//   32    40,448    3
+//   64    62,976    3
+//   128   81,920    2
 //
 // Work: 2 H (1 + 2 * 1.5 + 1) operations per visible pair, without positions 6 H: skewing wastes a third.
 //
 // Bytes moved: q, do, k and v once for each 32 distances, mostly from the second-level cache, where the least
 // is once in all.
 //
-// To be measured: 64 distances at H up to 64; keys and values in memory of their own, copied ahead.
+// To be measured: 64 distances at H up to 64; tiles copied ahead.
+#include "cuda/attention/attention_skew.cuh"
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_tensor_core_backward.cuh"
 #include "cuda/core/team.cuh"
@@ -37,13 +38,17 @@ struct TensorTablesTile {
   static constexpr int kRows = tensor_tile_bytes(kTileRows, H);
   static constexpr int kPositions = tensor_tile_bytes(kDistances, H);
   static constexpr int kWindow = tensor_tile_bytes(kTileRows + kDistances, H);
-  static constexpr int kScores = tensor_tile_bytes(kTileRows, kDistances);
-  static constexpr int kShared = 2 * kRows + kPositions + kWindow + kScores + skew_bytes(kDistances);
+  // Up to H = 64 keys and values are in memory at once, at H = 128 values take the place of keys.
+  static constexpr bool kBoth = H <= 64;
+  static constexpr int kShared =
+      2 * kRows + kPositions + (kBoth ? 2 : 1) * kWindow + skew_bytes_of(kTensorThreads / 32, kDistances);
+  static_assert(2 * 16 * tensor_row(kDistances) <= skew_bytes_of(1, kDistances));
   static_assert(kShared <= kMostSharedBytes);
 };
 
 template <int H>
-__global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBackward launched) {
+__global__ void __launch_bounds__(kTensorThreads, H <= 64 ? 3 : 2)
+    tensor_tables_kernel(TensorBackward launched) {
   using Tile = TensorTablesTile<H>;
   constexpr int N = kDistances;
   const AttentionArgs& args = launched.args.forward;
@@ -52,9 +57,13 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
   bf16* const doutput = q + Tile::kRows / 2;
   bf16* const positions = doutput + Tile::kRows / 2;
   bf16* const window = positions + Tile::kPositions / 2;
-  bf16* const dscores = window + Tile::kWindow / 2;  // a row for each query
-  float* const skewed = reinterpret_cast<float*>(dscores + Tile::kScores / 2);
-  float* const part = skew_part<N>(skewed);
+  bf16* const value_window = window + (Tile::kBoth ? Tile::kWindow / 2 : 0);
+  // For the skewed products, and then the gradients of the scores: a row for each query.
+  float* const skewed = reinterpret_cast<float*>(value_window + Tile::kWindow / 2);
+  float* const part = skew_of_warp<N>(skewed);
+  const auto dscores = [skewed](int group) {  // of 16 queries
+    return reinterpret_cast<bf16*>(skewed + group * 16 * (16 + N));
+  };
 
   const std::int64_t tiles = divide_up(args.distances, N), item = blockIdx.x / tiles;
   const std::int64_t distance = blockIdx.x % tiles * N, last_distance = distance + N - 1;
@@ -65,8 +74,15 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
 
   const ReadRows<H> own_q{q + warp() * 16 * tensor_row(H)},
       own_doutput{doutput + warp() * 16 * tensor_row(H)};
-  const bf16* const own_window = window + warp() * 16 * tensor_row(H);
-  const auto put = [part](int row, int column, float x) { part[row * skew_row(N) + column] = x; };
+  // sums += the warp's rows of `left` . rows of a window, on diagonals.
+  const auto add_products = [part](const ReadRows<H>& left, const bf16* of, float(&sums)[N / 8][4]) {
+    const bf16* const own_window = of + warp() * 16 * tensor_row(H);
+    __syncwarp();  // the part has been read
+    make_window_products<H, N>(
+        left, [own_window](int i) { return own_window + 16 * i * tensor_row(H); }, part);
+    __syncwarp();
+    add_window_products<N>(part, sums);
+  };
   float dpositions[H / 16][4] = {}, dbias[N / 8][2] = {};
 
   const bool met = distance <= args.most && last_distance >= args.least;
@@ -84,23 +100,29 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
           doutput_pieces, [&] { return launched.doutputs(head); }, first, args.queries, width, doutput);
       start_rows<kTileRows + N>(
           key_pieces, [&] { return launched.keys(head); }, lowest, args.keys, width, window);
+      const auto start_values = [&] {
+        start_rows<kTileRows + N>(
+            value_pieces, [&] { return launched.values(head); }, lowest, args.keys, width, value_window);
+      };
+      if constexpr (Tile::kBoth) start_values();
+      const std::int64_t own_query = first + warp() * 16, own_key = own_query + head.offset - distance;
+      float log_sums[2], deltas[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
       finish_copies();
       __syncthreads();
       float scores[N / 8][4] = {}, dweights[N / 8][4] = {};
       if (args.positions != nullptr) add_row_products<H, N>(own_q, positions, scores);
-      diagonal_products<H, N>(own_q, own_window, put);
-      __syncwarp();
-      add_skewed<N>(part, scores);
-      __syncthreads();  // the keys have been read
-      start_rows<kTileRows + N>(
-          value_pieces, [&] { return launched.values(head); }, lowest, args.keys, width, window);
-      finish_copies();
-      __syncthreads();
-      diagonal_products<H, N>(own_doutput, own_window, put);
-      __syncwarp();
-      add_skewed<N>(part, dweights);
+      add_products(own_q, window, scores);
+      if constexpr (!Tile::kBoth) {
+        __syncthreads();  // the keys have been read
+        start_values();
+        finish_copies();
+        __syncthreads();
+      }
+      add_products(own_doutput, value_window, dweights);
 
-      const std::int64_t own_query = first + warp() * 16, own_key = own_query + head.offset - distance;
       if (args.bias != nullptr) {
         const float* const bias = static_cast<const float*>(args.bias) + h * args.bias_stride;
 #pragma unroll
@@ -120,10 +142,6 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
         return head.keep(own_query + row, own_key + row - column) != 0.0f;
       });
       const float keep_scale = static_cast<float>(args.keep_scale);
-      float log_sums[2], deltas[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        launched.statistics(head, own_query + own_row() + 8 * half, log_sums[half], deltas[half]);
 #pragma unroll
       for (int n = 0; n < N / 8; ++n)
 #pragma unroll
@@ -138,18 +156,19 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_tables_kernel(TensorBac
           scores[n][e] = dscore;
         }
       if (launched.args.dpositions == nullptr) continue;
+      __syncwarp();  // the products have been read
 #pragma unroll
       for (int n = 0; n < N / 8; ++n)
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          *reinterpret_cast<std::uint32_t*>(dscores + (warp() * 16 + own_row() + 8 * half) * tensor_row(N) +
-                                            8 * n + own_column()) =
+          *reinterpret_cast<std::uint32_t*>(dscores(warp()) + (own_row() + 8 * half) * tensor_row(N) + 8 * n +
+                                            own_column()) =
               pack(scores[n][2 * half], scores[n][2 * half + 1]);
       __syncthreads();
 #pragma unroll
       for (int k = 0; k < kTileRows / 16; ++k) {
         std::uint32_t a[4];
-        load_left_transposed<N>(a, dscores + 16 * k * tensor_row(N) + warp() % 2 * 16);
+        load_left_transposed<N>(a, dscores(k) + warp() % 2 * 16);
 #pragma unroll
         for (int piece = 0; piece < H / 32; ++piece) {
           std::uint32_t b[4];

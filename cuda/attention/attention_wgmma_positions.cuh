@@ -2,17 +2,12 @@
 // queries with them, and what they add to dq. The products use mma.sync: a warp needs other rows than its
 // neighbours, 16 + N of them for 16 rows and N columns.
 //
-// The ring has 4 chunks of 64 positions, in rows of H + 8 numbers. A tile of 128 x 64 pairs needs 3 chunks, and the
-// next tile one new one: it is read and rounded while the other 3 are in use, so no barrier is spent on it. Where
-// distances fall from tile to tile, tile t has chunks -t, 1 - t and 2 - t, else t, t + 1 and t + 2, modulo 4.
-//
-// A product with row d of a warp's window belongs to one pair of query and key on each diagonal. It reaches the
-// owner of the pair through the warp's part of shared memory, which is in blocks of 8 x 8 numbers. A pair that is
-// 8 rows or columns on is in another block at the same place. So a thread has two addresses, for even and odd
-// columns, and all else is constant: nothing is computed or compared for a pair. Within a block the rows are in an
-// order (`place`) in which neither the stores of two columns nor the loads along a diagonal have bank conflicts.
+// The ring has 4 chunks of 64 positions, in rows of H + 8 numbers. A tile of 64 (128) x 64 pairs needs 2 (3) chunks, and
+// the next tile one new one: it is read and rounded while the others are in use, so no barrier is spent on it. Where
+// distances fall from tile to tile, tile t has chunks -t, 1 - t (and 2 - t), else t, t + 1 (and t + 2), modulo 4.
 #pragma once
 
+#include "cuda/attention/attention_skew.cuh"
 #include "cuda/attention/attention_wgmma.cuh"
 
 namespace eddy::cuda {
@@ -75,82 +70,28 @@ struct PositionRing {
 // Columns that go through it at once in the kernels of the backward pass.
 template <int H>
 constexpr int kSkewColumns = H <= 64 ? 64 : 32;
-// Bytes of a block for 16 x (16 + N) numbers to a warp; for N = 32 that is also enough for the gradients of 64
-// columns in bf16.
-EDDY_HOST_DEVICE constexpr int skew_bytes_of(int warps, int columns) {
-  return warps * 16 * (16 + columns) * 4;
-}
-template <int N>
-__device__ float* skew_of_warp(float* memory) {
-  return memory + warp() * 16 * (16 + N);
-}
 
-constexpr int kSkewBlock = 64;  // numbers in 8 x 8
-// Where a row of 8 numbers is in its block. Rows 0, 2, 4, 6, rows 1, 3, 5, 7, rows 0 .. 3 and rows 4 .. 7 are each in
-// different quarters of the 32 banks.
-__device__ inline int skew_place(int row) {
-  return ((row / 2 + row % 2 * 2) % 4 + row / 4 * 4) * 8;
-}
-
-// Writes products [16 x 8 Tiles] into a warp's part: rows r, columns c at block (c / 8, r / 8).
-template <int Tiles>
-__device__ void write_skewed(const float (&products)[Tiles][4], float* part) {
-  struct alignas(8) Two {
-    float at[2];
-  };
-  float* const own = part + skew_place(own_row()) + own_column();
-#pragma unroll
-  for (int n = 0; n < Tiles; ++n)
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      *reinterpret_cast<Two*>(own + (2 * n + half) *
-                                        kSkewBlock) = {{products[n][2 * half], products[n][2 * half + 1]}};
-}
-
-// Writes into a warp's part the products of its rows with N + 16 rows of the ring, from block `block` of chunk `first`
-// on.
+// The products of a warp's rows with N + 16 rows of the ring, from block `block` of chunk `first` on.
 template <int H, int N, class Left, class Ring>
 __device__ void make_position_products(const Left& left, const Ring& ring, int first, int block,
                                        float* part) {
-  constexpr int kBlocks = N / 16 + 1;
-  float products[2 * kBlocks][4] = {};
-#pragma unroll
-  for (int k = 0; k < H / 16; ++k) {
-    std::uint32_t a[4];
-    left.load(k, a);
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) {
-      std::uint32_t b[4];
-      load_right<H>(b, ring.block(first, block + i) + 16 * k);
-      multiply_matrices(products[2 * i], a, b[0], b[1]);
-      multiply_matrices(products[2 * i + 1], a, b[2], b[3]);
-    }
-  }
-  write_skewed(products, part);
+  make_window_products<H, N>(
+      left, [&](int i) { return ring.block(first, block + i); }, part);
 }
 
 // scores += the warp's rows . positions, with keys in columns: pair (r, c) uses row r + 63 - c of a window that starts
-// with block `block` of chunk `first`; N of the 64 columns go through the part at once. Calls ready() before the first access to the scores.
+// with block `block` of chunk `first`; N of the 64 columns go through the part at once. Calls ready() before the first
+// access to the scores.
 template <int H, int N, class Left, class Ring, class Ready>
 __device__ void add_query_positions(const Left& left, const Ring& ring, int first, int block, float* part,
                                     float (&scores)[kOtherRows / 8][4], Ready&& ready) {
-  const float* own[2];
-#pragma unroll
-  for (int e = 0; e < 2; ++e) {
-    const int row = own_row() + N - 1 - own_column() - e;
-    own[e] = part + row / 8 * 2 * kSkewBlock + skew_place(own_row()) + row % 8;
-  }
 #pragma unroll
   for (int column = 0; column < kOtherRows; column += N) {
     __syncwarp();  // what was in the part has been read
     make_position_products<H, N>(left, ring, first, block + (kOtherRows - N - column) / 16, part);
     __syncwarp();
     if (column == 0) ready();
-#pragma unroll
-    for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        scores[column / 8 + n][e] += own[e % 2][((e / 2 - n) * 2 + e / 2) * kSkewBlock];
+    add_window_products<N>(part, scores + column / 8);
   }
 }
 
