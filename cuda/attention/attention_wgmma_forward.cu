@@ -2,8 +2,9 @@
 // cuda/attention/attention_tensor_core_forward.cu, with the same roundings. Layouts are in
 // cuda/attention/attention_wgmma.cuh, the order of the instructions in cuda/core/warpgroup_matrix.cuh.
 //
-// Mapping: a block of 2 warpgroups for each 128 queries of each head of each sequence, 64 to a warpgroup. It
-// walks over tiles of 64 keys that its queries see; a warpgroup skips tiles that only the other one sees. The
+// Mapping: a block of 1 warpgroup for each 64 queries of each head of each sequence, or, with positions and at
+// H = 128, of 2 for each 128. It walks over tiles of 64 keys that its queries see; a warpgroup skips tiles that
+// only the other one sees. Blocks do not wait for one another; two warpgroups share the copies of a tile. The
 // queries stay in registers as the left operand, scores come out in registers, and rounded they are the left
 // operand of the second product: shared memory is read for keys and values alone, once for 64 queries.
 //
@@ -24,11 +25,11 @@
 //
 // Shared memory: q; two tiles of keys and of values; the bias that two tiles need; with positions a ring of
 // them and the skewed products (cuda/attention/attention_wgmma_positions.cuh); 1,024 for alignment. Registers
-// are those of nvcc 13.0; blocks of a multiprocessor are what both allow:
-//   H     bytes     with positions    registers    blocks
-//   32    27,136    72,192            128          2
-//   64    51,712    113,152           128          2
-//   128   100,864   195,072           247          1
+// are those of nvcc 13.0; warpgroups of a multiprocessor are what both allow:
+//   H     bytes     with positions    registers    warpgroups
+//   32    22,528    72,192            128          4
+//   64    43,008    113,152           128          4
+//   128   100,864   195,072           247          2
 // With positions their products come first, and they need the registers that P V has: it is waited for before.
 //
 // Work: 4 H operations per visible pair. A band of 512 sees 512 of the 576 keys of the tiles of 64 queries,
@@ -41,8 +42,8 @@
 // H = 64, causal over 1,024. A warp had 1,042 and 827 instructions a tile when ncu counted them, 210 of them for the softmax,
 // and 236 for addresses that are now kept from tile to tile.
 //
-// Bytes moved: q and the result once, k and v once for each 128 queries, mostly from the second-level cache:
-// 128 operations to a byte.
+// Bytes moved: q and the result once, k and v once for each 64 or 128 queries, mostly from the second-level
+// cache: 64 or 128 operations to a byte.
 //
 // To be measured: 3 warpgroups; tiles of 128 keys; copies by TMA, whose addresses cost no registers.
 #include "cuda/attention/attention_tensor_core.h"
@@ -52,24 +53,27 @@
 namespace eddy::cuda {
 namespace {
 
-template <int H>
+template <int H, bool Positions>
 struct WgmmaForwardTile {
-  using Block = eddy::cuda::Block<2>;
+  static constexpr int kGroups = H <= 64 && !Positions ? 1 : 2;
+  static constexpr int kBlocks = (H <= 64 ? 4 : 2) / kGroups;  // of a multiprocessor
+  using Block = eddy::cuda::Block<kGroups>;
   using Ring = PositionRing<H, Block::kThreads>;
   static constexpr int kOther = kOtherRows * H;  // numbers in a tile
   static constexpr int kShared =
       kTileAlignment + swizzled_tile_bytes(Block::kRows + 4 * kOtherRows, H) + Block::kBiasBytes;
-  static constexpr int kForPositions = Ring::kBytes + skew_bytes_of(Block::kWarps, 32);
-  static_assert(kShared + kForPositions <= kMostHopperBytes);
+  static constexpr int kBytes = kShared + (Positions ? Ring::kBytes + skew_bytes_of(Block::kWarps, 32) : 0);
+  static_assert(kBytes <= kMostHopperBytes);
   // At H = 64 queries in registers would not leave 128 registers to a thread, for two blocks to a
   // multiprocessor; and the exponentials take longer there than the products, whatever these read.
   using Queries = std::conditional_t<H == 64, SwizzledRows<H, Block::kRows>, RegisterRows<H>>;
 };
 
 template <int H, bool Positions>
-__global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(WgmmaForwardTile<H, Positions>::Block::kThreads,
+                                  WgmmaForwardTile<H, Positions>::kBlocks)
     wgmma_forward_kernel(TensorForward launched) {
-  using Tile = WgmmaForwardTile<H>;
+  using Tile = WgmmaForwardTile<H, Positions>;
   using Block = typename Tile::Block;
   using Pieces = PieceOfRows<H, Block::kThreads>;
   constexpr int N = kOtherRows, kBiasWindow = Block::kBiasWindow;
@@ -122,7 +126,7 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 
   start_bias(0);
   finish_bias(0);
 #pragma unroll 1
-  for (int chunk = walk.tiles > 1 ? -1 : 0; chunk < 3; ++chunk) fill_chunk(chunk);
+  for (int chunk = walk.tiles > 1 ? -1 : 0; chunk <= Tile::kGroups; ++chunk) fill_chunk(chunk);
   finish_copies();
   publish_shared();
   __syncthreads();
@@ -161,7 +165,9 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 
     fetch(tile);
     finish_fetch(tile);
   };
-  const int own_first = min(walk.own_first, walk.tiles), own_end = min(walk.own_end, walk.tiles);
+  constexpr bool kAll = Tile::kGroups == 1;  // no other warpgroup sees more
+  const int own_first = kAll ? 0 : min(walk.own_first, walk.tiles),
+            own_end = kAll ? walk.tiles : min(walk.own_end, walk.tiles);
   int tile = 0;
   for (; tile < own_first; ++tile) pass(tile);
   if (tile < own_end) {
@@ -212,12 +218,17 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H>::Block::kThreads, H <= 64 
 void wgmma_forward(const AttentionArgs& args) {
   for_tensor_size(args.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
-    using Tile = WgmmaForwardTile<H>;
-    const bool positions = args.positions != nullptr;
-    launch_shared(
-        "attention with wgmma", positions ? wgmma_forward_kernel<H, true> : wgmma_forward_kernel<H, false>,
-        args.batch * args.heads * divide_up(args.queries, Tile::Block::kRows), Tile::Block::kThreads,
-        Tile::kShared + (positions ? Tile::kForPositions : 0), tensor_forward(args));
+    const auto launch = [&](auto positions) {
+      constexpr bool kPositions = decltype(positions)::value;
+      using Tile = WgmmaForwardTile<H, kPositions>;
+      launch_shared("attention with wgmma", wgmma_forward_kernel<H, kPositions>,
+                    args.batch * args.heads * divide_up(args.queries, Tile::Block::kRows),
+                    Tile::Block::kThreads, Tile::kBytes, tensor_forward(args));
+    };
+    if (args.positions != nullptr)
+      launch(std::true_type{});
+    else
+      launch(std::false_type{});
   });
 }
 
