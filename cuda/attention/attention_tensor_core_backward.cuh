@@ -186,8 +186,9 @@ __device__ inline float scaled_delta(const Head<bf16>& head, float delta) {
   return delta == kNoGradient ? kNoGradient : head.factor * delta;
 }
 
-// The same with keys in rows, without the shares, and the statistics of the N queries in shared memory, the deltas scaled: `scores` becomes
-// the weights, without the factor of those that dropout keeps, and `dweights` the gradients of the scores.
+// The same with keys in rows, without the shares, and the statistics of the N queries in shared memory, the deltas
+// scaled: `scores` becomes the weights, without the factor of those that dropout keeps, and `dweights` the gradients
+// of the scores.
 template <int N, bool All>
 __device__ void pair_weights_and_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
                                            const float* log_sums, const float* deltas,

