@@ -1,6 +1,7 @@
 // The lists of a run's keys, and the two layouts of a config file: with tables, or flat.
 #include "train/config/run_config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -150,8 +151,9 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("seed", c.seed, "Seed of weights, batches and dropout", {0}).everyday();
   keys.add("eval_every", c.eval_every, "Steps between evaluations; 0: never", {0, 1'000'000'000'000})
       .everyday();
-  keys.add("eval_batches", c.eval_batches, "Random batches of an evaluation; 0: the whole validation split",
-           {0, 1'000'000'000'000})
+  keys.add("eval_batches", c.eval_batches,
+           "Random batches of an evaluation; 0: the whole validation split; -1: a fixed sample of it",
+           {-1, 1'000'000'000'000})
       .everyday();
   keys.add("state_gain_batches", c.state_gain_batches,
            "Batches on which an evaluation measures what clearing the state costs; 0: none",
@@ -175,6 +177,13 @@ void describe(KeyList& keys, TrainConfig& c) {
       .everyday();
   keys.add("capture", c.capture, "Whether a GPU replays recorded steps; off: it launches every kernel anew",
            {"auto", "off"});
+}
+
+std::int64_t eval_sample_batches(const TrainConfig& config) {
+  constexpr std::int64_t kPart = 10;
+  // Divided first: both keys may be large.
+  const double trained = static_cast<double>(config.eval_every) * static_cast<double>(config.accumulate);
+  return static_cast<std::int64_t>(std::clamp(trained / kPart, 1.0, 1e9));
 }
 
 Dtype precision_dtype(const std::string& precision) {

@@ -62,7 +62,8 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::string carry_state = "auto";  // auto: as the task's order of data needs it | always | never
   std::int64_t seed = 1337;
   std::int64_t eval_every = 250;  // 0: never
-  std::int64_t eval_batches = 0;  // 0: every window of the validation split once; else so many random batches
+  // -1: a fixed sample (eval_sample_batches); 0: the whole validation split; else so many random batches.
+  std::int64_t eval_batches = -1;
   std::int64_t state_gain_batches = 8;   // on which an evaluation measures the cost of clearing the state
   std::int64_t checkpoint_every = 1000;  // 0: only at the end
   std::int64_t keep = 2;
@@ -90,6 +91,10 @@ struct RunConfig {
 // The dtype a model computes in for a value of train.precision; f32 and tf32 both give f32.
 // errors: ConfigError for another name.
 Dtype precision_dtype(const std::string& precision);
+
+// The batches of the sample of an evaluation with eval_batches -1: a tenth of those trained between two, at least one.
+// It depends on nothing else, so that all evaluations of a run, resumed or not, read the same.
+std::int64_t eval_sample_batches(const TrainConfig& config);
 
 void describe(KeyList& keys, DataConfig& config);
 void describe(KeyList& keys, TrainConfig& config);

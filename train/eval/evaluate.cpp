@@ -65,6 +65,12 @@ void EvalResult::add_position(std::int64_t position, double nats) {
   ++position_count[at];
 }
 
+std::int64_t spread_index(std::int64_t i, std::int64_t chosen, std::int64_t all) {
+  // all = quotient * chosen + rest, so that no product grows beyond all^2 / chosen.
+  const std::int64_t quotient = all / chosen, rest = all % chosen;
+  return i * quotient + i * rest / chosen;
+}
+
 RecorderOptions eval_recorder(const EvalPlan& plan) {
   return {.wanted = plan.capture, .work = "batches", .graphs = 8};
 }
@@ -151,18 +157,24 @@ EvalResult evaluate_batches(const Model& model, const NextBatch& next, const Eva
 }
 
 EvalResult evaluate(const Model& model, std::span<const std::int32_t> tokens, std::int64_t sequence,
-                    std::int64_t batch, const EvalProgress& progress, const EvalPlan& plan) {
+                    std::int64_t batch, const EvalProgress& progress, const EvalPlan& plan,
+                    std::int64_t sample) {
   check_request(model, std::ssize(tokens), batch, sequence);
-  const std::int64_t windows = window_count(std::ssize(tokens), sequence);
-  EvalPlan whole = plan;
-  whole.total = windows * sequence;
+  const std::int64_t all = window_count(std::ssize(tokens), sequence);
+  const std::int64_t windows = sample > 0 ? std::min(sample, all) : all;
+  EvalPlan counted = plan;
+  counted.total = windows * sequence;
   const auto next = batches_of((windows + batch - 1) / batch, [&](std::int64_t i) {
     const std::int64_t first = i * batch, rows = std::min(batch, windows - first);
     std::vector<std::int32_t> inputs(static_cast<std::size_t>(rows * sequence)), targets(inputs.size());
-    read_windows(tokens, sequence, first, rows, inputs.data(), targets.data());
+    for (std::int64_t row = 0; row < rows; ++row)
+      read_windows(tokens, sequence, spread_index(first + row, windows, all), 1,
+                   inputs.data() + row * sequence, targets.data() + row * sequence);
     return window_batch(rows, std::move(inputs), std::move(targets));
   });
-  return evaluate_batches(model, next, whole, progress);
+  EvalResult result = evaluate_batches(model, next, counted, progress);
+  result.of = all * sequence;
+  return result;
 }
 
 EvalResult evaluate_random(const Model& model, std::span<const std::int32_t> tokens, std::uint64_t seed,

@@ -2,7 +2,7 @@
 // four ways:
 //
 //   evaluate_batches   the batches that a task gives, with or without a state carried between them
-//   evaluate           every window of a split once: exact and bit-identical each time
+//   evaluate           every window of a split once, or a fixed sample of them: bit-identical each time
 //   evaluate_random    the mean over random windows with its standard error, as Kausik, "Recurrent
 //                      Transformers" (2025), reports it
 //   evaluate_last      only the last targets of each window, to compare windows of different lengths
@@ -29,11 +29,14 @@ namespace eddy {
 struct EvalOptions {
   std::string split = "valid";  // part of the task's data: valid, train, test, all
   std::int64_t batches = 0;     // number of batches; 0: the whole split once
-  std::int64_t batch = 64;      // rows per batch
-  std::uint64_t seed = 1337;    // of random batches
-  bool clear_state = false;     // clear the recurrent state at every segment (see EvalPlan)
-  bool by_position = false;     // keep the losses by position
-  bool capture = true;          // on a GPU, capture and replay batches
+  // Above 0, and `batches` is 0: a fixed sample of so many batches, evenly spread where windows stand alone, or the
+  // beginning of each row where a state is carried; of a split with no more than that, all.
+  std::int64_t sample = 0;
+  std::int64_t batch = 64;    // rows per batch
+  std::uint64_t seed = 1337;  // of random batches
+  bool clear_state = false;   // clear the recurrent state at every segment (see EvalPlan)
+  bool by_position = false;   // keep the losses by position
+  bool capture = true;        // on a GPU, capture and replay batches
   // For texts. Above 0: windows overlap, each starts without a state, and only its last `score_last` targets
   // count, so that windows of any length are scored on the same tokens. The first window ends before token
   // `from`; 0: as early as possible.
@@ -46,6 +49,7 @@ struct EvalResult {
   // Of the mean over batches; NaN unless there are at least 2 random ones.
   double standard_error = std::numeric_limits<double>::quiet_NaN();
   std::int64_t tokens = 0;  // scored targets
+  std::int64_t of = 0;      // all that the split has, read in this way; 0: not known, or not limited
   double seconds = 0;
   // Other numbers by name, such as accuracy or bits_per_byte, in the order to show them.
   std::vector<std::pair<std::string, double>> extras;
@@ -59,6 +63,8 @@ struct EvalResult {
 
   double bits_per_token() const { return loss * std::numbers::log2e; }
   double perplexity() const { return std::exp(loss); }
+  // Whether the split has more targets than those of the loss.
+  bool is_part() const { return tokens < of; }
   // Adds the loss of a target at a position.
   void add_position(std::int64_t position, double nats);
 };
@@ -66,6 +72,9 @@ struct EvalResult {
 // Called after each batch with the number of tokens predicted so far and the total. Returns whether to
 // continue; if not, the result covers the batches so far.
 using EvalProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
+
+// The i-th of `chosen` items that are evenly spread over `all`: floor(i all / chosen).
+std::int64_t spread_index(std::int64_t i, std::int64_t chosen, std::int64_t all);
 
 // The options of evaluate_batches.
 struct EvalPlan {
@@ -111,10 +120,12 @@ EvalResult evaluate_batches(const Model& model, const NextBatch& next, const Eva
 
 // The mean loss over the non-overlapping windows of `sequence` tokens, each once and in order, `batch` of
 // them at a time; the last batch may be smaller. The tokens after the last whole window are left out.
+// sample: so many windows, evenly spread over the text; 0, or as many as there are: all.
 // errors: ValueError when a size is not positive, the tokens make no window, or an id lies outside the
 // vocabulary; ConfigError when the model does not give logits for every position.
 EvalResult evaluate(const Model& model, std::span<const std::int32_t> tokens, std::int64_t sequence,
-                    std::int64_t batch, const EvalProgress& progress = {}, const EvalPlan& plan = {});
+                    std::int64_t batch, const EvalProgress& progress = {}, const EvalPlan& plan = {},
+                    std::int64_t sample = 0);
 
 // The mean loss over `batches` batches of windows that start at uniformly drawn positions, which depend on
 // the seed alone. They differ from those of training with the same seed.

@@ -89,6 +89,7 @@ ReproduceRow row_from(const json& file, const json& row, const TableRequest& req
   RunConfig& config = made.config;
   if (row.contains("preset")) config.model = paper_config(row.at("preset"), "reproduce");
   config.model.vocab = config.model.n_out = 0;  // the data fill them in
+  config.train.eval_batches = 0;                // the numbers of a table are exact
   config.data.path = request.data;
   const char* scale = scale_name(request.scale);
   for (const json* settings : {&file, &row, &part(file, scale), &part(row, scale)})

@@ -254,8 +254,8 @@ void add_record(MetricsSummary& summary, const Record& r, std::int64_t step) {
     summary.add(record);
   } else if (kind == "eval") {
     summary.add(EvalRecord{step, r.text_of("split"), r.number_of("loss"), r.integer_of("tokens"),
-                           r.extra_numbers({"kind", "step", "split", "loss", "tokens"}),
-                           r.is_true("of_task")});
+                           r.extra_numbers({"kind", "step", "split", "loss", "tokens", "of"}),
+                           r.is_true("of_task"), r.integer_of("of"), r.is_true("whole")});
   } else if (kind == "sample") {
     summary.add(SampleRecord{step, r.text_of("text")});
   } else if (kind == "event") {
@@ -290,7 +290,8 @@ off_t add_lines(MetricsSummary& summary, const Descriptor& file, const std::file
 }  // namespace
 
 bool is_better(const EvalRecord& eval, const EvalRecord* best) {
-  return eval.split == "valid" && std::isfinite(eval.loss) && (best == nullptr || eval.loss < best->loss);
+  return eval.split == "valid" && !eval.whole && std::isfinite(eval.loss) &&
+         (best == nullptr || eval.loss < best->loss);
 }
 
 double median(std::vector<double> values) {
@@ -331,6 +332,8 @@ void MetricsWriter::write(const EvalRecord& r) {
   Json record{{"kind", "eval"}, {"step", r.step}, {"split", r.split}, {"loss", r.loss}, {"tokens", r.tokens}};
   for (const auto& [name, value] : r.extras) record.emplace(name, value);
   if (r.of_task) record.emplace("of_task", true);
+  if (r.of > 0) record.emplace("of", r.of);
+  if (r.whole) record.emplace("whole", true);
   append_line(dump(record));
 }
 

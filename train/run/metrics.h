@@ -31,8 +31,8 @@ struct StepRecord {
   std::int64_t graph_depth = 0;
 };
 
-// {"kind":"eval",...}: a mean loss over `tokens` tokens of a split ("valid", "test"), and a field for each
-// extra.
+// {"kind":"eval",...}: a mean loss over `tokens` of the `of` targets of a split ("valid", "test"), and a field for
+// each extra.
 struct EvalRecord {
   std::int64_t step = 0;
   std::string split = "valid";
@@ -40,9 +40,13 @@ struct EvalRecord {
   std::int64_t tokens = 0;
   std::vector<std::pair<std::string, double>> extras{};  // accuracy, bits_per_byte, ...
   bool of_task = false;                                  // made by Task::after_step
+  std::int64_t of = 0;                                   // 0: not known
+  // Of the whole split, at the end of a run whose other evaluations measure a sample of it.
+  bool whole = false;
 };
 
-// Whether an evaluation is of the split "valid" and has a lower finite loss than `best`, which may be null.
+// Whether an evaluation is of the split "valid" and has a lower finite loss than `best`, which may be null. One of
+// the whole split, where the others are of a sample, is not compared with them.
 bool is_better(const EvalRecord& eval, const EvalRecord* best);
 
 // {"kind":"sample",...}: text the model wrote.

@@ -47,6 +47,7 @@ void MetricsSummary::add(const StepRecord& record) {
 
 void MetricsSummary::add(const EvalRecord& record) {
   evals_.add(record);
+  (record.whole ? last_whole_ : last_evaluation_) = record;
   if (is_better(record, best_ ? &*best_ : nullptr)) best_ = record;
 }
 

@@ -58,7 +58,9 @@ class MetricsSummary {
   // A whole line that is no record, and why.
   void add_foreign(const std::string& problem);
 
-  const std::optional<EvalRecord>& last_evaluation() const { return evals_.last(); }
+  // The last evaluation that is not of the whole split beside others of a sample, and the last one that is.
+  const std::optional<EvalRecord>& last_evaluation() const { return last_evaluation_; }
+  const std::optional<EvalRecord>& last_whole() const { return last_whole_; }
   const std::optional<SampleRecord>& last_sample() const { return samples_.last(); }
   // All that is kept.
   Metrics metrics() const;
@@ -74,7 +76,7 @@ class MetricsSummary {
   std::int64_t stride_ = 1, steps_ = 0;  // records of a stretch, and of all
   std::deque<StepRecord> last_steps_;
   EvenlySpaced<EvalRecord> evals_{4096, 3};  // a third, since those of two splits may alternate
-  std::optional<EvalRecord> best_;
+  std::optional<EvalRecord> best_, last_evaluation_, last_whole_;
   EvenlySpaced<SampleRecord> samples_{64, 2};
   std::vector<EventRecord> events_;
   std::int64_t earlier_events_ = 0, foreign_ = 0;

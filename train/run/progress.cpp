@@ -72,10 +72,13 @@ void Progress::update(const StepRecord& update, Clock::time_point now) {
   // The last two marks stay however old they are, so that steps of more than a minute still have a pace.
   while (marks_.size() > 2 && now - marks_[1].time >= kWindow) marks_.pop_front();
 
-  const Clock::duration interval = terminal_ ? Clock::duration(kRedraw)
-                                             : std::chrono::duration_cast<Clock::duration>(duration<double>(
-                                                   std::max(0.0, options_.plain_interval_s)));
-  if (!last_print_ || now - *last_print_ >= interval) print(now);
+  if (!last_print_ || !printed_state_ || now - *last_print_ >= interval_between_lines()) print(now);
+}
+
+Clock::duration Progress::interval_between_lines() const {
+  if (terminal_) return kRedraw;
+  return std::chrono::duration_cast<Clock::duration>(
+      duration<double>(std::max(0.0, options_.plain_interval_s)));
 }
 
 bool Progress::is_stalled() const {
@@ -88,12 +91,34 @@ void Progress::message(std::string_view text) {
   std::string safe = printable(text);
   if (safe.empty() || safe.back() != '\n') safe += '\n';
   std::fwrite(safe.data(), 1, safe.size(), out_);
+  if (shows_work_) live_.clear();  // the work is done; the next step draws its line
+  shows_work_ = false;
   draw_live();
   std::fflush(out_);
 }
 
+void Progress::work(std::string_view text, Clock::time_point now) {
+  if (is_stalled()) return;
+  const Clock::duration interval = interval_between_lines();
+  if (now - last_print_.value_or(terminal_ ? now - interval : start_) < interval) return;
+  last_print_ = now;
+  if (terminal_) {
+    live_ = printable(text).substr(0, static_cast<std::size_t>(std::max(0, columns() - 1)));
+    shows_work_ = true;
+    draw_live();
+  } else {
+    std::fputs((printable(text) + "\n").c_str(), out_);
+  }
+  std::fflush(out_);
+}
+
 void Progress::finish(Clock::time_point now) {
-  if (!has_state_ || is_stalled()) return;
+  if (is_stalled()) return;
+  if (!has_state_) {
+    clear_live();
+    live_.clear();
+    return;
+  }
   if (unprinted_ || terminal_) print(now);
   if (!live_.empty()) std::fputc('\n', out_);
   live_.clear();
@@ -160,10 +185,12 @@ std::string Progress::line(Clock::time_point now, int columns) const {
 void Progress::print(Clock::time_point now) {
   if (is_stalled()) return;
   last_print_ = now;
+  printed_state_ = true;
   unprinted_ = false;
   if (terminal_) {
     // One column stays free: in the last one some terminals wrap.
     live_ = line(now, columns() - 1);
+    shows_work_ = false;
     draw_live();
   } else {
     constexpr int kNoLimit = 1 << 20;

@@ -43,6 +43,9 @@ class Progress {
   // Prints a text of one or more lines above the live line, made safe for a terminal (`printable` in
   // train/page/human_text.h).
   void message(std::string_view text);
+  // Shows work beside the steps (an evaluation, a sample, a save) in place of the live line; in a log as a plain line
+  // when one is due.
+  void work(std::string_view text, Clock::time_point now);
   // Prints the last state and ends the line. Later updates start a new one.
   void finish(Clock::time_point now);
 
@@ -62,6 +65,7 @@ class Progress {
   };
   // Whether a stop was requested while a reader kept the output waiting: waiting again would keep the stop.
   bool is_stalled() const;
+  Clock::duration interval_between_lines() const;
   void print(Clock::time_point now);
   void draw_live();
   void clear_live();
@@ -75,7 +79,9 @@ class Progress {
   std::deque<Mark> marks_;  // the moving window: one mark per half second, for a minute
   StepRecord state_;
   bool has_state_ = false;
-  bool unprinted_ = false;  // an update has not been shown yet
+  bool unprinted_ = false;      // an update has not been shown yet
+  bool printed_state_ = false;  // one has
+  bool shows_work_ = false;     // the live line is one of work()
   // Exponentially decaying sum of the losses, and of their weights; the ratio has no bias at the start.
   double smooth_sum_ = 0;
   double smooth_weight_ = 0;

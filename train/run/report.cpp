@@ -71,13 +71,19 @@ Chart step_chart(std::string title, std::string y_title, std::vector<Series> ser
   return {std::move(title), "step", std::move(y_title), false, log_y, std::move(series)};
 }
 
-std::string split_name(const std::string& split) {
-  return split == "valid" ? "validation" : split;
+std::string split_name(const EvalRecord& eval) {
+  const std::string name = eval.split == "valid" ? "validation" : eval.split;
+  return eval.whole ? name + ", whole split" : name;
+}
+
+// "81 920 of 111 488 targets": what a loss stands on.
+std::string extent(const EvalRecord& eval) {
+  return grouped(eval.tokens) + (eval.tokens < eval.of ? " of " + grouped(eval.of) : "") + " targets";
 }
 
 // Adds a value of an evaluation to the line of its split, a new one at the first.
 void add_eval(std::vector<Series>& lines, const EvalRecord& eval, double value) {
-  const std::string name = split_name(eval.split);
+  const std::string name = split_name(eval);
   auto line = std::find_if(lines.begin(), lines.end(), [&](const Series& s) { return s.name == name; });
   if (line == lines.end())
     line = lines.insert(line, {name, {}, {}, SeriesStyle::line_points, 1 + static_cast<int>(lines.size())});
@@ -172,7 +178,13 @@ std::vector<Tile> summary(const ReportData& data) {
   const Metrics& metrics = data.metrics;
   std::vector<Tile> tiles;
   if (const EvalRecord* best = best_of(metrics); best != nullptr)
-    tiles.push_back({"Best validation loss", human_number(best->loss), "at step " + grouped(best->step)});
+    tiles.push_back({"Best validation loss", human_number(best->loss),
+                     fmt::format("at step {}, on {}", grouped(best->step), extent(*best))});
+  const auto whole = std::find_if(metrics.evals.rbegin(), metrics.evals.rend(),
+                                  [](const EvalRecord& eval) { return eval.whole; });
+  if (whole != metrics.evals.rend())
+    tiles.push_back({"Validation loss, whole split", human_number(whole->loss),
+                     fmt::format("at step {}, on {}", grouped(whole->step), extent(*whole))});
   if (!metrics.steps.empty()) {
     // The last tenth of the run at most: the median of a short run would be that of its beginning.
     const std::vector<double> losses = step_series(metrics, "", &StepRecord::loss).y;

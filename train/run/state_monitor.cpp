@@ -1,6 +1,7 @@
 // Evaluates the same batches twice, with the state and without.
 #include "train/run/state_monitor.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tensor/base/format.h"
@@ -16,9 +17,15 @@ void StateMonitor::measure(const Task& task, const Model& model, const EvalOptio
     return !ended;
   };
   EvalOptions part = options;
-  part.batches = batches_;
-  const double loss_with_state =
-      part.batches == options.batches ? result.loss : task.evaluate(model, part, watched).loss;
+  bool same = false;  // as many batches as the evaluation had
+  if (options.batches == 0 && options.sample > 0) {
+    part.sample = std::min(batches_, options.sample);
+    same = part.sample == options.sample;
+  } else {
+    part.batches = batches_;
+    same = part.batches == options.batches;
+  }
+  const double loss_with_state = same ? result.loss : task.evaluate(model, part, watched).loss;
   part.clear_state = true;
   const double loss_cleared = task.evaluate(model, part, watched).loss;
   if (ended) return;

@@ -22,6 +22,7 @@
 #include "train/run/run_start.h"
 #include "train/run/state_monitor.h"
 #include "train/run/stop_signal.h"
+#include "train/step/time_limit.h"
 #include "train/step/train_step.h"
 #include "train/tasks/task.h"
 
@@ -34,7 +35,9 @@ class Run {
  public:
   explicit Run(const TrainRequest& request)
       : request_(request),
+        started_(Clock::now()),
         run_(prepare_run(request)),
+        time_(run_.config.train.minutes),
         recorder_(run_.model->params(), {.wanted = run_.config.train.capture == "auto"}),
         state_monitor_(run_.config.train.state_gain_batches, run_.config.model.clear_state) {}
 
@@ -60,7 +63,6 @@ class Run {
   // Begins or takes up the files of the run, and says what runs.
   void open() {
     open_folder(run_, request_);
-    started_ = Clock::now();
     seconds_before_ = run_.state.seconds;
     ProgressOptions options;
     const TrainConfig& t = run_.config.train;
@@ -72,6 +74,10 @@ class Run {
                                    run_.config.model.model, run_.task->name(), run_.model->params().count(),
                                    run_.task->summary(), t.precision, t.device, thread_count(),
                                    run_.folder.string()));
+    if (const std::int64_t batches = evaluation_options().sample; t.eval_every > 0)
+      time_.plan_evaluation((batches > 0 ? batches : std::max<std::int64_t>(t.eval_batches, 0)) * t.batch *
+                                std::max<std::int64_t>(run_.task->row_length(), 1),
+                            batches > 0);
     nothing_to_train_ = is_resumed() && is_done() && !run_.task->owes_after_step();
     if (run_.is_latest) saved_step_ = run_.state.step;
     open_metrics();
@@ -119,12 +125,11 @@ class Run {
     }
   }
 
-  // Whether a signal or train.minutes asks for the end. It is looked at between steps, accumulated batches,
-  // batches of an evaluation, and tokens of a sample.
-  bool must_end() const {
-    const double minutes = run_.config.train.minutes;
-    return stop_requested() || (minutes > 0 && seconds_between(started_) >= 60 * minutes);
-  }
+  double now() const { return seconds_between(started_); }
+  // Whether a signal or train.minutes asks for the end: looked at between steps, and, for what takes long, between
+  // accumulated batches, batches of an evaluation, and tokens of a sample.
+  bool must_end() const { return stop_requested() || !time_.step_fits(now()); }
+  bool gives_up_step() const { return stop_requested() || time_.step_is_late(now()); }
 
   // Does what a stop kept the last step from doing.
   void run_due_hooks() {
@@ -161,7 +166,7 @@ class Run {
     std::int64_t bad_in_a_row = 0;
     run_due_hooks();
     while (!is_done()) {
-      if (!must_end() && t.eval_every > 0 && run_.state.step % t.eval_every == 0) evaluate_now();
+      if (!must_end() && is_evaluation_due()) evaluate_now();
       if (must_end()) {
         end = stop_requested() ? TrainEnd::interrupted : TrainEnd::time_over;
         break;
@@ -177,6 +182,7 @@ class Run {
       const StepResult result = step(batches, rate);
       if (result.stopped) continue;  // to the end of the run: the step is not counted
       const double ms = 1000 * seconds_between(before);
+      time_.note_step(ms / 1000, tokens);
       ++run_.state.step;
       task_before_step_.reset();
       run_.state.tokens += tokens;
@@ -205,7 +211,7 @@ class Run {
   std::vector<Batch> next_batches() {
     std::vector<Batch> batches;
     for (std::int64_t micro = 0; micro < run_.config.train.accumulate; ++micro) {
-      if (micro > 0 && must_end()) return {};
+      if (micro > 0 && gives_up_step()) return {};
       batches.push_back(run_.task->next(run_.state.step, micro));
     }
     return batches;
@@ -217,7 +223,7 @@ class Run {
     options.seed = static_cast<std::uint64_t>(run_.config.train.seed);
     options.step = run_.state.step;
     options.carry_state = run_.task->carries_state();
-    options.stop = [this] { return must_end(); };
+    options.stop = [this] { return gives_up_step(); };
     StepResult result = train_step(*run_.model, *run_.optimizer, batches, run_.carried, options, &recorder_);
     if (result.stopped) return result;
     if (const std::string message = recorder_.take_message(); !message.empty()) event(message);
@@ -240,7 +246,10 @@ class Run {
   // Calls the task's after_step.
   void after_step(double loss) {
     AfterStep after = run_.task->after_step(*run_.model, run_.state.step, loss,
-                                            [this](std::int64_t, std::int64_t) { return !must_end(); });
+                                            [this](std::int64_t done, std::int64_t total) {
+                                              show("validating", done, total);
+                                              return !gives_up_step();
+                                            });
     if (after.evaluation) record_evaluation(*after.evaluation, true);
     if (!after.message.empty()) event(after.message);
     if (!after.stop) return;
@@ -265,38 +274,79 @@ class Run {
     progress_->update(record, Clock::now());
   }
 
-  // Records an evaluation; returns its loss and other numbers as a text.
-  std::string record_evaluation(const EvalResult& result, bool of_task = false) {
-    record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.extras, of_task});
-    std::string text = fmt::format("{:.4f}", result.loss);
-    for (const auto& [name, value] : result.extras) text += fmt::format(", {} {}", name, human_number(value));
-    return text;
+  // "81 920 of 111 488 tokens".
+  std::string extent(const EvalResult& result) const {
+    return fmt::format("{}{} {}", grouped(result.tokens),
+                       result.is_part() ? " of " + grouped(result.of) : std::string(),
+                       run_.task->tokenizer() != nullptr ? "tokens" : "targets");
   }
 
-  // `last`: the evaluation at the end of a run, which comes on top of train.minutes. One that is recorded for this
-  // step is not made again.
-  void evaluate_now(bool last = false) {
+  // Records an evaluation; returns its loss and other numbers as a text.
+  std::string record_evaluation(const EvalResult& result, bool of_task = false, bool whole = false) {
+    record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.extras, of_task, result.of,
+                      whole});
+    std::string text = fmt::format("{:.4f}", result.loss);
+    for (const auto& [name, value] : result.extras) text += fmt::format(", {} {}", name, human_number(value));
+    return text + " on " + extent(result);
+  }
+
+  EvalOptions evaluation_options() const {
     const TrainConfig& t = run_.config.train;
-    if (const std::optional<EvalRecord>& made = summary_.last_evaluation();
-        made && made->step == run_.state.step && !made->of_task) {
-      if (made->loss < run_.state.best_loss) save_best(made->loss);
-      return;
-    }
     EvalOptions options;
-    options.batches = t.eval_batches;
+    options.batches = std::max<std::int64_t>(t.eval_batches, 0);
+    options.sample = t.eval_batches < 0 ? eval_sample_batches(t) : 0;
     options.batch = t.batch;
     options.seed = static_cast<std::uint64_t>(t.seed);
     options.capture = t.capture == "auto";
-    // The end of the run need not wait for the end of a pass over a long text.
-    bool stopped = false;
-    const EvalProgress unless_stopped = [&](std::int64_t, std::int64_t) {
-      stopped = stopped || (last ? stop_requested() : must_end());
-      return !stopped;
+    return options;
+  }
+
+  // Every train.eval_every steps, but for the first step of a run that is limited in time.
+  bool is_evaluation_due() const {
+    const TrainConfig& t = run_.config.train;
+    return t.eval_every > 0 && run_.state.step % t.eval_every == 0 && run_.state.step != given_up_at_ &&
+           (run_.state.step > 0 || !time_.is_set());
+  }
+
+  // Shows how far something is that takes a while.
+  void show(const char* what, std::int64_t done, std::int64_t total) {
+    std::string text = fmt::format("step {}: {}", run_.state.step, what);
+    if (total > 0)
+      text += fmt::format(", {:.0f}% of {}", 100 * static_cast<double>(done) / static_cast<double>(total),
+                          grouped(total));
+    progress_->work(text, Clock::now());
+  }
+
+  struct Evaluated {
+    EvalResult result;
+    bool stopped = false;  // by the time or a signal: the result is of the batches so far
+  };
+  // Evaluates until `end`, in seconds from the beginning of the run.
+  Evaluated evaluate_until(double end, const EvalOptions& options, const char* what, bool with_gain) {
+    Evaluated made;
+    const EvalProgress unless_stopped = [&](std::int64_t done, std::int64_t total) {
+      show(what, done, total);
+      made.stopped = made.stopped || stop_requested() || now() >= end;
+      return !made.stopped;
     };
-    EvalResult result = run_.task->evaluate(*run_.model, options, unless_stopped);
-    if (!stopped) state_monitor_.measure(*run_.task, *run_.model, options, result, unless_stopped);
-    cut_by_time_ = stopped && !stop_requested();
-    if (stopped) return;
+    made.result = run_.task->evaluate(*run_.model, options, unless_stopped);
+    if (!made.stopped && with_gain)
+      state_monitor_.measure(*run_.task, *run_.model, options, made.result, unless_stopped);
+    return made;
+  }
+
+  // `last`: the evaluation at the end of a run. One that is recorded for this step is not made again.
+  void evaluate_now(bool last = false) {
+    if (const std::optional<EvalRecord>& recorded = summary_.last_evaluation();
+        recorded && recorded->step == run_.state.step && !recorded->of_task) {
+      if (recorded->loss < run_.state.best_loss) save_best(recorded->loss);
+      return;
+    }
+    const double began = now();
+    const auto [result, stopped] = evaluate_until(last ? time_.end() : time_.end_of_part(began),
+                                                  evaluation_options(), "evaluating", true);
+    if (stopped) return give_up_evaluation(result);
+    time_.note_evaluation(now() - began, result.tokens, result.of);
     const std::string text = record_evaluation(result);
     const bool best = result.loss < run_.state.best_loss;
     progress_->message(
@@ -307,27 +357,63 @@ class Run {
     write_report_now();
   }
 
+  // Of an evaluation that took too long an event keeps the number. It is of other tokens than that of the others.
+  void give_up_evaluation(const EvalResult& so_far) {
+    if (stop_requested()) return;
+    given_up_at_ = run_.state.step;
+    event(fmt::format(
+        "step {}: the evaluation was stopped, it takes too much of train.minutes {}: the loss on its first {} is {:.4f} "
+        "(eddy eval {} measures all; a train.eval_batches of 1 or more less)",
+        run_.state.step, run_.config.train.minutes, extent(so_far), so_far.loss, run_.folder.string()));
+  }
+
+  // The whole validation split at the end of a run whose evaluations measure a sample, where time allows.
+  void evaluate_whole() {
+    const std::optional<EvalRecord>& sampled = summary_.last_evaluation();
+    if (!sampled || sampled->step != run_.state.step || sampled->tokens >= sampled->of) return;
+    if (summary_.last_whole() && summary_.last_whole()->step == run_.state.step) return;
+    EvalOptions options = evaluation_options();
+    if (options.sample == 0) return;
+    options.sample = 0;
+    Evaluated whole{.result = {}, .stopped = true};
+    if (time_.whole_fits(now(), time_.whole_seconds()))
+      whole = evaluate_until(time_.end(), options, "evaluating the whole validation split", false);
+    if (!whole.stopped)
+      progress_->message(fmt::format("step {}: validation loss of the whole split {}", run_.state.step,
+                                     record_evaluation(whole.result, false, true)));
+    else if (!stop_requested())
+      progress_->message(
+          fmt::format("the whole validation split has {} targets, more than time allows: eddy eval {}",
+                      grouped(sampled->of), run_.folder.string()));
+  }
+
   void save_best(double loss) {
     run_.state.best_loss = loss;
     run_.state.best_step = run_.state.step;
     if (run_.state.step > 0) save(true);
   }
 
-  // `last`, and a sample that is recorded: as for evaluate_now.
+  // `last`, and a sample that is recorded: as for evaluate_now. One that train.minutes end is kept as far as it came.
   void write_sample(bool last = false) {
     const TrainConfig& t = run_.config.train;
     const std::optional<SampleRecord>& made = summary_.last_sample();
     if (t.sample_tokens <= 0 || (made && made->step == run_.state.step)) return;
-    bool stopped = false;
-    const auto stop = [&] { return stopped = last ? stop_requested() : must_end(); };
+    const double began = now(), end = last                   ? time_.end()
+                                      : run_.state.step == 0 ? time_.end_of_first_sample(began)
+                                                             : time_.end_of_part(began);
+    std::int64_t tokens = 0;
+    const auto stop = [&] {
+      show("writing a sample", tokens++, t.sample_tokens);
+      return stop_requested() || now() >= end;
+    };
     std::string text;
     try {
       text = run_.task->sample(*run_.model, t.sample_tokens, static_cast<std::uint64_t>(t.seed), stop);
     } catch (const NonFiniteError& error) {  // steps and evaluations report it too; the run continues
       event(fmt::format("no sample at step {}: {}", run_.state.step, error.what()));
     }
-    cut_by_time_ = stopped && !stop_requested();
-    if (text.empty() || stopped) return;
+    time_.note_sample(now() - began);
+    if (text.empty() || stop_requested()) return;
     record(SampleRecord{run_.state.step, text});
     progress_->message(fmt::format("--- sample at step {}\n{}\n---", run_.state.step, text));
   }
@@ -345,6 +431,8 @@ class Run {
     check_place();
     run_.state.seconds = seconds_before_ + seconds_between(started_);
     run_.state.task = (task_before_step_ ? *task_before_step_ : run_.task->save()).dump();
+    show("saving", 0, 0);
+    const double began = now();
     try {
       save_checkpoint(run_.folder, run_.config, run_.task->tokenizer(), *run_.model, *run_.optimizer,
                       run_.carried.state, run_.state, best, run_.config.train.keep);
@@ -353,6 +441,7 @@ class Run {
       throw;
     }
     saved_step_ = run_.state.step;
+    time_.note_save(now() - began);
   }
 
   // Saves a checkpoint after an error: the steps done, with the data positions before the step that failed.
@@ -382,6 +471,7 @@ class Run {
   // The report can be made again: where it cannot be written, the run goes on.
   void write_report_now() {
     check_place();
+    const double began = now();
     try {
       ReportData data;
       data.title = fmt::format("{} on {}", run_.config.model.model, run_.task->name());
@@ -395,6 +485,7 @@ class Run {
       data.add_sections = [this](HtmlPage& page) { run_.task->report(page, *run_.model); };
       write_report(run_.folder, data);
       no_report_.clear();
+      time_.note_report(now() - began);
     } catch (const std::exception& error) {
       if (no_report_ != error.what()) event(fmt::format("warning: no report: {}", error.what()));
       no_report_ = error.what();
@@ -405,14 +496,17 @@ class Run {
   TrainEnd finish(TrainEnd end) {
     // The checkpoint comes first, so that a failing evaluation cannot lose what was learned.
     if (saved_step_ != run_.state.step) save(false);
-    if (end == TrainEnd::finished || (end == TrainEnd::time_over && !cut_by_time_)) {
-      if (run_.config.train.eval_every > 0) evaluate_now(true);
-      if (!stop_requested()) write_sample(true);
+    if (end == TrainEnd::finished || end == TrainEnd::time_over) {
+      // Where the time ended before the first step, there is nothing to measure.
+      const bool learned = run_.state.step > 0 || !time_.is_set();
+      const bool measures = run_.config.train.eval_every > 0 && learned && given_up_at_ != run_.state.step;
+      if (measures) evaluate_now(true);
+      if (learned && !stop_requested()) write_sample(true);
+      if (measures && !stop_requested()) evaluate_whole();
       if (stop_requested()) end = TrainEnd::interrupted;
     }
     if (end == TrainEnd::time_over)
-      event(fmt::format("stopped after {} minutes at step {}{}", run_.config.train.minutes, run_.state.step,
-                        cut_by_time_ ? ", inside an evaluation or a sample" : ""));
+      event(fmt::format("stopped after {} minutes at step {}", run_.config.train.minutes, run_.state.step));
     if (end == TrainEnd::interrupted)
       event(fmt::format("interrupted at step {}: saved; go on with --resume {}", run_.state.step,
                         run_.folder.string()));
@@ -423,20 +517,22 @@ class Run {
   }
 
   const TrainRequest& request_;
+  Clock::time_point started_;
   ReadyRun run_;
+  TimeLimit time_;
   Recorder recorder_;
   StateMonitor state_monitor_;
   std::optional<nlohmann::json> task_before_step_;  // set while a step is in progress
   std::int64_t saved_step_ = -1;
   bool said_no_state_ = false;
-  bool cut_by_time_ = false;       // train.minutes ended an evaluation or a sample, which is not begun again
+  std::int64_t given_up_at_ =
+      -1;  // the step of an evaluation that train.minutes ended; it is not begun again
   bool nothing_to_train_ = false;  // a finished run that was resumed
   MetricsSummary summary_;
   std::optional<MetricsWriter> metrics_;
   bool is_recording_ = true;  // the last record was written
   std::string no_report_;     // why the last report could not be written
   std::optional<Progress> progress_;
-  Clock::time_point started_;
   double seconds_before_ = 0;
 };
 

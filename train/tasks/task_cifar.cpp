@@ -125,24 +125,27 @@ class CifarTask final : public Task {
     const GreyImages& images = part(options.split);
     const bool random = options.batches > 0;
     const std::int64_t rows = std::min(options.batch, images.count());
+    const std::int64_t count =
+        options.sample > 0 ? std::min(options.sample * rows, images.count()) : images.count();
     const EvalPlan plan{.count_correct = true,
                         .random = random,
                         .capture = options.capture,
-                        .total = random ? options.batches * rows : images.count()};
-    const auto next =
-        batches_of(random ? options.batches : (images.count() + rows - 1) / rows, [&](std::int64_t i) {
-          std::vector<std::int64_t> chosen;
-          if (random)
-            chosen = draw(random_key(options.seed, "cifar.eval", static_cast<std::uint64_t>(i)),
-                          images.count(), rows);
-          else
-            for (std::int64_t at = i * rows; at < std::min((i + 1) * rows, images.count()); ++at)
-              chosen.push_back(at);
-          Batch batch = batch_of(images, chosen);
-          batch.block = block_of_evaluation();
-          return batch;
-        });
-    return evaluate_batches(model, next, plan, progress);
+                        .total = random ? options.batches * rows : count};
+    const auto next = batches_of(random ? options.batches : (count + rows - 1) / rows, [&](std::int64_t i) {
+      std::vector<std::int64_t> chosen;
+      if (random)
+        chosen =
+            draw(random_key(options.seed, "cifar.eval", static_cast<std::uint64_t>(i)), images.count(), rows);
+      else
+        for (std::int64_t at = i * rows; at < std::min((i + 1) * rows, count); ++at)
+          chosen.push_back(spread_index(at, count, images.count()));
+      Batch batch = batch_of(images, chosen);
+      batch.block = block_of_evaluation();
+      return batch;
+    });
+    EvalResult result = evaluate_batches(model, next, plan, progress);
+    if (!random) result.of = images.count();
+    return result;
   }
 
   void report(HtmlPage& page, const Model& model) const override {

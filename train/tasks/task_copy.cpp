@@ -145,8 +145,9 @@ class CopyTask final : public Task {
                       const EvalProgress& progress) const override {
     if (options.split != "valid")
       fail<ValueError>("copy: there is no split \"{}\" (valid: fresh examples)", options.split);
-    const std::int64_t batches =
+    std::int64_t batches =
         options.batches > 0 ? options.batches : std::max<std::int64_t>(data_.curriculum_batches, 1);
+    if (options.batches == 0 && options.sample > 0) batches = std::min(batches, options.sample);
     return measure(model, curriculum_.noise, batches, options.batch,
                    random_key(options.seed, "copy.valid", 0), progress);
   }

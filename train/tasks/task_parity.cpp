@@ -34,7 +34,9 @@ class ParityTask final : public Task {
                       const EvalProgress& progress) const override {
     if (options.split != "valid")
       fail<ValueError>("parity: there is no split \"{}\" (valid: fresh streams)", options.split);
-    const std::int64_t batches = options.batches > 0 ? options.batches : kValidBatches;
+    const std::int64_t batches = options.batches > 0  ? options.batches
+                                 : options.sample > 0 ? std::min(options.sample, kValidBatches)
+                                                      : kValidBatches;
     EvalPlan plan{.count_correct = true, .capture = options.capture};
     if (options.by_position) plan.position = [this](std::int64_t i) { return i % length_; };
     const auto next = batches_of(

@@ -54,7 +54,11 @@ class RecallTask final : public Task {
                       const EvalProgress& progress) const override {
     if (options.split != "valid")
       fail<ValueError>("recall: there is no split \"{}\" (valid: fresh documents)", options.split);
-    const std::int64_t batches = options.batches > 0 ? options.batches : kValidDocuments * shape_.segments;
+    std::int64_t batches = options.batches > 0 ? options.batches : kValidDocuments * shape_.segments;
+    if (options.batches == 0 && options.sample > 0) {  // whole documents
+      const std::int64_t documents = (options.sample + shape_.segments - 1) / shape_.segments;
+      batches = std::min(batches, documents * shape_.segments);
+    }
     double border_nats = 0, border_count = 0;
     std::int64_t part = 0;  // of its document
     EvalPlan plan{.carry_state = carries_state(),

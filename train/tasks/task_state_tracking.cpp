@@ -105,11 +105,21 @@ class StateTrackingTask final : public Task {
                   .count_correct = true,
                   .capture = options.capture,
                   .batches = options.batches};
-    plan.total = std::count_if(all.labels.begin(), all.labels.end(),
-                               [](std::int32_t label) { return label != kNotScored; });
+    const std::int64_t labels = plan.total = std::count_if(
+        all.labels.begin(), all.labels.end(), [](std::int32_t label) { return label != kNotScored; });
+    const bool sampled = options.batches == 0 && options.sample > 0;
+    if (sampled) {
+      plan.batches = (options.sample * options.batch + rows - 1) / rows;
+      const double part = static_cast<double>(plan.batches * rows * segment_) /
+                          static_cast<double>(std::max<std::int64_t>(std::ssize(all.tokens), 1));
+      plan.total = static_cast<std::int64_t>(std::min(part, 1.0) * static_cast<double>(labels));
+    }
     if (options.by_position) plan.position = [&](std::int64_t i) { return reader.position(i); };
     const auto next = [&](Batch& batch) { return reader.next(batch); };
     EvalResult result = evaluate_batches(model, next, plan, progress);
+    Batch more;
+    const bool whole = options.batches == 0 && (!sampled || !reader.next(more));
+    result.of = whole ? result.tokens : labels;
     for (auto& [name, value] : result.extras)
       if (name == "accuracy") {
         name = "error_percent";

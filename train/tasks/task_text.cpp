@@ -174,13 +174,13 @@ class WindowsTask final : public TextTask {
     if (options.score_last > 0) return evaluate_last_of(model, {tokens}, options, progress);
     TextMeasure measure(*data_.tokenizer, data_.cover);
     const EvalPlan plan = plan_of(options, measure);
-    EvalResult result = options.batches == 0
-                            ? eddy::evaluate(model, tokens, segment_, options.batch, progress, plan)
-                            : evaluate_random(model, tokens, options.seed, options.batches, options.batch,
-                                              segment_, progress, plan);
+    EvalResult result = options.batches == 0 ? eddy::evaluate(model, tokens, segment_, options.batch,
+                                                              progress, plan, options.sample * options.batch)
+                                             : evaluate_random(model, tokens, options.seed, options.batches,
+                                                               options.batch, segment_, progress, plan);
     result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
     const std::int64_t read = window_count(std::ssize(tokens), segment_) * segment_;
-    if (options.batches == 0 && result.tokens == read)
+    if (options.batches == 0 && !result.is_part() && result.tokens == read)
       add_word_perplexity(
           result, read + 1,
           count_words(data_.tokenizer->decode(tokens.first(static_cast<std::size_t>(read + 1)))));
@@ -290,6 +290,12 @@ class ReadingTask final : public TextTask {
     plan.total = reader.targets();
     if (options.by_position) plan.position = [&](std::int64_t i) { return reader.position(i); };
     plan.batches = options.batches;
+    if (options.batches == 0 && options.sample > 0) {
+      // Of few texts there are fewer rows than asked for: as many more batches.
+      const std::int64_t rows = std::min<std::int64_t>(options.batch, std::ssize(read));
+      plan.batches = (options.sample * options.batch + rows - 1) / rows;
+      plan.total = std::min(plan.total, plan.batches * rows * segment_);
+    }
     bool whole = false;
     const auto next = [&](Batch& batch) {
       whole = !reader.next(batch);
@@ -297,6 +303,8 @@ class ReadingTask final : public TextTask {
     };
     EvalResult result = evaluate_batches(model, next, plan, progress);
     result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
+    if (Batch more; !whole && options.sample > 0) whole = !reader.next(more);
+    result.of = whole ? result.tokens : reader.targets();
     if (whole) {
       const auto [tokens, words] = size_of(read);
       add_word_perplexity(result, tokens, words);

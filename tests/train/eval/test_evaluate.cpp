@@ -61,6 +61,46 @@ TEST_CASE("evaluate: the mean over all windows equals a plain loop with any batc
   }
 }
 
+TEST_CASE("evaluate: a sample is of windows that are evenly spread, and of all where there are no more") {
+  const OneThread one_thread;
+  const auto model = tiny_model(tiny_config("unit_forget", kVocab));
+  const std::vector<std::int32_t> tokens = random_tokens(7 * 10 + 6, kVocab);
+  const auto window = [&](std::size_t i) {
+    const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(7 * i);
+    return plain_loss(*model, {first, first + 8}, 7);
+  };
+  const double expected = (window(0) + window(3) + window(6)) / 3;
+  for (const std::int64_t batch : {1, 2, 5}) {
+    CAPTURE(batch);
+    const EvalResult result = evaluate(*model, tokens, 7, batch, {}, {}, 3);
+    CHECK(result.tokens == 21);
+    CHECK(result.of == 70);
+    CHECK(result.is_part());
+    CHECK(std::abs(result.loss - expected) <= 1e-12);
+  }
+  const EvalResult whole = evaluate(*model, tokens, 7, 4);
+  for (const std::int64_t sample : {10, 11, 1'000'000}) {
+    const EvalResult result = evaluate(*model, tokens, 7, 4, {}, {}, sample);
+    CHECK(result.tokens == 70);
+    CHECK(!result.is_part());
+    CHECK(result.loss == whole.loss);
+  }
+}
+
+TEST_CASE("evaluate: items that are evenly spread are different and in order") {
+  for (const std::int64_t all : {1, 7, 10, 1000})
+    for (std::int64_t chosen = 1; chosen <= std::min<std::int64_t>(all, 50); ++chosen) {
+      std::int64_t before = -1;
+      for (std::int64_t i = 0; i < chosen; ++i) {
+        const std::int64_t index = spread_index(i, chosen, all);
+        CHECK(index == i * all / chosen);
+        CHECK(index > before);
+        before = index;
+      }
+      CHECK(before < all);
+    }
+}
+
 TEST_CASE("evaluate: the text has one window more when its last target is there") {
   const OneThread one_thread;
   const auto model = tiny_model(tiny_config("unit_forget", kVocab));

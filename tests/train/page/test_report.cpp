@@ -166,9 +166,16 @@ TEST_CASE("report: a run without one finite value is well formed") {
 TEST_CASE("report: the best validation loss is the lowest finite one of the valid split") {
   ReportData data = run_of(2);
   data.metrics.evals = {
-      {1, "valid", 2.5, 1}, {2, "valid", 1.25, 1}, {3, "valid", 1.75, 1}, {4, "test", 0.5, 1}};
+      {1, "valid", 2.5, 1},
+      {2, "valid", 1.25, 1, {}, false, 3},
+      {3, "valid", 1.75, 1},
+      {4, "test", 0.5, 1},
+      {4, "valid", 0.75, 3, {}, false, 3, true}};  // the whole split, which is compared with no sample
   const std::string html = render_report(data);
-  CHECK(html.find("<div class=\"value\">1.25</div><div class=\"remark\">at step 2</div>") !=
+  CHECK(
+      html.find("<div class=\"value\">1.25</div><div class=\"remark\">at step 2, on 1 of 3 targets</div>") !=
+      std::string::npos);
+  CHECK(html.find("<div class=\"value\">0.75</div><div class=\"remark\">at step 4, on 3 targets</div>") !=
         std::string::npos);
 }
 

@@ -55,7 +55,7 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   {
     MetricsWriter writer(folder.path("metrics.jsonl"));
     writer.write(StepRecord{7, 2.5, 3e-4, 0.75, 12345.5, std::int64_t{1} << 40, 81.25, 1840, 4096, 312});
-    writer.write(EvalRecord{7, "test", 2.25, 1000});
+    writer.write(EvalRecord{7, "test", 2.25, 1000, {}, false, 5000, true});
     writer.write(SampleRecord{7, "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a"});
     writer.write(EventRecord{8, "resumed"});
   }
@@ -76,6 +76,9 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   CHECK(m.evals[0].split == "test");
   CHECK(m.evals[0].loss == 2.25);
   CHECK(m.evals[0].tokens == 1000);
+  CHECK(m.evals[0].extras.empty());
+  CHECK(m.evals[0].of == 5000);
+  CHECK(m.evals[0].whole);
   REQUIRE(m.samples.size() == 1);
   CHECK(m.samples[0].text == "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a");
   REQUIRE(m.events.size() == 1);
