@@ -17,6 +17,12 @@ void fill(CommonKeys& c) {
   if (c.window == 0) c.window = c.segment;
 }
 
+std::int64_t even_part(std::int64_t length, std::int64_t most) {
+  for (std::int64_t part = std::min(length, most); part > 1 && 4 * part >= most; --part)
+    if (length % part == 0) return part;
+  return length;
+}
+
 namespace rules {
 
 void heads(const CommonKeys& c) {

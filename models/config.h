@@ -80,6 +80,15 @@ inline void describe(KeyList& keys, CommonKeys& c) {
 // Fills in the common keys whose defaults depend on others (n_out, kv_heads, head_dim, ...).
 void fill(CommonKeys& config);
 
+// The length of a segment, with its default.
+inline std::int64_t segment_of(const CommonKeys& c) {
+  return c.segment == 0 ? c.context : c.segment;
+}
+
+// The largest number that divides `length` and is at most `most`, so that a length is cut into equal parts; `length`
+// itself where all of those are small (below a quarter of `most`, or 1).
+std::int64_t even_part(std::int64_t length, std::int64_t most);
+
 // Rules between common keys that hold in several families. Each throws ConfigError.
 namespace rules {
 

@@ -11,7 +11,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +35,9 @@ struct RealRange {
   bool holds(double value) const;
 };
 inline constexpr RealRange kBelowOne{.low = 0, .high = 1, .high_open = true};
+
+// The keys of a section that someone has given.
+using GivenKeys = std::set<std::string, std::less<>>;
 
 // Who needs a key: every run, some runs, or only those that reproduce an oddity of published code.
 enum class KeyUse { everyday, special, oddity };

@@ -71,8 +71,8 @@ class Model {
   virtual std::int64_t segments(std::int64_t /*time*/) const { return 1; }
   // Returns the setting that forbids rows of one call to begin documents at different times, if one does.
   virtual std::optional<KeySetting> needs_equal_starts() const { return std::nullopt; }
-  // Returns the name of the part of the model that such training never uses, for a warning; "" for none.
-  virtual std::string unused_parts(std::int64_t /*time*/, bool /*carried*/) const { return {}; }
+  // Returns whether the state of `forward` is updated from call to call, and not only a cache of what was read last.
+  virtual bool is_recurrent() const { return false; }
 
   // Returns the logits [batch, time, n_out] of the next tokens of a sequence, for generation, and updates
   // `state`. An empty state begins a sequence. Recurrent models use constant memory.

@@ -67,6 +67,9 @@ class BlockRecurrent final : public FamilyModel<block_recurrent::Keys> {
   //   "state_spread"   the standard deviation between the state vectors of a sequence, mean over sequences
   //                    and channels; 0 when all vectors are equal
   // source: appendix B of the paper, which describes how training may fail.
+  bool is_recurrent() const override {
+    return config().model == "block_recurrent" || config().model == "memorizing";
+  }
   std::vector<std::pair<std::string, double>> diagnostics(const State& state) const override;
 
  private:

@@ -79,6 +79,23 @@ void check(const Config& c) {
   check_memory(c);
 }
 
+// The proportions of the paper's table 1: a state vector for each position of a window, a recurrent layer after three
+// quarters of the others, a memory after two thirds. Its windows are an eighth of a segment; of short segments that
+// would leave too little.
+void choose_sizes(Config& c, const GivenKeys& given) {
+  const auto gave = [&](const char* key) { return given.contains(key); };
+  const std::int64_t segment = segment_of(c);
+  if (!gave("layers")) c.layers = 2;
+  const bool has_windows = c.model == "slide" || c.model == "block_recurrent";
+  if (has_windows && !gave("window")) c.window = even_part(segment, segment / 4);
+  if (!gave("states")) c.states = c.window == 0 ? segment : c.window;
+  if (c.model == "block_recurrent" && !gave("recurrent_layers")) c.recurrent_layers = {c.layers * 3 / 4};
+  if (c.model != "memorizing") return;
+  if (!gave("memory_layers")) c.memory_layers = {c.layers * 2 / 3};
+  if (!gave("memory_size")) c.memory_size = 4 * segment;
+  if (!gave("memory_topk")) c.memory_topk = std::clamp<std::int64_t>(c.memory_size / 8, 1, c.memory_topk);
+}
+
 void fill(Config& c) {
   if (c.family == "block_recurrent" && c.norm_eps == 0) c.norm_eps = 1e-6;
 }

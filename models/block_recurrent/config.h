@@ -97,6 +97,8 @@ inline void describe(KeyList& keys, Keys& c) {
 
 // errors: ConfigError naming the keys and their values.
 void check(const Config& config);
+// Sets the sizes that are not given so that they suit the others, for a new run.
+void choose_sizes(Config& config, const GivenKeys& given);
 // Fills in defaults that depend on other keys. Called for the models of all families.
 void fill(Config& config);
 

@@ -86,7 +86,7 @@ class MemoryLlama final : public LlamaModel {
   // errors: ValueError if training carries a memory over segments that are not whole chunks, because the
   // tokens of the last chunk would be lost.
   void check_length(std::int64_t time, bool carried) const override;
-  std::string unused_parts(std::int64_t time, bool carried) const override;
+  bool is_recurrent() const override { return true; }
   // State:
   //   filled         [1]                                            n, the tokens of the unfinished chunk
   //   keys, values   [layers, batch, 2 chunk, kv_heads, head_dim]   | memory | n of the chunk |, rotated keys

@@ -118,14 +118,6 @@ void MemoryLlama::check_length(std::int64_t time, bool carried) const {
         config().model, time, config().chunk, time % config().chunk);
 }
 
-std::string MemoryLlama::unused_parts(std::int64_t time, bool carried) const {
-  if (carried || time > config().chunk) return {};
-  return fmt::format(
-      "no memory that was written is ever read: segments of {} tokens, chunks of {}, and nothing is carried "
-      "on (shorter chunks, longer segments, or train.carry_state = \"always\")",
-      time, config().chunk);
-}
-
 ForwardOutput MemoryLlama::forward(const ForwardInput& input) const {
   check_tokens(input.tokens);
   const std::int64_t batch = input.tokens.dim(0), time = input.tokens.dim(1), chunk = config().chunk;

@@ -21,8 +21,17 @@ void check_name(const ModelConfig& c) {
     if (c.family == name.family) of_family.emplace_back(name.model);
   if (of_family.empty())
     fail<ConfigError>("config: model.family is \"{}\" (one of {})", c.family, fmt::join(family_list(), ", "));
-  fail<ConfigError>("config: model.model is \"{}\", which family {} does not have (one of {})", c.model,
-                    c.family, fmt::join(of_family, ", "));
+  std::string theirs;
+  for (const ModelName& name : model_registry())
+    if (c.model == name.model)
+      theirs = fmt::format("; {} is of family {}: leave out model.family, which follows from the model",
+                           name.model, name.family);
+  fail<ConfigError>("config: model.model is \"{}\", which family {} does not have (one of {}{})", c.model,
+                    c.family, fmt::join(of_family, ", "), theirs);
+}
+
+void copy_value(const ConfigField& to, const ConfigField& from) {
+  std::visit([&]<class Value>(Value* value) { *value = *std::get<Value*>(from.target); }, to.target);
 }
 
 const FamilyEntry& family_entry(const ModelConfig& config) {
@@ -68,6 +77,43 @@ std::string readout_of(const ModelConfig& config) {
   return read.readout;
 }
 
+void imply_names(ModelConfig& config, bool gave_family, bool gave_model) {
+  if (gave_family == gave_model) return;
+  const auto is_known = [&](const ModelName& name) {
+    return gave_model ? config.model == name.model : config.family == name.family;
+  };
+  const std::span<const ModelEntry> all = model_registry();
+  const auto found = std::find_if(all.begin(), all.end(), is_known);
+  if (found == all.end()) return;  // validate says what there is
+  if (gave_model)
+    config.family = found->family;
+  else
+    config.model = main_model(config.family).model;
+}
+
+void choose_sizes(ModelConfig& config, const GivenKeys& given) {
+  check_name(config);
+  ModelConfig chosen = config;
+  family_entry(config).choose_sizes(chosen, given);
+  // Keys that the model does not read stay as they are.
+  KeyList keys, from;
+  describe(keys, config);
+  describe(from, chosen);
+  for (std::size_t i = 0; i < keys.fields().size(); ++i)
+    if (keys.fields()[i].is_read_by(config.family, config.model))
+      copy_value(keys.fields()[i], from.fields()[i]);
+}
+
+std::string models_that_read(const ConfigField& field) {
+  constexpr std::size_t kMostNamed = 6;
+  std::vector<std::string> readers, others;
+  for (const ModelName& name : model_registry())
+    (field.is_read_by(name.family, name.model) ? readers : others).emplace_back(name.model);
+  if (readers.size() <= kMostNamed || others.size() > kMostNamed)
+    return fmt::format("{}", fmt::join(readers, ", "));
+  return fmt::format("all models but {}", fmt::join(others, ", "));
+}
+
 void validate(const ModelConfig& c) {
   check_name(c);
   if (c.vocab == 0)
@@ -87,8 +133,7 @@ void reset_unread(ModelConfig& config) {
   for (std::size_t i = 0; i < keys.fields().size(); ++i) {
     const ConfigField& field = keys.fields()[i];
     if (field.is_read_by(config.family, config.model)) continue;
-    std::visit([&]<class Value>(Value* value) { *value = *std::get<Value*>(initial.fields()[i].target); },
-               field.target);
+    copy_value(field, initial.fields()[i]);
   }
 }
 

@@ -40,6 +40,17 @@ bool reads_key(const ModelConfig& config, std::string_view key);
 // The positions that give logits: model.readout, or its default where the model does not read it.
 std::string readout_of(const ModelConfig& config);
 
+// Lets one of family and model follow from the other where only that one was given: a model has one family, and a
+// family's name alone stands for its main model.
+void imply_names(ModelConfig& config, bool gave_family, bool gave_model);
+
+// Sets the sizes that are not given to ones that suit the model and the sizes given: windows smaller than a segment,
+// states, chunks, recurrent layers. For new runs: a saved config has all its keys.
+void choose_sizes(ModelConfig& config, const GivenKeys& given);
+
+// The models that read a key, for a hint: "block_recurrent", "slide, xl", "all models but lstm".
+std::string models_that_read(const ConfigField& field);
+
 // Checks the rule of each key, and the rules between keys: sizes that must divide each other, switches that
 // exclude each other.
 // errors: ConfigError naming the keys and their values. A vocab of 0 is an error: set the tokenizer's count

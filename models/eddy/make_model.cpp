@@ -1,4 +1,6 @@
 // Making models by name.
+#include <algorithm>
+
 #include "autograd/tape.h"
 #include "models/eddy/registry.h"
 #include "ops/cost/counting.h"
@@ -13,6 +15,27 @@ const ModelEntry& model_entry(const ModelConfig& config) {
     known += fmt::format("{}{}/{}", known.empty() ? "" : ", ", entry.family, entry.model);
   }
   fail<ConfigError>("model: {}/{} is not in this build (it has: {})", config.family, config.model, known);
+}
+
+const ModelEntry& main_model(std::string_view family) {
+  std::string known;
+  for (const ModelEntry& entry : model_registry()) {
+    if (entry.family == family && entry.example == ExampleOf::recurrence) return entry;
+    if (known.find(entry.family) == std::string::npos)
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.family);
+  }
+  fail<ConfigError>("model: the family {} is not in this build (it has: {})", family, known);
+}
+
+bool carries_state(ModelConfig config) {
+  config.vocab = std::max<std::int64_t>(config.vocab, 2);  // of a text that is not read yet
+  const Device device = counting_device();
+  const std::unique_ptr<Model> model = make_model(config, Dtype::f32, device);
+  const NoGrad no_grad;
+  ForwardInput input;
+  input.tokens = Tensor::empty({1, segment_of(config)}, Dtype::i64, device);
+  input.tail = 1;
+  return !model->forward(input).state.empty();
 }
 
 std::vector<std::string> example_models() {

@@ -21,10 +21,13 @@ void change_part(ModelConfig& config, Change change) {
   static_cast<Keys&>(config) = part;
 }
 
-template <class Keys, auto kDescribe, auto kCheck, auto kFill = [](FamilyConfig<Keys>&) {}>
+template <class Keys, auto kDescribe, auto kCheck, auto kChoose, auto kFill = [](FamilyConfig<Keys>&) {}>
 constexpr FamilyEntry family(const char* name) {
   return {name, [](KeyList& keys, ModelConfig& config) { kDescribe(keys, config); },
           [](const ModelConfig& config) { kCheck(part_of<FamilyConfig<Keys>>(config)); },
+          [](ModelConfig& config, const GivenKeys& given) {
+            change_part<Keys>(config, [&](FamilyConfig<Keys>& part) { kChoose(part, given); });
+          },
           [](ModelConfig& config) { change_part<Keys>(config, kFill); }};
 }
 
@@ -47,13 +50,14 @@ constexpr const char *kRecurrent = "recurrent_transformer", *kBlock = "block_rec
                      *kBlockwise = "blockwise_recurrent", *kStaircase = "staircase";
 
 constexpr FamilyEntry kFamilies[] = {
-    family<recurrent_transformer::Keys, recurrent_transformer::describe, recurrent_transformer::check>(
-        kRecurrent),
-    family<block_recurrent::Keys, block_recurrent::describe, block_recurrent::check, block_recurrent::fill>(
-        kBlock),
+    family<recurrent_transformer::Keys, recurrent_transformer::describe, recurrent_transformer::check,
+           recurrent_transformer::choose_sizes>(kRecurrent),
+    family<block_recurrent::Keys, block_recurrent::describe, block_recurrent::check,
+           block_recurrent::choose_sizes, block_recurrent::fill>(kBlock),
     family<blockwise_recurrent::Keys, blockwise_recurrent::describe, blockwise_recurrent::check,
-           blockwise_recurrent::fill>(kBlockwise),
-    family<staircase::Keys, staircase::describe, staircase::check, staircase::fill>(kStaircase),
+           blockwise_recurrent::choose_sizes, blockwise_recurrent::fill>(kBlockwise),
+    family<staircase::Keys, staircase::describe, staircase::check, staircase::choose_sizes, staircase::fill>(
+        kStaircase),
 };
 
 constexpr ModelEntry kModels[] = {

@@ -35,8 +35,9 @@ Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried = t
 struct FamilyEntry {
   const char* name;
   void (*describe)(KeyList&, ModelConfig&);
-  void (*check)(const ModelConfig&);  // rules between keys
-  void (*fill)(ModelConfig&);         // defaults that depend on other keys, for the models of all families
+  void (*check)(const ModelConfig&);                     // rules between keys
+  void (*choose_sizes)(ModelConfig&, const GivenKeys&);  // sizes that nobody gave, for this family's models
+  void (*fill)(ModelConfig&);  // defaults that depend on other keys, for the models of all families
 };
 // All families of this build (registry.cpp).
 std::span<const FamilyEntry> family_registry();
@@ -60,6 +61,12 @@ std::span<const ModelEntry> model_registry();
 // Returns the entry of the config's model.
 // errors: ConfigError when there is none.
 const ModelEntry& model_entry(const ModelConfig& config);
+// Returns the model that a family is known by: its first example of a recurrence.
+// errors: ConfigError for a family that is not in this build.
+const ModelEntry& main_model(std::string_view family);
+// Whether a model's calls leave a state to the next one: found by a call without values.
+// errors: those of make_model and forward.
+bool carries_state(ModelConfig config);
 // Returns the names of one model of each recurrence, then of a transformer without one.
 std::vector<std::string> example_models();
 

@@ -10,4 +10,10 @@ void check(const Config& c) {
   rules::tied_head(c);
 }
 
+// A block is an eighth of the context. One recurrent layer is the paper's; without a recurrence it has more.
+void choose_sizes(Config& c, const GivenKeys& given) {
+  if (!given.contains("block")) c.block = even_part(c.context, c.context / 8);
+  if (!given.contains("layers") && c.model == "regular") c.layers = 2;
+}
+
 }  // namespace eddy::recurrent_transformer

@@ -43,5 +43,7 @@ inline void describe(KeyList& keys, Keys& c) {
 
 // errors: ConfigError naming the keys and their values.
 void check(const Config& config);
+// Sets the sizes that are not given so that they suit the others, for a new run.
+void choose_sizes(Config& config, const GivenKeys& given);
 
 }  // namespace eddy::recurrent_transformer

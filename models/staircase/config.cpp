@@ -46,6 +46,19 @@ void check(const Config& c) {
         c.layers, c.repeats);
 }
 
+// Two chunks of a quarter of the segment in the window; models without chunks see as far as a segment is long. What is
+// applied several times is so at least twice.
+void choose_sizes(Config& c, const GivenKeys& given) {
+  const auto gave = [&](const char* key) { return given.contains(key); };
+  const std::int64_t segment = segment_of(c);
+  const bool has_chunks = c.model == "staircase" || c.model == "cached_staircase";
+  const bool is_lstm = c.model == "lstm", is_universal = c.model == "universal";
+  if (!gave("layers") && !is_lstm) c.layers = is_universal ? 1 : 2;
+  if (has_chunks && !gave("chunk")) c.chunk = even_part(segment, segment / 4);
+  if (!has_chunks && !is_lstm && !gave("span") && !gave("steps") && !gave("chunk")) c.span = segment;
+  if (!gave("repeats")) c.repeats = is_universal ? 4 : c.model == "ladder" ? 2 : c.repeats;
+}
+
 void fill(Config& c) {
   if (c.model != "cached_staircase") c.cache_after = c.steps;
   if (c.cache_after == 0) c.cache_after = 1;

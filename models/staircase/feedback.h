@@ -30,6 +30,8 @@ class StaircaseFeedback final : public StaircaseFamily {
  public:
   StaircaseFeedback(const staircase::Config& config, const ParamScope& scope);
 
+  bool is_recurrent() const override { return true; }
+
  private:
   // The results of one token, both [batch, 1, dim].
   struct Token {

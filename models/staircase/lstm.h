@@ -21,6 +21,7 @@ class StaircaseLstm final : public StaircaseFamily {
  public:
   StaircaseLstm(const staircase::Config& config, const ParamScope& scope);
 
+  bool is_recurrent() const override { return true; }
   std::int64_t table_elements() const override { return config().vocab * config().embed_dim; }
   std::optional<KeySetting> needs_equal_starts() const override { return std::nullopt; }
 

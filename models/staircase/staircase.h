@@ -35,6 +35,7 @@ class Staircase final : public StaircaseFamily {
   Staircase(const staircase::Config& config, const ParamScope& scope);
 
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
+  bool is_recurrent() const override { return true; }
   std::int64_t stream_period() const override { return chunk_; }
 
  private:

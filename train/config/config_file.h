@@ -26,6 +26,10 @@ struct ConfigSource {
 // JSON (.json), is larger than a megabyte, or nests deeper than 16 tables.
 ConfigSource read_config_file(const std::string& path);
 
+// The content of a config file of a run: one whose keys stand at the top, as a model's, as one with a [model] table.
+// errors: as read_config_file.
+ConfigSource read_run_config(const std::string& path);
+
 // The same from a text; errors call it `name`.
 ConfigSource config_from_toml(std::string_view text, const std::string& name);
 ConfigSource config_from_json(std::string_view text, const std::string& name);

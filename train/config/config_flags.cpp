@@ -30,7 +30,8 @@ void ConfigFlags::add_to(CLI::App& app, const ConfigKeys& keys) {
   for (const ConfigField& field : keys.fields()) {
     const std::string name = field.full_key();
     CLI::Option* option = app.add_option_function<std::string>(
-        "--" + name, [this, name](const std::string& text) { given_[name] = text; },
+        (field.key == field.section ? "--" + field.key + "," : "") + "--" + name,
+        [this, name](const std::string& text) { given_[name] = text; },
         fmt::format("{} ({})", field.help, field.rule()));
     option->type_name(std::visit(TypeName{}, field.target))->default_str(text_of(field));
     option->group(field.use == KeyUse::everyday ? group_of(field) : kHidden);

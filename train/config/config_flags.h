@@ -2,6 +2,7 @@
 //
 //   --model.layers 6   --model.positions true   --section.list 1,2,3
 //
+// A key that has its section's name also has that alone: --model slide.
 // CLI11 only splits the command line; the texts are parsed and checked like the values of a file. The last
 // call wins: first the defaults, then a file, then apply().
 #pragma once
@@ -25,6 +26,8 @@ class ConfigFlags {
   // Writes the values of the flags given into the structs.
   // errors: ConfigError for a bad value.
   void apply(ConfigKeys& keys) const;
+  // The flags given: full key to text.
+  const std::map<std::string, std::string>& given() const { return given_; }
 
   ConfigFlags() = default;
   ConfigFlags(const ConfigFlags&) = delete;

@@ -32,13 +32,26 @@ ConfigSource with_model_table(ConfigSource source) {
   return moved;
 }
 
+// Reads the keys, and lets family and model follow from each other.
+template <class Config>
+void read_keys(Config& config, ModelConfig& model, const ConfigSource& source) {
+  keys_of(config).read(source);
+  const auto table = source.value.find("model");
+  const bool has_table = table != source.value.end() && table->is_object();
+  imply_names(model, has_table && table->contains("family"), has_table && table->contains("model"));
+}
+
 RunConfig run_config_from(ConfigSource source) {
   RunConfig config;
-  keys_of(config).read(with_model_table(std::move(source)));
+  read_keys(config, config.model, with_model_table(std::move(source)));
   return config;
 }
 
 }  // namespace
+
+ConfigSource read_run_config(const std::string& path) {
+  return with_model_table(read_config_file(path));
+}
 
 void describe(KeyList& keys, DataConfig& c) {
   keys.section("data");
@@ -208,7 +221,7 @@ ModelConfig model_config_from_json(const json& value, const std::string& name) {
     source.value["model"] = *model;
   }
   ModelConfig config;
-  keys_of(config).read(with_model_table(std::move(source)));
+  read_keys(config, config, with_model_table(std::move(source)));
   return config;
 }
 

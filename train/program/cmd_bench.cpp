@@ -18,6 +18,7 @@
 #include "train/bench/speed.h"
 #include "train/bench/step.h"
 #include "train/config/config_flags.h"
+#include "train/config/new_config.h"
 #include "train/config/run_config.h"
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
@@ -112,7 +113,7 @@ ModelConfig preset_config(const std::string& name) {
   const std::string full = name == "unit"       ? "shakespeare_unit"
                            : name == "regular6" ? "shakespeare_regular_6"
                                                 : name;
-  return paper_config(full, "bench step", "preset", {"unit", "regular6"});
+  return preset_model(full, "bench step", {"unit", "regular6"});
 }
 
 void add_step(CLI::App& bench, std::function<int()>& action) {
@@ -132,9 +133,18 @@ void add_step(CLI::App& bench, std::function<int()>& action) {
       [flags](const Keep&) {
         StepBenchOptions& options = flags->options;
         ModelConfig& model = options.model;
-        model = flags->config.empty() ? preset_config(flags->preset) : load_run_config(flags->config).model;
-        ConfigKeys keys = keys_of(model);
-        flags->keys.apply(keys);
+        if (flags->config.empty()) {
+          model = preset_config(flags->preset);
+          ConfigKeys keys = keys_of(model);
+          flags->keys.apply(keys);
+          const auto gave = [&](const char* key) { return flags->keys.given().contains(key); };
+          imply_names(model, gave("model.family"), gave("model.model"));
+        } else {
+          NewConfig gathered;
+          gathered.take_file(flags->config);
+          gathered.take_flags(flags->keys.given());
+          model = gathered.completed().model;
+        }
         if (flags->dropout >= 0) model.dropout = flags->dropout;
         if (model.vocab == 0) model.vocab = kDefaultVocab;
         validate(model);

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "models/eddy/registry.h"
-#include "train/config/run_config.h"
+#include "train/config/new_config.h"
 #include "train/program/commands.h"
 #include "train/text/tokenizer.h"
 
@@ -48,7 +48,9 @@ std::int64_t fixed_vocab(const std::string& tokenizer) {
 }
 
 int list_parameters(const ModelsOptions& options) {
-  RunConfig config = load_run_config(options.config);
+  NewConfig gathered;
+  gathered.take_file(options.config);
+  RunConfig config = gathered.completed();
   if (options.vocab > 0) config.model.vocab = options.vocab;
   if (config.model.vocab == 0) config.model.vocab = fixed_vocab(config.data.tokenizer);
   const ParamStore counted = count_parameters(config.model);

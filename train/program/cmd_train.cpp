@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "tensor/base/format.h"
+#include "train/config/config_file.h"
 #include "train/config/config_flags.h"
+#include "train/config/new_config.h"
 #include "train/program/commands.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
@@ -12,11 +14,30 @@ namespace eddy {
 namespace {
 
 struct TrainFlags {
-  std::string config_path, data;
+  std::string config_path, data, preset;
   TrainRequest request;
   RunConfig defaults;
   ConfigFlags keys;
 };
+
+// A resumed run keeps its own configuration, but for the keys that a file or flags give again.
+RunConfig config_to_resume(const TrainFlags& flags) {
+  RunConfig config = load_config_of_run(flags.request.resume, flags.request.checkpoint);
+  ConfigKeys keys = keys_of(config);
+  if (!flags.config_path.empty()) keys.read(read_run_config(flags.config_path));
+  flags.keys.apply(keys);
+  return config;
+}
+
+RunConfig config_of_new_run(TrainFlags& flags) {
+  NewConfig gathered;
+  if (!flags.config_path.empty()) gathered.take_file(flags.config_path);
+  if (!flags.preset.empty()) gathered.take_preset(flags.preset, "train");
+  gathered.take_flags(flags.keys.given());
+  RunConfig config = gathered.completed();
+  for (const std::string& line : gathered.unread()) flags.request.notes.push_back("warning: " + line);
+  return config;
+}
 
 int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Option& threads) {
   TrainRequest& request = flags.request;
@@ -29,13 +50,10 @@ int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Opt
   if (request.checkpoint != "latest" && !resuming && request.init_from.empty())
     fail<ValueError>("train: --checkpoint {} and no run to take it from (--resume RUN, or --init-from RUN)",
                      request.checkpoint);
-  // A resumed run keeps its own configuration, unless a file or flags are given again.
-  if (!flags.config_path.empty())
-    request.config = load_run_config(flags.config_path);
-  else if (resuming)
-    request.config = load_config_of_run(request.resume, request.checkpoint);
-  ConfigKeys keys = keys_of(request.config);
-  flags.keys.apply(keys);
+  if (resuming && !flags.preset.empty())
+    fail<ValueError>("train: --preset is for a new run, and --resume keeps the model of {} (leave it out)",
+                     request.resume);
+  request.config = resuming ? config_to_resume(flags) : config_of_new_run(flags);
   if (!flags.data.empty()) request.config.data.path = flags.data;
   // The flag overrides the configuration, which training would apply later.
   if (threads.count() > 0 && request.config.train.threads > 0)
@@ -54,6 +72,8 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
   TrainRequest& request = flags->request;
   add_option(*command, "config,--config", flags->config_path,
              "Configuration (TOML or JSON); without one, the defaults", not_empty());
+  add_option(*command, "--preset", flags->preset,
+             "Model or configuration of a paper, by a name that `eddy models` lists", not_empty());
   add_option(*command, "--run,--out", request.run_dir,
              "Folder of the new run; must not exist, unless its run ended before the first checkpoint",
              not_empty());

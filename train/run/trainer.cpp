@@ -22,6 +22,7 @@
 #include "train/run/run_start.h"
 #include "train/run/state_monitor.h"
 #include "train/run/stop_signal.h"
+#include "train/step/gradient_reach.h"
 #include "train/step/time_limit.h"
 #include "train/step/train_step.h"
 #include "train/tasks/task.h"
@@ -86,11 +87,11 @@ class Run {
           "bf16 is slower than f32 here, a check for a GPU's results: the CPU level in use has no products in bf16");
     if (const std::string why = on_cpu ? slow_matmul_reason() : ""; !why.empty())
       event("slow products: " + why);
-    if (run_.task->row_length() > 0)
-      if (const std::string what =
-              run_.model->unused_parts(run_.task->row_length(), run_.task->carries_state());
-          !what.empty())
-        event("warning: " + what);
+    for (const std::string& note : request_.notes) event(note);
+    if (const std::string what =
+            unread_state_warning(*run_.model, run_.task->row_length(), run_.task->carries_state());
+        !what.empty())
+      event(what);
     if (is_resumed())
       say_resumed();
     else  // the run can be resumed from the beginning, and a full disk shows before anything is learned
@@ -229,7 +230,12 @@ class Run {
     if (const std::string message = recorder_.take_message(); !message.empty()) event(message);
     for (const std::string& notice : take_warnings()) event(notice);
     if (!result.finite) event(fmt::format("step {} skipped: {}", run_.state.step, result.problem));
-    if (options.carry_state && result.finite && run_.carried.state.empty() && !said_no_state_) {
+    if (run_.state.step == 0 && batches.front().scored > 0)
+      if (const std::string what = unreached_warning(run_.config.model, batches.front(), options.carry_state);
+          !what.empty())
+        event(what);
+    const bool asked_for_state = run_.config.train.carry_state == "always";
+    if (asked_for_state && result.finite && run_.carried.state.empty() && !said_no_state_) {
       said_no_state_ = true;
       event(fmt::format("{} has no state to carry: every batch begins afresh", run_.config.model.model));
     }
@@ -352,7 +358,9 @@ class Run {
     progress_->message(
         fmt::format("step {}: validation loss {}{}", run_.state.step, text, best ? " (best)" : ""));
     const double done = progress_->part_done(run_.state.step, Clock::now());
-    if (const std::string warning = state_monitor_.warning(result, done); !warning.empty()) event(warning);
+    if (const std::string warning = state_monitor_.warning(result, done);
+        !warning.empty() && run_.model->is_recurrent())
+      event(warning);
     if (best) save_best(result.loss);
     write_report_now();
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "train/config/run_config.h"
 
@@ -14,7 +15,8 @@ struct TrainRequest {
   std::string init_from;  // a run or checkpoint whose parameters a new run starts from
   // The checkpoint to resume, or to initialise from: latest, best, newest-whole or step-N.
   std::string checkpoint = "latest";
-  std::string command_line;  // for the report
+  std::string command_line;        // for the report
+  std::vector<std::string> notes;  // to be said and recorded at the beginning
 };
 
 enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };

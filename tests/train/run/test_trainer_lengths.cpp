@@ -64,7 +64,7 @@ TEST_CASE("train: a memory that segments of one chunk never read is warned of") 
       const bool unread = std::string(carry) == "never" && sequence == 8;
       bool warned = false;
       for (const EventRecord& event : read_metrics(request.run_dir + "/metrics.jsonl").events)
-        warned = warned || contains(event.text, "no memory that was written is ever read");
+        warned = warned || contains(event.text, "no state that was written is ever read");
       CHECK(warned == unread);
     }
 }

@@ -1,0 +1,159 @@
+// The configuration of a new run: what a model's name implies, what follows for keys that nobody gave, and what is
+// said of keys that nobody reads.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "models/eddy/registry.h"
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "train/config/new_config.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+using Flags = std::map<std::string, std::string>;
+
+const std::string kSmall = "[model]\nmodel = \"unit_forget\"\ndim = 24\nheads = 2\ncontext = 64\n";
+
+// The config of a file and flags.
+NewConfig gathered(const std::string& toml, const Flags& flags = {}) {
+  const TempFolder folder;
+  NewConfig config;
+  if (!toml.empty()) config.take_file(folder.write("run.toml", toml));
+  config.take_flags(flags);
+  return config;
+}
+
+std::string refusal(const std::string& toml, const Flags& flags) {
+  return error_of<ConfigError>([&] { static_cast<void>(gathered(toml, flags).completed()); });
+}
+
+}  // namespace
+
+TEST_CASE("new config: a model's name implies its family, in a file and as a flag") {
+  for (const ModelEntry& entry : model_registry()) {
+    CAPTURE(entry.model);
+    const ModelConfig flag = gathered(kSmall, {{"model.model", entry.model}}).completed().model;
+    CHECK(flag.family == entry.family);
+    CHECK(flag.dim == 24);
+    const std::string name = entry.model;
+    CHECK(gathered("[model]\nmodel = \"" + name + "\"\n").completed().model.family == entry.family);
+  }
+}
+
+TEST_CASE("new config: a family alone stands for its main model") {
+  for (const std::string& family : family_list())
+    CHECK(gathered("", {{"model.family", family}}).completed().model.model == main_model(family).model);
+}
+
+TEST_CASE("new config: a family and a model that contradict each other are refused") {
+  const std::string text = refusal("[model]\nfamily = \"staircase\"\nmodel = \"slide\"\n", {});
+  CHECK_MESSAGE(contains(text, "slide is of family block_recurrent: leave out model.family"), text);
+  CHECK(!refusal("", {{"model.family", "staircase"}, {"model.model", "slide"}}).empty());
+  CHECK(!refusal("[model]\nmodel = \"slide\"\n", {{"model.family", "staircase"}}).empty());
+  // A flag changes the family that a file gives.
+  CHECK(gathered("[model]\nfamily = \"staircase\"\n", {{"model.model", "slide"}}).completed().model.family ==
+        "block_recurrent");
+}
+
+TEST_CASE("new config: sizes that nobody gave suit the model and given ones stay") {
+  ModelConfig model = gathered(kSmall, {{"model.model", "block_recurrent"}}).completed().model;
+  CHECK(model.window == 16);
+  CHECK(model.states == 16);
+  CHECK(model.layers == 2);
+  CHECK(model.recurrent_layers == std::vector<std::int64_t>{1});
+  model = gathered(kSmall, {{"model.model", "block_recurrent"},
+                            {"model.window", "32"},
+                            {"model.layers", "12"},
+                            {"model.states", "5"}})
+              .completed()
+              .model;
+  CHECK(model.window == 32);
+  CHECK(model.states == 5);
+  CHECK(model.recurrent_layers == std::vector<std::int64_t>{9});
+  CHECK(gathered(kSmall, {{"model.model", "staircase"}}).completed().model.chunk == 16);
+  // The rows of training are the segments.
+  const ModelConfig rows =
+      gathered(kSmall, {{"model.model", "staircase"}, {"train.sequence", "48"}}).completed().model;
+  CHECK(rows.segment == 48);
+  CHECK(rows.chunk == 12);
+  // A length without divisors is cut into no parts.
+  CHECK(gathered(kSmall, {{"model.model", "slide"}, {"model.context", "61"}}).completed().model.window == 61);
+}
+
+TEST_CASE("new config: the configurations of the examples leave nothing to be chosen") {
+  for (const auto& entry : std::filesystem::directory_iterator(EDDY_SOURCE_DIR "/examples/configs")) {
+    CAPTURE(entry.path().string());
+    NewConfig config;
+    config.take_file(entry.path().string());
+    CHECK(config.completed() == load_run_config(entry.path().string()));
+    CHECK(config.unread().empty());
+  }
+}
+
+TEST_CASE("new config: texts are a stream for models that carry a state, where the order is not given") {
+  const auto order_of = [](const Flags& flags) { return gathered(kSmall, flags).completed().data.order; };
+  CHECK(order_of({}) == "windows");
+  for (const ModelEntry& entry : model_registry()) {
+    CAPTURE(entry.model);
+    const RunConfig config = gathered(kSmall, {{"model.model", entry.model}}).completed();
+    CHECK((config.data.order == "stream") == carries_state(config.model));
+  }
+  CHECK(order_of({{"model.model", "staircase"}}) == "stream");
+  CHECK(order_of({{"model.model", "staircase"}, {"data.order", "windows"}}) == "windows");
+  CHECK(order_of({{"model.model", "staircase"}, {"train.carry_state", "never"}}) == "windows");
+  CHECK(order_of({{"model.model", "llama"}}) == "windows");
+}
+
+TEST_CASE("new config: a preset is a model or a configuration of a paper") {
+  NewConfig config;
+  config.take_preset("enwik8_staircase", "train");
+  const ModelConfig paper = config.completed().model;
+  CHECK(paper.layers == 8);
+  CHECK(paper.chunk == 64);
+  CHECK(paper.vocab == 0);
+  CHECK(config.unread().empty());
+  for (const ModelEntry& entry : model_registry())
+    for (const std::string& name :
+         {std::string(entry.model), std::string(entry.family) + "/" + entry.model}) {
+      CAPTURE(name);
+      NewConfig of_model;
+      of_model.take_preset(name, "train");
+      CHECK(of_model.completed().model.model == entry.model);
+    }
+  for (const NamedConfig& named : paper_configs()) {
+    CAPTURE(named.name);
+    NewConfig of_paper;
+    of_paper.take_preset(named.name, "train");
+    CHECK(of_paper.completed().model.dim == named.config.dim);
+  }
+  const std::string text = error_of<ConfigError>([&] { config.take_preset("enwik8_stairs", "train"); });
+  CHECK_MESSAGE(contains(text, "train: there is no preset 'enwik8_stairs' (did you mean 'enwik8_staircase'"),
+                text);
+}
+
+TEST_CASE("new config: what the model does not read is named with those that do") {
+  const auto lines_of = [](const Flags& flags) { return gathered(kSmall, flags).unread(); };
+  using Lines = std::vector<std::string>;
+  CHECK(lines_of({}).empty());
+  CHECK(lines_of({{"model.model", "slide"}, {"model.recurrent_layers", "0"}}) ==
+        Lines{"slide does not read model.recurrent_layers; block_recurrent does"});
+  CHECK(lines_of({{"model.model", "slide"}, {"model.states", "512"}}).empty());  // the default
+  CHECK(lines_of({{"model.model", "slide"},
+                  {"model.states", "7"},
+                  {"model.recurrent_layers", "0"},
+                  {"model.memory_size", "64"}}) ==
+        Lines{"slide does not read model.recurrent_layers, model.states; block_recurrent does",
+              "slide does not read model.memory_size; memorizing does"});
+  CHECK(lines_of({{"model.model", "lstm"}, {"model.heads", "3"}}) ==
+        Lines{"lstm does not read model.heads; all models but lstm do"});
+  CHECK(lines_of({{"data.noise", "64"}}) ==
+        Lines{"the task text does not read data.noise; copy, selective_copy, recall do"});
+}

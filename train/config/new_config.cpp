@@ -1,0 +1,133 @@
+// Which keys were given, and what follows for the others.
+#include "train/config/new_config.h"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "models/eddy/registry.h"
+#include "tensor/base/format.h"
+#include "train/config/config_file.h"
+
+namespace eddy {
+namespace {
+
+constexpr const char *kFamily = "model.family", *kModel = "model.model";
+constexpr std::string_view kModelSection = "model.";
+
+// The model of that name or, as in the list of models, of that family/model; null if there is none.
+const ModelEntry* model_named(const std::string& name) {
+  for (const ModelEntry& entry : model_registry())
+    if (name == entry.model || name == fmt::format("{}/{}", entry.family, entry.model)) return &entry;
+  return nullptr;
+}
+
+// The model keys among full keys, without their section.
+GivenKeys model_keys(const std::set<std::string>& full_keys) {
+  GivenKeys keys;
+  for (const std::string& key : full_keys)
+    if (key.starts_with(kModelSection)) keys.insert(key.substr(kModelSection.size()));
+  return keys;
+}
+
+// "text, cifar10": the tasks that read a key of [data].
+std::string tasks_that_read(const ConfigField& field) {
+  std::istringstream words(field.readers);
+  std::string tasks;
+  for (std::string word; words >> word;) tasks += (tasks.empty() ? "" : ", ") + word;
+  return tasks;
+}
+
+}  // namespace
+
+void NewConfig::take_names(bool gave_family, bool gave_model) {
+  // A family alone changes no model that was named before: validate says that they contradict each other.
+  if (gave_family && !gave_model && given_.contains(kModel)) return;
+  imply_names(config_.model, gave_family, gave_model);
+}
+
+void NewConfig::take_preset(const std::string& name, const char* program) {
+  if (const ModelEntry* entry = model_named(name)) {
+    config_.model.family = entry->family;
+    config_.model.model = entry->model;
+    given_.insert({kFamily, kModel});
+    return;
+  }
+  config_.model = paper_config(name, program, "preset", model_list());
+  config_.model.vocab = config_.model.n_out = 0;
+  std::erase_if(asked_, [](const std::string& key) { return key.starts_with(kModelSection); });
+  const ConfigKeys keys = keys_of(config_.model);
+  for (const ConfigField& field : keys.fields()) given_.insert(field.full_key());
+}
+
+void NewConfig::take_file(const std::string& path) {
+  const ConfigSource source = read_run_config(path);
+  keys_of(config_).read(source);
+  std::set<std::string> keys;
+  for (const auto& [section, table] : source.value.items())
+    for (const auto& [key, value] : table.items()) keys.insert(section + "." + key);
+  take_names(keys.contains(kFamily), keys.contains(kModel));
+  given_.insert(keys.begin(), keys.end());
+  asked_.insert(keys.begin(), keys.end());
+}
+
+void NewConfig::take_flags(const std::map<std::string, std::string>& texts) {
+  keys_of(config_).read_texts(texts);
+  take_names(texts.contains(kFamily), texts.contains(kModel));
+  for (const auto& [key, text] : texts) {
+    given_.insert(key);
+    asked_.insert(key);
+  }
+}
+
+RunConfig NewConfig::completed() const {
+  RunConfig config = config_;
+  ModelConfig& model = config.model;
+  if (config.train.sequence > 0 && !given_.contains("model.segment")) model.segment = config.train.sequence;
+  choose_sizes(model, model_keys(given_));
+  validate(config);
+  const bool may_carry = config.data.name == DataConfig().name && config.train.carry_state != "never";
+  if (may_carry && !given_.contains("data.order") && carries_state(model)) config.data.order = "stream";
+  return config;
+}
+
+std::vector<std::string> NewConfig::unread() const {
+  RunConfig mine = config_, defaults;
+  const ConfigKeys keys = keys_of(mine);
+  const auto differing = differences(keys, keys_of(defaults));
+  std::map<std::string, std::vector<std::string>> by_text;  // who does not read, and who does: the keys
+  std::vector<std::string> order;
+  for (const ConfigField& field : keys.fields()) {
+    const bool of_model = field.section == "model";
+    const bool is_read = of_model ? field.is_read_by(mine.model.family, mine.model.model)
+                                  : field.section != "data" || field.is_read_by("", mine.data.name);
+    if (is_read || !asked_.contains(field.full_key()) || !differing.contains(field.full_key())) continue;
+    const std::string readers = of_model ? models_that_read(field) : tasks_that_read(field);
+    const bool several = readers.find_first_of(", ") != std::string::npos;
+    const std::string text = fmt::format("{} does not read {{}}; {} {}",
+                                         of_model ? mine.model.model : "the task " + mine.data.name, readers,
+                                         several ? "do" : "does");
+    if (by_text[text].empty()) order.push_back(text);
+    by_text[text].push_back(field.full_key());
+  }
+  std::vector<std::string> lines;
+  for (const std::string& text : order)
+    lines.push_back(fmt::format(fmt::runtime(text), fmt::format("{}", fmt::join(by_text[text], ", "))));
+  return lines;
+}
+
+ModelConfig preset_model(const std::string& name, const char* program, std::vector<std::string> others) {
+  const ModelEntry* const entry = model_named(name);
+  if (entry == nullptr) {
+    for (std::string& model : model_list()) others.push_back(std::move(model));
+    return paper_config(name, program, "preset", std::move(others));
+  }
+  ModelConfig config;
+  config.family = entry->family;
+  config.model = entry->model;
+  choose_sizes(config, {});
+  return config;
+}
+
+}  // namespace eddy

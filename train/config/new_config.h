@@ -1,0 +1,53 @@
+// The configuration of a new run, gathered from a preset, a file and flags, of which the later ones win, and then
+// completed: what nobody gave follows from what was given.
+//
+//   gathered.take_preset(name);                    a model, or a configuration of a paper
+//   gathered.take_file("my.toml");
+//   gathered.take_flags({{"model.dim", "64"}});
+//   RunConfig config = gathered.completed();
+//
+// Saved runs, tables and golden cases do not come through here: they keep the defaults of the structs.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "train/config/run_config.h"
+
+namespace eddy {
+
+class NewConfig {
+ public:
+  // Sets the model: one of the registry, whose sizes stay as they are given, or in place of the whole [model] table one
+  // of paper_configs(), without its vocabulary, which the data give.
+  // errors: ConfigError with the nearest name; `program` begins its text.
+  void take_preset(const std::string& name, const char* program);
+  // errors: those of load_run_config.
+  void take_file(const std::string& path);
+  // Texts by full key, as flags give them.
+  // errors: ConfigError.
+  void take_flags(const std::map<std::string, std::string>& texts);
+
+  // The config with the sizes that suit its model where none are given (choose_sizes in models/eddy/config.h), and with
+  // data.order "stream" for texts if the model carries a state and the order is not given.
+  // errors: ConfigError for a family and a model that contradict each other, and for sizes that do not fit.
+  RunConfig completed() const;
+  // A line for each group of keys that file or flags set away from their defaults, and that the model or the task does
+  // not read: "slide does not read model.recurrent_layers; block_recurrent does".
+  std::vector<std::string> unread() const;
+
+ private:
+  void take_names(bool gave_family, bool gave_model);
+
+  RunConfig config_;
+  std::set<std::string> given_;  // full keys that are not chosen: of the preset, the file and the flags
+  std::set<std::string> asked_;  // those of the file and the flags
+};
+
+// The model that a preset names, as NewConfig::take_preset, with its sizes. `others`: names that the caller knows.
+// errors: ConfigError.
+ModelConfig preset_model(const std::string& name, const char* program, std::vector<std::string> others = {});
+
+}  // namespace eddy
