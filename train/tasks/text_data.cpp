@@ -15,6 +15,7 @@
 #include "train/text/dataset.h"
 #include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/text_files.h"
+#include "train/text/unreadable.h"
 
 namespace eddy {
 namespace {
@@ -72,7 +73,7 @@ struct Reading {
   std::string test;  // the folder of the test split, if there is one
   std::string text, sha256;
   std::int64_t bytes = 0;
-  std::string how = "--data.path";
+  std::string how;  // " (...)" where it is not as usual
 };
 
 bool is_folder(const std::string& path) {
@@ -118,6 +119,19 @@ void add_beside(Reading& reading, const SplitFolder& splits) {
   reading.files.left_out.insert(reading.files.left_out.end(), beside.begin(), beside.end());
 }
 
+// errors: FormatError that names every file which cannot be read.
+void check_readable(TextFiles& texts, bool needs_utf8) {
+  std::vector<Unreadable> unreadable;
+  texts.all_utf8 = true;
+  for (const TextFile& file : texts.files) {
+    const std::optional<Unreadable> why = why_unreadable(file, true);
+    if (!why) continue;
+    texts.all_utf8 = false;
+    if (needs_utf8 || why_unreadable(file, false)) unreadable.push_back(*why);
+  }
+  if (!unreadable.empty()) fail_unreadable(unreadable, texts.files.size());
+}
+
 // The files that a run was trained on, all that are there, or those that an earlier version read.
 enum class Way : std::uint8_t { known, all, as_before };
 
@@ -146,8 +160,13 @@ Reading read_path(const std::string& path, const TaskArguments& arguments, Way w
   } else {
     add(path, "");
   }
-  if (as_before) reading.how += ", as the earlier version read it that made the run";
+  if (as_before) reading.how = " (as the earlier version read it that made the run)";
   if (way == Way::known) keep_known(reading, arguments);
+  // A folder of one text is that text.
+  const bool validates = arguments.config.train.eval_every > 0;
+  if (!as_before && order == "stream" && !splits && validates && reading.files.files.size() == 1)
+    reading.separate = false;
+  check_readable(reading.files, arguments.config.data.tokenizer == "char");
   if (!reading.separate) {
     reading.text = text_of(reading.files);
     reading.bytes = std::ssize(reading.text);
@@ -230,9 +249,11 @@ void encode_one_text(TextData& data, const std::string& text, TaskArguments& arg
   data.ends = {std::ssize(data.tokens)};
 }
 
+// Files of a stream that are too short for a segment are left out.
 void encode_files(TextData& data, TaskArguments& arguments, Reading& reading) {
   data.train_parts = reading.train_parts;
   data.valid_parts = reading.valid_parts;
+  const std::int64_t segment = arguments.config.data.order == "stream" ? segment_length(arguments.config) : 0;
   data.tokenizer = tokenizer_for(arguments, [&] {
     std::string all;
     if (arguments.config.data.tokenizer != "char") return all;  // only `char` needs the text
@@ -248,13 +269,33 @@ void encode_files(TextData& data, TaskArguments& arguments, Reading& reading) {
   if (!reading.test.empty() && !arguments.training)
     for (TextFile& file : list_text_files(reading.test).files)
       files.push_back({"test/" + file.name, file.path, file.encoding});
-  for (const TextFile& file : files) {
+  std::vector<TextFile> long_enough;
+  for (std::int64_t i = 0; i < std::ssize(files); ++i) {
+    const TextFile& file = files[static_cast<std::size_t>(i)];
     const std::vector<std::int32_t> ids =
         read_with(file, [&](const std::string& text) { return data.tokenizer->encode(text, data.cover); });
+    if (segment > 0 && std::ssize(ids) <= segment) {
+      reading.files.left_out.push_back({file.name, fmt::format("{} tokens, and a segment of {} needs {}",
+                                                               ids.size(), segment, segment + 1)});
+      if (i < reading.train_parts)
+        --data.train_parts;
+      else if (i < reading.train_parts + reading.valid_parts)
+        --data.valid_parts;
+      continue;
+    }
+    if (i < std::ssize(reading.files.files)) long_enough.push_back(file);
     data.tokens.insert(data.tokens.end(), ids.begin(), ids.end());
     data.ends.push_back(std::ssize(data.tokens));
     data.files.push_back(file.name);
   }
+  reading.files.files = std::move(long_enough);
+  const bool lacks_a_split = reading.train_parts > 0 &&
+                             (data.train_parts == 0 || (data.valid_parts == 0 && reading.valid_parts > 0));
+  if (data.files.empty() || lacks_a_split)
+    fail<ValueError>(
+        "data: {} in {} is longer than a segment of {} tokens (a shorter train.sequence, or data.order "
+        "windows, which joins them)",
+        lacks_a_split ? "no text of a split" : "no text", reading.path, segment);
 }
 
 }  // namespace
@@ -290,12 +331,13 @@ TextData read_text_data(TaskArguments& arguments) {
     data.sha256 = reading.sha256;
     if (reading.files.folder)
       for (const TextFile& file : reading.files.files) data.source_files.push_back(printable(file.name));
-    messages << "data: " << data.name << ", " << describe_read(reading.files, reading.bytes) << " ("
-             << reading.how << ")" << describe_left_out(reading.files) << '\n';
     if (reading.separate)
       encode_files(data, arguments, reading);
     else
       encode_one_text(data, reading.text, arguments, &reading);
+    messages << "data: " << data.name << (reading.files.folder ? ", " : " ")
+             << describe_read(reading.files, reading.bytes) << describe_left_out(reading.files) << reading.how
+             << '\n';
   }
   warn_of_losses(data, config.tokenizer);
   return data;

@@ -10,6 +10,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -101,29 +102,72 @@ std::string head_of(const fs::path& path) {
   return head;
 }
 
-bool is_named_text(const fs::path& path) {
+// ".txt" of "A.TXT".
+std::string lower_ending(const fs::path& path) {
   std::string ending = path.extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(),
                  [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  return ending;
+}
+
+bool is_named_text(const fs::path& path) {
+  const std::string ending = lower_ending(path);
   return ending == ".txt" || ending == ".text" || ending == ".md" || ending == ".markdown";
 }
 
-// Why a file with this beginning is no text to read; "" when it is one.
-std::string why_no_text(std::string_view head, bool named_text) {
+// A kind of file that holds no plain text, and how to get at one.
+struct NoText {
+  std::string kind, way_out;
+};
+
+// What a file is that begins so, if it is no text by its first bytes. A zip file of a document is named for that.
+std::optional<NoText> no_text(std::string_view head, const fs::path& path) {
   using namespace std::string_view_literals;
-  static constexpr std::array<std::pair<std::string_view, const char*>, 8> kKinds{
-      {{"%PDF"sv, "PDF"},
-       {"PK\3\4"sv, "zip, or a document in one"},
-       {"\x1f\x8b"sv, "gzip"},
-       {"\xfd\x37zXZ"sv, "xz"},
-       {"BZh"sv, "bzip2"},
-       {"\x28\xb5\x2f\xfd"sv, "zstd"},
-       {"{\\rtf"sv, "RTF"},
-       {"\xd0\xcf\x11\xe0"sv, "an old office document"}}};
+  constexpr const char *kUnpack = "unpack it", *kSave = "save it as plain text in UTF-8",
+                       *kImage = "a picture has no text; --data.name cifar10 reads its own files";
+  struct Beginning {
+    std::string_view bytes;
+    const char *kind, *way_out;
+  };
+  static constexpr std::array<Beginning, 15> kBeginnings{
+      {{"%PDF"sv, "PDF", "take out its text: pdftotext"},
+       {"\x1f\x8b"sv, "gzip", kUnpack},
+       {"\xfd\x37zXZ"sv, "xz", kUnpack},
+       {"BZh"sv, "bzip2", kUnpack},
+       {"\x28\xb5\x2f\xfd"sv, "zstd", kUnpack},
+       {"7z\xbc\xaf\x27\x1c"sv, "7z", kUnpack},
+       {"Rar!\x1a\x07"sv, "RAR", kUnpack},
+       {"{\\rtf"sv, "RTF", kSave},
+       {"\xd0\xcf\x11\xe0"sv, "an old office document", kSave},
+       {"\x89PNG\r\n"sv, "PNG image", kImage},
+       {"\xff\xd8\xff"sv, "JPEG image", kImage},
+       {"GIF87a"sv, "GIF image", kImage},
+       {"GIF89a"sv, "GIF image", kImage},
+       {"II*\0"sv, "TIFF image", kImage},
+       {"MM\0*"sv, "TIFF image", kImage}}};
+  for (const Beginning& known : kBeginnings)
+    if (head.starts_with(known.bytes)) return NoText{known.kind, known.way_out};
+  if (head.starts_with("RIFF") && head.substr(std::min<std::size_t>(8, head.size())).starts_with("WEBP"))
+    return NoText{"WebP image", kImage};
+  if (head.starts_with("BM") && head.substr(std::min<std::size_t>(6, head.size())).starts_with("\0\0\0\0"sv))
+    return NoText{"BMP image", kImage};
+  if (!head.starts_with("PK\3\4")) return std::nullopt;
+  const std::string ending = lower_ending(path);
+  for (const char* document : {"docx", "xlsx", "pptx", "odt", "ods", "odp", "epub"})
+    if (ending == std::string(".") + document) {
+      std::string kind = document;
+      std::transform(kind.begin(), kind.end(), kind.begin(),
+                     [](char c) { return static_cast<char>(c - 32); });
+      return NoText{kind, kSave};
+    }
+  return NoText{"ZIP", kUnpack};
+}
+
+// Why a file with this beginning is no text to read; "" when it is one.
+std::string why_no_text(std::string_view head, const fs::path& path, bool named_text) {
   const TextEncoding encoding = encoding_of(head);
   if (head.size() == encoding.mark) return "empty";
-  for (const auto& [beginning, kind] : kKinds)
-    if (head.starts_with(beginning)) return kind;
+  if (const std::optional<NoText> what = no_text(head, path)) return what->kind;
   if (encoding.unit > 1)
     return encoding.mark > 0 ? "" : fmt::format("{} without a byte order mark", encoding.name);
   return !named_text && head.find('\0') != std::string_view::npos ? "binary" : "";
@@ -147,7 +191,7 @@ TextFiles texts_of(const std::string& folder) {
   for (const fs::path& path : walk.files()) {
     const bool named = is_named_text(path);
     const std::string head = head_of(path);
-    candidates.push_back({path, named, why_no_text(head, named), encoding_to_name(head)});
+    candidates.push_back({path, named, why_no_text(head, path, named), encoding_to_name(head)});
     only_named = only_named || (named && candidates.back().why.empty());
   }
   TextFiles texts{{}, walk.take_left_out(), true};
@@ -176,10 +220,12 @@ fs::file_status status_of(const std::string& path) {
   return status;
 }
 
-TextFiles one_file(const std::string& path) {
+TextFiles one_file(const std::string& path, bool as_before = false) {
   const std::string head = head_of(path);
   if (head.size() == encoding_of(head).mark)
     fail<IoError>("data: the file '{}' is empty (name a file with text)", path);
+  if (const std::optional<NoText> what = no_text(head, path); what && !as_before)
+    fail<FormatError>("data: the file '{}' is no text but: {} ({})", path, what->kind, what->way_out);
   return {{{fs::path(path).filename().generic_string(), path, encoding_to_name(head)}}, {}, false};
 }
 
@@ -200,7 +246,7 @@ TextFiles list_text_files(const std::string& path) {
 TextFiles list_text_files_as_before(const std::string& path, bool subfolders) {
   TextFiles texts;
   if (!fs::is_directory(status_of(path))) {
-    texts = one_file(path);
+    texts = one_file(path, true);
   } else {
     std::vector<fs::path> files;
     const auto take = [&](const fs::directory_entry& entry) {
@@ -263,19 +309,22 @@ std::string describe_read(const TextFiles& texts, std::int64_t bytes) {
   const std::size_t read = texts.files.size(), all = read + texts.left_out.size();
   std::string text;
   if (texts.folder)
-    text = fmt::format("{} {}{}, ", all, all == 1 ? "file" : "files",
+    text = fmt::format("{} {}{} ", all, all == 1 ? "file" : "files",
                        all > read ? fmt::format(": {} read", read) : "");
-  text += fmt::format("{} bytes", bytes);
+  constexpr double kMega = 1e6;
+  const auto size = static_cast<double>(bytes);
+  text += size < kMega ? fmt::format("({} bytes", bytes) : fmt::format("({:.1f} MB", size / kMega);
+  if (texts.all_utf8) text += ", UTF-8";
   for (const auto& [name, count] : others)
     text += texts.folder ? fmt::format(", {} from {}", count, name) : ", from " + name;
-  return text;
+  return text + ")";
 }
 
 std::string describe_left_out(const TextFiles& texts) {
   constexpr std::size_t kShown = 8;
   std::string text;
   for (std::size_t i = 0; i < std::min(kShown, texts.left_out.size()); ++i)
-    text += fmt::format("{}{} ({})", i == 0 ? "; left out: " : ", ", printable(texts.left_out[i].name),
+    text += fmt::format("{}{} ({})", i == 0 ? ", left out: " : ", ", printable(texts.left_out[i].name),
                         printable(texts.left_out[i].why));
   if (texts.left_out.size() > kShown) text += fmt::format(" and {} more", texts.left_out.size() - kShown);
   return text;

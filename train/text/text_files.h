@@ -27,11 +27,13 @@ struct LeftOut {
 struct TextFiles {
   std::vector<TextFile> files;  // in the order of their names
   std::vector<LeftOut> left_out;
-  bool folder = false;  // not one file
+  bool folder = false;    // not one file
+  bool all_utf8 = false;  // looked at whole, all files are UTF-8, or become it by their byte order mark
 };
 
 // The text files of a folder, or the one file that `path` names.
-// errors: IoError when the path is missing, cannot be read, or holds no text.
+// errors: IoError when the path is missing, cannot be read, or holds no text; FormatError for one file that is a PDF, an
+// archive, a document or a picture.
 TextFiles list_text_files(const std::string& path);
 
 // The same as earlier versions chose them, for the runs that they made: the files *.txt or, if there are none,
@@ -50,8 +52,8 @@ std::string text_of(const TextFiles& texts);
 // errors: as list_text_files and text_of.
 std::string read_text(const std::string& path);
 
-// What was read and what was not: "7 files: 5 read, 30812 bytes, 1 from UTF-16LE", and
-// "; left out: paper.pdf (PDF), empty.txt (empty)" or nothing.
+// What was read and what was not: "7 files: 5 read (30.8 MB, UTF-8, 1 from UTF-16LE)", and
+// ", left out: paper.pdf (PDF), empty.txt (empty)" or nothing.
 std::string describe_read(const TextFiles& texts, std::int64_t bytes);
 std::string describe_left_out(const TextFiles& texts);
 

@@ -26,6 +26,7 @@ TaskArguments arguments_for(const std::string& path, const std::string& order = 
   arguments.config.data.path = path;
   arguments.config.data.order = order;
   arguments.config.data.tokenizer = "byte";
+  arguments.config.train.sequence = 2;
   arguments.run = "the run";
   return arguments;
 }
@@ -58,9 +59,57 @@ TEST_CASE("text data: one line says what was read and what was left out") {
     std::ostringstream says;
     arguments.messages = &says;
     CHECK(text_of(read(std::move(arguments))) == (order == "windows" ? "second\nfirst\n" : "secondfirst"));
-    CHECK(contains(says.str(), "3 files: 2 read, " + std::string(order == "windows" ? "13" : "11") +
-                                   " bytes (--data.path); left out: paper.pdf (PDF)\n"));
+    CHECK(contains(says.str(), "3 files: 2 read (" + std::string(order == "windows" ? "13" : "11") +
+                                   " bytes, UTF-8), left out: paper.pdf (PDF)\n"));
   }
+}
+
+TEST_CASE("text data: all files that are not UTF-8 are named at once with the commands that convert them") {
+  const TempFolder folder;
+  folder.write("d/a.txt", "good");
+  folder.write("d/b.txt", "caf\xe9 cr\xe8me");
+  folder.write("d/it's.txt", "na\xefve");
+  folder.write("d/c.txt", "\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0");
+  for (const std::string order : {"windows", "stream", "documents"}) {
+    CAPTURE(order);
+    TaskArguments arguments = arguments_for(folder.path("d"), order);
+    arguments.config.data.tokenizer = "char";
+    const std::string text = error_of<FormatError>([&] { read(std::move(arguments)); });
+    for (const char* part :
+         {"data: 3 of 4 files are not UTF-8: ", "b.txt (byte 0xe9 at offset 3)",
+          "c.txt (byte 0xcf at offset 0)", "to convert it from WINDOWS-1251: iconv -f WINDOWS-1251 -t UTF-8 ",
+          "to convert them from WINDOWS-1252: for f in ", "it'\\''s.txt'; do iconv -f WINDOWS-1252 -t UTF-8"})
+      CHECK_MESSAGE(contains(text, part), text);
+    // Other tokenizers take any bytes, and the line does not call them UTF-8.
+    arguments = arguments_for(folder.path("d"), order);
+    std::ostringstream says;
+    arguments.messages = &says;
+    read(std::move(arguments));
+    CHECK_MESSAGE(!contains(says.str(), "UTF-8"), says.str());
+  }
+}
+
+TEST_CASE(
+    "text data: a stream leaves out files that are no longer than a segment, and one file is one text") {
+  const TempFolder folder;
+  folder.write("d/a.txt", "first");
+  folder.write("d/b.txt", "second");
+  folder.write("d/c.txt", "ab");
+  TaskArguments arguments = arguments_for(folder.path("d"), "stream");
+  std::ostringstream says;
+  arguments.messages = &says;
+  const TextData data = read(std::move(arguments));
+  CHECK(data.files == std::vector<std::string>{"a.txt", "b.txt"});
+  CHECK(
+      contains(says.str(),
+               "3 files: 2 read (13 bytes, UTF-8), left out: c.txt (2 tokens, and a segment of 2 needs 3)"));
+  CHECK(read(again(folder.path("d"), data, "stream")).files == data.files);
+  folder.write("short/a.txt", "ab");
+  folder.write("short/b.txt", "cd");
+  CHECK(contains(error_of<ValueError>([&] { read(arguments_for(folder.path("short"), "stream")); }),
+                 "no text in "));
+  folder.write("one/a.txt", "first");
+  CHECK(read(arguments_for(folder.path("one"), "stream")).files.empty());
 }
 
 TEST_CASE("text data: a run that goes on leaves out what came into its folder since") {

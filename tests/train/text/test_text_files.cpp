@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensor/base/error.h"
@@ -72,7 +73,7 @@ TEST_CASE("text files: a folder gives its texts with those of its subfolders in 
                "\xef\xbb\xbf"
                "fifth");
   CHECK(read_text(folder.path()) == "first\nsecond\nthird\nfifth\nfourth\n");
-  CHECK(describe_read(list_text_files(folder.path()), 31) == "5 files, 31 bytes");
+  CHECK(describe_read(list_text_files(folder.path()), 31) == "5 files (31 bytes)");
 }
 
 TEST_CASE("text files: what is left out of a folder has a name and a reason") {
@@ -91,15 +92,39 @@ TEST_CASE("text files: what is left out of a folder has a name and a reason") {
   const TextFiles texts = list_text_files(folder.path());
   CHECK(names_of(texts) == Names{"a.txt", "b.txt"});
   CHECK(reason_for(texts, "paper.pdf") == "PDF");
-  CHECK(reason_for(texts, "book.docx") == "zip, or a document in one");
+  CHECK(reason_for(texts, "book.docx") == "DOCX");
   CHECK(reason_for(texts, "empty.txt") == "empty");
   CHECK(reason_for(texts, "wide.txt") == "UTF-16LE without a byte order mark");
   CHECK(reason_for(texts, "table.csv") == "not .txt or .md");
   CHECK(reason_for(texts, ".git/") == "hidden");
   CHECK(reason_for(texts, "runs/a/") == "a run");
   CHECK(reason_for(texts, "gone.txt") == "a link to nothing");
-  CHECK(describe_read(texts, 20) == "10 files: 2 read, 20 bytes, 1 from UTF-16LE");
-  CHECK(contains(describe_left_out(texts), "; left out: .git/ (hidden), gone.txt (a link to nothing), "));
+  CHECK(describe_read(texts, 20) == "10 files: 2 read (20 bytes, 1 from UTF-16LE)");
+  CHECK(contains(describe_left_out(texts), ", left out: .git/ (hidden), gone.txt (a link to nothing), "));
+}
+
+TEST_CASE("text files: what is no text by its first bytes is refused by name, also as the one file") {
+  const TempFolder folder;
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"PDF", folder.write("a.txt", "%PDF-1.7")},
+      {"ZIP", folder.write("b.txt", "PK\3\4")},
+      {"DOCX", folder.write("c.DOCX", "PK\3\4")},
+      {"EPUB", folder.write("d.epub", "PK\3\4")},
+      {"gzip", folder.write("e", "\x1f\x8b\x08")},
+      {"PNG image", folder.write("f.png", "\x89PNG\r\n\x1a\n")},
+      {"JPEG image", folder.write("g.jpg", "\xff\xd8\xff\xe0")},
+      {"GIF image", folder.write("h.gif", "GIF89a")},
+      {"WebP image", folder.write("i.webp", "RIFF\1\0\0\0WEBP"s)},
+      {"BMP image", folder.write("j.bmp", "BM\1\0\0\0\0\0\0\0"s)}};
+  for (const auto& [kind, path] : kinds) {
+    const std::string text = error_of<FormatError>([&, &file = path] { list_text_files(file); });
+    CHECK_MESSAGE(contains(text, path + "' is no text but: " + kind + " ("), text);
+    CHECK(!list_text_files_as_before(path, false).files.empty());  // runs of earlier versions
+  }
+  folder.write("k.txt", "BM, a text");
+  const TextFiles texts = list_text_files(folder.path());
+  CHECK(names_of(texts) == Names{"k.txt"});
+  for (const auto& [kind, path] : kinds) CHECK(reason_for(texts, fs::path(path).filename()) == kind);
 }
 
 TEST_CASE("text files: a folder without texts by name gives those that look like text") {
