@@ -73,3 +73,24 @@ TEST_CASE("program: a vocabulary that does not cover the text is said in trainin
   CHECK_MESSAGE(contains(ended.out, "the vocabulary v.model does not cover other.txt: "), ended.out);
   CHECK_MESSAGE(contains(run_in(folder.path(), "eval r").err, "% of its tokens are unknown"), ended.out);
 }
+
+TEST_CASE("program: another model is one word and a key that it does not read is warned of") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("x.txt", generate_stories(3, 4000));
+  const Ended stairs = run_in(folder.path(), "train " + kTiny + "--data x.txt --run a --model staircase");
+  CHECK_MESSAGE(stairs.status == 0, stairs.err);
+  CHECK_MESSAGE(contains(stairs.out, "staircase on x.txt"), stairs.out);
+  CHECK_MESSAGE(contains(stairs.out, "rows, vocabulary"), stairs.out);  // read as a stream
+  CHECK_FALSE_MESSAGE(contains(stairs.out, "warning"), stairs.out);
+  const Ended slide = run_in(
+      folder.path(), "train " + kTiny + "--data x.txt --run b --preset slide --model.recurrent_layers 0");
+  CHECK_MESSAGE(slide.status == 0, slide.err);
+  CHECK_MESSAGE(contains(slide.out, "slide does not read model.recurrent_layers; block_recurrent does"),
+                slide.out);
+  // A saved run goes on without the warning, and with its sizes.
+  const Ended again = run_in(folder.path(), "train --resume b --train.steps 3");
+  CHECK_MESSAGE(again.status == 0, again.err);
+  CHECK_FALSE_MESSAGE(contains(again.out, "does not read"), again.out);
+  CHECK(run_in(folder.path(), "train --resume b --preset slide").status == 1);
+}
