@@ -64,10 +64,31 @@ inline ModelConfig even_config(const ModelName& name, std::int64_t vocab, std::i
 }
 
 // Random parameters: no scale is 1, no memory begins with zeros.
-inline std::unique_ptr<Model> model_of(const ModelConfig& config) {
-  if (config.family == "block_recurrent") return randomised(config);
-  if (config.family == "blockwise_recurrent") return blockwise_model(config);
-  return random_model(config);
+inline std::unique_ptr<Model> model_of(const ModelConfig& config, Dtype dtype = Dtype::f64) {
+  if (config.family == "block_recurrent") return randomised(config, 5, dtype);
+  if (config.family == "blockwise_recurrent") return blockwise_model(config, dtype);
+  return random_model(config, dtype);
+}
+
+// `each` with every case and its model.
+template <class Each>
+void for_every_case(Each&& each) {
+  for (const auto& [name, config] : every_case()) {
+    const std::string& model = config.model;
+    CAPTURE(model);
+    CAPTURE(name);
+    each(config, *model_of(config));
+  }
+}
+
+// `each` with the plain configuration of every registered model and its model.
+template <class Each>
+void for_every_model(Each&& each) {
+  for (const ModelName& name : model_registry()) {
+    const ModelConfig config = plain_config(name);
+    CAPTURE(config.model);
+    each(config, *model_of(config));
+  }
 }
 
 // Tokens after which a call that carries its state may end: whole windows, chunks or segments.
@@ -86,6 +107,13 @@ inline std::int64_t uneven_time(const ModelConfig& c) {
   const std::int64_t whole = (11 + c.segment) / c.segment * c.segment;
   if (!has_chunks(c)) return whole + std::min<std::int64_t>(c.segment - 1, 5);
   return whole + (c.carry == "exact" && c.chunk < c.segment ? c.chunk : c.segment);
+}
+
+// Tokens of a last call that is shorter than the others where it may be.
+inline std::int64_t rest_of(const ModelConfig& c) {
+  if (c.family == "block_recurrent") return c.window;
+  if (c.family == "staircase") return uneven_time(c) - (11 + c.segment) / c.segment * c.segment;
+  return 3;
 }
 
 // Lengths of calls that a model must get right: one token or block, and whole numbers of them with and
@@ -149,6 +177,36 @@ inline std::string without_influence(const ModelConfig& c, const std::string& pa
       is_one_of({"recurrent.gate_", "recurrent.mlp", "recurrent.scale_", "recurrent.wq_"}))
     return "what a segment's last block writes is read in the next segment alone";
   return "";
+}
+
+// Two orders of the same f64 sums, relative to the largest number of a tensor. A token's number comes of up
+// to 50 applications of a layer one after the other, each of some 200 sums and products: 10^4 roundings of
+// 1e-16 if all go one way. The floor is for gradients that are sums of larger numbers that cancel.
+inline constexpr double kOrder = 1e-12, kFloor = 1e-13;
+
+inline ForwardInput input_for(const ModelConfig& config, const Tensor& tokens, const State& state = {}) {
+  ForwardInput input;
+  input.tokens = tokens;
+  input.tail = rows_of(config, tokens.dim(1));
+  input.state = state;
+  return input;
+}
+
+inline ForwardOutput forwarded(const Model& model, const Tensor& tokens, const State& state = {},
+                               const Tensor& start = {}) {
+  const NoGrad no_grad;
+  ForwardInput input = input_for(model.full_config(), tokens, state);
+  input.start = start;
+  return model.forward(input);
+}
+
+inline Tensor targets_for(const Model& model, std::int64_t batch, std::int64_t time) {
+  return random_ids(batch, rows_of(model.full_config(), time), model.config().n_out, 2);
+}
+
+// Whether the word-for-word form draws the same dropout masks.
+inline bool forms_share_masks(const ModelConfig& config) {
+  return (config.family == "block_recurrent" && config.attn_dropout == 0) || config.family == "staircase";
 }
 
 // What a call before leaves; empty for models that carry nothing.

@@ -14,7 +14,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "models/weights.h"
@@ -33,39 +32,6 @@ using namespace eddy;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 using TensorMap = std::map<std::string, Tensor>;
-
-// Two orders of the same f64 sums, relative to the largest number of a tensor. A token's number comes of up
-// to 50 applications of a layer one after the other, each of some 200 sums and products: 10^4 roundings of
-// 1e-16 if all go one way. The floor is for gradients that are sums of larger numbers that cancel.
-constexpr double kOrder = 1e-12, kFloor = 1e-13;
-
-// `each` with every case and its model.
-template <class Each>
-void for_every_case(Each&& each) {
-  for (const auto& [name, config] : every_case()) {
-    const std::string& model = config.model;
-    CAPTURE(model);
-    CAPTURE(name);
-    each(config, *model_of(config));
-  }
-}
-
-ForwardInput input_for(const ModelConfig& config, const Tensor& tokens, const State& state = {}) {
-  ForwardInput input;
-  input.tokens = tokens;
-  input.tail = rows_of(config, tokens.dim(1));
-  input.state = state;
-  return input;
-}
-
-ForwardOutput forwarded(const Model& model, const Tensor& tokens, const State& state = {}) {
-  const NoGrad no_grad;
-  return model.forward(input_for(model.full_config(), tokens, state));
-}
-
-Tensor targets_for(const Model& model, std::int64_t batch, std::int64_t time) {
-  return random_ids(batch, rows_of(model.full_config(), time), model.config().n_out, 2);
-}
 
 // The logits of `tokens` in calls of the given lengths, over and over.
 Tensor streamed(const Model& model, const Tensor& tokens, State& state,
@@ -92,11 +58,6 @@ Tensor stream_answers(const Model& model, const Tensor& tokens) {
   }
   const NoGrad no_grad;
   return concat(answers, 1);
-}
-
-// Whether the word-for-word form draws the same dropout masks.
-bool forms_share_masks(const ModelConfig& config) {
-  return (config.family == "block_recurrent" && config.attn_dropout == 0) || config.family == "staircase";
 }
 
 // Whether the loss has kinks: ReLUs, or a choice among stored keys.
@@ -249,6 +210,22 @@ TEST_CASE("every model: a token at the same place of a stream does the same to i
   });
 }
 
+TEST_CASE("every model: the state of a stream does not grow unless its context ends") {
+  for_every_case([](const ModelConfig& config, Model& model) {
+    State state;
+    if (model.stream_room(state) != -1) return;
+    const std::int64_t settled = 64;  // more than any window here
+    std::int64_t largest = 0;
+    for (std::int64_t t = 0; t < 2 * settled; ++t) {
+      static_cast<void>(model.stream(random_ids(1, 1, config.vocab, 30), state));
+      if (t < settled) largest = std::max(largest, state.bytes());
+      CHECK(state.bytes() <= largest);
+    }
+    static_cast<void>(model.stream(random_ids(1, 90, config.vocab, 30), state));
+    CHECK(state.bytes() <= largest);
+  });
+}
+
 TEST_CASE("every model: copies of a stream's state go on independently") {
   for_every_case([](const ModelConfig& config, Model& model) {
     const Tensor tokens = random_ids(1, 17, config.vocab, 25), other = random_ids(1, 9, config.vocab, 26);
@@ -282,12 +259,21 @@ TEST_CASE("every model: calls that carry the state equal one call and streams fi
       state = one.state;
     }
     check_states(state, whole.state, kOrder, kFloor);
+    // A last call, or a last segment of a call, that is shorter.
+    const Tensor more = random_ids(2, call + rest_of(config), config.vocab, 7);
+    const ForwardOutput both = forwarded(model, more, state),
+                        first = forwarded(model, part(more, 0, call), state),
+                        last_part = forwarded(model, part(more, call, rest_of(config)), first.state);
+    check_close("shorter call", last_part.logits, part(both.logits, call, rest_of(config)), kOrder);
+    check_states(last_part.state, both.state, kOrder, kFloor);
 
     for (const std::vector<std::int64_t>& lengths : std::vector<std::vector<std::int64_t>>{{1, 4}, {3}}) {
       CAPTURE(lengths[0]);
       state = forwarded(model, part(tokens, 0, call)).state;
+      const State given = state, kept = copy_of(state);
       check_close("stream after a call", streamed(model, part(tokens, call, call), state, lengths),
                   part(whole.logits, call, call), kOrder);
+      check_states(given, kept, 0, 0);  // what the call gave is not written over
       const ForwardOutput last = forwarded(model, part(tokens, 2 * call, call), state);
       check_close("call after a stream", last.logits, part(whole.logits, 2 * call, call), kOrder);
       check_states(last.state, whole.state, kOrder, kFloor);
@@ -335,6 +321,52 @@ TEST_CASE("every model: rows that begin anew are computed as without a past") {
     input.start = Tensor();
     check_outcomes(anew, run(model, input, targets), kOrder, kFloor);
     CHECK(distance(anew.logits, carried.logits).error > 1e-6);
+  });
+}
+
+TEST_CASE("every model: a row that begins a document forgets its past and its neighbour does not") {
+  for_every_case([](const ModelConfig& config, Model& model) {
+    const State state = carried_state(model, 2);
+    if (state.empty()) return;
+    const bool cut = config.family == "block_recurrent" || config.family == "staircase";
+    const std::int64_t segment = cut ? config.segment : call_time(config), time = cut ? 3 * segment : segment,
+                       segments = model.segments(time);
+    const Tensor tokens = random_ids(2, time, config.vocab, 17),
+                 next = random_ids(2, call_time(config), config.vocab, 18);
+    const auto row = [](const Tensor& x, std::int64_t b) { return raw::copy(raw::narrow(x, 0, b, 1)); };
+    const ForwardOutput carried = forwarded(model, tokens, state);
+    const Tensor after_carried = forwarded(model, next, carried.state).logits;
+    for (const std::int64_t at : std::set<std::int64_t>{0, segments - 1})
+      for (const bool both : {false, true}) {
+        if (!both && !mixes_starts(config)) continue;
+        CAPTURE(at);
+        CAPTURE(both);
+        const Tensor start = Tensor::zeros({2, segments}, Dtype::i64);
+        start.mutable_data<std::int64_t>()[segments + at] = 1;
+        start.mutable_data<std::int64_t>()[at] = both ? 1 : 0;
+        const std::int64_t from = at * segment;
+        const ForwardOutput mixed = forwarded(model, tokens, state, start),
+                            fresh = forwarded(model, part(tokens, from, time - from));
+        const Tensor after_mixed = forwarded(model, next, mixed.state).logits,
+                     after_fresh = forwarded(model, next, fresh.state).logits;
+        for (const std::int64_t b : {0, 1}) {
+          CAPTURE(b);
+          const bool anew = b == 1 || both;
+          const Tensor rest = part(carried.logits, from, time - from);
+          if (from > 0)
+            check_close("before", row(part(mixed.logits, 0, from), b), row(part(carried.logits, 0, from), b),
+                        kOrder);
+          check_close("logits", row(part(mixed.logits, from, time - from), b),
+                      row(anew ? fresh.logits : rest, b), kOrder);
+          check_close("next call", row(after_mixed, b), row(anew ? after_fresh : after_carried, b), kOrder);
+        }
+      }
+    // Without a state every row begins a document whatever its flag.
+    for (const double flag : {0.0, 1.0}) {
+      const Tensor start = Tensor::zeros({2, segments}, Dtype::i64);
+      raw::fill(raw::narrow(start, 1, 0, 1), flag);
+      CHECK(same_bits(forwarded(model, tokens, {}, start).logits, forwarded(model, tokens).logits));
+    }
   });
 }
 
@@ -491,6 +523,7 @@ TEST_CASE("every model: a key that it does not read changes nothing or is refuse
       }
       CHECK(same_bits(found[0], expected[0]));
       CHECK(same_bits(found[1], expected[1]));
+      CHECK(count_parameters(changed).count() == count_parameters(config).count());
     }
   }
 }

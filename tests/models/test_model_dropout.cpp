@@ -7,20 +7,12 @@
 #include <vector>
 
 #include "ops/recurrence/unit_recurrence.h"
-#include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
+#include "tests/models/every_model.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::test;
-
-Tensor logits_of(const Model& model, const DropoutContext& dropout) {
-  const NoGrad no_grad;
-  ForwardInput input;
-  input.tokens = random_ids(2, 9, 11, 1);
-  input.dropout = dropout;
-  return raw::copy(model.forward(input).logits);
-}
 
 using Row = std::vector<double>;
 
@@ -57,52 +49,40 @@ double kept(const RandomKey& key, std::size_t element, double rate) {
 
 }  // namespace
 
-TEST_CASE("model dropout: a rate of zero changes no bit in training") {
-  for (const std::string& name : models_without_blocks()) {
+TEST_CASE("model dropout: it acts in training alone, by masks that depend on the seed and the step") {
+  for (const auto& [name, given] : every_case()) {
+    CAPTURE(given.model);
     CAPTURE(name);
-    const auto model = random_model(small_config(name));
-    CHECK(same_bits(logits_of(*model, {true, 1, 2}), logits_of(*model, {})));
+    ModelConfig config = given, none = given;
+    none.dropout = none.attn_dropout = none.emb_dropout = none.out_dropout = 0;
+    // One rate alone; and all of those that the model knows.
+    const bool attention_alone = config.attn_dropout > 0;
+    config.dropout = attention_alone ? 0 : 0.3;
+    if (config.family == "staircase" && name == "dropout") config.emb_dropout = config.out_dropout = 0.2;
+    const auto model = model_of(config), still = model_of(none);
+    const Tensor tokens = random_ids(2, uneven_time(config), config.vocab, 1);
+    const auto logits = [&](const Model& of, const DropoutContext& dropout, bool literal = false) {
+      const NoGrad no_grad;
+      ForwardInput input = input_for(config, tokens);
+      input.dropout = dropout;
+      input.literal = literal;
+      return of.forward(input).logits;
+    };
+    const Tensor evaluated = logits(*still, {}), trained = logits(*model, {true, 7, 1});
+    CHECK(same_bits(logits(*still, {true, 7, 1}), evaluated));
+    CHECK(same_bits(logits(*model, {}), evaluated));
+    CHECK(same_bits(logits(*model, {false, 7, 1}), evaluated));
+    CHECK(same_bits(logits(*model, {true, 7, 1}), trained));
+    CHECK(distance(trained, evaluated).error > 1e-2);
+    CHECK(distance(logits(*model, {true, 7, 2}), trained).error > 1e-2);
+    CHECK(distance(logits(*model, {true, 8, 1}), trained).error > 1e-2);
+    const Tensor literal = logits(*model, {true, 7, 1}, true);
+    CHECK(same_bits(logits(*model, {true, 7, 1}, true), literal));
+    CHECK(distance(literal, evaluated).error > 1e-2);
+    CHECK(distance(logits(*model, {true, 7, 2}, true), literal).error > 1e-2);
+    if (forms_share_masks(config)) check_close("literal", literal, trained, kOrder);
+    if (config.model == "unit_forget") CHECK(distance(literal, trained).error > 1e-2);
   }
-}
-
-TEST_CASE("model dropout: evaluation takes no notice of the rate") {
-  for (const std::string& name : models_without_blocks()) {
-    CAPTURE(name);
-    ModelConfig config = small_config(name);
-    const Tensor expected = logits_of(*random_model(config), {});
-    config.dropout = 0.5;
-    const auto model = random_model(config);
-    CHECK(same_bits(logits_of(*model, {}), expected));
-    CHECK(same_bits(logits_of(*model, {false, 1, 2}), expected));
-    CHECK(distance(logits_of(*model, {true, 1, 2}), expected).error > 1e-2);
-  }
-}
-
-TEST_CASE("model dropout: masks depend on the seed and the step and on nothing else") {
-  for (const std::string& name : models_without_blocks()) {
-    CAPTURE(name);
-    ModelConfig config = small_config(name);
-    config.dropout = 0.2;
-    config.layers = 2;
-    const auto model = random_model(config);
-    const Tensor first = logits_of(*model, {true, 1, 2});
-    CHECK(same_bits(logits_of(*model, {true, 1, 2}), first));
-    CHECK(distance(logits_of(*model, {true, 1, 3}), first).error > 1e-2);
-    CHECK(distance(logits_of(*model, {true, 2, 2}), first).error > 1e-2);
-  }
-}
-
-TEST_CASE("model dropout: the literal loop draws masks of its own") {
-  ModelConfig config = small_config("unit_forget");
-  config.dropout = 0.2;
-  const auto model = random_model(config);
-  ForwardInput input;
-  input.tokens = random_ids(2, 9, 11, 1);
-  input.dropout = {true, 1, 2};
-  const NoGrad no_grad;
-  const Tensor fast = raw::copy(model->forward(input).logits);
-  input.literal = true;
-  CHECK(distance(model->forward(input).logits, fast).error > 1e-2);
 }
 
 TEST_CASE("model dropout: a site keeps the mean and names its masks by path and call and step") {

@@ -82,6 +82,10 @@ inline std::vector<ModelCase> recurrent_transformer_cases() {
       c.readout = "tail";
       c.accumulate = "hidden";
     });
+    with("three layers", 4, [](ModelConfig& c) {
+      c.layers = 3;
+      c.positions = true;
+    });
     with("one head and odd widths", 3, [](ModelConfig& c) {
       c.dim = 7;
       c.heads = 1;
