@@ -103,32 +103,6 @@ TEST_CASE("block_recurrent: vanilla sees nothing of other segments") {
   CHECK(evaluate(*model, tokens).state.empty());
 }
 
-TEST_CASE("block_recurrent: a start flag hides everything older from its sequence and from no other") {
-  for (const auto& [name, config] : block_recurrent_cases()) {
-    if (config.model == "vanilla") continue;
-    CAPTURE(name);
-    const auto model = randomised(config);
-    const Tensor tokens = random_ids(2, config.segment, 13, 1);
-    const State state = evaluate(*model, random_ids(2, 16, 13, 2)).state;
-    const ForwardOutput fresh = evaluate(*model, tokens), carried = evaluate(*model, tokens, state),
-                        mixed = evaluate(*model, tokens, state, flags({0, 1}, 2));
-    const auto row = [](const Tensor& x, std::int64_t b) { return raw::narrow(x, 0, b, 1); };
-    check_close("unflagged row", row(mixed.logits, 0), row(carried.logits, 0), 1e-12);
-    check_close("flagged row", row(mixed.logits, 1), row(fresh.logits, 1), 1e-12);
-    CHECK(distance(row(fresh.logits, 0), row(carried.logits, 0)).error > 1e-3);
-    for (const auto& [key, tensor] : mixed.state) {
-      check_close(key, row(tensor, 0), row(carried.state.get(key), 0), 1e-12);
-      check_close(key, row(tensor, 1), row(fresh.state.get(key), 1), 1e-12);
-    }
-  }
-}
-
-TEST_CASE("block_recurrent: without a state every row begins a document whatever its flag") {
-  const auto model = randomised(recurrent_config("lstm", "dual"));
-  const Tensor tokens = random_ids(2, 16, 13, 1);
-  CHECK(same_bits(evaluate(*model, tokens, {}, flags({0, 0}, 2)).logits, evaluate(*model, tokens).logits));
-}
-
 TEST_CASE("block_recurrent: the zero keys before a document take their share of attention") {
   // With one allowed key, token 1 would give it all its weight; the zeros before the document leave it a
   // part.
@@ -175,22 +149,6 @@ TEST_CASE("block_recurrent: the last block's gradient reaches the first token th
   auto slide = randomised(one_layer(block_recurrent_config("slide")));
   CHECK(gradient_at_first_token(*slide, 16, 12) == 0);
   CHECK(gradient_at_first_token(*slide, 16, 4) > 1e-9);
-}
-
-TEST_CASE("block_recurrent: no gradient crosses a segment's border") {
-  for (const auto& [name, config] : block_recurrent_cases()) {
-    CAPTURE(name);
-    auto model = randomised(config);
-    CHECK(gradient_at_first_token(*model, 2 * config.segment, config.segment) == 0);
-  }
-}
-
-TEST_CASE("block_recurrent: the state that comes out has no graph") {
-  const auto model = randomised(recurrent_config("lstm", "single", {0, 2}, true));
-  for (const auto& [name, tensor] : model->forward(input_of(random_ids(1, 16, 13, 1))).state) {
-    CAPTURE(name);
-    CHECK(!requires_grad(tensor));
-  }
 }
 
 TEST_CASE("block_recurrent: the initial state gets a gradient when a document starts and only then") {

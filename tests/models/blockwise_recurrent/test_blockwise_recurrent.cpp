@@ -81,55 +81,12 @@ TEST_CASE("memory_llama: the query matrix of the memory has no influence and an 
   CHECK(make_model(config)->params().find("layers.0.memory.wq.weight") == nullptr);
 }
 
-TEST_CASE("memory_llama: with detach chunk the gradients are the mean of two segments of one chunk") {
-  ModelConfig config = blockwise_config("memory_llama");
-  config.detach = "chunk";
-  const auto cut = blockwise_model(config);
-  config.detach = "segment";
-  const auto whole = blockwise_model(config);
-  const Tensor tokens = random_ids(2, 8, 11, 1), targets = random_ids(2, 8, 11, 2);
-  ForwardInput input;
-  input.tokens = tokens;
-  const Outcome both = run(*cut, input, targets), through = run(*whole, input, targets);
-  check_close("logits", both.logits, through.logits, 1e-14);
-
-  input.tokens = part(tokens, 0, 4);
-  const Outcome first = run(*whole, input, part(targets, 0, 4));
-  input.state = memory_state(call(*whole, input.tokens).memory);
-  input.tokens = part(tokens, 4, 4);
-  const Outcome second = run(*whole, input, part(targets, 4, 4));
-  const NoGrad no_grad;
-  for (const auto& [name, gradient] : both.gradients) {
-    CAPTURE(name);
-    Tensor mean = mul(first.gradients.at(name), 0.5);
-    if (second.gradients.at(name).defined()) mean = mean + mul(second.gradients.at(name), 0.5);
-    check_close(name, gradient, mean, kOrder);
-    if (name.find("layers.0.attn.w") != std::string::npos && !name.ends_with("wo.weight"))
-      CHECK(distance(through.gradients.at(name), mean).error > 1e-6);
-  }
-}
-
-TEST_CASE("memory_llama: a flagged row begins with the initial memory and its neighbours do not") {
+TEST_CASE("memory_llama: the initial memory gets the gradient of the rows that begin with it") {
   const auto model = blockwise_model(blockwise_config("memory_llama"));
   const Tensor tokens = random_ids(3, 8, 11, 1), targets = random_ids(3, 8, 11, 2);
-  const State carried = memory_state(random_memory(model->full_config(), 3, 4));
-  const Call fresh = call(*model, tokens), old = call(*model, tokens, carried),
-             mixed = call(*model, tokens, carried, flags({0, 1, 0}));
-  for (const std::int64_t b : {0, 1, 2}) {
-    CAPTURE(b);
-    const Call& expected = b == 1 ? fresh : old;
-    check_close("logits", row(mixed.logits, 0, b), row(expected.logits, 0, b), kOrder);
-    check_close("memory", row(mixed.memory, 1, b), row(expected.memory, 1, b), kOrder);
-  }
-  CHECK(distance(fresh.logits, old.logits).error > 1e-3);
-  CHECK(same_bits(call(*model, tokens, carried, flags({0, 0, 0})).logits, old.logits));
-  check_close("all", call(*model, tokens, carried, flags({1, 1, 1})).logits, fresh.logits, kOrder);
-  // Without a state there is nothing to go on from, whatever the flags say.
-  CHECK(same_bits(call(*model, tokens, {}, flags({0, 1, 0})).logits, fresh.logits));
-
   ForwardInput input;
   input.tokens = tokens;
-  input.state = carried;
+  input.state = memory_state(random_memory(model->full_config(), 3, 4));
   CHECK(!run(*model, input, targets).gradients.at("layers.0.memory.init").defined());
   input.start = flags({0, 1, 0});
   const Outcome one = run(*model, input, targets);
@@ -139,23 +96,6 @@ TEST_CASE("memory_llama: a flagged row begins with the initial memory and its ne
   const NoGrad no_grad;  // the mean over three rows instead of one
   check_close("init", one.gradients.at("layers.0.memory.init"),
               mul(single.gradients.at("layers.0.memory.init"), 1.0 / 3), kOrder);
-}
-
-TEST_CASE("memory_llama: permuted rows give permuted logits and memories") {
-  const auto model = blockwise_model(blockwise_config("memory_llama"));
-  const Tensor tokens = random_ids(3, 8, 11, 1), given = random_memory(model->full_config(), 3, 4);
-  const std::int64_t order[] = {2, 0, 1};
-  const Tensor mixed_tokens = raw::copy(tokens), mixed_memory = raw::copy(given);
-  for (std::int64_t b = 0; b < 3; ++b) {
-    raw::copy_into(raw::narrow(mixed_tokens, 0, b, 1), raw::narrow(tokens, 0, order[b], 1));
-    raw::copy_into(raw::narrow(mixed_memory, 1, b, 1), raw::narrow(given, 1, order[b], 1));
-  }
-  const Call straight = call(*model, tokens, memory_state(given)),
-             mixed = call(*model, mixed_tokens, memory_state(mixed_memory));
-  for (std::int64_t b = 0; b < 3; ++b) {
-    check_close("logits", row(mixed.logits, 0, b), row(straight.logits, 0, order[b]), kOrder);
-    check_close("memory", row(mixed.memory, 1, b), row(straight.memory, 1, order[b]), kOrder);
-  }
 }
 
 TEST_CASE("memory_llama: a batch of another size begins anew") {
@@ -238,62 +178,4 @@ TEST_CASE("memory_llama: training that carries its memory takes whole chunks onl
   CHECK(contains(text, "last 2"));
   input.dropout.training = false;
   CHECK_NOTHROW(static_cast<void>(model->forward(input)));
-}
-
-TEST_CASE("memory_llama: a state or a start that does not fit is refused") {
-  const auto model = blockwise_model(blockwise_config("memory_llama"));
-  ForwardInput input;
-  input.tokens = random_ids(2, 8, 11, 1);
-  const auto message = [&]<class E>(E*) { return error_of<E>([&] { model->forward(input); }); };
-
-  ModelConfig other = model->full_config();
-  other.chunk = 5;
-  input.state = memory_state(random_memory(other, 2, 4));
-  CHECK(contains(message(static_cast<ShapeError*>(nullptr)), "[2, 2, 5, 12] (here [2, 2, 4, 12])"));
-  input.state = memory_state(raw::cast(random_memory(model->full_config(), 2, 4), Dtype::f32));
-  CHECK(contains(message(static_cast<DtypeError*>(nullptr)), "memory is f32 and the model f64"));
-  input.state = State();
-  input.state.set("keys", Tensor::zeros({1}));
-  CHECK(contains(message(static_cast<ValueError*>(nullptr)), "memory"));
-
-  input.state = memory_state(random_memory(model->full_config(), 2, 4));
-  input.start = Tensor::from(std::vector<std::int64_t>{0, 1, 0, 1}, {2, 2});
-  CHECK(contains(message(static_cast<ShapeError*>(nullptr)), "[2, 2] (here [2, 1]"));
-  input.start = flags({0, 3});
-  CHECK(contains(message(static_cast<ValueError*>(nullptr)), "start of row 1 is 3"));
-  input.start = Tensor::zeros({2, 1});
-  CHECK(contains(message(static_cast<DtypeError*>(nullptr)), "start is f32"));
-
-  const auto causal = blockwise_model(blockwise_config("llama"));
-  ForwardInput stateful;
-  stateful.tokens = input.tokens;
-  stateful.state = input.state;
-  CHECK(contains(error_of<ValueError>([&] { causal->forward(stateful); }), "llama: a state"));
-}
-
-TEST_CASE("blockwise_recurrent: tokens that are no batch of sequences are refused") {
-  for (const std::string& name : models_of("blockwise_recurrent")) {
-    CAPTURE(name);
-    const auto model = blockwise_model(blockwise_config(name));
-    ForwardInput input;
-    CHECK(contains(error_of<ShapeError>([&] { model->forward(input); }), "none"));
-    input.tokens = Tensor::zeros({4}, Dtype::i64);
-    CHECK(contains(error_of<ShapeError>([&] { model->forward(input); }), "[batch, time]"));
-    input.tokens = Tensor::zeros({2, 0}, Dtype::i64);
-    CHECK(contains(error_of<ShapeError>([&] { model->forward(input); }), "at least one row of one token"));
-    input.tokens = Tensor::full({1, 3}, 11, Dtype::i64);
-    CHECK(!error_of<ValueError>([&] { model->forward(input); }).empty());
-  }
-}
-
-TEST_CASE("blockwise_recurrent: f32 stays close to f64 and gives the same bits twice") {
-  for (const std::string& name : models_of("blockwise_recurrent")) {
-    CAPTURE(name);
-    const auto f64 = blockwise_model(blockwise_config(name)),
-               f32 = blockwise_model(blockwise_config(name), Dtype::f32);
-    const Tensor tokens = random_ids(2, 14, 11, 1);
-    const Tensor logits = call(*f32, tokens).logits;
-    CHECK(same_bits(logits, call(*f32, tokens).logits));
-    check_close("logits", logits, call(*f64, tokens).logits, 1e-4);
-  }
 }

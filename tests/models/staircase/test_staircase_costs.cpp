@@ -1,8 +1,6 @@
-// The costs of a token in the staircase family: what is counted, and what the graph keeps.
+// What the graph of the staircase family keeps for a token.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "autograd/tape.h"
@@ -24,54 +22,6 @@ ModelConfig odd_sizes(const std::string& model) {
   c.span = model.ends_with("staircase") ? 12 : 5;
   c.segment = c.context = model.ends_with("staircase") ? 15 : 7;
   return c;
-}
-
-// Multiply-adds of one segment of 5 chunks in the middle of a text, counted row by row and key by key.
-double counted_macs(std::int64_t passes, bool all_keys, bool frozen_again) {
-  const std::int64_t chunks = 5, chunk = 3, steps = 4, width = 10, inner = 15, mlp = 17, layers = 2;
-  std::int64_t queries = 0, pairs = 0, projected = 0;
-  for (std::int64_t row = 0; row < chunks + passes - 1; ++row)
-    for (std::int64_t j = row - passes + 1; j <= std::min(row, chunks - 1); ++j) {
-      if (j < 0) {  // of the carried state: keys and values alone
-        projected += chunk;
-        continue;
-      }
-      for (std::int64_t i = 0; i < chunk; ++i) {
-        ++queries;
-        for (std::int64_t seen = row - steps + 1; seen <= (all_keys ? row : j); ++seen)
-          pairs += seen < j || all_keys ? chunk : i + 1;
-      }
-    }
-  // Frozen chunks become keys and values in each row that sees them, or once: those that the state brings, and
-  // all of the segment but the last.
-  const std::int64_t frozen =
-      passes == steps ? 0 : chunk * (frozen_again ? chunks * (steps - passes) : chunks + steps - 2);
-  return static_cast<double>(layers * (queries * (4 * width * inner + 2 * width * mlp) + 3 * inner * pairs +
-                                       (projected + frozen) * 2 * width * inner) +
-                             chunks * chunk * width * 11);
-}
-
-// Ju et al., section 11.3 of the specification: every query takes full windows of N C keys, and keys and values
-// of frozen chunks are made again in each row.
-double paper_flops(const ModelConfig& c, double passes) {
-  const auto dim = static_cast<double>(c.dim), inner = static_cast<double>(c.heads * c.head_dim);
-  const auto keys = static_cast<double>(c.steps * c.chunk), steps = static_cast<double>(c.steps);
-  const double carried =
-      static_cast<double>(c.chunk) * passes * (passes - 1) / 2 / static_cast<double>(c.segment);
-  return static_cast<double>(c.layers) *
-             (passes * (8 * dim * inner + 4 * dim * static_cast<double>(c.mlp_dim) + 6 * keys * inner) +
-              (steps - passes + carried) * 4 * dim * inner) +
-         2 * dim * static_cast<double>(c.n_out);
-}
-
-TEST_CASE("a segment's work is what its rows and keys add up to and the paper's formula takes full windows") {
-  for (const std::int64_t passes : {4, 2}) {
-    CAPTURE(passes);
-    const ModelConfig config = odd_sizes(passes == 4 ? "staircase" : "cached_staircase");
-    CHECK(forward_cost(config, 15).flops == 2 * counted_macs(passes, false, false));
-    const double paper = paper_flops(config, static_cast<double>(passes));
-    CHECK(std::abs(paper - 2 * counted_macs(passes, true, true) / 15) <= 1e-9 * paper);
-  }
 }
 
 // Bytes of a token that the backward pass needs, for each call of a layer:
