@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "tensor/base/error.h"
 #include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
 
 namespace {
@@ -57,4 +58,15 @@ TEST_CASE("memory_llama stream: the state has the published size and does not gr
     CHECK(state.bytes() == 2 * 46'080 * 4 + 8);
   }
   CHECK(model->stream_room(state) == -1);
+}
+
+TEST_CASE("blockwise_recurrent stream: more rows than the cache has are refused") {
+  for (const std::string& name : models_of("blockwise_recurrent")) {
+    CAPTURE(name);
+    const auto model = blockwise_model(blockwise_config(name));
+    State broken;
+    static_cast<void>(model->stream(random_ids(2, 3, 11, 4), broken));
+    broken.set("filled", Tensor::from(std::vector<std::int64_t>{999}, {1}));
+    CHECK(contains(error_of<ValueError>([&] { model->stream(random_ids(2, 1, 11, 4), broken); }), "filled"));
+  }
 }
