@@ -66,15 +66,6 @@ bool is_row_major(const Tensor& x) {
          row_stride(x) >= x.dim(1);
 }
 
-// The arguments of c = op(a) op(b), for matrices that are is_row_major.
-GemmArgs product_of(const Tensor& c, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
-  GemmArgs g{
-      a.dtype(),    transpose_a,   transpose_b,  c.dim(0),      c.dim(1),     a.dim(transpose_a ? 0 : 1),
-      a.raw_data(), row_stride(a), b.raw_data(), row_stride(b), c.raw_data(), row_stride(c)};
-  g.c_f32 = c.dtype() == Dtype::f32;
-  return g;
-}
-
 }  // namespace
 
 Tensor readable_by_gemm(const Tensor& x) {
@@ -145,7 +136,10 @@ void multiply_add(const Tensor& y, const Tensor& residual, const Tensor& x, cons
                   const Tensor& bias) {
   if (is_row_major(y) && is_row_major(residual) && row_stride(residual) == row_stride(y) && is_row_major(x) &&
       is_row_major(weight) && (!bias.defined() || bias.contiguous())) {
-    GemmArgs g = product_of(y, x, false, weight, true);
+    GemmArgs g{x.dtype(),    false,        true,          y.dim(0),          y.dim(1),
+               x.dim(1),     x.raw_data(), row_stride(x), weight.raw_data(), row_stride(weight),
+               y.raw_data(), row_stride(y)};
+    g.c_f32 = y.dtype() == Dtype::f32;
     if (bias.defined()) g.bias = bias.raw_data();
     g.addend = residual.raw_data();
     g.beta = 1;

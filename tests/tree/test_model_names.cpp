@@ -55,8 +55,10 @@ TEST_CASE("no code outside of models/ names a family or a model") {
   }
 }
 
-TEST_CASE("no model asks which device it is on, what a kernel supports, or whether a step is being captured") {
-  const std::regex asked(R"([!=]= kCpu|DeviceType|\bcapturing\(|_fits\(|reads_past|_in_products|fuses_products)");
+TEST_CASE(
+    "no model asks which device it is on, what a kernel supports, or whether a step is being captured") {
+  const std::regex asked(
+      R"([!=]= kCpu|DeviceType|\bcapturing\(|_fits\(|reads_past|_in_products|fuses_products)");
   for (const std::string& file : sources_below({"models"})) {
     CAPTURE(file);
     for (const std::string& line : lines_of(file)) {

@@ -533,8 +533,8 @@ class Run {
   std::optional<nlohmann::json> task_before_step_;  // set while a step is in progress
   std::int64_t saved_step_ = -1;
   bool said_no_state_ = false;
-  std::int64_t given_up_at_ =
-      -1;  // the step of an evaluation that train.minutes ended; it is not begun again
+  // The step of an evaluation that train.minutes ended; it is not begun again.
+  std::int64_t given_up_at_ = -1;
   bool nothing_to_train_ = false;  // a finished run that was resumed
   MetricsSummary summary_;
   std::optional<MetricsWriter> metrics_;

@@ -6,8 +6,6 @@
 namespace eddy {
 namespace {
 
-constexpr double kForward =
-    1;  // of the time of a step: of the operations it is a third, of a busy machine's time more
 constexpr double kMostOfPart = 0.25, kMostOfFirstSample = 0.02, kMostOfLastSample = 0.05;
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
@@ -28,11 +26,12 @@ void TimeLimit::plan_evaluation(std::int64_t tokens, bool then_whole) {
   then_whole_ = then_whole;
 }
 
-// The best checkpoint is saved once more, after its evaluation.
+// The best checkpoint is saved once more, after its evaluation. Before the first evaluation, its tokens count as those of
+// a step: they need a third of the operations, and on a busy machine more of the time.
 double TimeLimit::closing() const {
   double seconds = 2 * save_ + report_ + std::min(sample_, kMostOfLastSample * limit_);
   if (evaluated_tokens_ > 0)
-    seconds += evaluation_ > 0 ? evaluation_ : kForward * token_ * static_cast<double>(evaluated_tokens_);
+    seconds += evaluation_ > 0 ? evaluation_ : token_ * static_cast<double>(evaluated_tokens_);
   if (then_whole_ && whole_ <= kCheapWhole * limit_) seconds += whole_;
   return std::min(seconds, kMostClosing * limit_);
 }

@@ -4,7 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -358,100 +357,6 @@ TEST_CASE("train: the minutes end a run with a checkpoint that goes on to the bi
   CHECK(train_quietly(rest) == TrainEnd::finished);
   CHECK(train_quietly(whole) == TrainEnd::finished);
   CHECK(same_bytes(latest_of(request.run_dir), latest_of(whole.run_dir)));
-}
-
-TEST_CASE("train: evaluations measure the same sample and the end the whole split") {
-  const OneThread one;
-  const TempFolder folder;
-  for (const std::string order : {"windows", "stream"}) {
-    CAPTURE(order);
-    TrainRequest request = tiny_run(folder, order);
-    request.config.data.order = order;
-    if (order == "stream") {
-      request.config.model.family = "staircase";
-      request.config.model.model = "lstm";
-    }
-    request.config.train.eval_batches = -1;
-    request.config.train.eval_every = 2;
-    request.config.train.learning_rate = 0;  // the same model each time
-    CHECK(train_quietly(request) == TrainEnd::finished);
-    const std::vector<EvalRecord> evals = metrics_of(request.run_dir).evals;
-    REQUIRE(evals.size() == 5);
-    for (std::size_t i = 0; i < 4; ++i) {
-      CHECK(evals[i].step == 2 * static_cast<std::int64_t>(i));
-      CHECK(evals[i].tokens == 4 * 16);  // a batch, more than a tenth of two
-      CHECK(evals[i].of == evals[4].tokens);
-      CHECK(evals[i].loss == evals[0].loss);
-      CHECK(!evals[i].whole);
-    }
-    CHECK(evals[4].whole);
-    CHECK(evals[4].step == 6);
-    CHECK(evals[4].tokens > 4 * 16);
-    CHECK(evals[4].tokens == evals[4].of);
-    CHECK(contains(read_text_file(request.run_dir + "/report.html"), "whole split"));
-    // What the best is judged by are the samples.
-    CHECK(load_run(request.run_dir).state.best_loss == evals[0].loss);
-  }
-}
-
-TEST_CASE("train: the sample is a tenth of what is trained between two evaluations") {
-  TrainConfig config;
-  config.eval_every = 250;
-  CHECK(eval_sample_batches(config) == 25);
-  config.accumulate = 4;
-  CHECK(eval_sample_batches(config) == 100);
-  config.batch = 1;
-  CHECK(eval_sample_batches(config) == 100);
-  config.eval_every = config.accumulate = 1;
-  CHECK(eval_sample_batches(config) == 1);
-}
-
-TEST_CASE("train: a run on samples that was stopped goes on to the metrics of an unbroken one") {
-  const OneThread one;
-  const TempFolder folder;
-  TrainRequest whole = tiny_run(folder, "whole"), part = tiny_run(folder, "part");
-  for (TrainRequest* request : {&whole, &part}) {
-    request->config.train.eval_batches = -1;
-    request->config.train.eval_every = 2;
-  }
-  part.config.train.steps = 4;
-  CHECK(train_quietly(part) == TrainEnd::finished);
-  CHECK(train_quietly(resumed(part, 6)) == TrainEnd::finished);
-  CHECK(train_quietly(whole) == TrainEnd::finished);
-  CHECK(same_bytes(latest_of(part.run_dir), latest_of(whole.run_dir)));
-  std::vector<EvalRecord> mine = metrics_of(part.run_dir).evals, theirs = metrics_of(whole.run_dir).evals;
-  // But for the whole split where the first part ended.
-  std::erase_if(mine, [](const EvalRecord& eval) { return eval.whole && eval.step == 4; });
-  REQUIRE(mine.size() == theirs.size());
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    CHECK(mine[i].step == theirs[i].step);
-    CHECK(mine[i].loss == theirs[i].loss);
-    CHECK(mine[i].tokens == theirs[i].tokens);
-  }
-}
-
-TEST_CASE("train: a run of limited minutes is not evaluated before its first step and keeps its time") {
-  const OneThread one;
-  const TempFolder folder;
-  TrainRequest request = tiny_run(folder, "run");
-  TrainConfig& t = request.config.train;
-  t.eval_batches = -1;
-  t.eval_every = 1000;
-  t.steps = 1'000'000;
-  t.minutes = 0.03;
-  t.log_every = 1000;
-  t.sample_tokens = 5;
-  const auto before = std::chrono::steady_clock::now();
-  CHECK(train_quietly(request) == TrainEnd::time_over);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - before;
-  CHECK(took.count() > 1.0);
-  CHECK(took.count() < 10);  // 1.8 s on a machine of its own
-  const Metrics metrics = metrics_of(request.run_dir);
-  REQUIRE(!metrics.evals.empty());
-  CHECK(metrics.evals.front().step > 0);
-  CHECK(metrics.evals.back().tokens == metrics.evals.back().of);
-  CHECK(metrics.samples.size() == 2);
-  CHECK(load_run(request.run_dir).step > 0);
 }
 
 TEST_CASE("train: a folder or file that exists is refused and stays as it is") {
