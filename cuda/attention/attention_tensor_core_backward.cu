@@ -1,5 +1,5 @@
 // Blocked attention in bf16 on tensor cores, backward: dq, dk and dv. The formulas and the final sums of
-// parts are in cuda/attention/attention_backward.cu; cuda/attention/attention_tensor_core.cuh says what a
+// parts are in cuda/attention/attention_backward.cu; cuda/attention/attention_pairs.cuh says what a
 // thread has.
 //
 // q, k, v, the result and their gradients are bf16, all sums f32. Probabilities, dropped or not, and the

@@ -8,7 +8,7 @@
 //
 // Mapping: a block of 4 warps for each 64 queries of each head of each sequence; it walks over tiles of N
 // keys that its queries see. A warp has 16 whole rows: maxima and sums need no other warp. The longest rows
-// of a causal band start first. cuda/attention/attention_tensor_core.cuh says what a thread has. The values
+// of a causal band start first. cuda/attention/attention_pairs.cuh says what a thread has. The values
 // of a tile are copied while its scores are computed, the keys of the next tile while its values are
 // multiplied.
 //

@@ -2,7 +2,7 @@
 // positions. The kernels for dq sum that of the bias (cuda/attention/attention_tensor_core_bias.cuh) unless
 // that of positions is wanted too, dq is not wanted, or it does not fit; then this kernel does. It adds to the
 // partial tables of the call. The formulas are in cuda/attention/attention_backward.cu;
-// cuda/attention/attention_tensor_core.cuh says what a thread has.
+// cuda/attention/attention_pairs.cuh says what a thread has.
 //
 // Mapping: a block of 4 warps for each 32 distances of a head and run of sequences, so that one block sums
 // every entry of a part in a fixed order. It walks over tiles of 64 queries; a warp has 16 of them and all

@@ -2,7 +2,7 @@
 // operands in them, and products of tiles by a warpgroup.
 //
 // A block has 1 or 2 warpgroups; each works on 64 rows of scores and N = 64 columns. A thread has
-// the rows and columns of a warp's 16 rows that cuda/attention/attention_tensor_core.cuh gives it, since
+// the rows and columns of a warp's 16 rows that cuda/attention/attention_pairs.cuh gives it, since
 // wgmma distributes its accumulators and its left operand over a warp as mma.sync does. So masks, tables,
 // softmax and results are the functions of that file, and products with relative positions still use
 // mma.sync.
