@@ -55,15 +55,10 @@ std::unique_ptr<DeviceClock> device_clock(Device device) {
   return device.type == DeviceType::cuda ? cuda::make_event_clock() : nullptr;
 }
 
-void set_tf32(bool on) {
-  cuda::set_tf32(on);
-}
-
 std::optional<GpuKernels> gpu_kernels() {
   if (!cuda::is_open()) return {};
   const auto name = [](KernelOp op) { return std::string(kernel_name(kernel_choice(op))); };
-  return GpuKernels{name(KernelOp::attention), name(KernelOp::recurrence), name(KernelOp::products),
-                    cuda::tf32()};
+  return GpuKernels{name(KernelOp::attention), name(KernelOp::recurrence), name(KernelOp::products)};
 }
 
 namespace cuda {

@@ -141,7 +141,7 @@ class Model {
   static std::vector<std::int64_t> counts_of(const State& state);
 
  private:
-  friend std::unique_ptr<Model> make_model(const ModelConfig&, Dtype, Device);
+  friend std::unique_ptr<Model> make_model(const ModelConfig&, Dtype, Device, MatmulPrecision);
   friend std::unique_ptr<Model> make_unallocated_model(const ModelConfig&);
   std::shared_ptr<const ModelConfig> full_config_;
   ParamStore params_;

@@ -23,6 +23,7 @@ struct ModuleOptions {
   std::uint64_t seed = 0;    // of the initial values
   Dtype dtype = Dtype::f32;  // bf16: values are f32, and products read a rounded copy
   Device device = kCpu;
+  MatmulPrecision matmul_precision = MatmulPrecision::f32;  // of the products with the module's parameters
 };
 
 // Owns the parameters of an M and the M that uses them. M's constructor takes a ParamScope and then the
@@ -33,7 +34,8 @@ class Module {
  public:
   template <class... Args>
   explicit Module(const ModuleOptions& options, const Args&... args)
-      : params_(counted(args...), options.dtype, options.device), net_(params_.root(), args...) {
+      : params_(counted(args...), options.dtype, options.device, options.matmul_precision),
+        net_(params_.root(), args...) {
     params_.initialize(options.seed);
   }
 

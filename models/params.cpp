@@ -24,13 +24,12 @@ Tensor ParamScope::omitted(const std::string& name, const std::string& why) cons
   return {};
 }
 
-ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device)
+ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device, MatmulPrecision precision)
     : parameters_(counted.parameters_), index_(counted.index_), arena_elements_(counted.arena_elements_) {
   const Dtype kept = dtype == Dtype::bf16 ? Dtype::f32 : dtype;
   values_ = Tensor::zeros({arena_elements_}, kept, device);
   gradients_ = Tensor::zeros({arena_elements_}, kept, device);
-  values_.buffer()->holds_parameters = true;
-  if (dtype == Dtype::bf16) values_.buffer()->keep_bf16_copy();
+  hold_parameters(values_, precision, dtype == Dtype::bf16);
   for (Parameter& parameter : parameters_) {
     parameter.value = parameter.part_of(values_);
     require_grad(parameter.value);

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ops/core/parameter_forms.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -66,7 +67,9 @@ class ParamStore {
   ParamStore() = default;
   // A store with arenas for the parameters that `counted` has. Values are zeros until initialize().
   // dtypes: with bf16 the arenas are f32, and products read a rounded bf16 copy of the values.
-  ParamStore(const ParamStore& counted, Dtype dtype, Device device);
+  // precision: of the f32 products with these parameters.
+  ParamStore(const ParamStore& counted, Dtype dtype, Device device,
+             MatmulPrecision precision = MatmulPrecision::f32);
   ParamStore(ParamStore&&) = default;
   ParamStore& operator=(ParamStore&&) = default;
 
@@ -85,7 +88,8 @@ class ParamStore {
   // Sets the initial values. Those of parameter `name` depend only on (seed, name).
   void initialize(std::uint64_t seed);
   // The dtype of activations: that of the values, or bf16 with f32 values.
-  Dtype activations() const { return values_.buffer()->keeps_bf16_copy() ? Dtype::bf16 : values_.dtype(); }
+  Dtype activations() const { return keeps_bf16_copy(values_) ? Dtype::bf16 : values_.dtype(); }
+  MatmulPrecision matmul_precision() const { return eddy::matmul_precision(values_); }
   // The flat arenas. A parameter has the same offset in both; the padding between parameters is 0. Backward
   // accumulates gradients into the gradient arena.
   const Tensor& values() const { return values_; }

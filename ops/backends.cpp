@@ -76,8 +76,8 @@ void choose(std::string_view item, Kernel (&wanted)[std::size(kChoices)]) {
 }  // namespace
 
 std::string describe(const GpuKernels& kernels) {
-  return fmt::format("attention {}, recurrence {}, products {}, TF32 {}", kernels.attention,
-                     kernels.recurrence, kernels.products, kernels.tf32 ? "on" : "off");
+  return fmt::format("attention {}, recurrence {}, products {}", kernels.attention, kernels.recurrence,
+                     kernels.products);
 }
 
 void set_gpu_kernels(std::string_view text) {

@@ -42,10 +42,6 @@ std::optional<GpuMemory> gpu_memory();
 // Waits until the device has finished all enqueued work. On the CPU it returns at once.
 void synchronize(Device device);
 
-// Sets whether f32 products on a GPU may round their inputs to TF32, which has 10 bits of mantissa. They are
-// then several times as fast, with relative errors of up to 1e-3. Off by default; no effect on the CPU.
-void set_tf32(bool on);
-
 // Overrides the program's choice among a GPU's kernels, which cuda/README.md describes. `text` is a list with
 // commas of "auto" or "plain" for all three, or of
 //   attention=auto|plain|mma|wgmma
@@ -59,11 +55,10 @@ void set_gpu_kernels(std::string_view text);
 
 struct GpuKernels {
   std::string attention, recurrence, products;
-  bool tf32 = false;
 };
-// Returns the four choices in force, or nothing before a GPU is opened.
+// Returns the three choices in force, or nothing before a GPU is opened.
 std::optional<GpuKernels> gpu_kernels();
-// Returns the choices as text: "attention auto, recurrence fused, products auto, TF32 off".
+// Returns the choices as text: "attention auto, recurrence fused, products auto".
 std::string describe(const GpuKernels& kernels);
 
 // Fills the GPU's slots, allocator and transfer functions if this build has CUDA. Touches no GPU. Called by

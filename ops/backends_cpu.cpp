@@ -34,8 +34,6 @@ std::unique_ptr<DeviceClock> device_clock(Device) {
   return nullptr;
 }
 
-void set_tf32(bool) {}
-
 std::optional<GpuKernels> gpu_kernels() {
   return {};
 }

@@ -229,24 +229,6 @@ Tensor cast(const Tensor& x, Dtype dtype) {
   return result;
 }
 
-Tensor to_bf16(const Tensor& x) {
-  if (x.dtype() == Dtype::bf16) return x;
-  Buffer& buffer = *x.buffer();
-  if (x.dtype() != Dtype::f32 || !buffer.keeps_bf16_copy()) return cast(x, Dtype::bf16);
-  const Shape all{buffer.bytes() / static_cast<std::int64_t>(sizeof(float))};
-  const std::int64_t adjacent[] = {1};
-  const bool first = buffer.bf16_copy == nullptr;
-  if (first) buffer.bf16_copy = Tensor::empty(all, Dtype::bf16, buffer.device()).buffer();
-  Buffer& rounded = *buffer.bf16_copy;
-  if (first || buffer.bf16_copy_version != buffer.version()) {
-    cast_into(Tensor::over(buffer.bf16_copy, 0, all, adjacent, Dtype::bf16),
-              Tensor::over(x.buffer(), 0, all, adjacent, Dtype::f32));
-    buffer.bf16_copy_version = buffer.version();
-    rounded.bump_version(buffer.last_writer());
-  }
-  return Tensor::over(buffer.bf16_copy, x.offset(), x.shape(), x.strides(), Dtype::bf16);
-}
-
 Tensor to_device(const Tensor& x, Device device) {
   if (x.device() == device) return x;
   return transfer(x.device().type == DeviceType::cpu ? device : x.device()).to_device(x, device);

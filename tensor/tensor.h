@@ -36,10 +36,16 @@ class Buffer : public RefCounted {
   std::int32_t saves = 0;
   std::int64_t* saved_bytes_counter = nullptr;
 
-  // Lets raw::to_bf16 cache a rounded copy of this f32 buffer, for parameters, which many products read
-  // between two writes.
-  void keep_bf16_copy() { keeps_bf16_copy_ = true; }
-  bool keeps_bf16_copy() const { return keeps_bf16_copy_; }
+  // The slot for what upper floors derive from these bytes and keep with them, such as a copy in another form. Its owner
+  // alone knows its type; null for most buffers.
+  const Ref<RefCounted>& derived() const { return derived_; }
+  void set_derived(Ref<RefCounted> derived) {
+    derived_ = std::move(derived);
+    mark_derived_current();
+  }
+  // Whether nothing was written since what is in the slot was last marked as made from the bytes as they are.
+  bool derived_is_current() const { return derived_version_ == version_; }
+  void mark_derived_current() { derived_version_ = version_; }
 
   // Marks an in-place write by `writer` (a string that lives forever).
   void bump_version(const char* writer) {
@@ -52,17 +58,9 @@ class Buffer : public RefCounted {
   std::int64_t bytes_;
   Device device_;
   std::uint32_t version_ = 0;
-  bool keeps_bf16_copy_ = false;
   const char* last_writer_ = "";
-
- public:
-  // Whether these are parameters. Products may then keep them packed, in a form of their own (PackedWeights in
-  // ops/product/repeated_products.h).
-  bool holds_parameters = false;
-  Ref<RefCounted> packed;
-  // The cached copy (one bf16 for each f32) and the version it was made from; null before the first use.
-  Ref<Buffer> bf16_copy;
-  std::uint32_t bf16_copy_version = 0;
+  Ref<RefCounted> derived_;
+  std::uint32_t derived_version_ = 0;
 };
 
 // Base of the data that autograd attaches to a tensor (autograd/node.h).
@@ -245,10 +243,6 @@ Tensor cast(const Tensor& x, Dtype dtype);
 // Overwrites the elements of `to` with those of `from`, of any dtypes. Does not bump the version.
 // errors: ShapeError when the shapes differ; DeviceError.
 void cast_into(const Tensor& to, const Tensor& from);
-// Returns x in bf16: x itself if it is bf16, else a copy. If the buffer keeps a rounded copy of itself, the
-// result is a view of that copy. It is made again only after a write to the buffer, so all tensors of the
-// buffer share one cast.
-Tensor to_bf16(const Tensor& x);
 // Returns a copy on another device.
 Tensor to_device(const Tensor& x, Device device);
 // Returns the integers or flags of a tensor in the host's memory; nothing for one elsewhere, where reading waits for the

@@ -285,6 +285,7 @@ class Chain {
   void product(const void* x, const void* w, const void* bias, void* y, std::int64_t in,
                std::int64_t out) const {
     GemmArgs g{args().kept, false, true, args().batch, out, in, x, in, w, in, y, out};
+    g.precision = args().precision;
     g.c_f32 = args().kept == Dtype::bf16;
     g.bias = bias;
     gemm(g);
@@ -292,6 +293,7 @@ class Chain {
   // dx [batch, in] = dy [batch, out] w.
   void product_back(const void* dy, const void* w, void* dx, std::int64_t in, std::int64_t out) const {
     GemmArgs g{args().kept, false, false, args().batch, in, out, dy, out, w, in, dx, in};
+    g.precision = args().precision;
     g.c_f32 = args().kept == Dtype::bf16;
     gemm(g);
   }

@@ -19,7 +19,6 @@
 #include <cublasLt.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstring>
 #include <memory>
@@ -54,6 +53,10 @@ cudaDataType_t data_type(Dtype dtype) {
 
 Dtype type_of_c(const GemmArgs& args) {
   return args.c_f32 ? Dtype::f32 : args.dtype;
+}
+
+bool rounds_to_tf32(const GemmArgs& g) {
+  return g.dtype == Dtype::f32 && g.precision != MatmulPrecision::f32;
 }
 
 // What identifies a product to cuBLASLt. Only 64-bit members, so there is no padding and equal keys have
@@ -101,7 +104,6 @@ struct Plan {
 
 struct State {
   std::mutex mutex;
-  std::atomic<bool> tf32{false};
   cublasLtHandle_t handle = nullptr;
   void* workspace = nullptr;
   std::unordered_map<Key, Plan, KeyHash> plans;
@@ -138,7 +140,7 @@ Key key_of(const GemmArgs& g) {
   key.stride_c = batched ? g.stride_c : 0;
   key.flags = (g.dtype == Dtype::bf16 ? 1 : 0) | (type_of_c(g) == Dtype::bf16 ? 2 : 0) |
               (g.transpose_a ? 4 : 0) | (g.transpose_b ? 8 : 0) | (g.bias != nullptr ? 16 : 0) |
-              (g.dtype == Dtype::f32 && tf32() ? 32 : 0) | (g.relu ? 64 : 0);
+              (rounds_to_tf32(g) ? 32 : 0) | (g.relu ? 64 : 0);
   key.align_a = alignment(g.a, key.stride_a * in);
   key.align_b = alignment(g.b, key.stride_b * in);
   key.align_c = std::min(alignment(g.c, key.stride_c * out), alignment(g.addend, 0));
@@ -189,10 +191,8 @@ const void* aligned_like(std::int64_t alignment) {
 Plan make_plan(State& s, const GemmArgs& g, const Key& key) {
   Plan plan;
   cublasLtMatmulDesc_t desc = nullptr;
-  const bool rounds_to_tf32 = (key.flags & 32) != 0;
-  check_lt(cublasLtMatmulDescCreate(&desc, rounds_to_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                                    CUDA_R_32F),
-           "cublasLtMatmulDescCreate");
+  const cublasComputeType_t compute = rounds_to_tf32(g) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check_lt(cublasLtMatmulDescCreate(&desc, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
   plan.desc.reset(desc);
   // cuBLASLt's first operand is our B.
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N});
@@ -329,7 +329,7 @@ void run_by_eights(const GemmArgs& g) {
 // Returns whether a product that adds takes less time than a plain one and a kernel beside it. In f32 the product takes
 // ten times as long and the kernel does not matter.
 bool wins(const GemmArgs& g) {
-  return g.dtype == Dtype::bf16 || tf32();
+  return g.dtype == Dtype::bf16 || rounds_to_tf32(g);
 }
 
 // Returns whether there is an algorithm for a product that adds.
@@ -418,13 +418,6 @@ void gemm(const GemmArgs& args) {
   const std::int64_t outer = std::exchange(g.outer, 1);
   for (std::int64_t i = 0; i < outer; ++i)
     run_by_eights(moved(g, i * g.outer_a, i * g.outer_b, i * g.outer_c));
-}
-
-void set_tf32(bool on) {
-  state().tf32.store(on);
-}
-bool tf32() {
-  return state().tf32.load(std::memory_order_relaxed);
 }
 
 void forget_product_plans() {

@@ -10,16 +10,11 @@ namespace eddy::cuda {
 // Enqueues the product. beta accumulates into C, so gradients of bf16 products can accumulate in f32.
 //
 //   A, B     C           sums in
-//   f32      f32         f32, exact (or from inputs rounded to TF32, if that is on)
+//   f32      f32         f32, from exact inputs, or at a coarser precision from inputs rounded to TF32
 //   bf16     f32, bf16   f32
 //
 // errors: DtypeError for other types; DeviceError when cuBLASLt has no algorithm or fails.
 void gemm(const GemmArgs& args);
-
-// Sets whether f32 products may round their inputs to TF32 (10 bits of mantissa): several times the speed on
-// tensor cores, for errors of up to 1e-3. Off by default, so that f32 means f32.
-void set_tf32(bool on);
-bool tf32();
 
 // Destroys all plans, the handle and the workspace; the next product creates them again.
 void forget_product_plans();

@@ -29,11 +29,12 @@ double best_ms(Work&& work) {
   return best;
 }
 
-double product_tflops(Dtype dtype, const Tensor& values) {
+double product_tflops(Dtype dtype, MatmulPrecision precision, const Tensor& values) {
   const Tensor a = raw::cast(values, dtype), c = Tensor::empty({kSize, kSize}, dtype, values.device());
   // B is transposed, as in a linear layer.
-  const GemmArgs g{dtype,        false, true,         kSize, kSize,        kSize,
-                   a.raw_data(), kSize, a.raw_data(), kSize, c.raw_data(), kSize};
+  GemmArgs g{dtype,        false, true,         kSize, kSize,        kSize,
+             a.raw_data(), kSize, a.raw_data(), kSize, c.raw_data(), kSize};
+  g.precision = precision;
   const double operations =
       2.0 * static_cast<double>(kSize) * static_cast<double>(kSize) * static_cast<double>(kSize);
   return operations / best_ms([&] { gemm(g); }) / 1e9;
@@ -47,16 +48,12 @@ std::vector<std::string> measure() {
   const Tensor values =
       raw::to_device(raw::cast(sample_normal({kSize, kSize}, "measure"), Dtype::f32), device);
   std::vector<std::string> lines;
-  const auto product = [&](const char* name, Dtype dtype) {
+  const auto product = [&](const char* name, Dtype dtype, MatmulPrecision precision = MatmulPrecision::f32) {
     lines.push_back(fmt::format("gpu product: {:.1f} TFLOP/s ({}, {} x {} x {})",
-                                product_tflops(dtype, values), name, kSize, kSize, kSize));
+                                product_tflops(dtype, precision, values), name, kSize, kSize, kSize));
   };
-  const bool before = tf32();
-  set_tf32(false);
   product("f32", Dtype::f32);
-  set_tf32(true);
-  product("f32 from inputs rounded to TF32", Dtype::f32);
-  set_tf32(before);
+  product("f32 from inputs rounded to TF32", Dtype::f32, MatmulPrecision::tf32);
   product("bf16", Dtype::bf16);
   const Tensor from = Tensor::zeros({std::int64_t{1} << 26}, Dtype::f32, device),
                to = Tensor::zeros(from.shape(), Dtype::f32, device);

@@ -111,6 +111,7 @@ Tensor RecurrentCell::update(const Tensor& c, const StateHeads& own, const CellS
     AttentionOptions options;
     options.scale = rules_.unit ? 1 : 1 / std::sqrt(static_cast<double>(rules_.head_dim));
     options.head_scale = learned;
+    options.precision = matmul_precision(wk_);
     return rules_.join(attend(q, rows, options, literal));
   };
   const Tensor h = concat({read(own.queries.self, scales.self, {own.read.keys, own.read.values}),

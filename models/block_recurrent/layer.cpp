@@ -81,6 +81,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
     const ScopeGuard scope("attn");
     AttentionOptions options;
     options.scale = 1;
+    options.precision = matmul_precision(wo_);
     options.band = {1, window_};
     options.head_scale = rules_.scale(scale_);
     options.unit_eps = heads.unit_eps;
@@ -93,6 +94,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
       // Each part of the tokens reads its own state: parts become sequences of the batch.
       AttentionOptions cross;
       cross.scale = 1;
+      cross.precision = options.precision;
       cross.head_scale = rules_.scale(cross_scale_);
       const std::int64_t sequences = read.keys.dim(0), rows = x.dim(0) * x.dim(1) / sequences;
       const Tensor q = reshape(heads.state_q, {sequences, rows, rules_.heads, rules_.head_dim});

@@ -23,12 +23,14 @@ Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEnt
                            const Tensor& head_scale, bool literal) const {
   const ScopeGuard scope("memory");
   const std::int64_t tokens = q.dim(0) * q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
-  const MemoryMatches taken = memory_search(upcast(detach(q)), entries.keys, entries.values, topk_, search_);
+  const MemoryMatches taken = memory_search(upcast(detach(q)), entries.keys, entries.values, topk_, search_,
+                                            matmul_precision(gate_bias_));
   const Shape pairs{tokens, topk_, heads, head_dim};
   const auto found_rows = [&](const Tensor& rows) { return cast(raw::reshape(rows, pairs), q.dtype()); };
   const Tensor keys = found_rows(taken.keys), values = found_rows(taken.values);
   AttentionOptions options;
   options.scale = 1;
+  options.precision = matmul_precision(gate_bias_);
   options.head_scale = head_scale;
   const Tensor queries = reshape(q, {tokens, 1, heads, head_dim});
   const Tensor found = reshape(literal ? attention_composed(queries, keys, values, options)

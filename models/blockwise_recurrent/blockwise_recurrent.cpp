@@ -48,6 +48,7 @@ ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
     const ScopeGuard scope(layer.path);
     AttentionOptions options;
     options.causal = true;
+    options.precision = params().matmul_precision();
     if (windowed()) options.band = {0, config().window - 1};
     drop.set_attention(options, layer.path + ".attn.probabilities");
     const Tensor rows = layer.attn_norm(x);

@@ -97,6 +97,7 @@ Tensor LlamaLayer::finish(const Tensor& x, const Tensor& attended, const Dropout
 AttentionOptions LlamaLayer::chunk_attention(const DropoutSite& drop, std::uint64_t chunk) const {
   AttentionOptions options;
   options.causal = true;
+  options.precision = matmul_precision(wo.weight);
   drop.set_attention(options, path + ".attn.probabilities", chunk);
   return options;
 }

@@ -75,6 +75,7 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
     const std::int64_t first = windowed() ? std::max<std::int64_t>(filled - (config().window - 1), 0) : 0;
     AttentionOptions options;
     options.causal = true;
+    options.precision = params().matmul_precision();
     if (windowed()) options.band = {0, config().window - 1};
     Tensor y = raw::narrow(x, 1, at, length);
     for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -150,6 +151,7 @@ Tensor MemoryLlama::stream_piece(const Tensor& x, State& state, std::int64_t fil
   const DropoutSite no_dropout;
   AttentionOptions options;
   options.causal = true;
+  options.precision = params().matmul_precision();
   const RowCache all_keys = cache_of(state, "keys"), all_values = cache_of(state, "values"),
                  outputs = cache_of(state, "memory");
   Tensor y = x;

@@ -59,9 +59,10 @@ ParamStore count_parameters(const ModelConfig& config) {
   return std::move(make_unallocated_model(config)->params());
 }
 
-std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype, Device device) {
+std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype, Device device,
+                                  MatmulPrecision precision) {
   const std::unique_ptr<Model> counted = make_unallocated_model(config);
-  ParamStore store(counted->params(), dtype, device);
+  ParamStore store(counted->params(), dtype, device, precision);
   const ModelConfig& full = counted->full_config();
   std::unique_ptr<Model> model = model_entry(full).make(full, store.root());
   model->full_config_ = counted->full_config_;

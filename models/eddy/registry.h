@@ -14,8 +14,10 @@ namespace eddy {
 // Returns the configured model; its parameters are allocated but not initialised.
 // dtypes: `dtype` is that of activations and products. With bf16, parameters, gradients and states are f32, but
 // keys, values and inputs of layers in a state are bf16.
+// precision: of all products of f32 in the model.
 // errors: ConfigError for an unknown model or sizes that contradict each other.
-std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu);
+std::unique_ptr<Model> make_model(const ModelConfig& config, Dtype dtype = Dtype::f32, Device device = kCpu,
+                                  MatmulPrecision precision = MatmulPrecision::f32);
 
 // Returns a model that answers questions but computes nothing: its parameters are counted, not allocated.
 // errors: as make_model.

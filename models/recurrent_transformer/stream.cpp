@@ -116,6 +116,7 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     };
     AttentionOptions options;
     options.causal = true;
+    options.precision = params().matmul_precision();
     const Tensor attended =
         attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
     y = layer.mlp(y, layer.wo(raw::reshape(attended, {batch, time, dim})), no_dropout, 0);

@@ -42,6 +42,7 @@ Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, st
     const ScopeGuard inside("attn");
     AttentionOptions options;
     options.causal = true;
+    options.precision = matmul_precision(wo.weight);
     drop.set_attention(options, path + ".attn.probabilities", call);
     const Tensor mixed = attention_packed(wqkv(attn_norm(z)), heads, options);
     read = drop.active() ? mlp_norm.of_sum(z, drop(wo(mixed), path + ".attn.drop", call))
@@ -80,6 +81,7 @@ Tensor WindowLayer::finish(const Tensor& rows, const Tensor& queries, const Tens
     const ScopeGuard scope("attn");
     WindowAttentionOptions options;
     options.heads = layer.heads;
+    options.precision = matmul_precision(layer.wo.weight);
     drop_.set_attention(options, layer.path + ".attn.probabilities", call);
     const Tensor attended = window_attention(queries, past, own, options);
     read = drop_(layer.wo(attended), layer.path + ".attn.drop", call);

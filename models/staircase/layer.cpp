@@ -67,6 +67,7 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
   {
     const ScopeGuard inside("attn");
     AttentionOptions options = call.attention;
+    options.precision = matmul_precision(wo_);
     call.drop.set_attention(options, path + ".attn.probabilities", call.index);
     Tensor mixed;
     if (context.k.defined()) {

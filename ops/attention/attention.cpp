@@ -241,6 +241,7 @@ AttentionArgs arguments(const Parts& x, const Mixed& mixed, const AttentionOptio
   args.drop_below = detail::attention_drop_below(options);
   args.keep_scale = 1 / (1 - options.dropout);
   args.dropout_key = options.dropout_key;
+  args.precision = options.precision;
   args.q = x.q.raw_data();
   args.k = counted_from(x.k, args.past);
   args.v = counted_from(x.v, args.past);
@@ -440,8 +441,10 @@ const Form kPackedKeys{"attention_packed_keys",
 
 // Checks what all forms share, runs the kernel and records it. The result has the shape `shape`.
 Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t heads, const Shape& shape,
-           const AttentionOptions& options) {
+           const AttentionOptions& wanted) {
   const Parts given = form.parts(inputs, heads);
+  AttentionOptions options = wanted;
+  for (const Tensor& x : inputs) options.precision = coarsest(options.precision, x);
   AttentionOptions all = options;
   all.past_keys = given.past_k;
   all.past_values = given.past_v;

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "ops/core/attention_band.h"
+#include "ops/core/matmul_precision.h"
 #include "ops/core/slot.h"
 #include "tensor/base/dtype.h"
 #include "tensor/random/philox.h"
@@ -41,6 +42,8 @@ struct AttentionOptions {
   // kv_heads, head_size]. The result is as for the concatenated keys {past_keys, k} and values; `keys` above
   // and below counts all of them. A GPU reads both in place; the CPU concatenates them first.
   Tensor past_keys, past_values;
+  // To what a CPU's products may round f32 factors; if parameters among the inputs have a coarser one, they take theirs.
+  MatmulPrecision precision = MatmulPrecision::f32;
 };
 
 // Returns the attention output [batch, queries, heads, head_size], contiguous; zeros for a query that sees no
@@ -154,6 +157,7 @@ struct AttentionArgs {
   // `threads`. Other devices need it only for the backward; attention_partials.h describes it.
   void* scratch;
   int threads;
+  MatmulPrecision precision;  // only on the CPU
 };
 // Writes dq, dk, dv and the gradients of the past, each with its own strides. Adds to the first `distances`
 // entries of dbias and dpositions, with their row strides. A null gradient is not needed. For dhead_scale:

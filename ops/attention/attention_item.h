@@ -395,7 +395,7 @@ struct Item {
 // Whether a call's products round: not with so few rows that its keys are read in place.
 template <class T>
 bool rounds_factors(const AttentionArgs& args) {
-  return kInner<RoundedFactor<T>> != 1 && rounds_products() &&
+  return kInner<RoundedFactor<T>> != 1 && rounds_to_bf16(args.precision) &&
          args.heads / args.kv_heads * args.queries >= kRows;
 }
 

@@ -35,6 +35,7 @@ Tensor by_attention(const Tensor& q, const Tensor& past, const Tensor& own,
   attention_options.causal = true;
   attention_options.dropout = options.dropout;
   attention_options.dropout_key = options.dropout_key;
+  attention_options.precision = options.precision;
   return attention_packed_keys(q, past, own, options.heads, attention_options);
 }
 
@@ -57,6 +58,7 @@ WindowAttentionArgs arguments(const Tensor& q, const Tensor& past, const Tensor&
   args.drop_below = static_cast<std::uint32_t>(std::ceil(options.dropout * 0x1p24));
   args.keep_scale = 1 / (1 - options.dropout);
   args.dropout_key = options.dropout_key;
+  args.precision = options.precision;
   args.q = rows_in(q);
   args.past_rows = rows_in(past);
   args.own_rows = rows_in(own);
@@ -76,11 +78,13 @@ Tensor attach_workspace(WindowAttentionArgs& args) {
 }  // namespace
 
 Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tensor& own_any,
-                        const WindowAttentionOptions& options) {
+                        const WindowAttentionOptions& given) {
   if (must_upcast(q_any))
     return downcast(window_attention(upcast(q_any), upcast_like("window_attention", q_any, past_any),
-                                     upcast_like("window_attention", q_any, own_any), options));
-  check(q_any, past_any, own_any, options);
+                                     upcast_like("window_attention", q_any, own_any), given));
+  check(q_any, past_any, own_any, given);
+  WindowAttentionOptions options = given;
+  options.precision = coarsest(given.precision, q_any, past_any, own_any);
   const std::int64_t keys = own_any.dim(1) + (past_any.defined() ? past_any.dim(1) : 0);
   if (q_any.device() != kCpu || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||
       q_any.dim(1) * keys > kMostPairs)

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include "ops/core/matmul_precision.h"
 #include "ops/core/slot.h"
 #include "tensor/random/philox.h"
 #include "tensor/tensor.h"
@@ -29,6 +30,7 @@ struct WindowAttentionOptions {
   std::int64_t heads = 1;
   double dropout = 0;     // rate for probabilities
   RandomKey dropout_key;  // gives the masks of `attention` over past and own concatenated
+  MatmulPrecision precision = MatmulPrecision::f32;  // as that of AttentionOptions
 };
 
 // Returns the attention output [batch, queries, dim]. Large windows and small batches are passed to
@@ -67,6 +69,7 @@ struct WindowAttentionArgs {
   // Working memory of the CPU's kernels: `threads` times window_attention_scratch elements.
   void* scratch;
   int threads;
+  MatmulPrecision precision;
 };
 extern CpuSlot<WindowAttentionArgs> window_attention_forward_slot, window_attention_backward_slot;
 

@@ -440,7 +440,7 @@ EDDY_INLINE void each_item_in(const WindowAttentionArgs& args, Work&& work) {
 }
 template <class T, class Work>
 EDDY_INLINE void each_item(const WindowAttentionArgs& args, Work&& work) {
-  if (kInner<RoundedFactor<T>> != 1 && rounds_products() && args.head_size % 2 == 0)
+  if (kInner<RoundedFactor<T>> != 1 && rounds_to_bf16(args.precision) && args.head_size % 2 == 0)
     return each_item_in<T, RoundedFactor<T>>(args, work);
   each_item_in<T, T>(args, work);
 }

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "ops/core/matmul_precision.h"
 #include "ops/core/slot.h"
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
@@ -27,7 +28,6 @@ void install_all();
 namespace {
 
 std::atomic<int> chosen{-1};
-std::atomic<bool> rounding_wanted{false};
 
 #if defined(EDDY_X86_LEVELS)
 // Whether the processor has bf16 tiles and the system lets this process use them: Linux wants to be asked once.
@@ -91,13 +91,8 @@ void set_isa_level(IsaLevel level) {
   install_cpu_kernels(level);
 }
 
-bool set_bf16_products(bool on) {
-  rounding_wanted = on;
-  return rounds_products();
-}
-
-bool rounds_products() {
-  return rounding_wanted && isa_level() >= IsaLevel::avx512_bf16;
+bool rounds_to_bf16(MatmulPrecision precision) {
+  return precision == MatmulPrecision::bf16 && isa_level() >= IsaLevel::avx512_bf16;
 }
 
 const char* isa_name(IsaLevel level) {

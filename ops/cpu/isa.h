@@ -15,7 +15,7 @@
 
 namespace eddy {
 
-// The last two are avx512 and products in bf16 (set_bf16_products).
+// The last two are avx512 and products in bf16 (ops/core/matmul_precision.h).
 enum class IsaLevel { baseline, avx2, avx512, avx512_bf16, amx };
 
 // Returns the best level that this build contains and this processor supports.
@@ -27,11 +27,6 @@ IsaLevel isa_level();
 void set_isa_level(IsaLevel level);
 // Returns "baseline", "avx2", "avx512", "avx512_bf16" or "amx".
 const char* isa_name(IsaLevel level);
-// Sets whether f32 products round their factors to bf16 and sum in f32, which is faster (docs/bf16.md). Off by
-// default; f64 keeps its products. Returns whether they round from now on: false where the level in use is below
-// avx512_bf16.
-bool set_bf16_products(bool on);
-bool rounds_products();
 // Fills the slots with the kernels of a level; f64 kernels always come from the baseline.
 void install_cpu_kernels(IsaLevel level);
 

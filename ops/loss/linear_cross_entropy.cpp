@@ -105,11 +105,12 @@ void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& grad
   const Dtype dtype = logits.dtype();
   const std::int64_t stride = logits.strides()[0];
   const Tensor transposed = raw::transpose(p.weight, 0, 1);
+  const MatmulPrecision precision = matmul_precision(p.weight);
   for (std::int64_t first = 0; first < rows; first += most) {
     const std::int64_t count = std::min(most, rows - first);
     const Tensor part = raw::narrow(p.rows, 0, first, count), z = raw::narrow(logits, 0, 0, count);
     const std::int64_t* const targets = p.targets.data<std::int64_t>() + first;
-    multiply_into(z, part, transposed, 0, p.bias);
+    multiply_into(z, part, transposed, 0, {.bias = p.bias});
     void* const loss = raw::narrow(losses, 0, first, count).raw_data();
     if (!gradients.wanted()) {
       cross_entropy_forward_slot(
@@ -120,7 +121,8 @@ void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& grad
     // Now z is its gradient.
     const float beta = first > 0 ? 1.0f : 0.0f;
     if (gradients.x.defined()) multiply_into(raw::narrow(gradients.x, 0, first, count), z, p.weight, 0);
-    if (gradients.weight.defined()) multiply_into(gradients.weight, raw::transpose(z, 0, 1), part, beta);
+    if (gradients.weight.defined())
+      multiply_into(gradients.weight, raw::transpose(z, 0, 1), part, beta, {.precision = precision});
     if (gradients.bias.defined()) sum_into(gradients.bias, z, beta);
   }
   if (rows > 0) return;
@@ -168,7 +170,7 @@ Mean mean_of(const Problem& p, const Tensor& losses) {
 Tensor loss_as_a_whole(const Problem& p, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor z = p.logits(p.count()), losses = p.room({p.count()}), row_max = p.room({p.count()}),
                row_inverse = p.room({p.count()});
-  multiply_into(z, p.rows, raw::transpose(p.weight, 0, 1), 0, p.bias);
+  multiply_into(z, p.rows, raw::transpose(p.weight, 0, 1), 0, {.bias = p.bias});
   cross_entropy_forward_slot(z.device(), {z.dtype(), p.count(), p.classes(), z.strides()[0], p.ignore,
                                           z.raw_data(), p.targets.data<std::int64_t>(), losses.raw_data(),
                                           row_max.raw_data(), row_inverse.raw_data()});

@@ -145,11 +145,12 @@ EDDY_CPU_KERNEL(memory_mark, mark)
 EDDY_CPU_KERNEL(memory_take, take)
 
 MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Tensor& given_values,
-                            std::int64_t topk, MemorySearch search) {
+                            std::int64_t topk, MemorySearch search, MatmulPrecision precision) {
   if (is_bf16(q)) {
     const NoGrad no_grad;
-    const MemoryMatches taken = memory_search(upcast(q), upcast_like("memory_search", q, given_keys),
-                                              upcast_like("memory_search", q, given_values), topk, search);
+    const MemoryMatches taken =
+        memory_search(upcast(q), upcast_like("memory_search", q, given_keys),
+                      upcast_like("memory_search", q, given_values), topk, search, precision);
     return {downcast(taken.keys), downcast(taken.values)};
   }
   check_search(q, given_keys, given_values, topk);
@@ -179,9 +180,22 @@ MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Ten
     const std::int64_t of_entries = sequence * size * row + in_row;
     for (std::int64_t first = 0; first < time; first += chunk) {
       const std::int64_t rows = std::min(chunk, time - first), query = sequence * time + first;
-      if (filled > 0)
-        gemm_slot(device, {q.dtype(), false, true, rows, filled, head_dim, at(queries, query * row + in_row),
-                           row, at(keys, of_entries), row, scores.raw_data(), size});
+      if (filled > 0) {
+        GemmArgs scored{q.dtype(),
+                        false,
+                        true,
+                        rows,
+                        filled,
+                        head_dim,
+                        at(queries, query * row + in_row),
+                        row,
+                        at(keys, of_entries),
+                        row,
+                        scores.raw_data(),
+                        size};
+        scored.precision = coarsest(precision, q, keys);
+        gemm_slot(device, scored);
+      }
       const std::int64_t to = query * topk * row + in_row;
       memory_take_slot(
           device, {q.dtype(), search == MemorySearch::exact, rows, topk, head_dim, row, scores.raw_data(),

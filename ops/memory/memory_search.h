@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "ops/core/matmul_precision.h"
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
@@ -29,10 +30,11 @@ struct MemoryMatches {
 // shapes: q [batch, time, heads, head_dim]; keys, values [batch, size, heads, head_dim]; 1 <= topk <= size.
 // Tensors that are not row-major are copied.
 // dtypes: f32, f64, bf16; one for all.
+// precision: of the scores.
 // errors: ShapeError, DtypeError, DeviceError; ValueError for topk.
 // grad: none; the entries and their choice are constants.
 MemoryMatches memory_search(const Tensor& q, const Tensor& keys, const Tensor& values, std::int64_t topk,
-                            MemorySearch search);
+                            MemorySearch search, MatmulPrecision precision = MatmulPrecision::f32);
 
 // Marks the empty entries of a memory, and finds one past the last that is not empty.
 struct MemoryMarkArgs {

@@ -6,6 +6,7 @@
 
 #include "autograd/tape.h"
 #include "ops/core/checks.h"
+#include "ops/core/parameter_forms.h"
 #include "ops/core/records.h"
 #include "tensor/base/format.h"
 
@@ -44,13 +45,12 @@ void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const 
               const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
               const Tensor& norm) {
   // A copy of the parameters in bf16 that was equal before the step is so after it.
-  Buffer& buffer = *params.buffer();
-  Buffer* const copy = params.device() != kCpu && buffer.bf16_copy_version == buffer.version()
-                           ? buffer.bf16_copy.get()
-                           : nullptr;
+  const ParameterForms* const forms = ParameterForms::of(params);
+  Buffer* const copy =
+      params.device() != kCpu && forms != nullptr ? forms->current_bf16_copy(params) : nullptr;
   wrote_in_place(params, kName);
   if (copy != nullptr) {
-    buffer.bf16_copy_version = buffer.version();
+    params.buffer()->mark_derived_current();
     copy->bump_version(kName);
   }
   if (params.elements() == 0) return;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "ops/core/matmul_precision.h"
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
@@ -28,6 +29,8 @@ struct GemmArgs {
   std::int64_t outer = 1, outer_a = 0, outer_b = 0, outer_c = 0;
   // [n] of C's dtype, contiguous, or null: added to every row of C. Needs beta = 0.
   const void* bias = nullptr;
+  // To what f32 factors may be rounded.
+  MatmulPrecision precision = MatmulPrecision::f32;
   // With dtype bf16: C is f32, so that several products accumulate without rounding in between.
   bool c_f32 = false;
   // On the CPU: op(B) packed into panels (packed_gemm.h), read instead of B; or null. For one matrix, A not

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ops/cpu/isa.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/product/gemm_small.h"
@@ -82,7 +81,7 @@ void gemm(const GemmArgs& args) {
     g.beta = 1;
   }
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
-  if (g.dtype == Dtype::f32 && rounds_products()) return multiply_rounded(g);
+  if (g.dtype == Dtype::f32 && rounds_to_bf16(g.precision)) return multiply_rounded(g);
   if (g.panels_b != nullptr) return multiply_panels(g);
   if (matrices == 1) {
     if (try_small_gemm(g)) return;

@@ -56,14 +56,15 @@ class RowProducts final : public DeferredGradient {
  public:
   // Whether these rows can be concatenated with the deferred ones.
   bool takes(const Tensor& dy) const { return dys_.empty() || dys_[0].dtype() == dy.dtype(); }
-  void add(const Tensor& dy, const Tensor& x) {
+  void add(const Tensor& dy, const Tensor& x, MatmulPrecision precision) {
+    precision_ = precision;
     dys_.push_back(dy);
     xs_.push_back(x);
     rows_ += dy.dim(0);
   }
   std::int64_t rows() const { return rows_; }
   void add_to(const Tensor& dst, float beta) override {
-    multiply_into(dst, raw::transpose(joined(dys_), 0, 1), joined(xs_), beta);
+    multiply_into(dst, raw::transpose(joined(dys_), 0, 1), joined(xs_), beta, {.precision = precision_});
   }
 
  private:
@@ -73,6 +74,7 @@ class RowProducts final : public DeferredGradient {
 
   std::vector<Tensor> dys_, xs_;
   std::int64_t rows_ = 0;
+  MatmulPrecision precision_ = MatmulPrecision::f32;
 };
 
 // Products of at most `few` rows are deferred, until `enough` rows have come together. Deferring copies dy
@@ -87,16 +89,17 @@ RowLimits row_limits(const Tensor& dy, const Tensor& x) {
   return {dy.device() == kCpu ? gradient / (4 * row) : -1, 2 * gradient / row};
 }
 
-// Passes on dy^T x, the gradient of input k, the weight of y = x W^T. Anomaly mode checks each node's own
+// Passes on dy^T x, the gradient of input k, the weight of y = x W^T, in the weight's precision. Anomaly mode checks each node's own
 // gradient, so nothing is deferred there.
-void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x) {
+void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x, MatmulPrecision precision) {
   const RowLimits limits = row_limits(dy, x);
   if (dy.dim(0) > limits.few || anomaly_mode())
-    return v.sink.into(
-        k, [&](const Tensor& dst, float beta) { multiply_into(dst, raw::transpose(dy, 0, 1), x, beta); });
+    return v.sink.into(k, [&](const Tensor& dst, float beta) {
+      multiply_into(dst, raw::transpose(dy, 0, 1), x, beta, {.precision = precision});
+    });
   if (!v.sink.defer<RowProducts>(k).takes(dy)) v.sink.settle(k);
   auto& products = v.sink.defer<RowProducts>(k);
-  products.add(dy, x);
+  products.add(dy, x, precision);
   if (products.rows() >= limits.enough) v.sink.settle(k);
 }
 
@@ -136,9 +139,10 @@ void give_gradients(VjpContext& v, const Tensor& dz, const Rectified& from, Pack
   give_bias_gradient(v, dz, from);
   if (v.sink.needs(0))
     v.sink.into(0, [&](const Tensor& dst, float beta) {
-      multiply_into(raw::reshape(dst, {dz.dim(0), dst.dim(-1)}), dz, v.saved(1), beta, {}, false, repeated);
+      multiply_into(raw::reshape(dst, {dz.dim(0), dst.dim(-1)}), dz, v.saved(1), beta,
+                    {.repeated = repeated});
     });
-  if (v.sink.needs(1)) give_row_product(v, 1, dz, v.saved(0));
+  if (v.sink.needs(1)) give_row_product(v, 1, dz, v.saved(0), matmul_precision(v.saved(1)));
 }
 
 // The same with ReLU. Overwrites dy if nothing else uses it, so that no third tensor of this width is allocated beside
@@ -194,8 +198,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
   const Tensor y_rows = raw::reshape(y, {operands.rows.dim(0), weight.dim(0)});
   const std::shared_ptr<PackedWeights>& repeated = RepeatedProducts::current();
-  multiply_into(y_rows, operands.rows, raw::transpose(operands.weight, 0, 1), 0, operands.bias, relu,
-                repeated.get());
+  multiply_into(y_rows, operands.rows, raw::transpose(operands.weight, 0, 1), 0,
+                {.bias = operands.bias, .relu = relu, .repeated = repeated.get()});
   return record("linear", {x, weight, bias}, y, {operands.rows, operands.weight, relu ? y_rows : Tensor()},
                 [relu, repeated](VjpContext& v) {
                   if (relu) return give_gradients_through_relu(v, v.saved(2), repeated.get());
@@ -289,10 +293,12 @@ struct SideBySideVjp {
     }
     if (const Tensor all = dy.defined() && buffers.size() == weights ? stacked(buffers) : Tensor();
         all.defined())
-      return multiply_into(all, raw::transpose(dy, 0, 1), v.saved(0), gradients[0].beta);
+      return multiply_into(all, raw::transpose(dy, 0, 1), v.saved(0), gradients[0].beta,
+                           {.precision = matmul_precision(factors[0])});
     for (std::size_t i = 0; i < weights; ++i)
       if (gradients[i].tensor.defined())
-        multiply_into(gradients[i].tensor, raw::transpose(dys[i], 0, 1), v.saved(0), gradients[i].beta);
+        multiply_into(gradients[i].tensor, raw::transpose(dys[i], 0, 1), v.saved(0), gradients[i].beta,
+                      {.precision = matmul_precision(factors[i])});
   }
 };
 

@@ -15,9 +15,9 @@ constinit Bf16GemmKernels rounding_kernels{};
 
 }  // namespace
 
-const PackedGemmKernels& packed_gemm_kernels() {
+const PackedGemmKernels& packed_gemm_kernels(MatmulPrecision precision) {
   install_backends();
-  if (!rounds_products()) return full;
+  if (!rounds_to_bf16(precision)) return full;
   return isa_level() == IsaLevel::amx ? amx : dot;
 }
 
@@ -56,7 +56,7 @@ constexpr std::int64_t kRoundedRows = 192;
 
 // One matrix of the batch.
 void multiply_rounded_one(const GemmArgs& g, const float* a, const float* b, float* c) {
-  const PackedGemm<float>& kernels = packed_gemm_kernels().f32;
+  const PackedGemm<float>& kernels = packed_gemm_kernels(g.precision).f32;
   const std::int64_t panels = kernels.panels(g.n), work = g.m * g.n * g.k;
   const float* packed = static_cast<const float*>(g.panels_b);
   Tensor scratch;

@@ -79,9 +79,9 @@ struct PackedGemmKernels {
 };
 
 // The kernels of the instruction set in use (ops/cpu/isa.h). A matrix must be packed and multiplied by the same
-// kernels, because the panels of others are wider or narrower. While products round their factors to bf16
-// (set_bf16_products of ops/cpu/isa.h), the kernels of f32 do so.
-const PackedGemmKernels& packed_gemm_kernels();
+// kernels, because the panels of others are wider or narrower. At a precision that rounds_to_bf16, the kernels of f32
+// do so.
+const PackedGemmKernels& packed_gemm_kernels(MatmulPrecision precision = MatmulPrecision::f32);
 
 // Kernels that round their factors to bf16 (bf16_gemm.isa.cpp); empty where the build lacks them.
 struct Bf16GemmKernels {

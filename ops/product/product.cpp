@@ -40,13 +40,14 @@ bool batch_levels(const Tensor& x, std::int64_t* inner, std::int64_t* outer) {
 }
 
 // bf16 products on a device that has none: upcasts the operands, and rounds a bf16 result once.
-void multiply_upcast(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias,
-                     bool relu) {
+void multiply_upcast(const Tensor& c, const Tensor& a, const Tensor& b, double beta,
+                     const ProductOptions& options) {
   const auto upcast_of = [](const Tensor& x) { return raw::cast(x, Dtype::f32); };
-  const Tensor shift = bias.defined() ? upcast_of(bias) : bias;
-  if (c.dtype() == Dtype::f32) return multiply_into(c, upcast_of(a), upcast_of(b), beta, shift, relu);
+  ProductOptions upcast{.relu = options.relu, .precision = options.precision};
+  if (options.bias.defined()) upcast.bias = upcast_of(options.bias);
+  if (c.dtype() == Dtype::f32) return multiply_into(c, upcast_of(a), upcast_of(b), beta, upcast);
   const Tensor sum = beta == 0 ? Tensor::empty(c.shape(), Dtype::f32) : upcast_of(c);
-  multiply_into(sum, upcast_of(a), upcast_of(b), beta, shift, relu);
+  multiply_into(sum, upcast_of(a), upcast_of(b), beta, upcast);
   raw::cast_into(c, sum);
 }
 
@@ -73,9 +74,10 @@ Tensor readable_by_gemm(const Tensor& x) {
   return layout_of(x).usable && batch_levels(x, &inner, &outer) ? x : raw::copy(x);
 }
 
-void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta, const Tensor& bias,
-                   bool relu, PackedWeights* repeated) {
-  if (must_upcast(a_any)) return multiply_upcast(c, a_any, b_any, beta, bias, relu);
+void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta,
+                   const ProductOptions& options) {
+  if (must_upcast(a_any)) return multiply_upcast(c, a_any, b_any, beta, options);
+  const auto& [bias, relu, repeated, precision] = options;
   Tensor a = readable_by_gemm(a_any), b = readable_by_gemm(b_any);
   const int leading = c.rank() - 2;
   Tensor target = c;
@@ -98,6 +100,7 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
              a.raw_data(), la.row_stride, b.raw_data(),  lb.row_stride, target.raw_data(), row_stride};
   g.c_f32 = c.dtype() == Dtype::f32;
   g.beta = beta;
+  g.precision = coarsest(precision, a_any, b_any);
   batch_levels(a, &g.stride_a, &g.outer_a);
   if (b.rank() > 2) batch_levels(b, &g.stride_b, &g.outer_b);
   batch_levels(target, &g.stride_c, &g.outer_c);
@@ -118,9 +121,9 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
   const Tensor packed_bias = bias.defined() ? raw::contiguous(bias) : Tensor();
   if (bias.defined()) g.bias = packed_bias.raw_data();
   g.relu = relu;
-  if (PackedWeights* const packed = PackedWeights::of(b, repeated);
+  if (PackedWeights* const packed = PackedWeights::of(b, repeated, g.precision);
       packed != nullptr && levels == 0 && b.raw_data() == b_any.raw_data() && !g.transpose_a)
-    g.panels_b = packed->panels_for(b, g.m);
+    g.panels_b = packed->panels_for(b, g.m, g.precision);
   gemm_slot(c.device(), g);
 }
 
@@ -140,12 +143,13 @@ void multiply_add(const Tensor& y, const Tensor& residual, const Tensor& x, cons
                x.dim(1),     x.raw_data(), row_stride(x), weight.raw_data(), row_stride(weight),
                y.raw_data(), row_stride(y)};
     g.c_f32 = y.dtype() == Dtype::f32;
+    g.precision = coarsest(MatmulPrecision::f32, x, weight);
     if (bias.defined()) g.bias = bias.raw_data();
     g.addend = residual.raw_data();
     g.beta = 1;
     if (fits(y.device(), &g)) return gemm_slot(y.device(), g);
   }
-  multiply_into(y, x, raw::transpose(weight, 0, 1), 0, bias);
+  multiply_into(y, x, raw::transpose(weight, 0, 1), 0, {.bias = bias});
   raw::add_into(y, residual);
 }
 

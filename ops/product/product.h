@@ -4,21 +4,28 @@
 
 #include <cstdint>
 
+#include "ops/core/parameter_forms.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 class PackedWeights;
 
+struct ProductOptions {
+  Tensor bias{};      // [n], added to every row; needs beta = 0
+  bool relu = false;  // c becomes max(c, 0) last; needs beta = 0 and a contiguous c
+  PackedWeights* repeated =
+      nullptr;  // b is a weight that is used again (repeated_products.h); needs beta 0 or 1
+  MatmulPrecision precision =
+      MatmulPrecision::f32;  // of f32 factors; parameters among a and b may make it coarser
+};
+
 // Writes c = a b + beta c over the last two axes. c is not read if beta is 0.
 //   c          contiguous, or with contiguous rows at any row stride
 //   a, b       copied if gemm cannot read their strides
-//   bias       [n], added to every row; needs beta = 0
-//   relu       c becomes max(c, 0) last; needs beta = 0 and a contiguous c
-//   repeated   b is a weight that is used again (repeated_products.h); needs beta 0 or 1
 // dtypes: one for a and b; c has theirs, or f32 if theirs is bf16; the bias has c's.
-void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b, double beta, const Tensor& bias = {},
-                   bool relu = false, PackedWeights* repeated = nullptr);
+void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b, double beta,
+                   const ProductOptions& options = {});
 
 // Whether products on this device may add a residual stream.
 bool fuses_products(Device device);

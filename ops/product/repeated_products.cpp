@@ -1,7 +1,7 @@
 // Packs each weight at its first product, and finds its panels again at later ones.
 #include "ops/product/repeated_products.h"
 
-#include "ops/cpu/isa.h"
+#include "ops/core/parameter_forms.h"
 #include "ops/product/packed_gemm.h"
 #include "tensor/threads/thread_pool.h"
 
@@ -31,31 +31,32 @@ Tensor packed(const PackedGemm<T>& gemm, const Tensor& b, PackLayout layout, std
 
 }  // namespace
 
-PackedWeights* PackedWeights::of(const Tensor& b, PackedWeights* of_loop) {
-  Buffer& buffer = *b.buffer();
-  if (!buffer.holds_parameters || b.dtype() != Dtype::f32 || b.device() != kCpu || !rounds_products())
-    return of_loop;
-  if (buffer.packed == nullptr) buffer.packed = make_ref<PackedWeights>();
-  return static_cast<PackedWeights*>(buffer.packed.get());
+PackedWeights* PackedWeights::of(const Tensor& b, PackedWeights* of_loop, MatmulPrecision precision) {
+  ParameterForms* const forms = ParameterForms::of(b);
+  const bool own =
+      forms != nullptr && b.dtype() == Dtype::f32 && b.device() == kCpu && rounds_to_bf16(precision);
+  if (!own) return of_loop;
+  Ref<RefCounted>& panels = forms->panels(b);
+  if (panels == nullptr) panels = make_ref<PackedWeights>(Keeps::no_sources);
+  return static_cast<PackedWeights*>(panels.get());
 }
 
-const void* PackedWeights::panels_for(const Tensor& b, std::int64_t rows) {
-  const bool single = b.dtype() == Dtype::f32;
+const void* PackedWeights::panels_for(const Tensor& b, std::int64_t rows, MatmulPrecision precision) {
+  const bool single = b.dtype() == Dtype::f32, rounds = single && rounds_to_bf16(precision);
   if (b.device() != kCpu || !(single || b.dtype() == Dtype::f64) || b.rank() != 2 || rows < 1 ||
-      (rows >= kManyRows && !rounds_products()) || b.elements() == 0)
+      (rows >= kManyRows && !rounds) || b.elements() == 0)
     return nullptr;
   const bool by_rows = b.strides()[1] == 1, by_columns = b.strides()[0] == 1;
   if (!by_rows && !by_columns) return nullptr;
   Panels& found = packed_[{b.raw_data(), b.dim(0), b.dim(1), b.strides()[0], b.strides()[1]}];
   const std::uint32_t version = b.buffer()->version();
-  const PackedGemmKernels& kernels = packed_gemm_kernels();
+  const PackedGemmKernels& kernels = packed_gemm_kernels(precision);
   const void* const packer = single ? reinterpret_cast<const void*>(kernels.f32.pack)
                                     : reinterpret_cast<const void*>(kernels.f64.pack);
   if (!found.panels.defined() || found.version != version || found.packer != packer) {
     const PackLayout layout = by_rows ? PackLayout::inner_by_columns : PackLayout::columns_by_inner;
     const std::int64_t stride = by_rows ? b.strides()[0] : b.strides()[1];
-    const bool own = b.buffer()->packed.get() == this;
-    found = {own ? Tensor() : raw::alias(b), version, packer,
+    found = {keeps_ == Keeps::sources ? raw::alias(b) : Tensor(), version, packer,
              single ? packed(kernels.f32, b, layout, stride) : packed(kernels.f64, b, layout, stride)};
   }
   return found.panels.raw_data();

@@ -12,9 +12,8 @@
 //
 // Packing costs as much as reading and writing the weight.
 //
-// While products round their factors to bf16 (set_bf16_products), every product packs its right factor. The
-// panels of parameters then stay with their buffer until the next write to it, one form for x W^T and one for
-// dy W.
+// Products that round their factors to bf16 (ops/core/matmul_precision.h) always pack the right one. The panels of parameters then
+// stay with their buffer until the next write to it (ops/core/parameter_forms.h), one form for x W^T and one for dy W.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +21,7 @@
 #include <memory>
 #include <tuple>
 
+#include "ops/core/matmul_precision.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -30,17 +30,22 @@ namespace eddy {
 // twice as much if there is a backward pass. The recorded tape keeps those of a loop alive.
 class PackedWeights : public RefCounted {
  public:
-  // Returns those to use for products with b: the buffer's where products round and b is a parameter, else
+  // Whether the memory of packed matrices is kept too, whose address identifies them. A buffer's own panels must not keep
+  // it: they go with it.
+  enum class Keeps { sources, no_sources };
+  explicit PackedWeights(Keeps keeps = Keeps::sources) : keeps_(keeps) {}
+
+  // Returns those to use for products with b: the buffer's where products round to bf16 and b is a parameter, else
   // `of_loop`, which may be null.
-  static PackedWeights* of(const Tensor& b, PackedWeights* of_loop);
+  static PackedWeights* of(const Tensor& b, PackedWeights* of_loop, MatmulPrecision precision);
 
   // Returns the panels for products of `rows` rows with b [inner, columns], a matrix or its transposed view;
   // null if the product should read b itself: on a GPU, in bf16, or with many rows.
-  const void* panels_for(const Tensor& b, std::int64_t rows);
+  const void* panels_for(const Tensor& b, std::int64_t rows, MatmulPrecision precision);
 
  private:
   struct Panels {
-    Tensor source;  // keeps the memory whose address is the key; undefined in a buffer's own panels
+    Tensor source;  // undefined without sources
     std::uint32_t version;
     const void* packer;  // of the kernels that the panels are for
     Tensor panels;
@@ -48,6 +53,7 @@ class PackedWeights : public RefCounted {
   // Address, inner, columns, strides.
   using Key = std::tuple<const void*, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   std::map<Key, Panels> packed_;
+  Keeps keeps_;
 };
 
 // While an object exists, products on this thread use panels. `times` says about how often each weight is

@@ -86,11 +86,12 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
     GradSink& sink = context.sink;
     if (sink.needs(kX)) sink.give(kX, raw::narrow(dz, 0, 0, sz.dim(0) / 2));
     if (sink.needs(kWeights + kWqkv))
-      sink.into(kWeights + kWqkv,
-                [&](const Tensor& dst, float beta) { weight_product(dst, 0, dqkv, kept_rows.a1, beta); });
+      sink.into(kWeights + kWqkv, [&](const Tensor& dst, float beta) {
+        weight_product(dst, 0, dqkv, kept_rows.a1, beta, args.precision);
+      });
     if (sink.needs(kWeights + kWqkvBias))
       sink.slice(kWeights + kWqkvBias, 0, 0, 3 * args.dim, [&](const Tensor& dst) { add_rows(dst, dqkv); });
-    give_weight_gradients(context, kWeights, sz, kept_rows, back);
+    give_weight_gradients(context, kWeights, sz, kept_rows, back, args.precision);
   });
   return y;
 }

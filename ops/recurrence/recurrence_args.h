@@ -2,6 +2,7 @@
 // and write: the arrays of the layer, which each of them adds its own to.
 #pragma once
 
+#include "ops/core/matmul_precision.h"
 #include "ops/core/slot.h"
 #include "tensor/random/philox.h"
 #include "tensor/tensor.h"
@@ -21,6 +22,7 @@ struct RecurrenceArgs {
   // All else stays f32: x, h, r, key, value, dx, dh, dkey and dvalue are sums that pass from step to step; a
   // norm's gradient takes differences of da1 and da2, and reads r and h in the same kernel, in one dtype.
   Dtype kept;
+  MatmulPrecision precision;  // of products of f32: the weights'
   std::int64_t time, batch, dim, mlp, heads;
   // A step has `block` rows of each of `sequences` sequences, together its batch. The last step has `last` rows
   // of each, and arrays end there. The unit recurrence has sequences = batch and block = last = 1.

@@ -71,6 +71,7 @@ void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurr
           bool stores_bf16) {
   args.products = options.products;
   args.kept = stores_bf16 && options.products == Dtype::bf16 ? Dtype::bf16 : args.dtype;
+  args.precision = coarsest(MatmulPrecision::f32, w.wqkv, w.wo, w.up, w.down);
   args.dim = w.up.dim(1);
   args.mlp = w.up.dim(0);
   args.heads = options.heads;
@@ -145,7 +146,8 @@ std::vector<Tensor> in_order(const UnitRecurrenceWeights& w) {
           w.norm2, w.norm2_bias, w.up,   w.up_bias,   w.down, w.down_bias};
 }
 
-void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta) {
+void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta,
+                    MatmulPrecision precision) {
   const std::int64_t out = dy.dim(-1), in = x.dim(-1), rows = dy.elements() / out;
   GemmArgs g{dy.dtype(),
              true,
@@ -159,6 +161,7 @@ void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const
              in,
              raw::narrow(dst, 0, row, out).raw_data(),
              in};
+  g.precision = precision;
   g.c_f32 = g.dtype == Dtype::bf16;
   g.beta = beta;
   gemm_slot(dst.device(), g);
@@ -169,11 +172,12 @@ void add_rows(const Tensor& dst, const Tensor& dy) {
 }
 
 void give_weight_gradients(VjpContext& context, int first, const Tensor& x, const SavedRows& saved,
-                           const BackwardRows& rows) {
+                           const BackwardRows& rows, MatmulPrecision precision) {
   GradSink& sink = context.sink;
   const auto product = [&](Weight which, const Tensor& dy, const Tensor& in) {
     if (sink.needs(first + which))
-      sink.into(first + which, [&](const Tensor& dst, float beta) { weight_product(dst, 0, dy, in, beta); });
+      sink.into(first + which,
+                [&](const Tensor& dst, float beta) { weight_product(dst, 0, dy, in, beta, precision); });
   };
   const auto bias = [&](Weight which, const Tensor& dy) {
     if (sink.needs(first + which))
@@ -303,7 +307,7 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
         GradSink& sink = context.sink;
         if (sink.needs(kX)) sink.give(kX, dx);
         if (sink.needs(kQkv)) sink.give(kQkv, dqkv);
-        give_weight_gradients(context, kWeights, sh, rows, back);
+        give_weight_gradients(context, kWeights, sh, rows, back, a.precision);
         // For the rows of k and v of wqkv: one product if the kernel stored both gradients side by side, as a GPU's do, else
         // two.
         const std::vector<Tensor> dkeys = dkv.defined() ? std::vector{dkv} : std::vector{dk, dv};
@@ -312,7 +316,7 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
             if (beta == 0) raw::fill(raw::narrow(dst, 0, 0, a.dim), 0);  // no q of h is computed
             std::int64_t row = a.dim;
             for (const Tensor& dy : dkeys) {
-              weight_product(dst, row, dy, rows.a1, beta);
+              weight_product(dst, row, dy, rows.a1, beta, a.precision);
               row += dy.dim(-1);
             }
           });

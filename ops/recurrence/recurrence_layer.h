@@ -24,8 +24,8 @@ void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor&
 UnitRecurrenceWeights contiguous_weights(const UnitRecurrenceWeights& w);
 // The weights upcast to f32.
 UnitRecurrenceWeights upcast_weights(const UnitRecurrenceWeights& w);
-// Fills in the arguments' options, weights (all but wqkv), their sizes and `kept`, the dtype of the saved rows:
-// bf16 if the products are bf16 and `stores_bf16` says that the kernels then store bf16.
+// Fills in the arguments' options, weights (all but wqkv), their sizes and precision, and `kept`, the dtype of the saved
+// rows: bf16 if the products are bf16 and `stores_bf16` says that the kernels then store bf16.
 void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
           bool stores_bf16);
 
@@ -50,7 +50,8 @@ std::vector<Tensor> in_order(const UnitRecurrenceWeights& w);
 // dst [out, in] = beta dst + dy^T x. `row` is the first row of dst that is written.
 // shapes: dy [.., out], x [.., in].
 // dtypes: dy and x have dst's dtype, or both are bf16.
-void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta);
+void weight_product(const Tensor& dst, std::int64_t row, const Tensor& dy, const Tensor& x, double beta,
+                    MatmulPrecision precision);
 // dst [width] += the sum of the rows of dy [.., width].
 void add_rows(const Tensor& dst, const Tensor& dy);
 
@@ -78,9 +79,10 @@ struct BackwardRows {
 // copy; zeros if the output has no gradient.
 Tensor writable_gradient(const VjpContext& context, int output);
 
-// Passes on the gradients of all weights but wqkv. norm1, the norm of the rows x, is input `first` of the node.
+// Passes on the gradients of all weights but wqkv, with products of `precision`. norm1, the norm of the rows x, is input
+// `first` of the node.
 void give_weight_gradients(VjpContext& context, int first, const Tensor& x, const SavedRows& saved,
-                           const BackwardRows& rows);
+                           const BackwardRows& rows, MatmulPrecision precision);
 
 // How rows are divided into steps.
 struct Steps {

@@ -3,7 +3,6 @@
 
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/cpu/isa.h"
 #include "ops/product/repeated_products.h"
 #include "ops/recurrence/recurrence_layer.h"
 #include "tensor/base/format.h"
@@ -20,13 +19,14 @@ constexpr std::int64_t kFewProducts = 16;
 // Sets the panels of the arguments; `weights` owns those that no buffer of parameters keeps.
 void set_panels(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, PackedWeights& weights) {
   const bool forward = args.dh == nullptr;
-  if (forward && args.time * args.batch < kFewProducts && !rounds_products()) return;
+  if (forward && args.time * args.batch < kFewProducts && !rounds_to_bf16(args.precision)) return;
   const Tensor factors[] = {raw::narrow(w.wqkv, 0, args.dim, args.dim),
                             raw::narrow(w.wqkv, 0, 2 * args.dim, args.dim), w.wo, w.up, w.down};
   for (std::size_t i = 0; i < std::size(factors); ++i) {
     const Tensor stored = raw::contiguous(factors[i]),
                  factor = forward ? raw::transpose(stored, 0, 1) : stored;
-    args.panels[i] = PackedWeights::of(factor, &weights)->panels_for(factor, 1);
+    args.panels[i] =
+        PackedWeights::of(factor, &weights, args.precision)->panels_for(factor, 1, args.precision);
   }
 }
 

@@ -26,11 +26,11 @@ constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kSmallStep = 1 << 20;
 
 template <class T>
-EDDY_INLINE const PackedGemm<T>& kernels() {
+EDDY_INLINE const PackedGemm<T>& kernels(MatmulPrecision precision) {
   if constexpr (sizeof(T) == 4)
-    return packed_gemm_kernels().f32;
+    return packed_gemm_kernels(precision).f32;
   else
-    return packed_gemm_kernels().f64;
+    return packed_gemm_kernels(precision).f64;
 }
 
 // A weight for C = A B; `columns` of C, `inner` of A. Packed in panels, or without them as stored in rows
@@ -39,6 +39,7 @@ template <class T>
 struct Packed {
   std::int64_t inner, columns;
   const T *panels, *rows;
+  const PackedGemm<T>& gemm;
 };
 
 // One thread's part of the rows [begin, end) at all steps.
@@ -84,7 +85,7 @@ EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, cons
       }
     return {from, to};
   }
-  const PackedGemm<T>& gemm = kernels<T>();
+  const PackedGemm<T>& gemm = w.gemm;
   const std::int64_t panels = gemm.panels(w.columns);
   const std::int64_t first = panels * share.rank / share.size, last = panels * (share.rank + 1) / share.size;
   if (first < last)
@@ -357,7 +358,8 @@ EDDY_INLINE void share_out(const UnitRecurrenceArgs& args, Work&& work) {
 template <class T>
 Packed<T> weight(const UnitRecurrenceArgs& args, int index, std::int64_t inner, std::int64_t columns,
                  const void* stored) {
-  return {inner, columns, static_cast<const T*>(args.panels[index]), static_cast<const T*>(stored)};
+  return {inner, columns, static_cast<const T*>(args.panels[index]), static_cast<const T*>(stored),
+          kernels<T>(args.precision)};
 }
 
 template <class T>

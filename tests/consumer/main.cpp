@@ -29,7 +29,7 @@ bool step_moves_against_gradient() {
   adam.step();
   const std::vector<float> found = net->factor.to_vector<float>();
   net.save("scale.safetensors");
-  auto other = make_module<Scale>(2);
+  auto other = make_module<Scale>({.seed = 2, .matmul_precision = MatmulPrecision::bf16});
   other.load("scale.safetensors");
   return as_expected("optimizer", std::abs(found[0] + 0.5f) < 1e-6f && std::abs(found[1] - 0.5f) < 1e-6f) &&
          as_expected("weights from a file", other->factor.to_vector<float>() == found);

@@ -31,14 +31,11 @@ std::string open_gpu() {
   }
 }
 
-// Every test begins with the choices of the start: programs that a test ran leave theirs, TF32 beside bf16. The kernels are those
-// of the program's choice; a test of others asks for them.
+// Every test begins with the choices of the start: programs that a test ran leave theirs. The kernels are those of the
+// program's choice; a test of others asks for them.
 struct ChoicesOfTheStart : CaseCounter {
   using CaseCounter::CaseCounter;
-  void test_case_start(const doctest::TestCaseData&) override {
-    eddy::set_tf32(false);
-    eddy::set_gpu_kernels("auto");
-  }
+  void test_case_start(const doctest::TestCaseData&) override { eddy::set_gpu_kernels("auto"); }
 };
 REGISTER_LISTENER("choices", 2, ChoicesOfTheStart);
 

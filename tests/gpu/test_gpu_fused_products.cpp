@@ -15,6 +15,7 @@
 
 #include "autograd/tape.h"
 #include "ops/core/capture.h"
+#include "ops/core/parameter_forms.h"
 #include "ops/core/warnings.h"
 #include "ops/product/linear.h"
 #include "ops/product/matmul.h"
@@ -149,13 +150,13 @@ void check_problem(const Problem& problem, const Sizes& s, Form form, int uses) 
     exact_dys.push_back(raw::cast(dy, Dtype::f64));
     dy_magnitudes.push_back(absolute(exact_dys.back()));
   }
+  if (form == Form::tf32)
+    for (const Tensor& x : inputs) hold_parameters(x, MatmulPrecision::tf32);
   const Outcome want = outcome_of(problem, exact, exact_dys),
                 bound = outcome_of(problem, magnitudes, dy_magnitudes);
-  set_tf32(form == Form::tf32);
   const Outcome got = outcome_of(problem, inputs, dys);
   poison_gpu();
   const Outcome again = outcome_of(problem, inputs, dys);
-  set_tf32(false);
   // Three products in a row, and as many roundings of bf16 and one more for each use that is added.
   const auto longest = static_cast<double>(std::max({s.rows * uses, s.in, s.mlp, s.out}) + 4);
   const double allowed = 3 * longest * 0x1p-24 + (form == Form::tf32 ? 3 * 0x1p-9 : 0) +

@@ -15,6 +15,7 @@
 #include "autograd/tape.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/gemm.h"
+#include "ops/core/parameter_forms.h"
 #include "ops/product/linear.h"
 #include "ops/product/matmul.h"
 #include "tests/gpu/support/gpu_test.h"
@@ -117,8 +118,8 @@ TEST_SUITE("device") {
                      magnitudes = matmul(absolute(exact_a), absolute(exact_b));
         const Tensor device_a = to_gpu(a), device_b = to_gpu(b),
                      c = Tensor::full({s.m, s.n}, NAN, out, gpu());
-        set_tf32(form == Form::tf32);
-        const GemmArgs product = arguments(s, device_a, device_b, c);
+        GemmArgs product = arguments(s, device_a, device_b, c);
+        if (form == Form::tf32) product.precision = MatmulPrecision::tf32;
         cuda::gemm(product);
         const Tensor got = to_cpu(c);
         const double sums = static_cast<double>(s.k) * 0x1p-24;
@@ -130,13 +131,12 @@ TEST_SUITE("device") {
         std::printf("%-22s %5d %5d %5d  %-12s %14.4f %9.2f\n", s.what, static_cast<int>(s.m),
                     static_cast<int>(s.n), static_cast<int>(s.k), kFormNames[static_cast<int>(form)], share,
                     tflops(s, product));
-        set_tf32(false);
       }
     }
     std::fflush(stdout);
   }
 
-  TEST_CASE("an f32 product is exact to f32 unless TF32 is on") {
+  TEST_CASE("an f32 product is exact to f32 unless its precision is tf32") {
     const Sizes s{"short sums", 1024 / kPart, 1024 / kPart, 8, false, true};
     const Tensor a = stored("a", s.m, s.k, false), b = stored("b", s.k, s.n, true);
     const Tensor want = matmul(a, seen(b, true)), magnitudes = matmul(absolute(a), absolute(seen(b, true)));
@@ -203,9 +203,9 @@ TEST_SUITE("device") {
                      magnitudes =
                          linear(absolute(exact(x)), absolute(exact(w)), bias(absolute(exact(biases))));
         const auto on_gpu = [&](const Tensor& t) { return to_gpu(raw::cast(t, dtype)); };
-        set_tf32(form == Form::tf32);
-        const Tensor got = to_cpu(linear(on_gpu(x), on_gpu(w), bias(on_gpu(biases)), {.relu = true}));
-        set_tf32(false);
+        const Tensor weight = on_gpu(w);
+        if (form == Form::tf32) hold_parameters(weight, MatmulPrecision::tf32);
+        const Tensor got = to_cpu(linear(on_gpu(x), weight, bias(on_gpu(biases)), {.relu = true}));
         const double sums = 41 * 0x1p-24 + (form == Form::tf32 ? 0x1p-9 : 0);
         CHECK(worst_share(got, want, magnitudes, sums, dtype == Dtype::bf16 ? 0x1p-8 : 0) <= 1);
       }

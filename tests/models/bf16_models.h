@@ -41,32 +41,51 @@ inline Tensor bf16_tokens(std::int64_t batch, std::int64_t time, std::int64_t vo
   return Tensor::from(ids, {batch, time});
 }
 
-// The loss of every step. The state of one call goes on into the next.
-inline std::vector<double> train_in(const ModelConfig& config, Dtype dtype, int steps, Device device = kCpu) {
-  const auto model = make_model(config, dtype, device);
-  model->params().initialize(3);
-  TrainConfig train;
-  train.weight_decay = 0.1;
-  const auto optimizer = make_optimizer(model->params(), train);
-  const std::int64_t vocab = model->config().vocab;
-  std::vector<double> losses;
-  State state;
-  for (int step = 0; step < steps; ++step) {
-    const Tensor tokens = bf16_tokens(4, 17, vocab, static_cast<std::uint64_t>(step));
+// A model in training. The state of one call goes on into the next.
+class TrainedModel {
+ public:
+  TrainedModel(const ModelConfig& config, Dtype dtype, Device device = kCpu,
+               MatmulPrecision precision = MatmulPrecision::f32)
+      : model_(make_model(config, dtype, device, precision)) {
+    model_->params().initialize(3);
+    TrainConfig train;
+    train.weight_decay = 0.1;
+    optimizer_ = make_optimizer(model_->params(), train);
+  }
+
+  const Model& model() const { return *model_; }
+  // Makes the next step and returns its loss.
+  double step() {
+    const Tensor tokens = bf16_tokens(4, 17, model_->config().vocab, static_cast<std::uint64_t>(steps_++));
     const auto part = [&](std::int64_t begin) {
-      return raw::to_device(raw::contiguous(raw::narrow(tokens, 1, begin, 16)), device);
+      return raw::to_device(raw::contiguous(raw::narrow(tokens, 1, begin, 16)),
+                            model_->params().values().device());
     };
     ForwardInput input;
     input.tokens = part(0);
-    input.state = state;
-    model->params().zero_gradients();
-    const ForwardOutput output = model->forward(input);
+    input.state = state_;
+    model_->params().zero_gradients();
+    const ForwardOutput output = model_->forward(input);
     const Tensor loss = cross_entropy(output.logits, part(1));
-    losses.push_back(loss.item());
     backward(loss);
-    static_cast<void>(optimizer->step(3e-3));
-    state = output.state.detach();
+    static_cast<void>(optimizer_->step(3e-3));
+    state_ = output.state.detach();
+    return loss.item();
   }
+
+ private:
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  State state_;
+  int steps_ = 0;
+};
+
+// The loss of every step.
+inline std::vector<double> train_in(const ModelConfig& config, Dtype dtype, int steps, Device device = kCpu,
+                                    MatmulPrecision precision = MatmulPrecision::f32) {
+  TrainedModel trained(config, dtype, device, precision);
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) losses.push_back(trained.step());
   return losses;
 }
 

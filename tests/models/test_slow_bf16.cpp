@@ -20,9 +20,9 @@ TEST_CASE("bf16: the loss of every model stays within 1 percent of that of f32 f
                          << 100 * worst << " %");
     CHECK(want.back() < want.front());
     CHECK(worst <= 0.01);
-    const RoundedProducts rounded;
-    if (!rounded.on()) continue;
-    const double rounding = loss_difference(train_in(config, Dtype::f32, 200), want, 20);
+    if (!has_rounded_products()) continue;
+    const double rounding =
+        loss_difference(train_in(config, Dtype::f32, 200, kCpu, MatmulPrecision::bf16), want, 20);
     MESSAGE(config.model << ": f32 with rounded products, largest difference " << 100 * rounding << " %");
     CHECK(rounding <= 0.01);
   }
@@ -30,13 +30,12 @@ TEST_CASE("bf16: the loss of every model stays within 1 percent of that of f32 f
 
 // Products add in an order that depends on the weights' sizes alone, and everything else works row by row.
 TEST_CASE("bf16: a sequence has the same logits alone and in a batch, and with any number of threads") {
-  const RoundedProducts rounded;
-  if (!rounded.on()) return;
+  if (!has_rounded_products()) return;
   const int threads = thread_count();
   for (const ModelConfig& config : bf16_configs()) {
     CAPTURE(config.model);
     CAPTURE(config.gate);
-    const auto model = make_model(config, Dtype::f32, kCpu);
+    const auto model = make_model(config, Dtype::f32, kCpu, MatmulPrecision::bf16);
     model->params().initialize(3);
     const Tensor tokens =
         raw::contiguous(raw::narrow(bf16_tokens(5, 17, model->config().vocab, 1), 1, 0, 16));

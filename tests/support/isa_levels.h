@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ops/core/matmul_precision.h"
 #include "ops/cpu/isa.h"
 
 namespace eddy::test {
@@ -33,20 +34,11 @@ void on_every_isa_level(Body&& body) {
   }
 }
 
-// Lets products round their factors while it exists; on() tells whether this processor can. If not, the
-// output says so.
-class RoundedProducts {
- public:
-  RoundedProducts() : on_(set_bf16_products(true)) {
-    if (!on_) MESSAGE("not checked: products that round their factors need AVX512-BF16 or AMX");
-  }
-  ~RoundedProducts() { set_bf16_products(false); }
-  RoundedProducts(const RoundedProducts&) = delete;
-  RoundedProducts& operator=(const RoundedProducts&) = delete;
-  bool on() const { return on_; }
-
- private:
-  bool on_;
-};
+// Returns whether this processor has products that round their factors to bf16. If not, the output says so.
+inline bool has_rounded_products() {
+  const bool has = rounds_to_bf16(MatmulPrecision::bf16);
+  if (!has) MESSAGE("not checked: products that round their factors need AVX512-BF16 or AMX");
+  return has;
+}
 
 }  // namespace eddy::test

@@ -167,24 +167,6 @@ TEST_CASE("bf16: an i64 beyond the numbers of f64 is rounded once") {
   for (std::size_t i = 0; i < want.size(); ++i) CHECK(static_cast<float>(got[i]) == want[i]);
 }
 
-TEST_CASE("to_bf16: a buffer that keeps a rounded copy rounds once until it is written") {
-  const Tensor arena = Tensor::from(std::vector<float>{1.001f, -2.003f, 3.005f, 4.007f, 5.009f, 6.011f}, {6});
-  CHECK_FALSE(raw::to_bf16(arena).buffer() == raw::to_bf16(arena).buffer());
-  arena.buffer()->keep_bf16_copy();
-  const Tensor grid = raw::transpose(raw::reshape(raw::narrow(arena, 0, 2, 4), {2, 2}), 0, 1);
-  const Tensor rounded = raw::to_bf16(grid);
-  CHECK(rounded.buffer() == raw::to_bf16(arena).buffer());
-  CHECK(floats(rounded) == floats(raw::cast(grid, Dtype::bf16)));
-  CHECK(rounded.strides()[0] == 1);
-  const std::uint32_t version = rounded.buffer()->version();
-  raw::fill(arena, 7.1);
-  CHECK(floats(raw::to_bf16(grid))[0] == 3.0f);
-  wrote_in_place(arena, "a test");
-  CHECK(floats(raw::to_bf16(grid))[0] == 7.09375f);
-  CHECK(rounded.buffer()->version() == version + 1);
-  CHECK(raw::to_bf16(rounded).same(rounded));
-}
-
 TEST_CASE("cast_into: overwrites a view in another dtype and refuses another shape") {
   const Tensor grid = Tensor::zeros({2, 3}, Dtype::bf16);
   raw::cast_into(raw::narrow(grid, 1, 1, 1), Tensor::from(std::vector<double>{1.5, 2.5}, {2, 1}));

@@ -322,6 +322,24 @@ TEST_CASE("tensor: exclusive tells whether anyone else can see the bytes") {
   CHECK(x.exclusive());
 }
 
+TEST_CASE("buffer: what is derived from its bytes is current until they are written") {
+  const Tensor x = Tensor::zeros({3});
+  Buffer& buffer = *x.buffer();
+  CHECK(buffer.derived() == nullptr);
+  x.mutable_data<float>()[0] = 1;
+  const Tensor other = Tensor::zeros({2});
+  buffer.set_derived(other.buffer());
+  CHECK(buffer.derived() == other.buffer());
+  CHECK(raw::narrow(x, 0, 1, 2).buffer()->derived_is_current());
+  x.mutable_data<float>()[1] = 2;
+  CHECK_FALSE(buffer.derived_is_current());
+  CHECK(buffer.derived() == other.buffer());
+  buffer.mark_derived_current();
+  CHECK(buffer.derived_is_current());
+  buffer.bump_version("a test");
+  CHECK_FALSE(buffer.derived_is_current());
+}
+
 TEST_CASE("tensor: a device this build does not have is an error") {
   const Device cuda{DeviceType::cuda, 0};
   CHECK_THROWS_AS(Tensor::zeros({2}, Dtype::f32, cuda), DeviceError);

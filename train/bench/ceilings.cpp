@@ -10,7 +10,6 @@
 
 #include "autograd/tape.h"
 #include "ops/backends.h"
-#include "ops/cpu/isa.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
@@ -78,7 +77,8 @@ nlohmann::json rate_json(const Rate& rate) {
 // Products between two readings of the clock on a GPU: a single one would measure its launch.
 constexpr int kGpuProducts = 10;
 
-ProductProbe::ProductProbe(std::int64_t size, Device device, Dtype dtype) : size_(size) {
+ProductProbe::ProductProbe(std::int64_t size, Device device, Dtype dtype, MatmulPrecision precision)
+    : size_(size), precision_(precision) {
   if (size < 1) fail<ValueError>("bench: a product of {} rows (at least 1)", size);
   const bool on_cpu = device == kCpu;
   a_ = on_cpu ? Tensor::full({size, size}, 0.5) : repeated_normal({size, size}, "probe.a", dtype, device);
@@ -86,8 +86,9 @@ ProductProbe::ProductProbe(std::int64_t size, Device device, Dtype dtype) : size
   c_ = Tensor::zeros({size, size}, on_cpu ? Dtype::f32 : dtype, device);
 }
 
-double ProductProbe::run() const {
+double ProductProbe::run(MatmulPrecision precision) const {
   GemmArgs args{};
+  args.precision = precision;
   args.dtype = a_.dtype();
   args.m = args.n = args.k = args.lda = args.ldb = args.ldc = size_;
   args.a = a_.raw_data();
@@ -125,7 +126,8 @@ double Ceilings::least_seconds(double flops, double bytes) const {
                   bandwidth > 0 ? bytes / bandwidth * 1e-9 : 0);
 }
 
-Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes, Device device) {
+Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes, Device device,
+                          MatmulPrecision precision) {
   Ceilings result;
   result.device = device;
   result.threads = thread_count();
@@ -137,16 +139,15 @@ Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes, Device devi
   for (const std::int64_t bytes : levels)
     if (bytes < 1) fail<ValueError>("bench: arrays of {} bytes (at least 1)", bytes);
 
-  const ProductProbe probe(sizes.product, device);
+  const ProductProbe probe(sizes.product, device, Dtype::f32, precision);
   std::vector<double> shared, single, rounded;
-  const bool rounds = rounds_products();
   static_cast<void>(probe.run());  // warm-up: touches the pages and the buffers of the library
   const Clock::time_point start = Clock::now();
   do {  // in turns, so that a burst of other load on the machine affects both
     shared.push_back(1 / probe.run());
     if (on_cpu) single.push_back(1 / probe.run_blas());
-    if (on_cpu && set_bf16_products(true)) rounded.push_back(1 / probe.run());
-    set_bf16_products(rounds);
+    if (on_cpu && rounds_to_bf16(MatmulPrecision::bf16))
+      rounded.push_back(1 / probe.run(MatmulPrecision::bf16));
   } while (shared.size() < 3 || seconds_between(start) < seconds / 2);
   const Timing product = timing_of(shared);
   result.product = {1 / product.best, 1 / product.median};

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/core/matmul_precision.h"
 #include "tensor/tensor.h"
 #include "train/bench/measurement.h"
 
@@ -34,9 +35,9 @@ struct Bandwidth {
 struct Ceilings {
   Device device = kCpu;
   int threads = 1;
-  Rate product;                   // GFLOP/s of f32 through gemm_slot, with the threads in use
+  Rate product;  // GFLOP/s of f32 through gemm_slot, in the precision asked for, with the threads in use
   Rate product_one_blas;          // the same with cblas_sgemm on one thread; 0 for a GPU
-  Rate rounded_product;           // as `product`, of factors rounded to bf16; 0 where the CPU level has none
+  Rate rounded_product;           // the same with factors rounded to bf16; 0 where the CPU level has none
   std::vector<Bandwidth> memory;  // GB/s, f32, from small to large
 
   // Returns the GB/s for work on so many bytes: the rate of the smallest measured arrays that are at least as
@@ -49,15 +50,18 @@ struct Ceilings {
 // A square matrix product that is set up once and run between other measurements: f32, or on a GPU also bf16.
 class ProductProbe {
  public:
-  explicit ProductProbe(std::int64_t size, Device device = kCpu, Dtype dtype = Dtype::f32);
+  explicit ProductProbe(std::int64_t size, Device device = kCpu, Dtype dtype = Dtype::f32,
+                        MatmulPrecision precision = MatmulPrecision::f32);
   // Returns the GFLOP/s of one product through gemm_slot, with the threads in use; on a GPU of several in a
   // row.
-  double run() const;
+  double run() const { return run(precision_); }
+  double run(MatmulPrecision precision) const;
   // The same with cblas_sgemm on the calling thread, for a probe on the CPU.
   double run_blas() const;
 
  private:
   std::int64_t size_;
+  MatmulPrecision precision_;
   Tensor a_, b_, c_;
 };
 
@@ -72,7 +76,8 @@ inline constexpr double kShortCeilings = 1;  // seconds for ceilings beside othe
 
 // Measures for about `seconds` in all.
 // errors: OutOfMemoryError; ValueError for sizes below 1.
-Ceilings measure_ceilings(double seconds = 3, const CeilingSizes& sizes = {}, Device device = kCpu);
+Ceilings measure_ceilings(double seconds = 3, const CeilingSizes& sizes = {}, Device device = kCpu,
+                          MatmulPrecision precision = MatmulPrecision::f32);
 
 MeasuredTable table_of(const Ceilings& ceilings);
 nlohmann::json to_json(const Ceilings& ceilings);

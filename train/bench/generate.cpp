@@ -11,7 +11,6 @@
 
 #include "models/eddy/registry.h"
 #include "ops/core/capture.h"
-#include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
@@ -40,7 +39,7 @@ class LongStream {
  public:
   LongStream(const ModelConfig& config, const GenerateBenchOptions& options, std::int64_t max_length,
              const DevicePrecision& placement)
-      : model_(make_model(config, placement.dtype, placement.device)),
+      : model_(make_model(config, placement.dtype, placement.device, placement.matmul)),
         recorder_(model_->params(), token_recorder(options.capture)),
         context_(config.context),
         ids_(static_cast<std::size_t>(options.batch), 0) {
@@ -128,7 +127,8 @@ class LongStream {
 // Returns the bytes of all parameters, as products read them, except tables of which a token reads one row.
 std::int64_t weights_read(const Model& model) {
   const std::int64_t elements = model.params().count() - model.table_elements();
-  const Dtype read = rounds_products() ? Dtype::bf16 : model.params().activations();
+  const ParamStore& params = model.params();
+  const Dtype read = rounds_to_bf16(params.matmul_precision()) ? Dtype::bf16 : params.activations();
   return elements * static_cast<std::int64_t>(dtype_bytes(read));
 }
 
@@ -219,7 +219,8 @@ Measurement bench_generate(const GenerateBenchOptions& given) {
   const DevicePrecision placement = choose_device_precision({"bench generate", "--device", "--precision"},
                                                             options.device, options.precision);
   const std::vector<std::int64_t> lengths = lengths_of(options);
-  const Ceilings ceilings = measure_ceilings(kShortCeilings, options.ceilings, placement.device);
+  const Ceilings ceilings =
+      measure_ceilings(kShortCeilings, options.ceilings, placement.device, placement.matmul);
   const double seconds_each = options.seconds / static_cast<double>(lengths.size() * options.configs.size());
   Measurement m;
   m.bench = "generate";

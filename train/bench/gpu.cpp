@@ -12,6 +12,7 @@
 #include "ops/backends.h"
 #include "ops/core/device_clock.h"
 #include "ops/core/op_spec.h"
+#include "ops/core/parameter_forms.h"
 #include "ops/product/gemm.h"
 #include "ops/product/linear.h"
 #include "tensor/base/format.h"
@@ -73,16 +74,17 @@ std::vector<Layer> layers_of(std::int64_t size) {
 std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int runs, Device device) {
   const bool half = precision == std::string_view("bf16");
   const Dtype dtype = half ? Dtype::bf16 : Dtype::f32;
-  set_tf32(precision == std::string_view("tf32"));
+  const MatmulPrecision rounding =
+      precision == std::string_view("tf32") ? MatmulPrecision::tf32 : MatmulPrecision::f32;
   const Tensor x = require_grad(numbers({layer.m, layer.k}, dtype, device)),
                weight = require_grad(numbers({layer.n, layer.k}, Dtype::f32, device)),
                bias = require_grad(numbers({layer.n}, Dtype::f32, device)),
                rounded = raw::cast(weight, dtype), y = Tensor::empty({layer.m, layer.n}, dtype, device);
   // As in the arena of a model: the bf16 copy is rounded once, not at every use.
-  for (const Tensor& x32 : {weight, bias})
-    if (half) x32.buffer()->keep_bf16_copy();
+  for (const Tensor& x32 : {weight, bias}) hold_parameters(x32, rounding, half);
   GemmArgs args{};
   args.dtype = dtype;
+  args.precision = rounding;
   args.m = layer.m;
   args.n = args.ldc = layer.n;
   args.k = args.lda = args.ldb = layer.k;
@@ -105,7 +107,6 @@ std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int run
   };
   const double forward_seconds = best_seconds(device, runs, {forward_alone})[0],
                backward_seconds = best_seconds(device, runs, {forward, back})[1];
-  set_tf32(false);
   const double operations =
       2e-12 * static_cast<double>(layer.m) * static_cast<double>(layer.n) * static_cast<double>(layer.k);
   const double bare = operations / product, linear = operations / forward_seconds,

@@ -40,7 +40,7 @@ nlohmann::json bench_host_cost(const OpsBenchOptions& options);
 // Returns "parameters", and for "adamw" and "norm", the norm of the gradient: _ms, _ns_per_parameter, and _gbs
 // of the bytes that must move (28 and 4 for each parameter).
 nlohmann::json bench_optimizer(const OpsBenchOptions& options);
-// Times layers x [m, k] -> [m, n] with TF32 off: the bare product through gemm_slot, the op with a bias, and
+// Times layers x [m, k] -> [m, n] in f32, tf32 and bf16: the bare product through gemm_slot, the op with a bias, and
 // its backward pass (two products and the sum for the bias).
 // units: 1e12 operations per second, best.
 // errors: ValueError for sizes below 16; DeviceError for the CPU, which has no such clock; OutOfMemoryError.

@@ -36,7 +36,7 @@ ProfileRates profile_rates(const DevicePrecision& placement, const StepBenchOpti
   sizes.product = product_size;
   sizes.bytes = {std::max<std::int64_t>(1, options.memory_bytes / 16), options.memory_bytes};
   ProfileRates rates;
-  rates.ceilings = measure_ceilings(kShortCeilings, sizes, placement.device);
+  rates.ceilings = measure_ceilings(kShortCeilings, sizes, placement.device, placement.matmul);
   if (half)
     for (int i = 0; i < 3; ++i) rates.half_product = std::max(rates.half_product, probe.run());
   return rates;
@@ -60,7 +60,7 @@ StepBench bench_step(const StepBenchOptions& options) {
                                     : placement.device == kCpu ? kCpuProduct
                                                                : kGpuProduct;
   const std::int64_t before_probe = allocator(placement.device).stats().live_bytes;
-  const ProductProbe probe(product_size, placement.device, half ? Dtype::bf16 : Dtype::f32);
+  const ProductProbe probe(product_size, placement.device, half ? Dtype::bf16 : Dtype::f32, placement.matmul);
 
   const std::int64_t probe_bytes = allocator(placement.device).stats().live_bytes - before_probe;
 
@@ -104,6 +104,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.captured = trial.captured();
   result.message = trial.message();
   if (placement.device != kCpu) result.gpu_kernels = gpu_kernels();
+  result.tf32 = placement.device != kCpu && placement.matmul != MatmulPrecision::f32;
   result.warnings = take_warnings();
   if (!options.profile) return result;
 
@@ -162,11 +163,12 @@ Measurement measurement_of(const StepBench& b) {
                              human_count(b.flops_per_token), human_bytes(b.peak_bytes), b.graph_nodes,
                              human_bytes(b.saved_bytes))};
   if (b.gpu_kernels) {
-    table.notes.push_back(fmt::format("kernels: {}", describe(*b.gpu_kernels)));
+    table.notes.push_back(
+        fmt::format("kernels: {}, TF32 {}", describe(*b.gpu_kernels), b.tf32 ? "on" : "off"));
     m.facts["gpu_kernels"] = {{"attention", b.gpu_kernels->attention},
                               {"recurrence", b.gpu_kernels->recurrence},
                               {"products", b.gpu_kernels->products},
-                              {"tf32", b.gpu_kernels->tf32}};
+                              {"tf32", b.tf32}};
   }
   if (!b.message.empty()) table.notes.push_back(b.message);
   table.notes.insert(table.notes.end(), b.warnings.begin(), b.warnings.end());

@@ -45,6 +45,7 @@ struct StepBench {
   bool captured = false;                     // the steps were replayed from a graph
   std::string message{};                     // why they were not, although options.capture asked for it
   std::optional<GpuKernels> gpu_kernels{};   // the kernels chosen on a GPU
+  bool tf32 = false;                         // whether a GPU's products of f32 round their factors to TF32
   std::vector<std::string> warnings{};       // where other kernels ran instead (ops/core/warnings.h)
   std::vector<ProfileRow> by_op, by_module;  // with options.profile
   std::int64_t profiled_steps = 0;

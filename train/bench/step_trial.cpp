@@ -37,7 +37,7 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
     : capture_(options.capture && can_capture(placement.device)),
       carry_state_(options.carry_state),
       sequence_(options.sequence > 0 ? options.sequence : options.model.context),
-      model_(make_model(resolved(options.model), placement.dtype, placement.device)),
+      model_(make_model(resolved(options.model), placement.dtype, placement.device, placement.matmul)),
       recorder_(model_->params(), {.wanted = options.capture}) {
   const ModelConfig& config = model_->full_config();
   model_->check_length(sequence_, carry_state_);

@@ -2,7 +2,6 @@
 #include "train/config/run_config.h"
 
 #include "ops/backends.h"
-#include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -21,9 +20,11 @@ DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const
                       names.precision, names.device);
   if (device == "cuda") chosen.device = cuda_device();
   // With bf16 only the products of recurrences remain in f32, and TF32 is still more precise than bf16.
-  set_tf32(device == "cuda" && (precision == "tf32" || chosen.dtype == Dtype::bf16));
+  if (device == "cuda" && (precision == "tf32" || chosen.dtype == Dtype::bf16))
+    chosen.matmul = MatmulPrecision::tf32;
   // On the CPU bf16 is f32 whose products round their factors, where the processor has such products.
-  if (set_bf16_products(device == "cpu" && precision == "bf16")) chosen.dtype = Dtype::f32;
+  if (device == "cpu" && precision == "bf16" && rounds_to_bf16(MatmulPrecision::bf16))
+    chosen = {kCpu, Dtype::f32, MatmulPrecision::bf16};
   return chosen;
 }
 

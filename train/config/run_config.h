@@ -141,6 +141,7 @@ const ModelConfig& paper_config(const std::string& name, const char* program,
 struct DevicePrecision {
   Device device = kCpu;
   Dtype dtype = Dtype::f32;
+  MatmulPrecision matmul = MatmulPrecision::f32;
 };
 
 // For error texts: the program, and the names of its two options: {"eval", "--device", "--precision"}.
@@ -150,8 +151,8 @@ struct DevicePrecisionNames {
   const char* precision;
 };
 
-// The device "cpu" or "cuda" and the dtype of the precision "f32", "bf16", "tf32" or "f64". For "cuda" the
-// GPU is opened, and TF32 rounding of the inputs of matrix products is switched on or off.
+// The device "cpu" or "cuda", and how a model is made for the precision "f32", "bf16", "tf32" or "f64" there: its dtype
+// and the precision of its f32 products. For "cuda" the GPU is opened.
 // errors: ConfigError for another name, and for a precision that the device does not support; DeviceError
 // when there is no usable GPU, with what to do.
 DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const std::string& device,

@@ -72,9 +72,9 @@ void add_device_option(CLI::App& command, std::string& device) {
 }
 
 LoadedRun load_run(const char* command, const RunOptions& options) {
-  const auto [device, dtype] =
+  const auto [device, dtype, precision] =
       choose_device_precision({command, "--device", "--precision"}, options.device, options.precision);
-  return load_run(options.path, dtype, options.checkpoint, device);
+  return load_run(options.path, dtype, options.checkpoint, device, precision);
 }
 
 LoadedRun load_text_run(const char* command, const RunOptions& options, const char* end) {

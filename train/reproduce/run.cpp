@@ -154,14 +154,14 @@ void add_training(const fs::path& folder, RowResult& result) {
 // that the row is trained on.
 LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
   const char* which = read_pointer(weights / "checkpoints" / "best").name.empty() ? "latest" : "best";
-  const auto [device, dtype] = choose_device_precision({"reproduce", "train.device", "train.precision"},
-                                                       row.config.train.device, row.config.train.precision);
-  LoadedRun run = load_run(weights.string(), dtype, which, device);
+  const auto [device, dtype, precision] = choose_device_precision(
+      {"reproduce", "train.device", "train.precision"}, row.config.train.device, row.config.train.precision);
+  LoadedRun run = load_run(weights.string(), dtype, which, device, precision);
   if (row.weights_of.empty()) return run;
   RunConfig config = row.config;
   config.model.vocab = run.config.model.vocab;
   config.model.n_out = run.config.model.n_out;
-  std::unique_ptr<Model> model = make_model(config.model, dtype, device);
+  std::unique_ptr<Model> model = make_model(config.model, dtype, device, precision);
   load_parameters(model->params(), parameter_map(run.model->params()), run.checkpoint.string());
   run.model = std::move(model);
   run.config = std::move(config);

@@ -207,13 +207,14 @@ void read_state(LoadedRun& run) {
 
 }  // namespace
 
-LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& which, Device device) {
+LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& which, Device device,
+                   MatmulPrecision precision) {
   return reading_of_run(path, which, [&](const fs::path& checkpoint) {
     constexpr const char* kName = "model.safetensors";
     LoadedRun run;
     run.checkpoint = checkpoint;
     read_state(run);
-    run.model = make_model(run.config.model, dtype, device);
+    run.model = make_model(run.config.model, dtype, device, precision);
     load_parameters(run.model->params(), saved_tensors(checkpoint, kName), (checkpoint / kName).string());
     return run;
   });

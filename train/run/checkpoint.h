@@ -69,11 +69,11 @@ struct LoadedRun {
 
 // The run at a path, which is a checkpoint's folder or a run's folder. Of a run the checkpoint `which` is
 // loaded: "latest", "best", "newest-whole" or "step-N" (find_checkpoint in run_folder.h). The model lies on
-// `device`. Each file is checked against the checkpoint's digests before it is used. The run may be training:
-// where it saves or removes meanwhile, what `which` then means is read.
+// `device`; dtype and precision are those of make_model. Each file is checked against the checkpoint's digests before it
+// is used. The run may be training: where it saves or removes meanwhile, what `which` then means is read.
 // errors: IoError when there is none; FormatError for damaged files. The text says which checkpoint is whole.
 LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest",
-                   Device device = kCpu);
+                   Device device = kCpu, MatmulPrecision precision = MatmulPrecision::f32);
 
 // Lets a task find the data that a run was trained on, in any working directory, and refuse others.
 void expect_data_of(const LoadedRun& run, TaskArguments& arguments);

@@ -182,7 +182,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
   run.config = request.config;
   const TrainConfig& t = run.config.train;
   if (t.threads > 0) set_thread_count(static_cast<int>(t.threads));
-  const auto [device, dtype] =
+  const auto [device, dtype, precision] =
       choose_device_precision({"train", "train.device", "train.precision"}, t.device, t.precision);
   const bool resuming = !request.resume.empty();
   run.folder = resuming ? request.resume : request.run_dir;
@@ -202,7 +202,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
   run.task = task_of(run.config, loaded, resuming);
   run.task->set_model_sizes(run.config.model);
   if (loaded) check_same_model(run.config, *loaded);
-  run.model = make_model(run.config.model, dtype, device);
+  run.model = make_model(run.config.model, dtype, device, precision);
   ParamStore& params = run.model->params();
   if (loaded)
     load_parameters(params, parameter_map(loaded->model->params()), loaded->checkpoint.string());

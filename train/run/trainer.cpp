@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "ops/core/warnings.h"
-#include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
@@ -82,7 +81,7 @@ class Run {
     nothing_to_train_ = is_resumed() && is_done() && !run_.task->owes_after_step();
     if (run_.is_latest) saved_step_ = run_.state.step;
     open_metrics();
-    if (t.precision == "bf16" && on_cpu && !rounds_products())
+    if (on_cpu && run_.model->params().activations() == Dtype::bf16)
       event(
           "bf16 is slower than f32 here, a check for a GPU's results: the CPU level in use has no products in bf16");
     if (const std::string why = on_cpu ? slow_matmul_reason() : ""; !why.empty())

@@ -240,8 +240,7 @@ Recorder::AnyResult Recorder::replay(Graph& graph, const std::vector<Tensor*>& i
     const Tensor& values = params_.values();
     wrote_in_place(values, "captured work");
     // The graph has updated the bf16 copy too.
-    Buffer& buffer = *values.buffer();
-    if (buffer.bf16_copy != nullptr) buffer.bf16_copy_version = buffer.version();
+    values.buffer()->mark_derived_current();
   }
   State next;
   for (const auto& [name, tensor] : graph.after)

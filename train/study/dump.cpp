@@ -150,7 +150,7 @@ std::string dump(const DumpOptions& given) {
     const auto table = weights.find("embed.weight");
     if (table != weights.end() && table->second.rank() == 2) config.vocab = table->second.dim(0);
   }
-  const std::unique_ptr<Model> model = make_model(config, dtype, device);
+  const std::unique_ptr<Model> model = make_model(config, dtype, device, placement.matmul);
   load_parameters(model->params(), weights, options.weights);
 
   const Tensor* tokens = find_integers(tokens_file, "tokens", options.tokens);

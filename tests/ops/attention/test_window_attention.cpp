@@ -58,7 +58,8 @@ const std::vector<Case> kCases{
     {4, 100, 100, 100, 4, 1}};  // more pairs than the lanes' kernel takes
 
 // The result and the gradients of all inputs.
-std::vector<Tensor> run(const Inputs& in, std::int64_t heads, bool window) {
+std::vector<Tensor> run(const Inputs& in, std::int64_t heads, bool window,
+                        MatmulPrecision precision = MatmulPrecision::f32) {
   std::vector<Tensor> leaves;
   const auto leaf = [&](const Tensor& x) {
     if (!x.defined()) return x;
@@ -68,6 +69,7 @@ std::vector<Tensor> run(const Inputs& in, std::int64_t heads, bool window) {
   const Inputs tracked{leaf(in.q), leaf(in.past), leaf(in.own)};
   WindowAttentionOptions options;
   options.heads = heads;
+  options.precision = precision;
   const Tensor y =
       window ? window_attention(tracked.q, tracked.past, tracked.own, options) : by_attention(tracked, heads);
   backward(y, raw::cast(sample_normal(y.shape(), "cotangent"), y.dtype()));
@@ -103,9 +105,8 @@ TEST_CASE("window attention with rounded factors is near attention in f64") {
       return Inputs{rounded_to(in.q, dtype), rounded_to(in.past, dtype), rounded_to(in.own, dtype)};
     };
     const std::vector<Tensor> wanted = run(in_as(Dtype::f64), c.heads, false);
-    const RoundedProducts rounded;
-    if (!rounded.on()) return;
-    const std::vector<Tensor> got = run(in_as(Dtype::f32), c.heads, true);
+    if (!has_rounded_products()) return;
+    const std::vector<Tensor> got = run(in_as(Dtype::f32), c.heads, true, MatmulPrecision::bf16);
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       double largest = 1;
       for (const double x : numbers(wanted[i])) largest = std::max(largest, std::abs(x));

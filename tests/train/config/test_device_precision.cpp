@@ -52,14 +52,14 @@ TEST_CASE(
     "bf16 on the CPU rounds the factors of f32 products, or below avx512_bf16 computes in tensors of bf16") {
   const KeepIsaLevel keep;
   const bool rounds = best_isa_level() >= IsaLevel::avx512_bf16;
-  CHECK(choose_device_precision(kNames, "cpu", "bf16").dtype == (rounds ? Dtype::f32 : Dtype::bf16));
-  CHECK(rounds_products() == rounds);
-  CHECK(choose_device_precision(kNames, "cpu", "f32").dtype == Dtype::f32);
-  CHECK(!rounds_products());
+  const DevicePrecision here = choose_device_precision(kNames, "cpu", "bf16");
+  CHECK(here.dtype == (rounds ? Dtype::f32 : Dtype::bf16));
+  CHECK(here.matmul == (rounds ? MatmulPrecision::bf16 : MatmulPrecision::f32));
+  CHECK(choose_device_precision(kNames, "cpu", "f32").matmul == MatmulPrecision::f32);
   set_isa_level(std::min(best_isa_level(), IsaLevel::avx512));
-  CHECK(choose_device_precision(kNames, "cpu", "bf16").dtype == Dtype::bf16);
-  CHECK(!rounds_products());
-  static_cast<void>(choose_device_precision(kNames, "cpu", "f32"));
+  const DevicePrecision below = choose_device_precision(kNames, "cpu", "bf16");
+  CHECK(below.dtype == Dtype::bf16);
+  CHECK(below.matmul == MatmulPrecision::f32);
 }
 
 TEST_CASE("tf32 on the CPU is refused with the precisions that it has") {
