@@ -24,6 +24,19 @@ bool fits(const Shape& shape, const StateTensor& part) {
   return true;
 }
 
+// Counters that a GPU is still to compute are not waited for.
+void check_counts(const std::string& model, const StateTensor& part, const Tensor& tensor) {
+  const auto counts = raw::integers_at_hand(tensor);
+  for (std::size_t i = 0; counts && i < counts->size(); ++i) {
+    const std::int64_t count = (*counts)[i];
+    if (i < part.most.size() && (count < 0 || count > part.most[i]))
+      fail<ValueError>("{}: number {} of the state's {} is {} (0 to {})", model, i, part.name, count,
+                       part.most[i]);
+    if (count < 0)
+      fail<ValueError>("{}: number {} of the state's {} is {} (at least 0)", model, i, part.name, count);
+  }
+}
+
 }  // namespace
 
 Tensor restart_rows(const Tensor& x, const Tensor& initial, const Tensor& flags) {
@@ -84,6 +97,7 @@ void Model::check_state(const State& state, const StateLayout& layout) const {
     if (part.kind == StateTensor::Kind::count) {
       if (dtype != Dtype::i64 && dtype != Dtype::i32)
         fail<DtypeError>("{}: the state's {} is {} (i64 or i32)", model, part.name, dtype_name(dtype));
+      check_counts(model, part, tensor);
       continue;
     }
     const bool in_place = part.kind == StateTensor::Kind::rows;

@@ -23,6 +23,7 @@ struct StateTensor {
   Kind kind = Kind::values;
   bool optional = false;
   int batch_axis = 0, growing_axis = -1;
+  std::vector<std::int64_t> most{};  // of each counter; counters are never negative
 };
 
 using StateLayout = std::vector<StateTensor>;

@@ -107,6 +107,7 @@ ForwardOutput StaircaseFamily::forward(const ForwardInput& input) const {
   const std::int64_t segments = this->segments(time);
   check_time(time);
   check_start(input.start, batch, segments);
+  if (is_stream(input.state)) check_stream(input.state, batch);
   State state = input.state.empty() ? cold_state(batch) : import_state(input.state, batch);
 
   const DropoutSite outer{input.dropout, has_outer_dropout() ? config().emb_dropout : 0};

@@ -77,6 +77,10 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
   }
   // The state that a caller passed, checked and as the state of a segment: that of a stream is converted.
   virtual State import_state(const State& state, std::int64_t batch) const = 0;
+  // The tensors of a stream's state at a position, without the position itself, whose numbers are at most these. Both
+  // are empty for a model whose streams carry the state of a segment.
+  virtual StateLayout stream_layout(std::int64_t batch, const std::vector<std::int64_t>& position) const = 0;
+  virtual std::vector<std::int64_t> most_position() const = 0;
   // errors: ShapeError if this number of tokens cannot be cut into segments of whole chunks.
   virtual void check_time(std::int64_t) const {}
   virtual bool has_outer_dropout() const { return false; }
@@ -86,9 +90,11 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
   Device device() const { return head_weight_.device(); }
   Tensor zeros(const Shape& shape) const { return Tensor::zeros(shape, dtype(), device()); }
   bool cold_zeros() const { return config().cold_start == "zeros"; }
-  // Rows of a stream (stream_rows.h): new ones of zeros, those that a state has under `name`, and those under
-  // kStreamRows with room for `count` more behind `end`: where there is none, rows [begin, end) move to the
+  // Rows of a stream (stream_rows.h): their declaration, new ones of zeros, those that a state has under `name`, and
+  // those under kStreamRows with room for `count` more behind `end`: where there is none, rows [begin, end) move to the
   // front.
+  StateTensor rows_tensor(const std::string& name, std::int64_t layers, std::int64_t batch,
+                          std::int64_t capacity) const;
   StreamRows new_rows(std::int64_t layers, std::int64_t batch, std::int64_t capacity) const;
   StreamRows rows_of(State& state, const std::string& name = kStreamRows) const;
   StreamRows rows_with_room(State& state, std::int64_t& begin, std::int64_t& end, std::int64_t count) const;
@@ -96,6 +102,8 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
   Tensor stream_inputs(const Tensor& data, std::int64_t layer, std::int64_t begin, std::int64_t end) const;
 
  private:
+  // errors: those of check_state for a stream's state that is not one of this model.
+  void check_stream(const State& stream, std::int64_t batch) const;
   Tensor embed(const Tensor& tokens) const;
   Classifier head(const Tensor& hidden, const DropoutContext& context) const;
   // The state with flagged rows reset to the state before the first token.

@@ -137,6 +137,10 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
 
 // A stream's rows [begin, end) are the last memory vectors, reach() at most; `segment_tokens` counts the
 // tokens since the segment began.
+StateLayout StaircaseFeedback::stream_layout(std::int64_t batch, const std::vector<std::int64_t>&) const {
+  return {rows_tensor(kStreamRows, owners(), batch, 2 * config().span)};
+}
+
 State StaircaseFeedback::begin_stream(const State& imported, std::int64_t batch) const {
   const Tensor* memory = imported.find("mem");
   const std::int64_t count = memory != nullptr ? memory->dim(1) : 0;

@@ -43,6 +43,10 @@ class StaircaseFeedback final : public StaircaseFamily {
   Tensor run_stream(const Tensor& x, State& state) const override;
   bool time_major() const override { return true; }
   StateLayout state_layout(std::int64_t batch, std::int64_t past) const override;
+  StateLayout stream_layout(std::int64_t batch, const std::vector<std::int64_t>& position) const override;
+  std::vector<std::int64_t> most_position() const override {
+    return {2 * config().span, 2 * config().span, config().segment};
+  }
   std::int64_t most_past() const override { return reach(); }
   State import_state(const State& state, std::int64_t batch) const override;
 
@@ -84,7 +88,8 @@ StaircaseFeedback::Token StaircaseFeedback::run_token(const Tensor& x, const Ten
     if (weights.defined()) states.push_back(reshape(h, {1, batch * dim}));
   }
   if (!weights.defined()) return {h, h};
-  return {h, reshape(activation(matmul(weights, upcast(concat(states, 0)))), {batch, 1, dim})};
+  return {h, reshape(activation(matmul(weights, upcast(concat(states, 0)), params().matmul_precision())),
+                     {batch, 1, dim})};
 }
 
 }  // namespace eddy

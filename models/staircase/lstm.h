@@ -35,6 +35,8 @@ class StaircaseLstm final : public StaircaseFamily {
   Tensor run_stream(const Tensor& x, State& state) const override;
   bool time_major() const override { return true; }
   StateLayout state_layout(std::int64_t batch, std::int64_t past) const override;
+  StateLayout stream_layout(std::int64_t, const std::vector<std::int64_t>&) const override { return {}; }
+  std::vector<std::int64_t> most_position() const override { return {}; }
   State import_state(const State& state, std::int64_t batch) const override;
 
   std::vector<Layer> layers_;

@@ -23,6 +23,7 @@
 // With cold_start "empty" they are shorter until the past is long enough.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -53,6 +54,8 @@ class Staircase final : public StaircaseFamily {
   State begin_stream(const State& imported, std::int64_t batch) const override;
   Tensor run_stream(const Tensor& x, State& state) const override;
   StateLayout state_layout(std::int64_t batch, std::int64_t past) const override;
+  StateLayout stream_layout(std::int64_t batch, const std::vector<std::int64_t>& position) const override;
+  std::vector<std::int64_t> most_position() const override;
   std::int64_t most_past() const override { return steps_ - 1; }
   State import_state(const State& state, std::int64_t batch) const override;
   void check_time(std::int64_t time) const override;
@@ -72,6 +75,10 @@ class Staircase final : public StaircaseFamily {
   // The number of active and of frozen chunks that pass n of a chunk sees before it.
   std::int64_t active_before(std::int64_t pass, std::int64_t past) const;
   std::int64_t frozen_before(std::int64_t pass, std::int64_t past) const;
+  // The number of tokens in both.
+  std::int64_t rows_before(std::int64_t pass, std::int64_t past) const {
+    return std::min(past, steps_ - pass) * chunk_;
+  }
   Tensor positions() const;
 
   const std::int64_t steps_, passes_, chunk_;  // N, M, C

@@ -16,6 +16,7 @@
 // Beside keys and values a row keeps what a segment's state is made of (act.{n-1}.l): the layer's inputs, or
 // with carry "official" its outputs.
 #include <algorithm>
+#include <limits>
 
 #include "autograd/tape.h"
 #include "models/staircase/staircase.h"
@@ -41,14 +42,27 @@ Tensor StaircaseFamily::stream(const Tensor& tokens, State& state) const {
   const std::int64_t batch = tokens.dim(0);
   const Tensor x = embed(tokens);
   if (is_stream(state)) {
-    const Tensor& rows = state.get(kStreamRows);
-    if (rows.rank() != 4 || rows.dim(1) != batch)
-      fail<ShapeError>("{}: {} rows of tokens and a stream of {} (one batch size for a whole stream)",
-                       config().model, batch, to_string(rows.shape()));
+    check_stream(state, batch);
   } else {
     state = begin_stream(state.empty() ? cold_state(batch) : import_state(state, batch), batch);
   }
   return head(run_stream(x, state), {}).logits();
+}
+
+// How many rows a stream has depends on its position, which is checked first.
+void StaircaseFamily::check_stream(const State& stream, std::int64_t batch) const {
+  const std::vector<std::int64_t> most = most_position();
+  if (most.empty()) return;  // import_state refuses it
+  const StateTensor position{.name = kStreamPosition,
+                             .shape = {static_cast<std::int64_t>(most.size())},
+                             .kind = StateTensor::Kind::count,
+                             .most = most};
+  State alone;
+  alone.set(position.name, stream.get(position.name));
+  check_state(alone, {position});
+  StateLayout layout = stream_layout(batch, stream.counts(position.name));
+  layout.push_back(position);
+  check_state(stream, layout);
 }
 
 bool is_stream(const State& state) {
@@ -69,6 +83,22 @@ std::optional<std::vector<std::int64_t>> Staircase::stream_place(const State& st
   return place;
 }
 
+std::vector<std::int64_t> Staircase::most_position() const {
+  // Only the official carry ends the segment that the last number counts.
+  return {chunk_ - 1, steps_ - 1, official() ? config().segment : std::numeric_limits<std::int64_t>::max()};
+}
+
+StateLayout Staircase::stream_layout(std::int64_t batch, const std::vector<std::int64_t>& position) const {
+  StateLayout layout;
+  for (std::int64_t n = 1; n <= passes_; ++n)
+    layout.push_back(
+        rows_tensor(row_name(n), config().layers, batch, rows_before(n, position.at(1)) + chunk_));
+  if (!has_done()) return layout;
+  layout.push_back({.name = kOutputs, .shape = {1, batch, chunk_, config().dim}, .batch_axis = 1});
+  layout.push_back({.name = kDone, .shape = {batch, 0, config().dim}, .optional = true, .growing_axis = 1});
+  return layout;
+}
+
 State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
   const staircase::Config& c = config();
   const std::int64_t past = past_chunks(imported);
@@ -76,7 +106,7 @@ State Staircase::begin_stream(const State& imported, std::int64_t batch) const {
   State stream;
   for (std::int64_t n = 1; n <= passes_; ++n) {
     const std::int64_t active = active_before(n, past), frozen = frozen_before(n, past);
-    const StreamRows rows = new_rows(c.layers, batch, (frozen + active + 1) * chunk_);
+    const StreamRows rows = new_rows(c.layers, batch, rows_before(n, past) + chunk_);
     for (std::int64_t l = 0; l < c.layers; ++l) {
       if (active == 0) continue;
       const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
@@ -150,9 +180,9 @@ void Staircase::finish_chunk(State& stream, Position& position) const {
     }
   }
   for (std::int64_t n = 1; n < passes_; ++n) {
-    const std::int64_t chunks = std::min(past, steps_ - n - 1) + 1;  // all that row n+1 holds
-    const StreamRows rows = new_rows(c.layers, batch, (chunks + 1) * chunk_);
-    rows.put_rows(0, rows_of(stream, row_name(n + 1)), 0, chunks * chunk_);
+    const std::int64_t held = rows_before(n, next_past);  // all that row n+1 holds
+    const StreamRows rows = new_rows(c.layers, batch, held + chunk_);
+    rows.put_rows(0, rows_of(stream, row_name(n + 1)), 0, held);
     stream.set(row_name(n), rows.data());
   }
   stream.set(row_name(passes_), top.data());
@@ -175,7 +205,7 @@ Tensor Staircase::stream_piece(const Tensor& x, State& stream, const Position& p
   Tensor h = x;
   for (std::int64_t n = 1; n <= passes_; ++n) {
     const StreamRows rows = rows_of(stream, row_name(n));
-    const std::int64_t at = std::min(position.past, steps_ - n) * chunk_ + position.filled;
+    const std::int64_t at = rows_before(n, position.past) + position.filled;
     for (std::int64_t l = 0; l < c.layers; ++l) {
       const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
       const Tensor normed = layer.normed(h), input = h;

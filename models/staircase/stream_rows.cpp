@@ -4,11 +4,6 @@
 #include "models/staircase/family.h"
 
 namespace eddy {
-StreamRows::StreamRows(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t heads,
-                       std::int64_t head_dim, std::int64_t dim, Dtype dtype, Device device)
-    : rows_(Tensor::zeros({layers, batch, capacity, 2 * heads * head_dim + dim}, dtype, device), 2),
-      heads_(heads),
-      head_dim_(head_dim) {}
 
 StreamRows::StreamRows(State& state, const std::string& name, std::int64_t heads, std::int64_t head_dim)
     : rows_(state, name, 2), heads_(heads), head_dim_(head_dim) {}
@@ -45,9 +40,18 @@ Tensor StreamRows::x(std::int64_t layer, std::int64_t begin, std::int64_t end) c
   return columns(layer, begin, end, first, data().dim(3) - first);
 }
 
+StateTensor StaircaseFamily::rows_tensor(const std::string& name, std::int64_t layers, std::int64_t batch,
+                                         std::int64_t capacity) const {
+  const staircase::Config& c = config();
+  return {.name = name,
+          .shape = {layers, batch, capacity, 2 * c.heads * c.head_dim + c.dim},
+          .kind = StateTensor::Kind::rows,
+          .batch_axis = 1};
+}
+
 StreamRows StaircaseFamily::new_rows(std::int64_t layers, std::int64_t batch, std::int64_t capacity) const {
-  return {layers,  batch, capacity, config().heads, config().head_dim, config().dim, params().activations(),
-          device()};
+  const Shape shape = rows_tensor(kStreamRows, layers, batch, capacity).shape;
+  return {Tensor::zeros(shape, params().activations(), device()), config().heads, config().head_dim};
 }
 
 StreamRows StaircaseFamily::rows_of(State& state, const std::string& name) const {

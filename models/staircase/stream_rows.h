@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "models/row_cache.h"
 #include "models/staircase/layer.h"
@@ -19,9 +20,9 @@ inline constexpr const char* kStreamRows = "stream.rows";
 
 class StreamRows {
  public:
-  // Room for `capacity` tokens, zeros. heads, head_dim: of keys and values.
-  StreamRows(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t heads,
-             std::int64_t head_dim, std::int64_t dim, Dtype dtype, Device device);
+  // data: as above. heads, head_dim: of keys and values.
+  StreamRows(Tensor data, std::int64_t heads, std::int64_t head_dim)
+      : rows_(std::move(data), 2), heads_(heads), head_dim_(head_dim) {}
   // The rows that a state has under `name`, to be written in place. They are copied first if another handle
   // shares them, so that copies of a state continue independently.
   StreamRows(State& state, const std::string& name, std::int64_t heads, std::int64_t head_dim);

@@ -74,6 +74,10 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
 // 2 S tokens, of which the last S are visible. When they are full, these move to the front.
 
 // A stream's rows [begin, end) are the last ones of every memory, `span` at most.
+StateLayout StaircaseXl::stream_layout(std::int64_t batch, const std::vector<std::int64_t>&) const {
+  return {rows_tensor(kStreamRows, repeats_ * config().layers, batch, 2 * config().span)};
+}
+
 State StaircaseXl::begin_stream(const State& imported, std::int64_t batch) const {
   const Tensor* first = imported.find("mem.0.0");
   const std::int64_t count = first != nullptr ? first->dim(1) : 0;

@@ -32,6 +32,8 @@ class StaircaseXl final : public StaircaseFamily {
   State begin_stream(const State& imported, std::int64_t batch) const override;
   Tensor run_stream(const Tensor& x, State& state) const override;
   StateLayout state_layout(std::int64_t batch, std::int64_t past) const override;
+  StateLayout stream_layout(std::int64_t batch, const std::vector<std::int64_t>& position) const override;
+  std::vector<std::int64_t> most_position() const override { return {2 * config().span, 2 * config().span}; }
   std::int64_t most_past() const override { return config().span; }
   State import_state(const State& state, std::int64_t batch) const override;
 

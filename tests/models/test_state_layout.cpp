@@ -44,7 +44,7 @@ StateLayout layout_of(std::int64_t batch) {
   return {{.name = "h", .shape = {batch, 3}},
           {.name = "keys", .shape = {2, batch, 5, 4}, .kind = Kind::rows, .batch_axis = 1, .growing_axis = 2},
           {.name = "more", .shape = {batch}, .optional = true},
-          {.name = "position", .shape = {1}, .kind = Kind::count}};
+          {.name = "position", .shape = {1}, .kind = Kind::count, .most = {9}}};
 }
 
 State state_of(std::int64_t batch, Dtype dtype) {
@@ -102,6 +102,10 @@ TEST_CASE("state layout: what does not fit is refused by name") {
                  "position is f64 (i64 or i32)"));
   CHECK(contains(refused(with("h", Tensor::zeros({2, 3}, Dtype::f32)), dtype), "h is f32 and the model f64"));
   CHECK(contains(refused(with("keys", Tensor::zeros({2, 2, 6, 4}, Dtype::bf16)), dtype), "keys is bf16"));
+  CHECK(contains(refused(with("position", Tensor::full({1}, -1, Dtype::i64)), value),
+                 "number 0 of the state's position is -1 (0 to 9)"));
+  CHECK(contains(refused(with("position", Tensor::full({1}, 10, Dtype::i64)), value),
+                 "position is 10 (0 to 9)"));
   CHECK(contains(refused(with("other", Tensor::zeros({1})), value),
                  "holds other, which this model does not carry"));
   State lost = state_of(2, Dtype::f64);
