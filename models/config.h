@@ -15,6 +15,7 @@ struct CommonKeys {
   std::int64_t vocab = 0;
   std::int64_t n_out = 0;
   std::int64_t context = 256;
+  std::int64_t params = 0;
   std::int64_t dim = 384;
   std::int64_t layers = 1;
   std::int64_t heads = 6;
@@ -44,6 +45,11 @@ inline void describe(KeyList& keys, CommonKeys& c) {
       .read_by("-block_recurrent");
   keys.add("context", c.context, "Longest sequence with learned positions; also the default of segment",
            {1, 1'000'000'000})
+      .everyday();
+  keys.add(
+          "params", c.params,
+          "Number of parameters, within 3 %, for which dim (and, if need be, mlp_dim) is found; 0: dim as given",
+          {0, 1'000'000'000'000'000})
       .everyday();
   keys.add("dim", c.dim, "Width of the residual stream", {1, 1'048'576}).everyday();
   keys.add("layers", c.layers, "Number of layers", {1, 65'536}).everyday();

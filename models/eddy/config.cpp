@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "models/config_keys.h"
+#include "models/eddy/fit_params.h"
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 
@@ -122,7 +123,8 @@ void validate(const ModelConfig& c) {
   KeyList keys;
   describe(keys, copy);
   for (const ConfigField& field : keys.fields()) field.check();
-  family_entry(c).check(c);
+  if (copy.params > 0) copy.dim = 16 * copy.heads;  // it is still to be found, among such widths
+  family_entry(c).check(copy);
 }
 
 void reset_unread(ModelConfig& config) {
@@ -144,6 +146,7 @@ void fill(ModelConfig& config) {
 }
 
 ModelConfig resolved(ModelConfig config) {
+  fit_params(config);
   validate(config);
   reset_unread(config);
   fill(config);

@@ -63,7 +63,7 @@ void reset_unread(ModelConfig& config);
 // Fills in every default that depends on other keys (n_out, kv_heads, head_dim, ...).
 void fill(ModelConfig& config);
 
-// The config with unread keys reset and dependent defaults filled in.
+// The config with its width found (fit_params), unread keys reset and dependent defaults filled in.
 // errors: as validate.
 ModelConfig resolved(ModelConfig config);
 

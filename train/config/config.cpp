@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tensor/base/format.h"
@@ -15,10 +16,34 @@ namespace eddy {
 using nlohmann::json;
 
 std::string ConfigSource::place(const std::string& full_key) const {
-  const auto exact = places.find(full_key);
-  if (exact != places.end()) return exact->second;
-  const auto section = places.find(full_key.substr(0, full_key.find('.')));
-  return section != places.end() ? section->second : name;
+  for (std::string key = full_key;;) {
+    if (const auto found = places.find(key); found != places.end()) return found->second;
+    const std::size_t dot = key.rfind('.');
+    if (dot == std::string::npos) return name;
+    key.resize(dot);
+  }
+}
+
+ConfigSource ConfigSource::part(const std::string& key) const {
+  const json none = json::object();
+  const json* found = &value;
+  for (std::size_t at = 0; at <= key.size();) {
+    const std::size_t dot = std::min(key.find('.', at), key.size());
+    const std::string step = key.substr(at, dot - at);
+    at = dot + 1;
+    if (found->is_array()) {
+      const std::size_t index = std::strtoull(step.c_str(), nullptr, 10);
+      found = index < found->size() ? &(*found)[index] : &none;
+    } else {
+      const auto next = found->find(step);
+      found = found->is_object() && next != found->end() ? &*next : &none;
+    }
+  }
+  ConfigSource source{place(key), *found, {}};
+  const std::string inside = key + ".";
+  for (const auto& [path, where] : places)
+    if (path.starts_with(inside)) source.places.emplace(path.substr(inside.size()), where);
+  return source;
 }
 
 json value_of(const ConfigField& field) {

@@ -60,14 +60,18 @@ class Converter {
       json object = json::object();
       for (const auto& [key, child] : *table) {
         const std::string full = depth == 0 ? std::string(key.str()) : path + "." + std::string(key.str());
-        if (depth < 2) places_.emplace(full, place_of(name_, key.source()));
+        places_.emplace(full, place_of(name_, key.source()));
         object[std::string(key.str())] = convert(child, full, depth + 1);
       }
       return object;
     }
     if (const toml::array* array = node.as_array()) {
       json list = json::array();
-      for (const toml::node& child : *array) list.push_back(convert(child, path, depth + 1));
+      for (const toml::node& child : *array) {
+        const std::string full = fmt::format("{}.{}", path, list.size());
+        places_.emplace(full, place_of(name_, child.source()));
+        list.push_back(convert(child, full, depth + 1));
+      }
       return list;
     }
     if (const auto* text = node.as_string()) return text->get();

@@ -10,8 +10,8 @@
 
 namespace eddy {
 
-// A config as it was read. `places` maps "section.key" (or "section") to its place, such as "run.toml:3:1",
-// for error texts.
+// A config as it was read. `places` maps "section.key" (or "section", or "row.0.model.dim" with the number of an entry
+// of a list) to its place, such as "run.toml:3:1", for error texts.
 struct ConfigSource {
   std::string name;
   nlohmann::json value;
@@ -19,6 +19,8 @@ struct ConfigSource {
 
   // The most exact place known for a key.
   std::string place(const std::string& full_key) const;
+  // The value under a key such as "row.0.model", with the places in it; an empty object where there is none.
+  ConfigSource part(const std::string& key) const;
 };
 
 // The content of a config file; a byte order mark is dropped, and UTF-16 behind one is read.

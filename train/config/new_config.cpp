@@ -14,6 +14,7 @@ namespace eddy {
 namespace {
 
 constexpr const char *kFamily = "model.family", *kModel = "model.model";
+constexpr const char *kParams = "model.params", *kDim = "model.dim";
 constexpr std::string_view kModelSection = "model.";
 
 // The model of that name or, as in the list of models, of that family/model; null if there is none.
@@ -47,6 +48,13 @@ void NewConfig::take_names(bool gave_family, bool gave_model) {
   imply_names(config_.model, gave_family, gave_model);
 }
 
+void NewConfig::take_width(bool gave_params, bool gave_dim) {
+  if (gave_params && gave_dim && config_.model.params > 0)
+    fail<ConfigError>("config: {} = {} finds {}, and {} = {} is given too (leave one out)", kParams,
+                      config_.model.params, kDim, kDim, config_.model.dim);
+  if (gave_dim) config_.model.params = 0;
+}
+
 void NewConfig::take_preset(const std::string& name, const char* program) {
   if (const ModelEntry* entry = model_named(name)) {
     config_.model.family = entry->family;
@@ -68,6 +76,7 @@ void NewConfig::take_file(const std::string& path) {
   for (const auto& [section, table] : source.value.items())
     for (const auto& [key, value] : table.items()) keys.insert(section + "." + key);
   take_names(keys.contains(kFamily), keys.contains(kModel));
+  take_width(keys.contains(kParams), keys.contains(kDim));
   given_.insert(keys.begin(), keys.end());
   asked_.insert(keys.begin(), keys.end());
 }
@@ -75,6 +84,7 @@ void NewConfig::take_file(const std::string& path) {
 void NewConfig::take_flags(const std::map<std::string, std::string>& texts) {
   keys_of(config_).read_texts(texts);
   take_names(texts.contains(kFamily), texts.contains(kModel));
+  take_width(texts.contains(kParams), texts.contains(kDim));
   for (const auto& [key, text] : texts) {
     given_.insert(key);
     asked_.insert(key);

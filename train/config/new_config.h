@@ -24,7 +24,7 @@ class NewConfig {
   // of paper_configs(), without its vocabulary, which the data give.
   // errors: ConfigError with the nearest name; `program` begins its text.
   void take_preset(const std::string& name, const char* program);
-  // errors: those of load_run_config.
+  // errors: those of load_run_config; ConfigError if it gives both model.params and model.dim, as below.
   void take_file(const std::string& path);
   // Texts by full key, as flags give them.
   // errors: ConfigError.
@@ -40,6 +40,8 @@ class NewConfig {
 
  private:
   void take_names(bool gave_family, bool gave_model);
+  // A width given later than a number of parameters takes its place.
+  void take_width(bool gave_params, bool gave_dim);
 
   RunConfig config_;
   std::set<std::string> given_;  // full keys that are not chosen: of the preset, the file and the flags

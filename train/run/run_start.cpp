@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "models/eddy/fit_params.h"
 #include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
 #include "models/weights.h"
@@ -201,6 +202,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
     loaded = load_run(from, dtype, request.checkpoint);
   run.task = task_of(run.config, loaded, resuming);
   run.task->set_model_sizes(run.config.model);
+  fit_params(run.config.model);
   if (loaded) check_same_model(run.config, *loaded);
   run.model = make_model(run.config.model, dtype, device, precision);
   ParamStore& params = run.model->params();

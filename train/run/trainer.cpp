@@ -70,10 +70,10 @@ class Run {
     options.minutes_limit = t.minutes;
     progress_.emplace(stdout, options, started_);
     const bool on_cpu = run_.model->params().values().device() == kCpu;
-    progress_->message(fmt::format("{} on {}: {} parameters, {}, {} on {}, {} threads, {}",
+    progress_->message(fmt::format("{} on {}: {} parameters (width {}), {}, {} on {}, {} threads, {}",
                                    run_.config.model.model, run_.task->name(), run_.model->params().count(),
-                                   run_.task->summary(), t.precision, t.device, thread_count(),
-                                   run_.folder.string()));
+                                   run_.config.model.dim, run_.task->summary(), t.precision, t.device,
+                                   thread_count(), run_.folder.string()));
     if (const std::int64_t batches = evaluation_options().sample; t.eval_every > 0)
       time_.plan_evaluation((batches > 0 ? batches : std::max<std::int64_t>(t.eval_batches, 0)) * t.batch *
                                 std::max<std::int64_t>(run_.task->row_length(), 1),

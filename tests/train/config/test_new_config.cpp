@@ -112,6 +112,20 @@ TEST_CASE("new config: texts are a stream for models that carry a state, where t
   CHECK(order_of({{"model.model", "llama"}}) == "windows");
 }
 
+TEST_CASE("new config: a number of parameters stands in place of a width, and the later of both holds") {
+  const ModelConfig flag = gathered(kSmall, {{"model.params", "50000"}}).completed().model;
+  CHECK(flag.params == 50'000);
+  const std::string fitted = kSmall + "params = 50000\n";
+  CHECK(
+      contains(refusal(fitted, {}), "model.params = 50000 finds model.dim, and model.dim = 24 is given too"));
+  CHECK(contains(refusal("", {{"model.params", "50000"}, {"model.dim", "12"}}), "leave one out"));
+  const std::string alone = "[model]\nheads = 5\nparams = 50000\n";
+  CHECK(gathered(alone).completed().model.params == 50'000);
+  const ModelConfig width = gathered(alone, {{"model.dim", "30"}}).completed().model;
+  CHECK(width.params == 0);
+  CHECK(width.dim == 30);
+}
+
 TEST_CASE("new config: a preset is a model or a configuration of a paper") {
   NewConfig config;
   config.take_preset("enwik8_staircase", "train");
