@@ -16,6 +16,7 @@ struct ReproduceFlags {
   ReproduceOptions options;
   std::vector<std::string> set;
   std::string device;
+  bool list = false;
 };
 
 // Splits "train.steps=100" into key and value.
@@ -44,17 +45,26 @@ CLI::Validator no_former_table() {
           ""};
 }
 
+int list_tables() {
+  for (const TableEntry& entry : reproduce_tables())
+    print_line("{:<32}{}{}", entry.name, entry.summary,
+               entry.tasks.empty() ? "" : fmt::format(" (--task {})", fmt::join(entry.tasks, " | ")));
+  print_line(
+      "\nA table of one's own: eddy reproduce FILE.toml (train/reproduce/README.md). Its columns may be numbers of the "
+      "task, such as loss, and:");
+  for (const CommonColumn& column : common_columns()) print_line("  {:<18}{}", column.key, column.about);
+  return 0;
+}
+
 int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
+  if (flags.list) return list_tables();
   if (flags.options.table.empty()) {
     for (const char* name :
-         {"--rows", "--scale", "--task", "--data", "--runs", "--set", "--windows", "--dry-run"})
+         {"--rows", "--scale", "--task", "--data", "--runs", "--set", "--windows", "--seeds", "--dry-run"})
       if (command.count(name) > 0)
         fail<ConfigError>("reproduce: {} and no table (name one; without options all tables are listed)",
                           name);
-    for (const TableEntry& entry : reproduce_tables())
-      print_line("{:<32}{}{}", entry.name, entry.summary,
-                 entry.tasks.empty() ? "" : fmt::format(" (--task {})", fmt::join(entry.tasks, " | ")));
-    return 0;
+    return list_tables();
   }
   take_overrides(flags);
   if (!flags.options.dry_run) keep_on_without_output();
@@ -69,7 +79,9 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
       "reproduce", "Train and measure the rows of a paper's table, and show its numbers beside ours");
   const auto flags = std::make_shared<ReproduceFlags>();
   ReproduceOptions& options = flags->options;
-  command->add_option("TABLE", options.table, "FAMILY/TABLE; without one, all tables are listed")
+  command
+      ->add_option("TABLE", options.table,
+                   "FAMILY/TABLE, or a table of one's own, FILE.toml; without one, all tables are listed")
       ->check(no_former_table());
   command->add_option("--rows", options.rows, "Names of rows, separated by commas (default: all)")
       ->delimiter(',');
@@ -88,6 +100,13 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
       ->add_option("--windows", options.windows,
                    "For tables by length: windows measured at each length, fewer at the longest")
       ->check(whole_number(1, 1'000'000'000));
+  command
+      ->add_option("--seeds", options.seeds,
+                   "Train every row so many times, with seeds one after another: mean and standard deviation")
+      ->check(whole_number(1, 1'000))
+      ->capture_default_str();
+  command->add_flag("--list", flags->list,
+                    "List the tables, and the columns that a table of one's own may have");
   command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");
   add_option(*command, "--device", flags->device,
              "Where every row is trained and measured, the same as --set train.device (default: cpu)",

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "tensor/base/error.h"
 #include "train/bench/measurement.h"
@@ -28,25 +29,57 @@ std::string published_cell(const Published& published) {
   return fmt::format("{} ({})", number(published.value), published.remark);
 }
 
-// Returns the number of a column for a row, NaN where it was not measured.
+// The rows that differ from this one by the seed alone, this one included, of those that have a result.
+std::vector<const ShownRow*> group_of(const std::vector<ShownRow>& rows, const std::string& group) {
+  std::vector<const ShownRow*> same;
+  for (const ShownRow& row : rows)
+    if (row.row->group == group && row.result) same.push_back(&row);
+  return same;
+}
+
+// The mean over seeds and, for several, the standard deviation; NaN where nothing was measured.
+struct Spread {
+  double mean = kNotMeasured, deviation = kNotMeasured;
+};
+Spread spread_of(const std::vector<const ShownRow*>& group, const std::string& key) {
+  std::vector<double> values;
+  for (const ShownRow* shown : group)
+    if (const auto found = shown->result->values.find(key); found != shown->result->values.end())
+      values.push_back(found->second);
+  if (values.empty()) return {};
+  const auto count = static_cast<double>(values.size());
+  Spread spread{0, kNotMeasured};
+  for (const double value : values) spread.mean += value / count;
+  if (values.size() < 2) return spread;
+  double squares = 0;
+  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  spread.deviation = std::sqrt(squares / (count - 1));
+  return spread;
+}
+
+// The numbers of a column for a row and those of its group.
+Spread own_spread(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
+                  const ReproduceColumn& column) {
+  Spread own = spread_of(group_of(rows, shown.row->group), column.key);
+  const double whole =
+      column.relative ? spread_of(group_of(rows, table.reference), column.key).mean : 1 / column.factor;
+  own.mean /= whole;
+  own.deviation /= whole;
+  return own;
+}
 double own_value(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
                  const ReproduceColumn& column) {
-  const auto measured = [&](const ShownRow& one) {
-    if (!one.result) return kNotMeasured;
-    const auto found = one.result->values.find(column.key);
-    return found != one.result->values.end() ? found->second : kNotMeasured;
-  };
-  if (!column.relative) return column.factor * measured(shown);
-  for (const ShownRow& other : rows)
-    if (other.row->name == table.reference) return measured(shown) / measured(other);
-  return kNotMeasured;
+  return own_spread(table, rows, shown, column).mean;
 }
 
 std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
                      const ReproduceColumn& column) {
-  if (!shown.result) return "not run";
-  const double value = own_value(table, rows, shown, column);
-  return std::isfinite(value) ? fmt::format("{:.{}f}", value, column.decimals) : "-";
+  if (group_of(rows, shown.row->group).empty()) return "not run";
+  const auto [mean, deviation] = own_spread(table, rows, shown, column);
+  if (!std::isfinite(mean)) return "-";
+  std::string cell = fmt::format("{:.{}f}", mean, column.decimals);
+  if (std::isfinite(deviation)) cell += fmt::format(" ± {:.{}f}", deviation, column.decimals);
+  return cell;
 }
 
 // Whether any row has a published number for a column.
@@ -63,9 +96,13 @@ std::vector<Cell> cells_of(const ReproduceTable& table, const std::vector<ShownR
       cells.push_back(i < shown.row->published.size() ? published_cell(shown.row->published[i]) : "");
     cells.push_back(own_cell(table, rows, shown, table.columns[i]));
   }
-  cells.push_back(std::to_string(shown.row->config.train.seed));
-  if (shown.result) {
-    const RowResult& r = *shown.result;
+  const std::vector<const ShownRow*> group = group_of(rows, shown.row->group);
+  std::string seeds;
+  for (const ShownRow* one : group)
+    seeds += fmt::format("{}{}", seeds.empty() ? "" : ", ", one->row->config.train.seed);
+  cells.push_back(seeds.empty() ? std::to_string(shown.row->config.train.seed) : seeds);
+  if (!group.empty()) {
+    const RowResult& r = *group.front()->result;
     cells.insert(cells.end(), {std::to_string(r.step), human_count(static_cast<double>(r.tokens)),
                                human_duration(r.seconds)});
   } else {
@@ -82,7 +119,9 @@ MeasuredTable numbers_of(const ReproduceTable& table, const std::vector<ShownRow
     numbers.columns.push_back({"", table.columns[i].title + ", ours"});
   }
   for (const char* title : {"seed", "steps", "tokens", "time"}) numbers.columns.push_back({"", title});
-  for (const ShownRow& shown : rows) numbers.add(cells_of(table, rows, shown));
+  std::string group;
+  for (const ShownRow& shown : rows)
+    if (std::exchange(group, shown.row->group) != shown.row->group) numbers.add(cells_of(table, rows, shown));
   return numbers;
 }
 

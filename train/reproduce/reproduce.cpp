@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "models/eddy/fit_params.h"
 #include "tensor/base/format.h"
 #include "train/config/config.h"
 #include "train/files/own_file.h"
@@ -72,15 +75,40 @@ const ReproduceRow* find_row(const ReproduceTable& table, const std::string& nam
 std::vector<const ReproduceRow*> wanted_rows(const ReproduceTable& table,
                                              const std::vector<std::string>& names) {
   std::vector<std::string> known;
-  for (const ReproduceRow& row : table.rows) known.push_back(row.name);
+  for (const ReproduceRow& row : table.rows)
+    for (const std::string& name : {row.group, row.name})
+      if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+  const auto is_named = [&](const ReproduceRow& row) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return name == row.name || name == row.group; });
+  };
   for (const std::string& name : names)
-    if (find_row(table, name) == nullptr)
+    if (std::find(known.begin(), known.end(), name) == known.end())
       fail<ConfigError>("reproduce: {} has no row \"{}\" (nearest: {}; all: {})", table.name, name,
                         nearest_match(name, known), fmt::join(known, ", "));
   std::vector<const ReproduceRow*> rows;
   for (const ReproduceRow& row : table.rows)
-    if (names.empty() || std::find(names.begin(), names.end(), row.name) != names.end()) rows.push_back(&row);
+    if (names.empty() || is_named(row)) rows.push_back(&row);
   return rows;
+}
+
+// Puts in place of each row one for each seed.
+void repeat_for_seeds(ReproduceTable& table, std::int64_t seeds) {
+  for (ReproduceRow& row : table.rows) row.group = row.name;
+  if (seeds == 1) return;
+  std::vector<ReproduceRow> all;
+  for (const ReproduceRow& row : table.rows)
+    for (std::int64_t i = 0; i < seeds; ++i) {
+      ReproduceRow one = row;
+      one.config.train.seed += i;
+      const auto with_seed = [&](const std::string& name) {
+        return fmt::format("{}-seed-{}", name, one.config.train.seed);
+      };
+      one.name = with_seed(row.name);
+      if (!row.weights_of.empty()) one.weights_of = with_seed(row.weights_of);
+      all.push_back(std::move(one));
+    }
+  table.rows = std::move(all);
 }
 
 // ---- text that a table makes for itself
@@ -139,8 +167,8 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
 
 std::string command_of(const ReproduceOptions& options, const ReproduceRow& row) {
   const ReproduceOptions defaults;
-  std::string text =
-      fmt::format("eddy reproduce {} --rows {} --scale {}", options.table, row.name, options.scale);
+  std::string text = fmt::format("eddy reproduce {} --rows {} --scale {}", shell_quoted(options.table),
+                                 row.name, options.scale);
   const auto add = [&](const char* flag, const std::string& value) {
     text += fmt::format(" {} {}", flag, shell_quoted(value));
   };
@@ -148,6 +176,7 @@ std::string command_of(const ReproduceOptions& options, const ReproduceRow& row)
   if (!options.data.empty()) add("--data", options.data);
   if (options.runs != defaults.runs) add("--runs", options.runs);
   if (options.windows > 0) add("--windows", std::to_string(options.windows));
+  if (options.seeds > 1) add("--seeds", std::to_string(options.seeds));
   for (const auto& [key, value] : options.set) {
     if (key == "train.device")
       add("--device", value);
@@ -185,6 +214,43 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
 }
 
 // ---- running the rows
+
+// Makes the task and the model of each row of a user's table, so that a row that cannot be trained, or a column that no
+// task measures, ends the command before hours are spent on others. Rows on the same data share the task.
+// errors: ConfigError and others, with the row's place.
+void check_rows(const ReproduceTable& table) {
+  std::vector<std::string> known;
+  for (const CommonColumn& column : common_columns()) known.emplace_back(column.key);
+  std::map<std::string, std::unique_ptr<Task>> tasks;
+  std::vector<std::string> measured = known;
+  for (const ReproduceRow& row : table.rows) {
+    RunConfig config = row.config;
+    try {
+      TaskArguments arguments;
+      arguments.config = config;
+      const std::string key =
+          fmt::format("{} {}", keys_of(config.data).to_json().dump(), segment_length(config));
+      std::unique_ptr<Task>& task = tasks[key];
+      if (!task) task = make_task(std::move(arguments));
+      task->set_model_sizes(config.model);
+      fit_params(config.model);
+      const std::unique_ptr<Model> model = make_unallocated_model(config.model);
+      if (task->row_length() > 0) model->check_length(task->row_length(), task->carries_state());
+      for (const std::string& name : task->numbers()) measured.push_back(name);
+    } catch (const Error& refused) {
+      fail<ConfigError>("{}: the row {} cannot be trained: {}", row.place, row.name, refused.what());
+    }
+  }
+  for (const ReproduceColumn& column : table.columns) {
+    if (column.key.starts_with("last_") && !table.lengths.empty()) continue;
+    const std::string key =
+        column.key.starts_with("sampled_") && table.sampled_batches > 0 ? column.key.substr(8) : column.key;
+    if (std::find(measured.begin(), measured.end(), key) == measured.end())
+      fail<ConfigError>("reproduce: nothing measures the column \"{}\" of {} (nearest: {}; there are {})",
+                        column.key, table.name, nearest_match(key, measured), fmt::join(measured, ", "));
+  }
+}
+
 class Reproduction {
  public:
   Reproduction(const ReproduceOptions& options, const Log& log)
@@ -194,6 +260,7 @@ class Reproduction {
         folder_(fs::path(options.runs) / table_.folder) {}
 
   ReproduceEnd run() {
+    if (is_table_file(options_.table) && table_.text.kind == ReproduceText::Kind::none) check_rows(table_);
     if (options_.dry_run) {
       log_(plan_text(options_, table_, folder_));
       return ReproduceEnd::done;
@@ -288,29 +355,40 @@ const char* scale_name(Scale scale) {
 }
 
 ReproduceTable plan_table(const ReproduceOptions& options) {
-  const TableEntry& entry = entry_of(options.table);
+  const bool own = is_table_file(options.table);
+  const TableEntry* const entry = own ? nullptr : &entry_of(options.table);
   TableRequest request;
   request.scale = scale_of(options.scale);
-  request.task = task_of(entry, options.task);
+  request.task = entry != nullptr ? task_of(*entry, options.task) : options.task;
+  if (own && !request.task.empty())
+    fail<ConfigError>("reproduce: {} has no tasks to choose from (leave out --task {})", options.table,
+                      request.task);
   request.data = options.data;
   request.data_dir = standard_places().data_dir;
   if (const auto found = options.set.find("data.tokenizer"); found != options.set.end())
     request.tokenizer = found->second;
-  ReproduceTable table = make_table(entry, request);
+  const ConfigSource source = own ? read_config_file(options.table) : built_in_table(*entry, request.task);
+  const std::string name = own ? fs::path(options.table).stem().string() : entry->name;
+  ReproduceTable table = make_table(name, source, request);
+  if (own) table.folder = name;
   if (!request.task.empty()) table.folder += "-" + request.task;
-  table.folder += "-" + options.scale;
+  if (has_scales(source)) table.folder += "-" + options.scale;
   if (options.windows > 0 && table.lengths.empty())
-    fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)",
-                      entry.name);
+    fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)", name);
   if (options.windows > 0) table.windows = options.windows;
-  static_cast<void>(wanted_rows(table, options.rows));
   const std::string made_text = text_path(table, fs::path(options.runs) / table.folder).string();
   for (ReproduceRow& row : table.rows) {
     if (table.text.kind != ReproduceText::Kind::none) row.config.data.path = made_text;
-    ConfigKeys keys = keys_of(row.config);
-    keys.read_texts(options.set);
-    validate(row.config);
+    keys_of(row.config).read_texts(options.set);
+    try {
+      validate(row.config);
+    } catch (const ConfigError& refused) {
+      if (!own) throw;
+      fail<ConfigError>("{}: {}", row.place, refused.what());
+    }
   }
+  repeat_for_seeds(table, options.seeds);
+  static_cast<void>(wanted_rows(table, options.rows));
   return table;
 }
 

@@ -35,9 +35,8 @@ struct Published {
   std::string remark{};  // "out of memory", or which of two numbers it is
 };
 
-// One measured column: a number of the evaluation by its name, such as loss or accuracy; of training, step_ms,
-// peak_bytes or saved_bytes; flops_per_token, the operations of the forward pass; or "last_N", the loss on the
-// last targets of windows of N tokens.
+// One measured column: a number of the evaluation by its name, such as loss or accuracy (Task::numbers); "last_N", the
+// loss on the last targets of windows of N tokens; or one of common_columns.
 struct ReproduceColumn {
   std::string title;
   std::string key;
@@ -46,6 +45,13 @@ struct ReproduceColumn {
   int decimals = 4;
 };
 
+// The columns that every task has, with what they are.
+struct CommonColumn {
+  const char* key;
+  const char* about;
+};
+std::span<const CommonColumn> common_columns();
+
 struct ReproduceRow {
   std::string name;  // name of its folder, and in --rows
   std::string title;
@@ -53,6 +59,8 @@ struct ReproduceRow {
   std::vector<Published> published;  // one for each column
   std::string weights_of{};  // run the weights of this other row in this row's model; empty: train them
   std::int64_t longest = 0;  // longest window to measure; 0: all
+  std::string place{};       // in the table's file, for errors
+  std::string group{};       // its name without its seed; rows of one group are shown as one
 };
 
 // Text that a table makes for itself: stories as they are or told twice (train/text/stories/stories.h), or
@@ -70,6 +78,7 @@ struct ReproduceTable {
   std::string name;    // "staircase/table-1"
   std::string folder;  // below RUNS; tables that share rows share it
   std::string title;
+  std::string data{};              // the text, where it is not the paper's; the title names it too
   std::vector<std::string> notes;  // what to know when comparing
   std::vector<ReproduceColumn> columns;
   std::vector<ReproduceRow> rows;
@@ -106,7 +115,7 @@ struct TableEntry {
 std::span<const TableEntry> reproduce_tables();
 
 struct ReproduceOptions {
-  std::string table;              // its name in reproduce_tables()
+  std::string table;              // its name in reproduce_tables(), or a file.toml
   std::vector<std::string> rows;  // names; empty: all
   std::string scale = "small";
   std::string task;
@@ -114,8 +123,14 @@ struct ReproduceOptions {
   std::string runs = "runs/reproduce";
   std::map<std::string, std::string> set;  // "train.steps" to "100": for every row
   std::int64_t windows = 0;                // above 0: replaces ReproduceTable::windows
+  std::int64_t seeds = 1;                  // every row so many times, with seeds one after another
   bool dry_run = false;
 };
+
+// Whether a table's name is that of a user's file.
+inline bool is_table_file(const std::string& table) {
+  return table.ends_with(".toml");
+}
 
 // Returns the table as it would run: with the place of the data, the overrides and the paths of the rows
 // filled in.

@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "models/eddy/fit_params.h"
 #include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
@@ -59,6 +61,11 @@ bool unless_stopped(std::int64_t, std::int64_t) {
 // have.
 std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
   std::vector<std::string> found;
+  if (wanted.model.params > 0) {  // a run says what width was found
+    wanted.model.vocab = run.model.vocab;
+    wanted.model.n_out = run.model.n_out;
+    fit_params(wanted.model);
+  }
   for (const auto& [key, fields] : differences(keys_of(run), keys_of(wanted))) {
     const auto& [had, want] = fields;
     const bool filled_in =
@@ -86,6 +93,7 @@ void visit_fields(Result& r, const Visit& visit) {
 void write_result(const fs::path& folder, const RowResult& r) {
   json about{
       {"format", 1}, {"config", to_json(r.config)}, {"seconds", r.seconds}, {"values", json(r.values)}};
+  if (!r.data.empty()) about["data_instead"] = r.data;
   visit_fields(r, [&](const char* key, const auto& value) { about[key] = value; });
   replace_text_file(folder / kResultFile, about.dump(1) + "\n");
 }
@@ -145,6 +153,9 @@ void add_training(const fs::path& folder, RowResult& result) {
     peak = std::max(peak, static_cast<double>(metrics.steps[i].memory_bytes));
     saved = std::max(saved, static_cast<double>(metrics.steps[i].saved_bytes));
   }
+  for (const EvalRecord& record : metrics.evals)
+    for (const auto& [name, value] : record.extras)
+      if (name == "state_gain") values[name] = value;
   values["step_ms"] = median(std::move(times));
   values["peak_bytes"] = peak;
   values["saved_bytes"] = saved;
@@ -161,6 +172,7 @@ LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
   RunConfig config = row.config;
   config.model.vocab = run.config.model.vocab;
   config.model.n_out = run.config.model.n_out;
+  fit_params(config.model);
   std::unique_ptr<Model> model = make_model(config.model, dtype, device, precision);
   load_parameters(model->params(), parameter_map(run.model->params()), run.checkpoint.string());
   run.model = std::move(model);
@@ -254,17 +266,12 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
       counts, (tokens - base) / last, base, last, tokens));
 }
 
-}  // namespace
-
-std::vector<std::string> changed_keys(RunConfig config) {
-  RunConfig defaults;
-  std::vector<std::string> found;
-  for (const auto& [key, fields] : differences(keys_of(defaults), keys_of(config)))
-    found.push_back(fmt::format("{} = {}", key, value_of(fields.second).dump()));
-  return found;
+bool has_column(const ReproduceTable& table, std::string_view key) {
+  return std::any_of(table.columns.begin(), table.columns.end(),
+                     [&](const ReproduceColumn& column) { return column.key == key; });
 }
 
-std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row) {
+std::string evaluation_of(const ReproduceTable& table, const ReproduceRow& row) {
   const EvalOptions& e = table.evaluation;
   const std::int64_t batch = e.batch == 0 ? row.config.train.batch : e.batch;
   if (table.lengths.empty()) {
@@ -276,6 +283,70 @@ std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row)
   std::string text = fmt::format("last {} of at most {} windows:", table.last, table.windows);
   for (const std::int64_t length : table.lengths)
     if (row.longest == 0 || length <= row.longest) text += fmt::format(" {}", length);
+  return text;
+}
+
+// The state that a stream keeps, and what a further token costs: after a segment of tokens 0.
+void measure_stream(const ReproduceTable& table, const LoadedRun& run, RowResult& result) {
+  const bool timed = has_column(table, "token_ms");
+  if (!timed && !has_column(table, "state_bytes")) return;
+  constexpr int kUntimed = 3, kTimed = 32;
+  const Device device = run.model->params().values().device();
+  const auto tokens = [&](std::int64_t count) {
+    return raw::to_device(Tensor::zeros({1, count}, Dtype::i64), device);
+  };
+  // With learned positions the context must have room for the timed tokens.
+  std::int64_t before = segment_length(run.config);
+  State state;
+  if (const std::int64_t room = run.model->stream_room(state); room >= 0)
+    before = std::clamp<std::int64_t>(room - kUntimed - kTimed, 1, before);
+  static_cast<void>(run.model->stream(tokens(before), state));
+  double bytes = 0;
+  for (const auto& [name, tensor] : state)
+    bytes += static_cast<double>(tensor.elements()) * static_cast<double>(dtype_bytes(tensor.dtype()));
+  result.values["state_bytes"] = bytes;
+  result.remarks.push_back(fmt::format("the stream's state is that behind {} tokens", before));
+  std::vector<double> times;
+  for (int i = 0; timed && i < kUntimed + kTimed && run.model->stream_room(state) != 0; ++i) {
+    const auto begun = std::chrono::steady_clock::now();
+    static_cast<void>(raw::to_device(run.model->stream(tokens(1), state), kCpu));
+    if (i >= kUntimed)
+      times.push_back(
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begun).count());
+  }
+  if (timed) result.values["token_ms"] = median(std::move(times));
+}
+
+}  // namespace
+
+std::vector<std::string> changed_keys(RunConfig config) {
+  RunConfig defaults;
+  std::vector<std::string> found;
+  for (const auto& [key, fields] : differences(keys_of(defaults), keys_of(config)))
+    found.push_back(fmt::format("{} = {}", key, value_of(fields.second).dump()));
+  return found;
+}
+
+std::span<const CommonColumn> common_columns() {
+  static constexpr CommonColumn columns[] = {
+      {"parameters", "number of parameters"},
+      {"tokens", "tokens trained on"},
+      {"step_ms", "median time of a step of training, in milliseconds"},
+      {"peak_bytes", "most memory of a step"},
+      {"saved_bytes", "what the graph of a step keeps for backward, with the weights"},
+      {"flops_per_token", "operations of the forward pass, with a carried state"},
+      {"state_gain",
+       "loss with an emptied state less the loss with it, at the last evaluation (train.state_gain_batches)"},
+      {"state_bytes", "state of a stream of one sequence behind a segment"},
+      {"token_ms", "median time of a token that follows it, in milliseconds"},
+  };
+  return columns;
+}
+
+std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row) {
+  std::string text = evaluation_of(table, row);
+  for (const char* key : {"state_bytes", "token_ms"})
+    if (has_column(table, key)) text += fmt::format("; {}", key);
   return text;
 }
 
@@ -344,6 +415,7 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
   result.values.clear();
   result.remarks.clear();
   const LoadedRun run = run_to_measure(row, weights);
+  result.data = table.data;
   result.measured_step = run.step;
   result.parameters = run.model->params().count();
   if (table.lengths.empty())
@@ -352,8 +424,10 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
     measure_lengths(table, row, run, result);
   if (stop_requested()) return std::nullopt;
   const std::int64_t time = segment_length(run.config);
-  if (std::any_of(table.columns.begin(), table.columns.end(),
-                  [](const ReproduceColumn& column) { return column.key == "flops_per_token"; }))
+  result.values["parameters"] = static_cast<double>(result.parameters);
+  result.values["tokens"] = static_cast<double>(result.tokens);
+  measure_stream(table, run, result);
+  if (has_column(table, "flops_per_token"))
     result.values["flops_per_token"] = forward_cost(run.config.model, time).flops / static_cast<double>(time);
   if (row.weights_of.empty())
     add_training(weights, result);

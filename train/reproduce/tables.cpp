@@ -2,14 +2,19 @@
 #include "train/reproduce/tables.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tensor/base/format.h"
+#include "tensor/files/input_file.h"
+#include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
+#include "train/files/sha256.h"
 
 namespace eddy {
 namespace {
@@ -42,12 +47,78 @@ constexpr std::string_view kStaircaseText =
 #include "embedded/train/reproduce/staircase_tables_2_3.toml"
     ;
 
-constexpr const char* kFile = "table.toml";
+constexpr std::string_view kFamilies =
+#include "embedded/train/reproduce/families.toml"
+    ;
+constexpr std::string_view kFamiliesText =
+#include "embedded/train/reproduce/families_text.toml"
+    ;
+constexpr std::string_view kFamiliesState =
+#include "embedded/train/reproduce/families_state.toml"
+    ;
+constexpr std::string_view kFamiliesRecall =
+#include "embedded/train/reproduce/families_recall.toml"
+    ;
+constexpr std::string_view kFamiliesCopy =
+#include "embedded/train/reproduce/families_copy.toml"
+    ;
+
+constexpr const char* kFile = "table.toml";  // a built-in one
+constexpr const char* kScales[] = {"tiny", "small", "paper"};
 
 const json& part(const json& whole, const char* key) {
   static const json none = json::object();
   const auto found = whole.find(key);
   return found != whole.end() ? *found : none;
+}
+
+// errors: ConfigError for a key of a table of the file that is none of these.
+void check_names(const ConfigSource& source, const char* what, std::vector<std::string> known) {
+  if (!source.value.is_object()) fail<ConfigError>("{}: {} is not a table of keys", source.name, what);
+  for (const auto& [key, value] : source.value.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail<ConfigError>("{}: {} has no key \"{}\" (nearest: {}; all: {})", source.place(key), what, key,
+                        nearest_match(key, known), fmt::join(known, ", "));
+}
+
+// Checks the form of a table's file, but for the values of a run's keys.
+// errors: ConfigError with the place.
+void check_form(const ConfigSource& file) {
+  std::vector<std::string> top = {
+      "title", "columns",      "evaluation", "sampled_batches", "lengths",      "windows", "across",
+      "chart", "chart_factor", "notes",      "small_notes",     "published_at", "folder",  "generated",
+      "text",  "model",        "data",       "train",           "row"};
+  std::vector<std::string> of_row = {"name",   "title",     "preset", "published", "weights_of", "longest",
+                                     "scales", "reference", "model",  "data",      "train"};
+  for (std::vector<std::string>* known : {&top, &of_row})
+    known->insert(known->end(), std::begin(kScales), std::end(kScales));
+  check_names(file, "a table's file", top);
+  for (const char* needed : {"title", file.value.contains("lengths") ? "lengths" : "columns", "row"})
+    if (!file.value.contains(needed))
+      fail<ConfigError>("{}: the table has no {} (see train/reproduce/README.md for an example)", file.name,
+                        needed);
+  for (const char* list : {"columns", "row"})
+    if (const json& entries = part(file.value, list);
+        file.value.contains(list) && (!entries.is_array() || entries.empty()))
+      fail<ConfigError>("{}: {} is no list of tables, or an empty one", file.place(list), list);
+  const std::size_t columns = part(file.value, "columns").size();
+  for (std::size_t i = 0; i < columns; ++i) {
+    const ConfigSource column = file.part(fmt::format("columns.{}", i));
+    check_names(column, "a column", {"title", "key", "factor", "relative", "decimals"});
+    for (const char* needed : {"title", "key"})
+      if (!column.value.contains(needed)) fail<ConfigError>("{}: a column has no {}", column.name, needed);
+  }
+  for (std::size_t i = 0; i < file.value.at("row").size(); ++i) {
+    const ConfigSource row = file.part(fmt::format("row.{}", i));
+    check_names(row, "a row", of_row);
+    for (const char* needed : {"name", "title"})
+      if (!row.value.contains(needed)) fail<ConfigError>("{}: a row has no {}", row.name, needed);
+    const std::size_t cells = part(row.value, "published").size();
+    const bool by_length = file.value.contains("lengths");
+    if (cells > columns && !by_length)
+      fail<ConfigError>("{}: the row has {} published numbers for {} columns", row.place("published"), cells,
+                        columns);
+  }
 }
 
 // Whether `key`, a list of scales, has this one; without the list all do.
@@ -62,9 +133,15 @@ bool reads_pieces(const TableRequest& request) {
 }
 
 // Sets the keys of the sections [model], [data] and [train].
-void set_keys(RunConfig& config, const json& settings) {
-  for (const char* section : {"model", "data", "train"})
-    keys_of(config).read({kFile, {{section, part(settings, section)}}, {}});
+// errors: ConfigError with the place.
+void set_keys(RunConfig& config, const ConfigSource& settings) {
+  for (const char* section : {"model", "data", "train"}) {
+    if (!settings.value.contains(section)) continue;
+    ConfigSource given{settings.name, {{section, settings.value.at(section)}}, {}};
+    for (const auto& [path, place] : settings.places)
+      if (path.starts_with(section)) given.places.emplace(path, place);
+    keys_of(config).read(given);
+  }
 }
 
 // A published number: 1.5, "out of memory", or both.
@@ -84,23 +161,36 @@ ReproduceColumn column_from(const json& column) {
           column.value("relative", defaults.relative), column.value("decimals", defaults.decimals)};
 }
 
-ReproduceRow row_from(const json& file, const json& row, const TableRequest& request) {
+ReproduceRow row_from(const ConfigSource& file, const ConfigSource& source, const TableRequest& request) {
+  const json& row = source.value;
   ReproduceRow made;
+  made.place = source.name;
   RunConfig& config = made.config;
-  if (row.contains("preset")) config.model = paper_config(row.at("preset"), "reproduce");
+  if (row.contains("preset")) {
+    try {
+      config.model = paper_config(row.at("preset"), "reproduce");
+    } catch (const ConfigError& unknown) {
+      fail<ConfigError>("{}: {}", source.place("preset"), unknown.what());
+    }
+  }
   config.model.vocab = config.model.n_out = 0;  // the data fill them in
   config.train.eval_batches = 0;                // the numbers of a table are exact
   config.data.path = request.data;
   const char* scale = scale_name(request.scale);
-  for (const json* settings : {&file, &row, &part(file, scale), &part(row, scale)})
-    set_keys(config, *settings);
+  bool gave_family = false, gave_model = false;
+  for (const ConfigSource& settings : {file, source, file.part(scale), source.part(scale)}) {
+    set_keys(config, settings);
+    gave_family = gave_family || part(settings.value, "model").contains("family");
+    gave_model = gave_model || part(settings.value, "model").contains("model");
+  }
+  if (!row.contains("preset")) imply_names(config.model, gave_family, gave_model);
   const auto text = [&](const char* key) {
     return fmt::format(fmt::runtime(row.at(key).get<std::string>()), fmt::arg("steps", config.model.steps),
                        fmt::arg("chunk", config.model.chunk), fmt::arg("repeats", config.model.repeats));
   };
   made.name = text("name");
   made.title = text("title");
-  if (is_for_scale(file, "published_at", request.scale))
+  if (is_for_scale(file.value, "published_at", request.scale))
     for (const json& cell : part(row, "published")) made.published.push_back(published_from(cell));
   made.weights_of = row.value("weights_of", "");
   made.longest = row.value("longest", made.longest);
@@ -108,12 +198,17 @@ ReproduceRow row_from(const json& file, const json& row, const TableRequest& req
 }
 
 // Divides the published numbers of relative columns by those of the reference row.
-void divide_relative(ReproduceTable& table) {
+// errors: ConfigError without that row.
+void divide_relative(ReproduceTable& table, const std::string& file) {
   const auto reference = std::find_if(table.rows.begin(), table.rows.end(),
                                       [&](const ReproduceRow& row) { return row.name == table.reference; });
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (!table.columns[i].relative) continue;
-    const double whole = reference->published.at(i).value;
+    if (reference == table.rows.end())
+      fail<ConfigError>("{}: the column {} is relative to a row, and none has reference = true", file,
+                        table.columns[i].title);
+    if (i >= reference->published.size()) continue;
+    const double whole = reference->published[i].value;
     for (ReproduceRow& row : table.rows)
       if (i < row.published.size()) row.published[i].value /= whole;
   }
@@ -129,11 +224,25 @@ std::string data_path(const TableRequest& request, const std::string& entry) {
 
 ReproduceText::Kind text_kind(const std::string& name) {
   if (name == "documents") return ReproduceText::Kind::documents;
-  return name == "plain" ? ReproduceText::Kind::plain : ReproduceText::Kind::repeat;
+  return name == "plain" || name == "file" ? ReproduceText::Kind::plain : ReproduceText::Kind::repeat;
 }
 
-// Names the text that the table reads, or has it made.
-// errors: IoError at a scale whose text must be given.
+// errors: ConfigError for a file that is not the one which the table is about.
+void check_digest(const ReproduceTable& table, const std::string& path, const std::string& wanted) {
+  std::error_code error;
+  if (wanted.empty() || !fs::is_regular_file(path, error)) return;
+  Sha256 hash;
+  const InputFile file(path);
+  hash.update(file.text());
+  if (const std::string found = hash.hex_digest(); found != wanted)
+    fail<ConfigError>(
+        "reproduce: {} is not the text of {} (SHA-256 {}, wanted {}; a table of one's own takes any text, and --scale "
+        "tiny makes one for a try)",
+        path, table.name, found, wanted);
+}
+
+// Names the text that the table reads, or has it made. Text that is not the paper's is named in the title.
+// errors: IoError at a scale whose text must be given; ConfigError for another text than the table's.
 void add_text(ReproduceTable& table, const json& text, const TableRequest& request) {
   const std::string entry = text.at("entry"), path = data_path(request, entry);
   const char* scale = scale_name(request.scale);
@@ -141,14 +250,22 @@ void add_text(ReproduceTable& table, const json& text, const TableRequest& reque
   ReproduceText& plan = table.text;
   plan.generated_bytes = bytes("generated_bytes");
   if (path.empty() && plan.generated_bytes == 0)
-    fail<IoError>("reproduce: {} needs {} (--data FOLDER, or EDDY_DATA_DIR with a folder {})", table.name,
+    fail<IoError>("reproduce: {} needs {} (--data PATH, or EDDY_DATA_DIR with {})", table.name,
                   text.at("needs").get<std::string>(), entry);
-  const ReproduceText::Kind kind = text_kind(text.value("kind", request.task));
-  if (kind == ReproduceText::Kind::documents && !path.empty()) {  // read as they are
+  const std::string digest = text.value("sha256", "");
+  if (request.scale != Scale::tiny) check_digest(table, path, digest);
+  if (path.empty())
+    table.data = "stories that Eddy makes";
+  else if (!text.value("of_paper", true) ||
+           (!request.data.empty() && (digest.empty() || request.scale == Scale::tiny)))
+    table.data = path;
+  if (!table.data.empty()) table.title += fmt::format(", on {}", table.data);
+  const std::string name = text.value("kind", request.task);
+  if ((name == "documents" || name == "file") && !path.empty()) {  // read as they are
     for (ReproduceRow& row : table.rows) row.config.data.path = path;
     return;
   }
-  plan.kind = kind;
+  plan.kind = text_kind(name);
   plan.source = path;
   plan.source_bytes = bytes("source_bytes");
   if (!reads_pieces(request)) plan.most_bytes = bytes("most_bytes");
@@ -183,14 +300,56 @@ std::span<const TableEntry> reproduce_tables() {
       {"blockwise-recurrent/table-2", "the same rows: ways of training", {kLengths}, {"repeat", "plain"}},
       {"staircase/table-1", "state tracking", {kAlgorithm, kRandomWalk}, {"algorithm", "random-walk"}},
       {"staircase/tables-2-3", "steps and forward size: loss, time, memory", {kStaircaseText}},
+      {"families/text", "all four families on tiny Shakespeare, at equal parameters", {kFamiliesText}},
+      {"families/state", "the same on Random Walk", {kFamiliesState}},
+      {"families/recall", "the same on secrets beyond the reach of attention", {kFamiliesRecall}},
+      {"families/copy", "the same on copying behind noise", {kFamiliesCopy}},
   };
   return tables;
 }
 
-ReproduceTable make_table(const TableEntry& entry, const TableRequest& request) {
-  const std::string name = entry.name;
-  const bool second = entry.files.size() > 1 && request.task == entry.tasks[1];
-  const json file = config_from_toml(entry.files[second ? 1 : 0], kFile).value;
+ConfigSource built_in_table(const TableEntry& entry, const std::string& task) {
+  const bool second = entry.files.size() > 1 && task == entry.tasks[1];
+  ConfigSource source = config_from_toml(entry.files[second ? 1 : 0], kFile);
+  if (!source.value.contains("row")) source.value["row"] = config_from_toml(kFamilies, kFile).value.at("row");
+  return source;
+}
+
+bool has_scales(const ConfigSource& source) {
+  const auto names_scale = [](const json& table) {
+    return std::any_of(std::begin(kScales), std::end(kScales),
+                       [&](const char* scale) { return table.contains(scale); });
+  };
+  const json& rows = source.value.at("row");
+  return names_scale(source.value) || std::any_of(rows.begin(), rows.end(), names_scale);
+}
+
+namespace {
+
+// What the rows say of one another, and their names, which are those of folders.
+void check_rows(const ReproduceTable& table, const ConfigSource& file) {
+  if (table.rows.empty()) fail<ConfigError>("{}: the table has no row at this scale", file.name);
+  std::vector<std::string> names;
+  for (const ReproduceRow& row : table.rows) names.push_back(row.name);
+  for (const ReproduceRow& row : table.rows) {
+    const bool plain = std::all_of(row.name.begin(), row.name.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+    });
+    if (row.name.empty() || row.name.front() == '.' || !plain)
+      fail<ConfigError>("{}: the row's name is \"{}\" (letters, digits, - and _: it names a folder)",
+                        row.place, row.name);
+    if (std::count(names.begin(), names.end(), row.name) > 1)
+      fail<ConfigError>("{}: the name {} stands twice (each row has a name of its own)", row.place, row.name);
+    if (!row.weights_of.empty() &&
+        (row.weights_of == row.name || std::find(names.begin(), names.end(), row.weights_of) == names.end()))
+      fail<ConfigError>("{}: weights_of is \"{}\", which is no other row (nearest: {})", row.place,
+                        row.weights_of, nearest_match(row.weights_of, names));
+  }
+}
+
+ReproduceTable read_table(const std::string& name, const ConfigSource& source, const TableRequest& request) {
+  check_form(source);
+  const json& file = source.value;
   if (file.value("generated", false) && !request.data.empty())
     fail<ConfigError>("reproduce: the data of {} are made, not read (leave out --data)", name);
   const char* scale = scale_name(request.scale);
@@ -199,13 +358,18 @@ ReproduceTable make_table(const TableEntry& entry, const TableRequest& request) 
   table.folder = file.value("folder", name);
   table.title = file.at("title");
   for (const json& column : part(file, "columns")) table.columns.push_back(column_from(column));
-  for (const json& row : file.at("row")) {
-    if (!is_for_scale(row, "scales", request.scale)) continue;
-    table.rows.push_back(row_from(file, row, request));
-    if (row.value("reference", false)) table.reference = table.rows.back().name;
+  for (std::size_t i = 0; i < file.at("row").size(); ++i) {
+    const ConfigSource row = source.part(fmt::format("row.{}", i));
+    if (!is_for_scale(row.value, "scales", request.scale)) continue;
+    table.rows.push_back(row_from(source, row, request));
+    if (row.value.value("reference", false)) table.reference = table.rows.back().name;
   }
-  divide_relative(table);
+  divide_relative(table, source.name);
+  check_rows(table, source);
   table.across = file.value("across", table.across);
+  if (table.across > 0 && table.across >= table.columns.size())
+    fail<ConfigError>("{}: across is {} (0 to {}, the number of a column)", source.place("across"),
+                      table.across, table.columns.size() - 1);
   table.chart_key = file.value("chart", "");
   table.chart_factor = file.value("chart_factor", table.chart_factor);
   table.evaluation.batch = 0;
@@ -222,11 +386,30 @@ ReproduceTable make_table(const TableEntry& entry, const TableRequest& request) 
   add_notes(table, part(file, "notes"), request);
   if (request.scale != Scale::paper)
     for (const json& note : part(file, "small_notes")) table.notes.push_back(note);
-  if (request.scale == Scale::small)
+  if (!has_scales(source)) return table;
+  const bool of_paper = std::any_of(file.at("row").begin(), file.at("row").end(),
+                                    [](const json& row) { return row.contains("published"); });
+  if (request.scale == Scale::small && of_paper)
     table.notes.emplace_back("scale small: sizes and steps are ours, not the paper's, for a few CPU cores");
   if (request.scale == Scale::tiny)
     table.notes.emplace_back("scale tiny: to see that everything runs; the numbers mean nothing");
   return table;
+}
+
+}  // namespace
+
+ReproduceTable make_table(const std::string& name, const ConfigSource& source, const TableRequest& request) {
+  try {
+    return read_table(name, source, request);
+  } catch (const json::exception& wrong) {
+    fail<ConfigError>("{}: a value is not what it should be: {} (see train/reproduce/README.md)", source.name,
+                      plain_message(wrong.what()));
+  } catch (const fmt::format_error& wrong) {
+    fail<ConfigError>(
+        "{}: braces in a name, title or note: {} (they hold steps, chunk or repeats of the row's model, or reference; a "
+        "brace itself is written twice)",
+        source.name, wrong.what());
+  }
 }
 
 }  // namespace eddy

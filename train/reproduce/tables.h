@@ -1,28 +1,39 @@
-// Reads the data files of the tables. Each is TOML:
+// Reads the files of tables, built-in ones and a user's. Each is TOML:
 //
 //   title, columns, evaluation, lengths, ...          the fields of ReproduceTable
 //   notes                                             texts, or {text, when}: shown where all of `when` hold: the
 //                                                     task's name, bytes or pieces (tokens), made or given (text)
 //   published_at, a row's scales                      the scales that they are for; without them all
 //   [text]                                            the text that the table reads or makes: its entry of
-//                                                     EDDY_DATA_DIR, its kind (without it, the task's name) and, for
-//                                                     each scale, how many bytes (ReproduceText)
+//                                                     EDDY_DATA_DIR, its sha256 if it is one file that all have, whether
+//                                                     it is of_paper, its kind (documents or file: read as they are;
+//                                                     without it, the task's name) and, for each scale, how many bytes
+//                                                     (ReproduceText)
 //   [model] [data] [train]                            what all rows change of the defaults, as in a run's config
 //   [small.model] [tiny.train] ...                    and at that scale
 //   [[row]] name, title, preset, published,           a row begins with the model of its preset; its sections
-//           model, train, small.model, ...            come after those of the table
+//           model, train, small.model, ...            come after those of the table. A built-in table without rows has
+//                                                     those of families.toml
 //
 // A name or a title may hold {steps}, {chunk} and {repeats} of the row's model, a note {reference}, the row that others
 // are relative to, and {most_bytes}, the longest piece of a story. The published numbers of a
 // relative column are divided by that of the reference row.
 #pragma once
 
+#include "train/config/config_file.h"
 #include "train/reproduce/reproduce.h"
 
 namespace eddy {
 
-// Returns the table at the scale and on the data asked for.
-// errors: ConfigError for --data where the table's data are made; IoError where it needs some.
-ReproduceTable make_table(const TableEntry& entry, const TableRequest& request);
+// The file of a table of this build, for a task.
+ConfigSource built_in_table(const TableEntry& entry, const std::string& task);
+
+// Whether rows differ by scale.
+bool has_scales(const ConfigSource& source);
+
+// Returns the table of a file at the scale and on the data asked for.
+// errors: ConfigError with the place for what is no such file, an unknown key or value, and a row's name that stands
+// twice, and for --data where the table's data are made; IoError where it needs some.
+ReproduceTable make_table(const std::string& name, const ConfigSource& source, const TableRequest& request);
 
 }  // namespace eddy

@@ -89,6 +89,9 @@ class Task {
   virtual EvalResult evaluate(const Model& model, const EvalOptions& options,
                               const EvalProgress& progress = {}) const = 0;
 
+  // The names of the numbers that evaluate gives: the loss, and those in EvalResult::extras.
+  virtual std::vector<std::string> numbers() const { return {"loss", "accuracy"}; }
+
   // Returns text that the model generates; "" for tasks without text. `stop` is called between two tokens;
   // true ends the text there.
   virtual std::string sample(const Model& /*model*/, std::int64_t /*tokens*/, std::uint64_t /*seed*/,

@@ -24,6 +24,16 @@ double accuracy_of(const EvalResult& result) {
   return 0;
 }
 
+// The targets of the last positions of each row as those of all `time` positions.
+std::vector<std::int32_t> behind_unscored(const std::vector<std::int32_t>& targets, std::int64_t rows,
+                                          std::int64_t time) {
+  const std::int64_t tail = std::ssize(targets) / rows;
+  std::vector<std::int32_t> all(static_cast<std::size_t>(rows * time), kNotScored);
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::copy_n(targets.begin() + row * tail, tail, all.begin() + (row + 1) * time - tail);
+  return all;
+}
+
 class CopyTask final : public Task {
  public:
   CopyTask(const RunConfig& config, bool selective)
@@ -31,6 +41,7 @@ class CopyTask final : public Task {
         train_(config.train),
         selective_(selective),
         has_blocks_(reads_key(config.model, "block")),
+        scores_all_(!reads_key(config.model, "readout")),
         largest_block_(config.model.block) {
     if (data_.noise < 2 || data_.noise > data_.noise_max)
       fail<ConfigError>(
@@ -50,15 +61,16 @@ class CopyTask final : public Task {
       text += fmt::format(", noise {}: blocks of {} (model.block is {})", data_.noise, block, largest_block_);
     return text;
   }
+  std::vector<std::string> numbers() const override { return {"loss", "accuracy", "noise"}; }
   bool uses_seed(const EvalOptions&) const override { return true; }
 
   void set_model_sizes(ModelConfig& model) const override {
     fit_tokens(model, kCopyAlphabet, kCopyAlphabet, "the copy tasks have 16 tokens");
-    if (const std::string readout = readout_of(model); readout != "tail")
+    // Models without a readout give logits everywhere, and those before the answer have no target.
+    if (const std::string readout = readout_of(model); !scores_all_ && readout != "tail")
       fail<ConfigError>(
-          "config: model.readout is \"{}\" in family {}; the copy tasks score the last {} positions (set "
-          "\"tail\", which the family recurrent_transformer alone has)",
-          readout, model.family, data_.symbols);
+          "config: model.readout is \"{}\"; the copy tasks score the last {} positions (set \"tail\")",
+          readout, data_.symbols);
     const std::int64_t longest = 2 * data_.symbols + data_.noise_max;
     if (model.positions && model.context < longest)
       fail<ConfigError>(
@@ -183,6 +195,8 @@ class CopyTask final : public Task {
  private:
   Batch batch(const RandomKey& key, std::int64_t first_row, std::int64_t rows, std::int64_t noise) const {
     CopyExamples examples = copy_examples(key, first_row, rows, data_.symbols, noise, selective_);
+    if (scores_all_)
+      examples.targets = behind_unscored(examples.targets, rows, std::ssize(examples.tokens) / rows);
     Batch made = make_batch(rows, std::move(examples.tokens), std::move(examples.targets));
     made.tail = data_.symbols;
     made.block = copy_block(noise, largest_block_);
@@ -201,7 +215,7 @@ class CopyTask final : public Task {
 
   DataConfig data_;
   TrainConfig train_;
-  bool selective_, has_blocks_;
+  bool selective_, has_blocks_, scores_all_;
   std::int64_t largest_block_;
   CopyCurriculum curriculum_;
   std::vector<Validation> history_;

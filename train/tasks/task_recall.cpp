@@ -36,6 +36,7 @@ class RecallTask final : public Task {
   }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return shape_.segment; }
+  std::vector<std::string> numbers() const override { return {"loss", "accuracy", "after_border"}; }
   bool uses_seed(const EvalOptions&) const override { return true; }
 
   void set_model_sizes(ModelConfig& model) const override {

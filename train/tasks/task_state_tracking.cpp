@@ -68,6 +68,7 @@ class StateTrackingTask final : public Task {
                        vocab());
   }
   std::string data_sha256() const override { return sha256_; }
+  std::vector<std::string> numbers() const override { return {"loss", "error_percent"}; }
   bool uses_seed(const EvalOptions&) const override { return false; }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return segment_; }

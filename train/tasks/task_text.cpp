@@ -38,6 +38,9 @@ class TextTask : public Task {
   std::string data_sha256() const override { return data_.sha256; }
   std::vector<std::string> data_files() const override { return data_.source_files; }
   bool reads_files() const override { return true; }
+  std::vector<std::string> numbers() const override {
+    return {"loss", "bits_per_byte", "bits_per_character", "word_perplexity"};
+  }
   bool uses_seed(const EvalOptions& options) const override {
     return options.batches > 0 && (config_.data.order == "windows" || options.score_last > 0);
   }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -21,6 +22,7 @@
 #include "train/reproduce/run.h"
 #include "train/run/metrics.h"
 #include "train/tasks/task.h"
+#include "train/text/dataset.h"
 #include "train/text/stories/stories.h"
 
 namespace {
@@ -79,8 +81,17 @@ TEST_CASE("every table stands at every scale") {
         options.table = entry.name;
         options.task = task;
         options.scale = scale;
-        if (options.table.starts_with("block-")) options.data = folder.path("books");
+        // A text must be given but for a try, and a table that makes its data takes none.
+        bool reads = true;
+        options.data = folder.path("text");
+        try {
+          static_cast<void>(plan_table(options));
+        } catch (const ConfigError&) {
+          reads = false;
+          options.data.clear();
+        }
         const ReproduceTable table = plan_table(options);  // checks every configuration
+        if (reads && !table.data.empty()) CHECK(contains(table.title, table.data));
         std::set<std::string> names;
         for (const ReproduceRow& row : table.rows) {
           names.insert(row.name);
@@ -100,10 +111,12 @@ TEST_CASE("rows at paper scale are the configurations of the examples") {
     ReproduceOptions options;
     options.table = table;
     options.scale = "paper";
-    for (const ReproduceRow& known : plan_table(options).rows) {
+    if (options.table.ends_with("table-3")) options.data = "shakespeare.txt";
+    for (ReproduceRow known : plan_table(options).rows) {
       if (known.name != row) continue;
       CAPTURE(known.name);
       const RunConfig example = load_run_config(EDDY_SOURCE_DIR "/examples/configs/" + file);
+      known.config.data.path = example.data.path;
       CHECK(changed_keys(known.config) == changed_keys(example));
       return;
     }
@@ -415,6 +428,95 @@ TEST_CASE("a dry run shows the rows and touches nothing") {
   CHECK(contains(told.text, "train.steps = 77"));
   CHECK_FALSE(contains(told.text, "[feedback]"));
   CHECK_FALSE(fs::exists(options.runs));
+}
+
+TEST_CASE("a table of one's own is read, checked and run") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  const std::string table = R"(title = "one of each"
+columns = [{title = "loss", key = "loss"}, {title = "state", key = "state_bytes", decimals = 0},
+           {title = "a token", key = "token_ms"}, {title = "parameters", key = "parameters", decimals = 0}]
+[model]
+params = 3000
+heads = 2
+context = 8
+[data]
+name = "parity"
+[train]
+steps = 2
+batch = 2
+eval_every = 0
+threads = 1
+[[row]]
+name = "stairs"
+title = "a staircase"
+model = {model = "staircase", chunk = 4, layers = 2}
+[[row]]
+name = "unit"
+title = "a unit recurrence"
+model = {model = "unit_forget"}
+published = [0.5]
+)";
+  ReproduceOptions options;
+  options.table = folder.write("mine.toml", table);
+  options.runs = folder.path("runs");
+  options.seeds = 2;
+  const Told told = reproduce_quietly(options);
+  CHECK(told.end == ReproduceEnd::done);
+  CHECK(contains(told.text, "loss, paper"));
+  CHECK(contains(told.text, " ± "));
+  CHECK(contains(told.text, "1337, 1338"));
+  CHECK(plan_table(options).folder == "mine");
+  const RowResult unit = result_of(options, "unit-seed-1338");
+  CHECK(unit.config.train.seed == 1338);
+  CHECK(std::abs(unit.values.at("parameters") - 3000) <= 90);
+  CHECK(unit.values.at("state_bytes") > 0);
+  CHECK(result_of(options, "stairs-seed-1337").values.at("token_ms") > 0);
+  CHECK(contains(reproduce_quietly(options).text, "unit-seed-1338: done already"));
+
+  const auto refused = [&](const std::string& from, const std::string& to) {
+    std::string changed = table;
+    changed.replace(changed.find(from), from.size(), to);
+    ReproduceOptions other = options;
+    other.table = folder.write("other.toml", changed);
+    other.runs = folder.path("none");
+    return error_of<ConfigError>([&] { reproduce_quietly(other); });
+  };
+  CHECK(contains(refused("\"loss\"}", "\"lost\"}"),
+                 "nothing measures the column \"lost\" of other (nearest: loss"));
+  CHECK(contains(refused("layers = 2", "layer = 2"), "other.toml:18:"));
+  CHECK(contains(refused("layers = 2", "layer = 2"), "(nearest: layers)"));
+  CHECK(contains(refused("\"unit_forget\"", "\"unit_forgets\""), "unit_forget"));
+  CHECK(contains(refused("\"unit\"", "\"stairs\""), "the name stairs stands twice"));
+  CHECK(contains(refused("published = [0.5]", "publishd = [0.5]"), "(nearest: published"));
+  CHECK(contains(refused("published = [0.5]", "published = [1, 2, 3, 4, 5]"),
+                 "5 published numbers for 4 columns"));
+  CHECK(contains(refused("published = [0.5]", "weights_of = \"units\""), "no other row (nearest: unit)"));
+  CHECK(contains(refused("\"unit\"", "\"../unit\""), "it names a folder"));
+  CHECK(contains(refused("title = \"one of each\"", "title = 3"), "a value is not what it should be"));
+  CHECK(contains(refused("\"a staircase\"", "\"{stairs}\""), "a brace itself is written twice"));
+  CHECK(contains(refused("params = 3000", "params = 3"), "cannot have model.params = 3"));
+  CHECK(contains(refused("chunk = 4", "chunk = 3"), "model.chunk must divide"));
+  CHECK_FALSE(fs::exists(folder.path("none")));
+}
+
+TEST_CASE("another text than the paper's is refused but for a try, and named where it is taken") {
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = "recurrent-transformers/table-3";
+  options.data = folder.write("mine.txt", "another text");
+  CHECK(contains(error_of<ConfigError>([&] { plan_table(options); }),
+                 "is not the text of recurrent-transformers/table-3"));
+  options.scale = "tiny";
+  CHECK(contains(plan_table(options).title, "mine.txt"));
+  options.data.clear();
+  options.table = "blockwise-recurrent/table-1";
+  options.scale = "small";
+  if (standard_places().data_dir.empty())
+    CHECK(contains(error_of<IoError>([&] { plan_table(options); }), "needs TinyStories"));
+  options.scale = "tiny";
+  if (standard_places().data_dir.empty())
+    CHECK(contains(plan_table(options).title, "on stories that Eddy makes"));
 }
 
 TEST_CASE("names that there are none of are refused with the nearest") {

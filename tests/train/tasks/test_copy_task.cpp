@@ -148,6 +148,21 @@ TEST_CASE("a copy task says that its first blocks are smaller than model.block")
   CHECK(told().find("blocks") == std::string::npos);
 }
 
+TEST_CASE("a copy task of a model without a readout scores the same targets among all positions") {
+  RunConfig tail = copy_config(8, 8), all = tail;
+  all.model.family = "staircase";
+  all.model.model = "lstm";
+  const Batch few = task_of(tail)->next(0, 0), many = task_of(all)->next(0, 0);
+  CHECK(many.targets.shape() == many.tokens.shape());
+  CHECK(many.scored == few.scored);
+  const std::int64_t before = many.tokens.dim(1) - kSymbols;
+  CHECK(raw::copy(raw::narrow(many.targets, 1, before, kSymbols)).to_vector<std::int32_t>() ==
+        few.targets.to_vector<std::int32_t>());
+  for (const std::int32_t target :
+       raw::copy(raw::narrow(many.targets, 1, 0, before)).to_vector<std::int32_t>())
+    CHECK(target == kNotScored);
+}
+
 TEST_CASE("a copy task refuses noise and a context and a vocabulary that do not fit") {
   CHECK_THROWS_WITH_AS(task_of(copy_config(1, 64)), doctest::Contains("data.noise is 1 "), ConfigError);
   CHECK_THROWS_WITH_AS(task_of(copy_config(65, 64)),
