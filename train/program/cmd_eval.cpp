@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,11 +17,13 @@
 #include "tensor/files/strict_json.h"
 #include "train/config/run_config.h"
 #include "train/eval/loss_by_position.h"
+#include "train/eval/standing.h"
 #include "train/files/own_file.h"
 #include "train/page/html_page.h"
 #include "train/program/commands.h"
 #include "train/program/percent_line.h"
 #include "train/run/checkpoint.h"
+#include "train/run/metrics.h"
 #include "train/tasks/task.h"
 
 namespace eddy {
@@ -43,6 +47,32 @@ EvalResult measure(const Task& task, const Model& model, const EvalOptions& opti
 std::string spaced(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;
+}
+
+// What simple predictors reach on the validation split: of the run's text as the run keeps it.
+void print_baselines(const Task& task, const LoadedRun& run, const EvalFlags& flags) {
+  if (flags.options.split != "valid") return;
+  std::optional<Baselines> found;
+  if (flags.data.empty()) found = run.state.baselines;
+  if (!found) found = task.baselines();
+  if (!found) return;
+  for (const auto& [name, value] : found->listed()) print_line("{}: {:.4g} bits per byte", name, value);
+  if (!found->no_xz.empty()) print_line("xz: not measured ({})", found->no_xz);
+  print_line("baselines: {}", found->samples());
+}
+
+// How often the run has read its text, and whether more steps will help.
+void print_standing(const Task& task, const LoadedRun& run, const EvalFlags& flags) {
+  const std::int64_t pass = run.state.pass_tokens > 0 ? run.state.pass_tokens
+                            : flags.data.empty()      ? task.pass_tokens()
+                                                      : 0;
+  if (pass == 0 || run.step == 0) return;
+  const double passes = passes_over(run.state.tokens, pass);
+  print_line("passes: {:.3g} over the training text", passes);
+  const std::filesystem::path metrics = run.checkpoint.parent_path().parent_path() / "metrics.jsonl";
+  std::error_code error;
+  if (run.config.train.eval_every == 0 || !std::filesystem::is_regular_file(metrics, error)) return;
+  print_line("standing: {}", standing_text(eval_points(read_metrics(metrics), run.step), passes));
 }
 
 int run_eval(const EvalFlags& flags, const CLI::App& command) {
@@ -108,6 +138,10 @@ int run_eval(const EvalFlags& flags, const CLI::App& command) {
     print_line("perplexity: {:.6g}", result.perplexity());
   }
   for (const auto& [name, value] : result.extras) print_line("{}: {:.6g}", spaced(name), value);
+  if (text) {
+    print_baselines(*task, run, flags);
+    print_standing(*task, run, flags);
+  }
   for (const auto& [name, value] : result.diagnostics) print_line("{}: {:.6g}", spaced(name), value);
   if (flags.sampled > 0) {
     EvalOptions random = options;

@@ -1,4 +1,5 @@
 // `eddy generate`: writes text from a trained model, token by token.
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -26,6 +27,7 @@ namespace {
 struct GenerateOptions {
   RunOptions run;
   std::string prompt, session, save_session;
+  bool replace_unknown = false;
   std::int64_t tokens = 200;
   SampleOptions sample;
 };
@@ -70,11 +72,29 @@ std::string read_standard_input() {
   return text;
 }
 
+// Replaces what the vocabulary lacks, and says what that was.
+std::string with_known(const Tokenizer& tokenizer, const std::string& prompt) {
+  constexpr std::size_t kNamed = 10;
+  std::vector<std::string> replaced;
+  std::string known = tokenizer.with_known(prompt, replaced);
+  if (replaced.empty()) return known;
+  const std::size_t more = replaced.size() - std::min(kNamed, replaced.size());
+  replaced.resize(replaced.size() - more);
+  say(fmt::format("warning: the vocabulary of {} lacks {}{}: each is replaced, and the prompt is {:?}",
+                  tokenizer.vocab_size(), fmt::join(replaced, ", "),
+                  more > 0 ? fmt::format(" and {} more", more) : "",
+                  known.size() <= 200 ? known : known.substr(0, 200) + "..."));
+  return known;
+}
+
 std::vector<std::int32_t> encoded_prompt(const Tokenizer& tokenizer, const std::string& prompt) {
+  constexpr const char* kWayOut = "--replace-unknown takes another character in its place";
   try {
     return tokenizer.encode(prompt);
   } catch (const ValueError& error) {
-    fail<ValueError>("generate: the prompt: {}", error.what());
+    fail<ValueError>("generate: the prompt: {}; {}", error.what(), kWayOut);
+  } catch (const FormatError& error) {
+    fail<FormatError>("generate: the prompt: {}; {}", error.what(), kWayOut);
   }
 }
 
@@ -86,7 +106,8 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   std::optional<StopOnSignal> signals;
   if (saving) signals.emplace();
   const LoadedRun run = load_text_run("generate", options.run, " (generate writes text)");
-  const std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
+  std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
+  if (options.replace_unknown) prompt = with_known(*run.tokenizer, prompt);
   const std::vector<std::int32_t> ids = encoded_prompt(*run.tokenizer, prompt);
 
   Session session;
@@ -110,6 +131,9 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
     say(fmt::format("stopped: {}; no session is saved", read.stopped));
     return 130;
   }
+  if (run.step == 0) say("untrained: step 0 (the text is noise; train the run first)");
+  // On a terminal the text begins with its prompt; a file or a pipe gets what the model wrote alone.
+  if (terminal) show(prompt);
   const GenerateResult result = blaming_session(options.session, [&] {
     return generate(*run.model, *run.tokenizer, session.text, {}, options.tokens, session.sample, show, stop);
   });
@@ -133,8 +157,12 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("generate", "Write text from a trained model");
   const auto options = std::make_shared<GenerateOptions>();
   command->add_option("RUN", options->run.path, "Folder of a run, or of one checkpoint")->required();
-  command->add_option("--prompt", options->prompt,
-                      "Text to continue; '-' reads standard input (default: a new line)");
+  command->add_option(
+      "--prompt", options->prompt,
+      "Text to continue; '-' reads standard input (default: a new line). On a terminal it is shown "
+      "before what the model writes");
+  command->add_flag("--replace-unknown", options->replace_unknown,
+                    "Replace characters of the prompt that the vocabulary lacks, with a warning");
   add_option(*command, "--tokens", options->tokens, "Number of tokens to write",
              whole_number(0, 1'000'000'000'000));
   SampleOptions& sample = options->sample;

@@ -94,6 +94,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
         {"text_sha256", state.text_sha256},
         {"text_files", state.text_files},
         {"data_folder", json_string(state.data_folder) ? state.data_folder : ""},
+        {"baselines", state.baselines ? to_json(*state.baselines) : json()},
+        {"pass_tokens", state.pass_tokens},
         {"task", json_of_text(state.task, "the state of the task")}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
     write_digests(temporary);
@@ -192,6 +194,9 @@ void read_state(LoadedRun& run) {
     run.state.text_sha256 = about.value("text_sha256", std::string());
     run.state.text_files = about.value("text_files", std::vector<std::string>());
     run.state.data_folder = about.value("data_folder", std::string());
+    if (about.contains("baselines") && !about.at("baselines").is_null())
+      run.state.baselines = baselines_from_json(about.at("baselines"));
+    run.state.pass_tokens = about.value("pass_tokens", std::int64_t{0});
     run.config = run_config_from_json(about.at("config"), state_file);
     run.state.task = about.value("task", json()).dump();
     if (!about.at("tokenizer").is_null())

@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "models/optimizer/optimizer.h"
 #include "train/config/run_config.h"
 #include "train/tasks/task.h"
+#include "train/text/baselines.h"
 #include "train/text/tokenizer.h"
 
 namespace eddy {
@@ -44,8 +46,10 @@ struct TrainingState {
   std::string run_id;                   // run_folder.h; empty in a checkpoint of a version without
   std::string text_sha256;              // of the data trained on; empty when not known
   std::vector<std::string> text_files;  // of a folder: its files (Task::data_files)
-  std::string data_folder;    // the folder from which a relative data.path was taken; empty when not known
-  std::string task = "null";  // the result of Task::save, as JSON
+  std::string data_folder;  // the folder from which a relative data.path was taken; empty when not known
+  std::optional<Baselines> baselines;  // of the text; none for other tasks, and where nothing is evaluated
+  std::int64_t pass_tokens = 0;        // Task::pass_tokens
+  std::string task = "null";           // the result of Task::save, as JSON
 };
 
 // Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it, removes all older

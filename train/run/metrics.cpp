@@ -302,6 +302,14 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+std::vector<EvalPoint> eval_points(const Metrics& metrics, std::int64_t last) {
+  std::vector<EvalPoint> points;
+  for (const EvalRecord& eval : metrics.evals)
+    if (eval.split == "valid" && !eval.whole && !eval.of_task && eval.step <= last)
+      points.push_back({eval.step, eval.loss});
+  return points;
+}
+
 MetricsWriter::MetricsWriter(const std::filesystem::path& path)
     : path_(path),
       file_(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666)) {

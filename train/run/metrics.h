@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensor/files/descriptor.h"
+#include "train/eval/standing.h"
 
 namespace eddy {
 
@@ -75,6 +76,9 @@ struct Metrics {
   std::int64_t foreign = 0;   // whole lines that are no records
   std::string first_foreign;  // the number of the first one, and why
 };
+
+// The evaluations that compare: of the split "valid", none of the whole beside others of a sample, until `last`.
+std::vector<EvalPoint> eval_points(const Metrics& metrics, std::int64_t last = INT64_MAX);
 
 // Appends records to a file. Each record is one line in one system call, so a killed process loses nothing.
 class MetricsWriter {

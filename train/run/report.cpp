@@ -105,8 +105,21 @@ std::string readable(std::string name) {
   return name;
 }
 
+const std::string kBitsPerByte = "Bits per byte";
+
+// Adds a level line for each baseline, as long as the evaluations.
+void add_levels(std::vector<Series>& series, const Baselines& baselines) {
+  double begin = INFINITY, end = -INFINITY;
+  for (const Series& line : series)
+    for (const double x : line.x) begin = std::min(begin, x), end = std::max(end, x);
+  if (begin == end) end = begin + 1;
+  int colour = 1 + static_cast<int>(series.size());
+  for (const auto& [name, value] : baselines.listed())
+    series.push_back({name, {begin, end}, {value, value}, SeriesStyle::line, colour++ % kChartColours});
+}
+
 // The evaluations' other measurements: a chart for each name, a line for each split.
-std::vector<Chart> measure_charts(const Metrics& metrics) {
+std::vector<Chart> measure_charts(const Metrics& metrics, const std::optional<Baselines>& baselines) {
   std::vector<std::pair<std::string, std::vector<Series>>> lines;  // in the order in which names appear
   for (const EvalRecord& eval : metrics.evals)
     for (const auto& [name, value] : eval.extras) {
@@ -115,6 +128,8 @@ std::vector<Chart> measure_charts(const Metrics& metrics) {
       if (chart == lines.end()) chart = lines.insert(chart, {title, {}});
       add_eval(chart->second, eval, value);
     }
+  for (auto& [title, series] : lines)
+    if (title == kBitsPerByte && baselines) add_levels(series, *baselines);
   std::vector<Chart> charts;
   for (auto& [title, series] : lines) charts.push_back(step_chart(title, title, std::move(series), true));
   return charts;
@@ -197,7 +212,8 @@ std::vector<Tile> summary(const ReportData& data) {
     tiles.push_back({"Steps", grouped(last_step(metrics)), ""});
   }
   if (data.tokens_seen > 0)
-    tiles.push_back({"Tokens seen", human_count(static_cast<double>(data.tokens_seen)), ""});
+    tiles.push_back({"Tokens seen", human_count(static_cast<double>(data.tokens_seen)),
+                     data.passes > 0 ? passes_text(data.passes) : ""});
   if (std::isfinite(data.seconds)) tiles.push_back({"Time", human_duration(data.seconds), ""});
   const double speed = median(step_series(metrics, "", &StepRecord::tokens_per_second).y);
   if (std::isfinite(speed)) tiles.push_back({"Tokens per second", human_count(speed), "median"});
@@ -216,6 +232,27 @@ std::vector<Tile> summary(const ReportData& data) {
   for (const StepRecord& record : metrics.steps) memory = std::max(memory, record.memory_bytes);
   if (memory > 0) tiles.push_back({"Memory", human_bytes(memory), "highest"});
   return tiles;
+}
+
+// What the loss is worth: the best bits per byte among the baselines, and whether more steps will help.
+void add_judgement(HtmlPage& page, const ReportData& data) {
+  if (!data.baselines && data.standing.empty()) return;
+  page.heading("Is it good?");
+  if (data.baselines) {
+    std::vector<std::pair<std::string, double>> all = data.baselines->listed();
+    if (const EvalRecord* best = best_of(data.metrics); best != nullptr)
+      for (const auto& [name, value] : best->extras)
+        if (readable(name) == kBitsPerByte && std::isfinite(value))
+          all.emplace_back(fmt::format("this run, at step {}", grouped(best->step)), value);
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, value] : all) rows.push_back({name, fmt::format("{:.2f}", value)});
+    if (!data.baselines->no_xz.empty()) rows.push_back({"xz", "not measured: " + data.baselines->no_xz});
+    page.table({"predictor", "bits per byte"}, rows);
+    page.paragraph(fmt::format("The simple predictors are {}.", data.baselines->samples()));
+  }
+  if (!data.standing.empty()) page.paragraph(fmt::format("{}; {}.", passes_text(data.passes), data.standing));
 }
 
 std::string shortened(const std::string& text) {
@@ -295,7 +332,8 @@ std::string render_report(const ReportData& data) {
   } else {
     page.chart(loss_chart(data.metrics));
   }
-  page.charts(measure_charts(data.metrics));
+  add_judgement(page, data);
+  page.charts(measure_charts(data.metrics, data.baselines));
   page.charts(training_charts(data.metrics));
   if (const std::vector<Chart> charts = graph_charts(data.metrics); !charts.empty()) {
     page.heading("Graph of a segment");

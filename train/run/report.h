@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "train/config/run_config.h"
 #include "train/page/html_page.h"
 #include "train/run/metrics.h"
+#include "train/text/baselines.h"
 
 namespace eddy {
 
@@ -20,8 +22,11 @@ struct ReportData {
   std::string command_line;
   std::vector<std::string> environment;  // "name: value" each: machine, threads, BLAS
   Metrics metrics;
-  std::int64_t tokens_seen = 0;   // 0: not shown
-  double seconds = kNotMeasured;  // of training; NaN: not shown
+  std::int64_t tokens_seen = 0;        // 0: not shown
+  double seconds = kNotMeasured;       // of training; NaN: not shown
+  std::optional<Baselines> baselines;  // of a task on text
+  double passes = 0;                   // over the text; 0: not shown
+  std::string standing;                // standing_text (train/eval/standing.h); empty: not shown
   std::function<void(HtmlPage&)>
       add_sections;  // adds the task's own sections after the samples; may be empty
 };

@@ -11,6 +11,7 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
+#include "train/eval/standing.h"
 #include "train/page/human_text.h"
 #include "train/run/checkpoint.h"
 #include "train/run/environment.h"
@@ -74,6 +75,7 @@ class Run {
                                    run_.config.model.model, run_.task->name(), run_.model->params().count(),
                                    run_.config.model.dim, run_.task->summary(), t.precision, t.device,
                                    thread_count(), run_.folder.string()));
+    measure_baselines_now();
     if (const std::int64_t batches = evaluation_options().sample; t.eval_every > 0)
       time_.plan_evaluation((batches > 0 ? batches : std::max<std::int64_t>(t.eval_batches, 0)) * t.batch *
                                 std::max<std::int64_t>(run_.task->row_length(), 1),
@@ -95,6 +97,24 @@ class Run {
       say_resumed();
     else  // the run can be resumed from the beginning, and a full disk shows before anything is learned
       save(false);
+  }
+
+  // What simple predictors reach, once per run: a checkpoint keeps it.
+  void measure_baselines_now() {
+    run_.state.pass_tokens = run_.task->pass_tokens();
+    if (!run_.state.baselines && run_.config.train.eval_every > 0) {
+      const double minutes = run_.config.train.minutes,
+                   end = now() + (minutes > 0 ? 60 * minutes / 20 : INFINITY);
+      const auto stop = [&] {
+        show("measuring what xz reaches on the text", 0, 0);
+        return stop_requested() || now() >= end;
+      };
+      run_.state.baselines = run_.task->baselines(stop);
+      if (stop_requested()) run_.state.baselines.reset();
+    }
+    if (const auto& found = run_.state.baselines)
+      progress_->message(
+          fmt::format("to compare, in bits per byte: {} ({})", found->summary(), found->samples()));
   }
 
   bool is_resumed() const { return !request_.resume.empty(); }
@@ -291,7 +311,11 @@ class Run {
     record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.extras, of_task, result.of,
                       whole});
     std::string text = fmt::format("{:.4f}", result.loss);
-    for (const auto& [name, value] : result.extras) text += fmt::format(", {} {}", name, human_number(value));
+    for (const auto& [name, value] : result.extras) {
+      text += fmt::format(", {} {}", name, human_number(value));
+      if (name == "bits_per_byte" && run_.state.baselines)
+        text += fmt::format(" ({})", run_.state.baselines->place_of(value));
+    }
     return text + " on " + extent(result);
   }
 
@@ -488,6 +512,9 @@ class Run {
       data.environment = environment_lines();
       data.metrics = summary_.metrics();
       data.tokens_seen = run_.state.tokens;
+      data.baselines = run_.state.baselines;
+      data.passes = passes();
+      data.standing = standing();
       data.seconds = seconds_before_ + seconds_between(started_);
       data.add_sections = [this](HtmlPage& page) { run_.task->report(page, *run_.model); };
       write_report(run_.folder, data);
@@ -497,6 +524,13 @@ class Run {
       if (no_report_ != error.what()) event(fmt::format("warning: no report: {}", error.what()));
       no_report_ = error.what();
     }
+  }
+
+  double passes() const { return passes_over(run_.state.tokens, run_.state.pass_tokens); }
+  // Whether more steps will help; empty for a task without a text, and before the first step.
+  std::string standing() const {
+    if (run_.state.pass_tokens == 0 || run_.state.step == 0 || run_.config.train.eval_every == 0) return "";
+    return standing_text(eval_points(summary_.metrics()), passes());
   }
 
   // Saves, measures and reports. Returns how the run ended: an interrupt may come as late as here.
@@ -519,6 +553,9 @@ class Run {
                         run_.folder.string()));
     progress_->finish(Clock::now());
     write_report_now();
+    if (const std::string text = standing(); !text.empty())
+      progress_->message(fmt::format("{} step{}: {}; {}", grouped(run_.state.step),
+                                     run_.state.step == 1 ? "" : "s", passes_text(passes()), text));
     progress_->message(fmt::format("report: {}", (run_.folder / "report.html").string()));
     return end;
   }

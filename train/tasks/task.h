@@ -22,6 +22,7 @@
 #include "models/eddy/registry.h"
 #include "train/config/run_config.h"
 #include "train/eval/evaluate.h"
+#include "train/text/baselines.h"
 #include "train/text/tokenizer.h"
 
 namespace eddy {
@@ -108,6 +109,11 @@ class Task {
 
   // The tokenizer of a task on text, else nullptr. It is saved with the run and lives as long as the task.
   virtual const Tokenizer* tokenizer() const { return nullptr; }
+  // What simple predictors reach on the validation split of a task on text; nullopt for other tasks. `stop` ends what
+  // takes long.
+  virtual std::optional<Baselines> baselines(const std::function<bool()>& /*stop*/ = {}) const { return {}; }
+  // The tokens of one pass over the training text; 0 where the data have no end.
+  virtual std::int64_t pass_tokens() const { return 0; }
   // A digest of the data, so that a resumed run detects other data; "" if the configuration determines them.
   virtual std::string data_sha256() const { return {}; }
   // The files of a folder that the digest covers, so that a resumed run leaves new ones out; as printable text.

@@ -45,6 +45,21 @@ class TextTask : public Task {
     return options.batches > 0 && (config_.data.order == "windows" || options.score_last > 0);
   }
 
+  std::optional<Baselines> baselines(const std::function<bool()>& stop) const override {
+    if (!validates_) return {};
+    const Tokenizer& tokenizer = *data_.tokenizer;
+    const TextSample training = sample_of(tokenizer, part("train"), kTrainingSample);
+    const TextSample validation = sample_of(tokenizer, part("valid"), kValidationSample);
+    if (training.text.empty() || validation.text.empty()) return {};
+    // The vocabulary `char` is the alphabet of the whole text.
+    const std::int64_t alphabet = tokenizer.name() == "char" ? tokenizer.vocab_size() : 0;
+    Baselines found = measure_baselines(training.text, validation.text, {.alphabet = alphabet, .stop = stop});
+    found.training_is_part = training.is_part;
+    found.validation_is_part = validation.is_part;
+    return found;
+  }
+  std::int64_t pass_tokens() const override { return std::ssize(part("train")); }
+
   std::int64_t row_length() const override { return segment_; }
   bool carries_state() const override {
     const std::string& carry = config_.train.carry_state;
@@ -82,6 +97,10 @@ class TextTask : public Task {
   }
 
  protected:
+  // The tokens of a split: valid, train, test or all.
+  // errors: ValueError for a split that the text does not have.
+  virtual std::span<const std::int32_t> part(const std::string& split) const = 0;
+
   std::string vocabulary() const {
     return fmt::format("vocabulary {} ({})", data_.tokenizer->vocab_size(), data_.tokenizer->name());
   }
@@ -134,6 +153,9 @@ class TextTask : public Task {
           data_.name, all - test - train, test, segment_ + 1, config_.data.split, config_.data.test);
     return train;
   }
+  // Whether tokens are words or parts of words. Of characters and bytes the word perplexity says nothing that bits
+  // per byte do not.
+  bool counts_words() const { return data_.tokenizer->name() == kSentencePiece; }
   // Adds word_perplexity = exp(all nats / words). Tokens that are read but not predicted count with the mean
   // loss.
   static void add_word_perplexity(EvalResult& result, std::int64_t tokens, std::int64_t words) {
@@ -183,7 +205,7 @@ class WindowsTask final : public TextTask {
                                                                options.batch, segment_, progress, plan);
     result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
     const std::int64_t read = window_count(std::ssize(tokens), segment_) * segment_;
-    if (options.batches == 0 && !result.is_part() && result.tokens == read)
+    if (counts_words() && options.batches == 0 && !result.is_part() && result.tokens == read)
       add_word_perplexity(
           result, read + 1,
           count_words(data_.tokenizer->decode(tokens.first(static_cast<std::size_t>(read + 1)))));
@@ -193,7 +215,7 @@ class WindowsTask final : public TextTask {
  private:
   std::int64_t length() const { return std::ssize(data_.tokens); }
 
-  std::span<const std::int32_t> part(const std::string& split) const {
+  std::span<const std::int32_t> part(const std::string& split) const override {
     const std::span<const std::int32_t> all = data_.tokens;
     if (split == "all") return all;
     const auto train = static_cast<std::size_t>(cut()), valid = static_cast<std::size_t>(valid_end());
@@ -308,7 +330,7 @@ class ReadingTask final : public TextTask {
     result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
     if (Batch more; !whole && options.sample > 0) whole = !reader.next(more);
     result.of = whole ? result.tokens : reader.targets();
-    if (whole) {
+    if (whole && counts_words()) {
       const auto [tokens, words] = size_of(read);
       add_word_perplexity(result, tokens, words);
     }
@@ -316,6 +338,21 @@ class ReadingTask final : public TextTask {
   }
 
  private:
+  std::span<const std::int32_t> part(const std::string& split) const override {
+    const std::span<const std::int32_t> all_tokens = data_.tokens;
+    const bool test = split == "test" && valid_end() < all();
+    if (split == "all") return all_tokens;
+    if (split != "train" && split != "valid" && !test) refuse_split(split);
+    // Where a file begins (of one text: a token).
+    const auto place = [&](std::int64_t index) {
+      if (!separate_files()) return static_cast<std::size_t>(index);
+      return index == 0 ? 0 : static_cast<std::size_t>(data_.ends[static_cast<std::size_t>(index - 1)]);
+    };
+    const std::size_t train = place(cut(separate_files() ? data_.parts() : 1)), valid = place(valid_end());
+    return split == "train"   ? all_tokens.first(train)
+           : split == "valid" ? all_tokens.subspan(train, valid - train)
+                              : all_tokens.subspan(valid);
+  }
   // Whether each file is read as a sequence of its own.
   bool separate_files() const { return !data_.files.empty(); }
   // The number of files (of one text: tokens).

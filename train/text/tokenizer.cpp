@@ -73,6 +73,27 @@ class CharTokenizer final : public Tokenizer {
     return ids;
   }
 
+  std::string with_known(std::string_view text, std::vector<std::string>& replaced) const override {
+    const std::string stand_in = rank_of(U'?') >= 0 ? "?" : rank_of(U' ') >= 0 ? " " : "";
+    std::string known;
+    for (std::size_t at = 0; at < text.size();) {
+      const Utf8Char character = utf8_at(text, at);
+      const std::size_t bytes = character.bytes > 0 ? static_cast<std::size_t>(character.bytes) : 1;
+      if (character.bytes > 0 && rank_of(character.code_point) >= 0) {
+        known += text.substr(at, bytes);
+      } else {
+        std::string name = character.bytes > 0
+                               ? shown(character.code_point)
+                               : fmt::format("byte 0x{:02x}", static_cast<unsigned char>(text[at]));
+        if (std::find(replaced.begin(), replaced.end(), name) == replaced.end())
+          replaced.push_back(std::move(name));
+        known += stand_in;
+      }
+      at += bytes;
+    }
+    return known;
+  }
+
   std::string to_json() const override {
     std::string characters;
     for (const char32_t code_point : code_points_) append_utf8(characters, code_point);

@@ -44,6 +44,12 @@ class Tokenizer {
   // cover every text that they encode.
   // errors: as encode.
   virtual std::vector<std::int32_t> encode(std::string_view text, TokenCover& cover) const;
+  // The text with a stand-in for everything that encode would refuse: '?' or else a space, or else nothing, whichever
+  // the vocabulary has. Adds what was replaced to `replaced`, once each: 'x' (U+0078). The other vocabularies than
+  // `char` refuse nothing.
+  virtual std::string with_known(std::string_view text, std::vector<std::string>& /*replaced*/) const {
+    return std::string(text);
+  }
   // The bytes of the ids.
   // errors: ValueError for an id outside 0..vocab_size-1.
   std::string decode(std::span<const std::int32_t> ids) const;

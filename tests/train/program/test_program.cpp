@@ -257,7 +257,8 @@ TEST_CASE("program: a run on documents is measured by position and with the stat
   CHECK_MESSAGE(ended.status == 0, ended.err);
   const Ended eval = run(folder, {"eval", "out", "--by-position", "page.html", "--clear-state"});
   CHECK_MESSAGE(eval.status == 0, eval.err);
-  for (const char* part : {"bits per byte: ", "word perplexity: ", "by position: page.html"})
+  for (const char* part :
+       {"bits per byte: ", "bigrams: ", "baselines: fitted on all", "passes: ", "by position: page.html"})
     CHECK_MESSAGE(contains(eval.out, part), part);
   CHECK(contains(read_text_file(folder.path("page.html")), "loss by position"));
   CHECK(contains(eval.out, "state: cleared at every segment\n"));
@@ -272,8 +273,9 @@ TEST_CASE("program: a prompt or a text outside the vocabulary of a run is refuse
   const Trained& t = trained();
   const TempFolder folder;
   const std::string other = folder.write("other.txt", std::string(2000, '~'));
-  check_refused(run(folder, {"generate", t.unit, "--prompt", "a~b"}), 1,
-                "unknown character '~' (U+007E) at byte offset 1");
+  const Ended refused = run(folder, {"generate", t.unit, "--prompt", "a~b"});
+  check_refused(refused, 1, "unknown character '~' (U+007E) at byte offset 1");
+  CHECK(contains(refused.err, "--replace-unknown"));
   check_refused(run(folder, {"eval", t.unit, "--data", other, "--split", "all"}), 1, "'~'");
   const Ended init = run(folder, tiny_train(other) + Words{"--run", "out", "--init-from", t.unit});
   check_refused(init, 1, "unknown character '~' (U+007E) at byte offset 0");

@@ -2,9 +2,15 @@
 #include <doctest/doctest.h>
 #include <sentencepiece_trainer.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "tensor/files/descriptor.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/program.h"
@@ -72,6 +78,68 @@ TEST_CASE("program: a vocabulary that does not cover the text is said in trainin
   CHECK_MESSAGE(ended.status == 0, ended.err);
   CHECK_MESSAGE(contains(ended.out, "the vocabulary v.model does not cover other.txt: "), ended.out);
   CHECK_MESSAGE(contains(run_in(folder.path(), "eval r").err, "% of its tokens are unknown"), ended.out);
+}
+
+TEST_CASE("program: word perplexity is of words or parts of words, not of characters and bytes") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("x.txt", generate_stories(3, 20000));
+  REQUIRE(run_in(folder.path(), "tokenizer train --data x.txt --vocab 512 --out v.model").status == 0);
+  for (const std::string vocabulary : {"char", "byte", "v.model"}) {
+    const Ended ended = run_in(folder.path(), "train " + kTiny + "--data x.txt --run " + vocabulary +
+                                                  "-run --data.tokenizer " + vocabulary);
+    REQUIRE_MESSAGE(ended.status == 0, ended.err);
+    CHECK_MESSAGE(contains(ended.out, "to compare, in bits per byte: uniform letters "), ended.out);
+    CHECK_MESSAGE(contains(ended.out, "2 steps: "), ended.out);
+    const std::string measured = run_in(folder.path(), "eval " + vocabulary + "-run").out;
+    CHECK_MESSAGE(contains(measured, "standing: far from done: "), measured);
+    CHECK_MESSAGE(contains(measured, "word perplexity: ") == (vocabulary == "v.model"), measured);
+  }
+}
+
+TEST_CASE("program: unknown characters of a prompt are replaced where that is asked for") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("x.txt", generate_stories(3, 4000));
+  REQUIRE(run_in(folder.path(), "train " + kTiny + "--data x.txt --run r").status == 0);
+  const Ended replaced =
+      run_in(folder.path(), "generate r --tokens 5 --replace-unknown --prompt", {"a~\xff"});
+  REQUIRE_MESSAGE(replaced.status == 0, replaced.err);
+  CHECK_MESSAGE(contains(replaced.err, "lacks '~' (U+007E), byte 0xff: each is replaced"), replaced.err);
+  CHECK(contains(replaced.err, "prompt: 3 tokens"));
+  const Ended known = run_in(folder.path(), "generate r --tokens 5 --replace-unknown --prompt a");
+  CHECK_MESSAGE(!contains(known.err, "warning"), known.err);
+}
+
+TEST_CASE("program: a terminal sees the prompt before the text and a pipe the text alone") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("x.txt", generate_stories(3, 4000));
+  REQUIRE(run_in(folder.path(), "train " + kTiny + "--data x.txt --run r").status == 0);
+  const std::string line = "generate r --tokens 5 --prompt the";
+  const Ended piped = run_in(folder.path(), line);
+  CHECK(piped.out.size() == 5);
+  CHECK_FALSE(contains(piped.err, "untrained"));
+  // The terminal of a pseudo-terminal: what the program writes to one end is read from the other.
+  const Descriptor reader(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  REQUIRE(reader.get() >= 0);
+  REQUIRE(::grantpt(reader.get()) == 0);
+  REQUIRE(::unlockpt(reader.get()) == 0);
+  const std::string terminal = ::ptsname(reader.get());
+  const Descriptor kept_open(::open(terminal.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  const Ended shown = run_program({.arguments = words_of(line), .folder = folder.path(), .output = terminal});
+  CHECK_MESSAGE(shown.status == 0, shown.err);
+  char text[256];
+  const ssize_t got = ::read(reader.get(), text, sizeof text);
+  REQUIRE(got > 0);
+  const std::string seen(text, static_cast<std::size_t>(got));
+  CHECK_MESSAGE(seen.starts_with("the"), seen);
+  CHECK_MESSAGE(seen.size() >= 8, seen);
+
+  // The first checkpoint of a run is saved before it has learned anything.
+  const Ended noise = run_in(folder.path(), "generate r --tokens 5 --checkpoint step-0");
+  CHECK_MESSAGE(noise.status == 0, noise.err);
+  CHECK_MESSAGE(contains(noise.err, "untrained: step 0"), noise.err);
 }
 
 TEST_CASE("program: another model is one word and a key that it does not read is warned of") {

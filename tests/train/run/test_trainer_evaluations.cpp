@@ -2,6 +2,7 @@
 // tests/train/step/test_time_limit.cpp.
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,31 @@ TEST_CASE("train: a run on samples that was stopped goes on to the metrics of an
     CHECK(mine[i].loss == theirs[i].loss);
     CHECK(mine[i].tokens == theirs[i].tokens);
   }
+}
+
+TEST_CASE("train: what simple predictors reach is measured once and stays with the run") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.train.eval_every = 2;
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const TrainingState first = load_run(request.run_dir).state;
+  REQUIRE(first.baselines.has_value());
+  CHECK(first.baselines->letters < first.baselines->uniform);
+  CHECK(first.baselines->training_bytes + first.baselines->validation_bytes == 4000);
+  CHECK(first.pass_tokens == 3600);
+  const std::string report = read_text_file(request.run_dir + "/report.html");
+  for (const char* part :
+       {"Is it good?", "letter frequencies", "fitted on all", "0.11 passes over the text", "far from done"})
+    CHECK_MESSAGE(contains(report, part), part);
+  CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
+  const TrainingState second = load_run(request.run_dir).state;
+  REQUIRE(second.baselines.has_value());
+  CHECK(to_json(*second.baselines) == to_json(*first.baselines));
+  // Where nothing is evaluated there is no validation text.
+  TrainRequest other = tiny_run(folder, "other");
+  CHECK(train_quietly(other) == TrainEnd::finished);
+  CHECK(!load_run(other.run_dir).state.baselines.has_value());
 }
 
 TEST_CASE("train: a run of limited minutes is not evaluated before its first step") {

@@ -219,8 +219,7 @@ TEST_CASE("text task: a document's loss is the mean over its segments for a mode
   CHECK(std::abs(result.loss - nats / static_cast<double>(count)) <= 1e-12);
   // Bytes: a token is a byte, and all of them together stand for the whole text.
   CHECK(std::abs(extra(result, "bits_per_byte") - result.bits_per_token()) <= 1e-12);
-  const double words = static_cast<double>(count_words(text)), tokens = static_cast<double>(ids.size());
-  CHECK(std::abs(std::log(extra(result, "word_perplexity")) - result.loss * tokens / words) <= 1e-10);
+  CHECK(std::isnan(extra(result, "word_perplexity")));  // a byte is no word
   double by_position = 0;
   std::int64_t counted = 0;
   for (std::size_t i = 0; i < result.position_loss.size(); ++i) {

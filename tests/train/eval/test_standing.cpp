@@ -1,0 +1,54 @@
+// Whether a run is far from done, at its best or over-fitting, by the rules of train/run/README.md.
+#include "train/eval/standing.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace eddy;
+
+// Evaluations every 10 steps from step 0 on.
+std::vector<EvalPoint> points(const std::vector<double>& losses) {
+  std::vector<EvalPoint> all;
+  for (const double loss : losses) all.push_back({10 * static_cast<std::int64_t>(all.size()), loss});
+  return all;
+}
+
+bool says(const std::vector<double>& losses, double passes, const std::string& word) {
+  const std::string text = standing_text(points(losses), passes);
+  CAPTURE(text);
+  return text.starts_with(word + ": ");
+}
+
+}  // namespace
+
+TEST_CASE("standing: before the text is read once a run is far from done unless its loss rises") {
+  CHECK(says({}, 0.02, "far from done"));
+  CHECK(says({4, 3, 2, 2, 2, 2, 2}, 0.5, "far from done"));
+  CHECK(says({4, 3, 2, 2, 2.5, 2.6, 2.7}, 0.5, "getting worse"));
+}
+
+TEST_CASE("standing: the last third of the steps against those before decides") {
+  CHECK(says({4, 3, 2.5, 2.2, 2.1, 2.0, 1.9}, 3, "far from done"));
+  CHECK(says({4, 3, 2.5, 2.2, 2.0, 1.995, 1.99}, 3, "at its best"));
+  CHECK(says({4, 3, 2.5, 2.0, 2.1, 2.2, 2.3}, 3, "over-fitting"));
+  CHECK(says({4, 3, 2.5, 2.0, 2.0, 2.01, 2.015}, 3, "at its best"));  // by less than a hundredth
+}
+
+TEST_CASE("standing: few evaluations, or none in the last third, do not tell") {
+  CHECK(says({}, 2, "too early to say"));
+  CHECK(says({4, 3, 2}, 2, "too early to say"));  // the one before the first step does not count
+  CHECK(says({4, std::nan(""), 3, 2}, 2, "too early to say"));
+}
+
+TEST_CASE("standing: passes are tokens over those of the training split") {
+  CHECK(passes_over(50, 100) == 0.5);
+  CHECK(passes_over(50, 0) == 0);
+  CHECK(passes_text(0.0167) == "0.017 passes over the text");
+  CHECK(passes_text(1) == "1 pass over the text");
+  CHECK(passes_text(250.4) == "250 passes over the text");
+}
