@@ -288,6 +288,22 @@ TEST_CASE("documents: the first page is short, and its program is the first exam
   CHECK(Lines(begin + 1, end) == Lines(code, example.end()));
 }
 
+TEST_CASE(
+    "documents: the headline of the first page is what was measured, and its pictures are drawn by eddy") {
+  std::string page;
+  for (const std::string& line : lines_of("README.md")) page += line + " ";
+  const json recurrence = measured_data("parity").at("rows").at(0);
+  const std::string nine = recurrence.at(1), all = recurrence.at(2);
+  CHECK(page.find("nine are right for good by step " + nine + " and all by step " + all) !=
+        std::string::npos);
+  CHECK(page.find("nine of ten at 100 % for good by step " + nine + ", all by " + all) != std::string::npos);
+  for (const char* picture : {"docs/recurrence.svg", "docs/state.svg"}) {
+    CHECK(page.find(picture) != std::string::npos);
+    const Lines svg = lines_of(picture);
+    CHECK_MESSAGE(std::find(svg.begin(), svg.end(), "<!-- drawn by eddy -->") != svg.end(), picture);
+  }
+}
+
 TEST_CASE("documents: README.md has at most 130 lines and every page of docs at most 200") {
   CHECK(lines_of("README.md").size() <= 130);
   for (const std::string& page : pages())

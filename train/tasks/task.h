@@ -112,6 +112,8 @@ class Task {
   // What simple predictors reach on the validation split of a task on text; nullopt for other tasks. `stop` ends what
   // takes long.
   virtual std::optional<Baselines> baselines(const std::function<bool()>& /*stop*/ = {}) const { return {}; }
+  // What an answer (a class that the model predicts) is called: "odd"; "" where it has no name.
+  virtual std::string answer_name(std::int32_t /*answer*/) const { return {}; }
   // The tokens of one pass over the training text; 0 where the data have no end.
   virtual std::int64_t pass_tokens() const { return 0; }
   // A digest of the data, so that a resumed run detects other data; "" if the configuration determines them.

@@ -19,6 +19,7 @@ class ParityTask final : public Task {
   std::string summary() const override { return fmt::format("streams of {} random bits", length_); }
   std::int64_t row_length() const override { return length_; }
   bool uses_seed(const EvalOptions&) const override { return true; }
+  std::string answer_name(std::int32_t answer) const override { return answer == 1 ? "odd" : "even"; }
 
   void set_model_sizes(ModelConfig& model) const override {
     fit_tokens(model, 2, 2, "parity has 2 tokens", "each bit has an answer");

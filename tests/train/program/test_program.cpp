@@ -33,8 +33,9 @@ Words operator+(Words words, const Words& more) {
   return words;
 }
 
-const Words kCommands{"train",  "reproduce", "eval",  "compare", "generate", "check", "tokenizer",
-                      "models", "keys",      "tasks", "info",    "bench",    "dump",  "completion"};
+const Words kCommands{"train",    "reproduce", "eval",      "compare", "draw",
+                      "generate", "check",     "tokenizer", "models",  "keys",
+                      "tasks",    "info",      "bench",     "dump",    "completion"};
 
 // A few steps of a 16-wide model in a context of 16 tokens.
 Words tiny_train(const std::string& text, int steps = 4) {
@@ -103,6 +104,7 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
       {"--rows", "--scale", "--task", "--set", "--runs", "--dry-run"},
       {"--data", "--split", "--batches"},
       {"--data", "--top", "--clear-state", "--html"},
+      {"curves", "state"},
       {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"},
       {"--all"},
       {"train", "show"},

@@ -161,3 +161,35 @@ TEST_CASE("eddy eval: a page of losses by position has both curves where a state
   CHECK(contains(cleared.out, "state: cleared at every segment\n"));
   CHECK(!contains(read_text_file(s.folder.path("cleared.html")), "state carried"));
 }
+
+TEST_CASE("program: draw makes pictures of runs and replaces only its own") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const auto start = [&](const std::string& line, const Words& more = {}) {
+    return run_program({words_of(line, more), folder.path()});
+  };
+  for (const std::string seed : {"1", "2"}) {
+    const Ended made =
+        start("train --run seeds/" + seed + " --train.seed " + seed +
+              " --data.name parity --model.dim 8 --model.heads 2 --model.layers 1 --model.context 8 "
+              "--model.positions false --train.steps 4 --train.batch 4 --train.eval_every 2 "
+              "--train.threads 1");
+    REQUIRE_MESSAGE(made.status == 0, made.err);
+  }
+  const Ended curves = start("draw curves --measure accuracy --good 0 --out a.svg", {"two seeds=seeds"});
+  CHECK_MESSAGE(curves.status == 0, curves.err);
+  CHECK_MESSAGE(contains(curves.out, "two seeds: 2 runs\n  1 of 2 reach 0 for good by step 0\n"), curves.out);
+  CHECK(contains(read_text_file(folder.path("a.svg")), "two seeds"));
+  const Ended state = start("draw state seeds/1 --length 20 --rows 3 --out a.svg");  // over the picture
+  CHECK_MESSAGE(state.status == 0, state.err);
+  for (const char* part :
+       {"streams: 3 of 20 tokens; training had 8\n", "of 60 answers", "between odd and even:"})
+    CHECK_MESSAGE(contains(state.out, part), state.out);
+  CHECK(contains(read_text_file(folder.path("a.svg")), "trained on streams of 8"));
+  folder.write("mine.svg", "<svg/>");
+  const Ended refused = start("draw state seeds/1 --out mine.svg");
+  CHECK(refused.status == 1);
+  CHECK(read_text_file(folder.path("mine.svg")) == "<svg/>");
+  const Ended other = start("draw curves seeds --measure accurcy");
+  CHECK_MESSAGE(contains(other.err, "loss, accuracy"), other.err);
+}
