@@ -1,6 +1,7 @@
 // Example 0: a module, a training loop, a file. The network learns the exclusive or of two bits.
 // docs/library.md goes on from here: it reads the file in Python, and what PyTorch saved in C++.
 #include <eddy/eddy.h>
+#include <exception>
 #include <iostream>
 
 using namespace eddy;
@@ -14,7 +15,7 @@ struct Mlp {
   Linear up, down;
 };
 
-int main() {
+int main() try {
   const Tensor x = tensor({{0.f, 0.f}, {0.f, 1.f}, {1.f, 0.f}, {1.f, 1.f}});
   const Tensor target = tensor({{0.f}, {1.f}, {1.f}, {0.f}});
 
@@ -33,4 +34,7 @@ int main() {
   std::cout << net(x) << "\n";
   net.save("xor.safetensors");
   return last < 0.01 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::cerr << "error: " << error.what() << "\n";
+  return 1;
 }

@@ -3,6 +3,7 @@
 // Read beside it: tensor/tensor.h, tensor/shape.h, tensor/base/error.h, tensor/random/philox.h,
 // ops/views/views.h.
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -105,10 +106,13 @@ void randomness() {
 
 }  // namespace
 
-int main() {
+int main() try {
   handles_and_views();
   broadcasting();
   errors();
   randomness();
   return failures == 0 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
 }

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -89,7 +90,7 @@ bool close(const char* name, const Tensor& tape, const Numbers& hand, double fac
 
 }  // namespace
 
-int main() {
+int main() try {
   const Tensor x = eddy::sample_normal({kRows, kIn}, "x"),
                target = eddy::sample_normal({kRows, kOut}, "target");
   const Tensor w1 = eddy::sample_normal({kHidden, kIn}, "w1"), b1 = eddy::sample_normal({kHidden}, "b1");
@@ -128,4 +129,7 @@ int main() {
     std::printf("ok     a second pass is refused: %s\n", error.what());
   }
   return ok && eddy::graph_stats().saved_bytes == 0 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
 }

@@ -9,6 +9,7 @@
 // ops/core/slot.h, ops/core/op_spec.h, autograd/node.h (GradSink), ops/norm/unit_norm.cpp.
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <vector>
 
 #include "autograd/gradcheck.h"
@@ -97,7 +98,7 @@ Tensor squared_distance(const Tensor& a_any, const Tensor& b_any) {
 
 }  // namespace
 
-int main() {
+int main() try {
   install_squared_distance();
   // 5. The description that drives the tests of an op: named samples, and a reference that shares no code
   // with it.
@@ -123,4 +124,7 @@ int main() {
     std::printf("%-6s %s: %s\n", ok ? "ok" : "WRONG", sample.label.c_str(), result.describe().c_str());
   }
   return ok ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
 }

@@ -1,5 +1,8 @@
 // Example 4: a trained model. One transformer layer learns to copy: it reads a line and the sign '|', and
-// writes the line again. It trains on lines of random letters, so it cannot learn the text, only the copying.
+// writes the line again. It trains on lines of random letters, so it cannot learn the text, only the copying. The line
+// that it copies at the end is yours:
+//
+//   example_04_copy_a_line "to be or not"
 //
 //   tokens   e d d y | e d d
 //   targets  . . . . e d d y     (.: not scored, target -1)
@@ -10,6 +13,7 @@
 // a report.
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,9 +91,25 @@ std::string copy_of(const CopyModel& model, const std::string& line) {
   return written;
 }
 
+// Returns the line of the command line, filled up with spaces to the length that the model was trained on.
+// errors: ValueError for a longer one, and for other signs than letters and spaces.
+std::string line_of(int count, char** words) {
+  std::string line = count > 1 ? words[1] : "an eddy turns up";
+  for (int i = 2; i < count; ++i) line += std::string(" ") + words[i];
+  for (const char sign : line)
+    if (sign == '|' || kLetters.find(sign) == std::string::npos)
+      throw eddy::ValueError("copy: '" + line + "' has a '" + sign + "' (letters from a to z, and spaces)");
+  if (static_cast<std::int64_t>(line.size()) > kLength)
+    throw eddy::ValueError("copy: '" + line + "' has " + std::to_string(line.size()) + " signs (at most " +
+                           std::to_string(kLength) + ")");
+  line.resize(static_cast<std::size_t>(kLength), ' ');
+  return line;
+}
+
 }  // namespace
 
-int main() {
+int main(int count, char** words) try {
+  const std::string line = line_of(count, words);
   eddy::recurrent_transformer::Config config;
   config.vocab = kVocab;
   config.context = kTime;
@@ -111,8 +131,10 @@ int main() {
     if (step % 10 == 0) std::printf("step %4d  loss %.4f\n", static_cast<int>(step), loss_value);
   }
 
-  const std::string line = "an eddy turns up";
   const std::string written = copy_of(*net, line);
   std::printf("%s|%s\n", line.c_str(), written.c_str());
   return written == line ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
 }

@@ -10,6 +10,7 @@
 // Read beside it: autograd/checkpoint.h.
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +62,7 @@ Pass run(const std::vector<Block>& blocks, const Tensor& x, bool checkpointed) {
 
 }  // namespace
 
-int main() {
+int main() try {
   std::vector<Block> blocks;
   for (int i = 0; i < kBlocks; ++i) {
     const std::string name = std::to_string(i);
@@ -79,4 +80,7 @@ int main() {
   const bool same = plain.gradient == checkpointed.gradient;
   std::printf("%s\n", same ? "ok: the gradients have the same bits" : "WRONG: the gradients differ");
   return same && checkpointed.saved_bytes < plain.saved_bytes / 3 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
 }

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <vector>
 
@@ -256,7 +257,7 @@ struct PlainModel {
 
 }  // namespace
 
-int main() {
+int main() try {
   eddy::set_thread_count(1);
   eddy::ModelConfig config;
   config.model = "regular";
@@ -335,4 +336,7 @@ int main() {
   std::printf("%.1f us a step in plain loops, %.1f us by Eddy: %.2f times\n", loops, library,
               library / loops);
   return largest < 1e-4 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
 }
