@@ -31,7 +31,7 @@ RecurrentTransformer::RecurrentTransformer(const recurrent_transformer::Config& 
 void RecurrentTransformer::check_positions(std::int64_t positions) const {
   if (config().positions && positions > config().context)
     fail<ValueError>(
-        "{}: {} positions and a position table of {} (raise model.context or shorten the sequence)",
+        "{}: {} positions and a position table of {} (raise --model.context, or lower --train.sequence)",
         config().model, positions, config().context);
 }
 

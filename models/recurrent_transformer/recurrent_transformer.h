@@ -81,11 +81,10 @@ class RecurrentTransformer : public FamilyModel<recurrent_transformer::Keys> {
 class RegularTransformer final : public RecurrentTransformer {
  public:
   using RecurrentTransformer::RecurrentTransformer;
-  // State: position, and keys and values of the tokens so far in layers.i.k, layers.i.v [batch, context,
-  // dim]. Caches with fewer rows are accepted as long as the tokens fit.
+  // State: position, and keys and values of the tokens so far in layers.i.k, layers.i.v [batch, rows, dim]. Without a
+  // position table nothing bounds them: a cache has room for `context` tokens at first, and a full one doubles.
   // aliasing: the caches are written in place. To continue twice from one state, copy its tensors first.
   Tensor stream(const Tensor& tokens, State& state) const override;
-  std::int64_t stream_room(const State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return std::nullopt; }
   // The first rows of the caches, with room for one more token. Rows that no token has written are zeros.
   std::optional<State> stream_after(const State& state, std::int64_t length) const override;

@@ -1,7 +1,7 @@
 // Streaming of the recurrent transformers: the same numbers token by token, in portions of any size.
 //
 //   model              what each layer keeps                                          size
-//   regular            keys and values of all tokens so far                           grows up to `context`
+//   regular            keys and values of all tokens so far                           grows
 //   unit_forget        key and value of h_{t-1}                                       constant
 //   block_forget       keys and values of h_{i-1}, of x_i so far and of h_i so far    constant
 //   block_accumulate   the same, p/2, what becomes the next p, and the rows h_i       constant
@@ -33,6 +33,16 @@ State with_position(const State& state, std::int64_t position) {
 Tensor appended(const State& state, const std::string& name, const Tensor& rows) {
   const Tensor* before = state.find(name);
   return before == nullptr ? rows : concat({*before, rows}, 1);
+}
+
+// A cache [batch, rows, dim] with at least so many rows: itself, or a longer one that begins with it.
+Tensor with_room(const Tensor& cache, std::int64_t rows) {
+  const std::int64_t held = cache.dim(1);
+  if (held >= rows) return cache;
+  const Tensor longer =
+      Tensor::zeros({cache.dim(0), std::max(rows, 2 * held), cache.dim(2)}, cache.dtype(), cache.device());
+  raw::copy_into(raw::narrow(longer, 1, 0, held), cache);
+  return longer;
 }
 
 }  // namespace
@@ -67,7 +77,7 @@ std::optional<State> RegularTransformer::stream_after(const State& state, std::i
   if (state.empty()) return std::nullopt;
   State later = with_position(state, length);
   for (const StateTensor& cache : stream_layout(1, length))
-    later.set(cache.name, raw::narrow(state.get(cache.name), 1, 0, length + 1));
+    later.set(cache.name, raw::narrow(with_room(state.get(cache.name), length + 1), 1, 0, length + 1));
   return later;
 }
 
@@ -82,35 +92,26 @@ StateLayout RegularTransformer::stream_layout(std::int64_t batch, std::int64_t p
   return layout;
 }
 
-std::int64_t RegularTransformer::stream_room(const State& state) const {
-  return config().context - position_of(state);
-}
-
 Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
   const std::int64_t first = check_stream(tokens, state);
   const std::int64_t batch = tokens.dim(0), time = tokens.dim(1), dim = config().dim, heads = config().heads;
-  if (first + time > config().context)
-    fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model, first + time,
-                     config().context);
   Tensor y = embed(tokens, first, false);
   const DropoutSite no_dropout;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const TransformerLayer& layer = layers_[i];
     const std::string& name = layer.path;
-    if (first == 0) {
-      state.set(name + ".k", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
-      state.set(name + ".v", Tensor::zeros({batch, config().context, dim}, y.dtype(), y.device()));
-    }
+    const std::int64_t room = std::max(config().context, time);
+    if (first == 0)
+      for (const char* part : {".k", ".v"})
+        state.set(name + part, Tensor::zeros({batch, room, dim}, y.dtype(), y.device()));
     const Tensor qkv = layer.wqkv(layer.attn_norm(y));
     const auto heads_of = [&](const Tensor& rows) {
       return raw::reshape(rows, {batch, rows.dim(1), heads, dim / heads});
     };
     const auto extended = [&](const char* which, int part) {
+      state.set(name + which, with_room(state.get(name + which), first + time));
       const RowCache cache(state.get(name + which));
-      if (cache.capacity() < first + time)
-        fail<ValueError>("{}: {} positions and a cache of {} rows (the cache is full)", config().model,
-                         first + time, cache.capacity());
       cache.put(first, raw::narrow(qkv, 2, part * dim, dim));
       return heads_of(cache.rows(0, first + time));
     };

@@ -104,10 +104,28 @@ TEST_CASE("generate: a recurrent model without positions goes past its context w
   CHECK(many.state_bytes > 0);
 }
 
-TEST_CASE("generate: the regular transformer stops with a reason when its context is full") {
+TEST_CASE("generate: without a position table the regular transformer writes past its context") {
   const OneThread one_thread;
   const auto tokenizer = make_tokenizer("char", kText);
   const auto model = tiny_model(tiny_config("regular", tokenizer->vocab_size(), 8));
+  const std::vector<std::int32_t> prompt(20, 1);  // longer than the context
+  const GenerateResult result = generate(*model, *tokenizer, prompt, 60, {});
+  CHECK(result.tokens.size() == 60);
+  CHECK(result.stopped.empty());
+  // The same in portions: the caches that grow hold what was in them.
+  GenerateState text;
+  std::vector<std::int32_t> tokens = generate(*model, *tokenizer, text, prompt, 7, {}).tokens;
+  for (const std::int32_t token : generate(*model, *tokenizer, text, {}, 53, {}).tokens)
+    tokens.push_back(token);
+  CHECK(tokens == result.tokens);
+}
+
+TEST_CASE("generate: the regular transformer stops with a reason when its context is full") {
+  const OneThread one_thread;
+  const auto tokenizer = make_tokenizer("char", kText);
+  ModelConfig config = tiny_config("regular", tokenizer->vocab_size(), 8);
+  config.positions = true;
+  const auto model = tiny_model(config);
   const GenerateResult result = generate(*model, *tokenizer, std::vector<std::int32_t>{1, 2, 3}, 60, {});
   CHECK(result.tokens.size() == 6);  // five more fit into the context, and one is drawn after the last
   CHECK(contains(result.stopped, "context of 8 tokens is full"));

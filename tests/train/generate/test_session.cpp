@@ -94,7 +94,9 @@ TEST_CASE("session: a prompt is put behind the text so far") {
 TEST_CASE("session: a full context is refused and leaves the text as it was") {
   const OneThread one_thread;
   const auto tokenizer = tokens_of_text();
-  const auto model = tiny_model(tiny_config("regular", kVocab, 8));
+  ModelConfig config = tiny_config("regular", kVocab, 8);
+  config.positions = true;
+  const auto model = tiny_model(config);
   GenerateState text;
   const GenerateResult first = generate(*model, *tokenizer, text, Tokens{1, 2, 3}, 60, kDraws);
   CHECK(first.tokens.size() == 6);
