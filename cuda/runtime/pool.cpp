@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "tensor/base/format.h"
+#include "tensor/memory/readable_bytes.h"
 
 namespace eddy::cuda {
 namespace {
@@ -126,8 +127,10 @@ void out_of_memory(const RawMemory& raw, std::size_t bytes, const AllocatorStats
                    std::size_t largest_free, std::int64_t limit) {
   const std::string device = raw.describe();
   fail<OutOfMemoryError>(
-      "memory: {} bytes could not be had on {}: live {}, peak {}, reserved {}, largest free block {}, limit "
-      "{}{}{}{} (lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
+      "memory: no room for {} beside {} in use: {} bytes could not be had on {}: live {}, peak {}, reserved {}, "
+      "largest free block {}, limit {}{}{}{} (lower --train.batch, --train.sequence or --model.context, raise "
+      "--train.accumulate, or use checkpointing)",
+      readable_bytes(static_cast<double>(bytes)), readable_bytes(static_cast<double>(stats.live_bytes)),
       bytes, raw.name(), stats.live_bytes, stats.peak_bytes, stats.reserved_bytes, largest_free,
       limit > 0 ? std::to_string(limit) : "none", device.empty() ? "" : ", ", device, memory_report());
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/memory/readable_bytes.h"
 
 namespace eddy {
 namespace {
@@ -138,8 +139,10 @@ class CpuAllocator final : public Allocator {
     for (int size_class = kClasses - 1; size_class >= 0 && largest_free == 0; --size_class)
       if (!free_[static_cast<std::size_t>(size_class)].empty()) largest_free = class_bytes(size_class);
     fail<OutOfMemoryError>(
-        "memory: {} bytes could not be had on cpu: live {}, peak {}, reserved {}, largest free block {}, "
-        "limit {}{} (lower train.batch or model.context, raise train.accumulate, or use checkpointing)",
+        "memory: no room for {} beside {} in use: {} bytes could not be had on cpu: live {}, peak {}, reserved {}, "
+        "largest free block {}, limit {}{} (lower --train.batch, --train.sequence or --model.context, raise "
+        "--train.accumulate, or use checkpointing)",
+        readable_bytes(static_cast<double>(bytes)), readable_bytes(static_cast<double>(stats_.live_bytes)),
         bytes, stats_.live_bytes, stats_.peak_bytes, stats_.reserved_bytes, largest_free,
         limit_ > 0 ? std::to_string(limit_) : "none", memory_report());
   }
