@@ -7,6 +7,8 @@
 #include <string>
 
 #include "models/eddy/registry.h"
+#include "tensor/base/format.h"
+#include "train/config/config_flags.h"
 #include "train/config/new_config.h"
 #include "train/program/commands.h"
 #include "train/text/tokenizer.h"
@@ -17,6 +19,10 @@ namespace {
 struct ModelsOptions {
   std::string config;
   std::int64_t vocab = 0;
+  ModelConfig defaults;
+  ConfigFlags keys;
+
+  bool names_one() const { return !config.empty() || !keys.given().empty(); }
 };
 
 std::int64_t without_token_table(const ParamStore& counted) {
@@ -49,7 +55,8 @@ std::int64_t fixed_vocab(const std::string& tokenizer) {
 
 int list_parameters(const ModelsOptions& options) {
   NewConfig gathered;
-  gathered.take_file(options.config);
+  if (!options.config.empty()) gathered.take_file(options.config);
+  gathered.take_flags(options.keys.given());
   RunConfig config = gathered.completed();
   if (options.vocab > 0) config.model.vocab = options.vocab;
   if (config.model.vocab == 0) config.model.vocab = fixed_vocab(config.data.tokenizer);
@@ -69,16 +76,21 @@ int list_parameters(const ModelsOptions& options) {
 void add_models_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("models", "List models and their numbers of parameters");
   const auto options = std::make_shared<ModelsOptions>();
-  CLI::Option* config =
-      add_option(*command, "--config", options->config,
-                 "List the parameters of this configuration (TOML or JSON) instead", not_empty());
+  add_option(*command, "--config", options->config,
+             "List the parameters of this configuration (TOML or JSON) instead", not_empty());
   command
       ->add_option("--vocab", options->vocab,
                    "Size of the vocabulary, if the configuration leaves it to the text")
-      ->check(whole_number(1, 1'000'000'000))
-      ->needs(config);
-  on_chosen(*command, action,
-            [options] { return options->config.empty() ? list_models() : list_parameters(*options); });
+      ->check(whole_number(1, 1'000'000'000));
+  options->keys.add_to(*command, keys_of(options->defaults));
+  command->footer(
+      "With --config, a key of a model, or both, it lists the parameters of that one: eddy models --model staircase "
+      "--model.layers 2 --vocab 65");
+  on_chosen(*command, action, [options] {
+    if (options->vocab > 0 && !options->names_one())
+      fail<ValueError>("models: --vocab is for one model (name it by --config or --model)");
+    return options->names_one() ? list_parameters(*options) : list_models();
+  });
 }
 
 }  // namespace eddy

@@ -162,7 +162,11 @@ std::string Progress::line(Clock::time_point now, int columns) const {
   const double loss = std::isfinite(state_.loss) ? smooth_sum_ / smooth_weight_ : state_.loss;
   const bool fixed =
       std::abs(loss) >= 0.01 && std::abs(loss) < 1e5;  // a fixed number of decimals is readable here
-  pieces.push_back({"loss " + (fixed ? fmt::format("{:.4f}", loss) : human_number(loss)), 1});
+  const bool smoothed =
+      std::isfinite(state_.loss) && smooth_weight_ > 1.5 * (1 - kSmoothing);  // of several steps
+  pieces.push_back(
+      {(smoothed ? "smoothed loss " : "loss ") + (fixed ? fmt::format("{:.4f}", loss) : human_number(loss)),
+       1});
   if (std::isfinite(state_.learning_rate))
     pieces.push_back({"lr " + human_number(state_.learning_rate, 3), 6});
   if (std::isfinite(state_.tokens_per_second))

@@ -50,6 +50,7 @@ Series cumulative(const std::string& name, const std::vector<ComparedText>& text
       if (std::isfinite((text.*nats)[i]))
         positions.add_position(static_cast<std::int64_t>(i - 1), (text.*nats)[i]);
   PositionCurve curve = cumulative_bits(positions);
+  for (double& loss : curve.bits) loss *= std::numbers::ln2;  // nats, as everywhere on this page
   return {name, std::move(curve.positions), std::move(curve.bits)};
 }
 
@@ -81,17 +82,17 @@ std::string render_comparison(const ComparedRuns& runs, const std::vector<Compar
                               const Comparison& comparison) {
   HtmlPage page(fmt::format("{} and {}, token by token", runs.name_a, runs.name_b),
                 fmt::format("A: {}; B: {}", runs.about_a, runs.about_b));
-  const auto bits = [](double nats) { return fmt::format("{:.4f}", nats * std::numbers::log2e); };
-  page.tiles({{"A", bits(comparison.loss_a), "bits per token"},
-              {"B", bits(comparison.loss_b), "bits per token"},
-              {"B - A", bits(comparison.loss_b - comparison.loss_a), "bits per token"},
+  const auto shown = [](double nats) { return fmt::format("{:.4f}", nats); };
+  page.tiles({{"A", shown(comparison.loss_a), "nats per token"},
+              {"B", shown(comparison.loss_b), "nats per token"},
+              {"B - A", shown(comparison.loss_b - comparison.loss_a), "nats per token"},
               {"Tokens", grouped(comparison.tokens), texts.size() == 1 ? texts[0].name : ""}});
   page.paragraph(fmt::format(
-      "A is {}. B is {}. Losses in the lists are in nats. If a token was last seen further back "
+      "A is {}. B is {}. Losses are in nats. If a token was last seen further back "
       "than attention reaches, only the recurrent state can carry it to where it is predicted. For a "
       "long text the chart shows the smallest and the largest difference of each part.",
       runs.name_a, runs.name_b));
-  Chart up_to{"Loss up to a position", "position", "bits per token", true, false, {}};
+  Chart up_to{"Loss up to a position", "position", "nats per token", true, false, {}};
   up_to.series = {cumulative("A: " + runs.name_a, texts, &ComparedText::nats_a),
                   cumulative("B: " + runs.name_b, texts, &ComparedText::nats_b)};
   page.chart(up_to);

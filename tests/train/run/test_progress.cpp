@@ -60,7 +60,7 @@ TEST_CASE("progress: the line carries every value in human units") {
   p.update(state(100), at(100));
   p.update(state(200), at(200));
   CHECK(p.line(at(200), 200) ==
-        "step 200/1000  20%  loss 2.5000  lr 3e-4  12.3k tokens/s  1.2 GiB  3m 20s  13m 20s left");
+        "step 200/1000  20%  smoothed loss 2.5000  lr 3e-4  12.3k tokens/s  1.2 GiB  3m 20s  13m 20s left");
 }
 
 TEST_CASE("progress: a narrow line drops what matters least and never exceeds its width") {
@@ -71,7 +71,7 @@ TEST_CASE("progress: a narrow line drops what matters least and never exceeds it
   for (int columns = 0; columns <= 100; ++columns) {
     CHECK(p.line(at(200), columns).size() <= static_cast<std::size_t>(columns));
   }
-  CHECK(p.line(at(200), 45) == "step 200/1000  loss 2.5000  13m 20s left");
+  CHECK(p.line(at(200), 54) == "step 200/1000  smoothed loss 2.5000  13m 20s left");
   CHECK(p.line(at(200), 13) == "step 200/1000");
 }
 
