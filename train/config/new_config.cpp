@@ -69,6 +69,22 @@ void NewConfig::take_preset(const std::string& name, const char* program) {
   for (const ConfigField& field : keys.fields()) given_.insert(field.full_key());
 }
 
+void NewConfig::take_run(const RunConfig& run) {
+  config_.model = run.model;
+  model_of_run_ = fmt::format("{}/{}", run.model.family, run.model.model);
+  config_.data = run.data;
+  config_.train.sequence = run.train.sequence;
+  config_.train.batch = run.train.batch;
+  config_.train.carry_state = run.train.carry_state;
+  if (run.data.name == "text" && run.data.tokenizer == "char") {
+    if (config_.model.n_out == config_.model.vocab) config_.model.n_out = 0;
+    config_.model.vocab = 0;
+  }
+  const ConfigKeys keys = keys_of(config_);
+  for (const ConfigField& field : keys.fields())
+    if (field.section != "train") given_.insert(field.full_key());
+}
+
 void NewConfig::take_file(const std::string& path) {
   const ConfigSource source = read_run_config(path);
   keys_of(config_).read(source);
@@ -94,6 +110,11 @@ void NewConfig::take_flags(const std::map<std::string, std::string>& texts) {
 RunConfig NewConfig::completed() const {
   RunConfig config = config_;
   ModelConfig& model = config.model;
+  if (const std::string named = fmt::format("{}/{}", model.family, model.model);
+      !model_of_run_.empty() && named != model_of_run_)
+    fail<ConfigError>(
+        "train: the model is {}, and --init-from takes that of the run, {} (leave the model out)", named,
+        model_of_run_);
   if (config.train.sequence > 0 && !given_.contains("model.segment")) model.segment = config.train.sequence;
   choose_sizes(model, model_keys(given_));
   validate(config);

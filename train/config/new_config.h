@@ -1,6 +1,7 @@
 // The configuration of a new run, gathered from a preset, a file and flags, of which the later ones win, and then
 // completed: what nobody gave follows from what was given.
 //
+//   gathered.take_run(theirs);                     that whose weights a run starts from, before anything else
 //   gathered.take_preset(name);                    a model, or a configuration of a paper
 //   gathered.take_file("my.toml");
 //   gathered.take_flags({{"model.dim", "64"}});
@@ -24,6 +25,9 @@ class NewConfig {
   // of paper_configs(), without its vocabulary, which the data give.
   // errors: ConfigError with the nearest name; `program` begins its text.
   void take_preset(const std::string& name, const char* program);
+  // Sets what a run that starts from the weights of another takes from it: the model, the data, and how long and how
+  // many the rows of a batch are. The vocabulary of characters may grow.
+  void take_run(const RunConfig& run);
   // errors: those of load_run_config; ConfigError if it gives both model.params and model.dim, as below.
   void take_file(const std::string& path);
   // Texts by full key, as flags give them.
@@ -44,6 +48,7 @@ class NewConfig {
   void take_width(bool gave_params, bool gave_dim);
 
   RunConfig config_;
+  std::string model_of_run_;     // "family/model" of take_run; empty without
   std::set<std::string> given_;  // full keys that are not chosen: of the preset, the file and the flags
   std::set<std::string> asked_;  // those of the file and the flags
 };

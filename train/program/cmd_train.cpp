@@ -31,11 +31,19 @@ RunConfig config_to_resume(const TrainFlags& flags) {
 
 RunConfig config_of_new_run(TrainFlags& flags) {
   NewConfig gathered;
+  TrainRequest& request = flags.request;
+  if (!request.init_from.empty()) {
+    const RunConfig run = load_config_of_run(request.init_from, request.checkpoint);
+    gathered.take_run(run);
+    request.notes.push_back(fmt::format(
+        "starts from {}: with its model, its [data] and train.batch {}; all else as given here, or the default",
+        request.init_from, run.train.batch));
+  }
   if (!flags.config_path.empty()) gathered.take_file(flags.config_path);
   if (!flags.preset.empty()) gathered.take_preset(flags.preset, "train");
   gathered.take_flags(flags.keys.given());
   RunConfig config = gathered.completed();
-  for (const std::string& line : gathered.unread()) flags.request.notes.push_back("warning: " + line);
+  for (const std::string& line : gathered.unread()) request.notes.push_back("warning: " + line);
   return config;
 }
 
@@ -55,6 +63,7 @@ int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Opt
                      request.resume);
   request.config = resuming ? config_to_resume(flags) : config_of_new_run(flags);
   if (!flags.data.empty()) request.config.data.path = flags.data;
+  request.data_given = resuming && (!flags.data.empty() || flags.keys.given().contains("data.path"));
   // The flag overrides the configuration, which training would apply later.
   if (threads.count() > 0 && request.config.train.threads > 0)
     request.config.train.threads = threads.as<std::int64_t>();
@@ -77,16 +86,27 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--run,--out", request.run_dir,
              "Folder of the new run; must not exist, unless its run ended before the first checkpoint",
              not_empty());
-  add_option(*command, "--resume", request.resume,
-             "Folder of a run to continue from its latest checkpoint, or from --checkpoint", not_empty());
-  add_option(*command, "--init-from", request.init_from,
-             "Start the new run from the parameters of this run or checkpoint", not_empty());
+  add_option(
+      *command, "--resume", request.resume,
+      "Folder of a run to continue from its latest checkpoint, or from --checkpoint; with --data also on texts "
+      "that came into its folder since",
+      not_empty());
+  add_option(
+      *command, "--init-from", request.init_from,
+      "Start the new run from the weights of this run or checkpoint: its model and tokenizer are taken, and "
+      "characters that are new in --data are added",
+      not_empty());
   add_checkpoint_option(*command, request.checkpoint,
                         "Checkpoint to continue from, or to start from with --init-from");
   add_option(*command, "--data", flags->data, "Short for --data.path: a text file or a folder of texts",
              not_empty());
   flags->keys.add_to(*command, keys_of(flags->defaults));
-  command->footer("eddy keys MODEL lists the keys that a model reads, eddy tasks what it can be trained on.");
+  command->footer(
+      "eddy keys MODEL lists the keys that a model reads, eddy tasks what it can be trained on.\n\n"
+      "Going on:\n"
+      "  eddy train --resume runs/a --train.steps 9000                  more steps\n"
+      "  eddy train --resume runs/a --data texts --train.steps 9000     and texts that came into its folder\n"
+      "  eddy train --init-from runs/a --data others --run runs/b       a new run from its weights, on other texts");
   on_chosen(*command, action,
             [flags, &app] { return run_train(*flags, command_line_of(app), *app.get_option("--threads")); });
 }

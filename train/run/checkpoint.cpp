@@ -93,6 +93,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
         {"run", state.run_id},
         {"text_sha256", state.text_sha256},
         {"text_files", state.text_files},
+        {"text_phases", to_json(state.text_phases)},
         {"data_folder", json_string(state.data_folder) ? state.data_folder : ""},
         {"baselines", state.baselines ? to_json(*state.baselines) : json()},
         {"pass_tokens", state.pass_tokens},
@@ -193,6 +194,7 @@ void read_state(LoadedRun& run) {
     run.state.run_id = about.value("run", std::string());
     run.state.text_sha256 = about.value("text_sha256", std::string());
     run.state.text_files = about.value("text_files", std::vector<std::string>());
+    run.state.text_phases = text_phases_from_json(about.value("text_phases", json()), state_file);
     run.state.data_folder = about.value("data_folder", std::string());
     if (about.contains("baselines") && !about.at("baselines").is_null())
       run.state.baselines = baselines_from_json(about.at("baselines"));
@@ -228,6 +230,7 @@ LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& whic
 void expect_data_of(const LoadedRun& run, TaskArguments& arguments) {
   arguments.expected_sha256 = run.state.text_sha256;
   arguments.expected_files = run.state.text_files;
+  arguments.expected_phases = run.state.text_phases;
   if (!run.state.data_folder.empty()) arguments.folders.push_back(run.state.data_folder);
   // The data may have been moved together with the run.
   for (fs::path folder = fs::absolute(run.checkpoint).lexically_normal(); folder != folder.parent_path();

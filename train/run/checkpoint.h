@@ -46,6 +46,7 @@ struct TrainingState {
   std::string run_id;                   // run_folder.h; empty in a checkpoint of a version without
   std::string text_sha256;              // of the data trained on; empty when not known
   std::vector<std::string> text_files;  // of a folder: its files (Task::data_files)
+  std::vector<TextPhase> text_phases;   // the texts and their digests (Task::data_phases)
   std::string data_folder;  // the folder from which a relative data.path was taken; empty when not known
   std::optional<Baselines> baselines;  // of the text; none for other tasks, and where nothing is evaluated
   std::int64_t pass_tokens = 0;        // Task::pass_tokens

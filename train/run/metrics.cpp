@@ -260,6 +260,8 @@ void add_record(MetricsSummary& summary, const Record& r, std::int64_t step) {
     summary.add(SampleRecord{step, r.text_of("text")});
   } else if (kind == "event") {
     summary.add(EventRecord{step, r.text_of("text")});
+  } else if (kind == "command") {
+    summary.add(CommandRecord{step, r.text_of("text")});
   }
 }
 
@@ -351,6 +353,10 @@ void MetricsWriter::write(const SampleRecord& r) {
 
 void MetricsWriter::write(const EventRecord& r) {
   append_line(dump({{"kind", "event"}, {"step", r.step}, {"text", r.text}}));
+}
+
+void MetricsWriter::write(const CommandRecord& r) {
+  append_line(dump({{"kind", "command"}, {"step", r.step}, {"text", r.text}}));
 }
 
 void MetricsWriter::append_line(std::string line) {

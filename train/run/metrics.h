@@ -62,6 +62,12 @@ struct EventRecord {
   std::string text;
 };
 
+// {"kind":"command",...}: the command line that began the run, or that resumed it at this step.
+struct CommandRecord {
+  std::int64_t step = 0;
+  std::string text;
+};
+
 // The median of the finite values (of two middle ones the upper); NaN when there is none.
 double median(std::vector<double> values);
 
@@ -73,8 +79,9 @@ struct Metrics {
   std::vector<SampleRecord> samples;
   std::vector<EventRecord> events;  // the last ones, and how many were before
   std::int64_t earlier_events = 0;
-  std::int64_t foreign = 0;   // whole lines that are no records
-  std::string first_foreign;  // the number of the first one, and why
+  std::vector<CommandRecord> commands;  // the first, and of very many the last ones
+  std::int64_t foreign = 0;             // whole lines that are no records
+  std::string first_foreign;            // the number of the first one, and why
 };
 
 // The evaluations that compare: of the split "valid", none of the whole beside others of a sample, until `last`.
@@ -93,6 +100,7 @@ class MetricsWriter {
   void write(const EvalRecord& record);
   void write(const SampleRecord& record);
   void write(const EventRecord& record);
+  void write(const CommandRecord& record);
 
  private:
   void append_line(std::string line);

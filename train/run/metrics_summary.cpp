@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kMostStretches = 8192;  // even; a chart is a tenth as many points wide
 constexpr std::size_t kLastSteps = 20;        // of which the report takes the final loss
 constexpr std::size_t kMostEvents = 400;
+constexpr std::size_t kMostCommands = 200;
 
 // Whether a value stands out more: what is not finite does so most.
 bool is_higher(double value, double than) {
@@ -63,6 +64,11 @@ void MetricsSummary::add(const EventRecord& record) {
   events_.push_back(record);
 }
 
+void MetricsSummary::add(const CommandRecord& record) {
+  if (commands_.size() == kMostCommands) commands_.erase(commands_.begin() + 1);
+  commands_.push_back(record);
+}
+
 void MetricsSummary::add_foreign(const std::string& problem) {
   if (foreign_++ == 0) first_foreign_ = problem;
 }
@@ -87,6 +93,7 @@ Metrics MetricsSummary::metrics() const {
   all.samples = samples_.records();
   all.events = events_;
   all.earlier_events = earlier_events_;
+  all.commands = commands_;
   all.foreign = foreign_;
   all.first_foreign = first_foreign_;
   return all;

@@ -55,6 +55,7 @@ class MetricsSummary {
   void add(const EvalRecord& record);
   void add(const SampleRecord& record);
   void add(const EventRecord& record);
+  void add(const CommandRecord& record);
   // A whole line that is no record, and why.
   void add_foreign(const std::string& problem);
 
@@ -79,6 +80,7 @@ class MetricsSummary {
   std::optional<EvalRecord> best_, last_evaluation_, last_whole_;
   EvenlySpaced<SampleRecord> samples_{64, 2};
   std::vector<EventRecord> events_;
+  std::vector<CommandRecord> commands_;
   std::int64_t earlier_events_ = 0, foreign_ = 0;
   std::string first_foreign_;
 };

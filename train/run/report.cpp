@@ -169,11 +169,11 @@ std::vector<Chart> graph_charts(const Metrics& m) {
   return charts;
 }
 
-// The evaluation with the lowest finite loss of the split "valid"; nullptr when there is none.
-const EvalRecord* best_of(const Metrics& metrics) {
+// The evaluation with the lowest finite loss of the split "valid" after a step; nullptr when there is none.
+const EvalRecord* best_of(const Metrics& metrics, std::int64_t after) {
   const EvalRecord* best = nullptr;
   for (const EvalRecord& eval : metrics.evals)
-    if (is_better(eval, best)) best = &eval;
+    if (eval.step > after && is_better(eval, best)) best = &eval;
   return best;
 }
 
@@ -192,7 +192,7 @@ std::int64_t last_step(const Metrics& metrics) {
 std::vector<Tile> summary(const ReportData& data) {
   const Metrics& metrics = data.metrics;
   std::vector<Tile> tiles;
-  if (const EvalRecord* best = best_of(metrics); best != nullptr)
+  if (const EvalRecord* best = best_of(metrics, data.phase_began); best != nullptr)
     tiles.push_back({"Best validation loss", human_number(best->loss),
                      fmt::format("at step {}, on {}", grouped(best->step), extent(*best))});
   const auto whole = std::find_if(metrics.evals.rbegin(), metrics.evals.rend(),
@@ -306,7 +306,9 @@ void add_events(HtmlPage& page, const Metrics& metrics) {
 
 void add_circumstances(HtmlPage& page, const ReportData& data) {
   std::vector<std::vector<std::string>> rows;
-  if (!data.command_line.empty()) rows.push_back({"command", data.command_line});
+  for (const CommandRecord& command : data.metrics.commands)
+    rows.push_back({command.step == 0 ? "command" : fmt::format("command at step {}", grouped(command.step)),
+                    shortened(command.text)});
   for (const std::string& line : data.environment) {
     const std::size_t colon = line.find(": ");
     if (colon == std::string::npos)

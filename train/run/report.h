@@ -17,11 +17,11 @@ namespace eddy {
 
 struct ReportData {
   std::string title;
-  std::int64_t parameters = 0;  // 0: not shown
-  RunConfig config;             // what differs from the defaults is shown, the rest folded
-  std::string command_line;
+  std::int64_t parameters = 0;           // 0: not shown
+  RunConfig config;                      // what differs from the defaults is shown, the rest folded
   std::vector<std::string> environment;  // "name: value" each: machine, threads, BLAS
   Metrics metrics;
+  std::int64_t phase_began = -1;       // the best loss is one after this step: those before are of other texts
   std::int64_t tokens_seen = 0;        // 0: not shown
   double seconds = kNotMeasured;       // of training; NaN: not shown
   std::optional<Baselines> baselines;  // of a task on text

@@ -20,6 +20,7 @@
 #include "train/page/human_text.h"
 #include "train/run/metrics.h"
 #include "train/run/run_folder.h"
+#include "train/text/new_rows.h"
 
 namespace eddy {
 namespace {
@@ -53,7 +54,7 @@ State placed(const State& saved, Dtype dtype, Device device) {
       folder.string(), run.string(), name, folder.string());
 }
 
-void check_same_model(const RunConfig& config, const LoadedRun& loaded) {
+void check_same_model(const RunConfig& config, const LoadedRun& loaded, bool resuming) {
   ModelConfig theirs = resolved(loaded.config.model), mine = resolved(config.model);
   std::vector<std::string> may_differ = {"model.dropout", "model.init_std"};
   if (!loaded.config.model.positions) may_differ.emplace_back("model.context");
@@ -70,9 +71,8 @@ void check_same_model(const RunConfig& config, const LoadedRun& loaded) {
   }
   if (differ.empty()) return;
   fail<ConfigError>(
-      "train: the configuration's model is not that of {}: {} (resume and init-from take the same "
-      "[model] table)",
-      loaded.checkpoint.string(), differ);
+      "train: the configuration's model is not that of {}: {} (leave these keys out: {} takes the model of the run)",
+      loaded.checkpoint.string(), differ, resuming ? "--resume" : "--init-from");
 }
 
 // Each row of a batch has its own state, which belongs to that row's data.
@@ -133,14 +133,19 @@ void write_first_files(const ReadyRun& run) {
   for (const auto& [path, text] : wanted) replace_text_file(path, text);
 }
 
-std::unique_ptr<Task> task_of(const RunConfig& config, std::optional<LoadedRun>& loaded, bool resuming) {
+std::unique_ptr<Task> task_of(const TrainRequest& request, const std::optional<LoadedRun>& loaded) {
   TaskArguments arguments;
-  arguments.config = config;
+  const RunConfig& config = arguments.config = request.config;
   arguments.messages = &std::cout;
   if (loaded) {
-    arguments.tokenizer = std::move(loaded->tokenizer);
+    if (loaded->tokenizer) arguments.tokenizer = tokenizer_from_json(loaded->tokenizer->to_json());
     arguments.run = loaded->checkpoint.string();
-    if (resuming) expect_data_of(*loaded, arguments);
+    if (!request.resume.empty()) {
+      expect_data_of(*loaded, arguments);
+      arguments.may_grow = request.data_given;
+    } else {
+      arguments.may_extend = true;
+    }
     if (config.data.path != loaded->config.data.path) arguments.folders.clear();
   }
   return make_task(std::move(arguments));
@@ -158,6 +163,25 @@ void warn_of_jump(const TrainConfig& now, const TrainConfig& before, std::int64_
         "warning: the learning rate is {} and was to be {} at step {}, since train.steps was raised from {} to {} and "
         "train.schedule \"{}\" spans all steps (to keep a rate: train.schedule constant, and train.learning_rate)",
         human_number(rate), human_number(was), step, before.steps, now.steps, now.schedule));
+}
+
+// Begins a new phase of the texts of a run. Losses of other texts are not compared with those from here on.
+// errors: ConfigError when the run would not read them.
+void begin_phase(ReadyRun& run, const LoadedRun& loaded) {
+  std::vector<TextPhase>& phases = run.state.text_phases;
+  run.has_grown = phases.size() > std::max<std::size_t>(loaded.state.text_phases.size(), 1);
+  if (!run.has_grown) return;
+  if (run.state.step >= run.config.train.steps)
+    fail<ConfigError>(
+        "train: {} has done all its {} steps and would not read the new texts (give --train.steps N too, N above {})",
+        run.folder.string(), run.config.train.steps, run.state.step);
+  phases.back().step = run.state.step;
+  run.state.best_loss = run.state.lowest_loss = std::numeric_limits<double>::infinity();
+  run.state.best_step = -1;
+  run.notes = fmt::format(
+      "phase {} of the texts begins at step {}: {} came into {} (cut into training and validation on their own; the best "
+      "loss is counted anew)",
+      phases.size(), run.state.step, describe(phases.back()), run.config.data.path);
 }
 
 // Takes up the state of a run where its checkpoint left it.
@@ -200,21 +224,33 @@ ReadyRun prepare_run(const TrainRequest& request) {
   std::optional<LoadedRun> loaded;
   if (const std::string& from = resuming ? request.resume : request.init_from; !from.empty())
     loaded = load_run(from, dtype, request.checkpoint);
-  run.task = task_of(run.config, loaded, resuming);
+  run.task = task_of(request, loaded);
+  if (loaded && !resuming && loaded->tokenizer && run.task->tokenizer() != nullptr) {
+    run.notes =
+        take_new_tokens(run.config.model, *loaded->tokenizer, *run.task->tokenizer(), request.init_from);
+  }
   run.task->set_model_sizes(run.config.model);
   fit_params(run.config.model);
-  if (loaded) check_same_model(run.config, *loaded);
+  const bool has_new_rows = !run.notes.empty();
+  if (has_new_rows) {
+    ModelConfig& theirs = loaded->config.model;
+    if (theirs.n_out == theirs.vocab) theirs.n_out = run.config.model.n_out;
+    theirs.vocab = run.config.model.vocab;
+  }
+  if (loaded) check_same_model(run.config, *loaded, resuming);
   run.model = make_model(run.config.model, dtype, device, precision);
   ParamStore& params = run.model->params();
+  if (!loaded || has_new_rows) params.initialize(static_cast<std::uint64_t>(t.seed));
   if (loaded)
-    load_parameters(params, parameter_map(loaded->model->params()), loaded->checkpoint.string());
-  else
-    params.initialize(static_cast<std::uint64_t>(t.seed));
+    load_parameters(params, with_new_rows(parameter_map(loaded->model->params()), params),
+                    loaded->checkpoint.string());
   if (run.task->row_length() > 0) run.model->check_length(run.task->row_length(), run.task->carries_state());
   run.optimizer = make_optimizer(params, t);
   if (resuming) resume(run, *loaded);
   run.state.text_sha256 = run.task->data_sha256();
   run.state.text_files = run.task->data_files();
+  run.state.text_phases = run.task->data_phases();
+  if (resuming) begin_phase(run, *loaded);
   if (!resuming || run.config.data.path != loaded->config.data.path)
     run.state.data_folder = fs::current_path(error).string();
   return run;

@@ -83,6 +83,7 @@ class Run {
     nothing_to_train_ = is_resumed() && is_done() && !run_.task->owes_after_step();
     if (run_.is_latest) saved_step_ = run_.state.step;
     open_metrics();
+    if (!request_.command_line.empty()) keep_command({run_.state.step, request_.command_line});
     if (on_cpu && run_.model->params().activations() == Dtype::bf16)
       event(
           "bf16 is slower than f32 here, a check for a GPU's results: the CPU level in use has no products in bf16");
@@ -93,15 +94,16 @@ class Run {
             unread_state_warning(*run_.model, run_.task->row_length(), run_.task->carries_state());
         !what.empty())
       event(what);
-    if (is_resumed())
-      say_resumed();
-    else  // the run can be resumed from the beginning, and a full disk shows before anything is learned
-      save(false);
+    if (is_resumed()) say_resumed();
+    // The run can be resumed from the beginning, of a phase too, and a full disk shows before anything is learned.
+    if (!is_resumed() || run_.has_grown) save(false);
+    if (!run_.notes.empty()) event(run_.notes);
   }
 
   // What simple predictors reach, once per run: a checkpoint keeps it.
   void measure_baselines_now() {
     run_.state.pass_tokens = run_.task->pass_tokens();
+    if (run_.has_grown) run_.state.baselines.reset();  // they are of other texts
     if (!run_.state.baselines && run_.config.train.eval_every > 0) {
       const double minutes = run_.config.train.minutes,
                    end = now() + (minutes > 0 ? 60 * minutes / 20 : INFINITY);
@@ -130,6 +132,14 @@ class Run {
     } catch (const IoError& error) {
       progress_->message(fmt::format("warning: nothing is recorded: {}", error.what()));
     }
+  }
+
+  // A resume that has nothing to train leaves the metrics as they are.
+  void keep_command(const CommandRecord& command) {
+    if (nothing_to_train_)
+      summary_.add(command);
+    else
+      record(command);
   }
 
   template <class Record>
@@ -364,10 +374,18 @@ class Run {
     return made;
   }
 
+  // The step at which the last phase of the texts began; -1 in a run that has one. What was recorded for that step may
+  // be of the texts before.
+  std::int64_t phase_began() const {
+    const std::vector<TextPhase>& phases = run_.state.text_phases;
+    return phases.size() > 1 ? phases.back().step : -1;
+  }
+
   // `last`: the evaluation at the end of a run. One that is recorded for this step is not made again.
   void evaluate_now(bool last = false) {
     if (const std::optional<EvalRecord>& recorded = summary_.last_evaluation();
-        recorded && recorded->step == run_.state.step && !recorded->of_task) {
+        recorded && recorded->step == run_.state.step && !recorded->of_task &&
+        (phase_began() < run_.state.step || has_evaluated_)) {
       if (recorded->loss < run_.state.best_loss) save_best(recorded->loss);
       return;
     }
@@ -376,6 +394,7 @@ class Run {
                                                   evaluation_options(), "evaluating", true);
     if (stopped) return give_up_evaluation(result);
     time_.note_evaluation(now() - began, result.tokens, result.of);
+    has_evaluated_ = true;
     const std::string text = record_evaluation(result);
     const bool best = result.loss < run_.state.best_loss;
     progress_->message(
@@ -508,9 +527,9 @@ class Run {
       data.title = fmt::format("{} on {}", run_.config.model.model, run_.task->name());
       data.parameters = run_.model->params().count();
       data.config = run_.config;
-      data.command_line = request_.command_line;
       data.environment = environment_lines();
       data.metrics = summary_.metrics();
+      data.phase_began = phase_began();
       data.tokens_seen = run_.state.tokens;
       data.baselines = run_.state.baselines;
       data.passes = passes();
@@ -552,12 +571,26 @@ class Run {
       event(fmt::format("interrupted at step {}: saved; go on with --resume {}", run_.state.step,
                         run_.folder.string()));
     progress_->finish(Clock::now());
+    say_what_continues(end);
     write_report_now();
     if (const std::string text = standing(); !text.empty())
       progress_->message(fmt::format("{} step{}: {}; {}", grouped(run_.state.step),
                                      run_.state.step == 1 ? "" : "s", passes_text(passes()), text));
     progress_->message(fmt::format("report: {}", (run_.folder / "report.html").string()));
     return end;
+  }
+
+  // The commands that go on from here.
+  void say_what_continues(TrainEnd end) {
+    const std::string folder = shell_quoted(run_.folder.string());
+    if (end == TrainEnd::time_over)
+      progress_->message(fmt::format("to go on: eddy train --resume {}", folder));
+    if (end != TrainEnd::finished || run_.state.learned) return;
+    progress_->message(fmt::format("to train on: eddy train --resume {} --train.steps {}", folder,
+                                   2 * std::max<std::int64_t>(run_.config.train.steps, 1)));
+    if (run_.task->tokenizer() != nullptr)
+      progress_->message(
+          fmt::format("on another text: eddy train --init-from {} --data TEXTS --run NEW", folder));
   }
 
   const TrainRequest& request_;
@@ -569,6 +602,7 @@ class Run {
   std::optional<nlohmann::json> task_before_step_;  // set while a step is in progress
   std::int64_t saved_step_ = -1;
   bool said_no_state_ = false;
+  bool has_evaluated_ = false;  // in this process
   // The step of an evaluation that train.minutes ended; it is not begun again.
   std::int64_t given_up_at_ = -1;
   bool nothing_to_train_ = false;  // a finished run that was resumed

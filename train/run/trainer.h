@@ -15,6 +15,8 @@ struct TrainRequest {
   std::string init_from;  // a run or checkpoint whose parameters a new run starts from
   // The checkpoint to resume, or to initialise from: latest, best, newest-whole or step-N.
   std::string checkpoint = "latest";
+  bool data_given =
+      false;  // the data of the run to resume were named again: texts that are new in them are taken in
   std::string command_line;        // for the report
   std::vector<std::string> notes;  // to be said and recorded at the beginning
 };

@@ -156,8 +156,8 @@ json SequenceReader::save() const {
   return {{"next", next_}, {"rows", std::move(rows)}, {"sequences", sequences_.size()}};
 }
 
-void SequenceReader::load(const json& saved, const std::string& file) {
-  const std::int64_t next = integer_at(saved, "next", file);
+void SequenceReader::load(const json& saved, const std::string& file, bool grown) {
+  std::int64_t next = integer_at(saved, "next", file);
   const auto count = std::ssize(sequences_);
   if (next < 0 || !saved.contains("rows") || !saved["rows"].is_array())
     fail<FormatError>("data: {} is damaged: reading positions without rows", file);
@@ -166,7 +166,9 @@ void SequenceReader::load(const json& saved, const std::string& file) {
   if (rows.size() != rows_.size())
     fail<ConfigError>("data: {} was read in {} rows, and train.batch is {} (resume with train.batch {})",
                       file, rows.size(), rows_.size(), rows.size());
-  if (const std::int64_t theirs = integer_at(saved, "sequences", file); theirs != count)
+  const std::int64_t theirs = integer_at(saved, "sequences", file);
+  const bool has_more = grown && theirs > 0 && theirs < count;
+  if (theirs != count && !has_more)
     fail<ConfigError>(
         "data: {} was read from {} sequences, and there are {} (resume with the same [data] keys and text)",
         file, theirs, count);
@@ -174,11 +176,17 @@ void SequenceReader::load(const json& saved, const std::string& file) {
   for (const json& row : rows) {
     const Row place{integer_at(row, "sequence", file), integer_at(row, "position", file)};
     // A position may lie beyond the end by less than a segment: the row then takes the next sequence.
-    if (place.sequence < -1 || place.sequence >= count || place.position < 0 ||
+    if (place.sequence < -1 || place.sequence >= theirs || place.position < 0 ||
         place.position > (std::int64_t{1} << 60))
       fail<FormatError>("data: {} is damaged: a row at position {} of sequence {}, of {}", file,
-                        place.position, place.sequence, count);
+                        place.position, place.sequence, theirs);
     loaded.push_back(place);
+  }
+  if (has_more) {  // the pass after the one that they read
+    const std::int64_t pass = next / theirs + (next % theirs > 0 ? 1 : 0);
+    if (pass > (std::int64_t{1} << 60) / count)
+      fail<FormatError>("data: {} is damaged: {} sequences read", file, next);
+    next = pass * count;
   }
   next_ = next;
   rows_ = std::move(loaded);

@@ -67,10 +67,11 @@ class SequenceReader {
 
   // The positions as {"next", "rows", "sequences"}.
   nlohmann::json save() const;
-  // Restores saved positions; errors call them `file`.
+  // Restores saved positions; errors call them `file`. With `grown` they may be of fewer sequences, the first of
+  // these: each row goes on to the end of its own, and a pass over all begins.
   // errors: FormatError for damaged values; ConfigError for another number of rows or sequences. Nothing is
   // changed then.
-  void load(const nlohmann::json& saved, const std::string& file);
+  void load(const nlohmann::json& saved, const std::string& file, bool grown = false);
 
  private:
   struct Row {

@@ -37,6 +37,7 @@ class TextTask : public Task {
   const Tokenizer* tokenizer() const override { return data_.tokenizer.get(); }
   std::string data_sha256() const override { return data_.sha256; }
   std::vector<std::string> data_files() const override { return data_.source_files; }
+  std::vector<TextPhase> data_phases() const override { return data_.source_phases; }
   bool reads_files() const override { return true; }
   std::vector<std::string> numbers() const override {
     return {"loss", "bits_per_byte", "bits_per_character", "word_perplexity"};
@@ -295,7 +296,7 @@ class ReadingTask final : public TextTask {
           "train: data.order is {} and {} was read in another order (resume with the same, or start a new "
           "run with --init-from)",
           config_.data.order, file);
-    reader_->load(saved.value("reading", json()), file);
+    reader_->load(saved.value("reading", json()), file, data_.grown);
   }
 
   EvalResult evaluate(const Model& model, const EvalOptions& options,

@@ -1,7 +1,7 @@
 // The char and byte vocabularies, and the JSON form of all tokenizers:
 //
 //   {"name":"byte"}
-//   {"characters":"...","name":"char"}
+//   {"characters":"...","name":"char"}, and perhaps "added":"...": characters with the ids after those
 //   {"model":"(base64)","name":"sentencepiece"}
 #include "train/text/tokenizer.h"
 
@@ -46,13 +46,19 @@ std::string shown(char32_t code_point) {
   return fmt::format("'{}' (U+{:04X})", text, number);
 }
 
+constexpr std::size_t kAllCodePoints = 0x110000;  // a flag for each takes 136 KiB
+
 class CharTokenizer final : public Tokenizer {
  public:
-  // `code_points` is sorted and without repeats.
-  explicit CharTokenizer(std::vector<char32_t> code_points) : code_points_(std::move(code_points)) {
+  // Code points by id, without repeats; the first `sorted` of them rise.
+  CharTokenizer(std::vector<char32_t> code_points, std::size_t sorted)
+      : code_points_(std::move(code_points)), sorted_(sorted) {
     ascii_.fill(-1);
-    for (std::size_t rank = 0; rank < code_points_.size() && code_points_[rank] < 128; ++rank)
-      ascii_[code_points_[rank]] = static_cast<std::int32_t>(rank);
+    for (std::size_t id = 0; id < code_points_.size(); ++id) {
+      if (code_points_[id] < 128) ascii_[code_points_[id]] = static_cast<std::int32_t>(id);
+      ids_.emplace_back(code_points_[id], static_cast<std::int32_t>(id));
+    }
+    std::sort(ids_.begin(), ids_.end());
   }
 
   std::string name() const override { return "char"; }
@@ -94,10 +100,31 @@ class CharTokenizer final : public Tokenizer {
     return known;
   }
 
+  std::vector<char32_t> missing_in(std::string_view text) const override {
+    std::vector<bool> known(kAllCodePoints);
+    for (const char32_t code_point : code_points_) known[code_point] = true;
+    std::vector<char32_t> missing;
+    for_each_character(text, [&](char32_t code_point, std::size_t) {
+      if (!known[code_point]) missing.push_back(code_point);
+      known[code_point] = true;
+    });
+    std::sort(missing.begin(), missing.end());
+    return missing;
+  }
+
+  std::unique_ptr<Tokenizer> with(const std::vector<char32_t>& characters) const override {
+    std::vector<char32_t> all = code_points_;
+    all.insert(all.end(), characters.begin(), characters.end());
+    return std::make_unique<CharTokenizer>(std::move(all), sorted_);
+  }
+
   std::string to_json() const override {
-    std::string characters;
-    for (const char32_t code_point : code_points_) append_utf8(characters, code_point);
-    return nlohmann::json{{"name", "char"}, {"characters", characters}}.dump();
+    std::string characters, added;
+    for (std::size_t id = 0; id < code_points_.size(); ++id)
+      append_utf8(id < sorted_ ? characters : added, code_points_[id]);
+    nlohmann::json description{{"name", "char"}, {"characters", characters}};
+    if (!added.empty()) description["added"] = added;
+    return description.dump();
   }
 
  private:
@@ -107,14 +134,14 @@ class CharTokenizer final : public Tokenizer {
 
   std::int32_t rank_of(char32_t code_point) const {
     if (code_point < 128) return ascii_[code_point];
-    const auto at = std::lower_bound(code_points_.begin(), code_points_.end(), code_point);
-    return at != code_points_.end() && *at == code_point
-               ? static_cast<std::int32_t>(at - code_points_.begin())
-               : -1;
+    const auto at = std::lower_bound(ids_.begin(), ids_.end(), std::pair(code_point, std::int32_t{0}));
+    return at != ids_.end() && at->first == code_point ? at->second : -1;
   }
 
   std::vector<char32_t> code_points_;
-  std::array<std::int32_t, 128> ascii_;  // id of an ASCII character, -1 when it is unknown
+  std::size_t sorted_;
+  std::vector<std::pair<char32_t, std::int32_t>> ids_;  // sorted
+  std::array<std::int32_t, 128> ascii_;                 // id of an ASCII character, -1 when it is unknown
 };
 
 // id = byte + reserved.
@@ -155,17 +182,28 @@ std::unique_ptr<Tokenizer> byte_tokenizer(std::string_view name) {
 std::unique_ptr<Tokenizer> char_tokenizer(std::string_view text) {
   if (text.empty())
     fail<ValueError>("tokenizer char: the training text is empty (its characters are the vocabulary)");
-  // One flag per code point: 136 KiB, and no sort of the text.
-  constexpr std::size_t kCodePoints = 0x110000;
-  std::vector<bool> present(kCodePoints);
+  std::vector<bool> present(kAllCodePoints);
   for_each_character(text, [&](char32_t code_point, std::size_t) { present[code_point] = true; });
   std::vector<char32_t> code_points;
-  for (std::size_t i = 0; i < kCodePoints; ++i)
+  for (std::size_t i = 0; i < kAllCodePoints; ++i)
     if (present[i]) code_points.push_back(static_cast<char32_t>(i));
-  return std::make_unique<CharTokenizer>(std::move(code_points));
+  const std::size_t sorted = code_points.size();
+  return std::make_unique<CharTokenizer>(std::move(code_points), sorted);
 }
 
 }  // namespace
+
+std::unique_ptr<Tokenizer> Tokenizer::with(const std::vector<char32_t>& /*characters*/) const {
+  fail<ValueError>("tokenizer {}: no character can be added (only to char)", name());
+}
+
+std::string list_characters(const std::vector<char32_t>& characters, std::size_t most) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, characters.size()); ++i)
+    text += (i == 0 ? "" : ", ") + shown(characters[i]);
+  if (characters.size() > most) text += fmt::format(" and {} more", characters.size() - most);
+  return text;
+}
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, TokenCover& cover) const {
   std::vector<std::int32_t> ids = encode(text);
@@ -223,7 +261,20 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std:
                         name, shown(code_point), offset);
     code_points.push_back(code_point);
   });
-  return std::make_unique<CharTokenizer>(std::move(code_points));
+  const std::size_t sorted = code_points.size();
+  if (const auto added = value.find("added"); added != value.end()) {
+    if (!added->is_string()) fail<FormatError>("tokenizer char: {}: \"added\" is no string", name);
+    std::vector<bool> known(kAllCodePoints);
+    for (const char32_t code_point : code_points) known[code_point] = true;
+    for_each_character(added->get_ref<const std::string&>(), [&](char32_t code_point, std::size_t offset) {
+      if (known[code_point])
+        fail<FormatError>("tokenizer char: {}: \"added\" repeats {} at byte offset {}", name,
+                          shown(code_point), offset);
+      known[code_point] = true;
+      code_points.push_back(code_point);
+    });
+  }
+  return std::make_unique<CharTokenizer>(std::move(code_points), sorted);
 }
 
 }  // namespace eddy

@@ -1,6 +1,6 @@
 // Text to token ids and back. Three vocabularies need no training; subwords do (sentencepiece_tokenizer.h).
 //
-//   char      the code points of one text
+//   char      the code points of one text, and those that were added for others
 //   byte      the 256 bytes
 //   byte260   id = byte + 3, so that ids 0..2 are free for special tokens
 //
@@ -57,6 +57,12 @@ class Tokenizer {
   std::string decode_one(std::int32_t id) const { return decode({&id, 1}); }
   // Everything needed to build the tokenizer again, as one line of JSON with sorted keys.
   virtual std::string to_json() const = 0;
+  // The characters of a text that have no id, each once, rising; only those of `char` can be without.
+  // errors: FormatError at invalid UTF-8.
+  virtual std::vector<char32_t> missing_in(std::string_view /*text*/) const { return {}; }
+  // This vocabulary with further characters, whose ids follow the others. Only for `char`.
+  // errors: ValueError for another vocabulary.
+  virtual std::unique_ptr<Tokenizer> with(const std::vector<char32_t>& characters) const;
   // The vocabulary as a file that other programs read (SentencePiece's .model); "" when there is no such
   // form.
   virtual std::string model_file() const { return {}; }
@@ -65,6 +71,9 @@ class Tokenizer {
   // Appends the bytes of an id of the vocabulary.
   virtual void append_text(std::string& text, std::int32_t id) const = 0;
 };
+
+// Characters for people: "'é' (U+00E9), U+000A", at most `most` of them and how many more.
+std::string list_characters(const std::vector<char32_t>& characters, std::size_t most = 20);
 
 // A tokenizer by name, or by the path of a SentencePiece .model file. `char` takes its vocabulary from
 // `text`: the sorted distinct code points, id = rank.

@@ -58,6 +58,7 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
     writer.write(EvalRecord{7, "test", 2.25, 1000, {}, false, 5000, true});
     writer.write(SampleRecord{7, "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a"});
     writer.write(EventRecord{8, "resumed"});
+    writer.write(CommandRecord{8, "eddy train --resume 'a b'"});
   }
   const Metrics m = read_metrics(folder.path("metrics.jsonl"));
   REQUIRE(m.steps.size() == 1);
@@ -83,6 +84,9 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   CHECK(m.samples[0].text == "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a");
   REQUIRE(m.events.size() == 1);
   CHECK(m.events[0].step == 8);
+  REQUIRE(m.commands.size() == 1);
+  CHECK(m.commands[0].step == 8);
+  CHECK(m.commands[0].text == "eddy train --resume 'a b'");
 }
 
 TEST_CASE("metrics: a line is in the file as soon as it is written and starts with its kind") {

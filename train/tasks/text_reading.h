@@ -1,0 +1,47 @@
+// The files of a text task: which ones they are, in which order they are read, and what they hold in all. A run that
+// goes on gets the files that it was trained on, wherever it finds them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/tasks/task.h"
+#include "train/text/text_files.h"
+#include "train/text/text_phase.h"
+
+namespace eddy {
+
+// The files of one phase. Their names in `about` are those of the beginning of the phase.
+struct ReadPhase {
+  TextPhase about;
+  std::vector<TextFile> files;  // in the order of about.parts
+  bool separate = false;        // they stay separate; else `text` has them joined
+  std::string text;
+};
+
+struct Reading {
+  std::string path;
+  std::vector<ReadPhase> phases;  // at least one
+  TextFiles files;                // of all phases, and what is left out
+  std::string test;               // the folder of the test split, if there is one
+  std::string sha256;
+  std::int64_t bytes = 0;
+  std::string how;         // " (...)" where it is not as usual
+  bool as_before = false;  // as an earlier version read it
+  bool grown = false;      // the last phase begins now
+
+  bool has_splits() const { return phases.front().about.has_splits(); }
+};
+
+// The text that config.data.path names or, for a run that goes on, the one that it was trained on. With
+// arguments.may_grow the files that came into its folder since are a new phase, else they are left out.
+// errors: IoError and FormatError for texts that cannot be read; ConfigError when they are not those of the run: it
+// says which files are changed or gone, where the run knows their digests.
+Reading find_reading(const TaskArguments& arguments);
+
+// Throws the error for another text than that of the run.
+[[noreturn]] void fail_other_text(const TaskArguments& arguments, const std::string& name,
+                                  const std::string& sha256);
+
+}  // namespace eddy
