@@ -4,6 +4,7 @@
 #
 #   examples/quickstart.sh                          tiny Shakespeare, or Eddy's own stories without a network
 #   examples/quickstart.sh --data my_texts/         your own file or folder (the same as --data.path)
+#   examples/quickstart.sh --data enwik8            a public data set, fetched once (`eddy tasks` lists them)
 #   examples/quickstart.sh --train.minutes 10       any further option goes to `eddy train`
 set -euo pipefail
 
@@ -63,3 +64,12 @@ heading "Training into $run"
 
 heading "Done"
 echo "Report: $run/report.html (open it in a browser)"
+eddy="$root/build/release/eddy"
+cat <<END
+From here:
+  $eddy generate $run --prompt "Once "                           # let it write
+  $eddy train --resume $run --train.minutes 10                   # train it longer
+  $eddy train --init-from $run --data my_texts/ --run runs/mine  # go on from its weights with your own texts
+  $eddy tasks                                                    # what else to train on, public data sets too
+  $eddy train --help
+END

@@ -9,6 +9,7 @@
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
+#include "train/fetch/named_data.h"
 
 namespace eddy {
 namespace {
@@ -107,6 +108,19 @@ void NewConfig::take_flags(const std::map<std::string, std::string>& texts) {
   }
 }
 
+void NewConfig::take_data_set(RunConfig& config) const {
+  const DataSet* const set = data_set_named(config.data.path);
+  if (set == nullptr) return;
+  std::map<std::string, std::string> suits;
+  for (const auto& [key, text] : set->keys)
+    if (!given_.contains(key)) suits.emplace(key, text);
+  keys_of(config).read_texts(suits);
+  if (config.data.name != set->task)
+    fail<ConfigError>(
+        "config: data.path is {}, which the task {} reads, and data.name is {} (leave data.name out)",
+        set->name, set->task, config.data.name);
+}
+
 RunConfig NewConfig::completed() const {
   RunConfig config = config_;
   ModelConfig& model = config.model;
@@ -116,6 +130,7 @@ RunConfig NewConfig::completed() const {
         "train: the model is {}, and --init-from takes that of the run, {} (leave the model out)", named,
         model_of_run_);
   if (config.train.sequence > 0 && !given_.contains("model.segment")) model.segment = config.train.sequence;
+  take_data_set(config);
   choose_sizes(model, model_keys(given_));
   validate(config);
   const bool may_carry = config.data.name == DataConfig().name && config.train.carry_state != "never";

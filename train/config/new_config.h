@@ -35,7 +35,8 @@ class NewConfig {
   void take_flags(const std::map<std::string, std::string>& texts);
 
   // The config with the sizes that suit its model where none are given (choose_sizes in models/eddy/config.h), and with
-  // data.order "stream" for texts if the model carries a state and the order is not given.
+  // data.order "stream" for texts if the model carries a state and the order is not given. So has a data set with a
+  // name its tokenizer and its splits.
   // errors: ConfigError for a family and a model that contradict each other, and for sizes that do not fit.
   RunConfig completed() const;
   // A line for each group of keys that file or flags set away from their defaults, and that the model or the task does
@@ -46,6 +47,8 @@ class NewConfig {
   void take_names(bool gave_family, bool gave_model);
   // A width given later than a number of parameters takes its place.
   void take_width(bool gave_params, bool gave_dim);
+  // Sets the keys that suit a data set which data.path names, where they are not given.
+  void take_data_set(RunConfig& config) const;
 
   RunConfig config_;
   std::string model_of_run_;     // "family/model" of take_run; empty without

@@ -3,12 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tensor/base/format.h"
 #include "train/config/run_config.h"
+#include "train/fetch/named_data.h"
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
@@ -80,7 +82,7 @@ int run_compare(const CompareFlags& flags) {
         same_run ? flags.a.path : flags.run_b, b.config.data.order, b.config.train.carry_state);
 
   std::vector<ComparedText> texts;
-  const TextFiles read = list_text_files(flags.data);
+  const TextFiles read = list_text_files(local_data(flags.data, std::cerr));
   for (const TextFile& file : read.files) {
     texts.push_back({printable(file.name), a.tokenizer->encode(text_of(file)), {}, {}});
   }

@@ -11,6 +11,7 @@
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/config/run_config.h"
+#include "train/fetch/named_data.h"
 #include "train/program/commands.h"
 #include "train/tasks/task.h"
 
@@ -86,6 +87,10 @@ int list_tasks() {
     print_line("{:<16} predicts {}", task.name, task.summary);
     print_line("    keys: {}", names.empty() ? "none of its own" : names);
   }
+  print_line("\nData sets, by name: --data NAME. Each is fetched once, checked, and kept in {}:",
+             DataPlaces::standard().cache);
+  for (const DataSet& set : data_sets()) print_line("  {:<16} {}", set.name, set.summary);
+  print_line("Another folder is named by EDDY_CACHE_DIR.");
   print_line("\nTrain on one with --data.name TASK; its keys are --data.KEY. `eddy keys` explains them.");
   return 0;
 }

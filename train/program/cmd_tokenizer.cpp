@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/fetch/named_data.h"
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/files/utf8.h"
@@ -39,7 +41,7 @@ int run_train_tokenizer(TokenizerFlags& flags) {
         flags.out);
   check_output("tokenizer train", flags.out, kNewFile);
   flags.options.most_bytes = flags.megabytes << 20;
-  const TextFiles texts = vocabulary_files(flags.data);
+  const TextFiles texts = vocabulary_files(local_data(flags.data, std::cerr));
   const TrainedVocabulary made = train_vocabulary(texts.files, flags.options);
   write_own_file("tokenizer train", flags.out, made.model, kNewFile);
   print_line("text: {} files, {} bytes, {} of them trained on{}", texts.files.size(), made.bytes,
@@ -93,7 +95,7 @@ void show_data(const Tokenizer& tokenizer, const std::string& path) {
   std::int64_t words = 0;
   TokenCover cover;
   std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
-  const TextFiles texts = list_text_files(path);
+  const TextFiles texts = list_text_files(local_data(path, std::cerr));
   for (const TextFile& file : texts.files) {
     const std::string text = text_of(file);
     words += count_words(text);

@@ -1,11 +1,13 @@
 // `eddy train`: starts a new run from a configuration, or resumes one.
 #include <CLI/CLI.hpp>
+#include <map>
 #include <memory>
 
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
 #include "train/config/config_flags.h"
 #include "train/config/new_config.h"
+#include "train/fetch/named_data.h"
 #include "train/program/commands.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
@@ -19,6 +21,12 @@ struct TrainFlags {
   RunConfig defaults;
   ConfigFlags keys;
 };
+
+std::string names_of_data_sets() {
+  std::string names;
+  for (const DataSet& set : data_sets()) names += (names.empty() ? "" : ", ") + set.name;
+  return names;
+}
 
 // A resumed run keeps its own configuration, but for the keys that a file or flags give again.
 RunConfig config_to_resume(const TrainFlags& flags) {
@@ -41,7 +49,9 @@ RunConfig config_of_new_run(TrainFlags& flags) {
   }
   if (!flags.config_path.empty()) gathered.take_file(flags.config_path);
   if (!flags.preset.empty()) gathered.take_preset(flags.preset, "train");
-  gathered.take_flags(flags.keys.given());
+  std::map<std::string, std::string> given = flags.keys.given();
+  if (!flags.data.empty()) given["data.path"] = flags.data;
+  gathered.take_flags(given);
   RunConfig config = gathered.completed();
   for (const std::string& line : gathered.unread()) request.notes.push_back("warning: " + line);
   return config;
@@ -98,11 +108,14 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       not_empty());
   add_checkpoint_option(*command, request.checkpoint,
                         "Checkpoint to continue from, or to start from with --init-from");
-  add_option(*command, "--data", flags->data, "Short for --data.path: a text file or a folder of texts",
+  add_option(*command, "--data", flags->data,
+             ("Short for --data.path: a text file, a folder of texts, or a data set that is fetched once: " +
+              names_of_data_sets())
+                 .c_str(),
              not_empty());
   flags->keys.add_to(*command, keys_of(flags->defaults));
   command->footer(
-      "eddy keys MODEL lists the keys that a model reads, eddy tasks what it can be trained on.\n\n"
+      "eddy keys MODEL lists the keys that a model reads, eddy tasks what it can be trained on, with its data sets.\n\n"
       "Going on:\n"
       "  eddy train --resume runs/a --train.steps 9000                  more steps\n"
       "  eddy train --resume runs/a --data texts --train.steps 9000     and texts that came into its folder\n"

@@ -35,7 +35,8 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
-constexpr const char* kOutOfMemory = "out of memory (smaller batches, sequences or models need less)";
+constexpr const char* kOutOfMemory =
+    "out of memory (lower --train.batch, --train.sequence or --model.context, or take a smaller model)";
 
 bool output_is_closed = false;
 
@@ -186,6 +187,7 @@ int run_command_line(int argc, char** argv) {
       "  EDDY_CPU_LEVEL=baseline|avx2|avx512|avx512_bf16|amx\n"
       "                                          lower instruction set of the CPU kernels\n"
       "  EDDY_DATA_DIR=FOLDER                     where the data of tasks and tables are\n"
+      "  EDDY_CACHE_DIR=FOLDER                    where data sets are kept that are fetched by name\n"
       "  EDDY_KERNELS=plain|...                   GPU kernels other than the program's choice (cuda/README.md)");
 
   try {

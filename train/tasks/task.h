@@ -147,7 +147,8 @@ struct TaskArguments {
 std::unique_ptr<Task> make_task(TaskArguments arguments);
 
 // Where the data of config.data.path lie: that path and, if it is relative, the same in `folders`; the paths that
-// exist, or else the first.
+// exist, or else the first. A data set that has a name (train/fetch/named_data.h) is fetched if it is not there.
+// errors: those of path_of_data_set.
 std::vector<std::string> data_paths(const TaskArguments& arguments);
 
 // One row of the list of tasks.

@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <vector>
 
 #include "tensor/base/format.h"
 #include "train/config/config.h"
+#include "train/fetch/named_data.h"
 
 namespace eddy {
 namespace {
@@ -42,6 +44,11 @@ std::unique_ptr<Task> make_task(TaskArguments arguments) {
 std::vector<std::string> data_paths(const TaskArguments& arguments) {
   namespace fs = std::filesystem;
   const fs::path path(arguments.config.data.path);
+  if (const DataSet* set = data_set_named(path.string())) {
+    std::ostream nowhere(nullptr);  // without a buffer it discards everything
+    return {path_of_data_set(*set, DataPlaces::standard(),
+                             arguments.messages != nullptr ? *arguments.messages : nowhere)};
+  }
   std::vector<std::string> paths;
   const auto add = [&](const fs::path& candidate) {
     std::error_code error;

@@ -8,6 +8,7 @@
 
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
+#include "train/fetch/named_data.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
@@ -240,7 +241,7 @@ TextData read_text_data(TaskArguments& arguments) {
     if (reading.has_splits() && arguments.training && config.test > 0)
       fail<ConfigError>("config: data.test is {} and {} brings its own splits (leave it out)", config.test,
                         reading.path);
-    data.name = printable(reading.path);
+    data.name = data_set_named(config.path) != nullptr ? config.path : printable(reading.path);
     data.sha256 = reading.sha256;
     data.grown = reading.grown;
     if (reading.files.folder)

@@ -1,62 +1,31 @@
 // Finding tiny Shakespeare (local, cached or downloaded), or the stories.
 #include "train/text/dataset.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
+#include "train/fetch/named_data.h"
 #include "train/files/folders.h"
 #include "train/files/sha256.h"
 #include "train/text/stories/stories.h"
 #include "train/text/text_files.h"
-
-extern char** environ;
 
 namespace eddy {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOrigin =
-    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt";
-constexpr const char* kSha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
 constexpr const char* kRelativePath = "tinyshakespeare/input.txt";
 constexpr std::uint64_t kStorySeed = 1;
 constexpr std::int64_t kStoryBytes = std::int64_t{1} << 20;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-// curl's exit statuses that a user meets; the manual page lists the rest.
-std::string curl_reason(int status) {
-  static const std::map<int, const char*> kReasons{{5, "the server's name could not be resolved (offline?)"},
-                                                   {6, "the server's name could not be resolved (offline?)"},
-                                                   {7, "no connection to the server (offline?)"},
-                                                   {22, "the server does not have the file"},
-                                                   {23, "the file could not be written"},
-                                                   {28, "it took too long"},
-                                                   {37, "the file could not be read"},
-                                                   {60, "the server's certificate could not be verified"},
-                                                   {127, "curl is not installed"}};
-  const auto found = kReasons.find(status);
-  return found != kReasons.end() ? found->second : fmt::format("curl ended with status {}", status);
-}
 
 // A text that was read and checked, or the reason why there is none.
 struct Attempt {
@@ -114,44 +83,16 @@ Attempt download(const std::string& path, const TextPlaces& places, std::ostream
 
 }  // namespace
 
-std::string fetch_with_curl(const std::string& url, const std::string& path) {
-  std::vector<std::string> words = {"curl", "--silent",   "--fail", "--location", "--connect-timeout",
-                                    "3",    "--max-time", "20",     "--output",   path,
-                                    "--",   url};
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  if (posix_spawn_file_actions_init(&actions) != 0) return "no memory to start curl";
-  int error = 0;
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (error == 0) error = posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
-  pid_t child = 0;
-  if (error == 0) error = posix_spawnp(&child, "curl", &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error == ENOENT) return curl_reason(127);
-  if (error != 0) return fmt::format("curl could not be started: {}", std::strerror(error));
-
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return fmt::format("curl was lost: {}", std::strerror(errno));
-  if (!WIFEXITED(status)) return "curl was stopped by a signal";
-  return WEXITSTATUS(status) == 0 ? "" : curl_reason(WEXITSTATUS(status));
-}
-
 TextPlaces standard_places() {
+  const DataPlaces standard = DataPlaces::standard();
+  const auto set = std::find_if(data_sets().begin(), data_sets().end(),
+                                [](const DataSet& one) { return one.name == "tinyshakespeare"; });
+  const DataOrigin& origin = set->origins.front();
   TextPlaces places;
-  places.data_dir = environment("EDDY_DATA_DIR");
-  const std::string cache = environment("XDG_CACHE_HOME");
-  const std::string home = environment("HOME");
-  // By the XDG base directory specification, relative values of XDG_CACHE_HOME are ignored.
-  if (!cache.empty() && cache.front() == '/')
-    places.cache_dir = cache;
-  else if (!home.empty())
-    places.cache_dir = home + "/.cache";
-  places.origin = kOrigin;
-  places.sha256 = kSha256;
+  places.data_dir = standard.data_dir;
+  places.cache_dir = standard.cache;
+  places.origin = origin.url;
+  places.sha256 = origin.digest.substr(origin.digest.find(':') + 1);
   places.fetch = fetch_with_curl;
   return places;
 }
@@ -182,9 +123,10 @@ TextSource resolve_text(std::ostream& messages, const TextPlaces& places, const 
     return source;
   }
 
-  std::string reason = "there is no cache folder, as neither XDG_CACHE_HOME nor HOME is set";
+  std::string reason =
+      "there is no cache folder, as neither EDDY_CACHE_DIR nor XDG_CACHE_HOME nor HOME is set";
   if (!places.cache_dir.empty()) {
-    const std::string path = (fs::path(places.cache_dir) / "eddy" / kRelativePath).string();
+    const std::string path = (fs::path(places.cache_dir) / kRelativePath).string();
     try {
       Attempt attempt = checked_file(path, places.sha256, messages, rename_file);
       const bool cached = attempt.text.has_value();

@@ -21,7 +21,7 @@ struct TextSource {
 // Where to look for a text. `standard_places` fills it from the environment; tests fill it by hand.
 struct TextPlaces {
   std::string data_dir;   // EDDY_DATA_DIR, empty when unset
-  std::string cache_dir;  // the user's cache folder, empty when there is none
+  std::string cache_dir;  // Eddy's folder in the user's cache, empty when there is none
   std::string origin;     // the URL of tiny Shakespeare
   std::string sha256;     // of the file behind it
   // Downloads a URL to a path and returns "", or the reason why it failed.
@@ -30,10 +30,6 @@ struct TextPlaces {
 
 // The places that the environment and the operating system give.
 TextPlaces standard_places();
-
-// Downloads `url` to `path` by `curl` (no shell), in at most 3 s for the connection and 20 s in all. Returns
-// "" on success, else the reason in words.
-std::string fetch_with_curl(const std::string& url, const std::string& path);
 
 // The text to train on. Writes a line to `messages` that names the text and why it was chosen, and one more
 // when a checksum was wrong. `same_as` is the SHA-256 of the text that a run was trained on, or empty. The

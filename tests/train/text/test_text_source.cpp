@@ -17,6 +17,7 @@
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "train/fetch/download.h"
 #include "train/files/sha256.h"
 #include "train/text/dataset.h"
 #include "train/text/stories/stories.h"
@@ -114,7 +115,7 @@ struct FakePlaces {
       return std::string();
     };
   }
-  std::string cached() const { return folder.path("cache/eddy/tinyshakespeare/input.txt"); }
+  std::string cached() const { return folder.path("cache/tinyshakespeare/input.txt"); }
   std::int64_t cache_entries() const {
     const fs::path parent = fs::path(cached()).parent_path();
     return fs::exists(parent) ? std::distance(fs::directory_iterator(parent), fs::directory_iterator()) : 0;
@@ -178,11 +179,11 @@ TEST_CASE("a download with a wrong checksum is said and removed and stories are 
 
 TEST_CASE("a spoiled file in the cache is set aside and fetched again") {
   FakePlaces fake;
-  fake.folder.write("cache/eddy/tinyshakespeare/input.txt", "spoiled");
+  fake.folder.write("cache/tinyshakespeare/input.txt", "spoiled");
   std::ostringstream says;
   CHECK(resolve_text(says, fake.places).text == fake.published);
   CHECK(contains(says.str(), "wrong checksum, file renamed to "));
-  CHECK(read_bytes(fake.folder.path("cache/eddy/tinyshakespeare/input.txt.aside")) == "spoiled");
+  CHECK(read_bytes(fake.folder.path("cache/tinyshakespeare/input.txt.aside")) == "spoiled");
   CHECK(fake.downloads == 1);
 }
 
@@ -248,22 +249,25 @@ TEST_CASE("a missing curl is a reason and not an error") {
 }
 
 TEST_CASE("the standard places follow the environment") {
-  const std::vector<const char*> names = {"EDDY_DATA_DIR", "XDG_CACHE_HOME", "HOME"};
+  const std::vector<const char*> names = {"EDDY_DATA_DIR", "EDDY_CACHE_DIR", "XDG_CACHE_HOME", "HOME"};
   std::map<std::string, std::string> kept;
   for (const char* name : names)
     if (const char* value = std::getenv(name)) kept[name] = value;
 
   setenv("EDDY_DATA_DIR", "/some/data", 1);
+  unsetenv("EDDY_CACHE_DIR");
   setenv("XDG_CACHE_HOME", "/some/cache", 1);
   setenv("HOME", "/some/home", 1);
   CHECK(standard_places().data_dir == "/some/data");
-  CHECK(standard_places().cache_dir == "/some/cache");
+  CHECK(standard_places().cache_dir == "/some/cache/eddy");
   setenv("XDG_CACHE_HOME", "relative", 1);
-  CHECK(standard_places().cache_dir == "/some/home/.cache");
+  CHECK(standard_places().cache_dir == "/some/home/.cache/eddy");
   unsetenv("XDG_CACHE_HOME");
-  CHECK(standard_places().cache_dir == "/some/home/.cache");
+  CHECK(standard_places().cache_dir == "/some/home/.cache/eddy");
   unsetenv("HOME");
   CHECK(standard_places().cache_dir.empty());
+  setenv("EDDY_CACHE_DIR", "here", 1);
+  CHECK(standard_places().cache_dir == "here");
   CHECK(standard_places().sha256.size() == 64);
 
   for (const char* name : names) {
