@@ -26,6 +26,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/linear.h"
 #include "ops/views/views.h"
+#include "tensor/base/error.h"
 
 using eddy::Tensor;
 

@@ -210,10 +210,10 @@ TEST_CASE("every model: a token at the same place of a stream does the same to i
   });
 }
 
-TEST_CASE("every model: the state of a stream does not grow unless its context ends") {
+TEST_CASE("every model: the state of a stream does not grow unless it has the keys of all tokens") {
   for_every_case([](const ModelConfig& config, Model& model) {
     State state;
-    if (model.stream_room(state) != -1) return;
+    if (model.stream_room(state) != -1 || config.model == "regular") return;
     const std::int64_t settled = 64;  // more than any window here
     std::int64_t largest = 0;
     for (std::int64_t t = 0; t < 2 * settled; ++t) {
