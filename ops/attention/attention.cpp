@@ -11,6 +11,7 @@
 #include "ops/attention/attention_scratch.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/reduce/partial_sums.h"
@@ -191,7 +192,7 @@ std::uint32_t attention_drop_below(const AttentionOptions& options) {
 }  // namespace detail
 
 bool detail::attention_reads_past(const Device& device) {
-  return device.type != DeviceType::cpu;
+  return !chooses_as_cpu(device);
 }
 
 namespace {
@@ -275,7 +276,7 @@ bool nothing_to_mix(const Parts& x, const AttentionArgs& args) {
 // Working memory for the kernel, which lives as long as the returned tensor. It grows with the tables and the
 // threads, not with the length; on a GPU it grows with the rows. `gradient` is null for a forward call.
 Tensor attach_workspace(AttentionArgs& args, const AttentionBackwardArgs* gradient, const Device& device) {
-  if (device.type != DeviceType::cpu) {
+  if (!chooses_as_cpu(device)) {
     if (gradient == nullptr) return {};
     const Tensor partials = Tensor::empty({attention_partials(*gradient).elements}, Dtype::f32, device);
     args.scratch = partials.raw_data();
@@ -373,7 +374,7 @@ class PartialTables final : public DeferredGradient {
 
 // The tensor to which the kernels add the gradient of input k, a table by distance. q: its call's queries.
 Tensor table_gradient(VjpContext& v, int k, const Tensor& table, bool has_heads, const Tensor& q) {
-  if (q.device() == kCpu || q.elements() == 0 || table.elements() == 0) return v.sink.open_zeroed(k);
+  if (chooses_as_cpu(q.device()) || q.elements() == 0 || table.elements() == 0) return v.sink.open_zeroed(k);
   const std::int64_t heads = q.dim(2), runs = attention_table_runs(q.dim(0), heads).runs;
   return v.sink.defer<PartialTables>(k).parts(
       has_heads ? Shape{runs, heads, table.dim(1)} : Shape{runs, heads, table.dim(0), table.dim(1)},
@@ -508,7 +509,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
     return downcast(attention(upcast(q), upcast_like("attention", q, k), upcast_like("attention", q, v),
                               detail::with_wide_past("attention", q, options)));
   // The CPU's kernels do not differentiate through the scaling.
-  if (options.unit_eps && q.defined() && q.device() == kCpu)
+  if (options.unit_eps && q.defined() && chooses_as_cpu(q.device()))
     return attention(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
                      detail::without_unit(options));
   if (q.defined() && !detail::attention_reads_past(q.device()))

@@ -7,6 +7,7 @@
 #include "ops/attention/attention.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/core/cpu_ways.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 
@@ -66,13 +67,18 @@ WindowAttentionArgs arguments(const Tensor& q, const Tensor& past, const Tensor&
 }
 
 // Working memory for the kernel, which lives as long as the returned tensor.
-Tensor attach_workspace(WindowAttentionArgs& args) {
+Tensor attach_workspace(WindowAttentionArgs& args, Device device) {
   const double work = static_cast<double>(args.batch * args.heads * args.queries) *
                       static_cast<double>((args.past + args.own) * args.head_size);
   args.threads = work < 0x1p18 ? 1 : thread_count();  // waking another thread costs some 10 us
-  const Tensor scratch = Tensor::empty({args.threads * window_attention_scratch(args)}, args.dtype);
+  const Tensor scratch = Tensor::empty({args.threads * window_attention_scratch(args)}, args.dtype, device);
   args.scratch = scratch.raw_data();
   return scratch;
+}
+
+// Runs a kernel of the CPU, or counts it.
+void run(const Slot<WindowAttentionArgs>& kernel, Device device, const WindowAttentionArgs& args) {
+  kernel(device, args);
 }
 
 }  // namespace
@@ -86,21 +92,22 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
   WindowAttentionOptions options = given;
   options.precision = coarsest(given.precision, q_any, past_any, own_any);
   const std::int64_t keys = own_any.dim(1) + (past_any.defined() ? past_any.dim(1) : 0);
-  if (q_any.device() != kCpu || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||
+  if (!chooses_as_cpu(q_any.device()) || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||
       q_any.dim(1) * keys > kMostPairs)
     return by_attention(q_any, past_any, own_any, options);
 
   const Tensor q = detail::readable(q_any), past = detail::readable(past_any),
                own = detail::readable(own_any);
-  const Tensor output = Tensor::empty(q.shape(), q.dtype());
+  const Tensor output = Tensor::empty(q.shape(), q.dtype(), q.device());
   const std::int64_t groups = (q.dim(0) + kWindowLanes - 1) / kWindowLanes;
-  const Tensor log_sum = Tensor::empty({groups, options.heads, q.dim(1), kWindowLanes}, q.dtype());
+  const Tensor log_sum =
+      Tensor::empty({groups, options.heads, q.dim(1), kWindowLanes}, q.dtype(), q.device());
   {
     WindowAttentionArgs args = arguments(q, past, own, options);
     args.output = output.raw_data();
     args.log_sum = log_sum.raw_data();
-    const Tensor scratch = attach_workspace(args);
-    window_attention_forward_slot(args);
+    const Tensor scratch = attach_workspace(args, q.device());
+    run(window_attention_forward_slot, q.device(), args);
   }
   return record("window_attention", {q_any, past_any, own_any}, output, {q, past, own, log_sum},
                 [options](VjpContext& context) {
@@ -114,13 +121,13 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
                   for (int i = 0; i < 3; ++i) {
                     const Tensor& x = context.saved(i);
                     if (x.defined() && context.sink.needs(i))
-                      gradient[i] = Tensor::empty(x.shape(), x.dtype());
+                      gradient[i] = Tensor::empty(x.shape(), x.dtype(), x.device());
                   }
                   args.dq = data_or_null(gradient[0]);
                   args.dpast = data_or_null(gradient[1]);
                   args.down = data_or_null(gradient[2]);
-                  const Tensor scratch = attach_workspace(args);
-                  window_attention_backward_slot(args);
+                  const Tensor scratch = attach_workspace(args, dy.device());
+                  run(window_attention_backward_slot, dy.device(), args);
                   for (int i = 0; i < 3; ++i)
                     if (gradient[i].defined()) context.sink.give(i, gradient[i]);
                 });

@@ -15,8 +15,10 @@
 
 namespace eddy {
 
-// Returns the device, with its kernels installed.
-Device counting_device();
+// Returns the device, with its kernels installed. It counts for a GPU without fused kernels, or for the CPU: ops are
+// composed, and their chunks cut, as there (ops/core/cpu_ways.h). allocator(device) then has the statistics that the
+// CPU's would have (ops/cost/counting_allocator.h).
+Device counting_device(DeviceType counted_for = DeviceType::cuda);
 
 // Returns the cost of all kernels and copies that `run` calls on counting tensors, on the calling thread.
 // errors: those of `run`; DeviceError for a value that is read on the host.

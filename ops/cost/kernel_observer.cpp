@@ -2,10 +2,10 @@
 // wrappers around nothing.
 #include "ops/cost/kernel_observer.h"
 
-#include <atomic>
-
 #include "autograd/scope.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/cost/counting.h"
+#include "ops/cost/counting_allocator.h"
 #include "ops/cost/kernel_costs.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
@@ -141,28 +141,6 @@ class MeteredTransfer final : public Transfer {
   Transfer* original_;
 };
 
-// Hands out addresses of no memory: kernels here read none, and a null pointer would say that an operand is
-// left out.
-class CountingAllocator final : public Allocator {
- public:
-  void* allocate(std::size_t bytes) override {
-    if (bytes == 0) return nullptr;
-    constexpr std::size_t kAlignment = 64;
-    live_ += static_cast<std::int64_t>(bytes);
-    ++allocations_;
-    return reinterpret_cast<void*>(next_.fetch_add((bytes + kAlignment) / kAlignment * kAlignment));
-  }
-  void deallocate(void*, std::size_t bytes) noexcept override { live_ -= static_cast<std::int64_t>(bytes); }
-  void trim() override {}
-  AllocatorStats stats() const override { return {live_, live_, 0, allocations_}; }
-  void reset_peak() override {}
-  void set_limit(std::int64_t) override {}
-
- private:
-  std::atomic<std::size_t> next_{std::size_t{1} << 40};
-  std::atomic<std::int64_t> live_{0}, allocations_{0};
-};
-
 }  // namespace
 
 ObserveKernels::ObserveKernels(KernelObserver& observer, Device device) : device_(device) {
@@ -182,7 +160,7 @@ ObserveKernels::~ObserveKernels() {
   if (original_transfer_ != nullptr) set_transfer(device_.type, original_transfer_);
 }
 
-Device counting_device() {
+Device counting_device(DeviceType counted_for) {
   static const bool installed = [] {
     install_backends();
     // They live to the end: tensors may be freed by static destructors.
@@ -192,7 +170,7 @@ Device counting_device() {
     return true;
   }();
   static_cast<void>(installed);
-  return {DeviceType::counting};
+  return counted_for == DeviceType::cpu ? kCountingForCpu : Device{DeviceType::counting};
 }
 
 Cost counted(const std::function<void()>& run) {

@@ -8,6 +8,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/linear.h"
@@ -41,14 +42,15 @@ struct Problem {
   Tensor room(const Shape& shape) const { return Tensor::empty(shape, inside, rows.device()); }
   // Memory for the logits of some rows, [rows, classes], each of which begins at a multiple of 16 bytes.
   Tensor logits(std::int64_t count) const {
-    const std::int64_t stride =
-        rows.device() == kCpu ? classes() : (classes() + kRowElements - 1) / kRowElements * kRowElements;
+    const std::int64_t stride = chooses_as_cpu(rows.device())
+                                    ? classes()
+                                    : (classes() + kRowElements - 1) / kRowElements * kRowElements;
     return raw::narrow(Tensor::empty({count, stride}, rows.dtype(), rows.device()), 1, 0, classes());
   }
 };
 
 std::int64_t chosen_chunk(std::int64_t rows, std::int64_t classes, Device device) {
-  const bool on_cpu = device == kCpu;
+  const bool on_cpu = chooses_as_cpu(device);
   const std::int64_t most =
       std::max(on_cpu ? kFewestRows : kFewestRowsOnGpu,
                (on_cpu ? kChunkElements : kChunkElementsOnGpu) / std::max<std::int64_t>(1, classes));
@@ -144,7 +146,7 @@ void give_product(GradSink& sink, int k, const Tensor& sum, const Tensor& factor
   }
   // If the gradient already has memory, as in an arena, or another dtype, the result is written there.
   sink.into(k, [&](const Tensor& dst, float beta) {
-    const bool one_kernel = dst.dtype() == sum.dtype() || dst.device() != kCpu;
+    const bool one_kernel = dst.dtype() == sum.dtype() || !chooses_as_cpu(dst.device());
     if (beta == 0 && one_kernel && dst.contiguous()) return multiply(dst);
     multiply(sum);
     if (beta == 0)
@@ -193,8 +195,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                             std::int64_t ignore, std::int64_t chunk) {
   const Problem p = checked("linear_cross_entropy", x, weight, bias, targets, ignore, chunk);
   if (chunk == 0 && p.classes() < kManyClasses)
-    return x.device() == kCpu ? cross_entropy(linear(x, weight, bias), targets, ignore)
-                              : loss_as_a_whole(p, x, weight, bias);
+    return chooses_as_cpu(x.device()) ? cross_entropy(linear(x, weight, bias), targets, ignore)
+                                      : loss_as_a_whole(p, x, weight, bias);
   const auto room = [&](const Tensor& input, const Shape& shape) {
     return grad_enabled() && input.defined() && requires_grad(input) ? p.room(shape) : Tensor();
   };
@@ -218,7 +220,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
 Tensor linear_cross_entropy_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& targets, std::int64_t ignore, std::int64_t chunk) {
   const Problem p = checked("linear_cross_entropy_rows", x, weight, bias, targets, ignore, chunk);
-  if (chunk == 0 && p.classes() < kManyClasses && x.device() == kCpu)
+  if (chunk == 0 && p.classes() < kManyClasses && chooses_as_cpu(x.device()))
     return cross_entropy_rows(linear(x, weight, bias), targets, ignore);
   const Tensor losses = p.room({p.count()});
   run_chunks(p, losses, {});

@@ -8,6 +8,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/cpu/isa.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
@@ -158,7 +159,7 @@ MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Ten
   const std::int64_t batch = q.dim(0), time = q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
   const std::int64_t size = keys.dim(1), row = heads * head_dim;
   const Device device = q.device();
-  const bool on_cpu = device == kCpu;
+  const bool on_cpu = chooses_as_cpu(device);
   const Shape shape{batch, time, topk, heads, head_dim};
   const MemoryMatches taken{Tensor::empty(shape, q.dtype(), device), Tensor::empty(shape, q.dtype(), device)};
   if (taken.keys.elements() == 0) return taken;
@@ -175,8 +176,8 @@ MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Ten
   for (std::int64_t item = 0; item < batch * heads; ++item) {
     const std::int64_t sequence = item / heads, in_row = item % heads * head_dim;
     const std::int32_t* const end = ends.data<std::int32_t>() + item;
-    // How full the memory is stays unknown here: the host does not wait for a GPU.
-    const std::int64_t filled = on_cpu ? *end : size;
+    // How full the memory is stays unknown here: the host does not wait for a GPU, and counting has the bound.
+    const std::int64_t filled = device == kCpu ? *end : size;
     const std::int64_t of_entries = sequence * size * row + in_row;
     for (std::int64_t first = 0; first < time; first += chunk) {
       const std::int64_t rows = std::min(chunk, time - first), query = sequence * time + first;

@@ -6,6 +6,7 @@
 
 #include "autograd/tape.h"
 #include "ops/core/checks.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/core/parameter_forms.h"
 #include "ops/core/records.h"
 #include "tensor/base/format.h"
@@ -47,7 +48,7 @@ void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const 
   // A copy of the parameters in bf16 that was equal before the step is so after it.
   const ParameterForms* const forms = ParameterForms::of(params);
   Buffer* const copy =
-      params.device() != kCpu && forms != nullptr ? forms->current_bf16_copy(params) : nullptr;
+      !chooses_as_cpu(params.device()) && forms != nullptr ? forms->current_bf16_copy(params) : nullptr;
   wrote_in_place(params, kName);
   if (copy != nullptr) {
     params.buffer()->mark_derived_current();

@@ -4,6 +4,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/reduce/reduce.h"
 
@@ -123,7 +124,7 @@ Tensor times(const Tensor& a, double b) {
 template <class Op>
 Tensor compare(const Tensor& a, const Tensor& b) {
   checks::same_kind(Op::kName, a, b);
-  if (!is_floating(a.dtype()) && a.device() == kCpu)
+  if (!is_floating(a.dtype()) && chooses_as_cpu(a.device()))
     return compare<Op>(raw::cast(a, Dtype::f64), raw::cast(b, Dtype::f64));
   const NoGrad untracked;
   return raw::cast(binary<Op>(a, b), Dtype::u8);

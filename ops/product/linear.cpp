@@ -14,6 +14,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
@@ -86,7 +87,7 @@ struct RowLimits {
 };
 RowLimits row_limits(const Tensor& dy, const Tensor& x) {
   const std::int64_t row = dy.dim(1) + x.dim(1), gradient = dy.dim(1) * x.dim(1);
-  return {dy.device() == kCpu ? gradient / (4 * row) : -1, 2 * gradient / row};
+  return {chooses_as_cpu(dy.device()) ? gradient / (4 * row) : -1, 2 * gradient / row};
 }
 
 // Passes on dy^T x, the gradient of input k, the weight of y = x W^T, in the weight's precision. Anomaly mode checks each node's own
@@ -121,7 +122,7 @@ void rectify(const Tensor& dz, const Rectified& from) {
 void give_bias_gradient(VjpContext& v, const Tensor& dz, const Rectified& from) {
   if (!v.sink.needs(2)) return rectify(dz, from);
   const std::int64_t rows = dz.dim(0);
-  if (dz.device() == kCpu || rows <= kSummedRows || !dz.contiguous()) {
+  if (chooses_as_cpu(dz.device()) || rows <= kSummedRows || !dz.contiguous()) {
     rectify(dz, from);
     return v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dz, beta); });
   }
@@ -221,7 +222,7 @@ namespace {
 // % longer (2026-11-22, AVX-512, one thread).
 Tensor stacked(const std::vector<Tensor>& matrices) {
   const Tensor& first = matrices[0];
-  if (first.device() == kCpu) return {};
+  if (chooses_as_cpu(first.device())) return {};
   std::int64_t rows = 0;
   for (const Tensor& x : matrices) {
     const bool adjoins = x.contiguous() && x.buffer() == first.buffer() && x.dtype() == first.dtype() &&
@@ -346,7 +347,7 @@ Tensor linear(const Tensor& x, const std::vector<Tensor>& weights) {
 
 std::vector<Tensor> linear_parts(const Tensor& x, const std::vector<Tensor>& weights) {
   // On the CPU, slices with a larger row stride cost 2 % of a step of a small Llama.
-  if (!weights.empty() && x.defined() && x.device() == kCpu) {
+  if (!weights.empty() && x.defined() && chooses_as_cpu(x.device())) {
     std::vector<Tensor> products;
     for (const Tensor& weight : weights) products.push_back(linear(x, weight));
     return products;

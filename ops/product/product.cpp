@@ -46,7 +46,7 @@ void multiply_upcast(const Tensor& c, const Tensor& a, const Tensor& b, double b
   ProductOptions upcast{.relu = options.relu, .precision = options.precision};
   if (options.bias.defined()) upcast.bias = upcast_of(options.bias);
   if (c.dtype() == Dtype::f32) return multiply_into(c, upcast_of(a), upcast_of(b), beta, upcast);
-  const Tensor sum = beta == 0 ? Tensor::empty(c.shape(), Dtype::f32) : upcast_of(c);
+  const Tensor sum = beta == 0 ? Tensor::empty(c.shape(), Dtype::f32, c.device()) : upcast_of(c);
   multiply_into(sum, upcast_of(a), upcast_of(b), beta, upcast);
   raw::cast_into(c, sum);
 }

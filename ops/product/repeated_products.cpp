@@ -1,6 +1,7 @@
 // Packs each weight at its first product, and finds its panels again at later ones.
 #include "ops/product/repeated_products.h"
 
+#include "ops/core/cpu_ways.h"
 #include "ops/core/parameter_forms.h"
 #include "ops/product/packed_gemm.h"
 #include "tensor/threads/thread_pool.h"
@@ -22,6 +23,7 @@ template <class T>
 Tensor packed(const PackedGemm<T>& gemm, const Tensor& b, PackLayout layout, std::int64_t stride) {
   const std::int64_t inner = b.dim(0), columns = b.dim(1);
   const Tensor panels = Tensor::empty({gemm.packed_elements(inner, columns)}, b.dtype(), b.device());
+  if (b.device() != kCpu) return panels;  // only counted
   constexpr std::int64_t kPanelsOfAThread = 4;
   parallel_for(gemm.panels(columns), kPanelsOfAThread, [&](std::int64_t begin, std::int64_t end) {
     gemm.pack(b.data<T>(), stride, layout, inner, columns, begin, end, panels.mutable_data<T>());
@@ -34,7 +36,7 @@ Tensor packed(const PackedGemm<T>& gemm, const Tensor& b, PackLayout layout, std
 PackedWeights* PackedWeights::of(const Tensor& b, PackedWeights* of_loop, MatmulPrecision precision) {
   ParameterForms* const forms = ParameterForms::of(b);
   const bool own =
-      forms != nullptr && b.dtype() == Dtype::f32 && b.device() == kCpu && rounds_to_bf16(precision);
+      forms != nullptr && b.dtype() == Dtype::f32 && chooses_as_cpu(b.device()) && rounds_to_bf16(precision);
   if (!own) return of_loop;
   Ref<RefCounted>& panels = forms->panels(b);
   if (panels == nullptr) panels = make_ref<PackedWeights>(Keeps::no_sources);
@@ -43,7 +45,7 @@ PackedWeights* PackedWeights::of(const Tensor& b, PackedWeights* of_loop, Matmul
 
 const void* PackedWeights::panels_for(const Tensor& b, std::int64_t rows, MatmulPrecision precision) {
   const bool single = b.dtype() == Dtype::f32, rounds = single && rounds_to_bf16(precision);
-  if (b.device() != kCpu || !(single || b.dtype() == Dtype::f64) || b.rank() != 2 || rows < 1 ||
+  if (!chooses_as_cpu(b.device()) || !(single || b.dtype() == Dtype::f64) || b.rank() != 2 || rows < 1 ||
       (rows >= kManyRows && !rounds) || b.elements() == 0)
     return nullptr;
   const bool by_rows = b.strides()[1] == 1, by_columns = b.strides()[0] == 1;

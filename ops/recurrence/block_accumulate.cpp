@@ -5,6 +5,7 @@
 
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/recurrence/recurrence_layer.h"
 #include "tensor/base/format.h"
 
@@ -13,7 +14,7 @@ namespace eddy {
 using namespace recurrence;
 
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options) {
-  if (x.device() == kCpu) return false;
+  if (chooses_as_cpu(x.device())) return false;
   bool fits = false;
   const Dtype products = is_bf16(x) ? Dtype::bf16 : options.chain.products;
   block_accumulate_supports_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,

@@ -2,6 +2,7 @@
 #include "ops/recurrence/block_forget.h"
 
 #include "ops/cast/upcast.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/product/linear.h"
 #include "ops/recurrence/recurrence_layer.h"
@@ -11,7 +12,7 @@ namespace eddy {
 using namespace recurrence;
 
 bool block_forget_fits(const Tensor& x, std::int64_t mlp, const BlockForgetOptions& options) {
-  if (x.device() == kCpu) return false;
+  if (chooses_as_cpu(x.device())) return false;
   bool fits = false;
   block_forget_supports_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,
                                           options.block, options.chain.products, &fits});

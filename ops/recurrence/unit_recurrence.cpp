@@ -3,6 +3,7 @@
 
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/product/repeated_products.h"
 #include "ops/recurrence/recurrence_layer.h"
 #include "tensor/base/format.h"
@@ -32,7 +33,7 @@ void set_panels(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, Packed
 
 // Whether x's device runs all steps as one kernel.
 bool one_kernel(const Tensor& x, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options) {
-  if (x.device() == kCpu) return false;
+  if (chooses_as_cpu(x.device())) return false;
   check_weights("unit_recurrence", w, x, options);
   bool fits = false;
   unit_recurrence_supports_slot(x.device(),
@@ -62,7 +63,7 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
                                                              const StateRecurrenceArgs& state) {
     UnitRecurrenceArgs args{state, key0, value0, {}, fused};
     PackedWeights packed;
-    if (device == kCpu) set_panels(args, weights, packed);
+    if (chooses_as_cpu(device)) set_panels(args, weights, packed);
     (state.dh == nullptr ? unit_recurrence_forward_slot : unit_recurrence_backward_slot)(device, args);
   };
   const std::int64_t batch = x.dim(1);

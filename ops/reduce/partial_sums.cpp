@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/tape.h"
+#include "ops/core/cpu_ways.h"
 #include "ops/reduce/reduce.h"
 
 namespace eddy {
@@ -57,7 +58,7 @@ PartialSums partial_sums_of(VjpContext& v, int input, std::int64_t blocks, std::
   if (!v.sink.needs(input)) return {};
   const GradientBuffer to = gradient_buffer(v, input);
   // Anomaly mode checks each node's own gradient.
-  if (to.beta == 0 || device == kCpu || dtype != Dtype::f32 || to.tensor.dtype() != dtype ||
+  if (to.beta == 0 || chooses_as_cpu(device) || dtype != Dtype::f32 || to.tensor.dtype() != dtype ||
       blocks * width > kMostDeferred || anomaly_mode())
     return {Tensor::empty({blocks, width}, dtype, device), to};
   auto& deferred = v.sink.defer<DeferredRows>(input);
@@ -86,7 +87,7 @@ void add_partial_sums(std::initializer_list<PartialSums> parts) {
     if (!dst.defined()) continue;
     device = rows.device();
     const std::int64_t width = dst.elements(), blocks = width == 0 ? 0 : rows.elements() / width;
-    const bool at_once = device != kCpu && blocks > 0 && blocks <= kMostBlocks &&
+    const bool at_once = !chooses_as_cpu(device) && blocks > 0 && blocks <= kMostBlocks &&
                          rows.dtype() == Dtype::f32 && dst.dtype() == Dtype::f32 && dst.contiguous();
     if (!at_once) {
       sum_into(dst, rows, beta);

@@ -8,36 +8,20 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <mutex>
 #include <vector>
 
 #include "tensor/base/format.h"
 #include "tensor/memory/readable_bytes.h"
+#include "tensor/memory/size_classes.h"
 
 namespace eddy {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kLarge = std::size_t{2} << 20;  // one huge page
-constexpr std::size_t kSlab = std::size_t{4} << 20;
+using namespace size_classes;
 
 MemoryReport report_memory = nullptr;
-
-// Sizes 64, 128, …, 512, then eight steps to each doubling.
-int class_of(std::size_t bytes) {
-  const std::size_t units = (bytes + kAlignment - 1) / kAlignment;
-  if (units <= 8) return static_cast<int>(units) - 1;
-  const int exponent = static_cast<int>(std::bit_width(units - 1)) - 4;  // 8 <= (units - 1) >> exponent < 16
-  return 8 * exponent + static_cast<int>((units - 1) >> exponent);
-}
-
-std::size_t class_bytes(int size_class) {
-  if (size_class < 8) return static_cast<std::size_t>(size_class + 1) * kAlignment;
-  const int exponent = size_class / 8 - 1;
-  return (static_cast<std::size_t>(size_class % 8 + 9) << exponent) * kAlignment;
-}
 
 class CpuAllocator final : public Allocator {
  public:
@@ -123,7 +107,7 @@ class CpuAllocator final : public Allocator {
   }
 
   void trim_locked() {
-    for (int size_class = 0; size_class < kClasses; ++size_class) {
+    for (int size_class = 0; size_class < kCount; ++size_class) {
       const std::size_t bytes = class_bytes(size_class);
       if (bytes < kLarge) continue;
       for (void* block : free_[static_cast<std::size_t>(size_class)]) {
@@ -136,7 +120,7 @@ class CpuAllocator final : public Allocator {
 
   [[noreturn]] void out_of_memory(std::size_t bytes) const {
     std::size_t largest_free = 0;
-    for (int size_class = kClasses - 1; size_class >= 0 && largest_free == 0; --size_class)
+    for (int size_class = kCount - 1; size_class >= 0 && largest_free == 0; --size_class)
       if (!free_[static_cast<std::size_t>(size_class)].empty()) largest_free = class_bytes(size_class);
     fail<OutOfMemoryError>(
         "memory: no room for {} beside {} in use: {} bytes could not be had on cpu: live {}, peak {}, reserved {}, "
@@ -147,9 +131,8 @@ class CpuAllocator final : public Allocator {
         limit_ > 0 ? std::to_string(limit_) : "none", memory_report());
   }
 
-  static constexpr int kClasses = 8 * 44;
   mutable std::mutex mutex_;
-  std::array<std::vector<void*>, kClasses> free_;
+  std::array<std::vector<void*>, kCount> free_;
   char* slab_ = nullptr;
   std::size_t slab_left_ = 0;
   AllocatorStats stats_;
