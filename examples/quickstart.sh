@@ -71,5 +71,6 @@ From here:
   $eddy train --resume $run --train.minutes 10                   # train it longer
   $eddy train --init-from $run --data my_texts/ --run runs/mine  # go on from its weights with your own texts
   $eddy tasks                                                    # what else to train on, public data sets too
+  $eddy plan --help                                              # memory and time of a run before it begins
   $eddy train --help
 END

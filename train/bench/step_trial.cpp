@@ -12,7 +12,7 @@
 namespace eddy {
 namespace {
 
-constexpr std::int64_t kBatches = 4;  // used in turns
+constexpr std::int64_t kSteps = 4;  // of random tokens, used in turns
 // Warm-up steps: while the state still grows, each step is of a new kind; then two steps show that a kind
 // repeats and one captures it.
 constexpr int kMostWarmUp = 12;
@@ -42,13 +42,18 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
   const ModelConfig& config = model_->full_config();
   model_->check_length(sequence_, carry_state_);
   model_->params().initialize(kBenchSeed);
-  optimizer_ = make_optimizer(model_->params(), {});
+  optimizer_ = make_optimizer(model_->params(), options.optimizer);
+  if (!options.batches.empty()) {
+    batches_ = {options.batches};
+    return;
+  }
   const std::int64_t tail = std::min(options.tail, sequence_), rows = rows_of(config, sequence_, tail);
-  for (std::int64_t i = 0; i < kBatches; ++i) {
-    batches_.push_back(make_batch(options.batch,
-                                  random_tokens(options.batch * sequence_, config.vocab, "bench.tokens", i),
-                                  random_tokens(options.batch * rows, config.n_out, "bench.targets", i)));
-    batches_.back().tail = tail;
+  for (std::int64_t i = 0; i < kSteps; ++i) {
+    Batch batch =
+        make_batch(options.batch, random_tokens(options.batch * sequence_, config.vocab, "bench.tokens", i),
+                   random_tokens(options.batch * rows, config.n_out, "bench.targets", i));
+    batch.tail = tail;
+    batches_.push_back({std::move(batch)});
   }
 }
 
@@ -59,8 +64,8 @@ StepResult StepTrial::run(Recorder* recorder) {
   options.step = steps_;
   options.carry_state = carry_state_;
   StepResult result =
-      train_step(*model_, *optimizer_, {batches_[static_cast<std::size_t>(steps_ % kBatches)]}, carried_,
-                 options, recorder);
+      train_step(*model_, *optimizer_, batches_[static_cast<std::size_t>(steps_ % std::ssize(batches_))],
+                 carried_, options, recorder);
   if (!result.finite) fail<NonFiniteError>("bench: step {}: {}", steps_, result.problem);
   ++steps_;
   return result;

@@ -17,10 +17,12 @@ namespace eddy {
 struct StepTrialOptions {
   ModelConfig model;
   std::int64_t batch = 16;
-  std::int64_t sequence = 0;  // 0: model.context
-  std::int64_t tail = 16;     // scored positions of a model with readout tail, at most the sequence
-  bool capture = true;        // where the device supports it
-  bool carry_state = false;   // each step continues from the state of the last; else it starts without one
+  std::int64_t sequence = 0;     // 0: model.context
+  std::int64_t tail = 16;        // scored positions of a model with readout tail, at most the sequence
+  bool capture = true;           // where the device supports it
+  bool carry_state = false;      // each step continues from the state of the last; else it starts without one
+  std::vector<Batch> batches{};  // of every step; none: one of random tokens, another for each step
+  OptimizerOptions optimizer{};
 };
 
 class StepTrial {
@@ -51,7 +53,7 @@ class StepTrial {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   Recorder recorder_;
-  std::vector<Batch> batches_;
+  std::vector<std::vector<Batch>> batches_;  // of one step each, used in turns
   CarriedState carried_;
   std::int64_t steps_ = 0;
 };

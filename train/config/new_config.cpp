@@ -87,7 +87,10 @@ void NewConfig::take_run(const RunConfig& run) {
 }
 
 void NewConfig::take_file(const std::string& path) {
-  const ConfigSource source = read_run_config(path);
+  take_source(read_run_config(path));
+}
+
+void NewConfig::take_source(const ConfigSource& source) {
   keys_of(config_).read(source);
   std::set<std::string> keys;
   for (const auto& [section, table] : source.value.items())
@@ -161,6 +164,46 @@ std::vector<std::string> NewConfig::unread() const {
   for (const std::string& text : order)
     lines.push_back(fmt::format(fmt::runtime(text), fmt::format("{}", fmt::join(by_text[text], ", "))));
   return lines;
+}
+
+std::string config_file_of(const RunConfig& config) {
+  RunConfig wanted = config, defaults;
+  const ConfigKeys keys = keys_of(wanted);
+  std::set<std::string> written;
+  const auto write_difference = [&](RunConfig& other) {
+    const std::size_t before = written.size();
+    for (const auto& [key, fields] : differences(keys, keys_of(other))) written.insert(key);
+    return written.size() > before;
+  };
+  const auto write_all = [&] {
+    for (const ConfigField& field : keys.fields()) written.insert(field.full_key());
+  };
+  write_difference(defaults);
+  for (bool changed = true; changed;) {  // what completing would choose in another way is written too
+    ConfigSource source{"the configuration", nlohmann::json::object(), {}};
+    for (const ConfigField& field : keys.fields())
+      if (written.contains(field.full_key())) source.value[field.section][field.key] = value_of(field);
+    NewConfig read;
+    changed = false;
+    try {
+      read.take_source(source);
+      RunConfig completed = read.completed();
+      changed = write_difference(completed);
+    } catch (const ConfigError&) {
+      if (written.size() == keys.fields().size()) throw;
+      write_all();
+      changed = true;
+    }
+  }
+  std::string text;
+  for (const std::string& section : keys.sections()) {
+    std::string lines;
+    for (const ConfigField& field : keys.fields())
+      if (field.section == section && written.contains(field.full_key()))
+        lines += fmt::format("{} = {}\n", field.key, value_of(field).dump());  // JSON's values are TOML's
+    if (!lines.empty()) text += fmt::format("{}[{}]\n{}", text.empty() ? "" : "\n", section, lines);
+  }
+  return text;
 }
 
 ModelConfig preset_model(const std::string& name, const char* program, std::vector<std::string> others) {

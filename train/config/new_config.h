@@ -44,6 +44,8 @@ class NewConfig {
   std::vector<std::string> unread() const;
 
  private:
+  friend std::string config_file_of(const RunConfig& config);
+  void take_source(const ConfigSource& source);
   void take_names(bool gave_family, bool gave_model);
   // A width given later than a number of parameters takes its place.
   void take_width(bool gave_params, bool gave_dim);
@@ -55,6 +57,10 @@ class NewConfig {
   std::set<std::string> given_;  // full keys that are not chosen: of the preset, the file and the flags
   std::set<std::string> asked_;  // those of the file and the flags
 };
+
+// Returns a configuration file (TOML) that completes to this configuration: the keys that differ from their defaults, and
+// those that would otherwise be chosen.
+std::string config_file_of(const RunConfig& config);
 
 // The model that a preset names, as NewConfig::take_preset, with its sizes. `others`: names that the caller knows.
 // errors: ConfigError.

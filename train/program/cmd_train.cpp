@@ -5,9 +5,7 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
-#include "train/config/config_flags.h"
 #include "train/config/new_config.h"
-#include "train/fetch/named_data.h"
 #include "train/program/commands.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
@@ -16,68 +14,59 @@ namespace eddy {
 namespace {
 
 struct TrainFlags {
-  std::string config_path, data, preset;
+  NewRunOptions run;
   TrainRequest request;
-  RunConfig defaults;
-  ConfigFlags keys;
+  bool print_config = false, dry_run = false;
 };
-
-std::string names_of_data_sets() {
-  std::string names;
-  for (const DataSet& set : data_sets()) names += (names.empty() ? "" : ", ") + set.name;
-  return names;
-}
 
 // A resumed run keeps its own configuration, but for the keys that a file or flags give again.
 RunConfig config_to_resume(const TrainFlags& flags) {
   RunConfig config = load_config_of_run(flags.request.resume, flags.request.checkpoint);
   ConfigKeys keys = keys_of(config);
-  if (!flags.config_path.empty()) keys.read(read_run_config(flags.config_path));
-  flags.keys.apply(keys);
+  if (!flags.run.config.empty()) keys.read(read_run_config(flags.run.config));
+  flags.run.keys.apply(keys);
+  if (!flags.run.data.empty()) config.data.path = flags.run.data;
   return config;
 }
 
 RunConfig config_of_new_run(TrainFlags& flags) {
-  NewConfig gathered;
   TrainRequest& request = flags.request;
-  if (!request.init_from.empty()) {
-    const RunConfig run = load_config_of_run(request.init_from, request.checkpoint);
-    gathered.take_run(run);
-    request.notes.push_back(fmt::format(
-        "starts from {}: with its model, its [data] and train.batch {}; all else as given here, or the default",
-        request.init_from, run.train.batch));
-  }
-  if (!flags.config_path.empty()) gathered.take_file(flags.config_path);
-  if (!flags.preset.empty()) gathered.take_preset(flags.preset, "train");
-  std::map<std::string, std::string> given = flags.keys.given();
-  if (!flags.data.empty()) given["data.path"] = flags.data;
-  gathered.take_flags(given);
-  RunConfig config = gathered.completed();
-  for (const std::string& line : gathered.unread()) request.notes.push_back("warning: " + line);
-  return config;
+  if (request.init_from.empty()) return flags.run.gathered("train", request.notes);
+  const RunConfig run = load_config_of_run(request.init_from, request.checkpoint);
+  request.notes.push_back(fmt::format(
+      "starts from {}: with its model, its [data] and train.batch {}; all else as given here, or the default",
+      request.init_from, run.train.batch));
+  return flags.run.gathered("train", request.notes, &run);
 }
 
-int run_train(TrainFlags& flags, const std::string& command_line, const CLI::Option& threads) {
+int run_train(TrainFlags& flags, const CLI::App& app) {
   TrainRequest& request = flags.request;
-  request.command_line = command_line;
+  request.command_line = command_line_of(app);
   const bool resuming = !request.resume.empty();
   if (resuming && (!request.run_dir.empty() || !request.init_from.empty()))
     fail<ValueError>("train: --resume continues a run and excludes --run and --init-from");
-  if (!resuming && request.run_dir.empty())
+  if (!resuming && request.run_dir.empty() && !flags.print_config)
     fail<ValueError>("train: the run has no folder (--run DIR for a new run, --resume DIR to continue one)");
   if (request.checkpoint != "latest" && !resuming && request.init_from.empty())
     fail<ValueError>("train: --checkpoint {} and no run to take it from (--resume RUN, or --init-from RUN)",
                      request.checkpoint);
-  if (resuming && !flags.preset.empty())
+  if (resuming && !flags.run.preset.empty())
     fail<ValueError>("train: --preset is for a new run, and --resume keeps the model of {} (leave it out)",
                      request.resume);
   request.config = resuming ? config_to_resume(flags) : config_of_new_run(flags);
-  if (!flags.data.empty()) request.config.data.path = flags.data;
-  request.data_given = resuming && (!flags.data.empty() || flags.keys.given().contains("data.path"));
-  // The flag overrides the configuration, which training would apply later.
-  if (threads.count() > 0 && request.config.train.threads > 0)
-    request.config.train.threads = threads.as<std::int64_t>();
+  request.data_given = resuming && (!flags.run.data.empty() || flags.run.keys.given().contains("data.path"));
+  take_threads(request.config, app);
   validate(request.config);
+  if (flags.print_config) {
+    for (const std::string& note : request.notes) say(note);
+    print(config_file_of(request.config));
+    return 0;
+  }
+  if (flags.dry_run) {
+    for (const std::string& note : request.notes) say(note);
+    print_line("{}", dry_run(request));
+    return 0;
+  }
   keep_on_without_output();
   const TrainEnd end = train(request);
   return end == TrainEnd::interrupted ? 130 : end == TrainEnd::too_many_bad_steps ? 3 : 0;
@@ -89,10 +78,6 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("train", "Train a model; every configuration key is also a flag");
   const auto flags = std::make_shared<TrainFlags>();
   TrainRequest& request = flags->request;
-  add_option(*command, "config,--config", flags->config_path,
-             "Configuration (TOML or JSON); without one, the defaults", not_empty());
-  add_option(*command, "--preset", flags->preset,
-             "Model or configuration of a paper, by a name that `eddy models` lists", not_empty());
   add_option(*command, "--run,--out", request.run_dir,
              "Folder of the new run; must not exist, unless its run ended before the first checkpoint",
              not_empty());
@@ -108,20 +93,19 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       not_empty());
   add_checkpoint_option(*command, request.checkpoint,
                         "Checkpoint to continue from, or to start from with --init-from");
-  add_option(*command, "--data", flags->data,
-             ("Short for --data.path: a text file, a folder of texts, or a data set that is fetched once: " +
-              names_of_data_sets())
-                 .c_str(),
-             not_empty());
-  flags->keys.add_to(*command, keys_of(flags->defaults));
+  command->add_flag("--print-config", flags->print_config,
+                    "Print what differs from the defaults as a configuration file (TOML), and train nothing");
+  command->add_flag("--dry-run", flags->dry_run,
+                    "Check configuration, data, memory and the run's folder, and make nothing");
+  flags->run.add_to(*command);
   command->footer(
+      "eddy plan, with the same configuration and flags, says what a run takes before it begins: memory and time.\n"
       "eddy keys MODEL lists the keys that a model reads, eddy tasks what it can be trained on, with its data sets.\n\n"
       "Going on:\n"
       "  eddy train --resume runs/a --train.steps 9000                  more steps\n"
       "  eddy train --resume runs/a --data texts --train.steps 9000     and texts that came into its folder\n"
       "  eddy train --init-from runs/a --data others --run runs/b       a new run from its weights, on other texts");
-  on_chosen(*command, action,
-            [flags, &app] { return run_train(*flags, command_line_of(app), *app.get_option("--threads")); });
+  on_chosen(*command, action, [flags, &app] { return run_train(*flags, app); });
 }
 
 }  // namespace eddy

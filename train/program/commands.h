@@ -17,13 +17,17 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "train/config/config_flags.h"
+#include "train/config/run_config.h"
 #include "train/files/own_file.h"
 #include "train/run/checkpoint.h"
 
 namespace eddy {
 
 void add_train_command(CLI::App& app, std::function<int()>& action);
+void add_plan_command(CLI::App& app, std::function<int()>& action);
 void add_reproduce_command(CLI::App& app, std::function<int()>& action);
 void add_eval_command(CLI::App& app, std::function<int()>& action);
 void add_compare_command(CLI::App& app, std::function<int()>& action);
@@ -71,6 +75,23 @@ void add_checkpoint_option(CLI::App& command, std::string& which, const std::str
 // Adds --precision and --device.
 void add_precision_option(CLI::App& command, std::string& precision);
 void add_device_option(CLI::App& command, std::string& device);
+
+// What describes a new run: a configuration file, --preset, --data, and a flag for every key. It must live until the
+// line is parsed.
+struct NewRunOptions {
+  std::string config, preset, data;
+  RunConfig defaults;
+  ConfigFlags keys;
+
+  void add_to(CLI::App& command);
+  // The configuration, completed and validated, with what a run that starts from the weights of another takes from it
+  // (`start`; null for none). `notes` gets a warning for each group of keys that nothing reads.
+  // errors: ConfigError; IoError.
+  RunConfig gathered(const char* command, std::vector<std::string>& notes,
+                     const RunConfig* start = nullptr) const;
+};
+// Has a value of --threads override that of the configuration, which training would apply later.
+void take_threads(RunConfig& config, const CLI::App& app);
 
 // The run that a command computes with.
 struct RunOptions {

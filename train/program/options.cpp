@@ -9,11 +9,19 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
+#include "train/config/new_config.h"
 #include "train/config/run_config.h"
+#include "train/fetch/named_data.h"
 #include "train/run/run_folder.h"
 
 namespace eddy {
 namespace {
+
+std::string names_of_data_sets() {
+  std::string names;
+  for (const DataSet& set : data_sets()) names += (names.empty() ? "" : ", ") + set.name;
+  return names;
+}
 
 template <class Number>
 bool read(const std::string& text, Number& value) {
@@ -69,6 +77,38 @@ void add_precision_option(CLI::App& command, std::string& precision) {
 
 void add_device_option(CLI::App& command, std::string& device) {
   add_option(command, "--device", device, "Where to compute", CLI::IsMember({"cpu", "cuda"}));
+}
+
+void NewRunOptions::add_to(CLI::App& command) {
+  add_option(command, "config,--config", config, "Configuration (TOML or JSON); without one, the defaults",
+             not_empty());
+  add_option(command, "--preset", preset,
+             "Model or configuration of a paper, by a name that `eddy models` lists", not_empty());
+  add_option(command, "--data", data,
+             ("Short for --data.path: a text file, a folder of texts, or a data set that is fetched once: " +
+              names_of_data_sets())
+                 .c_str(),
+             not_empty());
+  keys.add_to(command, keys_of(defaults));
+}
+
+RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>& notes,
+                                  const RunConfig* start) const {
+  NewConfig gathered;
+  if (start != nullptr) gathered.take_run(*start);
+  if (!config.empty()) gathered.take_file(config);
+  if (!preset.empty()) gathered.take_preset(preset, command);
+  std::map<std::string, std::string> given = keys.given();
+  if (!data.empty()) given["data.path"] = data;
+  gathered.take_flags(given);
+  RunConfig completed = gathered.completed();
+  for (const std::string& line : gathered.unread()) notes.push_back("warning: " + line);
+  return completed;
+}
+
+void take_threads(RunConfig& config, const CLI::App& app) {
+  const CLI::Option& threads = *app.get_option("--threads");
+  if (threads.count() > 0 && config.train.threads > 0) config.train.threads = threads.as<std::int64_t>();
 }
 
 LoadedRun load_run(const char* command, const RunOptions& options) {

@@ -31,6 +31,7 @@ void visit_fields(Record& r, const Visit& visit) {
   visit("grad_norm", r.grad_norm);
   visit("tokens_per_second", r.tokens_per_second);
   visit("memory_bytes", r.memory_bytes);
+  visit("resident_bytes", r.resident_bytes);
   visit("ms", r.ms);
   visit("graph_nodes", r.graph_nodes);
   visit("saved_bytes", r.saved_bytes);

@@ -25,7 +25,8 @@ struct StepRecord {
   double learning_rate = kNotMeasured;
   double grad_norm = kNotMeasured;
   double tokens_per_second = kNotMeasured;
-  std::int64_t memory_bytes = 0;
+  std::int64_t memory_bytes = 0;    // of tensors on the device, the most so far
+  std::int64_t resident_bytes = 0;  // of the process, text included, the most so far; 0: on a GPU
   double ms = kNotMeasured;
   std::int64_t graph_nodes = 0;
   std::int64_t saved_bytes = 0;

@@ -23,7 +23,8 @@ void MetricsSummary::join(Stretch& stretch, const Stretch& next) {
   if (is_higher(next.highest_loss.loss, stretch.highest_loss.loss)) stretch.highest_loss = next.highest_loss;
   if (is_higher(next.highest_norm.grad_norm, stretch.highest_norm.grad_norm))
     stretch.highest_norm = next.highest_norm;
-  stretch.first.memory_bytes = std::max(stretch.first.memory_bytes, next.first.memory_bytes);
+  for (std::int64_t StepRecord::*bytes : {&StepRecord::memory_bytes, &StepRecord::resident_bytes})
+    stretch.first.*bytes = std::max(stretch.first.*bytes, next.first.*bytes);
   stretch.first.saved_bytes = std::max(stretch.first.saved_bytes, next.first.saved_bytes);
 }
 

@@ -171,7 +171,8 @@ std::string Progress::line(Clock::time_point now, int columns) const {
     pieces.push_back({"lr " + human_number(state_.learning_rate, 3), 6});
   if (std::isfinite(state_.tokens_per_second))
     pieces.push_back({human_count(state_.tokens_per_second) + " tokens/s", 3});
-  if (state_.memory_bytes > 0) pieces.push_back({human_bytes(state_.memory_bytes), 7});
+  if (const std::int64_t bytes = std::max(state_.resident_bytes, state_.memory_bytes); bytes > 0)
+    pieces.push_back({human_bytes(bytes), 7});
   pieces.push_back({human_duration(std::floor(seconds_between(start_, now))), 4});
   const bool done = total > 0 && state_.step >= total;
   if (const std::optional<double> left = seconds_left(now); left && !done)

@@ -154,7 +154,9 @@ std::vector<Chart> training_charts(const Metrics& m) {
   add_chart(charts, "Gradient norm", "norm", with_median(m, "gradient norm", &StepRecord::grad_norm), true);
   add_chart(charts, "Speed", "tokens per second",
             with_median(m, "tokens per second", &StepRecord::tokens_per_second));
-  add_chart(charts, "Memory", "MiB", {step_series(m, "memory", &StepRecord::memory_bytes, kPerMiB)});
+  add_chart(charts, "Memory", "MiB",
+            {step_series(m, "resident, text included", &StepRecord::resident_bytes, kPerMiB),
+             step_series(m, "tensors", &StepRecord::memory_bytes, kPerMiB)});
   return charts;
 }
 
@@ -228,9 +230,15 @@ std::vector<Tile> summary(const ReportData& data) {
   if (std::isfinite(gain))
     tiles.push_back({"State gain", human_number(gain),
                      gain < kMinStateGain ? "nats: the state is ignored" : "nats lost without the state"});
-  std::int64_t memory = 0;
-  for (const StepRecord& record : metrics.steps) memory = std::max(memory, record.memory_bytes);
-  if (memory > 0) tiles.push_back({"Memory", human_bytes(memory), "highest"});
+  std::int64_t tensors = 0, resident = 0;
+  for (const StepRecord& record : metrics.steps) {
+    tensors = std::max(tensors, record.memory_bytes);
+    resident = std::max(resident, record.resident_bytes);
+  }
+  if (resident > 0)
+    tiles.push_back({"Memory", human_bytes(resident), "resident at most, text included"});
+  else if (tensors > 0)
+    tiles.push_back({"Memory", human_bytes(tensors), "of tensors at most"});
   return tiles;
 }
 

@@ -1,6 +1,8 @@
 // Everything that is checked before a run begins, and the files it begins with.
 #include "train/run/run_start.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -18,6 +20,7 @@
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
+#include "train/plan/verdict.h"
 #include "train/run/metrics.h"
 #include "train/run/run_folder.h"
 #include "train/text/new_rows.h"
@@ -113,7 +116,7 @@ void refuse_linked_checkpoints(const fs::path& run) {
 // that was killed before its first checkpoint, which its id tells, and it may be the user's own: without an id it
 // stays, and so it must be what would be written.
 // errors: IoError.
-void write_first_files(const ReadyRun& run) {
+std::vector<std::pair<fs::path, std::string>> first_files(const ReadyRun& run) {
   std::vector<std::pair<fs::path, std::string>> wanted{
       {run.folder / "config.json", to_json(run.config).dump(1) + "\n"}};
   if (const Tokenizer* tokenizer = run.task->tokenizer()) {
@@ -130,7 +133,7 @@ void write_first_files(const ReadyRun& run) {
         "a run that was killed at its start, remove it)",
         file.first.string());
   });
-  for (const auto& [path, text] : wanted) replace_text_file(path, text);
+  return wanted;
 }
 
 std::unique_ptr<Task> task_of(const TrainRequest& request, const std::optional<LoadedRun>& loaded) {
@@ -224,6 +227,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
   std::optional<LoadedRun> loaded;
   if (const std::string& from = resuming ? request.resume : request.init_from; !from.empty())
     loaded = load_run(from, dtype, request.checkpoint);
+  const std::int64_t before_text = resident_bytes();
   run.task = task_of(request, loaded);
   if (loaded && !resuming && loaded->tokenizer && run.task->tokenizer() != nullptr) {
     run.notes =
@@ -238,13 +242,15 @@ ReadyRun prepare_run(const TrainRequest& request) {
     theirs.vocab = run.config.model.vocab;
   }
   if (loaded) check_same_model(run.config, *loaded, resuming);
+  if (run.task->row_length() > 0)
+    make_unallocated_model(run.config.model)->check_length(run.task->row_length(), run.task->carries_state());
+  run.memory = require_memory(planned_run(run.config, {device, dtype, precision}, *run.task, before_text));
   run.model = make_model(run.config.model, dtype, device, precision);
   ParamStore& params = run.model->params();
   if (!loaded || has_new_rows) params.initialize(static_cast<std::uint64_t>(t.seed));
   if (loaded)
     load_parameters(params, with_new_rows(parameter_map(loaded->model->params()), params),
                     loaded->checkpoint.string());
-  if (run.task->row_length() > 0) run.model->check_length(run.task->row_length(), run.task->carries_state());
   run.optimizer = make_optimizer(params, t);
   if (resuming) resume(run, *loaded);
   run.state.text_sha256 = run.task->data_sha256();
@@ -254,6 +260,20 @@ ReadyRun prepare_run(const TrainRequest& request) {
   if (!resuming || run.config.data.path != loaded->config.data.path)
     run.state.data_folder = fs::current_path(error).string();
   return run;
+}
+
+void check_folder(const ReadyRun& run, const TrainRequest& request) {
+  if (!request.resume.empty()) refuse_linked_checkpoints(run.folder);
+  std::error_code error;
+  fs::path place = fs::absolute(run.folder).lexically_normal();
+  while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  if (!fs::is_directory(place, error))
+    fail<IoError>("train: {} cannot be made: {} is no folder (choose another)", run.folder.string(),
+                  place.string());
+  if (::access(place.c_str(), W_OK | X_OK) != 0)
+    fail<IoError>("train: {} cannot be written: {} is protected (choose another)", run.folder.string(),
+                  place.string());
+  if (request.resume.empty()) static_cast<void>(first_files(run));
 }
 
 void open_folder(ReadyRun& run, const TrainRequest& request) {
@@ -280,7 +300,7 @@ void open_folder(ReadyRun& run, const TrainRequest& request) {
   if (!made && !ended_before_first_checkpoint(run.folder)) fail_because_it_exists(run.folder);
   run.made_folder = made;
   flush_folder(parent);
-  write_first_files(run);
+  for (const auto& [path, text] : first_files(run)) replace_text_file(path, text);
   if (!made) fs::remove(run.folder / "metrics.jsonl", error);  // of the run that ended before its first one
   remove_left_overs(run.folder);
   set_aside_obstacles(run.folder);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "train/plan/memory.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
 #include "train/run/trainer.h"
@@ -26,12 +27,17 @@ struct ReadyRun {
   std::unique_ptr<Optimizer> optimizer;
   CarriedState carried;  // of training; evaluations have their own
   TrainingState state;
+  MemoryPlan memory;
 };
 
 // Makes task, model and optimizer, and loads what the request names. All checks are here, before a folder is
 // made.
 // errors: those of train (trainer.h).
 ReadyRun prepare_run(const TrainRequest& request);
+
+// Checks what open_folder would meet, and writes nothing.
+// errors: IoError.
+void check_folder(const ReadyRun& run, const TrainRequest& request);
 
 // Makes the folder of a new run with its id, configuration and tokenizer, or corrects what the end of a resumed
 // run may have left: half-written files, the pointer `best`, a missing id.

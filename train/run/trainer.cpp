@@ -13,6 +13,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/eval/standing.h"
 #include "train/page/human_text.h"
+#include "train/plan/machine_memory.h"
 #include "train/run/checkpoint.h"
 #include "train/run/environment.h"
 #include "train/run/metrics.h"
@@ -299,7 +300,9 @@ class Run {
     record.learning_rate = rate;
     record.grad_norm = result.grad_norm;
     record.tokens_per_second = tokens_per_second;
-    record.memory_bytes = allocator(run_.model->params().values().device()).stats().peak_bytes;
+    const Device device = run_.model->params().values().device();
+    record.memory_bytes = allocator(device).stats().peak_bytes;
+    if (device == kCpu) record.resident_bytes = resident_peak_bytes();
     record.ms = ms;
     record.graph_nodes = result.graph.nodes;
     record.saved_bytes = result.graph.saved_bytes;
@@ -618,6 +621,15 @@ class Run {
 
 TrainEnd train(const TrainRequest& request) {
   return Run(request).train();
+}
+
+std::string dry_run(const TrainRequest& request) {
+  const ReadyRun run = prepare_run(request);
+  check_folder(run, request);
+  return fmt::format("nothing was made; {} would {}: {} on {}, {} parameters, {}, {} of memory",
+                     run.folder.string(), request.resume.empty() ? "begin" : "go on", run.config.model.model,
+                     run.task->name(), run.model->params().count(), run.task->summary(),
+                     human_bytes(run.memory.peak));
 }
 
 }  // namespace eddy

@@ -220,6 +220,14 @@ StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batc
             state = work.after.state;
             return work;
           });
+  if (model.params().values().device().type == DeviceType::counting) {  // there are no numbers to read
+    if (options.carry_state) carried = step.after;
+    optimizer.count_step();
+    StepResult counted;
+    counted.loss = std::numeric_limits<double>::quiet_NaN();
+    counted.graph = step.graph;
+    return counted;
+  }
   return collect_step(model, optimizer, inputs, step, carried);
 }
 

@@ -58,12 +58,17 @@ class Task {
   // of what load restores. With carries_state each call advances by one segment; calls come in order, and
   // none is repeated.
   virtual Batch next(std::int64_t step, std::int64_t micro) = 0;
+  // Returns a batch with the longest rows that training may come to, and leaves the positions as they are.
+  virtual Batch longest_batch();
   // Whether the model's state is carried from batch to batch, row by row. Rows flagged by Batch::start begin
   // with a new state.
   virtual bool carries_state() const { return false; }
 
   // The number of tokens in each row of a training batch; 0 if it differs from batch to batch.
   virtual std::int64_t row_length() const { return 0; }
+
+  // The number of tokens of one pass over the data that are trained on; 0 where there is no end of them.
+  virtual std::int64_t pass_tokens() const { return 0; }
 
   // What a resumed run needs, such as stream positions or a curriculum: an object, or null for nothing.
   virtual nlohmann::json save() const;
@@ -115,8 +120,6 @@ class Task {
   virtual std::optional<Baselines> baselines(const std::function<bool()>& /*stop*/ = {}) const { return {}; }
   // What an answer (a class that the model predicts) is called: "odd"; "" where it has no name.
   virtual std::string answer_name(std::int32_t /*answer*/) const { return {}; }
-  // The tokens of one pass over the training text; 0 where the data have no end.
-  virtual std::int64_t pass_tokens() const { return 0; }
   // A digest of the data, so that a resumed run detects other data; "" if the configuration determines them.
   virtual std::string data_sha256() const { return {}; }
   // The files of a folder that the digest covers, so that a resumed run leaves new ones out; as printable text.

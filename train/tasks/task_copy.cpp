@@ -85,6 +85,11 @@ class CopyTask final : public Task {
     return batch(key, micro * train_.batch, train_.batch, curriculum_.noise);
   }
 
+  Batch longest_batch() override {
+    const std::int64_t noise = data_.curriculum_every > 0 ? data_.noise_max : curriculum_.noise;
+    return batch(random_key(0, "copy.train", 0), 0, train_.batch, noise);
+  }
+
   double learning_rate(std::int64_t, double scheduled) const override {
     return data_.curriculum_every > 0 ? curriculum_.rate : scheduled;
   }

@@ -82,6 +82,13 @@ void Task::load(const nlohmann::json& saved, const std::string& file) {
                       name(), file);
 }
 
+Batch Task::longest_batch() {
+  const nlohmann::json positions = save();
+  Batch batch = next(0, 0);
+  load(positions, "the beginning of the run");
+  return batch;
+}
+
 std::int64_t segment_length(const RunConfig& config) {
   if (config.train.sequence > 0) return config.train.sequence;
   return config.model.segment > 0 ? config.model.segment : config.model.context;

@@ -171,3 +171,30 @@ TEST_CASE("new config: what the model does not read is named with those that do"
   CHECK(lines_of({{"data.noise", "64"}}) ==
         Lines{"the task text does not read data.noise; copy, selective_copy, recall do"});
 }
+
+TEST_CASE("new config: the file of a configuration completes to the same") {
+  const auto check_same = [](const NewConfig& given) {
+    const RunConfig config = given.completed();
+    const std::string file = config_file_of(config);
+    CHECK_MESSAGE(gathered(file).completed() == config, file);
+  };
+  check_same(gathered(""));
+  CHECK(config_file_of(RunConfig()).find("dim") == std::string::npos);
+  for (const ModelEntry& entry : model_registry()) {
+    CAPTURE(entry.model);
+    check_same(gathered(kSmall, {{"model.model", entry.model}}));
+    check_same(gathered("", {{"model.model", entry.model}, {"train.sequence", "64"}}));
+  }
+  for (const NamedConfig& named : paper_configs()) {
+    CAPTURE(named.name);
+    NewConfig preset;
+    preset.take_preset(named.name, "test");
+    check_same(preset);
+  }
+  // A default that is given, where another value would be chosen.
+  const std::string chunk = std::to_string(ModelConfig().chunk);
+  check_same(gathered("", {{"model.model", "staircase"}, {"model.chunk", chunk}, {"model.context", "512"}}));
+  check_same(gathered("", {{"model.model", "slide"}, {"data.order", "windows"}}));
+  check_same(gathered("", {{"data.path", "a \"b\"\\c \xc3\xa9.txt"}, {"train.learning_rate", "1e-05"}}));
+  CHECK(contains(config_file_of(gathered("", {{"train.steps", "7"}}).completed()), "[train]\nsteps = 7\n"));
+}

@@ -33,9 +33,9 @@ Words operator+(Words words, const Words& more) {
   return words;
 }
 
-const Words kCommands{"train",    "reproduce", "eval",      "compare", "draw",
-                      "generate", "check",     "tokenizer", "models",  "keys",
-                      "tasks",    "info",      "bench",     "dump",    "completion"};
+const Words kCommands{"train",    "plan",  "reproduce", "eval",      "compare", "draw",
+                      "generate", "check", "tokenizer", "models",    "keys",    "tasks",
+                      "info",     "bench", "dump",      "completion"};
 
 // A few steps of a 16-wide model in a context of 16 tokens.
 Words tiny_train(const std::string& text, int steps = 4) {
@@ -101,7 +101,8 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
   CHECK(help.status == 0);
   CHECK(help.err.empty());
   const std::vector<Words> options{
-      {"--run", "--resume", "--init-from", "--model.dim", "--train.steps", "--data.path"},
+      {"--run", "--resume", "--init-from", "--model.dim", "--train.steps", "--data.path", "--dry-run", "--print-config"},
+      {"--seconds", "--preset", "--data", "--model.dim"},
       {"--rows", "--scale", "--task", "--set", "--runs", "--dry-run"},
       {"--data", "--split", "--batches"},
       {"--data", "--top", "--clear-state", "--html"},

@@ -54,7 +54,8 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   const TempFolder folder;
   {
     MetricsWriter writer(folder.path("metrics.jsonl"));
-    writer.write(StepRecord{7, 2.5, 3e-4, 0.75, 12345.5, std::int64_t{1} << 40, 81.25, 1840, 4096, 312});
+    writer.write(StepRecord{7, 2.5, 3e-4, 0.75, 12345.5, std::int64_t{1} << 40, std::int64_t{1} << 41, 81.25,
+                            1840, 4096, 312});
     writer.write(EvalRecord{7, "test", 2.25, 1000, {}, false, 5000, true});
     writer.write(SampleRecord{7, "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a"});
     writer.write(EventRecord{8, "resumed"});
@@ -215,8 +216,8 @@ TEST_CASE("metrics: a line is read alike in the form in which it is written and 
   const TempFolder folder;
   {
     MetricsWriter writer(folder.path("m"));
-    writer.write(
-        StepRecord{7, 2.5e-300, kNotMeasured, -0.75, 12345.5, std::int64_t{1} << 62, 81.25, 1840, 4096, 3});
+    writer.write(StepRecord{7, 2.5e-300, kNotMeasured, -0.75, 12345.5, std::int64_t{1} << 62,
+                            std::int64_t{1} << 61, 81.25, 1840, 4096, 3});
   }
   const std::string plain = read_text_file(folder.path("m"));
   std::string other = plain;
@@ -230,6 +231,7 @@ TEST_CASE("metrics: a line is read alike in the form in which it is written and 
     CHECK(std::isnan(s.learning_rate));
     CHECK(s.grad_norm == -0.75);
     CHECK(s.memory_bytes == std::int64_t{1} << 62);
+    CHECK(s.resident_bytes == std::int64_t{1} << 61);
     CHECK(s.graph_depth == 3);
   }
 }

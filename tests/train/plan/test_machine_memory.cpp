@@ -1,0 +1,88 @@
+// The room for a run under limits of control groups, in folders that stand for the system's.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "train/plan/machine_memory.h"
+
+using namespace eddy;
+using namespace eddy::test;
+
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+std::string mib(std::int64_t count) {
+  return std::to_string(count * kMiB) + "\n";
+}
+
+// A machine with 8 GiB, 4 of them free, and this process, which has 100 MiB.
+void write_machine(const TempFolder& system) {
+  system.write("proc/meminfo", "MemTotal:        8388608 kB\nMemFree:   1 kB\nMemAvailable:    4194304 kB\n");
+  system.write("proc/self/status", "Name:\teddy\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\n");
+}
+
+}  // namespace
+
+TEST_CASE("memory room: without limits it is what is free and what the process has") {
+  const TempFolder system;
+  write_machine(system);
+  const MemoryRoom room = memory_room(system.path());
+  CHECK(room.bytes == (4096 + 100) * kMiB);
+  CHECK(room.whole == 8192 * kMiB);
+  CHECK(room.limit == "this machine");
+}
+
+TEST_CASE("memory room: the tightest group of version 2 counts and files of the disk are free") {
+  const TempFolder system;
+  write_machine(system);
+  system.write("proc/self/mountinfo", "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  system.write("proc/self/cgroup", "0::/a/b\n");
+  system.write("sys/fs/cgroup/a/b/memory.max", "max\n");
+  CHECK(memory_room(system.path()).limit == "this machine");
+  system.write("sys/fs/cgroup/a/memory.max", mib(1000));
+  system.write("sys/fs/cgroup/a/memory.current", mib(700));
+  system.write("sys/fs/cgroup/a/memory.stat",
+               "anon 1\ninactive_file " + mib(300) + "active_file " + mib(100));
+  const MemoryRoom room = memory_room(system.path());
+  CHECK(room.bytes == (1000 - (700 - 400 - 100)) * kMiB);
+  CHECK(room.whole == 1000 * kMiB);
+  CHECK(contains(room.limit, "/sys/fs/cgroup/a"));
+}
+
+TEST_CASE("memory room: groups of version 1 count and a number near the largest is no limit") {
+  const TempFolder system;
+  write_machine(system);
+  system.write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  system.write("proc/self/cgroup", "4:memory:/docker/c1\n1:cpu:/\n");
+  const std::string group = "sys/fs/cgroup/memory/docker/c1/";
+  system.write(group + "memory.limit_in_bytes", "9223372036854771712\n");
+  CHECK(memory_room(system.path()).limit == "this machine");
+  system.write(group + "memory.limit_in_bytes", mib(500));
+  system.write(group + "memory.usage_in_bytes", mib(450));
+  system.write(group + "memory.stat", "total_inactive_file " + mib(50) + "total_active_file 0\n");
+  CHECK(memory_room(system.path()).bytes == (500 - (450 - 50 - 100)) * kMiB);
+}
+
+TEST_CASE("memory room: a system that tells nothing has no limit") {
+  const TempFolder system;
+  CHECK(memory_room(system.path()).limit.empty());
+}
+
+TEST_CASE("resident memory: a peak is that of the call and the highest is kept") {
+  if (resident_bytes() == 0) return;  // no /proc
+  const auto touch = [](std::int64_t bytes) {
+    const std::vector<char> pages(static_cast<std::size_t>(bytes), 1);
+    CHECK(pages.back() == 1);
+  };
+  touch(64 * kMiB);
+  const std::int64_t highest = resident_peak_bytes();
+  CHECK(highest >= 64 * kMiB);
+  const std::int64_t peak = resident_peak_of([&] { touch(16 * kMiB); });
+  CHECK(peak >= 16 * kMiB);
+  CHECK(resident_peak_bytes() >= highest);
+}

@@ -1,0 +1,189 @@
+// The memory counted for a run against that of the same run, and the advice where it is not there.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/eddy/registry.h"
+#include "models/optimizer/optimizer.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "tests/support/errors.h"
+#include "tests/support/threads.h"
+#include "train/plan/verdict.h"
+#include "train/step/train_step.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+constexpr std::int64_t kRows = 3, kTime = 64;
+
+// A run of a small model whose other sizes follow from it.
+PlannedRun small_run(const ModelName& name, std::int64_t vocab = 37) {
+  PlannedRun run;
+  ModelConfig& model = run.config.model;
+  model.family = name.family;
+  model.model = name.model;
+  model.vocab = vocab;
+  model.context = kTime;
+  model.dim = 48;
+  model.heads = 2;
+  model.dropout = 0.1;
+  choose_sizes(model, {"vocab", "context", "dim", "heads", "dropout"});
+  const std::vector<std::int32_t> ids(static_cast<std::size_t>(kRows * kTime), 1);
+  run.batch = make_batch(kRows, ids, ids);
+  run.config.train.batch = kRows;
+  run.config.train.eval_every = 0;
+  run.carries_state = carries_state(model);
+  return run;
+}
+
+// The most bytes that are live in the CPU's allocator while the run's first steps are computed.
+std::int64_t measured_peak(const PlannedRun& run) {
+  Allocator& memory = allocator(kCpu);
+  const std::int64_t before = memory.stats().live_bytes;
+  memory.reset_peak();
+  const std::unique_ptr<Model> model = make_model(run.config.model, run.placement.dtype);
+  model->params().initialize(1);
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(model->params(), run.config.train);
+  CarriedState carried;
+  StepOptions options;
+  options.carry_state = run.carries_state;
+  for (options.step = 0; options.step < 3; ++options.step) {
+    const StepResult result =
+        train_step(*model, *optimizer,
+                   std::vector<Batch>(static_cast<std::size_t>(run.config.train.accumulate), run.batch),
+                   carried, options);
+    REQUIRE(result.finite);
+  }
+  return memory.stats().peak_bytes - before;
+}
+
+// Counts and measures a run. Small tensors of the host are not counted, and neither is `inside`, the working memory of
+// kernels.
+void check_counted(const PlannedRun& run, std::int64_t inside = 0) {
+  const MemoryPlan plan = plan_memory(run);
+  const std::int64_t counted = plan.of_model() + plan.state + plan.activations, measured = measured_peak(run);
+  const auto bound = measured / 50 + (std::int64_t{32} << 10) + inside;
+  CHECK_MESSAGE(!(std::abs(counted - measured) > bound),
+                fmt::format("{}: counted {}, measured {}", run.config.model.model, counted, measured));
+}
+
+MemoryVerdict judged(const PlannedRun& run, std::int64_t bytes) {
+  return judge(run, plan_memory(run), {bytes, bytes, "this machine"});
+}
+
+}  // namespace
+
+TEST_CASE("memory plan: the counted peak of every model is that of the CPU's allocator") {
+  const Threads threads(2);
+  for (const ModelEntry& entry : model_registry()) check_counted(small_run(entry));
+}
+
+TEST_CASE("memory plan: it counts accumulated batches and factored moments and large vocabularies and bf16") {
+  const Threads threads(2);
+  for (const std::string& family : family_list()) {
+    const ModelEntry& main = main_model(family);
+    PlannedRun run = small_run(main);
+    run.config.train.accumulate = 2;
+    check_counted(run);
+    run = small_run(main);
+    run.config.train.optimizer = "adafactor";
+    check_counted(run);
+    check_counted(small_run(main, 5000), 48 * 5000 * 4);  // a product may turn the classifier's weight
+    run = small_run(main);
+    run.placement.dtype = Dtype::bf16;
+    check_counted(run);
+  }
+}
+
+TEST_CASE("memory plan: it takes no memory of tensors and leaves none behind") {
+  Allocator& memory = allocator(kCpu);
+  const AllocatorStats before = memory.stats();
+  const PlannedRun run = small_run(main_model("recurrent_transformer"));
+  const std::int64_t of_batch = memory.stats().live_bytes;
+  memory.reset_peak();
+  const MemoryPlan first = plan_memory(run), again = plan_memory(run);
+  CHECK(memory.stats().live_bytes == of_batch);
+  CHECK(memory.stats().peak_bytes - of_batch < std::int64_t{64} << 10);
+  CHECK(first.activations == again.activations);
+  CHECK(first.kept == again.kept);
+  CHECK(before.live_bytes <= of_batch);
+}
+
+TEST_CASE("memory plan: a run fits and comes close and exceeds by tenths of the room") {
+  const PlannedRun run = small_run(main_model("block_recurrent"));
+  const MemoryPlan plan = plan_memory(run);
+  const auto fit = [&](double part) {
+    const auto room = static_cast<std::int64_t>(static_cast<double>(plan.peak) / part);
+    return judge(run, plan, {room, room, "this machine"}).fit;
+  };
+  CHECK(fit(0.8) == Fit::fits);
+  CHECK(fit(0.95) == Fit::close);
+  CHECK(fit(1.05) == Fit::close);
+  CHECK(fit(1.2) == Fit::exceeds);
+  CHECK(judge(run, plan, {}).fit == Fit::fits);
+}
+
+TEST_CASE("memory plan: the advice fits the cause") {
+  PlannedRun run = small_run(main_model("recurrent_transformer"));
+  const MemoryPlan plan = plan_memory(run);
+  const std::int64_t fixed = plan.program + plan.text + plan.of_model();
+
+  SUBCASE("a model whose parameters alone are too large") {
+    run.config.model.dim = 2048;
+    const MemoryPlan large = plan_memory(run);
+    const std::string text = judged(run, large.program + large.of_model() / 2).text;
+    CHECK_MESSAGE(contains(text, "the model alone is too large"), text);
+    CHECK_MESSAGE(contains(text, "model.dim"), text);
+    CHECK_MESSAGE(contains(text, "train.optimizer adafactor takes"), text);
+    CHECK_MESSAGE(!contains(text, "train.batch"), text);
+  }
+  SUBCASE("tables of a large vocabulary") {
+    PlannedRun wide = small_run(main_model("recurrent_transformer"), 400'000);
+    const MemoryPlan large = plan_memory(wide);
+    const std::string text = judged(wide, large.program + large.of_model() / 2).text;
+    CHECK_MESSAGE(contains(text, "data.tokenizer"), text);
+  }
+  SUBCASE("a text that is too large") {
+    run.text = std::int64_t{40} << 30;
+    const std::string text = judged(run, std::int64_t{20} << 30).text;
+    CHECK_MESSAGE(contains(text, "a smaller text"), text);
+    CHECK_MESSAGE(!contains(text, "model.dim"), text);
+  }
+  SUBCASE("steps that are too large") {
+    const std::vector<std::int32_t> ids(static_cast<std::size_t>(4096 * kTime), 1);
+    run.batch = make_batch(4096, ids, ids);
+    run.config.train.batch = 4096;
+    const std::int64_t room = (plan_memory(run).peak + fixed) / 2;
+    const std::string text = judged(run, room).text;
+    CHECK_MESSAGE(contains(text, "with train.accumulate"), text);
+    CHECK_MESSAGE(contains(text, "for steps of as many tokens"), text);
+    CHECK_MESSAGE(!contains(text, "model.dim"), text);
+  }
+}
+
+TEST_CASE("memory plan: the advice names no key that the model or the task does not read") {
+  RunConfig defaults;
+  const ConfigKeys keys = keys_of(defaults);
+  for (const ModelEntry& entry : model_registry()) {
+    const PlannedRun run = small_run(entry);
+    const MemoryPlan plan = plan_memory(run);
+    for (const std::int64_t room : {plan.peak / 2, plan.program + plan.text + plan.of_model() / 2,
+                                    plan.program + plan.text + plan.of_model() + plan.activations / 8}) {
+      const std::string text = judged(run, room).text;
+      for (std::size_t at = text.find("model."); at != std::string::npos; at = text.find("model.", at + 1)) {
+        const std::string key = text.substr(at, text.find_first_of(" ,;)", at) - at);
+        const auto field = std::find_if(keys.fields().begin(), keys.fields().end(),
+                                        [&](const ConfigField& f) { return f.full_key() == key; });
+        REQUIRE_MESSAGE(field != keys.fields().end(), text);
+        CHECK_MESSAGE(field->is_read_by(entry.family, entry.model), entry.model, ": ", text);
+      }
+    }
+  }
+}

@@ -1,0 +1,31 @@
+// The speed of a run before it begins: some of its steps and one batch of its evaluation, timed on this machine now.
+//
+// The rates of products and of memory alone would not do: by them a step of a model whose recurrence has small kernels
+// would be said to take down to a third of the time that it takes (docs/performance.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "train/bench/bench.h"
+#include "train/plan/memory.h"
+
+namespace eddy {
+
+struct RunSpeed {
+  // 2 operations per multiply-add; backward counts twice forward, as in `bench step`.
+  double flops_per_token = 0;
+  Timing step{};                  // units: seconds
+  double evaluation_seconds = 0;  // of one batch
+  std::int64_t tokens = 0;        // of a step
+
+  double tokens_per_second() const { return static_cast<double>(tokens) / step.median; }
+};
+
+// Times steps for about so many seconds, at least three of them; only one where a single step takes longer. `progress`
+// gets the part of the seconds that is over.
+// errors: those of train_step; OutOfMemoryError.
+RunSpeed measure_run_speed(const PlannedRun& run, double seconds,
+                           const std::function<void(double)>& progress = {});
+
+}  // namespace eddy

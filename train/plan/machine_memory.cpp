@@ -1,0 +1,94 @@
+// Read from /proc/self/status, /proc/meminfo and the files of the control groups.
+#include "train/plan/machine_memory.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <limits>
+
+#include "tensor/base/format.h"
+#include "tensor/threads/control_groups.h"
+
+namespace eddy {
+namespace {
+
+constexpr std::int64_t kKiB = 1024;
+// A group without a limit has "max", or in version 1 a number near 2^63.
+constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
+
+std::atomic<std::int64_t> highest_before{0};  // the peak that was there before it was reset
+
+// The number behind a name at the beginning of a line; 0 without one.
+std::int64_t number_of(const std::string& file, const std::string& name) {
+  std::ifstream lines(file);
+  for (std::string word; lines >> word; lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
+    if (word == name) {
+      std::int64_t number = 0;
+      lines >> number;
+      return number;
+    }
+  return 0;
+}
+
+std::int64_t first_number(const std::string& file) {
+  std::int64_t number = 0;
+  std::ifstream(file) >> number;  // "max" leaves 0
+  return number;
+}
+
+std::int64_t of_process(const char* name, const std::string& root = "") {
+  return kKiB * number_of(root + "/proc/self/status", name);
+}
+
+void take(MemoryRoom& least, const MemoryRoom& other) {
+  if (least.limit.empty() || other.bytes < least.bytes) least = other;
+}
+
+// The room in one control group, that of this process included; no limit leaves `limit` empty.
+MemoryRoom room_of(const ControlGroup& group, std::int64_t own) {
+  const bool v2 = group.version_2;
+  const std::int64_t most = first_number(group.folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  if (most <= 0 || most >= kNoLimit) return {};
+  const std::int64_t used = first_number(group.folder + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+  std::int64_t of_files = 0;
+  for (const char* const list : {"inactive_file", "active_file"})
+    of_files += number_of(group.folder + "/memory.stat", (v2 ? "" : "total_") + std::string(list));
+  const std::int64_t others = std::max<std::int64_t>(0, used - of_files - own);
+  return {std::max<std::int64_t>(0, most - others), most, "the control group " + group.folder};
+}
+
+}  // namespace
+
+std::int64_t resident_bytes() {
+  return of_process("VmRSS:");
+}
+
+std::int64_t resident_peak_bytes() {
+  return std::max(highest_before.load(), of_process("VmHWM:"));
+}
+
+std::int64_t resident_peak_of(const std::function<void()>& run) {
+  highest_before = resident_peak_bytes();
+  std::ofstream("/proc/self/clear_refs") << "5" << std::flush;  // resets VmHWM
+  run();
+  return of_process("VmHWM:");
+}
+
+MemoryRoom memory_room(const std::string& root) {
+  const std::int64_t own = of_process("VmRSS:", root);
+  MemoryRoom least;
+  if (const std::int64_t free = kKiB * number_of(root + "/proc/meminfo", "MemAvailable:"); free > 0)
+    least = {free + own, kKiB * number_of(root + "/proc/meminfo", "MemTotal:"), "this machine"};
+  for (const ControlGroup& group : control_groups("memory", root))
+    if (const MemoryRoom room = room_of(group, own); !room.limit.empty()) take(least, room);
+  rlimit limit{};
+  if (root.empty() && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    const auto most = static_cast<std::int64_t>(limit.rlim_cur);
+    take(least, {std::max<std::int64_t>(0, most - of_process("VmSize:")) + own, most, "ulimit -v"});
+  }
+  return least;
+}
+
+}  // namespace eddy

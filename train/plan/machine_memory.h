@@ -1,0 +1,30 @@
+// The memory of this process and of the machine, as Linux tells it (proc(5)).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace eddy {
+
+// Returns the bytes of this process that are resident in memory now: code, heap, tensors, text. 0 where the system
+// does not tell.
+std::int64_t resident_bytes();
+// Returns the most that was ever resident.
+std::int64_t resident_peak_bytes();
+// Returns the most that is resident while `run` runs; where the system cannot tell, the most that ever was.
+std::int64_t resident_peak_of(const std::function<void()>& run);
+
+// How much memory this process can have resident.
+struct MemoryRoom {
+  std::int64_t bytes = 0;  // in all, what it has already included; 0: not known
+  std::int64_t whole = 0;  // the size of what limits it
+  std::string limit;       // "this machine", "the control group /sys/fs/cgroup/a", "ulimit -v"
+};
+
+// Returns the room that the tightest limit leaves: the free memory of the machine, the control groups of versions 1 and
+// 2, the limit on the address space. Memory that only holds files of the disk counts as free. `root` stands in front of
+// all paths.
+MemoryRoom memory_room(const std::string& root = "");
+
+}  // namespace eddy

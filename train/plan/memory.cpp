@@ -1,0 +1,152 @@
+// A short run without values.
+#include "train/plan/memory.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "autograd/tape.h"
+#include "models/optimizer/optimizer.h"
+#include "ops/cost/counting.h"
+#include "tensor/memory/allocator.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/eval/evaluate.h"
+#include "train/step/train_step.h"
+
+namespace eddy {
+namespace {
+
+// The first from a cold start, the others from a state; then no step needs other memory than the one before.
+constexpr std::int64_t kSteps = 3;
+
+std::int64_t bytes_of(const State& state) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : state) bytes += tensor.bytes();
+  return bytes;
+}
+
+// The steps and evaluations of a run, which hold what they leave behind.
+class CountedRun {
+ public:
+  CountedRun(const PlannedRun& run, Device device)
+      : train_(run.config.train),
+        carries_(run.carries_state),
+        memory_(allocator(device)),
+        live_before_(memory_.stats().live_bytes),
+        batch_(run.batch) {
+    const Dtype dtype = run.placement.dtype;
+    model_ = make_model(run.config.model, dtype, device, run.placement.matmul);
+    plan_.parameters = model_->params().count();
+    plan_.values = plan_.gradients = model_->params().values().bytes();
+    if (dtype == Dtype::bf16) plan_.values += plan_.values / 2;  // the rounded copy
+    count_initialization();
+    optimizer_ = make_optimizer(model_->params(), train_);
+    for (const auto& [name, tensor] : optimizer_->save()) plan_.optimizer += tensor.bytes();
+  }
+
+  MemoryPlan run() {
+    const bool evaluates = train_.eval_every > 0;
+    if (evaluates && train_.minutes == 0) evaluate();
+    for (std::int64_t step = 0; step < kSteps; ++step) this->step(step);
+    plan_.state = bytes_of(carried_.state);
+    plan_.activations =
+        std::max<std::int64_t>(0, memory_.stats().peak_bytes - live_before_ - plan_.of_model() - plan_.state);
+    if (evaluates) evaluate();
+    return plan_;
+  }
+
+ private:
+  // The memory in which ParamStore::initialize makes values, one parameter at a time.
+  void count_initialization() const {
+    for (const Parameter& parameter : model_->params().parameters())
+      static_cast<void>(raw::cast(Tensor::empty(parameter.shape, Dtype::f64, parameter.value.device()),
+                                  parameter.value.dtype()));
+  }
+  // The next batch of the data: only the first begins with a new state in all rows.
+  Batch next(std::int64_t number) const {
+    Batch batch = number > 0 ? continued(batch_) : batch_;
+    if (model_->needs_equal_starts()) batch.start = Tensor();
+    return batch;
+  }
+  void step(std::int64_t number) {
+    const std::vector<Batch> batches(static_cast<std::size_t>(std::min<std::int64_t>(train_.accumulate, 2)),
+                                     next(number));
+    StepOptions options;
+    options.learning_rate = train_.learning_rate;
+    options.step = number;
+    options.carry_state = carries_;
+    static_cast<void>(train_step(*model_, *optimizer_, batches, carried_, options));
+  }
+  void evaluate() {
+    const NoGrad no_grad;
+    EvalPlan plan;
+    plan.carry_state = carries_;
+    plan.capture = false;
+    Recorder recorder(model_->params(), eval_recorder(plan));
+    CarriedState carried;
+    for (std::int64_t number = 0; number < (carries_ ? 2 : 1); ++number)
+      static_cast<void>(evaluate_batch(*model_, next(number), carried, plan, recorder));
+  }
+
+  const TrainConfig& train_;
+  const bool carries_;
+  Allocator& memory_;
+  const std::int64_t live_before_;
+  const Batch& batch_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  CarriedState carried_;
+  MemoryPlan plan_;
+};
+
+// Working memory of OpenBLAS that products of a model touch, for each thread; as measured for the table in
+// train/plan/README.md.
+constexpr std::int64_t kProductBytes = std::int64_t{2} << 20;
+
+}  // namespace
+
+PlannedRun planned_run(const RunConfig& config, const DevicePrecision& placement, Task& task,
+                       std::int64_t before_text) {
+  const std::int64_t text = std::max<std::int64_t>(0, resident_bytes() - before_text);
+  return {config, placement, task.longest_batch(), task.carries_state(), text};
+}
+
+Batch continued(const Batch& batch) {
+  Batch later = batch;
+  later.begin = RowsBegin::none;
+  later.start = Tensor();
+  return later;
+}
+
+MemoryPlan plan_memory(const PlannedRun& run) {
+  const Device device = counting_device(run.placement.device.type);
+  Allocator& memory = allocator(device);
+  memory.trim();
+  memory.reset_peak();
+  const std::int64_t before = memory.stats().reserved_bytes;  // of tensors of others
+  MemoryPlan plan;
+  std::int64_t reserved = 0;
+  const std::int64_t reading = resident_peak_bytes();
+  const std::int64_t resident = resident_peak_of([&] {
+    CountedRun counted(run, device);
+    plan = counted.run();
+    reserved = memory.stats().reserved_bytes - before;
+  });
+  plan.reading = reading;
+  plan.text = run.text;
+  plan.program = std::max<std::int64_t>(0, resident - plan.text) + kProductBytes * thread_count();
+  plan.on_gpu = run.placement.device != kCpu;
+  if (plan.on_gpu && run.config.train.capture == "auto") {
+    // A captured step has memory of its own beside that of the steps before it.
+    plan.peak = plan.of_model() + 2 * (reserved - plan.of_model());
+  } else {
+    plan.peak = plan.on_gpu ? reserved : std::max(reserved + plan.text + plan.program, plan.reading);
+  }
+  // What is live is counted in whole blocks, whose ends nobody writes.
+  const std::int64_t of_steps =
+      std::max<std::int64_t>(0, (plan.on_gpu ? plan.peak : reserved) - plan.of_model() - plan.state);
+  plan.activations = std::min(plan.activations, of_steps);
+  plan.kept = of_steps - plan.activations;
+  return plan;
+}
+
+}  // namespace eddy

@@ -1,0 +1,143 @@
+// The causes, largest first, and the keys that help with each.
+#include "train/plan/verdict.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <vector>
+
+#include "ops/core/warnings.h"
+#include "tensor/base/format.h"
+#include "train/page/human_text.h"
+
+namespace eddy {
+namespace {
+
+constexpr double kMargin = 0.1;  // of the room, on both sides
+
+// Those of these keys that the run's model or task reads.
+std::vector<std::string> read_keys(const RunConfig& config, std::initializer_list<const char*> wanted) {
+  RunConfig copy = config;
+  const ConfigKeys keys = keys_of(copy);
+  std::vector<std::string> found;
+  for (const char* const name : wanted)
+    for (const ConfigField& field : keys.fields())
+      if (field.full_key() == name &&
+          (field.section == "model"  ? field.is_read_by(config.model.family, config.model.model)
+           : field.section == "data" ? field.is_read_by("", config.data.name)
+                                     : true))
+        found.emplace_back(name);
+  return found;
+}
+
+// "a smaller model.dim or model.layers".
+std::string smaller(const RunConfig& config, std::initializer_list<const char*> wanted) {
+  return fmt::format("a smaller {}", fmt::join(read_keys(config, wanted), " or "));
+}
+
+// The first rows of a batch.
+Batch rows_of(const Batch& batch, std::int64_t rows) {
+  Batch part = batch;
+  for (Tensor* const x : {&part.tokens, &part.targets, &part.start})
+    if (x->defined()) *x = raw::copy(raw::narrow(*x, 0, 0, rows));
+  return part;
+}
+
+// The largest whole part of the batch with which the run takes at most so many bytes; 0 if none does.
+std::int64_t fitting_batch(const PlannedRun& run, std::int64_t bytes, std::int64_t* peak) {
+  const std::int64_t batch = run.config.train.batch;
+  for (std::int64_t parts = 2; parts <= batch; ++parts) {
+    if (batch % parts != 0) continue;
+    const std::int64_t rows = batch / parts;
+    PlannedRun less = run;
+    less.config.train.batch = rows;
+    less.config.train.accumulate *= parts;
+    less.batch = rows_of(run.batch, rows);
+    *peak = plan_memory(less).peak;
+    if (*peak <= bytes) return rows;
+  }
+  return 0;
+}
+
+// What makes the model itself smaller.
+std::string advice_for_model(const PlannedRun& run, const MemoryPlan& plan) {
+  std::string advice = smaller(run.config, {"model.dim", "model.layers", "model.mlp_dim"});
+  const ModelConfig& model = run.config.model;
+  const std::int64_t table = model.vocab * model.dim * (model.tied ? 1 : 2);
+  if (2 * table > plan.parameters && !read_keys(run.config, {"data.tokenizer"}).empty())
+    advice += fmt::format("; most of them are tables of {} tokens: another data.tokenizer has fewer",
+                          grouped(model.vocab));
+  if (run.config.train.optimizer == "adafactor") return advice;
+  PlannedRun factored = run;
+  factored.config.train.optimizer = "adafactor";
+  if (const MemoryPlan other = plan_memory(factored); other.optimizer < plan.optimizer)
+    advice += fmt::format("; train.optimizer adafactor takes {} less",
+                          human_bytes(plan.optimizer - other.optimizer));
+  return advice;
+}
+
+// What makes the steps smaller.
+std::string advice_for_steps(const PlannedRun& run, const MemoryPlan& plan, std::int64_t bytes) {
+  const TrainConfig& train = run.config.train;
+  std::int64_t peak = 0;
+  if (const std::int64_t rows = fitting_batch(run, bytes, &peak); rows > 0)
+    return fmt::format("train.batch {} with train.accumulate {} takes {} for steps of as many tokens", rows,
+                       train.accumulate * (train.batch / rows), human_bytes(peak));
+  std::vector<std::string> ways;
+  if (train.batch > 1) ways.emplace_back("train.batch 1");
+  if (plan.state > plan.activations)
+    if (const auto keys = read_keys(run.config, {"model.memory_size", "model.states", "model.window"});
+        !keys.empty())
+      ways.push_back(fmt::format("a smaller {}", fmt::join(keys, " or ")));
+  if (run.config.data.name == "text" || run.config.data.name == "recall") {
+    const char* const row = train.sequence > 0             ? "train.sequence"
+                            : run.config.model.segment > 0 ? "model.segment"
+                                                           : "model.context";
+    ways.push_back(fmt::format("a shorter {}", row));
+  } else if (const auto keys = read_keys(run.config, {"data.noise_max"}); !keys.empty()) {
+    ways.emplace_back("a smaller data.noise_max");
+  }
+  ways.push_back(smaller(run.config, {"model.dim", "model.layers"}));
+  return fmt::format("{}", fmt::join(ways, ", "));
+}
+
+std::string advice(const PlannedRun& run, const MemoryPlan& plan, std::int64_t bytes) {
+  if (plan.program + plan.text > bytes)
+    return plan.text > plan.program ? "the text alone is too large: a smaller text"
+                                    : "the program alone needs more: fewer threads (--threads), more memory";
+  if (plan.program + plan.text + plan.of_model() > bytes)
+    return "the model alone is too large, whatever the batch: " + advice_for_model(run, plan);
+  return advice_for_steps(run, plan, bytes);
+}
+
+}  // namespace
+
+MemoryVerdict judge(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoom& room) {
+  const auto peak = static_cast<double>(plan.peak), bytes = static_cast<double>(room.bytes);
+  if (plan.on_gpu || room.limit.empty() || peak < (1 - kMargin) * bytes) return {};
+  const bool exceeds = peak > (1 + kMargin) * bytes;
+  const std::string text = fmt::format(
+      "the run takes {} of memory, and {} has {} for it ({} of model and optimizer, {} of steps, {} of text, {} of "
+      "program; {})",
+      human_bytes(plan.peak), room.limit, human_bytes(room.bytes), human_bytes(plan.of_model()),
+      human_bytes(plan.state + plan.activations + plan.kept), human_bytes(plan.text),
+      human_bytes(plan.program), advice(run, plan, static_cast<std::int64_t>((1 - kMargin) * bytes)));
+  return {exceeds ? Fit::exceeds : Fit::close, text};
+}
+
+MemoryPlan require_memory(const PlannedRun& run) {
+  MemoryPlan plan;
+  try {
+    plan = plan_memory(run);
+  } catch (const DeviceError& error) {  // a model that reads values on the host can be trained all the same
+    add_warning(fmt::format("warning: the memory of this run is not counted: {}", error.what()));
+    return plan;
+  }
+  const MemoryVerdict verdict = judge(run, plan, memory_room());
+  if (verdict.fit == Fit::exceeds) fail<OutOfMemoryError>("train: {}", verdict.text);
+  if (verdict.fit == Fit::close) add_warning("warning: " + verdict.text);
+  return plan;
+}
+
+}  // namespace eddy

@@ -1,0 +1,27 @@
+// Whether the memory that a run takes is there, and what would need less.
+#pragma once
+
+#include <string>
+
+#include "train/plan/machine_memory.h"
+#include "train/plan/memory.h"
+
+namespace eddy {
+
+// How a plan and the room for it compare.
+enum class Fit { fits, close, exceeds };
+struct MemoryVerdict {
+  Fit fit = Fit::fits;
+  std::string text{};  // unless it fits: what is needed, what there is, and what would need less
+};
+
+// Compares a plan with the room: more than 10 % above it exceeds, down to 10 % below it is close. The advice fits the
+// cause, and names only keys that the run reads; batches that it names have been counted. A room that is not known, and
+// the memory of a GPU, are not compared.
+MemoryVerdict judge(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoom& room);
+
+// Counts a run and compares it with the room there is: warns (ops/core/warnings.h) where that is close.
+// errors: OutOfMemoryError where it exceeds the room; those of plan_memory.
+MemoryPlan require_memory(const PlannedRun& run);
+
+}  // namespace eddy
