@@ -11,7 +11,7 @@
 namespace eddy {
 namespace {
 
-constexpr std::int64_t kLeastSteps = 3;
+constexpr std::int64_t kFewestSteps = 3;
 
 // Returns the seconds of one batch of an evaluation, the second of two.
 double time_evaluation(const PlannedRun& run, const Model& model) {
@@ -63,7 +63,7 @@ RunSpeed measure_run_speed(const PlannedRun& run, double seconds,
   do {
     times.push_back(timed_step());
     if (progress) progress(std::min(1.0, seconds_between(start) / std::max(seconds, 1e-3)));
-  } while (!is_long && (std::ssize(times) < kLeastSteps || seconds_between(start) < seconds));
+  } while (!is_long && (std::ssize(times) < kFewestSteps || seconds_between(start) < seconds));
   speed.step = timing_of(std::move(times));
   if (train.eval_every > 0) speed.evaluation_seconds = time_evaluation(run, trial.model());
   return speed;

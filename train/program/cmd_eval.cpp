@@ -72,7 +72,8 @@ void print_standing(const Task& task, const LoadedRun& run, const EvalFlags& fla
   const std::filesystem::path metrics = run.checkpoint.parent_path().parent_path() / "metrics.jsonl";
   std::error_code error;
   if (run.config.train.eval_every == 0 || !std::filesystem::is_regular_file(metrics, error)) return;
-  print_line("standing: {}", standing_text(eval_points(read_metrics(metrics), run.step), passes));
+  const std::int64_t after = last_growth(run.state.text_phases);
+  print_line("standing: {}", standing_text(eval_points(read_metrics(metrics), after, run.step), passes));
 }
 
 int run_eval(const EvalFlags& flags, const CLI::App& command) {

@@ -10,6 +10,7 @@
 #include "tensor/base/format.h"
 #include "train/config/config_flags.h"
 #include "train/config/new_config.h"
+#include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/text/tokenizer.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 struct ModelsOptions {
   std::string config;
-  std::int64_t vocab = 0;
+  std::int64_t vocab = 0, params = 0;
   ModelConfig defaults;
   ConfigFlags keys;
 
@@ -53,6 +54,32 @@ std::int64_t fixed_vocab(const std::string& tokenizer) {
   return tokenizer == "char" ? 0 : make_tokenizer(tokenizer, "")->vocab_size();
 }
 
+// The sizes at which every model has so many parameters.
+int list_sizes(const ModelsOptions& options) {
+  constexpr std::int64_t kBytes = 256;
+  const std::int64_t vocab = options.vocab > 0 ? options.vocab : kBytes;
+  print_line("Sizes at {} parameters, a vocabulary of {}, and else those of a new run:",
+             grouped(options.params), vocab);
+  print_line("  {:<44} {:>8} {:>8} {:>14}", "model", "dim", "mlp_dim", "parameters");
+  bool found = false;
+  for (const ModelEntry& entry : model_registry()) {
+    const std::string name = fmt::format("{}/{}", entry.family, entry.model);
+    ModelConfig config = preset_model(name, "models");
+    config.vocab = vocab;
+    config.params = options.params;
+    try {
+      const ModelConfig full = resolved(config);
+      const bool has_mlp = reads_key(full, "mlp_dim");
+      print_line("  {:<44} {:>8} {:>8} {:>14}", name, full.dim, has_mlp ? std::to_string(full.mlp_dim) : "-",
+                 grouped(count_parameters(full).count()));
+      found = true;
+    } catch (const ConfigError& refused) {
+      print_line("  {:<44} {}", name, refused.what());
+    }
+  }
+  return found ? 0 : 1;
+}
+
 int list_parameters(const ModelsOptions& options) {
   NewConfig gathered;
   if (!options.config.empty()) gathered.take_file(options.config);
@@ -82,13 +109,20 @@ void add_models_command(CLI::App& app, std::function<int()>& action) {
       ->add_option("--vocab", options->vocab,
                    "Size of the vocabulary, if the configuration leaves it to the text")
       ->check(whole_number(1, 1'000'000'000));
+  command
+      ->add_option("--params", options->params,
+                   "List instead the sizes at which every model has so many parameters, within 3 %")
+      ->check(whole_number(1, 1'000'000'000'000'000));
   options->keys.add_to(*command, keys_of(options->defaults));
   command->footer(
       "With --config, a key of a model, or both, it lists the parameters of that one: eddy models --model staircase "
       "--model.layers 2 --vocab 65");
   on_chosen(*command, action, [options] {
+    if (options->params > 0 && options->names_one())
+      fail<ValueError>("models: --params lists all models (for one: --model.params {})", options->params);
+    if (options->params > 0) return list_sizes(*options);
     if (options->vocab > 0 && !options->names_one())
-      fail<ValueError>("models: --vocab is for one model (name it by --config or --model)");
+      fail<ValueError>("models: --vocab is for one model (name it by --config or --model), or for --params");
     return options->names_one() ? list_parameters(*options) : list_models();
   });
 }

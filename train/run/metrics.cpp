@@ -305,10 +305,10 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-std::vector<EvalPoint> eval_points(const Metrics& metrics, std::int64_t last) {
+std::vector<EvalPoint> eval_points(const Metrics& metrics, std::int64_t after, std::int64_t last) {
   std::vector<EvalPoint> points;
   for (const EvalRecord& eval : metrics.evals)
-    if (eval.split == "valid" && !eval.whole && !eval.of_task && eval.step <= last)
+    if (eval.split == "valid" && !eval.whole && !eval.of_task && eval.step > after && eval.step <= last)
       points.push_back({eval.step, eval.loss});
   return points;
 }

@@ -85,8 +85,9 @@ struct Metrics {
   std::string first_foreign;            // the number of the first one, and why
 };
 
-// The evaluations that compare: of the split "valid", none of the whole beside others of a sample, until `last`.
-std::vector<EvalPoint> eval_points(const Metrics& metrics, std::int64_t last = INT64_MAX);
+// The evaluations that compare: of the split "valid", none of the whole beside others of a sample, after the step at which
+// the texts last grew (last_growth in train/text/text_phase.h) and until `last`.
+std::vector<EvalPoint> eval_points(const Metrics& metrics, std::int64_t after, std::int64_t last = INT64_MAX);
 
 // Appends records to a file. Each record is one line in one system call, so a killed process loses nothing.
 class MetricsWriter {

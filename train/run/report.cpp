@@ -248,7 +248,7 @@ void add_judgement(HtmlPage& page, const ReportData& data) {
   page.heading("Is it good?");
   if (data.baselines) {
     std::vector<std::pair<std::string, double>> all = data.baselines->listed();
-    if (const EvalRecord* best = best_of(data.metrics); best != nullptr)
+    if (const EvalRecord* best = best_of(data.metrics, data.phase_began); best != nullptr)
       for (const auto& [name, value] : best->extras)
         if (readable(name) == kBitsPerByte && std::isfinite(value))
           all.emplace_back(fmt::format("this run, at step {}", grouped(best->step)), value);

@@ -10,7 +10,6 @@
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
-#include "tensor/threads/thread_pool.h"
 #include "train/eval/standing.h"
 #include "train/page/human_text.h"
 #include "train/plan/machine_memory.h"
@@ -21,6 +20,7 @@
 #include "train/run/progress.h"
 #include "train/run/report.h"
 #include "train/run/run_start.h"
+#include "train/run/run_texts.h"
 #include "train/run/state_monitor.h"
 #include "train/run/stop_signal.h"
 #include "train/step/gradient_reach.h"
@@ -72,10 +72,7 @@ class Run {
     options.minutes_limit = t.minutes;
     progress_.emplace(stdout, options, started_);
     const bool on_cpu = run_.model->params().values().device() == kCpu;
-    progress_->message(fmt::format("{} on {}: {} parameters (width {}), {}, {} on {}, {} threads, {}",
-                                   run_.config.model.model, run_.task->name(), run_.model->params().count(),
-                                   run_.config.model.dim, run_.task->summary(), t.precision, t.device,
-                                   thread_count(), run_.folder.string()));
+    progress_->message(opening_text(run_));
     measure_baselines_now();
     if (const std::int64_t batches = evaluation_options().sample; t.eval_every > 0)
       time_.plan_evaluation((batches > 0 ? batches : std::max<std::int64_t>(t.eval_batches, 0)) * t.batch *
@@ -172,17 +169,7 @@ class Run {
   }
 
   void say_resumed() {
-    if (!nothing_to_train_)
-      event(fmt::format("resumed at step {}", run_.state.step));
-    else if (run_.state.learned)
-      event(
-          fmt::format("the task was learned at step {}: nothing is left to train (go on with a lower "
-                      "--data.stop_loss; 0: without an early end)",
-                      run_.state.step));
-    else
-      event(fmt::format(
-          "all {0} steps are done: nothing is left to train (go on with --train.steps N, N above {0})",
-          run_.state.step));
+    event(resumed_text(run_, nothing_to_train_));
     const Metrics metrics = summary_.metrics();
     if (metrics.foreign > 0)
       event(fmt::format(
@@ -377,12 +364,7 @@ class Run {
     return made;
   }
 
-  // The step at which the last phase of the texts began; -1 in a run that has one. What was recorded for that step may
-  // be of the texts before.
-  std::int64_t phase_began() const {
-    const std::vector<TextPhase>& phases = run_.state.text_phases;
-    return phases.size() > 1 ? phases.back().step : -1;
-  }
+  std::int64_t phase_began() const { return last_growth(run_.state.text_phases); }
 
   // `last`: the evaluation at the end of a run. One that is recorded for this step is not made again.
   void evaluate_now(bool last = false) {
@@ -552,7 +534,7 @@ class Run {
   // Whether more steps will help; empty for a task without a text, and before the first step.
   std::string standing() const {
     if (run_.state.pass_tokens == 0 || run_.state.step == 0 || run_.config.train.eval_every == 0) return "";
-    return standing_text(eval_points(summary_.metrics()), passes());
+    return standing_text(eval_points(summary_.metrics(), phase_began()), passes());
   }
 
   // Saves, measures and reports. Returns how the run ended: an interrupt may come as late as here.
@@ -568,32 +550,15 @@ class Run {
       if (measures && !stop_requested()) evaluate_whole();
       if (stop_requested()) end = TrainEnd::interrupted;
     }
-    if (end == TrainEnd::time_over)
-      event(fmt::format("stopped after {} minutes at step {}", run_.config.train.minutes, run_.state.step));
-    if (end == TrainEnd::interrupted)
-      event(fmt::format("interrupted at step {}: saved; go on with --resume {}", run_.state.step,
-                        run_.folder.string()));
+    if (const std::string text = ended_text(run_, end); !text.empty()) event(text);
     progress_->finish(Clock::now());
-    say_what_continues(end);
+    for (const std::string& line : continuing_texts(run_, end)) progress_->message(line);
     write_report_now();
     if (const std::string text = standing(); !text.empty())
       progress_->message(fmt::format("{} step{}: {}; {}", grouped(run_.state.step),
                                      run_.state.step == 1 ? "" : "s", passes_text(passes()), text));
     progress_->message(fmt::format("report: {}", (run_.folder / "report.html").string()));
     return end;
-  }
-
-  // The commands that go on from here.
-  void say_what_continues(TrainEnd end) {
-    const std::string folder = shell_quoted(run_.folder.string());
-    if (end == TrainEnd::time_over)
-      progress_->message(fmt::format("to go on: eddy train --resume {}", folder));
-    if (end != TrainEnd::finished || run_.state.learned) return;
-    progress_->message(fmt::format("to train on: eddy train --resume {} --train.steps {}", folder,
-                                   2 * std::max<std::int64_t>(run_.config.train.steps, 1)));
-    if (run_.task->tokenizer() != nullptr)
-      progress_->message(
-          fmt::format("on another text: eddy train --init-from {} --data TEXTS --run NEW", folder));
   }
 
   const TrainRequest& request_;

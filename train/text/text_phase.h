@@ -28,6 +28,12 @@ struct TextPhase {
   friend bool operator==(const TextPhase&, const TextPhase&) = default;
 };
 
+// The step at which the last phase began; -1 for a run that has one. What was recorded for that step may be of the texts
+// before.
+inline std::int64_t last_growth(const std::vector<TextPhase>& phases) {
+  return phases.size() > 1 ? phases.back().step : -1;
+}
+
 nlohmann::json to_json(const std::vector<TextPhase>& phases);
 // The phases that to_json wrote; none for null.
 // errors: FormatError for anything else; its text calls the JSON `name`.

@@ -1,0 +1,21 @@
+// What a run says of itself: as it begins, when it is resumed, and which commands go on from it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/run/run_start.h"
+#include "train/run/trainer.h"
+
+namespace eddy {
+
+// "unit_forget on mine: 60048 parameters (width 52), ...".
+std::string opening_text(const ReadyRun& run);
+// `nothing_to_train`: all steps are done, or the task is learned.
+std::string resumed_text(const ReadyRun& run, bool nothing_to_train);
+// How a run that ended before its steps were done says so; empty for other ends.
+std::string ended_text(const ReadyRun& run, TrainEnd end);
+// A line for each command that goes on from a run that ended so.
+std::vector<std::string> continuing_texts(const ReadyRun& run, TrainEnd end);
+
+}  // namespace eddy
