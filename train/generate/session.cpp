@@ -29,8 +29,25 @@ constexpr const char* kKeys[] = {"format",   "model", "config_sha256", "weights_
 // The largest position accepted from a file, far from where counting on would overflow.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
 
+// The keys of models that the first sessions knew, in order. Later ones are in a digest where they are not at their
+// defaults, so that a new key leaves all sessions readable.
+constexpr std::string_view kFirstKeys =
+    "accumulate activation attn_dropout bias block cache cache_after carry cell chunk clear_state "
+    "cold_start context detach dim dropout emb_dropout embed_dim family feedback feedback_carry "
+    "feedback_memory feedback_self gate head_dim heads init_std kv_heads layers logit_divisor "
+    "mask_token_zero memory_bias memory_ffn memory_ffn_prenorm memory_init memory_layers memory_norm "
+    "memory_proj memory_qkv memory_query memory_search memory_size memory_topk mlp_dim model n_out "
+    "norm_eps out_dropout positions prenorm qk_eps qk_norm readout recurrent_layers rel_buckets "
+    "rel_max_distance repeats rope_theta scale_abs segment shared_kv span states steps tanh_rule tied "
+    "vocab window z_bias";
+
 std::string config_digest(const ModelConfig& config) {
-  return sha256_hex(to_json(config).dump());
+  nlohmann::json all = to_json(config);
+  const nlohmann::json defaults = to_json(ModelConfig());
+  const std::string known = fmt::format(" {} ", kFirstKeys);
+  for (const auto& [key, value] : defaults.items())
+    if (known.find(fmt::format(" {} ", key)) == std::string::npos && all.at(key) == value) all.erase(key);
+  return sha256_hex(all.dump());
 }
 
 // The digest in sessions that were saved before all keys that a model does not read were reset: of these alone.
