@@ -19,7 +19,7 @@
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/run/checkpoint.h"
-#include "train/run/stop_signal.h"
+#include "train/step/stop_signal.h"
 
 namespace eddy {
 namespace {

@@ -20,7 +20,7 @@
 #include "train/reproduce/run.h"
 #include "train/reproduce/tables.h"
 #include "train/run/run_folder.h"
-#include "train/run/stop_signal.h"
+#include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/text/dataset.h"
 #include "train/text/stories/stories.h"

@@ -23,8 +23,8 @@
 #include "train/run/environment.h"
 #include "train/run/metrics.h"
 #include "train/run/run_folder.h"
-#include "train/run/stop_signal.h"
 #include "train/run/trainer.h"
+#include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "train/page/human_text.h"
-#include "train/run/stop_signal.h"
+#include "train/step/stop_signal.h"
 
 namespace eddy {
 namespace {

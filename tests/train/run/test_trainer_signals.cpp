@@ -21,7 +21,7 @@
 #include "train/config/run_config.h"
 #include "train/run/checkpoint.h"
 #include "train/run/metrics.h"
-#include "train/run/stop_signal.h"
+#include "train/step/stop_signal.h"
 
 namespace {
 
