@@ -21,9 +21,9 @@ struct ReportData {
   RunConfig config;                      // what differs from the defaults is shown, the rest folded
   std::vector<std::string> environment;  // "name: value" each: machine, threads, BLAS
   Metrics metrics;
-  std::int64_t phase_began = -1;       // the best loss is one after this step: those before are of other texts
-  std::int64_t tokens_seen = 0;        // 0: not shown
-  double seconds = kNotMeasured;       // of training; NaN: not shown
+  std::int64_t phase_began = -1;  // the best loss is one after this step: those before are of other texts
+  std::int64_t tokens_seen = 0;   // 0: not shown
+  double seconds = kNotMeasured;  // of training; NaN: not shown
   std::optional<Baselines> baselines;  // of a task on text
   double passes = 0;                   // over the text; 0: not shown
   std::string standing;                // standing_text (train/eval/standing.h); empty: not shown

@@ -100,23 +100,23 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
   const Ended help = run(folder, {"--help"});
   CHECK(help.status == 0);
   CHECK(help.err.empty());
-  const std::vector<Words> options{
-      {"--run", "--resume", "--init-from", "--model.dim", "--train.steps", "--data.path", "--dry-run", "--print-config"},
-      {"--seconds", "--preset", "--data", "--model.dim"},
-      {"--rows", "--scale", "--task", "--set", "--runs", "--dry-run"},
-      {"--data", "--split", "--batches"},
-      {"--data", "--top", "--clear-state", "--html"},
-      {"curves", "state"},
-      {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"},
-      {"--all"},
-      {"train", "show"},
-      {"--config", "--vocab"},
-      {"MODEL"},
-      {"--help"},
-      {"--measure"},
-      {"ops", "step", "generate", "length"},
-      {"--case", "--weights", "--out", "--grads"},
-      {"bash", "zsh"}};
+  const std::vector<Words> options{{"--run", "--resume", "--init-from", "--model.dim", "--train.steps",
+                                    "--data.path", "--dry-run", "--print-config"},
+                                   {"--seconds", "--preset", "--data", "--model.dim"},
+                                   {"--rows", "--scale", "--task", "--set", "--runs", "--dry-run"},
+                                   {"--data", "--split", "--batches"},
+                                   {"--data", "--top", "--clear-state", "--html"},
+                                   {"curves", "state"},
+                                   {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"},
+                                   {"--all"},
+                                   {"train", "show"},
+                                   {"--config", "--vocab"},
+                                   {"MODEL"},
+                                   {"--help"},
+                                   {"--measure"},
+                                   {"ops", "step", "generate", "length"},
+                                   {"--case", "--weights", "--out", "--grads"},
+                                   {"bash", "zsh"}};
   for (std::size_t i = 0; i < kCommands.size(); ++i) {
     CAPTURE(kCommands[i]);
     CHECK(contains(help.out, "\n  " + kCommands[i] + " "));
