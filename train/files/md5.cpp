@@ -3,11 +3,9 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 
 namespace eddy {
 namespace {
@@ -53,30 +51,12 @@ void Md5::compress(const unsigned char* block) {
 }
 
 void Md5::update(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto held = static_cast<std::size_t>(bytes_ % 64);
-    if (held == 0 && bytes.size() >= 64) {
-      compress(reinterpret_cast<const unsigned char*>(bytes.data()));
-      bytes_ += 64;
-      bytes.remove_prefix(64);
-      continue;
-    }
-    const std::size_t taken = std::min(bytes.size(), 64 - held);
-    std::memcpy(block_.data() + held, bytes.data(), taken);
-    bytes_ += taken;
-    bytes.remove_prefix(taken);
-    if (held + taken == 64) compress(block_.data());
-  }
+  blocks_.update(bytes, [this](const unsigned char* block) { compress(block); });
 }
 
 std::string Md5::hex_digest() {
-  // Padding (section 3.1): a one bit, zeros, then the length in bits as a 64-bit little-endian number.
-  const std::uint64_t bits = bytes_ * 8;
-  const auto held = static_cast<std::size_t>(bytes_ % 64);
-  std::string padding((held < 56 ? 56 : 120) - held, '\0');
-  padding[0] = static_cast<char>(0x80);
-  for (int shift = 0; shift < 64; shift += 8) padding.push_back(static_cast<char>((bits >> shift) & 0xff));
-  update(padding);
+  // Padding: section 3.1.
+  blocks_.finish(std::endian::little, [this](const unsigned char* block) { compress(block); });
   std::array<std::uint32_t, 4> digest;
   for (std::size_t i = 0; i < 4; ++i) {
     const std::uint32_t word = state_[i];

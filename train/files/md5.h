@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "train/files/hash_blocks.h"
+
 namespace eddy {
 
 // Hashes bytes given in pieces; where the pieces are cut does not matter.
@@ -20,8 +22,7 @@ class Md5 {
   void compress(const unsigned char* block);
 
   std::array<std::uint32_t, 4> state_{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476};
-  std::array<unsigned char, 64> block_{};
-  std::uint64_t bytes_ = 0;
+  HashBlocks blocks_;
 };
 
 // The MD5 digest of `bytes` as 32 lower-case hexadecimal digits.

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "train/files/hash_blocks.h"
+
 namespace eddy {
 
 // Hashes bytes given in pieces; where the pieces are cut does not matter.
@@ -21,8 +23,7 @@ class Sha256 {
   void compress(const unsigned char* block);
 
   std::array<std::uint32_t, 8> state_;
-  std::array<unsigned char, 64> block_{};
-  std::uint64_t bytes_ = 0;
+  HashBlocks blocks_;
 };
 
 // The SHA-256 digest of `bytes` as 64 lower-case hexadecimal digits.
