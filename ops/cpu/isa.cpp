@@ -28,6 +28,7 @@ void install_all();
 namespace {
 
 std::atomic<int> chosen{-1};
+std::atomic<void (*)(IsaLevel)> follower{nullptr};
 
 #if defined(EDDY_X86_LEVELS)
 // Whether the processor has bf16 tiles and the system lets this process use them: Linux wants to be asked once.
@@ -59,6 +60,11 @@ void install_cpu_kernels(IsaLevel level) {
       break;
   }
   chosen.store(static_cast<int>(level));
+  if (const auto follow = follower.load()) follow(level);
+}
+
+void follow_isa_level(void (*follow)(IsaLevel level)) {
+  follower.store(follow);
 }
 
 IsaLevel best_isa_level() {

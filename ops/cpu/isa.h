@@ -29,6 +29,8 @@ void set_isa_level(IsaLevel level);
 const char* isa_name(IsaLevel level);
 // Fills the slots with the kernels of a level; f64 kernels always come from the baseline.
 void install_cpu_kernels(IsaLevel level);
+// Names the function that each later choice of a level is told to: a library with kernels of its own follows it.
+void follow_isa_level(void (*follow)(IsaLevel level));
 
 // EDDY_F64(kernel) is the kernel if EDDY_ISA is isa_baseline, or if the file is compiled only once; at the
 // other levels it is null. EDDY_F64_HERE is the same test for an #if: only EDDY_F64_AT_isa_baseline is

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
@@ -65,7 +66,8 @@ std::size_t address_space_bytes() {
 // OpenBLAS chooses its kernels from a list of processor models. For one newer than its release it falls back
 // to SSE3 ("Prescott"), a sixth of the rate: 25 against 143 GFLOP/s on an Emerald Rapids with OpenBLAS
 // 0.3.21. Some systems work around that with OPENBLAS_CORETYPE=Haswell, which halves the rate of a processor
-// with AVX-512: 63 and 73 against 142 and 139 on an EPYC. In both cases the functions below, which builds for
+// with AVX-512: 63 and 73 against 142 and 139 on an EPYC. And it keeps AVX-512 where a lower level is chosen, or where
+// the user names such a core on a processor that has none. In these cases the functions below, which builds for
 // several processors export, choose again. Any other core that the user names is kept, Zen with its AVX2
 // among them.
 extern "C" {
@@ -73,19 +75,34 @@ void gotoblas_dynamic_init(void) __attribute__((weak));
 void gotoblas_dynamic_quit(void) __attribute__((weak));
 }
 
-void choose_openblas_kernels() {
+// Whether OpenBLAS's kernels use AVX-512. Its builds write the names of cores in different letters.
+bool has_avx512_core() {
+  std::string core = openblas_get_corename();
+  for (char& c : core) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return core == "skylakex" || core == "cooperlake" || core == "sapphirerapids";
+}
+
+void choose_openblas_kernels([[maybe_unused]] IsaLevel level) {
 #if defined(EDDY_X86_LEVELS)
   constexpr const char* kVariable = "OPENBLAS_CORETYPE";
+  static std::atomic<bool> lowered{false};  // a level without AVX-512 replaced a core with it
   const char* const named = std::getenv(kVariable);
   const std::string before = named == nullptr ? "" : named;
-  const IsaLevel level = best_isa_level();
-  const bool unknown = named == nullptr && std::string_view(openblas_get_corename()) == "Prescott";
-  const bool halved = before == "Haswell" && level >= IsaLevel::avx512;
-  if (gotoblas_dynamic_init == nullptr || gotoblas_dynamic_quit == nullptr || level == IsaLevel::baseline ||
-      !(unknown || halved))
+  const bool wide = level >= IsaLevel::avx512;
+  const bool unknown =
+      named == nullptr && level >= IsaLevel::avx2 && std::string_view(openblas_get_corename()) == "Prescott";
+  const bool halved = wide && (before == "Haswell" || lowered);
+  const bool too_high = !wide && has_avx512_core();
+  if (gotoblas_dynamic_init == nullptr || gotoblas_dynamic_quit == nullptr ||
+      !(unknown || halved || too_high))
     return;
+  lowered = too_high;
   const bool bf16_unit = level >= IsaLevel::avx512_bf16;
-  setenv(kVariable, level == IsaLevel::avx2 ? "Haswell" : bf16_unit ? "Cooperlake" : "SkylakeX", 1);
+  const char* const best = bf16_unit                 ? "Cooperlake"
+                           : wide                    ? "SkylakeX"
+                           : __builtin_cpu_is("amd") ? "Zen"
+                                                     : "Haswell";
+  setenv(kVariable, best, 1);
   gotoblas_dynamic_quit();
   gotoblas_dynamic_init();
   // The variable is meant for this process's OpenBLAS, not for child processes.
@@ -116,7 +133,8 @@ void multiply_by_openblas(const GemmArgs& g, std::int64_t m, std::int64_t n, con
 }
 
 void prepare_openblas() {
-  choose_openblas_kernels();
+  choose_openblas_kernels(best_isa_level());
+  follow_isa_level(choose_openblas_kernels);
   openblas_set_num_threads(1);
 }
 

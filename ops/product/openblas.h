@@ -16,7 +16,8 @@ void multiply_by_openblas(const GemmArgs& g, std::int64_t m, std::int64_t n, con
 // errors: OutOfMemoryError, which names the limit and one that would do.
 void reserve_product_memory(int threads);
 
-// Makes OpenBLAS run each product on the thread that calls it, with the kernels that suit this processor.
+// Makes OpenBLAS run each product on the thread that calls it, with the kernels that suit the level in use, now and
+// whenever another is chosen.
 void prepare_openblas();
 
 }  // namespace eddy

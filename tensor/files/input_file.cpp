@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "tensor/base/format.h"
+#include "tensor/memory/readable_bytes.h"
 
 namespace eddy {
 namespace {
@@ -57,12 +58,15 @@ void InputFile::read(std::int64_t offset, void* into, std::int64_t bytes) const 
 }
 
 std::string InputFile::text(std::int64_t most) const {
-  if (bytes_ > most) fail<IoError>("file: {} is too large: {} bytes (at most {})", path_, bytes_, most);
+  if (bytes_ > most)
+    fail<IoError>("file: {} is too large: {} (at most {})", path_,
+                  readable_bytes(static_cast<double>(bytes_)), readable_bytes(static_cast<double>(most)));
   std::string text;
   try {
     text.reserve(static_cast<std::size_t>(bytes_));
   } catch (const std::exception&) {  // bad_alloc or length_error
-    fail<OutOfMemoryError>("file: no memory for {} bytes of {}", bytes_, path_);
+    fail<OutOfMemoryError>("file: no memory for {} of {}", readable_bytes(static_cast<double>(bytes_)),
+                           path_);
   }
   // In blocks that stay in a core's cache: resize writes zeros first.
   constexpr std::int64_t kBlock = std::int64_t{1} << 18;

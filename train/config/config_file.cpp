@@ -30,6 +30,7 @@ struct TomlAssertion : std::runtime_error {
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
 #include "tensor/files/strict_json.h"
+#include "tensor/memory/readable_bytes.h"
 #include "train/files/text_encoding.h"
 
 namespace eddy {
@@ -185,7 +186,8 @@ ConfigSource config_from_json(std::string_view text, const std::string& name) {
 ConfigSource read_config_file(const std::string& path) {
   const InputFile file(path);
   if (file.bytes() > kMaxFileBytes)
-    fail<ConfigError>("{}: the file is larger than {} bytes", path, kMaxFileBytes);
+    fail<ConfigError>("{}: the file is larger than {} (no configuration is)", path,
+                      readable_bytes(kMaxFileBytes));
   const std::string text = decode_text(file.text(), path);
   if (path.ends_with(".toml")) return config_from_toml(text, path);
   if (path.ends_with(".json")) return config_from_json(text, path);

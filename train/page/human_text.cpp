@@ -60,6 +60,12 @@ std::string human_bytes(std::int64_t bytes) {
   return fmt::format("{} {}", three_digits(scaled), unit);
 }
 
+std::string decimal_bytes(std::int64_t bytes) {
+  if (std::abs(static_cast<double>(bytes)) < 1000) return fmt::format("{} bytes", bytes);
+  const auto [scaled, unit] = in_units(static_cast<double>(bytes), 1000, {"kB", "MB", "GB", "TB"});
+  return fmt::format("{} {}", three_digits(scaled), unit);
+}
+
 std::string human_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e12) return "-";
   if (seconds < 9.95 && seconds != std::floor(seconds)) return fmt::format("{:.1f}s", seconds);

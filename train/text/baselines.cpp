@@ -22,6 +22,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
 #include "train/files/utf8.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {
@@ -201,14 +202,6 @@ void add_xz(Baselines& result, std::string_view training, std::string_view valid
   if (result.no_xz.empty())
     result.xz =
         8 * static_cast<double>(both.bytes() - alone.bytes()) / static_cast<double>(validation.size());
-}
-
-// "1.05 MB".
-std::string decimal_bytes(std::int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  return bytes >= 1'000'000 ? fmt::format("{:.2f} MB", value / 1e6)
-         : bytes >= 1000    ? fmt::format("{:.0f} kB", value / 1e3)
-                            : fmt::format("{} bytes", bytes);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "tensor/base/format.h"
+#include "tensor/memory/readable_bytes.h"
 #include "train/files/base64.h"
 #include "train/files/text_file.h"
 #include "train/files/utf8.h"
@@ -140,14 +141,15 @@ class SentencePieceTokenizer final : public Tokenizer {
     // The library counts in int.
     if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) / 4)
       fail<ValueError>(
-          "tokenizer {}: {} bytes in one piece, and this vocabulary cannot be used line by line (cut the "
+          "tokenizer {}: {} in one piece, and this vocabulary cannot be used line by line (cut the "
           "text into several files, or train a vocabulary with eddy tokenizer train)",
-          name(), text.size());
+          name(), readable_bytes(static_cast<double>(text.size())));
     if (cover != nullptr) return append_covered(text, ids, *cover);
     std::vector<int> part;
     const auto status = processor_.Encode(text, &part);
     if (!status.ok())
-      fail<ValueError>("tokenizer {}: SentencePiece cannot split {} bytes of the text", name(), text.size());
+      fail<ValueError>("tokenizer {}: SentencePiece cannot split {} of the text", name(),
+                       readable_bytes(static_cast<double>(text.size())));
     ids.insert(ids.end(), part.begin(), part.end());
   }
 

@@ -311,9 +311,7 @@ std::string describe_read(const TextFiles& texts, std::int64_t bytes) {
   if (texts.folder)
     text = fmt::format("{} {}{} ", all, all == 1 ? "file" : "files",
                        all > read ? fmt::format(": {} read", read) : "");
-  constexpr double kMega = 1e6;
-  const auto size = static_cast<double>(bytes);
-  text += size < kMega ? fmt::format("({} bytes", bytes) : fmt::format("({:.1f} MB", size / kMega);
+  text += "(" + decimal_bytes(bytes);
   if (texts.all_utf8) text += ", UTF-8";
   for (const auto& [name, count] : others)
     text += texts.folder ? fmt::format(", {} from {}", count, name) : ", from " + name;

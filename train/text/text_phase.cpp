@@ -6,6 +6,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 
@@ -51,13 +52,10 @@ std::vector<TextPhase> text_phases_from_json(const nlohmann::json& value, const 
 
 std::string describe(const TextPhase& phase) {
   constexpr std::size_t kShown = 8;
-  constexpr double kMega = 1e6;
   std::int64_t bytes = 0;
   for (const TextPart& part : phase.parts) bytes += std::max<std::int64_t>(part.bytes, 0);
-  const auto size = static_cast<double>(bytes);
-  std::string text =
-      fmt::format("{} {} ({})", phase.parts.size(), phase.parts.size() == 1 ? "text" : "texts",
-                  size < kMega ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} MB", size / kMega));
+  std::string text = fmt::format("{} {} ({})", phase.parts.size(), phase.parts.size() == 1 ? "text" : "texts",
+                                 decimal_bytes(bytes));
   for (std::size_t i = 0; i < std::min(kShown, phase.parts.size()); ++i)
     text += (i == 0 ? ": " : ", ") + phase.parts[i].name;
   if (phase.parts.size() > kShown) text += fmt::format(" and {} more", phase.parts.size() - kShown);

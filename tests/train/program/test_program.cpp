@@ -559,6 +559,13 @@ TEST_CASE("program: info and models tell what this build is") {
   CHECK(contains(info.out, "cuda allocator: ") == gpu_memory().has_value());
   const Ended base = run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_CPU_LEVEL=baseline"}});
   CHECK(contains(base.out, "kernels: baseline"));
+  // Below AVX-512 OpenBLAS computes without it, whatever core it would choose or was told.
+  if (contains(info.out, "DYNAMIC_ARCH") && !contains(info.out, "best here: baseline"))
+    for (const char* level : {"EDDY_CPU_LEVEL=avx2", "EDDY_CPU_LEVEL=baseline"}) {
+      const std::string lower =
+          run_program({{"info"}, folder.path(), "/dev/null", 0, {level, "OPENBLAS_CORETYPE=SkylakeX"}}).out;
+      CHECK_MESSAGE((contains(lower, "core Haswell") || contains(lower, "core Zen")), lower);
+    }
   // An OpenBLAS with kernels for several processors; AVX2 is not what one with AVX-512 gets.
   if (contains(info.out, "DYNAMIC_ARCH") && contains(info.out, "best here: avx512")) {
     const auto info_with = [&](const char* core) {
