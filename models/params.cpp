@@ -83,6 +83,8 @@ void ParamStore::initialize(std::uint64_t seed) {
         break;
       case Init::Kind::normal:
         fill_normal(values, key, parameter.init.deviation);
+        if (parameter.init.mean != 0)
+          for (double& value : values) value += parameter.init.mean;
         break;
       case Init::Kind::truncated_normal:
         fill_truncated_normal(values, key, parameter.init.deviation);

@@ -19,10 +19,11 @@ namespace eddy {
 struct Init {
   enum class Kind { zeros, ones, normal, truncated_normal, uniform } kind = Kind::zeros;
   double deviation = 0;  // standard deviation; for uniform: the limit
+  double mean = 0;       // of normal
 
   static Init zeros() { return {Kind::zeros, 0}; }
   static Init ones() { return {Kind::ones, 0}; }
-  static Init normal(double deviation) { return {Kind::normal, deviation}; }
+  static Init normal(double deviation, double mean = 0) { return {Kind::normal, deviation, mean}; }
   // Truncated at two standard deviations, then scaled so that the standard deviation is the given one.
   static Init truncated_normal(double deviation) { return {Kind::truncated_normal, deviation}; }
   // Between -limit and limit.

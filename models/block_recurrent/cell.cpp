@@ -19,20 +19,23 @@ Tensor scaled_matrix(const ParamScope& scope, const std::string& name, std::int6
 }
 
 // Weights that open and close the gate start small, and no bias starts at 0: Adafactor's steps grow with a
-// parameter's size, and a model that once ignores the state never comes back (appendix B of the paper).
+// parameter's size, and a model that once ignores the state never comes back (appendix B of the paper). The keys
+// gate_* try this claim.
 StateGate::StateGate(const ParamScope& scope, std::int64_t in, const block_recurrent::Config& config)
-    : wz_(scaled_matrix(scope, "wz", config.dim, in)) {
-  const auto bias = [&](const char* name) { return scope.param(name, {config.dim}, Init::normal(0.1)); };
+    : wz_(scaled_matrix(scope, "wz", config.dim, in)), beyond_one_(config.gate_constant - 1) {
+  const auto bias = [&](const char* name, double mean) {
+    return scope.param(name, {config.dim}, Init::normal(config.gate_bias_std, mean));
+  };
   const bool lstm = config.gate == "lstm";
   if (lstm) {
-    wi_ = scaled_matrix(scope, "wi", config.dim, in, 0.1);
-    wf_ = scaled_matrix(scope, "wf", config.dim, in, 0.1);
-    bi_ = bias("bi");
-    bf_ = bias("bf");
+    wi_ = scaled_matrix(scope, "wi", config.dim, in, config.gate_gain);
+    wf_ = scaled_matrix(scope, "wf", config.dim, in, config.gate_gain);
+    bi_ = bias("bi", -config.gate_bias);
+    bf_ = bias("bf", config.gate_bias);
   } else {
-    bg_ = bias("bg");
+    bg_ = bias("bg", config.gate_bias);
   }
-  if (config.z_bias) bz_ = bias("bz");
+  if (config.z_bias) bz_ = scope.param("bz", {config.dim}, Init::normal(0.1));
   tanh_ = config.tanh_rule == "paper" ? lstm : config.cell == "single";
 }
 
@@ -42,7 +45,8 @@ Tensor StateGate::operator()(const Tensor& c, const Tensor& input) const {
   const std::int64_t dim = c.dim(2);
   const std::vector<Tensor> zif = split(cast(linear(input, {wz_, wi_, wf_}), c.dtype()), 2, {dim, dim, dim});
   const Tensor z = bz_.defined() ? zif[0] + bz_ : zif[0];
-  return lstm_gate(c, z, zif[1], zif[2], bi_, bf_, tanh_);
+  if (beyond_one_ == 0) return lstm_gate(c, z, zif[1], zif[2], bi_, bf_, tanh_);
+  return lstm_gate(c, z, zif[1], zif[2], bi_ - beyond_one_, bf_ + beyond_one_, tanh_);
 }
 
 RecurrentCell::RecurrentCell(const ParamScope& scope, const block_recurrent::Config& config)

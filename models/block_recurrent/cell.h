@@ -23,7 +23,8 @@ inline Tensor last_rows(const Tensor& x, std::int64_t rows) {
 }
 
 // One gate of the cell; the formulas are in ops/recurrence/gates.h. Parameters: wz.weight, and bg (fixed) or
-// wi.weight, wf.weight, bi, bf (lstm); bz with z_bias.
+// wi.weight, wf.weight, bi, bf (lstm); bz with z_bias. Another gate_constant than the formulas' 1 is a part of the biases
+// that they get.
 class StateGate {
  public:
   StateGate(const ParamScope& scope, std::int64_t in, const block_recurrent::Config& config);
@@ -36,6 +37,7 @@ class StateGate {
  private:
   Tensor wz_, wi_, wf_, bz_, bg_, bi_, bf_;
   bool tanh_;
+  double beyond_one_;  // of gate_constant
 };
 
 // Keys (unit vectors) and values of a state, [batch, states, heads, head_dim] each.

@@ -25,6 +25,10 @@ struct Keys {
   std::string logit_divisor = "sqrt_d";
   std::string tanh_rule = "code";
   bool z_bias = false;
+  double gate_bias = 0.0;
+  double gate_bias_std = 0.1;
+  double gate_gain = 0.1;
+  double gate_constant = 1.0;
   double attn_dropout = 0.0;
   std::vector<std::int64_t> memory_layers;
   std::int64_t memory_size = 0;
@@ -76,6 +80,21 @@ inline void describe(KeyList& keys, Keys& c) {
       .read_by("block_recurrent/block_recurrent")
       .oddity();
   keys.add("z_bias", c.z_bias, "Whether the input of the gates has a bias")
+      .read_by("block_recurrent/block_recurrent")
+      .oddity();
+  keys.add("gate_bias", c.gate_bias,
+           "Mean of the gates' initial biases; of the input gate (lstm) with the other sign")
+      .read_by("block_recurrent/block_recurrent")
+      .oddity();
+  keys.add("gate_bias_std", c.gate_bias_std, "Standard deviation of the gates' initial biases", {.low = 0})
+      .read_by("block_recurrent/block_recurrent")
+      .oddity();
+  keys.add("gate_gain", c.gate_gain,
+           "Initial variance of the lstm gate's Wi and Wf, times the number of their inputs", {.low = 0})
+      .read_by("block_recurrent/block_recurrent")
+      .oddity();
+  keys.add("gate_constant", c.gate_constant,
+           "Constant added to the forget gate (lstm) and taken from the input gate, beside their biases")
       .read_by("block_recurrent/block_recurrent")
       .oddity();
   keys.add("attn_dropout", c.attn_dropout, "Probability of dropping an attention probability", kBelowOne)

@@ -41,7 +41,7 @@ double spread_of(const Tensor& c) {
 }  // namespace
 
 double StateGate::retention_at_zero_input() const {
-  return bg_.defined() ? mean_sigmoid(bg_, 0) : mean_sigmoid(bf_, 1);
+  return bg_.defined() ? mean_sigmoid(bg_, 0) : mean_sigmoid(bf_, 1 + beyond_one_);
 }
 
 double RecurrentCell::retention_at_zero_input() const {

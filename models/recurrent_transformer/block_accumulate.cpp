@@ -13,6 +13,7 @@ namespace eddy {
 
 std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, const BlockRows& x,
                                                     const BlockPlan& plan) const {
+  if (config().accumulate_factor != 0.5) return {};  // the kernels' own
   const DropoutSite& drop = layer.drop();
   const TransformerLayer& t = layer.layer;
   BlockAccumulateOptions options;
@@ -57,7 +58,7 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
   for (std::size_t i = 1; i < count; ++i) {
     const std::int64_t length = x[i].dim(1), block = plan.block;
     const auto before = static_cast<std::int64_t>(i) - 1;
-    const Tensor half = p * 0.5;
+    const Tensor half = p * config().accumulate_factor;
     const Tensor older = half + h, newer = (length == block ? half : narrow(half, 1, 0, length)) + x[i];
     const Tensor past = layer.key_value(older);
     const bool spread = spreads_output() && i + 1 < count;

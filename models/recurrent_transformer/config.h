@@ -15,6 +15,7 @@ struct Keys {
   std::string activation = "gelu";
   std::string readout = "all";
   std::string accumulate = "output";
+  double accumulate_factor = 0.5;
 
   friend bool operator==(const Keys&, const Keys&) = default;
 };
@@ -36,6 +37,9 @@ inline void describe(KeyList& keys, Keys& c) {
           "accumulate", c.accumulate,
           "What is added to later windows: outputs, as in the published code, or hidden states, as in equation 5",
           {"output", "hidden"})
+      .read_by("block_accumulate")
+      .oddity();
+  keys.add("accumulate_factor", c.accumulate_factor, "What is added, times this")
       .read_by("block_accumulate")
       .oddity();
   keys.list_before("");

@@ -69,7 +69,7 @@ Tensor BlockAccumulate::run_literal(const TransformerLayer& layer, const Tensor&
   std::uint64_t call = 1;
   for (std::int64_t at = block; at < time; at += block) {
     const std::int64_t length = std::min(block, time - at);
-    const Tensor half = p * 0.5;
+    const Tensor half = p * config().accumulate_factor;
     const Tensor window =
         layer(concat({half + h, narrow(half, 1, 0, length) + narrow(x, 1, at, length)}, 1), drop, call++);
     outputs.push_back(narrow(window, 1, 0, block));

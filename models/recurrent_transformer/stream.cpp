@@ -251,7 +251,8 @@ Tensor BlockAccumulate::end_block(const WindowLayer& layer, const std::string& n
   }
   const Tensor h = state.get(name + ".rows_h");
   const Tensor* carried = state.find(name + ".spread");
-  const Tensor half = (carried != nullptr ? *carried : state.get(name + ".rows_x")) * 0.5;
+  const Tensor half =
+      (carried != nullptr ? *carried : state.get(name + ".rows_x")) * config().accumulate_factor;
   const Tensor older = half + h;
   const Tensor past = layer.key_value(older);
   const Tensor y = layer.output(older, past, 0, 0);

@@ -75,6 +75,10 @@ void describe(KeyList& keys, DataConfig& c) {
            {"windows", "stream", "documents"})
       .read_by("text")
       .everyday();
+  keys.add("document", c.document,
+           "What is one document of a folder: a file, or a subfolder with its files joined (a repository)",
+           {"file", "folder"})
+      .read_by("text");
   keys.add(
           "offset", c.offset,
           "Whether a stream's first segment begins at the start or at a random place; auto: zero for text, else random",

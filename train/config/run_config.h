@@ -23,6 +23,7 @@ struct DataConfig {
   double split = 0.9;              // part of the tokens that is trained on; the rest is for validation
   double test = 0.0;               // part of all tokens, at the very end, that is kept for a test
   std::string order = "windows";   // windows | stream | documents: how a text is read
+  std::string document = "file";   // file | folder: what is one document of a folder of texts
   std::string offset = "auto";     // zero | random: where a stream's segments begin; auto: by the task
   // Images.
   std::int64_t block_min = 0;  // each step draws its block size from block_min … block_max; 0, 0: model.block

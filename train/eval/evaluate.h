@@ -36,7 +36,8 @@ struct EvalOptions {
   std::uint64_t seed = 1337;  // of random batches
   bool clear_state = false;   // clear the recurrent state at every segment (see EvalPlan)
   bool by_position = false;   // keep the losses by position
-  bool capture = true;        // on a GPU, capture and replay batches
+  bool by_words = false;  // of a whole text: word_perplexity also of bytes and characters, tokens_per_word
+  bool capture = true;    // on a GPU, capture and replay batches
   // For texts. Above 0: windows overlap, each starts without a state, and only its last `score_last` targets
   // count, so that windows of any length are scored on the same tokens. The first window ends before token
   // `from`; 0: as early as possible.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numbers>
+#include <optional>
 #include <utility>
 
 #include "train/page/html_page.h"
@@ -23,11 +24,19 @@ Chart curve_chart(const char* title, const std::vector<NamedResult>& results,
   return chart;
 }
 
-// The curve's bits at a position, or at the last one before it.
-std::string bits_at(const PositionCurve& curve, double position) {
-  const auto next = std::upper_bound(curve.positions.begin(), curve.positions.end(), position);
-  if (next == curve.positions.begin()) return {};
-  return fmt::format("{:.4f}", curve.bits[static_cast<std::size_t>(next - curve.positions.begin()) - 1]);
+// The value of a curve at a position, or at the last one before it.
+std::optional<double> value_at(const std::vector<double>& positions, const std::vector<double>& values,
+                               double position) {
+  const auto next = std::upper_bound(positions.begin(), positions.end(), position);
+  if (next == positions.begin()) return {};
+  return values[static_cast<std::size_t>(next - positions.begin()) - 1];
+}
+
+// The texts that the results are of: all results read the same ones.
+PositionTexts texts_of(const std::vector<NamedResult>& results) {
+  for (const NamedResult& named : results)
+    if (PositionTexts found = texts_by_position(named.result); !found.positions.empty()) return found;
+  return {};
 }
 
 }  // namespace
@@ -64,6 +73,22 @@ PositionCurve local_bits(const EvalResult& result) {
   return curve;
 }
 
+PositionTexts texts_by_position(const EvalResult& result) {
+  PositionTexts found;
+  const std::vector<std::int64_t>& counts = result.position_count;
+  std::vector<std::int64_t> texts(counts.size());
+  for (std::size_t i = counts.size(); i-- > 0;)
+    texts[i] = std::max(counts[i], i + 1 < counts.size() ? texts[i + 1] : 0);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const bool begins = i == 0 || texts[i - 1] != texts[i];
+    const bool ends = i + 1 == texts.size() || texts[i + 1] != texts[i];
+    if (texts[i] == 0 || (!begins && !ends)) continue;
+    found.positions.push_back(static_cast<double>(i + 1));
+    found.texts.push_back(static_cast<double>(texts[i]));
+  }
+  return found;
+}
+
 std::string render_loss_by_position(const std::string& title, const std::string& subtitle,
                                     const std::vector<NamedResult>& results) {
   HtmlPage page(title, subtitle);
@@ -82,12 +107,24 @@ std::string render_loss_by_position(const std::string& title, const std::string&
       "falling shows that the model uses tokens from far back.");
   page.chart(curve_chart("At a position", results, local_bits));
   page.chart(curve_chart("All up to a position", results, cumulative_bits));
-  std::vector<std::string> header{"up to position"};
+  const PositionTexts texts = texts_of(results);
+  page.chart({"How many texts reach a position",
+              "position",
+              "documents, streams or windows",
+              true,
+              false,
+              {{"texts", texts.positions, texts.texts}}});
+  std::vector<std::string> header{"up to position", "texts that reach it"};
   for (const NamedResult& named : results) header.push_back(named.name + ", bits per token");
   std::vector<std::vector<std::string>> rows;
   for (double position = 1;; position = std::min(2 * position, end)) {
-    rows.push_back({grouped(static_cast<std::int64_t>(position))});
-    for (const PositionCurve& curve : cumulative) rows.back().push_back(bits_at(curve, position));
+    const std::optional<double> reach = value_at(texts.positions, texts.texts, position);
+    rows.push_back({grouped(static_cast<std::int64_t>(position)),
+                    reach ? grouped(static_cast<std::int64_t>(*reach)) : ""});
+    for (const PositionCurve& curve : cumulative) {
+      const std::optional<double> bits = value_at(curve.positions, curve.bits, position);
+      rows.back().push_back(bits ? fmt::format("{:.4f}", *bits) : "");
+    }
     if (position == end) break;
   }
   page.table(header, rows);

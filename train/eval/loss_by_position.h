@@ -1,5 +1,6 @@
 // A page of charts of the loss by position in a document: does a model use distant context?
-// Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative cross-entropy.
+// Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative cross-entropy, and figure 6,
+// which also shows how many documents are that long.
 #pragma once
 
 #include <string>
@@ -20,6 +21,14 @@ PositionCurve cumulative_bits(const EvalResult& result);
 // The mean over the targets of each interval of positions. The length of an interval is an eighth of its
 // first position, so that all look equal on a logarithmic axis. Intervals without a target are omitted.
 PositionCurve local_bits(const EvalResult& result);
+
+// How many texts reach a position. Scored targets are counted, so that a text ends at its last one; the first and the
+// last position of each stretch of the same number are listed.
+struct PositionTexts {
+  std::vector<double> positions;  // counted from 1
+  std::vector<double> texts;      // never rises
+};
+PositionTexts texts_by_position(const EvalResult& result);
 
 // One line in the page's charts.
 struct NamedResult {

@@ -20,6 +20,7 @@
 #include "train/run/checkpoint.h"
 #include "train/study/comparison.h"
 #include "train/tasks/task.h"
+#include "train/tasks/text_reading.h"
 #include "train/text/text_files.h"
 
 namespace eddy {
@@ -82,7 +83,7 @@ int run_compare(const CompareFlags& flags) {
         same_run ? flags.a.path : flags.run_b, b.config.data.order, b.config.train.carry_state);
 
   std::vector<ComparedText> texts;
-  const TextFiles read = list_text_files(local_data(flags.data, std::cerr));
+  const TextFiles read = list_text_files(local_data(flags.data, std::cerr), document_unit(a.config.data));
   for (const TextFile& file : read.files) {
     texts.push_back({printable(file.name), a.tokenizer->encode(text_of(file)), {}, {}});
   }

@@ -30,9 +30,14 @@ namespace fs = std::filesystem;
 
 struct TokenizerFlags {
   std::string data, out, subject, text, show_data;
+  std::string document = "file";
   VocabularyOptions options;
   std::int64_t megabytes = 256;
 };
+
+DocumentUnit unit_of(const TokenizerFlags& flags) {
+  return flags.document == "folder" ? DocumentUnit::folder : DocumentUnit::file;
+}
 
 int run_train_tokenizer(TokenizerFlags& flags) {
   if (!is_sentencepiece_path(flags.out))
@@ -41,11 +46,11 @@ int run_train_tokenizer(TokenizerFlags& flags) {
         flags.out);
   check_output("tokenizer train", flags.out, kNewFile);
   flags.options.most_bytes = flags.megabytes << 20;
-  const TextFiles texts = vocabulary_files(local_data(flags.data, std::cerr));
+  const TextFiles texts = vocabulary_files(local_data(flags.data, std::cerr), unit_of(flags));
   const TrainedVocabulary made = train_vocabulary(texts.files, flags.options);
   write_own_file("tokenizer train", flags.out, made.model, kNewFile);
-  print_line("text: {} files, {} bytes, {} of them trained on{}", texts.files.size(), made.bytes,
-             made.used_bytes, describe_left_out(texts));
+  print_line("text: {} files, {} bytes, {} of them trained on{}", single_files(texts.files).size(),
+             made.bytes, made.used_bytes, describe_left_out(texts));
   print_line("characters: {}, {} of them written as bytes", made.characters, made.without_piece);
   print_line("vocabulary: {} tokens ({}), {}", flags.options.size, flags.options.type, flags.out);
   return 0;
@@ -91,11 +96,11 @@ void show_text(const Tokenizer& tokenizer, const std::string& text) {
 }
 
 // Prints how texts are tokenized: the numbers to compare vocabularies by.
-void show_data(const Tokenizer& tokenizer, const std::string& path) {
+void show_data(const Tokenizer& tokenizer, const std::string& path, DocumentUnit unit) {
   std::int64_t words = 0;
   TokenCover cover;
   std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
-  const TextFiles texts = list_text_files(local_data(path, std::cerr));
+  const TextFiles texts = list_text_files(local_data(path, std::cerr), unit);
   for (const TextFile& file : texts.files) {
     const std::string text = text_of(file);
     words += count_words(text);
@@ -133,7 +138,7 @@ int run_show_tokenizer(const TokenizerFlags& flags) {
   for (std::size_t i = 0; i < most; ++i) longest += " " + shown(tokenizer->decode_one(by_length[i]));
   print_line("longest:{}", longest);
   if (!flags.text.empty()) show_text(*tokenizer, flags.text);
-  if (!flags.show_data.empty()) show_data(*tokenizer, flags.show_data);
+  if (!flags.show_data.empty()) show_data(*tokenizer, flags.show_data, unit_of(flags));
   return 0;
 }
 
@@ -148,6 +153,13 @@ void add_tokenizer_command(CLI::App& app, std::function<int()>& action) {
   train
       ->add_option("--data", flags->data, "Text file or folder; of a folder with train and valid, only train")
       ->required();
+  const auto add_document = [&](CLI::App& to) {
+    add_option(
+        to, "--document", flags->document,
+        "What is one document of the folder, as data.document: a file, or a subfolder with all its files",
+        CLI::IsMember({"file", "folder"}));
+  };
+  add_document(*train);
   add_option(*train, "--vocab", flags->options.size, "Number of tokens", whole_number(512, 1 << 20));
   add_option(*train, "--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces",
              CLI::IsMember({"bpe", "unigram"}));
@@ -160,6 +172,7 @@ void add_tokenizer_command(CLI::App& app, std::function<int()>& action) {
   show->add_option("FILE|RUN", flags->subject, "A .model file, or a run's folder")->required();
   show->add_option("--text", flags->text, "Split this text");
   show->add_option("--data", flags->show_data, "Count the tokens of this file or folder");
+  add_document(*show);
   on_chosen(*show, action, [flags] { return run_show_tokenizer(*flags); });
 }
 

@@ -19,6 +19,7 @@
 #include "train/reproduce/page.h"
 #include "train/reproduce/run.h"
 #include "train/reproduce/tables.h"
+#include "train/reproduce/vocabulary.h"
 #include "train/run/run_folder.h"
 #include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
@@ -218,13 +219,13 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
 // Makes the task and the model of each row of a user's table, so that a row that cannot be trained, or a column that no
 // task measures, ends the command before hours are spent on others. Rows on the same data share the task.
 // errors: ConfigError and others, with the row's place.
-void check_rows(const ReproduceTable& table) {
+void check_rows(const ReproduceTable& table, const fs::path& folder) {
   std::vector<std::string> known;
   for (const CommonColumn& column : common_columns()) known.emplace_back(column.key);
   std::map<std::string, std::unique_ptr<Task>> tasks;
   std::vector<std::string> measured = known;
   for (const ReproduceRow& row : table.rows) {
-    RunConfig config = row.config;
+    RunConfig config = without_vocabulary(row, folder);
     try {
       TaskArguments arguments;
       arguments.config = config;
@@ -233,6 +234,8 @@ void check_rows(const ReproduceTable& table) {
       std::unique_ptr<Task>& task = tasks[key];
       if (!task) task = make_task(std::move(arguments));
       task->set_model_sizes(config.model);
+      if (config.data.tokenizer != row.config.data.tokenizer)  // the vocabulary is yet to be made
+        config.model.vocab = config.model.n_out = row.pieces;
       fit_params(config.model);
       const std::unique_ptr<Model> model = make_unallocated_model(config.model);
       if (task->row_length() > 0) model->check_length(task->row_length(), task->carries_state());
@@ -260,7 +263,8 @@ class Reproduction {
         folder_(fs::path(options.runs) / table_.folder) {}
 
   ReproduceEnd run() {
-    if (is_table_file(options_.table) && table_.text.kind == ReproduceText::Kind::none) check_rows(table_);
+    if (is_table_file(options_.table) && table_.text.kind == ReproduceText::Kind::none)
+      check_rows(table_, folder_);
     if (options_.dry_run) {
       log_(plan_text(options_, table_, folder_));
       return ReproduceEnd::done;
@@ -273,6 +277,7 @@ class Reproduction {
         static_cast<void>(row_state(table_, *one, options_.runs));
     for (const fs::path& folder : {folder_, folder_ / "text"}) remove_left_overs(folder);
     prepare_text(table_, folder_, log_);
+    for (const ReproduceRow* row : wanted) prepare_vocabulary(trained_row(*row), folder_, log_);
     const StopOnSignal signals;
     ReproduceEnd end = ReproduceEnd::done;
     for (const ReproduceRow* row : wanted) {
@@ -367,7 +372,8 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   request.data_dir = standard_places().data_dir;
   if (const auto found = options.set.find("data.tokenizer"); found != options.set.end())
     request.tokenizer = found->second;
-  const ConfigSource source = own ? read_config_file(options.table) : built_in_table(*entry, request.task);
+  const ConfigSource source =
+      own ? with_base(read_config_file(options.table)) : built_in_table(*entry, request.task);
   const std::string name = own ? fs::path(options.table).stem().string() : entry->name;
   ReproduceTable table = make_table(name, source, request);
   if (own) table.folder = name;
@@ -379,6 +385,8 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   const std::string made_text = text_path(table, fs::path(options.runs) / table.folder).string();
   for (ReproduceRow& row : table.rows) {
     if (table.text.kind != ReproduceText::Kind::none) row.config.data.path = made_text;
+    if (row.pieces > 0)
+      row.config.data.tokenizer = vocabulary_path(fs::path(options.runs) / table.folder, row.pieces);
     keys_of(row.config).read_texts(options.set);
     try {
       validate(row.config);

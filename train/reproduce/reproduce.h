@@ -59,6 +59,8 @@ struct ReproduceRow {
   std::vector<Published> published;  // one for each column
   std::string weights_of{};  // run the weights of this other row in this row's model; empty: train them
   std::int64_t longest = 0;  // longest window to measure; 0: all
+  std::int64_t batches = 0;  // of a table that is measured on some batches: how many of this row; 0: as many
+  std::int64_t pieces = 0;   // above 0: the size of the vocabulary that is made for it
   std::string place{};       // in the table's file, for errors
   std::string group{};       // its name without its seed; rows of one group are shown as one
 };

@@ -27,6 +27,7 @@
 #include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
+#include "train/text/sentencepiece_tokenizer.h"
 
 namespace eddy {
 namespace {
@@ -68,9 +69,12 @@ std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
   }
   for (const auto& [key, fields] : differences(keys_of(run), keys_of(wanted))) {
     const auto& [had, want] = fields;
+    // A vocabulary that the table made moves with its runs.
+    const bool moved = key == "data.tokenizer" && is_sentencepiece_path(wanted.data.tokenizer) &&
+                       fs::path(run.data.tokenizer).filename() == fs::path(wanted.data.tokenizer).filename();
     const bool filled_in =
         (key == "model.vocab" || key == "model.n_out") && value_of(want) == 0;  // filled in by the task
-    if (!filled_in && !may_change(key, wanted))
+    if (!filled_in && !moved && !may_change(key, wanted))
       found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
   }
   return found;
@@ -191,13 +195,26 @@ TaskArguments arguments_for(const ReproduceRow& row, const LoadedRun& run) {
   return arguments;
 }
 
+bool has_column(const ReproduceTable& table, std::string_view key) {
+  return std::any_of(table.columns.begin(), table.columns.end(),
+                     [&](const ReproduceColumn& column) { return column.key == key; });
+}
+
+// How a row is measured: as the table's, on as many of its own batches as stand for those of the table.
+EvalOptions options_of(const ReproduceTable& table, const ReproduceRow& row) {
+  EvalOptions options = table.evaluation;
+  if (options.batch == 0) options.batch = row.config.train.batch;
+  if (options.batches > 0 && row.batches > 0) options.batches = row.batches;
+  options.by_words = has_column(table, "tokens_per_word");
+  return options;
+}
+
 void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
                         RowResult& result) {
   const std::unique_ptr<Task> task = make_task(arguments_for(row, run));
   const std::string state_file = (run.checkpoint / "state.json").string();
   task->load(json_of_text(run.state.task, state_file), state_file);
-  EvalOptions options = table.evaluation;
-  if (options.batch == 0) options.batch = row.config.train.batch;
+  EvalOptions options = options_of(table, row);
   const auto measure = [&](const std::string& prefix) {
     const EvalResult measured = task->evaluate(*run.model, options, unless_stopped);
     result.values[prefix + "loss"] = measured.loss;
@@ -266,16 +283,10 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
       counts, (tokens - base) / last, base, last, tokens));
 }
 
-bool has_column(const ReproduceTable& table, std::string_view key) {
-  return std::any_of(table.columns.begin(), table.columns.end(),
-                     [&](const ReproduceColumn& column) { return column.key == key; });
-}
-
 std::string evaluation_of(const ReproduceTable& table, const ReproduceRow& row) {
-  const EvalOptions& e = table.evaluation;
-  const std::int64_t batch = e.batch == 0 ? row.config.train.batch : e.batch;
+  const EvalOptions e = options_of(table, row);
   if (table.lengths.empty()) {
-    std::string text = fmt::format("{}, {} batches of {} rows", e.split, e.batches, batch);
+    std::string text = fmt::format("{}, {} batches of {} rows", e.split, e.batches, e.batch);
     if (table.sampled_batches > 0)
       text += fmt::format("; {} random ones, seed {}", table.sampled_batches, row.config.train.seed);
     return text;
@@ -331,6 +342,7 @@ std::span<const CommonColumn> common_columns() {
   static constexpr CommonColumn columns[] = {
       {"parameters", "number of parameters"},
       {"tokens", "tokens trained on"},
+      {"vocab", "number of tokens of the vocabulary"},
       {"step_ms", "median time of a step of training, in milliseconds"},
       {"peak_bytes", "most memory of a step"},
       {"saved_bytes", "what the graph of a step keeps for backward, with the weights"},
@@ -426,6 +438,7 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
   const std::int64_t time = segment_length(run.config);
   result.values["parameters"] = static_cast<double>(result.parameters);
   result.values["tokens"] = static_cast<double>(result.tokens);
+  if (run.tokenizer) result.values["vocab"] = static_cast<double>(run.tokenizer->vocab_size());
   measure_stream(table, run, result);
   if (has_column(table, "flops_per_token"))
     result.values["flops_per_token"] = forward_cost(run.config.model, time).flops / static_cast<double>(time);

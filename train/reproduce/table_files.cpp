@@ -1,4 +1,7 @@
 // The tables of this build, and the files that they are read from.
+#include <algorithm>
+
+#include "tensor/base/format.h"
 #include "train/config/config_file.h"
 #include "train/reproduce/tables.h"
 
@@ -16,6 +19,24 @@ constexpr std::string_view kCopying =
     ;
 constexpr std::string_view kBooks =
 #include "embedded/train/reproduce/tables/block_recurrent_table_1.toml"
+    ;
+constexpr std::string_view kOtherWork =
+#include "embedded/train/reproduce/tables/block_recurrent_table_2.toml"
+    ;
+constexpr std::string_view kWindowAndStates =
+#include "embedded/train/reproduce/tables/block_recurrent_table_3.toml"
+    ;
+constexpr std::string_view kSizes =
+#include "embedded/train/reproduce/tables/block_recurrent_table_4.toml"
+    ;
+constexpr std::string_view kVocabularies =
+#include "embedded/train/reproduce/tables/block_recurrent_table_5.toml"
+    ;
+constexpr std::string_view kPlaces =
+#include "embedded/train/reproduce/tables/block_recurrent_places.toml"
+    ;
+constexpr std::string_view kGates =
+#include "embedded/train/reproduce/tables/block_recurrent_gates.toml"
     ;
 constexpr std::string_view kLengths =
 #include "embedded/train/reproduce/tables/blockwise_recurrent_tables.toml"
@@ -45,7 +66,13 @@ constexpr std::string_view kFamiliesCopy =
 #include "embedded/train/reproduce/tables/families_copy.toml"
     ;
 
-constexpr const char* kFile = "table.toml";  // a built-in one
+// Replaces the key `task` of a table or of a row by what it holds for this one.
+void for_task(nlohmann::json& keys, const std::string& task) {
+  if (!keys.contains("task")) return;
+  const nlohmann::json changes = keys["task"].value(task, nlohmann::json::object());
+  keys.erase("task");
+  keys.merge_patch(changes);
+}
 
 }  // namespace
 
@@ -55,6 +82,19 @@ std::span<const TableEntry> reproduce_tables() {
       {"recurrent-transformers/table-4", "CIFAR-10", {kCifar}},
       {"recurrent-transformers/table-6", "copy and selective copy", {kCopying}},
       {"block-recurrent/table-1", "books as bytes, and step times", {kBooks}},
+      {"block-recurrent/table-1-tokens",
+       "the same rows in pieces of a vocabulary: books, papers, repositories",
+       {kBooks},
+       {"pg19", "arxiv", "github"}},
+      {"block-recurrent/table-2", "word perplexity of books", {kOtherWork}},
+      {"block-recurrent/table-3",
+       "sizes of the window and of the state",
+       {kWindowAndStates},
+       {"window", "states"}},
+      {"block-recurrent/table-4", "six sizes, with the cosine schedule", {kSizes}},
+      {"block-recurrent/table-5", "vocabularies", {kVocabularies}},
+      {"block-recurrent/places", "where the recurrent layer stands, and how many there are", {kPlaces}},
+      {"block-recurrent/gates", "how gates begin", {kGates}},
       {"blockwise-recurrent/table-1", "loss by length", {kLengths}, {"repeat", "plain"}},
       {"blockwise-recurrent/table-2", "the same rows: ways of training", {kLengths}, {"repeat", "plain"}},
       {"staircase/table-1", "state tracking", {kAlgorithm, kRandomWalk}, {"algorithm", "random-walk"}},
@@ -69,8 +109,36 @@ std::span<const TableEntry> reproduce_tables() {
 
 ConfigSource built_in_table(const TableEntry& entry, const std::string& task) {
   const bool second = entry.files.size() > 1 && task == entry.tasks[1];
-  ConfigSource source = config_from_toml(entry.files[second ? 1 : 0], kFile);
-  if (!source.value.contains("row")) source.value["row"] = config_from_toml(kFamilies, kFile).value.at("row");
+  ConfigSource source = with_base(config_from_toml(entry.files[second ? 1 : 0], entry.name));
+  for_task(source.value, task);
+  if (source.value.contains("row"))
+    for (nlohmann::json& row : source.value["row"]) for_task(row, task);
+  if (!source.value.contains("row"))
+    source.value["row"] = config_from_toml(kFamilies, entry.name).value.at("row");
+  return source;
+}
+
+ConfigSource with_base(const ConfigSource& file) {
+  if (!file.value.is_object() || !file.value.contains("base")) return file;
+  const nlohmann::json& base = file.value.at("base");
+  if (!base.is_object() || !base.contains("table") || !base.at("table").is_string())
+    fail<ConfigError>(
+        "{}: base is not {{table = \"FAMILY/TABLE\"}}, perhaps with a task (eddy reproduce --list has them)",
+        file.place("base"));
+  const auto table = base.at("table").get<std::string>();
+  const std::span<const TableEntry> tables = reproduce_tables();
+  const auto entry =
+      std::find_if(tables.begin(), tables.end(), [&](const TableEntry& one) { return table == one.name; });
+  if (entry == tables.end())
+    fail<ConfigError>("{}: base is \"{}\", which is no table of this build (eddy reproduce --list has them)",
+                      file.place("base"), table);
+  ConfigSource source = built_in_table(*entry, base.value("task", ""));
+  source.name = file.name;
+  if (file.value.contains("row"))  // its rows are not those of the base
+    std::erase_if(source.places, [](const auto& place) { return place.first.starts_with("row."); });
+  for (const auto& [key, place] : file.places) source.places[key] = place;
+  source.value.merge_patch(file.value);
+  source.value.erase("base");
   return source;
 }
 

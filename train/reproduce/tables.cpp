@@ -45,9 +45,10 @@ void check_form(const ConfigSource& file) {
   std::vector<std::string> top = {
       "title", "columns",      "evaluation", "sampled_batches", "lengths",      "windows", "across",
       "chart", "chart_factor", "notes",      "small_notes",     "published_at", "folder",  "generated",
-      "text",  "model",        "data",       "train",           "row"};
-  std::vector<std::string> of_row = {"name",   "title",     "preset", "published", "weights_of", "longest",
-                                     "scales", "reference", "model",  "data",      "train"};
+      "text",  "model",        "data",       "train",           "row",          "pieces"};
+  std::vector<std::string> of_row = {"name",    "title",  "preset",    "published", "weights_of",
+                                     "longest", "scales", "reference", "model",     "data",
+                                     "train",   "pieces", "evaluation"};
   for (std::vector<std::string>* known : {&top, &of_row})
     known->insert(known->end(), std::begin(kScales), std::end(kScales));
   check_names(file, "a table's file", top);
@@ -144,7 +145,8 @@ ReproduceRow row_from(const ConfigSource& file, const ConfigSource& source, cons
   if (!row.contains("preset")) imply_names(config.model, gave_family, gave_model);
   const auto text = [&](const char* key) {
     return fmt::format(fmt::runtime(row.at(key).get<std::string>()), fmt::arg("steps", config.model.steps),
-                       fmt::arg("chunk", config.model.chunk), fmt::arg("repeats", config.model.repeats));
+                       fmt::arg("chunk", config.model.chunk), fmt::arg("repeats", config.model.repeats),
+                       fmt::arg("window", config.model.window), fmt::arg("states", config.model.states));
   };
   made.name = text("name");
   made.title = text("title");
@@ -152,6 +154,8 @@ ReproduceRow row_from(const ConfigSource& file, const ConfigSource& source, cons
     for (const json& cell : part(row, "published")) made.published.push_back(published_from(cell));
   made.weights_of = row.value("weights_of", "");
   made.longest = row.value("longest", made.longest);
+  made.pieces = part(row, "pieces").value(scale, part(file.value, "pieces").value(scale, made.pieces));
+  made.batches = part(row, "evaluation").value(scale, made.batches);
   return made;
 }
 
@@ -339,8 +343,8 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, c
                       plain_message(wrong.what()));
   } catch (const fmt::format_error& wrong) {
     fail<ConfigError>(
-        "{}: braces in a name, title or note: {} (they hold steps, chunk or repeats of the row's model, or reference; a "
-        "brace itself is written twice)",
+        "{}: braces in a name, title or note: {} (they hold steps, chunk, repeats, window or states of the row's model, "
+        "or reference; a brace itself is written twice)",
         source.name, wrong.what());
   }
 }

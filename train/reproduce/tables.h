@@ -11,11 +11,20 @@
 //                                                     (ReproduceText)
 //   [model] [data] [train]                            what all rows change of the defaults, as in a run's config
 //   [small.model] [tiny.train] ...                    and at that scale
+//   pieces                                            in the file or a row, for each scale, the size of a vocabulary
+//                                                     that is made from the documents to train on
+//                                                     (train/text/vocabulary_training.h); 0: none
+//   evaluation                                        in the file: split, and how many batches at a scale (0: all); in a
+//                                                     row: how many batches it takes instead, where its are smaller
+//   base                                              {table, task}: a table of this build whose keys and rows hold
+//                                                     where the file gives none
+//   [task.NAME]                                       of a built-in table, in the file or in a row: what is otherwise
+//                                                     for this task
 //   [[row]] name, title, preset, published,           a row begins with the model of its preset; its sections
 //           model, train, small.model, ...            come after those of the table. A built-in table without rows has
 //                                                     those of families.toml
 //
-// A name or a title may hold {steps}, {chunk} and {repeats} of the row's model, a note {reference}, the row that others
+// A name or a title may hold {steps}, {chunk}, {repeats}, {window} and {states} of the row's model, a note {reference}, the row that others
 // are relative to, and {most_bytes}, the longest piece of a story. The published numbers of a
 // relative column are divided by that of the reference row.
 #pragma once
@@ -27,6 +36,10 @@ namespace eddy {
 
 // The file of a table of this build, for a task.
 ConfigSource built_in_table(const TableEntry& entry, const std::string& task);
+
+// The file over the table that its `base` names, if it has one.
+// errors: ConfigError with the place for a table that there is none of.
+ConfigSource with_base(const ConfigSource& file);
 
 // Whether rows differ by scale.
 bool has_scales(const ConfigSource& source);

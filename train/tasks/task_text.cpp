@@ -40,7 +40,8 @@ class TextTask : public Task {
   std::vector<TextPhase> data_phases() const override { return data_.source_phases; }
   bool reads_files() const override { return true; }
   std::vector<std::string> numbers() const override {
-    return {"loss", "bits_per_byte", "bits_per_character", "word_perplexity"};
+    return {"loss",       "bits_per_byte", "bits_per_character", "word_perplexity", "tokens_per_word",
+            "text_tokens"};
   }
   bool uses_seed(const EvalOptions& options) const override {
     return options.batches > 0 && (config_.data.order == "windows" || options.score_last > 0);
@@ -156,13 +157,19 @@ class TextTask : public Task {
   }
   // Whether tokens are words or parts of words. Of characters and bytes the word perplexity says nothing that bits
   // per byte do not.
-  bool counts_words() const { return data_.tokenizer->name() == kSentencePiece; }
+  bool counts_words(const EvalOptions& options) const {
+    return options.by_words || data_.tokenizer->name() == kSentencePiece;
+  }
   // Adds word_perplexity = exp(all nats / words). Tokens that are read but not predicted count with the mean
   // loss.
-  static void add_word_perplexity(EvalResult& result, std::int64_t tokens, std::int64_t words) {
-    if (words > 0)
-      result.extras.emplace_back("word_perplexity", std::exp(result.loss * static_cast<double>(tokens) /
-                                                             static_cast<double>(words)));
+  static void add_word_perplexity(EvalResult& result, std::int64_t tokens, std::int64_t words,
+                                  const EvalOptions& options) {
+    if (words == 0) return;
+    const double per_word = static_cast<double>(tokens) / static_cast<double>(words);
+    result.extras.emplace_back("word_perplexity", std::exp(result.loss * per_word));
+    if (!options.by_words) return;
+    result.extras.emplace_back("tokens_per_word", per_word);
+    result.extras.emplace_back("text_tokens", static_cast<double>(tokens));
   }
 
   const TextData data_;
@@ -206,10 +213,10 @@ class WindowsTask final : public TextTask {
                                                                options.batch, segment_, progress, plan);
     result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
     const std::int64_t read = window_count(std::ssize(tokens), segment_) * segment_;
-    if (counts_words() && options.batches == 0 && !result.is_part() && result.tokens == read)
+    if (counts_words(options) && options.batches == 0 && !result.is_part() && result.tokens == read)
       add_word_perplexity(
           result, read + 1,
-          count_words(data_.tokenizer->decode(tokens.first(static_cast<std::size_t>(read + 1)))));
+          count_words(data_.tokenizer->decode(tokens.first(static_cast<std::size_t>(read + 1)))), options);
     return result;
   }
 
@@ -331,9 +338,9 @@ class ReadingTask final : public TextTask {
     result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
     if (Batch more; !whole && options.sample > 0) whole = !reader.next(more);
     result.of = whole ? result.tokens : reader.targets();
-    if (whole && counts_words()) {
+    if (whole && counts_words(options)) {
       const auto [tokens, words] = size_of(read);
-      add_word_perplexity(result, tokens, words);
+      add_word_perplexity(result, tokens, words, options);
     }
     return result;
   }

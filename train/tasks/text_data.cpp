@@ -192,8 +192,10 @@ void encode(TextData& data, TaskArguments& arguments, Reading& reading) {
   if (one_text) data.files.clear();
   // The folder's own test split, which only an evaluation reads.
   if (!reading.test.empty() && !training)
-    for (const TextFile& file : list_text_files(reading.test).files)
-      add_file(data, {"test/" + file.name, file.path, file.encoding}, segment, reading);
+    for (TextFile& file : list_text_files(reading.test, document_unit(arguments.config.data)).files) {
+      file.name = "test/" + file.name;
+      add_file(data, file, segment, reading);
+    }
   data.train_parts = data.phases.front().train_parts;
   data.valid_parts = data.phases.front().valid_parts;
   if (reading.phases.size() > 1) data = with_own_splits(std::move(data), arguments.config, training);

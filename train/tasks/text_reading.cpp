@@ -51,11 +51,11 @@ void add_beside(const std::string& path, const SplitFolder& splits, TextFiles& t
   texts.left_out.insert(texts.left_out.end(), beside.begin(), beside.end());
 }
 
-Listing list(const std::string& path, const std::optional<SplitFolder>& splits, bool as_before,
-             bool separate) {
+Listing list(const std::string& path, const std::optional<SplitFolder>& splits, bool as_before, bool separate,
+             DocumentUnit unit) {
   Listing listing;
   const auto add = [&](const std::string& from, const std::string& prefix) {
-    TextFiles found = as_before ? list_text_files_as_before(from, separate) : list_text_files(from);
+    TextFiles found = as_before ? list_text_files_as_before(from, separate) : list_text_files(from, unit);
     for (TextFile& file : found.files) {
       file.name = prefix + file.name;
       listing.texts.files.push_back(std::move(file));
@@ -79,13 +79,14 @@ Listing list(const std::string& path, const std::optional<SplitFolder>& splits, 
 void check_readable(TextFiles& texts, bool needs_utf8) {
   std::vector<Unreadable> unreadable;
   texts.all_utf8 = true;
-  for (const TextFile& file : texts.files) {
+  const std::vector<TextFile> files = single_files(texts.files);
+  for (const TextFile& file : files) {
     const std::optional<Unreadable> why = why_unreadable(file, true);
     if (!why) continue;
     texts.all_utf8 = false;
     if (needs_utf8 || why_unreadable(file, false)) unreadable.push_back(*why);
   }
-  if (!unreadable.empty()) fail_unreadable(unreadable, texts.files.size());
+  if (!unreadable.empty()) fail_unreadable(unreadable, files.size());
 }
 
 // The files that a run was trained on, and the others of its folder.
@@ -258,7 +259,7 @@ Reading read_path(const std::string& path, const TaskArguments& arguments, Way w
   }
   const bool keeps_files = order == "documents" || splits.has_value();
   bool separate = keeps_files || (order == "stream" && is_folder(path));
-  Listing listing = list(path, splits, reading.as_before, separate);
+  Listing listing = list(path, splits, reading.as_before, separate, document_unit(arguments.config.data));
   reading.test = listing.test;
   if (reading.as_before) reading.how = " (as the earlier version read it that made the run)";
 

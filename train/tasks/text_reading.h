@@ -34,6 +34,11 @@ struct Reading {
   bool has_splits() const { return phases.front().about.has_splits(); }
 };
 
+// data.document.
+inline DocumentUnit document_unit(const DataConfig& config) {
+  return config.document == "folder" ? DocumentUnit::folder : DocumentUnit::file;
+}
+
 // The text that config.data.path names or, for a run that goes on, the one that it was trained on. With
 // arguments.may_grow the files that came into its folder since are a new phase, else they are left out.
 // errors: IoError and FormatError for texts that cannot be read; ConfigError when they are not those of the run: it

@@ -179,7 +179,25 @@ std::string encoding_to_name(std::string_view head) {
   return encoding.unit > 1 ? encoding.name : "";
 }
 
-TextFiles texts_of(const std::string& folder) {
+// The files as documents: those of each subfolder joined. They are sorted by their paths, so those of one follow one
+// another.
+std::vector<TextFile> join_folders(std::vector<TextFile> files, const std::string& folder) {
+  std::vector<TextFile> documents;
+  for (TextFile& file : files) {
+    const std::size_t slash = file.name.find('/');
+    if (slash == std::string::npos) {
+      documents.push_back(std::move(file));
+      continue;
+    }
+    const std::string name = file.name.substr(0, slash);
+    if (documents.empty() || documents.back().joined.empty() || documents.back().name != name)
+      documents.push_back({name, (fs::path(folder) / name).string()});
+    documents.back().joined.push_back(std::move(file));
+  }
+  return documents;
+}
+
+TextFiles texts_of(const std::string& folder, DocumentUnit unit) {
   Walk walk(folder);
   struct Candidate {
     fs::path path;
@@ -192,7 +210,7 @@ TextFiles texts_of(const std::string& folder) {
     const bool named = is_named_text(path);
     const std::string head = head_of(path);
     candidates.push_back({path, named, why_no_text(head, path, named), encoding_to_name(head)});
-    only_named = only_named || (named && candidates.back().why.empty());
+    only_named = only_named || (unit == DocumentUnit::file && named && candidates.back().why.empty());
   }
   TextFiles texts{{}, walk.take_left_out(), true};
   for (const Candidate& candidate : candidates) {
@@ -203,6 +221,7 @@ TextFiles texts_of(const std::string& folder) {
     else
       texts.left_out.push_back({name, candidate.why.empty() ? "not .txt or .md" : candidate.why});
   }
+  if (unit == DocumentUnit::folder) texts.files = join_folders(std::move(texts.files), folder);
   return texts;
 }
 
@@ -238,9 +257,18 @@ TextFiles not_empty(TextFiles texts, const std::string& folder) {
 
 }  // namespace
 
-TextFiles list_text_files(const std::string& path) {
+TextFiles list_text_files(const std::string& path, DocumentUnit unit) {
   if (!fs::is_directory(status_of(path))) return one_file(path);
-  return not_empty(texts_of(path), path);
+  return not_empty(texts_of(path, unit), path);
+}
+
+std::vector<TextFile> single_files(const std::vector<TextFile>& texts) {
+  std::vector<TextFile> files;
+  for (const TextFile& text : texts) {
+    if (text.joined.empty()) files.push_back(text);
+    files.insert(files.end(), text.joined.begin(), text.joined.end());
+  }
+  return files;
 }
 
 TextFiles list_text_files_as_before(const std::string& path, bool subfolders) {
@@ -281,6 +309,7 @@ TextFiles list_text_files_as_before(const std::string& path, bool subfolders) {
 }
 
 std::string text_of(const TextFile& file) {
+  if (!file.joined.empty()) return text_of(TextFiles{file.joined, {}, true});
   std::string bytes = InputFile(file.path).text();
   return file.bytes ? bytes : decode_text(std::move(bytes), file.path);
 }
@@ -304,13 +333,14 @@ std::string read_text(const std::string& path) {
 
 std::string describe_read(const TextFiles& texts, std::int64_t bytes) {
   std::map<std::string, int> others;
-  for (const TextFile& file : texts.files)
+  for (const TextFile& file : single_files(texts.files))
     if (!file.bytes && !file.encoding.empty()) ++others[file.encoding];
-  const std::size_t read = texts.files.size(), all = read + texts.left_out.size();
+  const std::size_t read = single_files(texts.files).size(), all = read + texts.left_out.size();
   std::string text;
+  if (read > texts.files.size()) text = fmt::format("{} documents of ", texts.files.size());
   if (texts.folder)
-    text = fmt::format("{} {}{} ", all, all == 1 ? "file" : "files",
-                       all > read ? fmt::format(": {} read", read) : "");
+    text += fmt::format("{} {}{} ", all, all == 1 ? "file" : "files",
+                        all > read ? fmt::format(": {} read", read) : "");
   text += "(" + decimal_bytes(bytes);
   if (texts.all_utf8) text += ", UTF-8";
   for (const auto& [name, count] : others)

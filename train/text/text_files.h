@@ -4,6 +4,11 @@
 // none, all that look like text. Links to files and folders are followed; a folder that is reached twice is
 // read once, so that no circle is endless. Hidden files, empty ones, PDFs and other binary ones, and runs of Eddy
 // are left out.
+//
+// Documents may also be the subfolders, such as repositories of source code: the files of each, those of its own
+// subfolders too, joined in the order of their names. Then all files that look like text are read. A file beside the
+// subfolders is a document of its own.
+// source: Hutchins et al., "Block-recurrent transformers" (2022), section 4: all files of a repository as one document.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +19,15 @@
 namespace eddy {
 
 struct TextFile {
-  std::string name;        // the path below the folder, with '/'
-  std::string path;        // where it is
-  std::string encoding{};  // UTF-16LE, ... (text_encoding.h); empty for UTF-8
-  bool bytes = false;      // as earlier versions read it: its bytes, a byte order mark and all
+  std::string name;                // the path below the folder, with '/'
+  std::string path;                // where it is
+  std::string encoding{};          // UTF-16LE, ... (text_encoding.h); empty for UTF-8
+  bool bytes = false;              // as earlier versions read it: its bytes, a byte order mark and all
+  std::vector<TextFile> joined{};  // of a folder that is one document: its files
 };
+
+// What is one document of a folder.
+enum class DocumentUnit : std::uint8_t { file, folder };
 
 struct LeftOut {
   std::string name, why;
@@ -34,14 +43,18 @@ struct TextFiles {
 // The text files of a folder, or the one file that `path` names.
 // errors: IoError when the path is missing, cannot be read, or holds no text; FormatError for one file that is a PDF, an
 // archive, a document or a picture.
-TextFiles list_text_files(const std::string& path);
+TextFiles list_text_files(const std::string& path, DocumentUnit unit = DocumentUnit::file);
+
+// The files that the texts consist of: those of joined folders one by one.
+std::vector<TextFile> single_files(const std::vector<TextFile>& texts);
 
 // The same as earlier versions chose them, for the runs that they made: the files *.txt or, if there are none,
 // those without NUL in their first 4096 bytes; in subfolders too, if wanted, but in none that is a link.
 // errors: as list_text_files.
 TextFiles list_text_files_as_before(const std::string& path, bool subfolders);
 
-// The text of a file as UTF-8, without a byte order mark (text_encoding.h).
+// The text of a file as UTF-8, without a byte order mark (text_encoding.h). The files of a joined folder end with a
+// newline, which is added where it is missing.
 // errors: IoError; FormatError.
 std::string text_of(const TextFile& file);
 

@@ -148,9 +148,9 @@ class Lines final : public sentencepiece::SentenceIterator {
 
 }  // namespace
 
-TextFiles vocabulary_files(const std::string& path) {
+TextFiles vocabulary_files(const std::string& path, DocumentUnit unit) {
   const std::optional<SplitFolder> splits = find_splits(path);
-  return list_text_files(splits ? splits->train : path);
+  return list_text_files(splits ? splits->train : path, unit);
 }
 
 TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const VocabularyOptions& options) {

@@ -43,6 +43,6 @@ TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const Voc
 // The files to train a vocabulary on: those of a path or, when it is a folder with subfolders train and
 // valid, those of train.
 // errors: as list_text_files.
-TextFiles vocabulary_files(const std::string& path);
+TextFiles vocabulary_files(const std::string& path, DocumentUnit unit = DocumentUnit::file);
 
 }  // namespace eddy

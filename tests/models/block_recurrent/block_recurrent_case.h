@@ -65,6 +65,7 @@ inline std::vector<ModelCase> block_recurrent_cases() {
   with("paper's tanh, biases on z", base, [](ModelConfig& c) {
     c.tanh_rule = "paper";
     c.z_bias = true;
+    c.gate_constant = -0.5;
   });
   with("plain products", base, [](ModelConfig& c) {
     c.qk_norm = false;

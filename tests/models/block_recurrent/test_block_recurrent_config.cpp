@@ -211,6 +211,57 @@ TEST_CASE("block_recurrent: the candidate goes through tanh as the rule says") {
     }
 }
 
+TEST_CASE("block_recurrent: gates begin with the deviations and means that are asked for") {
+  ModelConfig config = recurrent_config("lstm", "dual");
+  config.dim = 96;
+  config.mlp_dim = 80;
+  config.gate_bias = 1;
+  config.gate_bias_std = 0;
+  config.gate_gain = 0.4;
+  const auto values = [](const ModelConfig& of, const std::string& name) {
+    const auto model = make_model(of, Dtype::f64);
+    model->params().initialize(1);
+    return numbers(model->params().get("layers.1.recurrent." + name).value);
+  };
+  CHECK(values(config, "gate_attn.bf") == std::vector<double>(96, 1.0));
+  CHECK(values(config, "gate_mlp.bi") == std::vector<double>(96, -1.0));
+  const auto model = make_model(config, Dtype::f64);
+  model->params().initialize(1);
+  // 96 * 80 numbers: 1 %.
+  CHECK(std::abs(deviation(*model, "layers.1.recurrent.gate_mlp.wi.weight") / std::sqrt(0.4 / 80) - 1) <=
+        0.05);
+  config.gate = "fixed";
+  CHECK(values(config, "gate_attn.bg") == std::vector<double>(96, 1.0));
+  // The mean is added to the numbers that there are without it.
+  config.gate_bias_std = 0.1;
+  std::vector<double> shifted = values(config, "gate_attn.bg");
+  config.gate_bias = 0;
+  const std::vector<double> plain = values(config, "gate_attn.bg");
+  for (std::size_t i = 0; i < shifted.size(); ++i) CHECK(std::abs(shifted[i] - plain[i] - 1) < 1e-15);
+}
+
+TEST_CASE("block_recurrent: a constant of the gates is as much in their biases") {
+  const Tensor tokens = random_ids(2, 16, 13, 1);
+  for (const char* cell : {"dual", "single", "skip"}) {
+    CAPTURE(cell);
+    ModelConfig config = recurrent_config("lstm", cell);
+    const auto one = randomised(config);
+    config.gate_constant = -0.75;
+    const auto other = randomised(config);
+    CHECK(distance(evaluate(*other, tokens).logits, evaluate(*one, tokens).logits).error > 1e-3);
+    for (const Parameter& parameter : other->params().parameters()) {
+      const bool input = parameter.name.ends_with(".bi"), forget = parameter.name.ends_with(".bf");
+      if (!input && !forget) continue;
+      std::vector<double> values = numbers(parameter.value);
+      for (double& value : values) value += input ? -1.75 : 1.75;
+      set_values(parameter, values);
+    }
+    check_close("logits", evaluate(*other, tokens).logits, evaluate(*one, tokens).logits, 1e-13);
+    const auto gate_of = [](const Model& model) { return model.diagnostics({}).front(); };
+    CHECK(std::abs(gate_of(*other).second - gate_of(*one).second) < 1e-13);
+  }
+}
+
 TEST_CASE("block_recurrent: a bias on z of zero changes nothing and another one does") {
   const Tensor tokens = random_ids(2, 16, 13, 1);
   ModelConfig config = recurrent_config("lstm", "skip");

@@ -81,6 +81,7 @@ inline std::vector<ModelCase> recurrent_transformer_cases() {
     with("the second half of the positions", 4, [](ModelConfig& c) {
       c.readout = "tail";
       c.accumulate = "hidden";
+      c.accumulate_factor = 0.7;
     });
     with("three layers", 4, [](ModelConfig& c) {
       c.layers = 3;

@@ -123,7 +123,8 @@ struct Plain {
       Rows window = h;
       window.insert(window.end(), own.begin(), own.end());
       for (std::size_t j = 0; accumulate && j < window.size(); ++j)
-        for (std::size_t c = 0; c < window[j].size(); ++c) window[j][c] += 0.5 * p[j % block][c];
+        for (std::size_t c = 0; c < window[j].size(); ++c)
+          window[j][c] += model.full_config().accumulate_factor * p[j % block][c];
       const Rows result = layer(window, number);
       const Rows y(result.begin(), result.begin() + static_cast<std::ptrdiff_t>(block));
       emit(y);
@@ -174,6 +175,7 @@ TEST_CASE("recurrent_transformer: every length agrees with plain loops over the 
         config.activation = block == 5 ? "relu" : "gelu";
         config.layers = block == 3 ? 2 : 1;
         config.accumulate = block == 1 ? "hidden" : "output";
+        config.accumulate_factor = block == 3 ? 0.8 : 0.5;
         const auto model = random_model(config);
         const Tensor tokens = random_ids(2, time, config.vocab, 1);
         const Tensor logits = whole(*model, tokens);
@@ -193,6 +195,7 @@ TEST_CASE("block variants: both forms agree for every tail and several layers") 
           config.readout = "tail";
           config.layers = layers;
           config.accumulate = spread;
+          config.accumulate_factor = layers == 3 ? -0.3 : 0.5;
           check_forms(config, 2, 13, tail);
         }
 }

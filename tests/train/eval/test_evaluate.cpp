@@ -170,9 +170,14 @@ TEST_CASE("loss by position: curves are means over the targets at and up to a po
   CHECK(all.bits[2] == doctest::Approx(2));
   CHECK(here.positions == std::vector<double>{1, 3, 4});
   CHECK(here.bits[1] == doctest::Approx(1));
+  const PositionTexts texts = texts_by_position(result);
+  CHECK(texts.positions == std::vector<double>{1, 2, 4});
+  CHECK(texts.texts == std::vector<double>{2, 1, 1});  // a text is counted where it is read on, scored or not
+  CHECK(texts_by_position({}).positions.empty());
   for (int i = 4; i < 1000; ++i) result.add_position(i, bit);
   CHECK(local_bits(result).positions.size() < 60);
   CHECK(contains(render_loss_by_position("a < b", "", {{"loss", result}}), "a &lt; b"));
+  CHECK(contains(render_loss_by_position("a", "", {{"loss", result}}), "How many texts reach a position"));
   CHECK(contains(render_loss_by_position("none", "", {{"loss", {}}}), "No loss was recorded"));
 }
 

@@ -216,3 +216,49 @@ TEST_CASE("text data: where nothing is evaluated a short text needs no validatio
     config.data.path = folder.path("d");
   }
 }
+
+TEST_CASE("text data: repositories are documents, in splits too, and known again by what they hold") {
+  const TempFolder folder;
+  folder.write("r/train/one/a.py", "a");
+  folder.write("r/train/one/b.py", "b");
+  folder.write("r/train/two/c.py", "c");
+  folder.write("r/valid/three/d.py", "d");
+  folder.write("r/test/four/e.py", "e");
+  folder.write("r/test/four/f.py", "f");
+  const auto arguments = [&](bool training) {
+    TaskArguments made = arguments_for(folder.path("r"), "documents");
+    made.config.data.document = "folder";
+    made.training = training;
+    return made;
+  };
+  const TextData data = read(arguments(true));
+  CHECK(data.files == std::vector<std::string>{"train/one", "train/two", "valid/three"});
+  CHECK(data.train_parts == 2);
+  CHECK(data.tokenizer->decode(data.part(0)) == "a\nb\n");
+  CHECK(data.tokenizer->decode(data.part(2)) == "d\n");
+  const TextData tested = read(arguments(false));
+  CHECK(tested.files.back() == "test/four");
+  CHECK(tested.tokenizer->decode(tested.part(3)) == "e\nf\n");
+
+  const auto known = [&] {
+    TaskArguments made = arguments(true);
+    made.expected_sha256 = data.sha256;
+    made.expected_files = data.source_files;
+    made.expected_phases = data.source_phases;
+    return made;
+  };
+  folder.write("r/train/five/g.py", "g");
+  CHECK(read(known()).sha256 == data.sha256);  // what is new is left out
+  folder.write("r/train/two/h.py", "h");
+  CHECK(contains(error_of<ConfigError>([&] { read(known()); }), "train/two is changed"));
+}
+
+TEST_CASE("text data: a file of a repository that is not UTF-8 is named, not its folder") {
+  const TempFolder folder;
+  folder.write("r/one/a.py", "good");
+  folder.write("r/one/b.py", "caf\xe9");
+  TaskArguments arguments = arguments_for(folder.path("r"), "documents");
+  arguments.config.data.document = "folder";
+  arguments.config.data.tokenizer = "char";
+  CHECK(contains(error_of<FormatError>([&] { read(std::move(arguments)); }), "one/b.py"));
+}

@@ -178,3 +178,26 @@ TEST_CASE("text files: the rule of earlier versions is kept for their runs") {
         "\xef\xbb\xbf"
         "first");
 }
+
+TEST_CASE("text files: with a folder as a document the files of each subfolder are joined by their names") {
+  const TempFolder folder;
+  folder.write("r/one/README.md", "read me");
+  folder.write("r/one/src/b.py", "b = 2\n");
+  folder.write("r/one/src/a.py", "a = 1");
+  folder.write("r/one/.git/HEAD", "hidden");
+  folder.write("r/one/logo.png", "\x89PNG\r\n");
+  folder.write("r/two/main.c", "int x;\n");
+  folder.write("r/beside.py", "alone");
+  const TextFiles texts = list_text_files(folder.path("r"), DocumentUnit::folder);
+  REQUIRE(names_of(texts) == Names{"beside.py", "one", "two"});
+  CHECK(text_of(texts.files[0]) == "alone");
+  CHECK(text_of(texts.files[1]) == "read me\na = 1\nb = 2\n");  // as code needs it, not only README.md
+  CHECK(text_of(texts.files[2]) == "int x;\n");
+  CHECK(reason_for(texts, "one/logo.png") == "PNG image");
+  CHECK(reason_for(texts, "one/.git/") == "hidden");
+  std::vector<std::string> single;
+  for (const TextFile& file : single_files(texts.files)) single.push_back(file.name);
+  CHECK(single == Names{"beside.py", "one/README.md", "one/src/a.py", "one/src/b.py", "two/main.c"});
+  CHECK(contains(describe_read(texts, 33), "3 documents of 7 files: 5 read"));
+  CHECK(names_of(list_text_files(folder.path("r"))) == Names{"one/README.md"});
+}
