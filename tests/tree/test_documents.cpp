@@ -53,12 +53,14 @@ std::string row_of(const json& cells) {
   return row;
 }
 
-// What stands between the two marks: the command, the table, machine and date.
+// What stands between the two marks: the command or commands, the table, machine and date.
 // errors: those of JSON for a missing key; std::runtime_error for a row of another length.
 Lines rendered(const json& data) {
   Lines lines;
-  const std::string command = data.at("command");
-  if (!command.empty()) lines = {"    " + command, ""};
+  const json& command = data.at("command");
+  for (const json& one : command.is_array() ? command : json::array({command}))
+    if (one != "") lines.push_back("    " + one.get<std::string>());
+  if (!lines.empty()) lines.emplace_back();
   const json &columns = data.at("columns"), &rows = data.at("rows");
   lines.push_back(row_of(columns));
   lines.push_back(row_of(json(std::vector<std::string>(columns.size(), "---"))));
