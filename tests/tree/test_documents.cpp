@@ -306,6 +306,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("documents: the differences of gradients on the first page stand on the page that it links to") {
+  static const std::regex within(R"(gradients .*(within [0-9.e-]+) .*\]\((docs/parity\.md)\))");
+  int claims = 0;
+  for (const std::string& line : lines_of("README.md")) {
+    std::smatch match;
+    if (!std::regex_search(line, match, within)) continue;
+    ++claims;
+    const Lines page = lines_of(match[2].str());
+    CHECK_MESSAGE(std::any_of(page.begin(), page.end(),
+                              [&](const std::string& there) {
+                                return there.find(match[1].str()) != std::string::npos;
+                              }),
+                  match[2].str() << " does not say " << match[1].str());
+  }
+  CHECK(claims == 1);
+}
+
 TEST_CASE("documents: README.md has at most 130 lines and every page of docs at most 200") {
   CHECK(lines_of("README.md").size() <= 130);
   for (const std::string& page : pages())
