@@ -53,12 +53,14 @@ std::string row_of(const json& cells) {
   return row;
 }
 
-// What stands between the two marks: the command, the table, machine and date.
+// What stands between the two marks: the command or commands, the table, machine and date.
 // errors: those of JSON for a missing key; std::runtime_error for a row of another length.
 Lines rendered(const json& data) {
   Lines lines;
-  const std::string command = data.at("command");
-  if (!command.empty()) lines = {"    " + command, ""};
+  const json& command = data.at("command");
+  for (const json& one : command.is_array() ? command : json::array({command}))
+    if (one != "") lines.push_back("    " + one.get<std::string>());
+  if (!lines.empty()) lines.emplace_back();
   const json &columns = data.at("columns"), &rows = data.at("rows");
   lines.push_back(row_of(columns));
   lines.push_back(row_of(json(std::vector<std::string>(columns.size(), "---"))));
@@ -302,6 +304,23 @@ TEST_CASE(
     const Lines svg = lines_of(picture);
     CHECK_MESSAGE(std::find(svg.begin(), svg.end(), "<!-- drawn by eddy -->") != svg.end(), picture);
   }
+}
+
+TEST_CASE("documents: the differences of gradients on the first page stand on the page that it links to") {
+  static const std::regex within(R"(gradients .*(within [0-9.e-]+) .*\]\((docs/parity\.md)\))");
+  int claims = 0;
+  for (const std::string& line : lines_of("README.md")) {
+    std::smatch match;
+    if (!std::regex_search(line, match, within)) continue;
+    ++claims;
+    const Lines page = lines_of(match[2].str());
+    CHECK_MESSAGE(std::any_of(page.begin(), page.end(),
+                              [&](const std::string& there) {
+                                return there.find(match[1].str()) != std::string::npos;
+                              }),
+                  match[2].str() << " does not say " << match[1].str());
+  }
+  CHECK(claims == 1);
 }
 
 TEST_CASE("documents: README.md has at most 130 lines and every page of docs at most 200") {

@@ -82,6 +82,12 @@ void add_table(HtmlPage& page, const MeasuredTable& table) {
   if (!plots.empty()) page.chart(plots.front());
   if (plots.size() > 1) page.charts({plots.begin() + 1, plots.end()});
   for (const Chart& chart : table.charts) page.chart(chart);
+  std::vector<Choice> choices;
+  for (const ChosenCharts& one : table.against)
+    choices.push_back({one.name, [&page, &one] {
+                         for (const Chart& chart : one.charts) page.chart(chart);
+                       }});
+  page.choice("against", choices);
   std::vector<Cells> rows = shown(table);
   const Cells head = rows.front();
   rows.erase(rows.begin());

@@ -48,6 +48,12 @@ struct MeasuredPlot {
   std::size_t column = 1;
 };
 
+// The same pictures against another quantity.
+struct ChosenCharts {
+  std::string name;
+  std::vector<Chart> charts;
+};
+
 struct MeasuredTable {
   std::string key;    // of the list in JSON: of rows, or of series with their "points"; empty: only shown
   std::string title;  // lines above the table
@@ -55,10 +61,11 @@ struct MeasuredTable {
   std::vector<MeasuredSeries> series;
   std::string names;  // the title of the column of series' names
   std::vector<MeasuredPlot> plots;
-  std::vector<Chart> charts;       // further pictures, each over the whole width
-  std::vector<std::string> notes;  // lines below the table
-  bool markdown = false;           // as text: a table of Markdown
-  bool listed = false;             // as text: the notes as a list below an empty line
+  std::vector<Chart> charts;          // further pictures, each over the whole width
+  std::vector<ChosenCharts> against;  // pictures of which a reader chooses the x axis
+  std::vector<std::string> notes;     // lines below the table
+  bool markdown = false;              // as text: a table of Markdown
+  bool listed = false;                // as text: the notes as a list below an empty line
 
   // Adds a row to the last series, and a series without a name where there is none.
   void add(std::vector<Cell> row);

@@ -104,9 +104,22 @@ std::vector<Cell> bench_op(const OpSpec& spec, double seconds, const Ceilings& c
           ""};
 }
 
+bool is_benched(const OpSpec& spec, const std::string& filter) {
+  return spec.bench && spec.run && spec.name.find(filter) != std::string::npos;
+}
+
 }  // namespace
 
+std::vector<std::string> benched_ops(const std::string& filter) {
+  std::vector<std::string> names;
+  for (const OpSpec& spec : op_specs())
+    if (is_benched(spec, filter)) names.emplace_back(spec.name);
+  if (names.empty()) fail<ValueError>("bench ops: no op has '{}' in its name (see eddy bench ops)", filter);
+  return names;
+}
+
 MeasuredTable bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings) {
+  static_cast<void>(benched_ops(options.filter));  // refuses a filter without an op
   MeasuredTable table;
   table.key = "ops";
   table.columns = {{"op", "op"},
@@ -123,7 +136,7 @@ MeasuredTable bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceil
     table.notes.push_back(fmt::format("{}: {}", spec.name, error.what()));
   };
   for (const OpSpec& spec : op_specs()) {
-    if (!spec.bench || !spec.run || spec.name.find(options.filter) == std::string::npos) continue;
+    if (!is_benched(spec, options.filter)) continue;
     try {
       table.add(bench_op(spec, options.seconds, ceilings, options.device));
     } catch (const DtypeError& error) {
@@ -132,8 +145,6 @@ MeasuredTable bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceil
       refuse(spec, error);
     }
   }
-  if (table.series.empty())
-    fail<ValueError>("bench ops: no op has '{}' in its name (see eddy bench ops)", options.filter);
   return table;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "train/bench/ceilings.h"
 #include "train/bench/measurement.h"
@@ -29,6 +30,9 @@ struct OpsBenchOptions {
   GpuBenchOptions gpu;
 };
 
+// Returns the names of the ops that bench_ops times: those with a benchmark sample and the filter in their name.
+// errors: ValueError when there is none.
+std::vector<std::string> benched_ops(const std::string& filter);
 // Times the forward and backward pass of each op that has a benchmark sample. An op that the device does not
 // run has a note that says why.
 // errors: ValueError when no op matches the filter, or a size is below 1.

@@ -199,13 +199,7 @@ nlohmann::json file_of(const nlohmann::json& rows, const Measurement& m) {
           {"rows", rows}};
 }
 
-void check_options(const SpeedOptions& options, const std::vector<SpeedRow>& rows) {
-  std::vector<std::string> names;
-  for (const SpeedRow& row : rows) names.push_back(row.name);
-  for (const std::string& name : options.rows)
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      fail<ConfigError>("bench speed: there is no row \"{}\" (nearest: {}; all: {})", name,
-                        nearest_match(name, names), fmt::join(names, ", "));
+void check_options(const SpeedOptions& options) {
   if (options.device == "cpu" && options.scale == "paper" && options.rows.empty())
     fail<ConfigError>(
         "bench speed: all rows at the paper's sizes on a CPU (they are for a GPU: name some with "
@@ -263,13 +257,29 @@ std::vector<SpeedRow> speed_rows(bool small) {
   return rows;
 }
 
-std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
-                                     const std::function<void(std::string_view)>& log) {
+std::vector<SpeedRow> wanted_speed_rows(const SpeedOptions& options) {
   if (options.scale != "paper" && options.scale != "small")
     fail<ConfigError>("bench speed: there is no scale \"{}\" (paper or small)", options.scale);
+  std::vector<SpeedRow> rows = speed_rows(options.scale == "small");
+  std::vector<std::string> names;
+  for (const SpeedRow& row : rows) names.push_back(row.name);
+  for (const std::string& name : options.rows)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      fail<ConfigError>("bench speed: there is no row \"{}\" (nearest: {}; all: {})", name,
+                        nearest_match(name, names), fmt::join(names, ", "));
+  if (!options.rows.empty())
+    std::erase_if(rows, [&](const SpeedRow& row) {
+      return std::find(options.rows.begin(), options.rows.end(), row.name) == options.rows.end();
+    });
+  return rows;
+}
+
+std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
+                                     const std::function<void(std::string_view)>& log) {
+  const std::vector<SpeedRow> wanted = wanted_speed_rows(options);
   const bool small = options.scale == "small";
   const std::vector<SpeedRow> rows = speed_rows(small);
-  check_options(options, rows);
+  check_options(options);
   const std::string device = !options.device.empty() ? options.device : small ? "cpu" : "cuda";
   const std::string precision = device == "cpu" ? "f32" : "bf16";
   const DevicePrecision placement = place(device, precision);
@@ -286,10 +296,7 @@ std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
   std::vector<SpeedResult> results;
   nlohmann::json now = nlohmann::json::array();  // the rows of this call
   std::map<std::string, nlohmann::json> measured = rows_before(times_file, where);
-  for (const SpeedRow& row : rows) {
-    if (!options.rows.empty() &&
-        std::find(options.rows.begin(), options.rows.end(), row.name) == options.rows.end())
-      continue;
+  for (const SpeedRow& row : wanted) {
     log(fmt::format("== {}: {} ==\n", row.name, row.title));
     results.push_back(measure(row, options, device, precision));
     allocator(placement.device).trim();  // the next row needs other sizes

@@ -48,6 +48,10 @@ struct SpeedOptions {
   std::int64_t product_size = 0, memory_bytes = 0;
 };
 
+// Returns the rows that the options name.
+// errors: ConfigError for an unknown row or scale.
+std::vector<SpeedRow> wanted_speed_rows(const SpeedOptions& options);
+
 struct SpeedResult {
   SpeedRow row;
   std::optional<StepBench> bench;  // none when the row failed

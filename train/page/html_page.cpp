@@ -153,6 +153,27 @@ void HtmlPage::folded(std::string_view summary, const std::function<void()>& add
   body_ += "</details>\n";
 }
 
+// Buttons of one group, then the sections. The style sheet shows the section of the button that is pressed, so that it
+// needs no script.
+void HtmlPage::choice(std::string_view label, const std::vector<Choice>& choices) {
+  constexpr std::size_t kMost = 4;  // as many as the style sheet knows
+  if (choices.size() > kMost) fail<ValueError>("page: {} choices (at most {})", choices.size(), kMost);
+  if (choices.empty()) return;
+  if (choices.size() == 1) return choices.front().add();
+  const int group = ++choices_;
+  body_ += fmt::format("<div class=\"choice\"><span>{}</span>\n", html_escape(label));
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    body_ += fmt::format(
+        "<input type=\"radio\" name=\"choice-{0}\" id=\"choice-{0}-{1}\"{2}/><label for=\"choice-{0}-{1}\">{3}</label>\n",
+        group, i, i == 0 ? " checked=\"checked\"" : "", html_escape(choices[i].name));
+  for (const Choice& one : choices) {
+    body_ += "<div class=\"chosen\">\n";
+    one.add();
+    body_ += "</div>\n";
+  }
+  body_ += "</div>\n";
+}
+
 std::string HtmlPage::html() const {
   std::string page;
   const auto out = std::back_inserter(page);

@@ -34,6 +34,12 @@ struct Picture {
   bool good = true;
 };
 
+// One of several sections: its name, and what appends it.
+struct Choice {
+  std::string name;
+  std::function<void()> add;
+};
+
 // A file that an HtmlPage wrote.
 extern const OwnKind kOwnPage;
 
@@ -62,6 +68,11 @@ class HtmlPage {
   // The sections that `add` appends, opened with a click on `summary`.
   void folded(std::string_view summary, const std::function<void()>& add);
 
+  // Sections of which a reader chooses one, with `label` before the choices; the first is chosen at the beginning. At
+  // most four; of one alone the section.
+  // errors: ValueError for more.
+  void choice(std::string_view label, const std::vector<Choice>& choices);
+
   // Returns the whole page.
   std::string html() const;
 
@@ -69,6 +80,7 @@ class HtmlPage {
   std::string title_;
   std::string body_;
   bool has_chart_ = false;
+  int choices_ = 0;
 };
 
 }  // namespace eddy

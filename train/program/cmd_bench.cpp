@@ -1,5 +1,6 @@
 // `eddy bench`: each benchmark is a command of its own, with its own options. All show a table, and write
 // their numbers as JSON and as a page: those of `speed` have their place in a folder, where later calls add rows.
+// With --dry-run each checks its options and models, and lists what it would measure.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
+#include "train/page/human_text.h"
 #include "train/program/commands.h"
 
 namespace eddy {
@@ -46,12 +48,34 @@ std::filesystem::path whole_path(const std::string& file) {
 
 using Keep = std::function<void(const Measurement&)>;
 
+// What a benchmark would measure: a row of its table, or the points of one model.
+struct PlannedRow {
+  std::string name, about;
+};
+using PlannedRows = std::vector<PlannedRow>;
+
+void add_dry_run(CLI::App& command, bool& dry_run) {
+  command.add_flag("--dry-run", dry_run, "Check the options, list what would be measured, and exit");
+}
+
+int show_plan(const PlannedRows& rows) {
+  for (const auto& [name, about] : rows) print_line("[{}]{}", name, about.empty() ? "" : " " + about);
+  return 0;
+}
+
+// "1,793,280 parameters".
+std::string size_of(const ModelConfig& model) {
+  return grouped(count_parameters(model).count()) + " parameters";
+}
+
 // Adds one benchmark. `measure` runs it; a long one passes what it has so far to `keep`, so that the files
-// can be read while it runs.
+// can be read while it runs. `plan` says what it would measure.
 CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::string& help,
-                        std::function<int()>& action, std::function<Measurement(const Keep&)> measure) {
+                        std::function<int()>& action, std::function<PlannedRows()> plan,
+                        std::function<Measurement(const Keep&)> measure) {
   struct Files {
     std::string json, html;
+    bool dry_run = false;
   };
   const auto files = std::make_shared<Files>();
   CLI::App& command = *bench.add_subcommand(name, help);
@@ -59,7 +83,9 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
   add_option(command, "--json", files->json, "Also write the numbers to this file", not_empty());
   add_option(command, "--html", files->html, "Also write a page with plots and tables to this file",
              not_empty());
+  add_dry_run(command, files->dry_run);
   on_chosen(command, action, [=] {
+    if (files->dry_run) return show_plan(plan());
     const std::string where = "bench " + name;
     if (!files->json.empty()) check_output(where, files->json, kOwnNumbers);
     if (!files->html.empty()) check_output(where, files->html, kOwnPage);
@@ -97,6 +123,11 @@ void add_ops(CLI::App& bench, std::function<int()>& action) {
   CLI::App& command = add_benchmark(
       bench, "ops",
       "Measure every op, forward and backward, against the rate of a large product and of memory", action,
+      [flags] {
+        PlannedRows rows{{"host_cost", "of one op"}, {"adamw", ""}, {"norm", "of a gradient"}};
+        for (const std::string& op : benched_ops(flags->options.filter)) rows.push_back({op, ""});
+        return rows;
+      },
       [flags](const Keep&) {
         flags->options.device =
             choose_device_precision({"bench ops", "--device", "--precision"}, flags->device, "f32").device;
@@ -116,42 +147,55 @@ ModelConfig preset_config(const std::string& name) {
   return preset_model(full, "bench step", {"unit", "regular6"});
 }
 
+struct StepFlags {
+  StepBenchOptions options;
+  std::string config, preset = "unit";
+  double dropout = -1;
+  std::int64_t batch = 0;
+  bool no_capture = false;
+  ModelConfig defaults;
+  ConfigFlags keys;
+
+  // Puts the model and the batch that the flags name into `options`.
+  // errors: ConfigError; IoError.
+  void complete() {
+    ModelConfig& model = options.model;
+    if (config.empty()) {
+      model = preset_config(preset);
+      ConfigKeys of_model = keys_of(model);
+      keys.apply(of_model);
+      const auto gave = [&](const char* key) { return keys.given().contains(key); };
+      imply_names(model, gave("model.family"), gave("model.model"));
+    } else {
+      NewConfig gathered;
+      gathered.take_file(config);
+      gathered.take_flags(keys.given());
+      model = gathered.completed().model;
+    }
+    if (dropout >= 0) model.dropout = dropout;
+    if (model.vocab == 0) model.vocab = kDefaultVocab;
+    validate(model);
+    // The batch of the paper where a thread takes only a second or two for it.
+    options.batch = batch > 0 ? batch : preset == "cifar_block" ? 256 : 16;
+    options.capture = !no_capture;
+  }
+};
+
 void add_step(CLI::App& bench, std::function<int()>& action) {
-  struct Flags {
-    StepBenchOptions options;
-    std::string config, preset = "unit";
-    double dropout = -1;
-    std::int64_t batch = 0;
-    bool no_capture = false;
-    ModelConfig defaults;
-    ConfigFlags keys;
-  };
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<StepFlags>();
   CLI::App& command = add_benchmark(
       bench, "step",
       "Measure a whole training step of a model on random tokens, against the time of its products", action,
+      [flags] {
+        flags->complete();
+        const StepBenchOptions& o = flags->options;
+        const std::int64_t sequence = o.sequence > 0 ? o.sequence : o.model.context;
+        return PlannedRows{
+            {o.model.model, fmt::format("{} x {} tokens, {}", o.batch, sequence, size_of(o.model))}};
+      },
       [flags](const Keep&) {
-        StepBenchOptions& options = flags->options;
-        ModelConfig& model = options.model;
-        if (flags->config.empty()) {
-          model = preset_config(flags->preset);
-          ConfigKeys keys = keys_of(model);
-          flags->keys.apply(keys);
-          const auto gave = [&](const char* key) { return flags->keys.given().contains(key); };
-          imply_names(model, gave("model.family"), gave("model.model"));
-        } else {
-          NewConfig gathered;
-          gathered.take_file(flags->config);
-          gathered.take_flags(flags->keys.given());
-          model = gathered.completed().model;
-        }
-        if (flags->dropout >= 0) model.dropout = flags->dropout;
-        if (model.vocab == 0) model.vocab = kDefaultVocab;
-        validate(model);
-        // The batch of the paper where a thread takes only a second or two for it.
-        options.batch = flags->batch > 0 ? flags->batch : flags->preset == "cifar_block" ? 256 : 16;
-        options.capture = !flags->no_capture;
-        return measurement_of(bench_step(options));
+        flags->complete();
+        return measurement_of(bench_step(flags->options));
       });
   StepBenchOptions& options = flags->options;
   CLI::Option* const config = add_option(command, "--config", flags->config,
@@ -182,12 +226,21 @@ void add_generate(CLI::App& bench, std::function<int()>& action) {
     bool no_capture = false;
   };
   const auto flags = std::make_shared<Flags>();
-  CLI::App& command =
-      add_benchmark(bench, "generate", "Measure the next token of models after texts of growing length",
-                    action, [flags](const Keep&) {
-                      flags->options.capture = !flags->no_capture;
-                      return bench_generate(flags->options);
-                    });
+  CLI::App& command = add_benchmark(
+      bench, "generate", "Measure the next token of models after texts of growing length", action,
+      [flags] {
+        PlannedRows rows;
+        for (const std::string& name : flags->options.configs) {
+          ModelConfig model = paper_config(name, "bench generate");
+          if (model.vocab == 0) model.vocab = kDefaultVocab;
+          rows.push_back({name, size_of(model)});
+        }
+        return rows;
+      },
+      [flags](const Keep&) {
+        flags->options.capture = !flags->no_capture;
+        return bench_generate(flags->options);
+      });
   GenerateBenchOptions& options = flags->options;
   command.add_option("--configs", options.configs, "Models to compare, by names that `eddy models` lists")
       ->delimiter(',')
@@ -212,7 +265,19 @@ void add_length(CLI::App& bench, std::function<int()>& action) {
   const auto flags = std::make_shared<Flags>();
   CLI::App& command = add_benchmark(
       bench, "length", "Measure training steps on segments of growing length, for one model of each family",
-      action, [flags](const Keep& keep) {
+      action,
+      [flags] {
+        const LengthBenchOptions& o = flags->options;
+        PlannedRows rows;
+        for (const std::string& name : o.models) {
+          const ModelConfig model = length_model(o, name, o.shortest);
+          validate(model);
+          rows.push_back({name, fmt::format("{} to {} tokens, {}", grouped(o.shortest), grouped(o.longest),
+                                            size_of(model))});
+        }
+        return rows;
+      },
+      [flags](const Keep& keep) {
         flags->options.memory_bytes = flags->memory_mib << 20;
         return bench_length(flags->options, keep);
       });
@@ -235,6 +300,7 @@ void add_length(CLI::App& bench, std::function<int()>& action) {
 
 void add_speed(CLI::App& bench, std::function<int()>& action) {
   const auto options = std::make_shared<SpeedOptions>();
+  const auto dry_run = std::make_shared<bool>(false);
   CLI::App& command = *bench.add_subcommand(
       "speed", "Measure training steps of models of all families, beside figures given for PyTorch on a GPU");
   command.add_option("--rows", options->rows, "Names of rows, separated by commas (default: all)")
@@ -249,7 +315,14 @@ void add_speed(CLI::App& bench, std::function<int()>& action) {
                   "Seconds of timed steps for each row (default: 10, at scale small three steps)")
       ->check(number_between(1e-3, 1e6));
   command.add_flag("--profile", options->profile, "Also show where the time of each row goes");
-  on_chosen(command, action, [options] {
+  add_dry_run(command, *dry_run);
+  on_chosen(command, action, [options, dry_run] {
+    if (*dry_run) {
+      PlannedRows rows;
+      for (const SpeedRow& row : wanted_speed_rows(*options))
+        rows.push_back({row.name, fmt::format("{}, {}", row.title, size_of(row.model))});
+      return show_plan(rows);
+    }
     keep_on_without_output();
     const std::vector<SpeedResult> results = bench_speed(*options, print_now);
     const bool failed =

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "tensor/base/error.h"
 #include "train/bench/measurement.h"
+#include "train/page/course.h"
 #include "train/page/human_text.h"
 #include "train/run/metrics.h"
 
@@ -84,8 +86,9 @@ std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& r
 
 // Whether any row has a published number for a column.
 bool is_published(const ReproduceTable& table, std::size_t column) {
-  return std::any_of(table.rows.begin(), table.rows.end(),
-                     [&](const ReproduceRow& row) { return column < row.published.size(); });
+  return std::any_of(table.rows.begin(), table.rows.end(), [&](const ReproduceRow& row) {
+    return column < row.published.size() && !published_cell(row.published[column]).empty();
+  });
 }
 
 std::vector<Cell> cells_of(const ReproduceTable& table, const std::vector<ShownRow>& rows,
@@ -159,36 +162,65 @@ void add_series(Chart& chart, Series series, std::size_t index, const ShownRow& 
   chart.series.push_back(std::move(series));
 }
 
-MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+// The metrics of a row; none where it has no file yet.
+std::optional<Metrics> metrics_of(const ShownRow& shown) {
+  try {
+    return read_metrics(fs::path(shown.folder) / "metrics.jsonl");
+  } catch (const IoError&) {  // the table needs none
+    return std::nullopt;
+  }
+}
+
+// The curves of all rows against one quantity; rows that do not say how far they were have none.
+std::vector<Chart> curves_against(Along along, const ReproduceTable& table, const std::vector<ShownRow>& rows,
+                                  const std::vector<std::optional<Metrics>>& metrics) {
   std::string name = table.chart_key;
   std::replace(name.begin(), name.end(), '_', ' ');
-  Chart extra{name, "step", name, false, false, {}};
-  Chart valid{"Validation loss of all rows", "step", "loss, nats", false, false, {}};
-  Chart training{"Training loss, running median", "step", "loss, nats", false, false, {}};
+  const char* const x = axis_title(along);
+  Chart extra{name, x, name, false, false, {}};
+  Chart valid{"Validation loss of all rows", x, "loss, nats", false, false, {}};
+  Chart training{"Training loss, running median", x, "loss, nats", false, false, {}};
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    Metrics metrics;
-    try {
-      metrics = read_metrics(fs::path(rows[i].folder) / "metrics.jsonl");
-    } catch (const IoError&) {  // the table needs none
-      continue;
-    }
+    if (!metrics[i]) continue;
+    double flops = kNotMeasured;
+    if (rows[i].result)
+      if (const auto found = rows[i].result->values.find("flops_per_token");
+          found != rows[i].result->values.end())
+        flops = found->second;
+    const Course course(metrics[i]->steps, flops);
     Series losses, numbers, steps;
-    for (const EvalRecord& record : metrics.evals) {
-      losses.add(static_cast<double>(record.step), record.loss);
+    const auto add = [&](Series& series, std::int64_t step, double value) {
+      if (const double at = course.at(step, along); std::isfinite(at)) series.add(at, value);
+    };
+    for (const EvalRecord& record : metrics[i]->evals) {
+      add(losses, record.step, record.loss);
       for (const auto& [key, value] : record.extras)
-        if (key == table.chart_key) numbers.add(static_cast<double>(record.step), table.chart_factor * value);
+        if (key == table.chart_key) add(numbers, record.step, table.chart_factor * value);
     }
-    for (const StepRecord& record : metrics.steps) steps.add(static_cast<double>(record.step), record.loss);
+    for (const StepRecord& record : metrics[i]->steps) add(steps, record.step, record.loss);
     Series smooth = running_median(steps);
     add_series(valid, std::move(losses), i, rows[i]);
     add_series(extra, std::move(numbers), i, rows[i]);
     add_series(training, smooth.x.empty() ? std::move(steps) : std::move(smooth), i, rows[i]);
   }
+  std::vector<Chart> charts;
+  if (!extra.series.empty()) charts.push_back(std::move(extra));
+  charts.push_back(std::move(valid));
+  charts.push_back(std::move(training));
+  return charts;
+}
+
+MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  std::vector<std::optional<Metrics>> metrics;
+  for (const ShownRow& row : rows) metrics.push_back(metrics_of(row));
   MeasuredTable curves;
   curves.title = "Curves";
-  if (!extra.series.empty()) curves.charts.push_back(std::move(extra));
-  curves.charts.push_back(std::move(valid));
-  curves.charts.push_back(std::move(training));
+  for (const Along along : kAlong) {
+    std::vector<Chart> charts = curves_against(along, table, rows, metrics);
+    const bool empty =
+        std::all_of(charts.begin(), charts.end(), [](const Chart& c) { return c.series.empty(); });
+    if (along == Along::steps || !empty) curves.against.push_back({axis_name(along), std::move(charts)});
+  }
   return curves;
 }
 

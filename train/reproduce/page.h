@@ -23,8 +23,9 @@ struct ShownRow {
 // and the remarks. Rows without a result say so.
 std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows);
 
-// Returns the page: the table; the validation and training losses of all rows that have a metrics file; and,
-// where lengths are measured, the loss against the length, ours and the published one.
+// Returns the page: the table; the validation and training losses of all rows that have a metrics file, against steps,
+// tokens, operations or seconds, as a reader chooses; and, where lengths are measured, the loss against the length, ours
+// and the published one.
 // errors: those of reading metrics.
 std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>& rows);
 

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "models/eddy/fit_params.h"
 #include "tensor/base/format.h"
 #include "train/config/config.h"
 #include "train/files/own_file.h"
@@ -17,6 +16,7 @@
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
 #include "train/reproduce/page.h"
+#include "train/reproduce/row_check.h"
 #include "train/reproduce/run.h"
 #include "train/reproduce/tables.h"
 #include "train/reproduce/vocabulary.h"
@@ -189,9 +189,24 @@ std::string command_of(const ReproduceOptions& options, const ReproduceRow& row)
 
 // ---- a dry run
 
+// Whether a table is a user's and makes no text: its rows are checked with their data before they run.
+bool reads_as_it_is(const ReproduceOptions& options, const ReproduceTable& table) {
+  return is_table_file(options.table) && table.text.kind == ReproduceText::Kind::none;
+}
+
+// "12.3 M tokens, 1.8 M parameters, 5 PFLOP": what a row costs, or all of them.
+std::string cost_text(double tokens, double flops) {
+  std::string text = human_count(tokens) + " tokens";
+  if (flops > 0) text += fmt::format(", {} operations", human_count(flops));
+  return text;
+}
+
 std::string plan_text(const ReproduceOptions& options, const ReproduceTable& table, const fs::path& folder) {
-  std::string text = fmt::format("{}\nin {}\n", table.title, folder.string());
-  for (const std::string& note : table.notes) text += "- " + note + '\n';
+  const std::map<std::string, RowSize> sizes = row_sizes(table, folder, reads_as_it_is(options, table));
+  std::string rows;
+  double all_tokens = 0, all_flops = 0;
+  std::int64_t count = 0;
+  bool all_known = true;
   for (const ReproduceRow* wanted : wanted_rows(table, options.rows)) {
     const ReproduceRow& row = *wanted;
     const RowState state = row_state(table, row, options.runs);
@@ -203,56 +218,33 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
     if (!row.weights_of.empty() && !measured) status = "to be measured";
     const TrainConfig& t = row.config.train;
     const std::int64_t tokens = t.batch * t.accumulate * segment_length(row.config);
-    text += fmt::format("\n[{}] {}: {}\n", row.name, row.title, status);
-    if (row.weights_of.empty())
-      text += fmt::format("  {} steps, {} tokens each at most\n", t.steps, tokens);
-    else
-      text += fmt::format("  the weights of {}\n", row.weights_of);
-    for (const std::string& key : changed_keys(row.config)) text += "  " + key + '\n';
-    text += "  " + command_of(options, row) + '\n';
+    const auto size = sizes.find(row.name);
+    ++count;
+    rows += fmt::format("\n[{}] {}: {}\n", row.name, row.title, status);
+    if (size != sizes.end()) rows += fmt::format("  {} parameters\n", grouped(size->second.parameters));
+    if (row.weights_of.empty()) {
+      const double trained = static_cast<double>(t.steps) * static_cast<double>(tokens),
+                   flops = size == sizes.end() ? 0 : 3 * size->second.flops_per_token * trained;
+      rows +=
+          fmt::format("  {} steps, {} tokens each at most: {}\n", t.steps, tokens, cost_text(trained, flops));
+      all_tokens += trained;
+      all_flops += flops;
+      all_known = all_known && flops > 0;
+    } else {
+      rows += fmt::format("  the weights of {}\n", row.weights_of);
+    }
+    for (const std::string& key : changed_keys(row.config)) rows += "  " + key + '\n';
+    rows += "  " + command_of(options, row) + '\n';
   }
-  return text;
+  std::string text = fmt::format("{}\nin {}\n", table.title, folder.string());
+  for (const std::string& note : table.notes) text += "- " + note + '\n';
+  text += fmt::format("- {} row{} to train on {}{}\n", count, count == 1 ? "" : "s",
+                      cost_text(all_tokens, all_known ? all_flops : 0),
+                      sizes.empty() ? "; parameters are counted when the data are there" : "");
+  return text + rows;
 }
 
 // ---- running the rows
-
-// Makes the task and the model of each row of a user's table, so that a row that cannot be trained, or a column that no
-// task measures, ends the command before hours are spent on others. Rows on the same data share the task.
-// errors: ConfigError and others, with the row's place.
-void check_rows(const ReproduceTable& table, const fs::path& folder) {
-  std::vector<std::string> known;
-  for (const CommonColumn& column : common_columns()) known.emplace_back(column.key);
-  std::map<std::string, std::unique_ptr<Task>> tasks;
-  std::vector<std::string> measured = known;
-  for (const ReproduceRow& row : table.rows) {
-    RunConfig config = without_vocabulary(row, folder);
-    try {
-      TaskArguments arguments;
-      arguments.config = config;
-      const std::string key =
-          fmt::format("{} {}", keys_of(config.data).to_json().dump(), segment_length(config));
-      std::unique_ptr<Task>& task = tasks[key];
-      if (!task) task = make_task(std::move(arguments));
-      task->set_model_sizes(config.model);
-      if (config.data.tokenizer != row.config.data.tokenizer)  // the vocabulary is yet to be made
-        config.model.vocab = config.model.n_out = row.pieces;
-      fit_params(config.model);
-      const std::unique_ptr<Model> model = make_unallocated_model(config.model);
-      if (task->row_length() > 0) model->check_length(task->row_length(), task->carries_state());
-      for (const std::string& name : task->numbers()) measured.push_back(name);
-    } catch (const Error& refused) {
-      fail<ConfigError>("{}: the row {} cannot be trained: {}", row.place, row.name, refused.what());
-    }
-  }
-  for (const ReproduceColumn& column : table.columns) {
-    if (column.key.starts_with("last_") && !table.lengths.empty()) continue;
-    const std::string key =
-        column.key.starts_with("sampled_") && table.sampled_batches > 0 ? column.key.substr(8) : column.key;
-    if (std::find(measured.begin(), measured.end(), key) == measured.end())
-      fail<ConfigError>("reproduce: nothing measures the column \"{}\" of {} (nearest: {}; there are {})",
-                        column.key, table.name, nearest_match(key, measured), fmt::join(measured, ", "));
-  }
-}
 
 class Reproduction {
  public:
@@ -263,8 +255,7 @@ class Reproduction {
         folder_(fs::path(options.runs) / table_.folder) {}
 
   ReproduceEnd run() {
-    if (is_table_file(options_.table) && table_.text.kind == ReproduceText::Kind::none)
-      check_rows(table_, folder_);
+    if (reads_as_it_is(options_, table_)) check_rows(table_, folder_);
     if (options_.dry_run) {
       log_(plan_text(options_, table_, folder_));
       return ReproduceEnd::done;

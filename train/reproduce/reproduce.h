@@ -43,6 +43,7 @@ struct ReproduceColumn {
   double factor = 1;      // multiplies the measured number
   bool relative = false;  // divide by the number of the table's reference row
   int decimals = 4;
+  std::string place{};  // in the table's file, for errors
 };
 
 // The columns that every task has, with what they are.
@@ -90,11 +91,13 @@ struct ReproduceTable {
   // Above 0: also measure rows on so many random batches, as a paper estimates its numbers. These numbers are
   // named "sampled_loss", "sampled_accuracy" and so on.
   std::int64_t sampled_batches = 0;
+  bool generated = false;  // the task makes the data
   ReproduceText text;
   std::vector<std::int64_t> lengths{};  // lengths of windows, for the columns last_N
   std::int64_t last = 256;              // scored targets of a window
   std::int64_t windows = 0;             // at most so many windows, fewer where they are long
-  std::string chart_key{};  // another number of the evaluations to draw beside the loss; may be empty
+  std::string chart_key{};    // another number of the evaluations to draw beside the loss; may be empty
+  std::string chart_place{};  // in the table's file, for errors
   double chart_factor = 1;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,7 @@
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
 #include "train/files/sha256.h"
+#include "train/reproduce/table_values.h"
 
 namespace eddy {
 namespace {
@@ -114,10 +116,15 @@ Published published_from(const json& cell) {
   return published;
 }
 
-ReproduceColumn column_from(const json& column) {
+ReproduceColumn column_from(const ConfigSource& source) {
+  const json& column = source.value;
   const ReproduceColumn defaults;
-  return {column.at("title"), column.at("key"), column.value("factor", defaults.factor),
-          column.value("relative", defaults.relative), column.value("decimals", defaults.decimals)};
+  return {column.at("title"),
+          column.at("key"),
+          column.value("factor", defaults.factor),
+          column.value("relative", defaults.relative),
+          column.value("decimals", defaults.decimals),
+          source.place("key")};
 }
 
 ReproduceRow row_from(const ConfigSource& file, const ConfigSource& source, const TableRequest& request) {
@@ -161,19 +168,35 @@ ReproduceRow row_from(const ConfigSource& file, const ConfigSource& source, cons
 
 // Divides the published numbers of relative columns by those of the reference row.
 // errors: ConfigError without that row.
-void divide_relative(ReproduceTable& table, const std::string& file) {
+void divide_relative(ReproduceTable& table) {
   const auto reference = std::find_if(table.rows.begin(), table.rows.end(),
                                       [&](const ReproduceRow& row) { return row.name == table.reference; });
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (!table.columns[i].relative) continue;
     if (reference == table.rows.end())
-      fail<ConfigError>("{}: the column {} is relative to a row, and none has reference = true", file,
-                        table.columns[i].title);
+      fail<ConfigError>("{}: the column {} is relative to a row, and none has reference = true",
+                        table.columns[i].place, table.columns[i].title);
     if (i >= reference->published.size()) continue;
     const double whole = reference->published[i].value;
     for (ReproduceRow& row : table.rows)
       if (i < row.published.size()) row.published[i].value /= whole;
   }
+}
+
+// Leaves out published numbers of models of bytes, which stand beside no rows of pieces.
+void remove_byte_numbers(ReproduceTable& table) {
+  bool any = false;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].key != "bits_per_byte") continue;
+    for (ReproduceRow& row : table.rows)
+      if (i < row.published.size() && std::isfinite(row.published[i].value)) {
+        row.published[i] = {};
+        any = true;
+      }
+  }
+  if (any)
+    table.notes.emplace_back(
+        "the published bits per byte are of models that read bytes, and these rows read pieces: they are left out");
 }
 
 // Returns `given`, or without it the entry of EDDY_DATA_DIR, where there is one.
@@ -286,6 +309,7 @@ void check_rows(const ReproduceTable& table, const ConfigSource& file) {
 
 ReproduceTable read_table(const std::string& name, const ConfigSource& source, const TableRequest& request) {
   check_form(source);
+  check_values(source);
   const json& file = source.value;
   if (file.value("generated", false) && !request.data.empty())
     fail<ConfigError>("reproduce: the data of {} are made, not read (leave out --data)", name);
@@ -294,21 +318,25 @@ ReproduceTable read_table(const std::string& name, const ConfigSource& source, c
   table.name = name;
   table.folder = file.value("folder", name);
   table.title = file.at("title");
-  for (const json& column : part(file, "columns")) table.columns.push_back(column_from(column));
+  for (std::size_t i = 0; i < part(file, "columns").size(); ++i)
+    table.columns.push_back(column_from(source.part(fmt::format("columns.{}", i))));
   for (std::size_t i = 0; i < file.at("row").size(); ++i) {
     const ConfigSource row = source.part(fmt::format("row.{}", i));
     if (!is_for_scale(row.value, "scales", request.scale)) continue;
     table.rows.push_back(row_from(source, row, request));
     if (row.value.value("reference", false)) table.reference = table.rows.back().name;
   }
-  divide_relative(table, source.name);
+  divide_relative(table);
+  if (reads_pieces(request)) remove_byte_numbers(table);
   check_rows(table, source);
   table.across = file.value("across", table.across);
   if (table.across > 0 && table.across >= table.columns.size())
     fail<ConfigError>("{}: across is {} (0 to {}, the number of a column)", source.place("across"),
                       table.across, table.columns.size() - 1);
   table.chart_key = file.value("chart", "");
+  table.chart_place = source.place("chart");
   table.chart_factor = file.value("chart_factor", table.chart_factor);
+  table.generated = file.value("generated", false);
   table.evaluation.batch = 0;
   table.evaluation.split = part(file, "evaluation").value("split", table.evaluation.split);
   table.evaluation.batches = part(file, "evaluation").value(scale, 0);

@@ -36,6 +36,8 @@ void visit_fields(Record& r, const Visit& visit) {
   visit("graph_nodes", r.graph_nodes);
   visit("saved_bytes", r.saved_bytes);
   visit("graph_depth", r.graph_depth);
+  visit("tokens", r.tokens);
+  visit("seconds", r.seconds);
 }
 
 // Invalid UTF-8 (a sample cut inside a character) becomes U+FFFD; numbers that are not finite become null.

@@ -31,6 +31,8 @@ struct StepRecord {
   std::int64_t graph_nodes = 0;
   std::int64_t saved_bytes = 0;
   std::int64_t graph_depth = 0;
+  std::int64_t tokens = 0;  // trained on so far
+  double seconds = 0;       // of the run so far, with its evaluations
 };
 
 // {"kind":"eval",...}: a mean loss over `tokens` of the `of` targets of a split ("valid", "test"), and a field for

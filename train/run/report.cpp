@@ -10,6 +10,7 @@
 
 #include "train/files/own_file.h"
 #include "train/files/utf8.h"
+#include "train/page/course.h"
 #include "train/page/human_text.h"
 #include "train/run/state_monitor.h"
 
@@ -143,6 +144,25 @@ void add_chart(std::vector<Chart>& charts, const char* title, const char* y_titl
   };
   if (std::any_of(series.begin(), series.end(), measured))
     charts.push_back(step_chart(title, y_title, std::move(series), may_log));
+}
+
+// Charts against steps, and where the run says how far it was, against tokens and seconds: a reader chooses.
+void add_course(HtmlPage& page, const Metrics& metrics, const std::vector<Chart>& charts, bool full_width) {
+  if (charts.empty()) return;
+  const Course course(metrics.steps);
+  std::vector<Choice> choices;
+  for (const Along along : kAlong) {
+    std::vector<Chart> along_it;
+    for (const Chart& chart : charts) along_it.push_back(drawn_along(chart, course, along));
+    const bool empty = std::all_of(along_it.begin(), along_it.end(),
+                                   [](const Chart& chart) { return chart.series.empty(); });
+    if (empty && along != Along::steps) continue;
+    choices.push_back({axis_name(along), [&page, full_width, along_it] {
+                         if (!full_width) return page.charts(along_it);
+                         for (const Chart& chart : along_it) page.chart(chart);
+                       }});
+  }
+  page.choice("against", choices);
 }
 
 constexpr double kPerMiB = 1 / (1024.0 * 1024.0);
@@ -340,10 +360,10 @@ std::string render_report(const ReportData& data) {
   if (data.metrics.steps.empty() && data.metrics.evals.empty()) {
     page.paragraph("No step has been recorded yet.");
   } else {
-    page.chart(loss_chart(data.metrics));
+    add_course(page, data.metrics, {loss_chart(data.metrics)}, true);
   }
   add_judgement(page, data);
-  page.charts(measure_charts(data.metrics, data.baselines));
+  add_course(page, data.metrics, measure_charts(data.metrics, data.baselines), false);
   page.charts(training_charts(data.metrics));
   if (const std::vector<Chart> charts = graph_charts(data.metrics); !charts.empty()) {
     page.heading("Graph of a segment");

@@ -294,6 +294,8 @@ class Run {
     record.graph_nodes = result.graph.nodes;
     record.saved_bytes = result.graph.saved_bytes;
     record.graph_depth = result.graph.max_depth;
+    record.tokens = run_.state.tokens;
+    record.seconds = run_.state.seconds;
     if (record.step == 1 || record.step % run_.config.train.log_every == 0 || !result.finite)
       this->record(record);
     progress_->update(record, Clock::now());

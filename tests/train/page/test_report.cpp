@@ -113,6 +113,23 @@ TEST_CASE("report: the markup checker of these tests finds faults") {
   }
 }
 
+TEST_CASE("report: a reader chooses what the curves are drawn against, where the run says it") {
+  ReportData data = run_of(3);
+  CHECK(count_of(render_report(data), "type=\"radio\"") == 0);
+  for (StepRecord& step : data.metrics.steps) {
+    step.tokens = 100 * step.step;
+    step.seconds = 2.0 * static_cast<double>(step.step);
+  }
+  data.metrics.evals.push_back({.step = 3, .loss = 2, .extras = {{"accuracy", 0.5}}});
+  const std::string page = render_report(data);
+  CHECK(markup_fault(page) == "");
+  CHECK(count_of(page, "type=\"radio\"") == 6);  // of the loss and of the other measurements
+  CHECK(count_of(page, "checked=\"checked\"") == 2);
+  for (const char* part : {">steps<", ">tokens<", ">seconds<", "data-x-title=\"tokens\""})
+    CHECK_MESSAGE(count_of(page, part) > 0, part);
+  CHECK(count_of(page, ">operations<") == 0);
+}
+
 TEST_CASE("report: the page is well formed for none one and few records") {
   for (const int steps : {0, 1, 2, 49, 50, 51}) {
     CAPTURE(steps);

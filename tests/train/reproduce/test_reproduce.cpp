@@ -187,6 +187,9 @@ TEST_CASE("rows are trained and measured once and shown beside the paper's numbe
   const std::string page = read_text_file(fs::path(row_folder(options, "")).string() + "index.html");
   CHECK(contains(page, "Validation loss of all rows"));
   CHECK(contains(page, "error percent"));
+  for (const char* against : {">steps<", ">tokens<", ">operations<", ">seconds<"})
+    CHECK_MESSAGE(contains(page, against), against);
+  CHECK(result.values.at("flops_per_token") > 0);
 
   const auto before = fs::last_write_time(row_folder(options, "lstm") + "/result.json");
   const Told second = reproduce_quietly(options);
@@ -424,6 +427,9 @@ TEST_CASE("a dry run shows the rows and touches nothing") {
   options.set["train.steps"] = "77";
   const Told told = reproduce_quietly(options);
   CHECK(told.end == ReproduceEnd::done);
+  CHECK(contains(told.text, "- 2 rows to train on "));
+  CHECK(contains(told.text, " operations"));
+  CHECK(contains(told.text, " parameters\n"));
   CHECK(contains(told.text, "[lstm]"));
   CHECK(contains(told.text, "train.steps = 77"));
   CHECK_FALSE(contains(told.text, "[feedback]"));
@@ -483,7 +489,7 @@ published = [0.5]
     return error_of<ConfigError>([&] { reproduce_quietly(other); });
   };
   CHECK(contains(refused("\"loss\"}", "\"lost\"}"),
-                 "nothing measures the column \"lost\" of other (nearest: loss"));
+                 "nothing measures the column \"lost\" (nearest: loss"));
   CHECK(contains(refused("layers = 2", "layer = 2"), "other.toml:18:"));
   CHECK(contains(refused("layers = 2", "layer = 2"), "(nearest: layers)"));
   CHECK(contains(refused("\"unit_forget\"", "\"unit_forgets\""), "unit_forget"));
@@ -493,7 +499,6 @@ published = [0.5]
                  "5 published numbers for 4 columns"));
   CHECK(contains(refused("published = [0.5]", "weights_of = \"units\""), "no other row (nearest: unit)"));
   CHECK(contains(refused("\"unit\"", "\"../unit\""), "it names a folder"));
-  CHECK(contains(refused("title = \"one of each\"", "title = 3"), "a value is not what it should be"));
   CHECK(contains(refused("\"a staircase\"", "\"{stairs}\""), "a brace itself is written twice"));
   CHECK(contains(refused("params = 3000", "params = 3"), "cannot have model.params = 3"));
   CHECK(contains(refused("chunk = 4", "chunk = 3"), "model.chunk must divide"));
@@ -517,6 +522,27 @@ TEST_CASE("another text than the paper's is refused but for a try, and named whe
   options.scale = "tiny";
   if (standard_places().data_dir.empty())
     CHECK(contains(plan_table(options).title, "on stories that Eddy makes"));
+}
+
+TEST_CASE("published numbers of bytes do not stand beside rows that read pieces") {
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = "block-recurrent/table-1";
+  options.data = folder.path("books");
+  const auto published = [](const ReproduceTable& table) {
+    return std::any_of(table.rows.begin(), table.rows.end(), [](const ReproduceRow& row) {
+      return !row.published.empty() && std::isfinite(row.published[0].value);
+    });
+  };
+  CHECK(published(plan_table(options)));
+  options.set["data.tokenizer"] = "pieces.model";
+  const ReproduceTable table = plan_table(options);
+  CHECK_FALSE(published(table));
+  CHECK(std::any_of(table.rows.begin(), table.rows.end(), [](const ReproduceRow& row) {
+    return row.published.size() > 1 && std::isfinite(row.published[1].value);  // the step times stay
+  }));
+  CHECK(std::any_of(table.notes.begin(), table.notes.end(),
+                    [](const std::string& note) { return contains(note, "they are left out"); }));
 }
 
 TEST_CASE("names that there are none of are refused with the nearest") {

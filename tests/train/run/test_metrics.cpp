@@ -55,7 +55,7 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   {
     MetricsWriter writer(folder.path("metrics.jsonl"));
     writer.write(StepRecord{7, 2.5, 3e-4, 0.75, 12345.5, std::int64_t{1} << 40, std::int64_t{1} << 41, 81.25,
-                            1840, 4096, 312});
+                            1840, 4096, 312, 65536, 9.5});
     writer.write(EvalRecord{7, "test", 2.25, 1000, {}, false, 5000, true});
     writer.write(SampleRecord{7, "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a"});
     writer.write(EventRecord{8, "resumed"});
@@ -74,6 +74,8 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   CHECK(s.graph_nodes == 1840);
   CHECK(s.saved_bytes == 4096);
   CHECK(s.graph_depth == 312);
+  CHECK(s.tokens == 65536);
+  CHECK(s.seconds == 9.5);
   REQUIRE(m.evals.size() == 1);
   CHECK(m.evals[0].split == "test");
   CHECK(m.evals[0].loss == 2.25);

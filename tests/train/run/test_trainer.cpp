@@ -106,6 +106,8 @@ TEST_CASE("train: a run leaves its config and tokenizer and metrics and report a
     CHECK(step.memory_bytes > 0);
     CHECK(step.graph_nodes > 0);
     CHECK(step.saved_bytes > 0);
+    CHECK(step.tokens == step.step * 4 * 16);
+    CHECK(step.seconds > 0);
   }
   std::vector<std::int64_t> evaluated;
   for (const EvalRecord& eval : metrics.evals) {
