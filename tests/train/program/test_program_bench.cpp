@@ -2,6 +2,7 @@
 // belongs to another.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -57,6 +58,25 @@ TEST_CASE("bench speed runs a shrunk row, and its former name says where it is")
     CHECK(former.status == 2);
     CHECK(former.err.find("eddy bench speed measures it, and takes the same options") != std::string::npos);
   }
+}
+
+TEST_CASE("a dry benchmark lists what it would measure and measures nothing") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const auto dry = [&](const std::string& line) {
+    const Ended end = run_line(folder, "bench " + line + " --dry-run");
+    CHECK_MESSAGE(end.status == 0, end.err);
+    return end.out;
+  };
+  CHECK(dry("ops --filter softmax --json ops.json").find("[softmax]\n") != std::string::npos);
+  CHECK(dry("step --preset copy --batch 3").find("[block_accumulate] 3 x ") == 0);
+  CHECK(dry("generate --configs copy").find("[copy] ") == 0);
+  CHECK(dry("length --models lstm --longest 512").find("[lstm] 256 to 512 tokens, ") == 0);
+  CHECK(dry("speed --rows unit_256").find("[unit_256] ") == 0);  // those of a GPU too
+  for (const char* wrong : {"ops --filter nothing", "step --preset nothing", "generate --configs nothing",
+                            "length --models nothing", "speed --rows nothing", "step --model.heads 5"})
+    CHECK_MESSAGE(run_line(folder, std::string("bench ") + wrong + " --dry-run").status == 1, wrong);
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("reproduce takes the device of every row and shows it in the rows' commands") {
