@@ -2,6 +2,7 @@
 #include "train/bench/run_speed.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -67,6 +68,30 @@ RunSpeed measure_run_speed(const PlannedRun& run, double seconds,
   speed.step = timing_of(std::move(times));
   if (train.eval_every > 0) speed.evaluation_seconds = time_evaluation(run, trial.model());
   return speed;
+}
+
+RunTime time_of_run(const PlannedRun& run, const Task& task, const RunSpeed& speed) {
+  const TrainConfig& train = run.config.train;
+  const auto steps = static_cast<double>(train.steps);
+  RunTime time{.training = steps * speed.step.median};
+  if (train.eval_every == 0) return time;
+  const double each_step = static_cast<double>(run.batch.tokens.elements());
+  const DataConfig& data = run.config.data;
+  // Of a text that is cut by the configuration.
+  const double whole = static_cast<double>(task.pass_tokens()) * (1 - data.split - data.test) / data.split /
+                       std::max(each_step, 1.0);
+  const bool knows_whole = data.name == "text" && task.pass_tokens() > 0;
+  const auto sample = static_cast<double>(eval_sample_batches(train));
+  double batches = train.eval_batches > 0    ? static_cast<double>(train.eval_batches)
+                   : train.eval_batches == 0 ? whole
+                   : knows_whole             ? std::min(sample, whole)
+                                             : sample;
+  const double rounds = 1 + std::floor(steps / static_cast<double>(train.eval_every));
+  // The cost of clearing the state is measured with and without it.
+  if (run.carries_state) batches += 2 * std::min(batches, static_cast<double>(train.state_gain_batches));
+  time.evaluating = (rounds * batches + (train.eval_batches < 0 ? whole : 0)) * speed.evaluation_seconds;
+  time.whole = knows_whole || train.eval_batches != 0;
+  return time;
 }
 
 }  // namespace eddy

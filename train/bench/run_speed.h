@@ -28,4 +28,14 @@ struct RunSpeed {
 RunSpeed measure_run_speed(const PlannedRun& run, double seconds,
                            const std::function<void(double)>& progress = {});
 
+// The seconds that a run takes to its end at a speed; samples, saves and other programs come on top.
+struct RunTime {
+  double training = 0;
+  double evaluating = 0;
+  bool whole = true;  // false: without evaluations of a whole split, whose size is not known
+
+  double seconds() const { return training + evaluating; }
+};
+RunTime time_of_run(const PlannedRun& run, const Task& task, const RunSpeed& speed);
+
 }  // namespace eddy

@@ -84,12 +84,13 @@ void describe(KeyList& keys, DataConfig& c) {
           "Whether a stream's first segment begins at the start or at a random place; auto: zero for text, else random",
           {"auto", "zero", "random"})
       .read_by("text algorithm random_walk");
-  keys.add("block_min", c.block_min, "Smallest block size that a step draws; 0: model.block",
+  keys.add("block_min", c.block_min,
+           "Smallest block size that a step draws (text: read as windows); 0: model.block",
            {0, 1'000'000'000})
-      .read_by("cifar10");
+      .read_by("cifar10 text");
   keys.add("block_max", c.block_max, "Largest block size that a step draws; 0: model.block",
            {0, 1'000'000'000})
-      .read_by("cifar10");
+      .read_by("cifar10 text");
   keys.add("symbols", c.symbols, "Number of symbols to remember", {1, 65'536}).read_by("copy selective_copy");
   keys.add(
           "noise", c.noise,

@@ -55,31 +55,6 @@ void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoo
                in_gib(room.bytes));
 }
 
-// The batches that evaluations of the run read in all, and whether that is known.
-struct Evaluations {
-  double batches = 0;
-  bool known = true;
-};
-Evaluations evaluations_of(const PlannedRun& run, const Task& task, double steps) {
-  const TrainConfig& train = run.config.train;
-  if (train.eval_every == 0) return {};
-  const double each_step = static_cast<double>(run.batch.tokens.elements());
-  const DataConfig& data = run.config.data;
-  // Of a text that is cut by the configuration.
-  const double whole = static_cast<double>(task.pass_tokens()) * (1 - data.split - data.test) / data.split /
-                       std::max(each_step, 1.0);
-  const bool knows_whole = data.name == "text" && task.pass_tokens() > 0;
-  const auto sample = static_cast<double>(eval_sample_batches(train));
-  double batches = train.eval_batches > 0    ? static_cast<double>(train.eval_batches)
-                   : train.eval_batches == 0 ? whole
-                   : knows_whole             ? std::min(sample, whole)
-                                             : sample;
-  const double rounds = 1 + std::floor(steps / static_cast<double>(train.eval_every));
-  // The cost of clearing the state is measured with and without it.
-  if (run.carries_state) batches += 2 * std::min(batches, static_cast<double>(train.state_gain_batches));
-  return {rounds * batches + (train.eval_batches < 0 ? whole : 0), knows_whole || train.eval_batches != 0};
-}
-
 void print_speed(const PlannedRun& run, const Task& task, const RunSpeed& speed) {
   const TrainConfig& train = run.config.train;
   const double rate = speed.tokens_per_second(), step = speed.step.median;
@@ -94,17 +69,16 @@ void print_speed(const PlannedRun& run, const Task& task, const RunSpeed& speed)
     print_line("a pass over the text {} minutes: {} tokens, {} steps", table_number(pass / rate / 60),
                human_count(pass), human_count(std::ceil(pass / static_cast<double>(speed.tokens))));
   const auto steps = static_cast<double>(train.steps);
-  const Evaluations evaluations = evaluations_of(run, task, steps);
-  const double training = steps * step, evaluating = evaluations.batches * speed.evaluation_seconds;
-  print_line("to the end           {}: {} steps {}, evaluations {}{}", human_duration(training + evaluating),
-             grouped(train.steps), human_duration(training), human_duration(evaluating),
-             evaluations.known ? "" : " and those of the whole validation split");
+  const RunTime time = time_of_run(run, task, speed);
+  print_line("to the end           {}: {} steps {}, evaluations {}{}", human_duration(time.seconds()),
+             grouped(train.steps), human_duration(time.training), human_duration(time.evaluating),
+             time.whole ? "" : " and those of the whole validation split");
   if (pass > 0)
     print_line("                     {} passes over the text",
                table_number(steps * static_cast<double>(speed.tokens) / pass));
-  if (train.minutes > 0 && train.minutes * 60 < training + evaluating)
+  if (train.minutes > 0 && train.minutes * 60 < time.seconds())
     print_line("train.minutes        {} end it earlier, after some {} steps", train.minutes,
-               human_count(steps * train.minutes * 60 / (training + evaluating)));
+               human_count(steps * train.minutes * 60 / time.seconds()));
   print_line("Samples, saves and other programs on the machine add to these times.");
 }
 

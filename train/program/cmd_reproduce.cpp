@@ -102,9 +102,9 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
       ->check(whole_number(1, 1'000'000'000));
   command
       ->add_option("--seeds", options.seeds,
-                   "Train every row so many times, with seeds one after another: mean and standard deviation")
-      ->check(whole_number(1, 1'000))
-      ->capture_default_str();
+                   "Train every row so many times, with seeds one after another: mean and standard deviation "
+                   "(default: 1, in figures of a paper 3)")
+      ->check(whole_number(1, 1'000));
   command->add_flag("--list", flags->list,
                     "List the tables, and the columns that a table of one's own may have");
   command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "tensor/base/format.h"
+#include "tensor/files/input_file.h"
 #include "train/config/config.h"
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
@@ -19,13 +20,16 @@
 #include "train/reproduce/row_check.h"
 #include "train/reproduce/run.h"
 #include "train/reproduce/tables.h"
+#include "train/reproduce/time_left.h"
 #include "train/reproduce/vocabulary.h"
 #include "train/run/run_folder.h"
+#include "train/step/clock.h"
 #include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/text/dataset.h"
 #include "train/text/stories/stories.h"
 #include "train/text/text_files.h"
+#include "train/text/vocabulary_training.h"
 
 namespace eddy {
 namespace {
@@ -114,9 +118,16 @@ void repeat_for_seeds(ReproduceTable& table, std::int64_t seeds) {
 
 // ---- text that a table makes for itself
 
-// Its place: a file of stories, or a folder of documents.
+// Its place: a file, or a folder of documents.
 fs::path text_path(const ReproduceTable& table, const fs::path& folder) {
-  return folder / "text" / (table.text.kind == ReproduceText::Kind::documents ? "books" : "stories.txt");
+  const char* name = table.text.kind == ReproduceText::Kind::documents   ? "books"
+                     : table.text.kind == ReproduceText::Kind::beginning ? "text.txt"
+                                                                         : "stories.txt";
+  return folder / "text" / name;
+}
+
+fs::path own_vocabulary_path(const fs::path& folder) {
+  return folder / "text" / kOwnVocabulary;
 }
 
 // Refuses to overwrite a text that runs were trained on with another one.
@@ -132,6 +143,33 @@ void write_once(const fs::path& file, const std::string& text) {
   replace_text_file(file, text);
 }
 
+// Makes the table's vocabulary of the first stories, which are those that are trained on. The text beside it shows that the
+// stories are still the same.
+// errors: those of train_vocabulary.
+void make_vocabulary(const ReproduceTable& table, const std::vector<std::string>& stories,
+                     const fs::path& folder, const Log& log) {
+  const fs::path file = own_vocabulary_path(folder);
+  std::error_code error;
+  if (fs::exists(file, error)) return;
+  VocabularyOptions options;
+  options.size = table.text.pieces;
+  std::int64_t all = 0;
+  for (const std::string& story : stories) all += std::ssize(story);
+  const auto trained_on =
+      static_cast<std::int64_t>(table.rows.front().config.data.split * static_cast<double>(all));
+  std::string text;
+  for (const std::string& story : stories) {
+    if (std::ssize(text) + std::ssize(story) > std::min(trained_on, options.most_bytes)) break;
+    text += story + "\n";
+  }
+  const fs::path source = folder / "text" / "vocabulary.txt";
+  replace_text_file(source, text);
+  const TrainedVocabulary made = train_vocabulary({{source.filename().string(), source.string()}}, options);
+  replace_text_file(file, made.model);
+  fs::remove(source, error);
+  log(fmt::format("vocabulary: {} pieces of {} bytes of training stories\n", options.size, text.size()));
+}
+
 void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log& log) {
   const ReproduceText& plan = table.text;
   if (plan.kind == ReproduceText::Kind::none) return;
@@ -144,11 +182,18 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
     log(fmt::format("data: {} documents of stories written by Eddy, {} bytes\n", kDocuments, bytes));
     return;
   }
+  if (plan.kind == ReproduceText::Kind::beginning) {
+    const InputFile file(plan.source);
+    write_once(text_path(table, folder),
+               std::string(file.text().substr(0, static_cast<std::size_t>(plan.source_bytes))));
+    log(fmt::format("data: the first {} bytes of {}\n", plan.source_bytes, plan.source));
+    return;
+  }
   const bool given = !plan.source.empty();
   std::string source_text = given ? read_text(plan.source) : generate_stories(kStorySeed, bytes);
   if (given && plan.source_bytes > 0 && plan.source_bytes < std::ssize(source_text))
     source_text.resize(static_cast<std::size_t>(plan.source_bytes));
-  std::vector<std::string> stories = split_stories(source_text);
+  const std::vector<std::string> stories = split_stories(source_text);
   const std::size_t story_count = stories.size();
   if (story_count < 2)
     fail<ValueError>(
@@ -156,11 +201,14 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
         "one story, a text repeats nothing within reach)",
         plan.source, story_count);
   const bool repeat = plan.kind == ReproduceText::Kind::repeat;
-  if (repeat && plan.most_bytes > 0) stories = cut_stories(stories, plan.most_bytes);
-  const std::string text = repeat ? repeat_text(stories) : plain_text(stories);
+  const bool cut = repeat && plan.most_bytes > 0;
+  const std::vector<std::string> told = cut ? cut_stories(stories, plan.most_bytes) : stories;
+  const std::string text = repeat ? repeat_text(told) : plain_text(told);
   write_once(text_path(table, folder), text);
+  if (plan.pieces > 0) make_vocabulary(table, stories, folder, log);
   const std::string from = given ? plan.source : std::string("Eddy's own generator");
-  const std::string pieces = repeat ? fmt::format(" in {} pieces, each told twice", stories.size()) : "";
+  const std::string parts = cut ? fmt::format(" in {} pieces", told.size()) : "";
+  const std::string pieces = parts + (repeat ? ", each told twice" : "");
   log(fmt::format("data: {} stories from {}{}: {} bytes\n", story_count, from, pieces, text.size()));
 }
 
@@ -177,7 +225,7 @@ std::string command_of(const ReproduceOptions& options, const ReproduceRow& row)
   if (!options.data.empty()) add("--data", options.data);
   if (options.runs != defaults.runs) add("--runs", options.runs);
   if (options.windows > 0) add("--windows", std::to_string(options.windows));
-  if (options.seeds > 1) add("--seeds", std::to_string(options.seeds));
+  if (options.seeds > 0) add("--seeds", std::to_string(options.seeds));
   for (const auto& [key, value] : options.set) {
     if (key == "train.device")
       add("--device", value);
@@ -270,6 +318,8 @@ class Reproduction {
     prepare_text(table_, folder_, log_);
     for (const ReproduceRow* row : wanted) prepare_vocabulary(trained_row(*row), folder_, log_);
     const StopOnSignal signals;
+    time_left_ = TimeLeft(rows_to_train(wanted));
+    time_left_.measure(log_);
     ReproduceEnd end = ReproduceEnd::done;
     for (const ReproduceRow* row : wanted) {
       const ReproduceEnd row_end = run_row(*row);
@@ -290,15 +340,29 @@ class Reproduction {
     return row.weights_of.empty() ? row : *find_row(table_, row.weights_of);
   }
 
+  // Those that are not trained to their end, each once.
+  std::vector<const ReproduceRow*> rows_to_train(const std::vector<const ReproduceRow*>& wanted) const {
+    std::vector<const ReproduceRow*> rows;
+    for (const ReproduceRow* row : wanted) {
+      const ReproduceRow* source = &trained_row(*row);
+      if (std::find(rows.begin(), rows.end(), source) == rows.end() &&
+          !row_state(table_, *source, options_.runs).trained)
+        rows.push_back(source);
+    }
+    return rows;
+  }
+
   ReproduceEnd run_row(const ReproduceRow& row) {
     if (stop_requested()) return ReproduceEnd::interrupted;
     const ReproduceRow& source = trained_row(row);
     RowState trained = row_state(table_, source, options_.runs);
     ReproduceEnd end = ReproduceEnd::done;
     if (!trained.trained) {
-      log_(fmt::format("\n== {}: {} ==\n", source.name, source.title));
+      log_(time_left_.begin(source));
+      const Clock::time_point begun = Clock::now();
       end = train_row(source, trained, command_of(options_, source));
       if (end == ReproduceEnd::interrupted) return end;
+      log_(time_left_.end(source, seconds_between(begun)));
       trained = row_state(table_, source, options_.runs);
     }
     const RowState state = row_state(table_, row, options_.runs);
@@ -341,6 +405,7 @@ class Reproduction {
   const Log& log_;
   const ReproduceTable table_;
   const fs::path folder_;
+  TimeLeft time_left_{{}};
 };
 
 }  // namespace
@@ -363,6 +428,7 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   request.data_dir = standard_places().data_dir;
   if (const auto found = options.set.find("data.tokenizer"); found != options.set.end())
     request.tokenizer = found->second;
+  if (entry != nullptr) request.across = entry->across;
   const ConfigSource source =
       own ? with_base(read_config_file(options.table)) : built_in_table(*entry, request.task);
   const std::string name = own ? fs::path(options.table).stem().string() : entry->name;
@@ -373,12 +439,18 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   if (options.windows > 0 && table.lengths.empty())
     fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)", name);
   if (options.windows > 0) table.windows = options.windows;
-  const std::string made_text = text_path(table, fs::path(options.runs) / table.folder).string();
+  const fs::path folder = fs::path(options.runs) / table.folder;
+  bool reads_own = false;
   for (ReproduceRow& row : table.rows) {
-    if (table.text.kind != ReproduceText::Kind::none) row.config.data.path = made_text;
-    if (row.pieces > 0)
-      row.config.data.tokenizer = vocabulary_path(fs::path(options.runs) / table.folder, row.pieces);
+    if (table.text.kind != ReproduceText::Kind::none)
+      row.config.data.path = text_path(table, folder).string();
+    if (row.pieces > 0) row.config.data.tokenizer = vocabulary_path(folder, row.pieces);
     keys_of(row.config).read_texts(options.set);
+    if (std::string& tokenizer = row.config.data.tokenizer;
+        table.text.pieces > 0 && tokenizer == kOwnVocabulary) {
+      tokenizer = own_vocabulary_path(folder).string();
+      reads_own = true;
+    }
     try {
       validate(row.config);
     } catch (const ConfigError& refused) {
@@ -386,7 +458,9 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
       fail<ConfigError>("{}: {}", row.place, refused.what());
     }
   }
-  repeat_for_seeds(table, options.seeds);
+  if (!reads_own) table.text.pieces = 0;
+  const std::int64_t own_seeds = entry != nullptr ? entry->seeds : 1;
+  repeat_for_seeds(table, options.seeds > 0 ? options.seeds : own_seeds);
   static_cast<void>(wanted_rows(table, options.rows));
   return table;
 }

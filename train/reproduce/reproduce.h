@@ -67,15 +67,19 @@ struct ReproduceRow {
 };
 
 // Text that a table makes for itself: stories as they are or told twice (train/text/stories/stories.h), or
-// a few long documents.
+// a few long documents, or the beginning of a file.
 struct ReproduceText {
-  enum class Kind : std::uint8_t { none, plain, repeat, documents };
+  enum class Kind : std::uint8_t { none, plain, repeat, documents, beginning };
   Kind kind = Kind::none;
   std::string source{};              // file or folder of stories; empty: the embedded story generator
   std::int64_t source_bytes = 0;     // use only so many of its first bytes; 0: all
   std::int64_t generated_bytes = 0;  // how many bytes the generator writes
   std::int64_t most_bytes = 0;       // repeat: cut stories into pieces of at most so many; 0: do not cut
+  std::int64_t pieces = 0;           // size of the vocabulary that is made from the training stories; 0: none
 };
+
+// The value of data.tokenizer that asks for the vocabulary which the table makes.
+inline constexpr const char* kOwnVocabulary = "pieces.model";
 
 struct ReproduceTable {
   std::string name;    // "staircase/table-1"
@@ -108,6 +112,7 @@ struct TableRequest {
   std::string data;       // --data; empty: the table's own
   std::string data_dir;   // EDDY_DATA_DIR
   std::string tokenizer;  // --set data.tokenizer; empty: the table's own
+  std::string across{};   // TableEntry::across
 };
 
 // One entry of the list of tables.
@@ -116,6 +121,8 @@ struct TableEntry {
   const char* summary;
   std::vector<std::string_view> files;  // its TOML (tables.h): one for all tasks, or one for each
   std::vector<std::string> tasks{};     // variants of the table; empty: only one
+  std::int64_t seeds = 1;               // of each row, unless --seeds says otherwise
+  std::string across{};                 // the column that the first is drawn against; empty: as the file says
 };
 std::span<const TableEntry> reproduce_tables();
 
@@ -128,7 +135,7 @@ struct ReproduceOptions {
   std::string runs = "runs/reproduce";
   std::map<std::string, std::string> set;  // "train.steps" to "100": for every row
   std::int64_t windows = 0;                // above 0: replaces ReproduceTable::windows
-  std::int64_t seeds = 1;                  // every row so many times, with seeds one after another
+  std::int64_t seeds = 0;  // every row so many times, with seeds one after another; 0: as the table says
   bool dry_run = false;
 };
 

@@ -106,7 +106,8 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
   for (const ReproduceColumn& column : table.columns) {
     if (column.key.starts_with("last_") && !table.lengths.empty()) continue;
     const bool sampled = column.key.starts_with("sampled_") && table.sampled_batches > 0;
-    check("column", sampled ? column.key.substr(8) : column.key, column.place, measured);
+    const bool of_test = column.key.starts_with("test_");
+    check("column", column.key.substr(sampled ? 8 : of_test ? 5 : 0), column.place, measured);
     if (column.key == "state_gain" && !gains)
       fail<ConfigError>(
           "{}: no row measures state_gain (it needs a task that carries the state, and train.state_gain_batches above 0)",

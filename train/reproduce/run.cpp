@@ -19,6 +19,7 @@
 #include "train/config/run_config.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
+#include "train/reproduce/sample_cost.h"
 #include "train/run/checkpoint.h"
 #include "train/run/environment.h"
 #include "train/run/metrics.h"
@@ -165,6 +166,17 @@ void add_training(const fs::path& folder, RowResult& result) {
   values["saved_bytes"] = saved;
 }
 
+bool has_column(const ReproduceTable& table, std::string_view key) {
+  return std::any_of(table.columns.begin(), table.columns.end(),
+                     [&](const ReproduceColumn& column) { return column.key == key; });
+}
+
+// Whether the table also has numbers of the test split, "test_loss" and so on.
+bool has_test_column(const ReproduceTable& table) {
+  return std::any_of(table.columns.begin(), table.columns.end(),
+                     [](const ReproduceColumn& column) { return column.key.starts_with("test_"); });
+}
+
 // Loads the run to measure: its best checkpoint where evaluations chose one, else its last, on the device
 // that the row is trained on.
 LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
@@ -218,12 +230,19 @@ void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, co
   const auto measure = [&](const std::string& prefix) {
     const EvalResult measured = task->evaluate(*run.model, options, unless_stopped);
     result.values[prefix + "loss"] = measured.loss;
+    if (std::isfinite(measured.standard_error))
+      result.values[prefix + "standard_error"] = measured.standard_error;
     for (const auto& [name, value] : measured.extras) result.values[prefix + name] = value;
     return measured.tokens;
   };
   const std::int64_t targets = measure("");
   result.remarks.push_back(
       fmt::format("measured on {} targets of {}, at step {}", targets, options.split, run.step));
+  if (has_test_column(table)) {
+    EvalOptions kept = std::exchange(options, {.split = "test", .batch = options.batch});
+    result.remarks.push_back(fmt::format("test: on {} targets", measure("test_")));
+    options = std::move(kept);
+  }
   if (table.sampled_batches == 0) return;
   options.batches = table.sampled_batches;
   options.seed = static_cast<std::uint64_t>(row.config.train.seed);
@@ -349,6 +368,13 @@ std::span<const CommonColumn> common_columns() {
       {"flops_per_token", "operations of the forward pass, with a carried state"},
       {"state_gain",
        "loss with an emptied state less the loss with it, at the last evaluation (train.state_gain_batches)"},
+      {"batch", "examples of a step"},
+      {"recurrent_steps", "times that a token passes through the layers"},
+      {"sample_operations", "operations of the forward pass of an example"},
+      {"paper_operations",
+       "the same by the formulas of Kausik's Table 1 (paper_operations in "
+       "models/recurrent_transformer/paper_operations.h)"},
+      {"standard_error", "of the loss, where it is a mean over random batches (sampled_standard_error)"},
       {"state_bytes", "state of a stream of one sequence behind a segment"},
       {"token_ms", "median time of a token that follows it, in milliseconds"},
   };
@@ -359,6 +385,9 @@ std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row)
   std::string text = evaluation_of(table, row);
   for (const char* key : {"state_bytes", "token_ms"})
     if (has_column(table, key)) text += fmt::format("; {}", key);
+  for (const std::string_view key : kSampleColumns)
+    if (has_column(table, key)) text += fmt::format("; {}", key);
+  if (has_test_column(table)) text += "; test";
   return text;
 }
 
@@ -440,6 +469,9 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
   result.values["tokens"] = static_cast<double>(result.tokens);
   if (run.tokenizer) result.values["vocab"] = static_cast<double>(run.tokenizer->vocab_size());
   measure_stream(table, run, result);
+  if (std::any_of(std::begin(kSampleColumns), std::end(kSampleColumns),
+                  [&](std::string_view key) { return has_column(table, key); }))
+    add_sample_cost(run.config, result);
   // The page draws curves against operations, whether it is a column or not.
   result.values["flops_per_token"] = forward_cost(run.config.model, time).flops / static_cast<double>(time);
   if (row.weights_of.empty())

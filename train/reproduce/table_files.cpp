@@ -47,6 +47,9 @@ constexpr std::string_view kAlgorithm =
 constexpr std::string_view kRandomWalk =
 #include "embedded/train/reproduce/tables/staircase_random_walk.toml"
     ;
+constexpr std::string_view kEnwik8 =
+#include "embedded/train/reproduce/tables/staircase_enwik8.toml"
+    ;
 constexpr std::string_view kStaircaseText =
 #include "embedded/train/reproduce/tables/staircase_tables_2_3.toml"
     ;
@@ -97,8 +100,17 @@ std::span<const TableEntry> reproduce_tables() {
       {"block-recurrent/gates", "how gates begin", {kGates}},
       {"blockwise-recurrent/table-1", "loss by length", {kLengths}, {"repeat", "plain"}},
       {"blockwise-recurrent/table-2", "the same rows: ways of training", {kLengths}, {"repeat", "plain"}},
-      {"staircase/table-1", "state tracking", {kAlgorithm, kRandomWalk}, {"algorithm", "random-walk"}},
+      {"staircase/table-1",
+       "state tracking, enwik8",
+       {kAlgorithm, kRandomWalk, kEnwik8},
+       {"algorithm", "random-walk", "enwik8"}},
       {"staircase/tables-2-3", "steps and forward size: loss, time, memory", {kStaircaseText}},
+      {.name = "staircase/figure-2",
+       .summary = "the same tasks by recurrent steps, three seeds",
+       .files = {kAlgorithm, kRandomWalk, kEnwik8, kStaircaseText},
+       .tasks = {"algorithm", "random-walk", "enwik8", "text"},
+       .seeds = 3,
+       .across = "recurrent_steps"},
       {"families/text", "all four families on tiny Shakespeare, at equal parameters", {kFamiliesText}},
       {"families/state", "the same on Random Walk", {kFamiliesState}},
       {"families/recall", "the same on secrets beyond the reach of attention", {kFamiliesRecall}},
@@ -108,8 +120,9 @@ std::span<const TableEntry> reproduce_tables() {
 }
 
 ConfigSource built_in_table(const TableEntry& entry, const std::string& task) {
-  const bool second = entry.files.size() > 1 && task == entry.tasks[1];
-  ConfigSource source = with_base(config_from_toml(entry.files[second ? 1 : 0], entry.name));
+  const auto found = std::find(entry.tasks.begin(), entry.tasks.end(), task);
+  const auto place = entry.files.size() > 1 ? static_cast<std::size_t>(found - entry.tasks.begin()) : 0;
+  ConfigSource source = with_base(config_from_toml(entry.files[place], entry.name));
   for_task(source.value, task);
   if (source.value.contains("row"))
     for (nlohmann::json& row : source.value["row"]) for_task(row, task);

@@ -15,6 +15,7 @@
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
+#include "train/files/md5.h"
 #include "train/files/sha256.h"
 #include "train/reproduce/table_values.h"
 
@@ -49,8 +50,8 @@ void check_form(const ConfigSource& file) {
       "chart", "chart_factor", "notes",      "small_notes",     "published_at", "folder",  "generated",
       "text",  "model",        "data",       "train",           "row",          "pieces"};
   std::vector<std::string> of_row = {"name",    "title",  "preset",    "published", "weights_of",
-                                     "longest", "scales", "reference", "model",     "data",
-                                     "train",   "pieces", "evaluation"};
+                                     "longest", "scales", "reference", "tables",    "model",
+                                     "data",    "train",  "pieces",    "evaluation"};
   for (std::vector<std::string>* known : {&top, &of_row})
     known->insert(known->end(), std::begin(kScales), std::end(kScales));
   check_names(file, "a table's file", top);
@@ -212,16 +213,21 @@ ReproduceText::Kind text_kind(const std::string& name) {
   return name == "plain" || name == "file" ? ReproduceText::Kind::plain : ReproduceText::Kind::repeat;
 }
 
+// The digest of a file's first bytes, of all where `bytes` is 0, as MD5 or SHA-256.
+std::string digest_of_text(const std::string& path, std::int64_t bytes, bool md5) {
+  std::string text = InputFile(path).text();
+  if (bytes > 0) text.resize(std::min(text.size(), static_cast<std::size_t>(bytes)));
+  return md5 ? "md5:" + md5_hex(text) : sha256_hex(text);
+}
+
 // errors: ConfigError for a file that is not the one which the table is about.
-void check_digest(const ReproduceTable& table, const std::string& path, const std::string& wanted) {
+void check_digest(const ReproduceTable& table, const std::string& path, const std::string& wanted,
+                  std::int64_t bytes) {
   std::error_code error;
   if (wanted.empty() || !fs::is_regular_file(path, error)) return;
-  Sha256 hash;
-  const InputFile file(path);
-  hash.update(file.text());
-  if (const std::string found = hash.hex_digest(); found != wanted)
+  if (const std::string found = digest_of_text(path, bytes, wanted.starts_with("md5:")); found != wanted)
     fail<ConfigError>(
-        "reproduce: {} is not the text of {} (SHA-256 {}, wanted {}; a table of one's own takes any text, and --scale "
+        "reproduce: {} is not the text of {} (digest {}, wanted {}; a table of one's own takes any text, and --scale "
         "tiny makes one for a try)",
         path, table.name, found, wanted);
 }
@@ -237,8 +243,9 @@ void add_text(ReproduceTable& table, const json& text, const TableRequest& reque
   if (path.empty() && plan.generated_bytes == 0)
     fail<IoError>("reproduce: {} needs {} (--data PATH, or EDDY_DATA_DIR with {})", table.name,
                   text.at("needs").get<std::string>(), entry);
-  const std::string digest = text.value("sha256", "");
-  if (request.scale != Scale::tiny) check_digest(table, path, digest);
+  const std::string digest = part(text, "digest").value(scale, text.value("sha256", ""));
+  plan.source_bytes = bytes("source_bytes");
+  if (request.scale != Scale::tiny) check_digest(table, path, digest, plan.source_bytes);
   if (path.empty())
     table.data = "stories that Eddy makes";
   else if (!text.value("of_paper", true) ||
@@ -246,13 +253,20 @@ void add_text(ReproduceTable& table, const json& text, const TableRequest& reque
     table.data = path;
   if (!table.data.empty()) table.title += fmt::format(", on {}", table.data);
   const std::string name = text.value("kind", request.task);
+  std::error_code error;
+  if (name == "file" && plan.source_bytes > 0 && fs::is_regular_file(path, error) &&
+      fs::file_size(path, error) > static_cast<std::uintmax_t>(plan.source_bytes)) {
+    plan.kind = ReproduceText::Kind::beginning;
+    plan.source = path;
+    return;
+  }
   if ((name == "documents" || name == "file") && !path.empty()) {  // read as they are
     for (ReproduceRow& row : table.rows) row.config.data.path = path;
     return;
   }
   plan.kind = text_kind(name);
   plan.source = path;
-  plan.source_bytes = bytes("source_bytes");
+  plan.pieces = bytes("pieces");
   if (!reads_pieces(request)) plan.most_bytes = bytes("most_bytes");
 }
 
@@ -269,7 +283,8 @@ void add_notes(ReproduceTable& table, const json& notes, const TableRequest& req
       continue;
     const std::string text = note.is_string() ? note : note.at("text");
     table.notes.push_back(fmt::format(fmt::runtime(text), fmt::arg("reference", table.reference),
-                                      fmt::arg("most_bytes", table.text.most_bytes)));
+                                      fmt::arg("most_bytes", table.text.most_bytes),
+                                      fmt::arg("pieces", table.text.pieces)));
   }
 }
 
@@ -307,7 +322,7 @@ void check_rows(const ReproduceTable& table, const ConfigSource& file) {
   }
 }
 
-ReproduceTable read_table(const std::string& name, const ConfigSource& source, const TableRequest& request) {
+ReproduceTable read_table(const std::string& name, const ConfigSource& source, TableRequest request) {
   check_form(source);
   check_values(source);
   const json& file = source.value;
@@ -322,14 +337,23 @@ ReproduceTable read_table(const std::string& name, const ConfigSource& source, c
     table.columns.push_back(column_from(source.part(fmt::format("columns.{}", i))));
   for (std::size_t i = 0; i < file.at("row").size(); ++i) {
     const ConfigSource row = source.part(fmt::format("row.{}", i));
-    if (!is_for_scale(row.value, "scales", request.scale)) continue;
+    const json& tables = part(row.value, "tables");
+    const bool elsewhere = !tables.empty() && std::find(tables.begin(), tables.end(), name) == tables.end();
+    if (!is_for_scale(row.value, "scales", request.scale) || elsewhere) continue;
     table.rows.push_back(row_from(source, row, request));
     if (row.value.value("reference", false)) table.reference = table.rows.back().name;
   }
   divide_relative(table);
   if (reads_pieces(request)) remove_byte_numbers(table);
   check_rows(table, source);
+  const std::string& tokenizer = table.rows.front().config.data.tokenizer;
+  if (request.tokenizer.empty()) request.tokenizer = tokenizer;
+  const bool other_tokens = reads_pieces(request) && !tokenizer.ends_with(".model");
+  if (other_tokens) table.folder += "-pieces";
   table.across = file.value("across", table.across);
+  if (!request.across.empty())
+    for (std::size_t i = 0; i < table.columns.size(); ++i)
+      if (table.columns[i].key == request.across) table.across = i;
   if (table.across > 0 && table.across >= table.columns.size())
     fail<ConfigError>("{}: across is {} (0 to {}, the number of a column)", source.place("across"),
                       table.across, table.columns.size() - 1);

@@ -5,10 +5,12 @@
 //                                                     task's name, bytes or pieces (tokens), made or given (text)
 //   published_at, a row's scales                      the scales that they are for; without them all
 //   [text]                                            the text that the table reads or makes: its entry of
-//                                                     EDDY_DATA_DIR, its sha256 if it is one file that all have, whether
+//                                                     EDDY_DATA_DIR, its sha256, or digest for each scale (md5:... or
+//                                                     SHA-256), if it is one file that all have, whether
 //                                                     it is of_paper, its kind (documents or file: read as they are;
-//                                                     without it, the task's name) and, for each scale, how many bytes
-//                                                     (ReproduceText)
+//                                                     without it, the task's name) and, for each scale, how many bytes,
+//                                                     and of how many pieces its vocabulary is (ReproduceText), which
+//                                                     data.tokenizer = "pieces.model" asks for
 //   [model] [data] [train]                            what all rows change of the defaults, as in a run's config
 //   [small.model] [tiny.train] ...                    and at that scale
 //   pieces                                            in the file or a row, for each scale, the size of a vocabulary
@@ -22,10 +24,12 @@
 //                                                     for this task
 //   [[row]] name, title, preset, published,           a row begins with the model of its preset; its sections
 //           model, train, small.model, ...            come after those of the table. A built-in table without rows has
-//                                                     those of families.toml
+//                                                     those of families.toml. `tables` are the names of the tables that
+//                                                     it stands in, where several share the file; without it all
 //
-// A name or a title may hold {steps}, {chunk}, {repeats}, {window} and {states} of the row's model, a note {reference}, the row that others
-// are relative to, and {most_bytes}, the longest piece of a story. The published numbers of a
+// A name or a title may hold {steps}, {chunk}, {repeats}, {window} and {states} of the row's model, a note {reference}, the
+// row that others are relative to, {most_bytes}, the longest piece of a story, and {pieces}, the size of the table's
+// vocabulary. The published numbers of a
 // relative column are divided by that of the reference row.
 #pragma once
 

@@ -52,14 +52,22 @@ CopyExamples copy_examples(const RandomKey& key, std::int64_t first_row, std::in
   return examples;
 }
 
+double CopyCurriculum::paper_rate() const {
+  const auto context = [this](std::int64_t n) { return static_cast<double>(2 * symbols + n); };
+  return first_rate * (1 - 0.5 * context(noise) / context(longest));
+}
+
+void CopyCurriculum::begin() {
+  base = rate = paper_rule ? paper_rate() : first_rate;
+}
+
 bool CopyCurriculum::update(double loss) {
   if (!std::isfinite(loss)) return false;
   const double rate_before = rate;
   const bool grows = loss < 0.3 && noise < longest;
   if (grows) noise = std::min(2 * noise, longest);
   if (paper_rule) {
-    const auto context = [this](std::int64_t n) { return static_cast<double>(2 * symbols + n); };
-    if (grows) base = first_rate * (1 - 0.5 * context(noise) / context(longest));
+    base = paper_rate();
     rate = noise == longest ? base * (1 - std::exp(-loss)) : base;
     return grows;
   }

@@ -38,7 +38,8 @@ CopyExamples copy_examples(const RandomKey& key, std::int64_t first_row, std::in
 //             each time the noise grows    base *= 1 - noise / (2 longest)
 //             at the longest noise         rate = base (1 - exp(-loss)), never rising
 //   paper   as the paper's text, from the context length alone:
-//             rate = 5e-4 (1 - context / (2 longest context)), times (1 - exp(-loss)) at the longest
+//             rate = 5e-4 (1 - context / (2 longest context)), from the first length on,
+//             times (1 - exp(-loss)) of a validation at the longest
 struct CopyCurriculum {
   std::int64_t noise = 32, longest = 4096, symbols = 16;
   double first_rate = 5e-4;
@@ -46,9 +47,15 @@ struct CopyCurriculum {
   double rate = 5e-4;
   bool paper_rule = false;
 
+  // Sets the rate of the first length.
+  void begin();
+
   // Updates noise and rate from a validation loss, and returns whether the noise grew. A loss that is not
   // finite changes nothing.
   bool update(double loss);
+
+ private:
+  double paper_rate() const;
 };
 
 // The block size of the recurrence for a noise length: half the noise, at most `largest`, at least 1.

@@ -13,6 +13,7 @@
 #include "tensor/random/uniform_draw.h"
 #include "train/files/sha256.h"
 #include "train/page/html_page.h"
+#include "train/tasks/block_sizes.h"
 #include "train/tasks/cifar.h"
 #include "train/tasks/task.h"
 
@@ -27,21 +28,8 @@ class CifarTask final : public Task {
       : config_(arguments.config.data),
         train_(arguments.config.train),
         images_(read_cifar(data_paths(arguments).front(), arguments.training)) {
-    if (config_.block_max < config_.block_min)
-      fail<ConfigError>(
-          "config: data.block_min is {} and data.block_max {} (a range, or 0 and 0 for model.block)",
-          config_.block_min, config_.block_max);
     // Runs of earlier versions that hold such keys are still measured.
-    if (arguments.training && config_.block_max > 0) {
-      if (config_.block_min < 1)
-        fail<ConfigError>(
-            "config: data.block_min is {} and data.block_max {} (from 1 on, or 0 and 0 for model.block)",
-            config_.block_min, config_.block_max);
-      if (!reads_key(arguments.config.model, "block"))
-        fail<ConfigError>(
-            "config: data.block_min is {} and data.block_max {}, and {} has no blocks (leave them out)",
-            config_.block_min, config_.block_max, arguments.config.model.model);
-    }
+    check_block_sizes(arguments.config, arguments.training);
     if (arguments.training && train_.batch > images_.train.count())
       fail<ConfigError>(
           "config: train.batch is {} and there are {} training images (a batch holds distinct images)",
@@ -89,11 +77,7 @@ class CifarTask final : public Task {
     const auto seed = static_cast<std::uint64_t>(train_.seed), at = static_cast<std::uint64_t>(step);
     const RandomKey key = random_key(seed, "cifar.train", static_cast<std::uint64_t>(micro), at);
     Batch batch = batch_of(images_.train, draw(key, images_.train.count(), train_.batch));
-    if (config_.block_max > 0) {
-      const auto choices = static_cast<std::uint64_t>(config_.block_max - config_.block_min + 1);
-      batch.block = config_.block_min +
-                    static_cast<std::int64_t>(uniform_below(random_key(seed, "cifar.block", at), 0, choices));
-    }
+    batch.block = drawn_block(config_, train_.seed, step, "cifar.block");
     return batch;
   }
 

@@ -48,8 +48,12 @@ class CopyTask final : public Task {
           "config: data.noise is {} and data.noise_max {} (at least 2, a block is half the noise; and no "
           "more than the longest)",
           data_.noise, data_.noise_max);
-    const double rate = train_.learning_rate;
-    curriculum_ = {data_.noise, data_.noise_max, data_.symbols, rate, rate, rate, data_.rate_rule == "paper"};
+    curriculum_.noise = data_.noise;
+    curriculum_.longest = data_.noise_max;
+    curriculum_.symbols = data_.symbols;
+    curriculum_.first_rate = train_.learning_rate;
+    curriculum_.paper_rule = data_.rate_rule == "paper";
+    curriculum_.begin();
   }
 
   std::string name() const override { return selective_ ? "selective copy" : "copy"; }
@@ -210,8 +214,10 @@ class CopyTask final : public Task {
 
   EvalResult measure(const Model& model, std::int64_t noise, std::int64_t batches, std::int64_t rows,
                      const RandomKey& key, const EvalProgress& progress = {}) const {
-    const EvalPlan plan{
-        .count_correct = true, .capture = train_.capture == "auto", .total = batches * rows * data_.symbols};
+    const EvalPlan plan{.count_correct = true,
+                        .random = true,
+                        .capture = train_.capture == "auto",
+                        .total = batches * rows * data_.symbols};
     const auto next = batches_of(batches, [&](std::int64_t i) { return batch(key, i * rows, rows, noise); });
     EvalResult result = evaluate_batches(model, next, plan, progress);
     result.extras.emplace_back("noise", static_cast<double>(noise));

@@ -11,6 +11,7 @@
 
 #include "tensor/base/format.h"
 #include "train/generate/generate.h"
+#include "train/tasks/block_sizes.h"
 #include "train/tasks/sequence_reader.h"
 #include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
@@ -198,7 +199,9 @@ class WindowsTask final : public TextTask {
     sample_batch(std::span(data_.tokens).first(static_cast<std::size_t>(train_tokens_)), seed_,
                  static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(micro), rows, segment_,
                  inputs.data(), targets.data());
-    return make_batch(rows, std::move(inputs), std::move(targets));
+    Batch batch = make_batch(rows, std::move(inputs), std::move(targets));
+    batch.block = drawn_block(config_.data, config_.train.seed, step, "text.block");
+    return batch;
   }
 
   EvalResult evaluate(const Model& model, const EvalOptions& options,
@@ -457,6 +460,15 @@ class ReadingTask final : public TextTask {
 }  // namespace
 
 std::unique_ptr<Task> make_text_task(TaskArguments&& arguments) {
+  const DataConfig& keys = arguments.config.data;
+  check_block_sizes(arguments.config, arguments.training);
+  // A carried state has the size of the block before.
+  if (arguments.training && keys.block_max > 0 &&
+      (keys.order != "windows" || arguments.config.train.carry_state == "always"))
+    fail<ConfigError>(
+        "config: data.block_max is {} with data.order \"{}\" and train.carry_state \"{}\" (block sizes are drawn for "
+        "windows without a carried state)",
+        keys.block_max, keys.order, arguments.config.train.carry_state);
   TextData data = read_text_data(arguments);
   const bool training = arguments.training;
   if (arguments.config.data.order == "windows")

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/recurrent_transformer/paper_operations.h"
 #include "tensor/base/error.h"
 #include "tensor/threads/thread_pool.h"
 #include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
@@ -205,4 +206,24 @@ TEST_CASE("recurrent_transformer: a full cache doubles and one with fewer rows t
   shorter.set("layers.0.v", raw::copy(raw::narrow(shorter.get("layers.0.v"), 1, 0, 9)));
   CHECK(contains(error_of<ShapeError>([&] { model->stream(random_ids(2, 1, 11, 4), shorter); }),
                  "here [2, at least 11"));
+}
+
+TEST_CASE("recurrent_transformer: operations by Table 1 of the paper") {
+  const auto operations = [](const char* model, std::int64_t layers, std::int64_t dim, std::int64_t block,
+                             std::int64_t tokens) {
+    recurrent_transformer::Config config;
+    config.model = model;
+    config.layers = layers;
+    config.dim = dim;
+    config.block = block;
+    return recurrent_transformer::paper_operations(config, tokens);
+  };
+  // By hand, and as Tables 3, 4 and 6 round them: 6.29E+07, 3.77E+08, 7.59E+07, 1.38E08, 6.29E06, 1.27E08.
+  CHECK(operations("regular", 1, 384, 1, 256) == 62'914'560);
+  CHECK(operations("regular", 6, 384, 1, 256) == 377'487'360);
+  CHECK(operations("unit_forget", 1, 384, 1, 256) == 75'890'688);
+  CHECK(operations("regular", 4, 32, 1, 1024) == 138'412'032);
+  CHECK(operations("block_forget", 1, 32, 32, 1024) == 6'291'456);
+  CHECK(operations("block_accumulate", 1, 96, 32, 4128) == 126'812'418);
+  CHECK_THROWS_AS(operations("slide", 1, 96, 32, 4128), ValueError);
 }

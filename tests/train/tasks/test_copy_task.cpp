@@ -122,6 +122,10 @@ TEST_CASE("a loss that is not finite leaves the curriculum alone") {
 TEST_CASE("the paper's rule ties the rate to the context") {
   CopyCurriculum curriculum;
   curriculum.paper_rule = true;
+  curriculum.begin();
+  CHECK(std::abs(curriculum.rate - 5e-4 * (1 - 0.5 * 64 / 4128)) <= 1e-12);
+  CHECK_FALSE(curriculum.update(0.5));
+  CHECK(std::abs(curriculum.rate - 5e-4 * (1 - 0.5 * 64 / 4128)) <= 1e-12);
   CHECK(curriculum.update(0.1));
   CHECK(std::abs(curriculum.rate - 5e-4 * (1 - 0.5 * 96 / 4128)) <= 1e-12);
   curriculum.noise = 2048;

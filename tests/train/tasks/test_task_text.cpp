@@ -1,6 +1,7 @@
 // Text tasks: what they refuse, how they measure, and whole runs that carry a state.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -95,6 +96,33 @@ TEST_CASE("text task: a segment is as long as the first of three keys that is se
   CHECK(segment_length(config) == 6);
   config.train.sequence = 7;
   CHECK(segment_length(config) == 7);
+}
+
+TEST_CASE(
+    "text task: windows draw block sizes, and a model without blocks or with a carried state takes none") {
+  const TempFolder folder;
+  RunConfig config = tiny_run(folder, "run").config;
+  config.model.family = "recurrent_transformer";
+  config.model.model = "block_forget";
+  config.data.block_min = 2;
+  config.data.block_max = 5;
+  const std::unique_ptr<Task> task = task_of(config);
+  bool drawn[6] = {};
+  for (std::int64_t step = 0; step < 40; ++step) {
+    const std::int64_t block = task->next(step, 0).block;
+    REQUIRE(block >= 2);
+    REQUIRE(block <= 5);
+    drawn[block] = true;
+    CHECK(task->next(step, 1).block == block);  // one size for all of a step
+  }
+  CHECK(std::count(drawn, drawn + 6, true) == 4);
+  config.data.order = "stream";
+  CHECK(contains(refusal(config), "drawn for windows without a carried state"));
+  config.data.order = "windows";
+  config.model.model = "regular";
+  CHECK(contains(refusal(config), "regular has no blocks"));
+  config.data.block_min = config.data.block_max = 0;
+  CHECK(task_of(config)->next(0, 0).block == 0);
 }
 
 TEST_CASE("text task: data that do not fit are refused") {

@@ -1,0 +1,36 @@
+// The range, and its draws.
+#include "train/tasks/block_sizes.h"
+
+#include "models/eddy/config.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
+#include "tensor/random/uniform_draw.h"
+
+namespace eddy {
+
+void check_block_sizes(const RunConfig& config, bool training) {
+  const DataConfig& data = config.data;
+  if (data.block_max < data.block_min)
+    fail<ConfigError>(
+        "config: data.block_min is {} and data.block_max {} (a range, or 0 and 0 for model.block)",
+        data.block_min, data.block_max);
+  if (!training || data.block_max == 0) return;
+  if (data.block_min < 1)
+    fail<ConfigError>(
+        "config: data.block_min is {} and data.block_max {} (from 1 on, or 0 and 0 for model.block)",
+        data.block_min, data.block_max);
+  if (!reads_key(config.model, "block"))
+    fail<ConfigError>(
+        "config: data.block_min is {} and data.block_max {}, and {} has no blocks (leave them out)",
+        data.block_min, data.block_max, config.model.model);
+}
+
+std::int64_t drawn_block(const DataConfig& data, std::int64_t seed, std::int64_t step, const char* stream) {
+  if (data.block_max == 0) return 0;
+  const RandomKey key =
+      random_key(static_cast<std::uint64_t>(seed), stream, static_cast<std::uint64_t>(step));
+  const auto choices = static_cast<std::uint64_t>(data.block_max - data.block_min + 1);
+  return data.block_min + static_cast<std::int64_t>(uniform_below(key, 0, choices));
+}
+
+}  // namespace eddy

@@ -1,0 +1,19 @@
+// Block sizes that are drawn anew for each step, against over-fitting to one of them.
+// Source: Kausik, "Recurrent Transformers" (2025), block recurrence with forget.
+#pragma once
+
+#include <cstdint>
+
+#include "train/config/run_config.h"
+
+namespace eddy {
+
+// errors: ConfigError where data.block_min and data.block_max are no range, or the model has no blocks. Of a run that is
+// only measured, one of an earlier version may have more: it is checked for its order alone.
+void check_block_sizes(const RunConfig& config, bool training);
+
+// The block size of a step, uniform over block_min to block_max; 0 (model.block) where none are drawn. `stream` names the
+// random numbers.
+std::int64_t drawn_block(const DataConfig& data, std::int64_t seed, std::int64_t step, const char* stream);
+
+}  // namespace eddy
