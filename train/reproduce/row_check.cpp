@@ -23,9 +23,7 @@ namespace {
 class Tasks {
  public:
   const Task& of(const RunConfig& config) {
-    RunConfig copy = config;
-    const std::string key = fmt::format("{} {}", keys_of(copy.data).to_json().dump(), segment_length(config));
-    std::unique_ptr<Task>& task = tasks_[key];
+    std::unique_ptr<Task>& task = tasks_[task_key(config)];
     if (!task) {
       TaskArguments arguments;
       arguments.config = config;

@@ -207,11 +207,6 @@ TaskArguments arguments_for(const ReproduceRow& row, const LoadedRun& run) {
   return arguments;
 }
 
-bool has_column(const ReproduceTable& table, std::string_view key) {
-  return std::any_of(table.columns.begin(), table.columns.end(),
-                     [&](const ReproduceColumn& column) { return column.key == key; });
-}
-
 // How a row is measured: as the table's, on as many of its own batches as stand for those of the table.
 EvalOptions options_of(const ReproduceTable& table, const ReproduceRow& row) {
   EvalOptions options = table.evaluation;
@@ -379,6 +374,13 @@ std::span<const CommonColumn> common_columns() {
       {"token_ms", "median time of a token that follows it, in milliseconds"},
   };
   return columns;
+}
+
+std::string task_key(RunConfig config) {
+  const ModelConfig& model = config.model;
+  return fmt::format("{} {} {} {} {} {} {}", keys_of(config.data).to_json().dump(), segment_length(config),
+                     config.train.batch, config.train.carry_state, reads_key(model, "readout"),
+                     reads_key(model, "block"), model.block);
 }
 
 std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row) {

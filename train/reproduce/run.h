@@ -55,6 +55,9 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
                                      const std::filesystem::path& folder,
                                      const std::filesystem::path& weights);
 
+// Returns a text that is the same for rows that may share a task: it has what a task reads of a configuration.
+std::string task_key(RunConfig config);
+
 // Returns a text that says how a row is measured; it changes whenever the numbers would.
 std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row);
 

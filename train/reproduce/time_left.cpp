@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "models/eddy/fit_params.h"
 #include "tensor/base/format.h"
@@ -11,6 +10,7 @@
 #include "train/bench/run_speed.h"
 #include "train/page/human_text.h"
 #include "train/plan/verdict.h"
+#include "train/reproduce/run.h"
 #include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 
@@ -23,9 +23,8 @@ constexpr double kMeasuredSeconds = 1;
 // Makes the tasks of rows, one at a time: rows in a row that read the same data share theirs.
 class SharedTask {
  public:
-  Task& of(RunConfig config) {
-    const std::string key = fmt::format("{} {} {}", keys_of(config.data).to_json().dump(),
-                                        segment_length(config), config.train.batch);
+  Task& of(const RunConfig& config) {
+    const std::string key = task_key(config);
     if (!task_ || key != key_) {
       task_.reset();
       TaskArguments arguments;

@@ -222,4 +222,16 @@ TEST_CASE("rows of many steps are timed before the first is trained") {
   CHECK(!contains(run_quietly(options), "timing some steps"));
 }
 
+TEST_CASE("rows of different families on one task are each timed with a task of their own") {
+  const OneThread one;
+  const TempFolder folder;
+  ReproduceOptions options = tiny(folder, "families/copy", "", {"unit_forget", "block_forget", "lstm"});
+  options.set["train.steps"] = "100";
+  const std::string told = run_quietly(options);
+  for (const std::string& row : options.rows) {
+    CHECK(contains(told, "  " + row + ": about "));
+    CHECK(!contains(told, "  " + row + ": about -"));
+  }
+}
+
 }  // namespace
