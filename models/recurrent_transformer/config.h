@@ -15,6 +15,7 @@ struct Keys {
   std::string activation = "gelu";
   std::string readout = "all";
   std::string accumulate = "output";
+  bool keep_state = false;
 
   friend bool operator==(const Keys&, const Keys&) = default;
 };
@@ -38,6 +39,9 @@ inline void describe(KeyList& keys, Keys& c) {
           {"output", "hidden"})
       .read_by("block_accumulate")
       .oddity();
+  keys.add("keep_state", c.keep_state,
+           "Whether a call goes on from the hidden rows of the last block of the call before, held constant")
+      .read_by("unit_forget block_forget block_accumulate");
   keys.list_before("");
 }
 
