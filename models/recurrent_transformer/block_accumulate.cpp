@@ -3,11 +3,14 @@
 // only where its output is read or becomes the next p. A GPU can run all windows as one kernel
 // (ops/recurrence/block_accumulate.h). The literal form is in literal.cpp, streaming in stream.cpp.
 #include <optional>
+#include <tuple>
 
 #include "autograd/scope.h"
+#include "autograd/tape.h"
 #include "models/recurrent_transformer/block_variant.h"
 #include "ops/ops.h"
 #include "ops/recurrence/block_accumulate.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 
@@ -44,24 +47,67 @@ std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, co
   });
 }
 
+void BlockAccumulate::check_length(std::int64_t time, bool carried) const {
+  BlockVariant::check_length(time, carried);
+  if (carried && config().keep_state && time % config().block != 0)
+    fail<ValueError>(
+        "{}: a segment of {} tokens is not a whole number of blocks of {}, and a state goes on from whole ones (change "
+        "--train.sequence or --model.block)",
+        config().model, time, config().block);
+}
+
+StateLayout BlockAccumulate::carried_layout(std::int64_t batch) const {
+  StateLayout layout = hidden_layout(batch, config().block, -1);
+  for (StateTensor spread : hidden_layout(batch, config().block, -1)) {
+    spread.name.replace(spread.name.rfind('.'), std::string::npos, ".spread");
+    layout.push_back(std::move(spread));
+  }
+  return layout;
+}
+
+BlockAccumulate::Window BlockAccumulate::carried_window(const WindowLayer& layer, const CarriedRows& carried,
+                                                        Dtype dtype) const {
+  const std::string& path = layer.layer.path;
+  if (carried.before.empty()) return {};
+  const Tensor p = carried.rows(path + ".spread", dtype);
+  if (carried.before.find(path + ".past") != nullptr)
+    return {carried.rows(path + ".half", dtype), carried.rows(path + ".past", dtype), p};
+  const Tensor half = p * config().accumulate_factor, h = carried.rows(path + ".state", dtype),
+               older = half + h, past = layer.key_value(older);
+  return {half, past, spreads_output() ? layer.output(older, past, 0, 0) : h};
+}
+
 std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const BlockRows& rows,
-                                               const BlockPlan& plan) const {
+                                               const BlockPlan& plan, CarriedRows& carried) const {
   const std::vector<Tensor> x = rows.blocks();
   const std::size_t count = x.size();
   std::vector<Tensor> outputs(count);
   std::uint64_t call = 0;
-  Tensor p = x[0], h;
-  {
-    const auto [query, own] = layer.query_key_value(x[0]);
-    h = layer.finish(x[0], query, {}, own, call++);
-  }
+  const auto added = [&](const Tensor& half, const Tensor& to) {
+    return (to.dim(1) == plan.block ? half : narrow(half, 1, 0, to.dim(1))) + to;
+  };
+  const auto state_of = [&](const Tensor& newer, const Tensor& past, std::uint64_t at) {
+    const auto [query, own] = layer.query_key_value(newer);
+    return layer.finish(newer, query, past, own, at);
+  };
+  const Window before_all = carried_window(layer, carried, x[0].dtype());
+  // p and h after the first block.
+  const auto begin = [&](const Tensor& first, std::uint64_t at) -> std::pair<Tensor, Tensor> {
+    const auto anew = [&] { return state_of(first, {}, at); };
+    if (!before_all.past.defined()) return {first, anew()};
+    const Tensor h = state_of(added(before_all.half, first), before_all.past, at);
+    if (first.dim(1) != plan.block) return {Tensor(), carried.chosen(h, anew)};  // nothing follows
+    return {carried.chosen(before_all.spread, [&] { return first; }), carried.chosen(h, anew)};
+  };
+  const bool leaves = leaves_state(carried, plan.time, plan.block);
+  auto [p, h] = begin(x[0], call++);
+  Tensor half, past;  // of the last window
   for (std::size_t i = 1; i < count; ++i) {
-    const std::int64_t length = x[i].dim(1), block = plan.block;
     const auto before = static_cast<std::int64_t>(i) - 1;
-    const Tensor half = p * config().accumulate_factor;
-    const Tensor older = half + h, newer = (length == block ? half : narrow(half, 1, 0, length)) + x[i];
-    const Tensor past = layer.key_value(older);
-    const bool spread = spreads_output() && i + 1 < count;
+    half = p * config().accumulate_factor;
+    const Tensor older = half + h, newer = added(half, x[i]);
+    past = layer.key_value(older);
+    const bool spread = spreads_output() && (i + 1 < count || leaves);
     p = h;
     if (spread || plan.is_read(before)) {
       const std::int64_t skipped = spread ? 0 : plan.skipped(before);
@@ -69,22 +115,35 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
       if (spread) p = y;
       if (plan.is_read(before)) {
         const std::int64_t unread = plan.skipped(before) - skipped;
-        outputs[i - 1] = unread == 0 ? y : narrow(y, 1, unread, block - unread);
+        outputs[i - 1] = unread == 0 ? y : narrow(y, 1, unread, plan.block - unread);
       }
     }
-    const auto [query, own] = layer.query_key_value(newer);
-    h = layer.finish(newer, query, past, own, call + 1);
+    h = state_of(newer, past, call + 1);
     call += 2;
   }
   const auto last = static_cast<std::int64_t>(count) - 1;
   outputs[count - 1] = layer.output(h, layer.key_value(h), plan.skipped(last), call);
+  if (!leaves) return outputs;
+
+  const NoGrad no_grad;
+  if (carried.below.defined()) {
+    if (count == 1)
+      std::tie(p, h) = begin(carried.below, call + 1);
+    else
+      h = state_of(added(half, carried.below), past, call + 1);
+  }
+  carried.keep(layer.layer.path + ".spread", p);
+  carried.keep(layer.layer.path + ".state", h);
+  const Tensor older = p * config().accumulate_factor + h;
+  carried.below = layer.output(older, layer.key_value(older), 0, call + 2);
   return outputs;
 }
 
-BlockRows BlockAccumulate::run_layer(const WindowLayer& layer, const BlockRows& x,
-                                     const BlockPlan& plan) const {
-  if (const std::optional<BlockRows> fused = run_fused(layer, x, plan)) return *fused;
-  std::vector<Tensor> outputs = run_chain(layer, x, plan);
+BlockRows BlockAccumulate::run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                                     CarriedRows& carried) const {
+  if (!carried.keeps)
+    if (const std::optional<BlockRows> fused = run_fused(layer, x, plan)) return *fused;
+  std::vector<Tensor> outputs = run_chain(layer, x, plan, carried);
   BlockRows y;
   if (x.rest.defined()) {
     y.rest = outputs.back();
@@ -94,10 +153,10 @@ BlockRows BlockAccumulate::run_layer(const WindowLayer& layer, const BlockRows& 
   return y;
 }
 
-Tensor BlockAccumulate::run_last_layer(const WindowLayer& layer, const BlockRows& x,
-                                       const BlockPlan& plan) const {
+Tensor BlockAccumulate::run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                                       CarriedRows& carried) const {
   std::vector<Tensor> read;
-  if (const std::optional<BlockRows> fused = run_fused(layer, x, plan)) {
+  if (const std::optional<BlockRows> fused = carried.keeps ? std::nullopt : run_fused(layer, x, plan)) {
     const std::int64_t from = plan.first_read / plan.block, blocks = plan.full() - from;
     if (blocks > 0) {  // [blocks, batch, w, dim], and back into the order of positions
       const Tensor y = transpose(narrow(fused->full, 0, from, blocks), 0, 1);
@@ -110,7 +169,7 @@ Tensor BlockAccumulate::run_last_layer(const WindowLayer& layer, const BlockRows
     }
     return read.size() == 1 ? read[0] : concat(read, 1);
   }
-  for (const Tensor& y : run_chain(layer, x, plan))
+  for (const Tensor& y : run_chain(layer, x, plan, carried))
     if (y.defined()) read.push_back(y);
   return read.size() == 1 ? read[0] : concat(read, 1);
 }

@@ -41,19 +41,32 @@ std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& laye
   return chain;
 }
 
-BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockRows& x) {
-  if (const std::optional<Chain> fused = run_fused(layer, x)) return *fused;
+BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                                          CarriedRows& carried) {
+  const auto keep_last = [&](const Chain& chain) {
+    carried.keep(layer.layer.path + ".state", chain.windows(plan, plan.count() - 1, plan.count()).first);
+  };
+  const Tensor before = carried.past(layer, (x.full.defined() ? x.full : x.rest).dtype());
+  if (!before.defined())
+    if (const std::optional<Chain> fused = run_fused(layer, x)) {
+      keep_last(*fused);
+      return *fused;
+    }
   BlockRows query, key_value;
   if (x.full.defined()) std::tie(query.full, key_value.full) = layer.query_key_value(x.full);
   if (x.rest.defined()) std::tie(query.rest, key_value.rest) = layer.query_key_value(x.rest);
   const std::vector<Tensor> rows = x.blocks(), queries = query.blocks(), own = key_value.blocks();
   Chain chain;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const Tensor past = i == 0 ? Tensor() : chain.key_value[i - 1];
-    chain.h.push_back(layer.finish(rows[i], queries[i], past, own[i], i));
+    const Tensor past = i == 0 ? before : chain.key_value[i - 1];
+    Tensor h = layer.finish(rows[i], queries[i], past, own[i], i);
+    if (i == 0 && before.defined())
+      h = carried.chosen(h, [&] { return layer.finish(rows[0], queries[0], {}, own[0], 0); });
+    chain.h.push_back(h);
     // The last block needs them too: its output is always read.
     chain.key_value.push_back(layer.key_value(chain.h[i]));
   }
+  keep_last(chain);
   return chain;
 }
 
@@ -78,8 +91,9 @@ std::pair<Tensor, Tensor> BlockForget::Chain::windows(const BlockPlan& plan, std
   return {cut(all_h), cut(all_key_value)};
 }
 
-BlockRows BlockForget::run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const {
-  const Chain chain = run_chain(layer, x);
+BlockRows BlockForget::run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                                 CarriedRows& carried) const {
+  const Chain chain = run_chain(layer, x, plan, carried);
   const auto call = static_cast<std::uint64_t>(plan.count());
   BlockRows y;
   if (x.full.defined()) {
@@ -93,9 +107,9 @@ BlockRows BlockForget::run_layer(const WindowLayer& layer, const BlockRows& x, c
   return y;
 }
 
-Tensor BlockForget::run_last_layer(const WindowLayer& layer, const BlockRows& x,
-                                   const BlockPlan& plan) const {
-  const Chain chain = run_chain(layer, x);
+Tensor BlockForget::run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                                   CarriedRows& carried) const {
+  const Chain chain = run_chain(layer, x, plan, carried);
   std::vector<Tensor> outputs;
   auto call = static_cast<std::uint64_t>(plan.count());
   const auto read = [&](std::int64_t begin, std::int64_t end) {

@@ -59,24 +59,28 @@ BlockRows BlockVariant::embed_blocks(const Tensor& tokens, const BlockPlan& plan
 
 ForwardOutput BlockVariant::forward(const ForwardInput& input) const {
   const std::int64_t block = block_of(input);
+  if (keeps_rows() && block != config().block && !input.state.empty())
+    fail<ValueError>("{}: a call in blocks of {} and a state of blocks of {} (blocks of one length)",
+                     config().model, block, config().block);
   if (input.literal) return RecurrentTransformer::forward(input);
   check_input(input);
   const DropoutSite drop{input.dropout, config().dropout};
   const std::int64_t time = input.tokens.dim(1);
   BlockPlan plan{input.tokens.dim(0), time, block, 0};
+  CarriedRows carried = carried_rows(input);
   BlockRows x = embed_blocks(input.tokens, plan, drop);
   const std::size_t last = layers_.size() - 1;
   for (std::size_t i = 0; i < last; ++i) {
     const ScopeGuard scope(layers_[i].path);
-    x = run_layer(WindowLayer(layers_[i], drop), x, plan);
+    x = run_layer(WindowLayer(layers_[i], drop), x, plan, carried);
   }
   plan.first_read = time - rows_read(input);
   Tensor y;
   {
     const ScopeGuard scope(layers_[last].path);
-    y = run_last_layer(WindowLayer(layers_[last], drop), x, plan);
+    y = run_last_layer(WindowLayer(layers_[last], drop), x, plan, carried);
   }
-  return {input, head(y, false), {}};
+  return {input, head(y, false), std::move(carried.after)};
 }
 
 }  // namespace eddy

@@ -70,13 +70,14 @@ class BlockVariant : public RecurrentTransformer {
 
  protected:
   // The outputs of all blocks of a layer below the last one.
-  virtual BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const = 0;
+  virtual BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                              CarriedRows& carried) const = 0;
   // The outputs [batch, positions read, dim] of the last layer.
-  virtual Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x,
-                                const BlockPlan& plan) const = 0;
+  virtual Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                                CarriedRows& carried) const = 0;
   // The literal form of one layer, over x [batch, time, dim] (literal.cpp).
   virtual Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
-                             std::int64_t block) const = 0;
+                             std::int64_t block, CarriedRows& carried) const = 0;
 
   // Streaming in one layer: the outputs of the next rows x [batch, rows, dim], which are in one block. State
   // of the layer `name`:
@@ -98,12 +99,14 @@ class BlockVariant : public RecurrentTransformer {
  private:
   BlockRows embed_blocks(const Tensor& tokens, const BlockPlan& plan, const DropoutSite& drop) const;
   std::int64_t block_of(const ForwardInput& input) const;
-  Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
-                    const ForwardInput& input) const final;
+  Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop, const ForwardInput& input,
+                    CarriedRows& carried) const final;
   bool time_major(bool) const final { return false; }
   StateLayout stream_layout(std::int64_t batch, std::int64_t position) const final;
 };
 
+// A call is cut into blocks from its first token. With keep_state the rows of its last block, also of a short one, are
+// the first half of the next call's first window; calls of whole blocks equal one call, and a stream.
 class BlockForget final : public BlockVariant {
  public:
   using BlockVariant::BlockVariant;
@@ -117,38 +120,66 @@ class BlockForget final : public BlockVariant {
     // h, and keys and values, of the blocks [begin, end), which have equal lengths, as one batch of windows.
     std::pair<Tensor, Tensor> windows(const BlockPlan& plan, std::int64_t begin, std::int64_t end) const;
   };
-  static Chain run_chain(const WindowLayer& layer, const BlockRows& x);
-  // The same by one fused kernel; nothing if it does not support the device or the sizes.
+  static Chain run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                         CarriedRows& carried);
+  // The same by one fused kernel, which begins without a state; nothing if it does not support the device or the sizes.
   static std::optional<Chain> run_fused(const WindowLayer& layer, const BlockRows& x);
-  BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
-  Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
+  BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                      CarriedRows& carried) const override;
+  Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                        CarriedRows& carried) const override;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
-                     std::int64_t block) const override;
+                     std::int64_t block, CarriedRows& carried) const override;
   Tensor end_block(const WindowLayer& layer, const std::string& name, const Tensor& x,
                    State& state) const override;
   bool keeps_rows() const override { return false; }
+  StateLayout carried_layout(std::int64_t batch) const override { return hidden_layout(batch, 1, 1); }
+  StateLayout whole_layout(std::int64_t batch) const override {
+    return hidden_layout(batch, config().block, -1);
+  }
+  void open_layer(State& stream, const WindowLayer& layer, const CarriedRows& carried) const override;
 };
 
 // The outputs of a block depend on whether it is the last one (y_n = T(h_n) without p). A stream answers each
 // position as if the sequence ended there: it computes the closing step for the answer only, and the state
 // continues without it.
+//
+// So with keep_state a call's state is (p, h) of its last block given that another follows: layers above the first run
+// that block again. A call that ends inside a block leaves none.
 class BlockAccumulate final : public BlockVariant {
  public:
   using BlockVariant::BlockVariant;
+  // errors: ValueError if training carries a state over calls that are not whole blocks.
+  void check_length(std::int64_t time, bool carried) const override;
 
  private:
   // The outputs of all blocks by one fused kernel; nothing if it does not support the device or the sizes.
   std::optional<BlockRows> run_fused(const WindowLayer& layer, const BlockRows& x,
                                      const BlockPlan& plan) const;
   // The outputs of each block, from the first row that is read; undefined for blocks that are not read.
-  std::vector<Tensor> run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const;
-  BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
-  Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan) const override;
+  std::vector<Tensor> run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                                CarriedRows& carried) const;
+  // The first window of a call that goes on: p/2, keys and values of p/2 + h, and what becomes the next p. All undefined
+  // without a state.
+  struct Window {
+    Tensor half, past, spread;
+  };
+  Window carried_window(const WindowLayer& layer, const CarriedRows& carried, Dtype dtype) const;
+  // Whether a call leaves a state: it ends with a whole block of model.block rows.
+  bool leaves_state(const CarriedRows& carried, std::int64_t time, std::int64_t block) const {
+    return carried.keeps && block == config().block && time % block == 0;
+  }
+  BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                      CarriedRows& carried) const override;
+  Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                        CarriedRows& carried) const override;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
-                     std::int64_t block) const override;
+                     std::int64_t block, CarriedRows& carried) const override;
   Tensor end_block(const WindowLayer& layer, const std::string& name, const Tensor& x,
                    State& state) const override;
   bool keeps_rows() const override { return true; }
+  StateLayout carried_layout(std::int64_t batch) const override;
+  void open_layer(State& stream, const WindowLayer& layer, const CarriedRows& carried) const override;
   bool spreads_output() const { return config().accumulate == "output"; }
 };
 

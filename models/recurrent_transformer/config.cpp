@@ -1,6 +1,8 @@
 // The rules between the config keys of this family.
 #include "models/recurrent_transformer/config.h"
 
+#include "tensor/base/error.h"
+
 namespace eddy::recurrent_transformer {
 
 void check(const Config& c) {
@@ -8,6 +10,10 @@ void check(const Config& c) {
   rules::width_of_heads(c);
   rules::one_kind_of_heads(c);
   rules::tied_head(c);
+  if (c.keep_state && c.positions && c.model != "regular")
+    fail<ConfigError>(
+        "config: model.keep_state and model.positions are both true (a call goes on from the one before, and positions "
+        "begin at 0 in each: leave one out)");
 }
 
 // A block is an eighth of the context. One recurrent layer is the paper's; without a recurrence it has more.

@@ -16,6 +16,7 @@ struct Keys {
   std::string readout = "all";
   std::string accumulate = "output";
   double accumulate_factor = 0.5;
+  bool keep_state = false;
 
   friend bool operator==(const Keys&, const Keys&) = default;
 };
@@ -42,6 +43,9 @@ inline void describe(KeyList& keys, Keys& c) {
   keys.add("accumulate_factor", c.accumulate_factor, "What is added, times this")
       .read_by("block_accumulate")
       .oddity();
+  keys.add("keep_state", c.keep_state,
+           "Whether a call goes on from the hidden rows of the last block of the call before, held constant")
+      .read_by("unit_forget block_forget block_accumulate");
   keys.list_before("");
 }
 

@@ -3,10 +3,30 @@
 #include "models/recurrent_transformer/recurrent_transformer.h"
 
 #include "autograd/scope.h"
-#include "ops/views/views.h"
+#include "autograd/tape.h"
+#include "ops/ops.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
+
+Tensor CarriedRows::rows(const std::string& name, Dtype dtype) const {
+  if (before.empty()) return {};
+  return cast(detach(before.get(name)), dtype);
+}
+
+Tensor CarriedRows::past(const WindowLayer& layer, Dtype dtype) const {
+  const std::string& path = layer.layer.path;
+  if (before.find(path + ".state") != nullptr) return layer.key_value(rows(path + ".state", dtype));
+  const Tensor *past = before.find(path + ".past"), *key = before.find(path + ".k");
+  if (past != nullptr) return cast(detach(*past), dtype);
+  if (key == nullptr) return {};
+  const Tensor both = concat({detach(*key), detach(before.get(path + ".v"))}, 1);
+  return cast(raw::reshape(both, {both.dim(0), 1, both.dim(1)}), dtype);
+}
+
+void CarriedRows::keep(const std::string& name, const Tensor& kept) {
+  if (keeps) after.set(name, raw::copy(detach(kept)));
+}
 
 RecurrentTransformer::~RecurrentTransformer() = default;
 
@@ -36,9 +56,35 @@ void RecurrentTransformer::check_positions(std::int64_t positions) const {
 }
 
 void RecurrentTransformer::check_input(const ForwardInput& input) const {
-  check_state(input.state, {});
+  if (config().keep_state && input.state.find("position") != nullptr) {
+    const std::int64_t rest = check_stream(input.tokens, input.state) % config().block;
+    if (rest > 0)
+      fail<ValueError>(
+          "{}: the state stands {} tokens into a block of {} (go on with `stream` to the block's end)",
+          config().model, rest, config().block);
+  } else if (!config().keep_state || !input.state.empty()) {
+    const bool has_rows = input.tokens.defined() && input.tokens.rank() == 2;
+    check_state(input.state, carried_layout(has_rows ? input.tokens.dim(0) : 1));
+  }
   check_tokens(input.tokens);
   check_positions(input.tokens.dim(1));
+  if (config().keep_state) check_start(input.start, input.tokens.dim(0), 1);
+}
+
+CarriedRows RecurrentTransformer::carried_rows(const ForwardInput& input) const {
+  // Without a state every row begins with a new one, whatever its flag.
+  return {
+      input.state, input.state.empty() ? Tensor() : start_flags(input.start, 0), config().keep_state, {}, {}};
+}
+
+StateLayout RecurrentTransformer::hidden_layout(std::int64_t batch, std::int64_t rows,
+                                                int growing_axis) const {
+  StateLayout layout;
+  if (!config().keep_state) return layout;
+  for (const TransformerLayer& layer : layers_)
+    layout.push_back(
+        {.name = layer.path + ".state", .shape = {batch, rows, config().dim}, .growing_axis = growing_axis});
+  return layout;
 }
 
 Tensor RecurrentTransformer::embed(const Tensor& tokens, std::int64_t first, bool is_time_major) const {
@@ -71,13 +117,14 @@ ForwardOutput RecurrentTransformer::forward(const ForwardInput& input) const {
   const bool swapped = time_major(input.literal);
   const DropoutSite drop{input.dropout, config().dropout};
   const Tensor tokens = swapped ? raw::copy(raw::transpose(input.tokens, 0, 1)) : input.tokens;
-  Tensor y = run_layers(drop(embed(tokens, 0, swapped), "embed.drop"), rows, drop, input);
+  CarriedRows carried = carried_rows(input);
+  Tensor y = run_layers(drop(embed(tokens, 0, swapped), "embed.drop"), rows, drop, input, carried);
   if (y.dim(swapped ? 0 : 1) != rows) y = narrow(y, swapped ? 0 : 1, time - rows, rows);
-  return {input, head(y, swapped), {}};
+  return {input, head(y, swapped), std::move(carried.after)};
 }
 
 Tensor RegularTransformer::run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
-                                      const ForwardInput& input) const {
+                                      const ForwardInput& input, CarriedRows&) const {
   Tensor y = x;
   for (std::size_t i = 0; i + 1 < layers_.size(); ++i) y = layers_[i](y, drop);
   const TransformerLayer& last = layers_.back();

@@ -61,6 +61,20 @@ std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const Stat
   return position;
 }
 
+Tensor RecurrentTransformer::stream_from_call(const Tensor& tokens, State& state) const {
+  check_tokens(tokens);
+  check_state(state, whole_layout(tokens.dim(0)));
+  const DropoutSite no_dropout;
+  const CarriedRows carried{state, {}, false, {}, {}};
+  State opened;
+  for (const TransformerLayer& layer : layers_) open_layer(opened, WindowLayer(layer, no_dropout), carried);
+  // Without a position table the place in a block is all that counts.
+  opened.set_counts("position", {config().block});
+  const Tensor logits = stream(tokens, opened);
+  state = std::move(opened);
+  return logits;
+}
+
 std::int64_t RecurrentTransformer::stream_room(const State& state) const {
   return config().positions ? config().context - position_of(state) : -1;
 }
@@ -139,8 +153,17 @@ std::optional<std::vector<std::int64_t>> UnitForget::stream_place(const State& s
   return std::vector<std::int64_t>{position_of(state) > 0 ? 1 : 0};
 }
 
+void UnitForget::open_layer(State& stream, const WindowLayer& layer, const CarriedRows& carried) const {
+  const Tensor past = carried.past(layer, params().activations());
+  const std::int64_t batch = past.dim(0), dim = config().dim;
+  for (const auto& [part, from] : {std::pair{".k", std::int64_t{0}}, std::pair{".v", dim}})
+    stream.set(layer.layer.path + part,
+               raw::reshape(raw::copy(raw::narrow(past, 2, from, dim)), {batch, dim}));
+}
+
 Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
+  if (is_of_call(state)) return stream_from_call(tokens, state);
   const std::int64_t first = check_stream(tokens, state);
   Tensor y = embed(raw::copy(raw::transpose(tokens, 0, 1)), first, true);
   const DropoutSite no_dropout;
@@ -148,7 +171,7 @@ Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
     const std::string& name = layers_[i].path;
     Tensor key = first == 0 ? Tensor() : state.get(name + ".k");
     Tensor value = first == 0 ? Tensor() : state.get(name + ".v");
-    y = run_fast(layers_[i], y, y.dim(0), no_dropout, &key, &value);
+    y = run_fast(layers_[i], y, y.dim(0), no_dropout, nullptr, &key, &value);
     state.set(name + ".k", key);
     state.set(name + ".v", value);
   }
@@ -204,6 +227,7 @@ Tensor BlockVariant::stream_rows(const WindowLayer& layer, const std::string& na
 
 Tensor BlockVariant::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
+  if (is_of_call(state)) return stream_from_call(tokens, state);
   const std::int64_t first = check_stream(tokens, state), block = config().block;
   const Tensor x = embed(tokens, first, false);
   const DropoutSite no_dropout;
@@ -230,6 +254,17 @@ Tensor BlockVariant::stream(const Tensor& tokens, State& state) const {
   const Tensor logits = head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1), false).logits();
   state = std::move(next);
   return logits;
+}
+
+void BlockForget::open_layer(State& stream, const WindowLayer& layer, const CarriedRows& carried) const {
+  stream.set(layer.layer.path + ".past", carried.past(layer, params().activations()));
+}
+
+void BlockAccumulate::open_layer(State& stream, const WindowLayer& layer, const CarriedRows& carried) const {
+  const Window window = carried_window(layer, carried, params().activations());
+  stream.set(layer.layer.path + ".half", window.half);
+  stream.set(layer.layer.path + ".past", window.past);
+  stream.set(layer.layer.path + ".spread", window.spread);
 }
 
 Tensor BlockForget::end_block(const WindowLayer&, const std::string& name, const Tensor&,

@@ -14,20 +14,36 @@
 namespace eddy {
 
 Tensor UnitForget::run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
-                              const ForwardInput& input) const {
+                              const ForwardInput& input, CarriedRows& carried) const {
   Tensor y = x;
   for (const TransformerLayer& layer : layers_) {
     const bool is_last = &layer == &layers_.back();
-    y = input.literal ? run_literal(layer, y, drop)
-                      : run_fast(layer, y, is_last ? rows : x.dim(0), drop, nullptr, nullptr);
+    y = input.literal ? run_literal(layer, y, drop, carried)
+                      : run_fast(layer, y, is_last ? rows : x.dim(0), drop, &carried, nullptr, nullptr);
   }
   return y;
 }
 
+Tensor UnitForget::enter(const TransformerLayer& layer, const Tensor& qkv, const DropoutSite& drop,
+                         const CarriedRows& carried) const {
+  const WindowLayer window(layer, drop);
+  const std::int64_t time = qkv.dim(0), batch = qkv.dim(1), dim = qkv.dim(2) / 3;
+  const Tensor first = reshape(narrow(qkv, 0, 0, 1), {batch, 1, 3 * dim});
+  WindowAttentionOptions options;
+  options.heads = layer.heads;
+  options.precision = matmul_precision(layer.wo.weight);
+  const Tensor mixed = window_attention(narrow(first, 2, 0, dim), carried.past(window, qkv.dtype()),
+                                        narrow(first, 2, dim, 2 * dim), options);
+  const Tensor value = carried.chosen(mixed, [&] { return narrow(first, 2, 2 * dim, dim); });
+  const Tensor entered = reshape(concat({narrow(first, 2, 0, 2 * dim), value}, 2), {1, batch, 3 * dim});
+  return time == 1 ? entered : concat({entered, narrow(qkv, 0, 1, time - 1)}, 0);
+}
+
 Tensor UnitForget::run_fast(const TransformerLayer& layer, const Tensor& x, std::int64_t rows,
-                            const DropoutSite& drop, Tensor* key, Tensor* value) const {
+                            const DropoutSite& drop, CarriedRows* carried, Tensor* key, Tensor* value) const {
   const ScopeGuard scope(layer.path);
-  const Tensor qkv = layer.wqkv(layer.attn_norm(x));
+  Tensor qkv = layer.wqkv(layer.attn_norm(x));
+  if (carried != nullptr && !carried->before.empty()) qkv = enter(layer, qkv, drop, *carried);
 
   UnitRecurrenceOptions options;
   options.heads = layer.heads;
@@ -44,8 +60,11 @@ Tensor UnitForget::run_fast(const TransformerLayer& layer, const Tensor& x, std:
   const UnitRecurrenceResult chain =
       unit_recurrence(upcast(x), upcast(qkv), layer.weights(), options, key != nullptr ? *key : Tensor(),
                       value != nullptr ? *value : Tensor());
+  const std::int64_t last = x.dim(0) - 1;
+  if (carried != nullptr && carried->keeps)
+    carried->keep(layer.path + ".state",
+                  raw::reshape(raw::narrow(chain.h, 0, last, 1), {x.dim(1), 1, x.dim(2)}));
   if (key != nullptr) {
-    const std::int64_t last = x.dim(0) - 1;
     *key = raw::copy(raw::select(chain.key, 0, last));
     *value = raw::copy(raw::select(chain.value, 0, last));
   }

@@ -96,6 +96,7 @@ inline std::int64_t call_time(const ModelConfig& c) {
   if (c.family == "block_recurrent") return 16;
   if (c.family == "blockwise_recurrent") return 2 * c.chunk;
   if (c.family == "staircase") return (5 + c.segment) / c.segment * c.segment;
+  if (c.keep_state) return (7 + c.block) / c.block * c.block;
   return 8;
 }
 
@@ -147,7 +148,8 @@ inline bool mixes_starts(const ModelConfig& c) {
 // Flags with which the second row of two begins anew: in the second segment of the call, or in the first of
 // one. Undefined for models that know no documents.
 inline Tensor starts_of(const ModelConfig& c, std::int64_t time) {
-  if (c.family == "blockwise_recurrent") return Tensor::from(std::vector<std::int64_t>{0, 1}, {2, 1});
+  if (c.family == "blockwise_recurrent" || c.keep_state)
+    return Tensor::from(std::vector<std::int64_t>{0, 1}, {2, 1});
   if (c.family != "block_recurrent" && c.family != "staircase") return {};
   const std::int64_t segments = (time + c.segment - 1) / c.segment, flagged = segments > 1 ? 1 : 0;
   const Tensor flags = Tensor::zeros({2, segments}, Dtype::i64);

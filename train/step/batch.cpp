@@ -35,6 +35,15 @@ Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vect
   return result;
 }
 
+std::vector<std::int32_t> behind_unscored(const std::vector<std::int32_t>& targets, std::int64_t rows,
+                                          std::int64_t time) {
+  const std::int64_t tail = std::ssize(targets) / rows;
+  std::vector<std::int32_t> all(static_cast<std::size_t>(rows * time), kNotScored);
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::copy_n(targets.begin() + row * tail, tail, all.begin() + (row + 1) * time - tail);
+  return all;
+}
+
 std::string batch_kind(const Batch& batch) {
   return fmt::format(" {} {} {} {}", batch.block, batch.tail, batch.scored > 0,
                      static_cast<int>(batch.begin));

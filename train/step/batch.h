@@ -31,6 +31,11 @@ struct Batch {
 Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vector<std::int32_t> targets,
                  const std::vector<std::int64_t>& starts = {});
 
+// The targets of the last positions of each row, as a model without a readout takes them: those of all `time`
+// positions, of which the first are not scored.
+std::vector<std::int32_t> behind_unscored(const std::vector<std::int32_t>& targets, std::int64_t rows,
+                                          std::int64_t time);
+
 // The part of a batch's kind that is not in the shapes of its tensors (recorder.h): how many rows begin with a
 // new state is part of it, which ones is not.
 std::string batch_kind(const Batch& batch);

@@ -187,7 +187,7 @@ std::string dump(const DumpOptions& given) {
     std::unique_ptr<NoGrad> frozen;
     if (!options.grads) frozen = std::make_unique<NoGrad>();
     const ForwardOutput result = model->forward(input);
-    if (start != nullptr && result.state.empty())
+    if (start != nullptr && result.state.empty() && input.state.empty())
       fail<ValueError>(
           "dump: {} holds start, and {} carries no state that a document could begin anew (leave it out)",
           options.tokens, model->config().model);

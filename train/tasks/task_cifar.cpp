@@ -1,4 +1,5 @@
-// CIFAR-10 as a sequence of 1024 grey values, one token each; the class is read at the last position.
+// CIFAR-10 as a sequence of 1024 grey values, one token each; the class is read at the last position. A model whose
+// logits stand at every position is scored there alone.
 // Source: Kausik, "Recurrent Transformers" (2025), after the image task of the Long range arena.
 #include <algorithm>
 #include <cmath>
@@ -21,12 +22,14 @@ namespace eddy {
 namespace {
 
 constexpr std::size_t kMeanOfLosses = 100;
+constexpr std::int64_t kGreyValues = 256;
 
 class CifarTask final : public Task {
  public:
   explicit CifarTask(const TaskArguments& arguments)
       : config_(arguments.config.data),
         train_(arguments.config.train),
+        scores_all_(!reads_key(arguments.config.model, "readout")),
         images_(read_cifar(data_paths(arguments).front(), arguments.training)) {
     // Runs of earlier versions that hold such keys are still measured.
     check_block_sizes(arguments.config, arguments.training);
@@ -60,12 +63,15 @@ class CifarTask final : public Task {
   bool uses_seed(const EvalOptions& options) const override { return options.batches > 0; }
 
   void set_model_sizes(ModelConfig& model) const override {
-    fit_tokens(model, 256, kCifarClasses, "images have 256 grey values and 10 classes");
-    if (const std::string readout = readout_of(model); readout != "last")
+    // A model that has one class for each token gives the images' ten to the first ones.
+    if (reads_key(model, "n_out"))
+      fit_tokens(model, kGreyValues, kCifarClasses, "images have 256 grey values and 10 classes");
+    else
+      fit_tokens(model, kGreyValues, kGreyValues,
+                 fmt::format("images have 256 grey values, and {} as many classes", model.model));
+    if (const std::string readout = readout_of(model); !scores_all_ && readout != "last")
       fail<ConfigError>(
-          "config: model.readout is \"{}\" in family {}; the class is read at the last position (set "
-          "\"last\", which the family recurrent_transformer alone has)",
-          readout, model.family);
+          "config: model.readout is \"{}\"; the class is read at the last position (set \"last\")", readout);
     if (model.positions && model.context < kCifarPixels)
       fail<ConfigError>(
           "config: model.context is {} and an image has 1024 tokens (the position table must reach so far)",
@@ -145,8 +151,9 @@ class CifarTask final : public Task {
             kCpu),
         Dtype::f64);
     std::vector<Picture> pictures;
+    const std::int64_t positions = logits.dim(1), width = logits.dim(2);
     for (std::int64_t i = 0; i < shown; ++i) {
-      const double* row = logits.data<double>() + i * kCifarClasses;
+      const double* row = logits.data<double>() + ((i + 1) * positions - 1) * width;
       const auto predicted = std::max_element(row, row + kCifarClasses) - row;
       const int truth = images_.test.labels[static_cast<std::size_t>(i)];
       Picture picture{32, 32, {}, "", predicted == truth};
@@ -192,7 +199,7 @@ class CifarTask final : public Task {
     return order;
   }
 
-  static Batch batch_of(const GreyImages& images, const std::vector<std::int64_t>& chosen) {
+  Batch batch_of(const GreyImages& images, const std::vector<std::int64_t>& chosen) const {
     std::vector<std::int32_t> tokens, targets;
     tokens.reserve(chosen.size() * kCifarPixels);
     for (const std::int64_t i : chosen) {
@@ -200,11 +207,13 @@ class CifarTask final : public Task {
       tokens.insert(tokens.end(), pixels.begin(), pixels.end());
       targets.push_back(images.labels[static_cast<std::size_t>(i)]);
     }
+    if (scores_all_) targets = behind_unscored(targets, std::ssize(chosen), kCifarPixels);
     return make_batch(std::ssize(chosen), std::move(tokens), std::move(targets));
   }
 
   DataConfig config_;
   TrainConfig train_;
+  bool scores_all_;
   CifarData images_;
   std::string sha256_;
   std::deque<double> losses_;

@@ -24,16 +24,6 @@ double accuracy_of(const EvalResult& result) {
   return 0;
 }
 
-// The targets of the last positions of each row as those of all `time` positions.
-std::vector<std::int32_t> behind_unscored(const std::vector<std::int32_t>& targets, std::int64_t rows,
-                                          std::int64_t time) {
-  const std::int64_t tail = std::ssize(targets) / rows;
-  std::vector<std::int32_t> all(static_cast<std::size_t>(rows * time), kNotScored);
-  for (std::int64_t row = 0; row < rows; ++row)
-    std::copy_n(targets.begin() + row * tail, tail, all.begin() + (row + 1) * time - tail);
-  return all;
-}
-
 class CopyTask final : public Task {
  public:
   CopyTask(const RunConfig& config, bool selective)

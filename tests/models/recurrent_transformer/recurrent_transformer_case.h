@@ -99,6 +99,22 @@ inline std::vector<ModelCase> recurrent_transformer_cases() {
       c.positions = c.bias = true;
       c.dropout = 0.3;
     });
+    if (!reads_key(small_config(model), "keep_state")) continue;
+    with("state carried, three layers", 3, [](ModelConfig& c) {
+      c.layers = 3;
+      c.keep_state = true;
+    });
+    with("state carried, biases and ReLU", 1, [](ModelConfig& c) {
+      c.keep_state = c.bias = true;
+      c.activation = "relu";
+    });
+    with("state carried, one layer and one head", 5, [](ModelConfig& c) {
+      c.layers = c.heads = 1;
+      c.dim = 7;
+      c.mlp_dim = 13;
+      c.keep_state = true;
+    });
+    with("state carried, blocks longer than some calls", 12, [](ModelConfig& c) { c.keep_state = true; });
   }
   return all;
 }

@@ -232,6 +232,39 @@ TEST_CASE("the report of images shows them with what they are and what they are 
   CHECK(count(", taken for airplane</figcaption>") == 5);
 }
 
+TEST_CASE("a model with logits at all positions is scored and shown at the last one") {
+  const TempFolder folder;
+  folder.write("test_batch.bin", grey_records(6));
+  write_training_images(folder);
+  RunConfig last = tiny_config(folder);
+  last.data.block_min = last.data.block_max = 0;
+  RunConfig all = last;
+  all.model.family = "block_recurrent";
+  all.model.model = "slide";
+  all.model.dim = 8;
+  all.model.heads = 2;
+  all.model.window = all.model.segment = all.model.context = 256;
+  const std::unique_ptr<Task> task = task_of(all);
+  const Batch few = task_of(last)->next(0, 0), many = task->next(0, 0);
+  CHECK(few.targets.shape() == Shape{4, 1});
+  CHECK(many.targets.shape() == Shape{4, 1024});
+  CHECK(many.scored == few.scored);
+  for (std::int64_t row = 0; row < 4; ++row)
+    CHECK(many.targets.data<std::int32_t>()[row * 1024 + 1023] == few.targets.data<std::int32_t>()[row]);
+
+  // A class for each grey value, of which the first ten are those of the images.
+  const std::unique_ptr<Model> model = model_for(*task, all.model);
+  CHECK(model->config().n_out == 256);
+  task->set_model_sizes(all.model);
+  CHECK_NOTHROW(task->set_model_sizes(all.model));  // as a resumed run does
+  const EvalResult result = task->evaluate(*model, {.split = "test", .batch = 4});
+  CHECK(result.tokens == 6);
+  CHECK(std::isfinite(result.loss));
+  HtmlPage page("images");
+  task->report(page, *model);
+  CHECK(contains(page.html(), "taken for "));
+}
+
 TEST_CASE("a model that does not fit images is refused") {
   const TempFolder folder;
   const std::unique_ptr<Task> task = six_test_images(folder);
