@@ -9,9 +9,9 @@
 //                (y_{i-1}, h_i) = T(p/2 + h_{i-1} || p/2 + x_i)       p = p_{i-2}
 //                p_{i-1}        = y_{i-1}                             accumulate = "output"
 //                               = h_{i-1}                             accumulate = "hidden", the paper's text
+//                y_n            = T(h_n)
 //
 // The factor 1/2 is the key accumulate_factor.
-//                y_n            = T(h_n)
 //
 // The first half of a window cannot see the second. So the second half needs only keys and values of the
 // first, and in the forget variant y_i = T(h_i) for every i. The outputs that are read are computed after

@@ -105,6 +105,34 @@ TEST_CASE("keep_state: accumulate goes on from calls of whole blocks of one leng
   CHECK(call(*model, part(tokens, 0, 10), {}, 10).state.empty());
 }
 
+TEST_CASE("keep_state: accumulate adds by its factor in calls and streams alike") {
+  for (const char* what : {"output", "hidden"}) {
+    CAPTURE(what);
+    ModelConfig config = keeping("block_accumulate", 3);
+    config.accumulate = what;
+    config.accumulate_factor = 0.3;
+    const auto model = random_model(config);
+    const Tensor tokens = random_ids(2, 15, 11, 9), targets = random_ids(2, 15, 11, 10);
+    const ForwardOutput whole = call(*model, tokens), first = call(*model, part(tokens, 0, 6)),
+                        rest = call(*model, part(tokens, 6, 9), first.state);
+    check_close("calls", rest.logits, part(whole.logits, 6, 9), kOrder);
+    State state = first.state;
+    for (std::int64_t at = 6; at < 15; ++at) {
+      const Tensor logits = model->stream(part(tokens, at, 1), state);
+      if ((at + 1) % 3 == 0) continue;  // the stream answers as if the sequence ended here
+      const ForwardOutput until = call(*model, part(tokens, 0, at + 1));
+      check_close("stream", logits, part(until.logits, at, 1), kOrder);
+    }
+    ForwardInput input;
+    input.tokens = tokens;
+    const Outcome fast = run(*model, input, targets);
+    input.literal = true;
+    check_outcomes(run(*model, input, targets), fast, kOrder, 1e-12);
+    config.accumulate_factor = 0.5;
+    CHECK(distance(call(*random_model(config), tokens).logits, whole.logits).error > 1e-3);
+  }
+}
+
 TEST_CASE("keep_state: calls may have blocks of different lengths") {
   const auto model = random_model(keeping("block_forget", 5));
   const Tensor tokens = random_ids(2, 13, 11, 5);
