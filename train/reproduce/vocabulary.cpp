@@ -68,10 +68,19 @@ void prepare_vocabulary(const ReproduceRow& row, const fs::path& folder,
         model.string());
   }
   log(fmt::format("vocabulary: {} pieces from {} documents\n", row.pieces, files.size()));
-  const TrainedVocabulary made = train_vocabulary(files, {.size = row.pieces});
+  const std::string made = [&] {
+    try {
+      return train_vocabulary(files, {.size = row.pieces}).model;
+    } catch (const ValueError& refused) {
+      fail<ValueError>(
+          "reproduce: the row {} needs a vocabulary of {} pieces: {} (or take one that there is: "
+          "--set data.tokenizer=FILE.model)",
+          row.name, row.pieces, refused.what());
+    }
+  }();
   fs::create_directories(model.parent_path(), error);
   if (error) fail<IoError>("reproduce: {} cannot be made: {}", model.parent_path().string(), error.message());
-  replace_text_file(model, made.model);
+  replace_text_file(model, made);
   replace_text_file(about, digest + "\n");
 }
 

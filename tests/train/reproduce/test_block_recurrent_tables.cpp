@@ -175,6 +175,11 @@ TEST_CASE("block-recurrent tables: a vocabulary is made once, from the documents
   const fs::path model = row_of(plan_table(options), "pieces_512").config.data.tokenizer;
   CHECK_FALSE(contains(read_text_file(model), "zz"));
   CHECK_FALSE(contains(run_quietly(options).text, "vocabulary:"));
+  options.runs = folder.path("other");
+  options.data = folder.write("short/a.txt", "few letters");
+  CHECK(contains(error_of<ValueError>([&] { run_quietly(options); }), "--set data.tokenizer=FILE.model"));
+  options.runs = folder.path("runs");
+  options.data = folder.path("books");
   folder.write("books/0.txt", "another text");
   CHECK(contains(error_of<ConfigError>([&] { run_quietly(options); }), "was made from other documents"));
 }
