@@ -74,6 +74,10 @@ const Kind kPublished{"a list with a number for each column; also a text, or {va
                                   cell.contains("value") && cell.at("value").is_number());
                         });
                       }};
+const Kind kTexts{"a table of texts by scale, as {small = \"md5:...\"}",
+                  [](const json& v) { return by_scale(v, [](const json& one) { return one.is_string(); }); }};
+const Kind kNames{"a list of texts",
+                  [](const json& v) { return all_of(v, [](const json& one) { return one.is_string(); }); }};
 const Kind kSplit{"train, valid or test",
                   [](const json& v) { return v == "train" || v == "valid" || v == "test"; }};
 
@@ -133,11 +137,13 @@ void check_text(const ConfigSource& file) {
   check(text, {{"entry", kText},
                {"needs", kText},
                {"sha256", kText},
+               {"digest", kTexts},
                {"kind", kText},
                {"of_paper", kYesNo},
                {"source_bytes", kCounts},
                {"generated_bytes", kCounts},
-               {"most_bytes", kCounts}});
+               {"most_bytes", kCounts},
+               {"pieces", kCounts}});
 }
 
 }  // namespace table_values
@@ -154,6 +160,7 @@ void check_values(const ConfigSource& file) {
                {"published_at", kScaleList},
                {"sampled_batches", kCounts},
                {"windows", kCounts},
+               {"pieces", kCounts},
                {"lengths", kLengthLists},
                {"notes", kNotes},
                {"small_notes", kNotes}});
@@ -179,7 +186,10 @@ void check_values(const ConfigSource& file) {
                 {"weights_of", kText},
                 {"longest", kCount},
                 {"scales", kScaleList},
-                {"reference", kYesNo}});
+                {"reference", kYesNo},
+                {"pieces", kCounts},
+                {"evaluation", kCounts},
+                {"tables", kNames}});
     check_scales(row);
   });
 }
