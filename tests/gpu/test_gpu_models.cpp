@@ -159,6 +159,15 @@ TEST_SUITE("device") {
     check_training(self, 2);
   }
 
+  TEST_CASE("training a recurrence that keeps its state on the GPU follows the CPU") {
+    for (const char* name : {"unit_forget", "block_forget", "block_accumulate"}) {
+      ModelConfig keeps = config_named(name);
+      keeps.keep_state = true;
+      keeps.positions = false;
+      check_training(keeps, 2);
+    }
+  }
+
   TEST_CASE("training a block recurrence with dropout on the GPU follows the CPU in losses and gradients") {
     // Blocks of 3 and a last one of 1: no row of probabilities is a whole number of four draws.
     for (const char* name : {"block_forget", "block_accumulate"})
