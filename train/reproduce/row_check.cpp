@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "models/eddy/fit_params.h"
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/config/config.h"
+#include "train/reproduce/run.h"
 #include "train/reproduce/vocabulary.h"
 #include "train/tasks/task.h"
 
