@@ -15,8 +15,8 @@ struct RowSize {
   double flops_per_token = 0;  // of the forward pass, with a carried state
 };
 
-// Makes the task and the model of each row of the table whose runs are in `folder`, so that a row that cannot be trained, or a column that nothing measures, ends
-// the command before hours are spent on others.
+// Makes the task and the model of each row of the table whose runs are in `folder`, so that a row that cannot be trained,
+// or a column that nothing measures, ends the command before hours are spent on others.
 // errors: ConfigError and others, with the place in the table's file.
 void check_rows(const ReproduceTable& table, const std::filesystem::path& folder);
 
