@@ -29,7 +29,6 @@
 #include "train/text/dataset.h"
 #include "train/text/stories/stories.h"
 #include "train/text/text_files.h"
-#include "train/text/vocabulary_training.h"
 
 namespace eddy {
 namespace {
@@ -126,10 +125,6 @@ fs::path text_path(const ReproduceTable& table, const fs::path& folder) {
   return folder / "text" / name;
 }
 
-fs::path own_vocabulary_path(const fs::path& folder) {
-  return folder / "text" / kOwnVocabulary;
-}
-
 // Refuses to overwrite a text that runs were trained on with another one.
 void write_once(const fs::path& file, const std::string& text) {
   std::error_code error;
@@ -141,33 +136,6 @@ void write_once(const fs::path& file, const std::string& text) {
   fs::create_directories(file.parent_path(), error);
   if (error) fail<IoError>("reproduce: {} cannot be made: {}", file.parent_path().string(), error.message());
   replace_text_file(file, text);
-}
-
-// Makes the table's vocabulary of the first stories, which are those that are trained on. The text beside it shows that the
-// stories are still the same.
-// errors: those of train_vocabulary.
-void make_vocabulary(const ReproduceTable& table, const std::vector<std::string>& stories,
-                     const fs::path& folder, const Log& log) {
-  const fs::path file = own_vocabulary_path(folder);
-  std::error_code error;
-  if (fs::exists(file, error)) return;
-  VocabularyOptions options;
-  options.size = table.text.pieces;
-  std::int64_t all = 0;
-  for (const std::string& story : stories) all += std::ssize(story);
-  const auto trained_on =
-      static_cast<std::int64_t>(table.rows.front().config.data.split * static_cast<double>(all));
-  std::string text;
-  for (const std::string& story : stories) {
-    if (std::ssize(text) + std::ssize(story) > std::min(trained_on, options.most_bytes)) break;
-    text += story + "\n";
-  }
-  const fs::path source = folder / "text" / "vocabulary.txt";
-  replace_text_file(source, text);
-  const TrainedVocabulary made = train_vocabulary({{source.filename().string(), source.string()}}, options);
-  replace_text_file(file, made.model);
-  fs::remove(source, error);
-  log(fmt::format("vocabulary: {} pieces of {} bytes of training stories\n", options.size, text.size()));
 }
 
 void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log& log) {
@@ -205,7 +173,6 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
   const std::vector<std::string> told = cut ? cut_stories(stories, plan.most_bytes) : stories;
   const std::string text = repeat ? repeat_text(told) : plain_text(told);
   write_once(text_path(table, folder), text);
-  if (plan.pieces > 0) make_vocabulary(table, stories, folder, log);
   const std::string from = given ? plan.source : std::string("Eddy's own generator");
   const std::string parts = cut ? fmt::format(" in {} pieces", told.size()) : "";
   const std::string pieces = parts + (repeat ? ", each told twice" : "");
@@ -440,16 +407,16 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
     fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)", name);
   if (options.windows > 0) table.windows = options.windows;
   const fs::path folder = fs::path(options.runs) / table.folder;
-  bool reads_own = false;
   for (ReproduceRow& row : table.rows) {
     if (table.text.kind != ReproduceText::Kind::none)
       row.config.data.path = text_path(table, folder).string();
-    if (row.pieces > 0) row.config.data.tokenizer = vocabulary_path(folder, row.pieces);
     keys_of(row.config).read_texts(options.set);
-    if (std::string& tokenizer = row.config.data.tokenizer;
-        table.text.pieces > 0 && tokenizer == kOwnVocabulary) {
-      tokenizer = own_vocabulary_path(folder).string();
-      reads_own = true;
+    if (std::string& tokenizer = row.config.data.tokenizer; tokenizer == kOwnVocabulary) {
+      if (row.pieces == 0)
+        fail<ConfigError>(
+            "{}: the row {} has the tokenizer {}, and `pieces` gives its vocabulary no size at this scale",
+            row.place, row.name, tokenizer);
+      tokenizer = vocabulary_path(folder, row.pieces);
     }
     try {
       validate(row.config);
@@ -458,7 +425,6 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
       fail<ConfigError>("{}: {}", row.place, refused.what());
     }
   }
-  if (!reads_own) table.text.pieces = 0;
   const std::int64_t own_seeds = entry != nullptr ? entry->seeds : 1;
   repeat_for_seeds(table, options.seeds > 0 ? options.seeds : own_seeds);
   static_cast<void>(wanted_rows(table, options.rows));

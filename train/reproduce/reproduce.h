@@ -61,7 +61,7 @@ struct ReproduceRow {
   std::string weights_of{};  // run the weights of this other row in this row's model; empty: train them
   std::int64_t longest = 0;  // longest window to measure; 0: all
   std::int64_t batches = 0;  // of a table that is measured on some batches: how many of this row; 0: as many
-  std::int64_t pieces = 0;   // above 0: the size of the vocabulary that is made for it
+  std::int64_t pieces = 0;   // size of the vocabulary that kOwnVocabulary makes for it; 0: none
   std::string place{};       // in the table's file, for errors
   std::string group{};       // its name without its seed; rows of one group are shown as one
 };
@@ -75,7 +75,6 @@ struct ReproduceText {
   std::int64_t source_bytes = 0;     // use only so many of its first bytes; 0: all
   std::int64_t generated_bytes = 0;  // how many bytes the generator writes
   std::int64_t most_bytes = 0;       // repeat: cut stories into pieces of at most so many; 0: do not cut
-  std::int64_t pieces = 0;           // size of the vocabulary that is made from the training stories; 0: none
 };
 
 // The value of data.tokenizer that asks for the vocabulary which the table makes.

@@ -142,8 +142,7 @@ void check_text(const ConfigSource& file) {
                {"of_paper", kYesNo},
                {"source_bytes", kCounts},
                {"generated_bytes", kCounts},
-               {"most_bytes", kCounts},
-               {"pieces", kCounts}});
+               {"most_bytes", kCounts}});
 }
 
 }  // namespace table_values

@@ -266,7 +266,6 @@ void add_text(ReproduceTable& table, const json& text, const TableRequest& reque
   }
   plan.kind = text_kind(name);
   plan.source = path;
-  plan.pieces = bytes("pieces");
   if (!reads_pieces(request)) plan.most_bytes = bytes("most_bytes");
 }
 
@@ -283,8 +282,7 @@ void add_notes(ReproduceTable& table, const json& notes, const TableRequest& req
       continue;
     const std::string text = note.is_string() ? note : note.at("text");
     table.notes.push_back(fmt::format(fmt::runtime(text), fmt::arg("reference", table.reference),
-                                      fmt::arg("most_bytes", table.text.most_bytes),
-                                      fmt::arg("pieces", table.text.pieces)));
+                                      fmt::arg("most_bytes", table.text.most_bytes)));
   }
 }
 

@@ -8,14 +8,13 @@
 //                                                     EDDY_DATA_DIR, its sha256, or digest for each scale (md5:... or
 //                                                     SHA-256), if it is one file that all have, whether
 //                                                     it is of_paper, its kind (documents or file: read as they are;
-//                                                     without it, the task's name) and, for each scale, how many bytes,
-//                                                     and of how many pieces its vocabulary is (ReproduceText), which
-//                                                     data.tokenizer = "pieces.model" asks for
+//                                                     without it, the task's name) and, for each scale, how many bytes
+//                                                     (ReproduceText)
 //   [model] [data] [train]                            what all rows change of the defaults, as in a run's config
 //   [small.model] [tiny.train] ...                    and at that scale
-//   pieces                                            in the file or a row, for each scale, the size of a vocabulary
+//   pieces                                            in the file or a row, for each scale, the size of the vocabulary
 //                                                     that is made from the documents to train on
-//                                                     (train/text/vocabulary_training.h); 0: none
+//                                                     (vocabulary.h) where data.tokenizer = "pieces.model"
 //   evaluation                                        in the file: split, and how many batches at a scale (0: all); in a
 //                                                     row: how many batches it takes instead, where its are smaller
 //   base                                              {table, task}: a table of this build whose keys and rows hold
@@ -28,9 +27,8 @@
 //                                                     it stands in, where several share the file; without it all
 //
 // A name or a title may hold {steps}, {chunk}, {repeats}, {window} and {states} of the row's model, a note {reference}, the
-// row that others are relative to, {most_bytes}, the longest piece of a story, and {pieces}, the size of the table's
-// vocabulary. The published numbers of a
-// relative column are divided by that of the reference row.
+// row that others are relative to, and {most_bytes}, the longest piece of a story. The published numbers of a relative
+// column are divided by that of the reference row.
 #pragma once
 
 #include "train/config/config_file.h"

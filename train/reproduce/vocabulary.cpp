@@ -28,6 +28,16 @@ std::vector<TextFile> training_documents(const DataConfig& data) {
   return files;
 }
 
+// Writes the lines of a text's one file that are trained on to `part`, and returns that.
+std::vector<TextFile> training_part(const DataConfig& data, const TextFile& file, const fs::path& part) {
+  std::string text = read_text(file.path);
+  const auto end = static_cast<std::size_t>(data.split * static_cast<double>(text.size()));
+  if (const std::size_t line = text.rfind('\n', end); end < text.size() && line != std::string::npos)
+    text.resize(line + 1);
+  replace_text_file(part, text);
+  return {{part.filename().string(), part.string()}};
+}
+
 // What tells one set of documents from another without reading them.
 std::string digest_of(const std::vector<TextFile>& files) {
   std::string names;
@@ -67,10 +77,18 @@ void prepare_vocabulary(const ReproduceRow& row, const fs::path& folder,
         "reproduce: {} was made from other documents than there are now (choose another --runs)",
         model.string());
   }
-  log(fmt::format("vocabulary: {} pieces from {} documents\n", row.pieces, files.size()));
+  log(fmt::format("vocabulary: {} pieces from {} document{}\n", row.pieces, files.size(),
+                  files.size() == 1 ? "" : "s"));
+  fs::create_directories(model.parent_path(), error);
+  if (error) fail<IoError>("reproduce: {} cannot be made: {}", model.parent_path().string(), error.message());
+  const fs::path part = fs::path(model).replace_extension(".txt");
   const std::string made = [&] {
     try {
-      return train_vocabulary(files, {.size = row.pieces}).model;
+      const bool one_file = fs::is_regular_file(row.config.data.path, error);
+      const std::vector<TextFile> read = one_file ? training_part(row.config.data, files.at(0), part) : files;
+      const TrainedVocabulary vocabulary = train_vocabulary(read, {.size = row.pieces});
+      fs::remove(part, error);
+      return vocabulary.model;
     } catch (const ValueError& refused) {
       fail<ValueError>(
           "reproduce: the row {} needs a vocabulary of {} pieces: {} (or take one that there is: "
@@ -78,8 +96,6 @@ void prepare_vocabulary(const ReproduceRow& row, const fs::path& folder,
           row.name, row.pieces, refused.what());
     }
   }();
-  fs::create_directories(model.parent_path(), error);
-  if (error) fail<IoError>("reproduce: {} cannot be made: {}", model.parent_path().string(), error.message());
   replace_text_file(model, made);
   replace_text_file(about, digest + "\n");
 }

@@ -1,4 +1,5 @@
-// The vocabularies of rows with `pieces`: made once for a table, from the documents that its rows are trained on.
+// The vocabularies of rows whose data.tokenizer is kOwnVocabulary: made once for a table, from the documents that its
+// rows are trained on.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ std::string vocabulary_path(const std::filesystem::path& folder, std::int64_t pi
 RunConfig without_vocabulary(const ReproduceRow& row, const std::filesystem::path& folder);
 
 // Makes the vocabulary of a row, if the row has one of its table's own and it is not there. Documents of a folder are
-// those of its subfolder train or, without it, the first ones by data.split; of one file it is the whole text.
+// those of its subfolder train or, without it, the first ones by data.split; of one file it is that part of its lines.
 // errors: ConfigError where there is one from other texts; those of reading texts and of train_vocabulary.
 void prepare_vocabulary(const ReproduceRow& row, const std::filesystem::path& folder,
                         const std::function<void(std::string_view)>& log);

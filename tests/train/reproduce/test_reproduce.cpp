@@ -489,8 +489,7 @@ published = [0.5]
     other.runs = folder.path("none");
     return error_of<ConfigError>([&] { reproduce_quietly(other); });
   };
-  CHECK(contains(refused("\"loss\"}", "\"lost\"}"),
-                 "nothing measures the column \"lost\" (nearest: loss"));
+  CHECK(contains(refused("\"loss\"}", "\"lost\"}"), "nothing measures the column \"lost\" (nearest: loss"));
   CHECK(contains(refused("layers = 2", "layer = 2"), "other.toml:18:"));
   CHECK(contains(refused("layers = 2", "layer = 2"), "(nearest: layers)"));
   CHECK(contains(refused("\"unit_forget\"", "\"unit_forgets\""), "unit_forget"));
