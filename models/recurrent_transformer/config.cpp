@@ -1,7 +1,7 @@
 // The rules between the config keys of this family.
 #include "models/recurrent_transformer/config.h"
 
-#include "tensor/base/error.h"
+#include "tensor/base/format.h"
 
 namespace eddy::recurrent_transformer {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/base/error.h"
+#include "tensor/base/format.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 #include "train/tasks/text_reading.h"
