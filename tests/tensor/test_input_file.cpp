@@ -50,5 +50,6 @@ TEST_CASE("input file: a file larger than the limit is refused before it is read
   const TempFolder folder;
   const std::string path = folder.write("a", "");
   std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // sparse: it takes no space
-  CHECK(contains(error_of<IoError>([&] { static_cast<void>(InputFile(path).text(4096)); }), "1.0 TiB (at most 4.0 KiB)"));
+  CHECK(contains(error_of<IoError>([&] { static_cast<void>(InputFile(path).text(4096)); }),
+                 "1.0 TiB (at most 4.0 KiB)"));
 }

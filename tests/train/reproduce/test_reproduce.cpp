@@ -535,7 +535,7 @@ TEST_CASE("published numbers of bytes do not stand beside rows that read pieces"
     });
   };
   CHECK(published(plan_table(options)));
-  options.set["data.tokenizer"] = "pieces.model";
+  options.set["data.tokenizer"] = "t5.model";
   const ReproduceTable table = plan_table(options);
   CHECK_FALSE(published(table));
   CHECK(std::any_of(table.rows.begin(), table.rows.end(), [](const ReproduceRow& row) {
