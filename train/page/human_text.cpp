@@ -61,9 +61,10 @@ std::string human_bytes(std::int64_t bytes) {
 }
 
 std::string decimal_bytes(std::int64_t bytes) {
-  if (std::abs(static_cast<double>(bytes)) < 1000) return fmt::format("{} bytes", bytes);
-  const auto [scaled, unit] = in_units(static_cast<double>(bytes), 1000, {"kB", "MB", "GB", "TB"});
-  return fmt::format("{} {}", three_digits(scaled), unit);
+  const double mega = static_cast<double>(bytes) / 1e6;
+  if (std::abs(mega) < 1) return fmt::format("{} bytes", bytes);
+  const auto [scaled, unit] = in_units(mega, 1000, {"GB", "TB"});
+  return fmt::format("{} {}", three_digits(scaled), *unit == '\0' ? "MB" : unit);
 }
 
 std::string human_duration(double seconds) {

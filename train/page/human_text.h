@@ -17,7 +17,7 @@ std::string human_count(double value);
 // Returns bytes in binary units, such as "512 B", "1.2 GiB".
 std::string human_bytes(std::int64_t bytes);
 
-// Returns the size of a text as file managers show it: "512 bytes", "30.8 MB".
+// Returns the size of a text: "512 bytes", from a million bytes on "30.8 MB".
 std::string decimal_bytes(std::int64_t bytes);
 
 // Returns a time in its two largest units, such as "0.4s", "12s", "3m 20s", "2h 05m", "3d 04h"; "-" when it

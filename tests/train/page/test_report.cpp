@@ -456,6 +456,9 @@ TEST_CASE("HtmlPage: every kind of section is well formed and escaped") {
 }
 
 TEST_CASE("human text: counts bytes times and numbers in units a person reads") {
+  CHECK(decimal_bytes(999'999) == "999999 bytes");
+  CHECK(decimal_bytes(30'800'000) == "30.8 MB");
+  CHECK(decimal_bytes(2'500'000'000) == "2.5 GB");
   CHECK(human_count(0) == "0");
   CHECK(human_count(950) == "950");
   CHECK(human_count(12345) == "12.3k");

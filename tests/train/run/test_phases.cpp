@@ -105,7 +105,7 @@ TEST_CASE("phases: a folder that has grown is a new phase from which a resume is
     CHECK(at_nine.state.text_phases[1].parts.size() == 2);
     CHECK(at_nine.state.text_phases[1].step == 6);
     CHECK(contains(events_of(begun.run_dir),
-                   "phase 2 of the texts begins at step 6: 2 texts (3.0 kB): 0 new.txt"));
+                   "phase 2 of the texts begins at step 6: 2 texts (3000 bytes): 0 new.txt"));
 
     copy_run(begun.run_dir, folder.path("unbroken"));
     TrainRequest unbroken = begun;
