@@ -8,6 +8,7 @@
 #include "train/config/new_config.h"
 #include "train/program/commands.h"
 #include "train/run/checkpoint.h"
+#include "train/run/run_start.h"
 #include "train/run/trainer.h"
 
 namespace eddy {

@@ -307,4 +307,13 @@ void open_folder(ReadyRun& run, const TrainRequest& request) {
   keep_id(run);
 }
 
+std::string dry_run(const TrainRequest& request) {
+  const ReadyRun run = prepare_run(request);
+  check_folder(run, request);
+  return fmt::format("nothing was made; {} would {}: {} on {}, {} parameters, {}, {} of memory",
+                     run.folder.string(), request.resume.empty() ? "begin" : "go on", run.config.model.model,
+                     run.task->name(), run.model->params().count(), run.task->summary(),
+                     human_bytes(run.memory.peak));
+}
+
 }  // namespace eddy

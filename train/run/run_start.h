@@ -39,6 +39,11 @@ ReadyRun prepare_run(const TrainRequest& request);
 // errors: IoError.
 void check_folder(const ReadyRun& run, const TrainRequest& request);
 
+// Makes all checks of train() up to its first write, and makes nothing. Returns what the
+// run would be, in a line.
+// errors: those of train.
+std::string dry_run(const TrainRequest& request);
+
 // Makes the folder of a new run with its id, configuration and tokenizer, or corrects what the end of a resumed
 // run may have left: half-written files, the pointer `best`, a missing id.
 // errors: IoError.

@@ -590,13 +590,4 @@ TrainEnd train(const TrainRequest& request) {
   return Run(request).train();
 }
 
-std::string dry_run(const TrainRequest& request) {
-  const ReadyRun run = prepare_run(request);
-  check_folder(run, request);
-  return fmt::format("nothing was made; {} would {}: {} on {}, {} parameters, {}, {} of memory",
-                     run.folder.string(), request.resume.empty() ? "begin" : "go on", run.config.model.model,
-                     run.task->name(), run.model->params().count(), run.task->summary(),
-                     human_bytes(run.memory.peak));
-}
-
 }  // namespace eddy

@@ -32,9 +32,4 @@ enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };
 // found before the folder is made.
 TrainEnd train(const TrainRequest& request);
 
-// Makes all checks of train() up to its first write, and those of the run's folder, and makes nothing. Returns what the
-// run would be, in a line.
-// errors: those of train.
-std::string dry_run(const TrainRequest& request);
-
 }  // namespace eddy
