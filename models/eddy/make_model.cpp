@@ -83,4 +83,15 @@ Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried, st
   return counted([&] { static_cast<void>(model->forward(input)); });
 }
 
+std::int64_t stream_bytes(const ModelConfig& config, std::int64_t time) {
+  const Device device = counting_device();
+  const std::unique_ptr<Model> model = make_model(config, Dtype::f32, device);
+  const NoGrad no_grad;
+  State state;
+  const std::int64_t room = model->stream_room(state);
+  static_cast<void>(
+      model->stream(Tensor::empty({1, room < 0 ? time : std::min(time, room)}, Dtype::i64, device), state));
+  return state.bytes();
+}
+
 }  // namespace eddy

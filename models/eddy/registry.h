@@ -33,6 +33,11 @@ ParamStore count_parameters(const ModelConfig& config);
 // errors: those of make_model and forward.
 Cost forward_cost(const ModelConfig& config, std::int64_t time, bool carried = true, std::int64_t tail = 1);
 
+// Returns the bytes that one stream of a model keeps after `time` tokens, in f32: a state, and a cache of what it read.
+// Found as forward_cost is.
+// errors: those of make_model and stream.
+std::int64_t stream_bytes(const ModelConfig& config, std::int64_t time);
+
 // One family: what its config.cpp says of its keys.
 struct FamilyEntry {
   const char* name;

@@ -12,7 +12,7 @@
 #include "tests/gpu/support/captured_training.h"
 #include "tests/models/bf16_models.h"
 #include "train/bench/step.h"
-#include "train/run/environment.h"
+#include "train/plan/environment.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -12,7 +12,7 @@
 #include "tensor/transfer.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/spec_check.h"
-#include "train/run/environment.h"
+#include "train/plan/environment.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

@@ -145,6 +145,21 @@ void check_cost(const ModelConfig& config, Size time, Size (*formula)(const Mode
 
 }  // namespace
 
+TEST_CASE("counted work: the bytes of a stream are those of its state, for every model") {
+  for (const ModelCase& c : every_case()) {
+    CAPTURE(c.name);
+    const std::unique_ptr<Model> model = make_model(c.config);
+    model->params().initialize(1);
+    for (const Size time : {1, 8}) {
+      const NoGrad no_grad;
+      State state;
+      const Size room = model->stream_room(state), read = room < 0 ? time : std::min(time, room);
+      static_cast<void>(model->stream(Tensor::zeros({1, read}, Dtype::i64), state));
+      CHECK(stream_bytes(c.config, time) == state.bytes());
+    }
+  }
+}
+
 TEST_CASE("counted work: the recurrent transformers are their formulas") {
   for (const Size time : {1, 7, 20}) {
     for (const bool last : {false, true}) {

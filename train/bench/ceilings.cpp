@@ -16,7 +16,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/bench.h"
 #include "train/page/human_text.h"
-#include "train/run/environment.h"
+#include "train/plan/environment.h"
 
 namespace eddy {
 namespace {

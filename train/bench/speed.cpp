@@ -18,7 +18,7 @@
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
-#include "train/run/environment.h"
+#include "train/plan/environment.h"
 
 namespace eddy {
 namespace {

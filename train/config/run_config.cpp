@@ -183,6 +183,8 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("sample_every", c.sample_every, "Steps between samples; 0: never", {0, 1'000'000'000'000});
   keys.add("sample_tokens", c.sample_tokens, "Tokens of a sample; 0: no samples", {0, 1'000'000'000});
   keys.add("log_every", c.log_every, "Steps between lines of the log", {1, 1'000'000'000});
+  keys.add("tensorboard", c.tensorboard,
+           "Whether the run's folder also gets event files that TensorBoard reads");
   keys.add("max_bad_steps", c.max_bad_steps,
            "Steps in a row with a loss or gradient that is not finite, after which the run ends",
            {0, 1'000'000'000});

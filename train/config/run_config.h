@@ -76,6 +76,7 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   double minutes = 0.0;      // 0: no limit
   std::string device = "cpu";
   std::string precision = "f32";
+  bool tensorboard = false;      // whether the folder gets event files for TensorBoard
   std::string capture = "auto";  // auto: capture steps and replay them where the device supports it | off
 
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;

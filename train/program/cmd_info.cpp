@@ -4,8 +4,8 @@
 
 #include "ops/backends.h"
 #include "train/bench/ceilings.h"
+#include "train/plan/environment.h"
 #include "train/program/commands.h"
-#include "train/run/environment.h"
 
 namespace eddy {
 namespace {

@@ -40,6 +40,19 @@ void visit_fields(Record& r, const Visit& visit) {
   visit("seconds", r.seconds);
 }
 
+// The same of a run's record.
+template <class Record, class Visit>
+void visit_run_fields(Record& r, const Visit& visit) {
+  visit("name", r.name);
+  visit("model", r.model);
+  visit("task", r.task);
+  visit("parameters", r.parameters);
+  visit("state_bytes", r.state_bytes);
+  visit("flops_per_token", r.flops_per_token);
+  visit("text", r.text);
+  visit("text_sha256", r.text_sha256);
+}
+
 // Invalid UTF-8 (a sample cut inside a character) becomes U+FFFD; numbers that are not finite become null.
 std::string dump(const Json& record) {
   return record.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -147,6 +160,7 @@ class Record final : public nlohmann::json_sax<nlohmann::json> {
   }
   void read_field(const char* key, std::int64_t& value) const { value = integer_of(key); }
   void read_field(const char* key, double& value) const { value = number_of(key); }
+  void read_field(const char* key, std::string& value) const { value = text_of(key); }
   std::int64_t integer_of(const char* key) const {
     const Field* field = find(key);
     if (field == nullptr || field->type == Type::null) return 0;
@@ -265,6 +279,11 @@ void add_record(MetricsSummary& summary, const Record& r, std::int64_t step) {
     summary.add(EventRecord{step, r.text_of("text")});
   } else if (kind == "command") {
     summary.add(CommandRecord{step, r.text_of("text")});
+  } else if (kind == "run") {
+    RunRecord record;
+    record.step = step;
+    visit_run_fields(record, [&](const char* key, auto& value) { r.read_field(key, value); });
+    summary.add(record);
   }
 }
 
@@ -333,6 +352,12 @@ MetricsWriter::MetricsWriter(const std::filesystem::path& path)
   }
   if (whole < status.st_size && ::ftruncate(file_.get(), whole) != 0)
     fail<IoError>("metrics: cannot remove the cut last line of {}: {}", path.string(), std::strerror(errno));
+}
+
+void MetricsWriter::write(const RunRecord& r) {
+  Json record{{"kind", "run"}, {"step", r.step}};
+  visit_run_fields(r, [&](const char* key, const auto& value) { record[key] = value; });
+  append_line(dump(record));
 }
 
 void MetricsWriter::write(const StepRecord& r) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,20 @@
 namespace eddy {
 
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+// {"kind":"run",...}: what was trained. It begins the file, and stands in it again where the texts grow.
+struct RunRecord {
+  std::int64_t step = 0;
+  std::string name;   // of the run's folder
+  std::string model;  // "family/model"
+  std::string task;   // data.name
+  std::int64_t parameters = 0;
+  std::int64_t state_bytes =
+      0;  // that one stream keeps after a segment (stream_bytes in models/eddy/registry.h)
+  double flops_per_token = kNotMeasured;  // of the forward pass
+  std::string text;                       // data.path as it was given; empty: generated
+  std::string text_sha256;                // Task::data_sha256
+};
 
 // {"kind":"step",...}: one optimizer step, or the last of several when steps are logged thinly.
 struct StepRecord {
@@ -76,11 +91,13 @@ double median(std::vector<double> values);
 
 // The records of a run, each kind in the order of the file. Of many they are a part (metrics_summary.h).
 struct Metrics {
+  std::optional<RunRecord> run;   // the last one; none in files of earlier versions
   std::vector<StepRecord> steps;  // evenly spaced, and the last 20; memory is the most up to the next one
   std::vector<StepRecord> peaks;  // of those left out between: the highest losses and gradient norms
   std::vector<EvalRecord> evals;
   std::vector<SampleRecord> samples;
-  std::vector<EventRecord> events;  // the last ones, and how many were before
+  std::int64_t written_samples = 0;  // how many there were
+  std::vector<EventRecord> events;   // the last ones, and how many were before
   std::int64_t earlier_events = 0;
   std::vector<CommandRecord> commands;  // the first, and of very many the last ones
   std::int64_t foreign = 0;             // whole lines that are no records
@@ -100,6 +117,7 @@ class MetricsWriter {
 
   // Appends one record.
   // errors: IoError when the disk is full or the system refuses; the file then ends with the last whole line.
+  void write(const RunRecord& record);
   void write(const StepRecord& record);
   void write(const EvalRecord& record);
   void write(const SampleRecord& record);

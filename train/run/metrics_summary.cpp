@@ -76,6 +76,7 @@ void MetricsSummary::add_foreign(const std::string& problem) {
 
 Metrics MetricsSummary::metrics() const {
   Metrics all;
+  all.run = run_;
   // The last ones are all there, the others one of each stretch.
   const std::int64_t before = steps_ - static_cast<std::int64_t>(last_steps_.size());
   for (std::size_t i = 0; static_cast<std::int64_t>(i) * stride_ < before; ++i) {
@@ -92,6 +93,7 @@ Metrics MetricsSummary::metrics() const {
     if (place == all.evals.end() || place->step != best_->step) all.evals.insert(place, *best_);
   }
   all.samples = samples_.records();
+  all.written_samples = samples_.count();
   all.events = events_;
   all.earlier_events = earlier_events_;
   all.commands = commands_;

@@ -28,6 +28,7 @@ class EvenlySpaced {
     ++count_;
   }
   const std::optional<Record>& last() const { return last_; }
+  std::int64_t count() const { return count_; }
   // Those kept, and the last one.
   std::vector<Record> records() const {
     std::vector<Record> all = kept_;
@@ -51,6 +52,7 @@ class EvenlySpaced {
 
 class MetricsSummary {
  public:
+  void add(const RunRecord& record) { run_ = record; }
   void add(const StepRecord& record);
   void add(const EvalRecord& record);
   void add(const SampleRecord& record);
@@ -63,6 +65,7 @@ class MetricsSummary {
   const std::optional<EvalRecord>& last_evaluation() const { return last_evaluation_; }
   const std::optional<EvalRecord>& last_whole() const { return last_whole_; }
   const std::optional<SampleRecord>& last_sample() const { return samples_.last(); }
+  const std::optional<RunRecord>& run() const { return run_; }
   // All that is kept.
   Metrics metrics() const;
 
@@ -73,6 +76,7 @@ class MetricsSummary {
   };
   static void join(Stretch& stretch, const Stretch& next);
 
+  std::optional<RunRecord> run_;
   std::vector<Stretch> stretches_;
   std::int64_t stride_ = 1, steps_ = 0;  // records of a stretch, and of all
   std::deque<StepRecord> last_steps_;

@@ -51,21 +51,6 @@ std::vector<Series> with_median(const Metrics& metrics, const char* name, double
   return {raw, smooth};
 }
 
-// Whether values need a logarithmic axis: the highest is over 50 times the lowest.
-bool wants_log(const std::vector<Series>& series) {
-  double low = INFINITY;
-  double high = 0;
-  for (const Series& s : series) {
-    if (s.style == SeriesStyle::faint) continue;
-    for (const double y : s.y) {
-      if (!std::isfinite(y)) continue;
-      low = std::min(low, y);
-      high = std::max(high, y);
-    }
-  }
-  return low > 0 && high > 50 * low;
-}
-
 // A chart against the step, on a logarithmic axis where `may_log` and the values call for it.
 Chart step_chart(std::string title, std::string y_title, std::vector<Series> series, bool may_log) {
   const bool log_y = may_log && wants_log(series);

@@ -19,6 +19,7 @@
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
+#include "train/files/event_file.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
@@ -279,6 +280,10 @@ bool ended_before_first_checkpoint(const fs::path& run) {
         // something.
         const Metrics metrics = read_metrics(entry.path());
         if (!metrics.steps.empty() || metrics.foreign > 0) return false;
+      } else if (name == "tensorboard" && entry.is_directory()) {
+        for (const fs::directory_entry& inside : fs::directory_iterator(entry.path()))
+          if (!inside.is_regular_file() || !EventFile::is_name(inside.path().filename().string()))
+            return false;
       } else if (name == kRunIdFile) {
         if (!holds_run_id(run)) return false;
       } else if (name != "config.json" && name != "tokenizer.json" && name != "tokenizer.model" &&

@@ -11,14 +11,16 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "train/eval/standing.h"
+#include "train/files/event_file.h"
 #include "train/page/human_text.h"
+#include "train/plan/environment.h"
 #include "train/plan/machine_memory.h"
 #include "train/run/checkpoint.h"
-#include "train/run/environment.h"
 #include "train/run/metrics.h"
 #include "train/run/metrics_summary.h"
 #include "train/run/progress.h"
 #include "train/run/report.h"
+#include "train/run/run_report.h"
 #include "train/run/run_start.h"
 #include "train/run/run_texts.h"
 #include "train/run/state_monitor.h"
@@ -81,6 +83,9 @@ class Run {
     nothing_to_train_ = is_resumed() && is_done() && !run_.task->owes_after_step();
     if (run_.is_latest) saved_step_ = run_.state.step;
     open_metrics();
+    if (const std::optional<RunRecord>& known = summary_.run();
+        !nothing_to_train_ && (!known || known->text_sha256 != run_.state.text_sha256))
+      record(record_of(run_));
     if (!request_.command_line.empty()) keep_command({run_.state.step, request_.command_line});
     if (on_cpu && run_.model->params().activations() == Dtype::bf16)
       event(
@@ -130,6 +135,12 @@ class Run {
     } catch (const IoError& error) {
       progress_->message(fmt::format("warning: nothing is recorded: {}", error.what()));
     }
+    if (!run_.config.train.tensorboard || nothing_to_train_) return;
+    try {
+      board_.emplace(run_.folder / "tensorboard", run_.state.step);
+    } catch (const IoError& error) {
+      progress_->message(fmt::format("warning: {}", error.what()));
+    }
   }
 
   // A resume that has nothing to train leaves the metrics as they are.
@@ -143,9 +154,9 @@ class Run {
   template <class Record>
   void record(const Record& what) {
     summary_.add(what);
-    if (!metrics_) return;
     try {
-      metrics_->write(what);
+      if (metrics_) metrics_->write(what);
+      if (board_) board_->write(what.step, numbers_of(what));
       is_recording_ = true;
     } catch (const IoError& error) {
       if (is_recording_) progress_->message(fmt::format("warning: not recorded: {}", error.what()));
@@ -510,17 +521,7 @@ class Run {
     check_place();
     const double began = now();
     try {
-      ReportData data;
-      data.title = fmt::format("{} on {}", run_.config.model.model, run_.task->name());
-      data.parameters = run_.model->params().count();
-      data.config = run_.config;
-      data.environment = environment_lines();
-      data.metrics = summary_.metrics();
-      data.phase_began = phase_began();
-      data.tokens_seen = run_.state.tokens;
-      data.baselines = run_.state.baselines;
-      data.passes = passes();
-      data.standing = standing();
+      ReportData data = report_data(run_, summary_);
       data.seconds = seconds_before_ + seconds_between(started_);
       data.add_sections = [this](HtmlPage& page) { run_.task->report(page, *run_.model); };
       write_report(run_.folder, data);
@@ -530,13 +531,6 @@ class Run {
       if (no_report_ != error.what()) event(fmt::format("warning: no report: {}", error.what()));
       no_report_ = error.what();
     }
-  }
-
-  double passes() const { return passes_over(run_.state.tokens, run_.state.pass_tokens); }
-  // Whether more steps will help; empty for a task without a text, and before the first step.
-  std::string standing() const {
-    if (run_.state.pass_tokens == 0 || run_.state.step == 0 || run_.config.train.eval_every == 0) return "";
-    return standing_text(eval_points(summary_.metrics(), phase_began()), passes());
   }
 
   // Saves, measures and reports. Returns how the run ended: an interrupt may come as late as here.
@@ -556,9 +550,9 @@ class Run {
     progress_->finish(Clock::now());
     for (const std::string& line : continuing_texts(run_, end)) progress_->message(line);
     write_report_now();
-    if (const std::string text = standing(); !text.empty())
+    if (const std::string text = standing_of(run_, summary_); !text.empty())
       progress_->message(fmt::format("{} step{}: {}; {}", grouped(run_.state.step),
-                                     run_.state.step == 1 ? "" : "s", passes_text(passes()), text));
+                                     run_.state.step == 1 ? "" : "s", passes_text(passes_of(run_)), text));
     progress_->message(fmt::format("report: {}", (run_.folder / "report.html").string()));
     return end;
   }
@@ -578,6 +572,7 @@ class Run {
   bool nothing_to_train_ = false;  // a finished run that was resumed
   MetricsSummary summary_;
   std::optional<MetricsWriter> metrics_;
+  std::optional<EventFile> board_;
   bool is_recording_ = true;  // the last record was written
   std::string no_report_;     // why the last report could not be written
   std::optional<Progress> progress_;

@@ -9,6 +9,7 @@
 
 #include "tensor/base/error.h"
 #include "tests/support/files.h"
+#include "tests/support/tiny_run.h"
 #include "train/files/text_file.h"
 #include "train/run/metrics.h"
 #include "train/run/metrics_summary.h"
@@ -54,6 +55,7 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   const TempFolder folder;
   {
     MetricsWriter writer(folder.path("metrics.jsonl"));
+    writer.write(RunRecord{0, "mine", "family/model", "text", 12345, 678, 9.5, "a \"text\"", "00ff"});
     writer.write(StepRecord{7, 2.5, 3e-4, 0.75, 12345.5, std::int64_t{1} << 40, std::int64_t{1} << 41, 81.25,
                             1840, 4096, 312, 65536, 9.5});
     writer.write(EvalRecord{7, "test", 2.25, 1000, {}, false, 5000, true});
@@ -62,6 +64,16 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
     writer.write(CommandRecord{8, "eddy train --resume 'a b'"});
   }
   const Metrics m = read_metrics(folder.path("metrics.jsonl"));
+  REQUIRE(m.run);
+  CHECK(m.run->step == 0);
+  CHECK(m.run->name == "mine");
+  CHECK(m.run->model == "family/model");
+  CHECK(m.run->task == "text");
+  CHECK(m.run->parameters == 12345);
+  CHECK(m.run->state_bytes == 678);
+  CHECK(m.run->flops_per_token == 9.5);
+  CHECK(m.run->text == "a \"text\"");
+  CHECK(m.run->text_sha256 == "00ff");
   REQUIRE(m.steps.size() == 1);
   const StepRecord& s = m.steps[0];
   CHECK(s.step == 7);
@@ -298,4 +310,26 @@ TEST_CASE("replace_text_file: a failed replacement leaves no neighbour and the t
   CHECK_THROWS_AS(replace_text_file(folder.path("target"), "text"), IoError);
   CHECK(folder.entries() == 1);
   CHECK(std::filesystem::is_directory(folder.path("target/inside")));
+}
+
+TEST_CASE("metrics: those of a run begin with what it trains, and a resumed run does not say it again") {
+  const TempFolder folder;
+  TrainRequest request = tiny_run(folder, "run");
+  request.config.train.tensorboard = true;
+  train_quietly(request);
+  train_quietly(resumed(request, 8));
+  const std::string lines = read_text_file(folder.path("run/metrics.jsonl"));
+  CHECK(lines.starts_with("{\"kind\":\"run\",\"step\":0,\"name\":\"run\",\"model\":\""));
+  CHECK(lines.find("{\"kind\":\"run\"", 1) == std::string::npos);
+  const Metrics metrics = read_metrics(folder.path("run/metrics.jsonl"));
+  REQUIRE(metrics.run);
+  CHECK(metrics.run->task == "text");
+  CHECK(metrics.run->text == request.config.data.path);
+  CHECK(metrics.run->text_sha256.size() == 64);
+  CHECK(metrics.run->parameters > 0);
+  CHECK(metrics.run->state_bytes > 0);
+  CHECK(metrics.run->flops_per_token > 0);
+  // A file of events for each process that trained.
+  const std::filesystem::directory_iterator files(folder.path("run/tensorboard"));
+  CHECK(std::distance(begin(files), end(files)) == 2);
 }

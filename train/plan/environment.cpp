@@ -1,5 +1,5 @@
 // Read from the compiler's macros, /proc/cpuinfo, OpenBLAS and the backends.
-#include "train/run/environment.h"
+#include "train/plan/environment.h"
 
 #include <cblas.h>
 #include <unistd.h>

@@ -1,0 +1,81 @@
+// Gathers from a run in progress what others show of it.
+#include "train/run/run_report.h"
+
+#include <filesystem>
+
+#include "models/eddy/registry.h"
+#include "tensor/base/format.h"
+#include "train/eval/standing.h"
+#include "train/plan/environment.h"
+#include "train/tasks/task.h"
+
+namespace eddy {
+namespace {
+
+std::int64_t phase_began(const ReadyRun& run) {
+  return last_growth(run.state.text_phases);
+}
+
+}  // namespace
+
+RunRecord record_of(const ReadyRun& run) {
+  const ModelConfig& model = run.config.model;
+  const std::int64_t time = segment_length(run.config);
+  RunRecord record;
+  record.step = run.state.step;
+  record.name = std::filesystem::absolute(run.folder).lexically_normal().filename().string();
+  record.model = fmt::format("{}/{}", model.family, model.model);
+  record.task = run.config.data.name;
+  record.parameters = run.model->params().count();
+  record.state_bytes = stream_bytes(model, time);
+  record.flops_per_token = forward_cost(model, time).flops / static_cast<double>(time);
+  record.text = run.config.data.path;
+  record.text_sha256 = run.state.text_sha256;
+  return record;
+}
+
+std::vector<std::pair<std::string, double>> numbers_of(const StepRecord& record) {
+  std::vector<std::pair<std::string, double>> numbers{{"train/loss", record.loss},
+                                                      {"train/learning_rate", record.learning_rate},
+                                                      {"train/gradient_norm", record.grad_norm},
+                                                      {"speed/tokens_per_second", record.tokens_per_second},
+                                                      {"speed/milliseconds", record.ms}};
+  if (record.memory_bytes > 0)
+    numbers.emplace_back("memory/tensors", static_cast<double>(record.memory_bytes));
+  if (record.resident_bytes > 0)
+    numbers.emplace_back("memory/resident", static_cast<double>(record.resident_bytes));
+  return numbers;
+}
+
+std::vector<std::pair<std::string, double>> numbers_of(const EvalRecord& record) {
+  const std::string split = record.split + (record.whole ? "_whole/" : "/");
+  std::vector<std::pair<std::string, double>> numbers{{split + "loss", record.loss}};
+  for (const auto& [name, value] : record.extras) numbers.emplace_back(split + name, value);
+  return numbers;
+}
+
+double passes_of(const ReadyRun& run) {
+  return passes_over(run.state.tokens, run.state.pass_tokens);
+}
+
+std::string standing_of(const ReadyRun& run, const MetricsSummary& records) {
+  if (run.state.pass_tokens == 0 || run.state.step == 0 || run.config.train.eval_every == 0) return "";
+  return standing_text(eval_points(records.metrics(), phase_began(run)), passes_of(run));
+}
+
+ReportData report_data(const ReadyRun& run, const MetricsSummary& records) {
+  ReportData data;
+  data.title = fmt::format("{} on {}", run.config.model.model, run.task->name());
+  data.parameters = run.model->params().count();
+  data.config = run.config;
+  data.environment = environment_lines();
+  data.metrics = records.metrics();
+  data.phase_began = phase_began(run);
+  data.tokens_seen = run.state.tokens;
+  data.baselines = run.state.baselines;
+  data.passes = passes_of(run);
+  data.standing = standing_of(run, records);
+  return data;
+}
+
+}  // namespace eddy
