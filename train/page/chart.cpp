@@ -140,8 +140,18 @@ int colour_of(const Chart& chart, std::size_t index) {
 }
 
 const char* style_class(SeriesStyle style) {
-  constexpr const char* kClasses[] = {"line", "faint", "points", "line dotted"};
+  constexpr const char* kClasses[] = {"line", "faint", "points", "line dotted", "band"};
   return kClasses[static_cast<std::size_t>(style)];
+}
+
+// The outline of a band; points without a place are left out.
+std::string outline(const Series& s, const Chart& chart, const Axes& axes, const Frame& frame) {
+  std::string path;
+  for (std::size_t i = 0; i < s.x.size(); ++i)
+    if (fits(s.x[i], chart.log_x) && fits(s.y[i], chart.log_y))
+      path += (path.empty() ? "M" : "L") + number(frame.at_x(axes.x, s.x[i])) + " " +
+              number(frame.at_y(axes.y, s.y[i]));
+  return path.empty() ? path : path + "Z";
 }
 
 struct Paths {
@@ -225,9 +235,13 @@ std::string chart_svg(const Chart& chart, int width, int height, int most_points
   append_axes(svg, chart, axes, frame);
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const Series& s = chart.series[i];
+    const int colour = colour_of(chart, i);
+    if (s.style == SeriesStyle::band) {
+      fmt::format_to(out, "<path class=\"band c{}\" d=\"{}\"/>\n", colour, outline(s, chart, axes, frame));
+      continue;
+    }
     const Paths paths = draw(s, chart, axes, frame, most_points);
     const std::string name = html_escape(s.name);
-    const int colour = colour_of(chart, i);
     if (!paths.lines.empty())
       fmt::format_to(out, "<path class=\"{} c{}\" data-name=\"{}\" d=\"{}\"/>\n", style_class(s.style),
                      colour, name, paths.lines);
@@ -254,6 +268,7 @@ std::string chart_figure(const Chart& chart, bool full_width) {
     html += "<div class=\"legend\">";
     for (std::size_t i = 0; i < chart.series.size(); ++i) {
       const Series& s = chart.series[i];
+      if (s.style == SeriesStyle::band) continue;
       fmt::format_to(out, "<span class=\"key {} c{}\">{}</span>", style_class(s.style), colour_of(chart, i),
                      html_escape(s.name));
     }

@@ -10,7 +10,9 @@ namespace eddy {
 
 // faint: a thin pale line for raw values behind a smoothed one. Its rare outliers do not stretch the y axis:
 // they are drawn on its edge, and a note counts them.
-enum class SeriesStyle { line, faint, points, line_points };
+// band: a pale area around which its points lie, of which the first ones are its upper edge and the others its lower
+// one, backwards. It has no entry in the legend and no values under the pointer.
+enum class SeriesStyle { line, faint, points, line_points, band };
 
 struct Series {
   std::string name;
@@ -52,6 +54,10 @@ std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector
 // left out. It is a median because one exploded step would bend a mean over the whole window. A series of
 // fewer than 50 finite points gives an empty series.
 Series running_median(const Series& series);
+
+// Whether values need a logarithmic axis: the highest is over 50 times the lowest, which is above 0. Faint ones do not
+// count.
+bool wants_log(const std::vector<Series>& series);
 
 // Returns the chart as an SVG element of `width` by `height` units; text is 12 units high. Series are
 // decimated to `most_points`.

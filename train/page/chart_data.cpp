@@ -1,4 +1,5 @@
-// Prepares series for drawing: decimate() keeps fewer points that draw the same, running_median() smooths.
+// Prepares series for drawing: decimate() keeps fewer points that draw the same, running_median() smooths, wants_log()
+// chooses an axis.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -83,6 +84,20 @@ Series running_median(const Series& series) {
     smooth.add(finite.x[i], *middle);
   }
   return smooth;
+}
+
+bool wants_log(const std::vector<Series>& series) {
+  double low = INFINITY;
+  double high = 0;
+  for (const Series& s : series) {
+    if (s.style == SeriesStyle::faint) continue;
+    for (const double y : s.y) {
+      if (!std::isfinite(y)) continue;
+      low = std::min(low, y);
+      high = std::max(high, y);
+    }
+  }
+  return low > 0 && high > 50 * low;
 }
 
 }  // namespace eddy

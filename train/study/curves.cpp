@@ -69,19 +69,23 @@ Curve curve_of(const std::string& run, const std::string& measure) {
   return curve;
 }
 
-std::vector<Curve> curves_of(const std::string& folder, const std::string& measure) {
+std::vector<std::string> runs_in(const std::string& folder, const char* command) {
   std::error_code error;
   const auto is_run = [&](const fs::path& path) {
     return fs::is_regular_file(path / "metrics.jsonl", error);
   };
-  if (is_run(folder)) return {curve_of(folder, measure)};
+  if (is_run(folder)) return {folder};
   std::vector<std::string> runs;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     if (is_run(entry->path())) runs.push_back(entry->path().string());
-  if (runs.empty()) fail<IoError>("draw: {} is no run and holds none (name a folder of runs)", folder);
+  if (runs.empty()) fail<IoError>("{}: {} is no run and holds none (name a folder of runs)", command, folder);
   std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
+std::vector<Curve> curves_of(const std::string& folder, const std::string& measure) {
   std::vector<Curve> curves;
-  for (const std::string& run : runs) curves.push_back(curve_of(run, measure));
+  for (const std::string& run : runs_in(folder, "draw")) curves.push_back(curve_of(run, measure));
   return curves;
 }
 

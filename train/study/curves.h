@@ -25,6 +25,10 @@ struct CurveGroup {
 // errors: IoError where its metrics cannot be read; ValueError, which names the measures that it has, for a measure that
 // no evaluation has.
 Curve curve_of(const std::string& run, const std::string& measure);
+// The folders of runs that a path means: itself where it is a run, else all runs in it, sorted by name. `command` begins
+// the error.
+// errors: IoError for a folder without runs.
+std::vector<std::string> runs_in(const std::string& folder, const char* command);
 // The curves of a run's folder, or of all runs in a folder, sorted by name.
 // errors: as curve_of; IoError for a folder without runs.
 std::vector<Curve> curves_of(const std::string& folder, const std::string& measure);

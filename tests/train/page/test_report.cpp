@@ -394,6 +394,17 @@ TEST_CASE("chart_svg: a lone point is drawn as a dot and an empty chart says so"
   CHECK_THROWS_WITH_AS(chart_svg(chart, 360, 260, 100), doctest::Contains("\"b\""), ValueError);
 }
 
+TEST_CASE("chart_svg: a band is one area, and has no entry in the legend and no values to read") {
+  Chart chart{"c", "x", "y", false, false, {}};
+  chart.series.push_back({"mean", {0, 1, 1, 0}, {3, 3, 1, 1}, SeriesStyle::band, 2});
+  chart.series.push_back({"mean", {0, 1}, {2, 2}, SeriesStyle::line, 2});
+  const std::string svg = chart_svg(chart, 360, 260, 600), figure = chart_figure(chart, true);
+  CHECK(count_of(svg, "<path class=\"band c2\" d=\"M") == 1);
+  CHECK(count_of(svg, "Z\"/>") == 1);
+  CHECK(count_of(svg, "data-name") == 1);
+  CHECK(count_of(figure, "class=\"key") == 1);
+}
+
 TEST_CASE("chart_svg: few points on a logarithmic axis are marked, many are not") {
   Chart chart;
   Series& line = chart.series.emplace_back();

@@ -162,6 +162,23 @@ TEST_CASE("eddy eval: a page of losses by position has both curves where a state
   CHECK(!contains(read_text_file(s.folder.path("cleared.html")), "state carried"));
 }
 
+TEST_CASE("eddy report: runs side by side are a page, a table and points") {
+  if (!has_program()) return;
+  const Studies& s = studies();
+  const Ended report = s.start("report rec slide --html side.html --csv side.csv");
+  CAPTURE(report.err);
+  REQUIRE(report.status == 0);
+  for (const char* part : {"training loss", "slide  ", "model.model", "page: side.html"})
+    CHECK_MESSAGE(contains(report.out, part), report.out);
+  CHECK(contains(read_text_file(s.folder.path("side.html")), "2 runs side by side"));
+  CHECK(contains(read_text_file(s.folder.path("side.csv")), "slide,train_loss,1,"));
+  CHECK(s.start("report rec slide --html side.html --csv side.csv").status == 0);  // over its own files
+  s.folder.write("mine.csv", "a,b\n");
+  check_refused(s.start("report rec --csv mine.csv"), "mine.csv exists and is not");
+  check_refused(s.start("report books"), "books is no run and holds none");
+  check_refused(s.start("report"), "RUN");
+}
+
 TEST_CASE("program: draw makes pictures of runs and replaces only its own") {
   if (!has_program()) return;
   const TempFolder folder;
