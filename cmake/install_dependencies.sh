@@ -16,6 +16,8 @@ packages=(
   libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libsentencepiece-dev
   libabsl-dev                       # headers that those of SentencePiece 0.2.2 and later include
   libxxhash-dev                     # digests of checkpoints, from its header
+  libcpp-httplib-dev                # eddy watch; the program builds without it
+  libedit-dev                       # editing lines in eddy chat; the program builds without it
   doctest-dev                       # tests
   curl                              # fetches tiny Shakespeare once
   "$@"

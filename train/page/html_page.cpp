@@ -19,7 +19,8 @@ constexpr std::string_view kStyle =
 #include "embedded/train/page/page.css"
     ;
 
-// Shows the values under the pointer, read back from the paths of the drawing (chart.cpp).
+// Shows the values under the pointer, read back from the paths of the drawing (chart.cpp); moves sliders; loads a page
+// again that is written again.
 constexpr std::string_view kScript =
 #include "embedded/train/page/page.js"
     ;
@@ -60,6 +61,10 @@ std::string bitmap(const Picture& picture) {
 }
 
 }  // namespace
+
+bool is_page_text(std::string_view text) {
+  return text.starts_with(kHead);
+}
 
 const OwnKind kOwnPage{"a page of Eddy's", is_page};
 
@@ -106,13 +111,11 @@ void HtmlPage::table(const std::vector<std::string>& header,
 }
 
 void HtmlPage::chart(const Chart& chart) {
-  has_chart_ = true;
   body_ += chart_figure(chart, true);
 }
 
 void HtmlPage::charts(const std::vector<Chart>& charts) {
   if (charts.empty()) return;
-  has_chart_ = true;
   body_ += "<div class=\"charts\">\n";
   for (const Chart& chart : charts) body_ += chart_figure(chart, false);
   body_ += "</div>\n";
@@ -153,6 +156,37 @@ void HtmlPage::folded(std::string_view summary, const std::function<void()>& add
   body_ += "</details>\n";
 }
 
+void HtmlPage::status(const PageStatus& status) {
+  every_s_ = status.every_s;
+  body_ += fmt::format("<div class=\"status{}\"", every_s_ > 0 ? " live" : "");
+  if (every_s_ > 0)
+    body_ += fmt::format(" data-written=\"{:.0f}\" data-every=\"{:.0f}\"", status.written_s, every_s_);
+  body_ += fmt::format("><p><strong>{}</strong> {}<span class=\"age\"></span></p>\n",
+                       html_escape(status.word), html_escape(status.text));
+  for (const std::string& command : status.commands) {
+    const std::size_t colon = command.find(": ");
+    body_ += fmt::format("<p>{}: <code>{}</code></p>\n", html_escape(command.substr(0, colon)),
+                         html_escape(colon == std::string::npos ? "" : command.substr(colon + 2)));
+  }
+  body_ += "</div>\n";
+}
+
+void HtmlPage::slider(std::string_view label, const std::vector<LabelledText>& texts) {
+  if (texts.size() < 2) return this->texts(texts);
+  body_ += fmt::format(
+      "<div class=\"slider\"><input type=\"range\" min=\"0\" max=\"{0}\" value=\"{0}\" aria-label=\"{1}\"/>\n",
+      texts.size() - 1, html_escape(label));
+  for (const LabelledText& item : texts) body_ += text_block(item);
+  body_ += "</div>\n";
+}
+
+std::string HtmlPage::rendered(const std::function<void(HtmlPage&)>& add) {
+  HtmlPage page("");
+  page.body_.clear();
+  add(page);
+  return page.body_;
+}
+
 // Buttons of one group, then the sections. The style sheet shows the section of the button that is pressed, so that it
 // needs no script.
 void HtmlPage::choice(std::string_view label, const std::vector<Choice>& choices) {
@@ -178,13 +212,20 @@ std::string HtmlPage::html() const {
   std::string page;
   const auto out = std::back_inserter(page);
   page += kHead;
-  page +=
+  // A page that is written again asks its server whether it is there before it loads itself.
+  fmt::format_to(
+      out,
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-      "script-src 'unsafe-inline'; img-src data:\"/>\n";
+      "script-src 'unsafe-inline'; img-src data:{}\"/>\n",
+      every_s_ > 0 ? "; connect-src 'self'" : "");
+  if (every_s_ > 0)
+    fmt::format_to(out, "<noscript><meta http-equiv=\"refresh\" content=\"{:.0f}\"/></noscript>\n", every_s_);
   fmt::format_to(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n", title_, kStyle);
   fmt::format_to(out, "<body>\n<main>\n{}</main>\n", body_);
-  if (has_chart_) fmt::format_to(out, "<script>\n{}</script>\n", kScript);
+  const auto has = [&](const char* part) { return body_.find(part) != std::string::npos; };
+  if (every_s_ > 0 || has("<svg class=\"plot\"") || has("<div class=\"slider\""))
+    fmt::format_to(out, "<script>\n{}</script>\n", kScript);
   page += "</body>\n</html>\n";
   return page;
 }

@@ -40,8 +40,18 @@ struct Choice {
   std::function<void()> add;
 };
 
-// A file that an HtmlPage wrote.
+// How what a page shows stands: "running", then how far it is, and what a reader may type next.
+struct PageStatus {
+  std::string word;
+  std::string text;
+  std::vector<std::string> commands;  // each a line: what it is for, ": ", and the command
+  double written_s = 0;               // when the page was written, in seconds since 1970
+  double every_s = 0;                 // how soon it is written again, and so shown again; 0: never
+};
+
+// A file that an HtmlPage wrote, and its text.
 extern const OwnKind kOwnPage;
+bool is_page_text(std::string_view text);
 
 class HtmlPage {
  public:
@@ -68,6 +78,15 @@ class HtmlPage {
   // The sections that `add` appends, opened with a click on `summary`.
   void folded(std::string_view summary, const std::function<void()>& add);
 
+  // How it stands; a page has one. With every_s the page loads itself again, and says how old it is.
+  void status(const PageStatus& status);
+  // Labelled texts of which a slider shows one, the last one at the beginning; without scripts all.
+  void slider(std::string_view label, const std::vector<LabelledText>& texts);
+
+  // What `add` appends to a page, to append it several times.
+  static std::string rendered(const std::function<void(HtmlPage&)>& add);
+  void append(const std::string& rendered) { body_ += rendered; }
+
   // Sections of which a reader chooses one, with `label` before the choices; the first is chosen at the beginning. At
   // most four; of one alone the section.
   // errors: ValueError for more.
@@ -79,8 +98,8 @@ class HtmlPage {
  private:
   std::string title_;
   std::string body_;
-  bool has_chart_ = false;
   int choices_ = 0;
+  double every_s_ = 0;
 };
 
 }  // namespace eddy

@@ -17,7 +17,8 @@ namespace {
 struct TrainFlags {
   NewRunOptions run;
   TrainRequest request;
-  bool print_config = false, dry_run = false;
+  bool print_config = false, dry_run = false, watch = false;
+  WatchOptions watching;
 };
 
 // A resumed run keeps its own configuration, but for the keys that a file or flags give again.
@@ -68,6 +69,7 @@ int run_train(TrainFlags& flags, const CLI::App& app) {
     print_line("{}", dry_run(request));
     return 0;
   }
+  if (flags.watch) start_watching(resuming ? request.resume : request.run_dir, flags.watching);
   keep_on_without_output();
   const TrainEnd end = train(request);
   return end == TrainEnd::interrupted ? 130 : end == TrainEnd::too_many_bad_steps ? 3 : 0;
@@ -98,6 +100,9 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
                     "Print what differs from the defaults as a configuration file (TOML), and train nothing");
   command->add_flag("--dry-run", flags->dry_run,
                     "Check configuration, data, memory and the run's folder, and make nothing");
+  command->add_flag("--watch", flags->watch,
+                    "Serve the report to a browser while the run trains, at loopback alone (eddy watch)");
+  flags->watching.add_to(*command, "With --watch: ");
   flags->run.add_to(*command);
   command->footer(
       "eddy plan, with the same configuration and flags, says what a run takes before it begins: memory and time.\n"

@@ -31,6 +31,7 @@ void add_plan_command(CLI::App& app, std::function<int()>& action);
 void add_reproduce_command(CLI::App& app, std::function<int()>& action);
 void add_eval_command(CLI::App& app, std::function<int()>& action);
 void add_compare_command(CLI::App& app, std::function<int()>& action);
+void add_watch_command(CLI::App& app, std::function<int()>& action);
 void add_report_command(CLI::App& app, std::function<int()>& action);
 void add_draw_command(CLI::App& app, std::function<int()>& action);
 void add_tokenizer_command(CLI::App& app, std::function<int()>& action);
@@ -93,6 +94,19 @@ struct NewRunOptions {
 };
 // Has a value of --threads override that of the configuration, which training would apply later.
 void take_threads(RunConfig& config, const CLI::App& app);
+
+// Where the page of a run is served.
+struct WatchOptions {
+  std::string address = "127.0.0.1";
+  int port = 0;  // 0: the first free one
+
+  // `when` begins the help of each option.
+  void add_to(CLI::App& command, const std::string& when);
+};
+
+// Starts `eddy watch` on a run's folder, which may not be there yet, as a process that ends after this one.
+// errors: ConfigError for a build without a server; IoError.
+void start_watching(const std::string& run, const WatchOptions& options);
 
 // The run that a command computes with.
 struct RunOptions {

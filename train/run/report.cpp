@@ -2,7 +2,7 @@
 // HTML.
 #include "train/run/report.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMostTextBytes = 8000;  // of one sample or event
 constexpr std::size_t kShownEvents = 200;
-constexpr std::size_t kMostFolded = 20;
+constexpr double kFlat = 0.01;  // of its highest value: a curve that varies less is a line of text
 
 // One field of the step records against the step, each value times `scale`.
 template <class Field>
@@ -121,20 +121,50 @@ std::vector<Chart> measure_charts(const Metrics& metrics, const std::optional<Ba
   return charts;
 }
 
-// Adds a chart of what was measured; none where nothing was.
-void add_chart(std::vector<Chart>& charts, const char* title, const char* y_title, std::vector<Series> series,
-               bool may_log = false) {
-  const auto measured = [](const Series& s) {
-    return std::any_of(s.y.begin(), s.y.end(), [](double y) { return y > 0; });
-  };
-  if (std::any_of(series.begin(), series.end(), measured))
-    charts.push_back(step_chart(title, y_title, std::move(series), may_log));
+// The value of a series whose finite values are all the same, but for little; nullopt for others.
+std::optional<double> flat_value(const Series& series) {
+  double low = INFINITY, high = -INFINITY;
+  for (const double y : series.y)
+    if (std::isfinite(y)) low = std::min(low, y), high = std::max(high, y);
+  if (low > high || high - low > kFlat * std::max(std::abs(low), std::abs(high))) return std::nullopt;
+  return series.y.back();
 }
+
+// Charts, and a line each for those that would be flat.
+struct Charts {
+  std::vector<Chart> charts;
+  std::vector<std::vector<std::string>> flat;
+
+  // Adds what was measured; nothing where nothing was.
+  void add(const char* title, const char* y_title, std::vector<Series> series, bool may_log = false) {
+    std::erase_if(series, [](const Series& s) {
+      return std::none_of(s.y.begin(), s.y.end(), [](double y) { return y > 0; });
+    });
+    if (series.empty()) return;
+    std::vector<std::string> values;
+    for (const Series& s : series) {
+      const std::optional<double> value = flat_value(s);
+      if (!value) return charts.push_back(step_chart(title, y_title, std::move(series), may_log));
+      if (s.style == SeriesStyle::faint) continue;  // its median says the same
+      // Raw values and their median share a colour; what has none is one of several things.
+      values.push_back(human_number(*value) + (series.size() > 1 && s.colour < 0 ? " " + s.name : ""));
+    }
+    // A unit that the title names already is not said again.
+    const bool named =
+        std::string_view(title).find(std::string_view(y_title).substr(1)) != std::string_view::npos;
+    if (values.size() == 1) values[0] += (named ? "" : std::string(" ") + y_title) + " throughout";
+    flat.push_back({title, fmt::format("{}", fmt::join(values, ", "))});
+  }
+  void add_to(HtmlPage& page) const {
+    page.charts(charts);
+    if (!flat.empty()) page.table({}, flat);
+  }
+};
 
 // Charts against steps, and where the run says how far it was, against tokens and seconds: a reader chooses.
 void add_course(HtmlPage& page, const Metrics& metrics, const std::vector<Chart>& charts, bool full_width) {
   if (charts.empty()) return;
-  const Course course(metrics.steps);
+  const Course course(metrics.steps, metrics.run ? metrics.run->flops_per_token : kNotMeasured);
   std::vector<Choice> choices;
   for (const Along along : kAlong) {
     std::vector<Chart> along_it;
@@ -152,27 +182,26 @@ void add_course(HtmlPage& page, const Metrics& metrics, const std::vector<Chart>
 
 constexpr double kPerMiB = 1 / (1024.0 * 1024.0);
 
-std::vector<Chart> training_charts(const Metrics& m) {
-  std::vector<Chart> charts;
-  add_chart(charts, "Learning rate", "learning rate",
-            {step_series(m, "learning rate", &StepRecord::learning_rate)});
-  add_chart(charts, "Gradient norm", "norm", with_median(m, "gradient norm", &StepRecord::grad_norm), true);
-  add_chart(charts, "Speed", "tokens per second",
-            with_median(m, "tokens per second", &StepRecord::tokens_per_second));
-  add_chart(charts, "Memory", "MiB",
-            {step_series(m, "resident, text included", &StepRecord::resident_bytes, kPerMiB),
-             step_series(m, "tensors", &StepRecord::memory_bytes, kPerMiB)});
+Charts training_charts(const Metrics& m) {
+  Charts charts;
+  charts.add("Learning rate", "learning rate", {step_series(m, "learning rate", &StepRecord::learning_rate)});
+  charts.add("Gradient norm", "norm", with_median(m, "gradient norm", &StepRecord::grad_norm), true);
+  charts.add("Speed", "tokens per second",
+             with_median(m, "tokens per second", &StepRecord::tokens_per_second));
+  charts.add("Memory", "MiB",
+             {step_series(m, "MiB resident, text included", &StepRecord::resident_bytes, kPerMiB),
+              step_series(m, "MiB of tensors", &StepRecord::memory_bytes, kPerMiB)});
   return charts;
 }
 
 // The size of the tape when the backward pass starts. With truncated backpropagation the lines are flat.
-std::vector<Chart> graph_charts(const Metrics& m) {
-  std::vector<Chart> charts;
-  add_chart(
-      charts, "Nodes and depth of the graph", "nodes",
+Charts graph_charts(const Metrics& m) {
+  Charts charts;
+  charts.add(
+      "Nodes and depth of the graph", "nodes",
       {step_series(m, "nodes", &StepRecord::graph_nodes), step_series(m, "depth", &StepRecord::graph_depth)});
-  add_chart(charts, "Saved for the backward pass", "MiB",
-            {step_series(m, "saved for the backward pass", &StepRecord::saved_bytes, kPerMiB)});
+  charts.add("Saved for the backward pass", "MiB",
+             {step_series(m, "saved for the backward pass", &StepRecord::saved_bytes, kPerMiB)});
   return charts;
 }
 
@@ -275,19 +304,19 @@ std::string shortened(const std::string& text) {
   return fmt::format("{}\n[{} more bytes]", text.substr(0, end), text.size() - end);
 }
 
-// The first and the last sample, and of many in between a few evenly spaced ones.
-void add_samples(HtmlPage& page, const std::vector<SampleRecord>& records) {
-  if (records.empty()) return;
-  const auto labelled = [&](std::size_t i, const char* when = "") {
-    return LabelledText{when + ("step " + grouped(records[i].step)), shortened(records[i].text)};
-  };
+// All samples on a slider; of very many those that are kept, evenly spaced.
+void add_samples(HtmlPage& page, const Metrics& metrics) {
+  if (metrics.samples.empty()) return;
+  std::vector<LabelledText> texts;
+  for (const SampleRecord& record : metrics.samples)
+    texts.push_back({fmt::format("sample {} of {}, at step {}", texts.size() + 1, metrics.samples.size(),
+                                 grouped(record.step)),
+                     shortened(record.text)});
   page.heading("Samples");
-  if (records.size() == 1) return page.texts({labelled(0)});
-  page.texts({labelled(0, "before: "), labelled(records.size() - 1, "after: ")});
-  const std::size_t middle = records.size() - 2, count = std::min(middle, kMostFolded);
-  std::vector<LabelledText> between;
-  for (std::size_t k = 0; k < count; ++k) between.push_back(labelled(1 + k * middle / count));
-  if (count > 0) page.folded(fmt::format("{} samples in between", count), [&] { page.texts(between); });
+  if (metrics.written_samples > std::ssize(metrics.samples))
+    page.paragraph(fmt::format("{} of the run's {} samples; metrics.jsonl has all.", texts.size(),
+                               grouped(metrics.written_samples)));
+  page.slider("sample", texts);
 }
 
 // The settings that differ from the defaults, and folded all the others.
@@ -341,6 +370,7 @@ std::string render_report(const ReportData& data) {
   if (data.parameters > 0)
     subtitle += ", " + human_count(static_cast<double>(data.parameters)) + " parameters";
   HtmlPage page(data.title, subtitle);
+  if (data.status) page.status(*data.status);
   page.tiles(summary(data));
   if (data.metrics.steps.empty() && data.metrics.evals.empty()) {
     page.paragraph("No step has been recorded yet.");
@@ -349,13 +379,13 @@ std::string render_report(const ReportData& data) {
   }
   add_judgement(page, data);
   add_course(page, data.metrics, measure_charts(data.metrics, data.baselines), false);
-  page.charts(training_charts(data.metrics));
-  if (const std::vector<Chart> charts = graph_charts(data.metrics); !charts.empty()) {
+  training_charts(data.metrics).add_to(page);
+  if (const Charts charts = graph_charts(data.metrics); !charts.charts.empty() || !charts.flat.empty()) {
     page.heading("Graph of a segment");
-    page.charts(charts);
+    charts.add_to(page);
   }
-  add_samples(page, data.metrics.samples);
-  if (data.add_sections) data.add_sections(page);
+  add_samples(page, data.metrics);
+  page.append(data.sections);
   add_events(page, data.metrics);
   add_config(page, data.config);
   add_circumstances(page, data);

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@ namespace eddy {
 
 struct ReportData {
   std::string title;
+  std::optional<PageStatus> status;
   std::int64_t parameters = 0;           // 0: not shown
   RunConfig config;                      // what differs from the defaults is shown, the rest folded
   std::vector<std::string> environment;  // "name: value" each: machine, threads, BLAS
@@ -27,8 +27,7 @@ struct ReportData {
   std::optional<Baselines> baselines;  // of a task on text
   double passes = 0;                   // over the text; 0: not shown
   std::string standing;                // standing_text (train/eval/standing.h); empty: not shown
-  std::function<void(HtmlPage&)>
-      add_sections;  // adds the task's own sections after the samples; may be empty
+  std::string sections;                // the task's own (HtmlPage::rendered), after the samples; may be empty
 };
 
 // The report as HTML. It works with any number of records, even none, and with values that are not finite.

@@ -22,6 +22,7 @@
 #include "train/files/event_file.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
+#include "train/page/html_page.h"
 #include "train/run/digests.h"
 #include "train/run/metrics.h"
 
@@ -284,6 +285,8 @@ bool ended_before_first_checkpoint(const fs::path& run) {
         for (const fs::directory_entry& inside : fs::directory_iterator(entry.path()))
           if (!inside.is_regular_file() || !EventFile::is_name(inside.path().filename().string()))
             return false;
+      } else if (name == "report.html") {
+        if (!kOwnPage.is_one(entry.path().string())) return false;
       } else if (name == kRunIdFile) {
         if (!holds_run_id(run)) return false;
       } else if (name != "config.json" && name != "tokenizer.json" && name != "tokenizer.model" &&

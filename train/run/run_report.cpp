@@ -1,6 +1,9 @@
 // Gathers from a run in progress what others show of it.
 #include "train/run/run_report.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 
 #include "models/eddy/registry.h"
@@ -63,8 +66,21 @@ std::string standing_of(const ReadyRun& run, const MetricsSummary& records) {
   return standing_text(eval_points(records.metrics(), phase_began(run)), passes_of(run));
 }
 
-ReportData report_data(const ReadyRun& run, const MetricsSummary& records) {
+void LiveReport::note(double began, double ended) {
+  interval_ = std::max(kLeastInterval, (ended - began) / kShare);
+  next_ = ended + interval_;
+}
+
+void LiveReport::write(const ReadyRun& run, const MetricsSummary& records, PageStatus status, double seconds,
+                       bool whole) {
+  if (whole) sections_ = HtmlPage::rendered([&](HtmlPage& page) { run.task->report(page, *run.model); });
+  const std::chrono::duration<double> written = std::chrono::system_clock::now().time_since_epoch();
+  status.written_s = written.count();
+  if (status.word == "running") status.every_s = std::ceil(interval_);
   ReportData data;
+  data.status = std::move(status);
+  data.seconds = seconds;
+  data.sections = sections_;
   data.title = fmt::format("{} on {}", run.config.model.model, run.task->name());
   data.parameters = run.model->params().count();
   data.config = run.config;
@@ -75,7 +91,7 @@ ReportData report_data(const ReadyRun& run, const MetricsSummary& records) {
   data.baselines = run.state.baselines;
   data.passes = passes_of(run);
   data.standing = standing_of(run, records);
-  return data;
+  write_report(run.folder, data);
 }
 
 }  // namespace eddy

@@ -29,7 +29,29 @@ double passes_of(const ReadyRun& run);
 // Whether more steps will help; empty for a task without a text, and before the first step.
 std::string standing_of(const ReadyRun& run, const MetricsSummary& records);
 
-// The data of the run's page, but for its time and the sections of its task.
-ReportData report_data(const ReadyRun& run, const MetricsSummary& records);
+// The page of a run, written again while it trains. What it costs does not grow with the run: the page is made from the
+// records in memory, whose number has a bound (metrics_summary.h), and nothing is read back; the sections of the task,
+// which may run the model, stay as they were at the last evaluation or checkpoint. And it is not written again before
+// a hundred times has passed what it took.
+class LiveReport {
+ public:
+  // Whether it is time to write it again, `now` in seconds from the beginning of the process.
+  bool is_due(double now) const { return now >= next_; }
+
+  // Writes the page. `status` says how the run stands; one that ended is not written again. `whole`: with new
+  // sections of the task. `seconds`: of training so far.
+  // errors: those of write_report, and of Task::report.
+  void write(const ReadyRun& run, const MetricsSummary& records, PageStatus status, double seconds,
+             bool whole);
+  // Notes that a page was written, or could not be, from `began` to `ended`.
+  void note(double began, double ended);
+
+ private:
+  static constexpr double kLeastInterval = 3;  // seconds: as soon as a reader notices
+  static constexpr double kShare = 0.01;       // of the time, at most
+
+  double interval_ = kLeastInterval, next_ = 0;
+  std::string sections_;
+};
 
 }  // namespace eddy

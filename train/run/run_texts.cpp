@@ -1,8 +1,12 @@
 // Lines for the terminal and the events of a run.
 #include "train/run/run_texts.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -37,6 +41,49 @@ std::string ended_text(const ReadyRun& run, TrainEnd end) {
     return fmt::format("interrupted at step {}: saved; go on with --resume {}", run.state.step,
                        run.folder.string());
   return {};
+}
+
+PageStatus running_status(const ReadyRun& run, const Progress& progress, Clock::time_point now) {
+  const TrainConfig& t = run.config.train;
+  PageStatus status;
+  status.word = "running";
+  status.text = fmt::format("step {} of {}", grouped(run.state.step), grouped(t.steps));
+  status.text += fmt::format(", {:.0f} % done", std::floor(100 * progress.part_done(run.state.step, now)));
+  if (t.minutes > 0) status.text += fmt::format(" of {}", human_duration(60 * t.minutes));
+  if (const std::optional<double> left = progress.seconds_left(now))
+    status.text += fmt::format(", {} left", human_duration(std::floor(*left)));
+  const std::string folder = shell_quoted(run.folder.string());
+  status.commands = {fmt::format("to stop it, saved: kill -INT {}", ::getpid()),
+                     fmt::format("to go on after that: eddy train --resume {}", folder)};
+  return status;
+}
+
+PageStatus ended_status(const ReadyRun& run, TrainEnd end) {
+  constexpr const char* kWords[] = {"finished", "finished", "interrupted", "stopped"};
+  PageStatus status;
+  status.word = kWords[static_cast<std::size_t>(end)];
+  status.text = fmt::format("at step {}", grouped(run.state.step));
+  const std::string folder = shell_quoted(run.folder.string());
+  if (end == TrainEnd::time_over)
+    status.text += fmt::format(", after {}", human_duration(60 * run.config.train.minutes));
+  if (end == TrainEnd::too_many_bad_steps) status.text += ": too many steps in a row were not finite";
+  if (end == TrainEnd::interrupted) {
+    status.text += ", saved";
+    status.commands = {fmt::format("to go on: eddy train --resume {}", folder)};
+  } else {
+    status.commands = continuing_texts(run, end);
+  }
+  if (run.task->tokenizer() != nullptr)
+    status.commands.push_back(fmt::format("to see what it writes: eddy generate {}", folder));
+  return status;
+}
+
+PageStatus failed_status(const ReadyRun& run) {
+  PageStatus status;
+  status.word = "failed";
+  status.text = fmt::format("at step {}: an error ended it", grouped(run.state.step));
+  status.commands = {fmt::format("to go on: eddy train --resume {}", shell_quoted(run.folder.string()))};
+  return status;
 }
 
 std::vector<std::string> continuing_texts(const ReadyRun& run, TrainEnd end) {

@@ -4,8 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "train/page/html_page.h"
+#include "train/run/progress.h"
 #include "train/run/run_start.h"
 #include "train/run/trainer.h"
+#include "train/step/clock.h"
 
 namespace eddy {
 
@@ -17,5 +20,11 @@ std::string resumed_text(const ReadyRun& run, bool nothing_to_train);
 std::string ended_text(const ReadyRun& run, TrainEnd end);
 // A line for each command that goes on from a run that ended so.
 std::vector<std::string> continuing_texts(const ReadyRun& run, TrainEnd end);
+
+// How the run stands, for its page: how far it is and how long it takes; how it ended; that an error ended it. All but
+// when the page is written.
+PageStatus running_status(const ReadyRun& run, const Progress& progress, Clock::time_point now);
+PageStatus ended_status(const ReadyRun& run, TrainEnd end);
+PageStatus failed_status(const ReadyRun& run);
 
 }  // namespace eddy

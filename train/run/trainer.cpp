@@ -75,17 +75,18 @@ class Run {
     progress_.emplace(stdout, options, started_);
     const bool on_cpu = run_.model->params().values().device() == kCpu;
     progress_->message(opening_text(run_));
+    nothing_to_train_ = is_resumed() && is_done() && !run_.task->owes_after_step();
+    open_metrics();
+    if (const std::optional<RunRecord>& known = summary_.run();
+        !nothing_to_train_ && (!known || known->text_sha256 != run_.state.text_sha256))
+      record(record_of(run_));
+    refresh_report();
     measure_baselines_now();
     if (const std::int64_t batches = evaluation_options().sample; t.eval_every > 0)
       time_.plan_evaluation((batches > 0 ? batches : std::max<std::int64_t>(t.eval_batches, 0)) * t.batch *
                                 std::max<std::int64_t>(run_.task->row_length(), 1),
                             batches > 0);
-    nothing_to_train_ = is_resumed() && is_done() && !run_.task->owes_after_step();
     if (run_.is_latest) saved_step_ = run_.state.step;
-    open_metrics();
-    if (const std::optional<RunRecord>& known = summary_.run();
-        !nothing_to_train_ && (!known || known->text_sha256 != run_.state.text_sha256))
-      record(record_of(run_));
     if (!request_.command_line.empty()) keep_command({run_.state.step, request_.command_line});
     if (on_cpu && run_.model->params().activations() == Dtype::bf16)
       event(
@@ -310,6 +311,7 @@ class Run {
     if (record.step == 1 || record.step % run_.config.train.log_every == 0 || !result.finite)
       this->record(record);
     progress_->update(record, Clock::now());
+    refresh_report();
   }
 
   // "81 920 of 111 488 tokens".
@@ -357,6 +359,7 @@ class Run {
       text += fmt::format(", {:.0f}% of {}", 100 * static_cast<double>(done) / static_cast<double>(total),
                           grouped(total));
     progress_->work(text, Clock::now());
+    refresh_report();
   }
 
   struct Evaluated {
@@ -494,21 +497,22 @@ class Run {
 
   // Saves a checkpoint after an error: the steps done, with the data positions before the step that failed.
   void rescue() {
-    if (saved_step_ == run_.state.step) return;
     const bool in_place = run_.lock->is_at(run_.folder);
     if (!in_place) run_.folder = run_.lock->place();
     std::string text;
     try {
-      save(false);
-      if (!in_place) return;  // the error says where the run is now
-      text = fmt::format("an error ended the run at step {}: saved; go on with --resume {}", run_.state.step,
-                         run_.folder.string());
+      if (saved_step_ != run_.state.step) {
+        save(false);
+        text = fmt::format("an error ended the run at step {}: saved; go on with --resume {}",
+                           run_.state.step, run_.folder.string());
+      }
     } catch (const std::exception& error) {
-      if (!in_place) return;
       text = fmt::format("an error ended the run at step {}, which could not be saved: {}", run_.state.step,
                          error.what());
     }
-    progress_->message(text);
+    if (!in_place) return;  // the error says where the run is now
+    if (!text.empty()) progress_->message(text);
+    write_report_now(failed_status(run_), false);
   }
 
   void event(const std::string& text) {
@@ -517,20 +521,24 @@ class Run {
   }
 
   // The report can be made again: where it cannot be written, the run goes on.
-  void write_report_now() {
+  void write_report_now(const std::optional<PageStatus>& status = {}, bool whole = true) {
     check_place();
     const double began = now();
     try {
-      ReportData data = report_data(run_, summary_);
-      data.seconds = seconds_before_ + seconds_between(started_);
-      data.add_sections = [this](HtmlPage& page) { run_.task->report(page, *run_.model); };
-      write_report(run_.folder, data);
+      report_.write(run_, summary_, status ? *status : running_status(run_, *progress_, Clock::now()),
+                    seconds_before_ + began, whole);
       no_report_.clear();
-      time_.note_report(now() - began);
+      if (whole) time_.note_report(now() - began);
     } catch (const std::exception& error) {
       if (no_report_ != error.what()) event(fmt::format("warning: no report: {}", error.what()));
       no_report_ = error.what();
     }
+    report_.note(began, now());
+  }
+
+  // Writes the page again where it is time. A folder that was moved is noticed by the next checkpoint.
+  void refresh_report() {
+    if (report_.is_due(now()) && run_.lock->is_at(run_.folder)) write_report_now({}, false);
   }
 
   // Saves, measures and reports. Returns how the run ended: an interrupt may come as late as here.
@@ -549,7 +557,7 @@ class Run {
     if (const std::string text = ended_text(run_, end); !text.empty()) event(text);
     progress_->finish(Clock::now());
     for (const std::string& line : continuing_texts(run_, end)) progress_->message(line);
-    write_report_now();
+    write_report_now(ended_status(run_, end));
     if (const std::string text = standing_of(run_, summary_); !text.empty())
       progress_->message(fmt::format("{} step{}: {}; {}", grouped(run_.state.step),
                                      run_.state.step == 1 ? "" : "s", passes_text(passes_of(run_)), text));
@@ -575,6 +583,7 @@ class Run {
   std::optional<EventFile> board_;
   bool is_recording_ = true;  // the last record was written
   std::string no_report_;     // why the last report could not be written
+  LiveReport report_;
   std::optional<Progress> progress_;
   double seconds_before_ = 0;
 };

@@ -229,6 +229,59 @@ TEST_CASE("report: settings that differ from the defaults stand first and the ot
   CHECK(kept != std::string::npos);
 }
 
+TEST_CASE("report: a page of a run in progress says how it stands and loads itself again") {
+  ReportData data = run_of(3);
+  CHECK(render_report(data).find("class=\"status") == std::string::npos);
+  data.status = PageStatus{"running", "step 3 of <9>", {"to stop it: kill -INT 7", "no command"}, 1.7e9, 3};
+  const std::string live = render_report(data);
+  CHECK(markup_fault(live) == "");
+  for (
+      const char* part :
+      {"<div class=\"status live\" data-written=\"1700000000\" data-every=\"3\"><p><strong>running</strong> step 3 of "
+       "&lt;9&gt;",
+       "<p>to stop it: <code>kill -INT 7</code></p>", "connect-src 'self'",
+       "<noscript><meta http-equiv=\"refresh\" content=\"3\"/></noscript>"})
+    CHECK_MESSAGE(live.find(part) != std::string::npos, part);
+  data.status->word = "finished";
+  data.status->every_s = 0;
+  const std::string ended = render_report(data);
+  CHECK(ended.find("<div class=\"status\"><p><strong>finished</strong>") != std::string::npos);
+  for (const char* part : {"data-written", "connect-src", "http-equiv=\"refresh\""}) {
+    CAPTURE(part);
+    CHECK(ended.find(part) == std::string::npos);
+  }
+}
+
+TEST_CASE("report: all samples are on a slider, and one alone needs none") {
+  ReportData data = run_of(3);
+  for (int i = 0; i < 40; ++i) data.metrics.samples.push_back({10 * i, "text " + std::to_string(i)});
+  data.metrics.written_samples = 41;
+  const std::string html = render_report(data);
+  CHECK(markup_fault(html) == "");
+  CHECK(html.find("<input type=\"range\" min=\"0\" max=\"39\" value=\"39\"") != std::string::npos);
+  CHECK(count_of(html, "<div class=\"label\">sample ") == 40);
+  CHECK(html.find("40 of the run&#39;s 41 samples") != std::string::npos);
+  data.metrics.samples.resize(1);
+  CHECK(render_report(data).find("type=\"range\"") == std::string::npos);
+}
+
+TEST_CASE("report: a curve that is flat is a line of text, and one that is not is a chart") {
+  ReportData data = run_of(60);
+  const std::string flat = render_report(data);
+  for (const char* part : {"<tr><td>Learning rate</td><td>3e-4 throughout</td></tr>",
+                           "<tr><td>Gradient norm</td><td>1 throughout</td></tr>",
+                           "<tr><td>Speed</td><td>1000 tokens per second throughout</td></tr>",
+                           "<tr><td>Nodes and depth of the graph</td><td>10 throughout</td></tr>"})
+    CHECK_MESSAGE(flat.find(part) != std::string::npos, part);
+  CHECK(count_of(flat, "<figcaption>") == 1);  // the loss
+  data.metrics.steps[7].grad_norm = 1.02;
+  data.metrics.steps[9].learning_rate = 0;
+  const std::string other = render_report(data);
+  CHECK(other.find("<figcaption>Gradient norm") != std::string::npos);
+  CHECK(other.find("<figcaption>Learning rate") != std::string::npos);
+  CHECK(other.find("<figcaption>Speed") == std::string::npos);
+}
+
 TEST_CASE("report: a run of 100000 steps gives a page of bounded size") {
   const std::string html = render_report(run_of(100000));
   CHECK(markup_fault(html) == "");
