@@ -252,20 +252,39 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
   return lengths;
 }
 
-// Charts the first column against another; rows whose titles begin alike are one series.
+// A pale bar of a logarithmic axis, one standard deviation above and below a point.
+Series deviation_bar(double x, const Spread& y, int colour) {
+  constexpr double kHalfWidth = 1.02;
+  Series bar{"", {}, {}, SeriesStyle::band, colour};
+  for (const double at : {x / kHalfWidth, x * kHalfWidth}) bar.add(at, y.mean + y.deviation);
+  for (const double at : {x * kHalfWidth, x / kHalfWidth}) bar.add(at, y.mean - y.deviation);
+  return bar;
+}
+
+// Charts the first column against another; rows whose titles begin alike are one series. Rows of several seeds have
+// bars.
 MeasuredTable across_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   const ReproduceColumn &up = table.columns[0], &along = table.columns[table.across];
   Chart chart{up.title + " against " + along.title, along.title, up.title, true, false, {}};
+  std::vector<Series> points;
+  std::string group;
   for (const ShownRow& shown : rows) {
-    const double x = own_value(table, rows, shown, along), y = own_value(table, rows, shown, up);
-    if (!std::isfinite(x) || !std::isfinite(y)) continue;
+    if (std::exchange(group, shown.row->group) == shown.row->group) continue;
+    const double x = own_value(table, rows, shown, along);
+    const Spread y = own_spread(table, rows, shown, up);
+    if (!std::isfinite(x) || !std::isfinite(y.mean)) continue;
     const std::string name = shown.row->title.substr(0, shown.row->title.find(','));
-    if (chart.series.empty() || chart.series.back().name != name)
-      chart.series.push_back({name, {}, {}, SeriesStyle::points});
-    chart.series.back().add(x, y);
+    if (points.empty() || points.back().name != name) {
+      const auto colour = static_cast<int>(points.size());
+      points.push_back({name, {}, {}, SeriesStyle::points, colour});
+    }
+    points.back().add(x, y.mean);
+    if (std::isfinite(y.deviation)) chart.series.push_back(deviation_bar(x, y, points.back().colour));
   }
   MeasuredTable across;
-  if (!chart.series.empty()) across.charts.push_back(std::move(chart));
+  if (points.empty()) return across;
+  chart.series.insert(chart.series.end(), points.begin(), points.end());
+  across.charts.push_back(std::move(chart));
   return across;
 }
 

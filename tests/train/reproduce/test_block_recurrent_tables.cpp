@@ -10,7 +10,7 @@
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "tests/support/processes.h"
+#include "tests/support/tables.h"
 #include "tests/support/threads.h"
 #include "train/files/text_file.h"
 #include "train/reproduce/reproduce.h"
@@ -32,29 +32,11 @@ ReproduceOptions table(const std::string& name, const std::string& scale, const 
   return options;
 }
 
-const ReproduceRow& row_of(const ReproduceTable& of, const std::string& name) {
-  for (const ReproduceRow& row : of.rows)
-    if (row.name == name) return row;
-  FAIL("no such row");
-  return of.rows.front();
-}
-
 std::map<std::string, double> first_numbers(const ReproduceTable& of) {
   std::map<std::string, double> numbers;
   for (const ReproduceRow& row : of.rows)
     if (!row.published.empty()) numbers[row.name] = row.published.front().value;
   return numbers;
-}
-
-struct Told {
-  ReproduceEnd end = ReproduceEnd::failed;
-  std::string text;
-};
-Told run_quietly(const ReproduceOptions& options) {
-  const Quiet quiet;
-  Told told;
-  told.end = reproduce(options, [&](std::string_view text) { told.text += text; });
-  return told;
 }
 
 // Rows of a table at the scale tiny, each of three steps, on stories that Eddy makes.
@@ -68,7 +50,7 @@ ReproduceTable run_rows(const TempFolder& folder, const std::string& name, const
   options.runs = folder.path("runs");
   options.set = {
       {"train.threads", "1"}, {"train.steps", "3"}, {"train.warmup", "1"}, {"train.eval_every", "3"}};
-  CHECK(run_quietly(options).end == ReproduceEnd::done);
+  CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   ReproduceTable planned = plan_table(options);
   for (const std::string& row : rows) {
     CAPTURE(row);
@@ -171,17 +153,19 @@ TEST_CASE("block-recurrent tables: a vocabulary is made once, from the documents
   options.rows = {"pieces_512"};
   options.set = {
       {"train.threads", "1"}, {"train.steps", "1"}, {"train.warmup", "1"}, {"train.eval_every", "0"}};
-  CHECK(contains(run_quietly(options).text, "vocabulary: 512 pieces from 9 documents"));  // 0.925 of 10
+  CHECK(contains(reproduce_quietly(options).text, "vocabulary: 512 pieces from 9 documents"));  // 0.925 of 10
   const fs::path model = row_of(plan_table(options), "pieces_512").config.data.tokenizer;
   CHECK_FALSE(contains(read_text_file(model), "zz"));
-  CHECK_FALSE(contains(run_quietly(options).text, "vocabulary:"));
+  CHECK_FALSE(contains(reproduce_quietly(options).text, "vocabulary:"));
   options.runs = folder.path("other");
   options.data = folder.write("short/a.txt", "few letters");
-  CHECK(contains(error_of<ValueError>([&] { run_quietly(options); }), "--set data.tokenizer=FILE.model"));
+  CHECK(
+      contains(error_of<ValueError>([&] { reproduce_quietly(options); }), "--set data.tokenizer=FILE.model"));
   options.runs = folder.path("runs");
   options.data = folder.path("books");
   folder.write("books/0.txt", "another text");
-  CHECK(contains(error_of<ConfigError>([&] { run_quietly(options); }), "was made from other documents"));
+  CHECK(
+      contains(error_of<ConfigError>([&] { reproduce_quietly(options); }), "was made from other documents"));
 }
 
 TEST_CASE("a table of one's own may begin from one of this build") {
@@ -204,7 +188,7 @@ steps = 3000
   options.data = folder.path("books");
   options.runs = folder.path("runs");
   options.dry_run = true;
-  const Told told = run_quietly(options);
+  const Told told = reproduce_quietly(options);
   CHECK(told.end == ReproduceEnd::done);
   CHECK(contains(told.text, "[rec_half]"));
   options.table = folder.write("other.toml", "base = {table = \"block-recurrent/table-9\"}\n");

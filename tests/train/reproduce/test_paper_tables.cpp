@@ -10,7 +10,7 @@
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "tests/support/processes.h"
+#include "tests/support/tables.h"
 #include "tests/support/threads.h"
 #include "train/files/text_file.h"
 #include "train/reproduce/reproduce.h"
@@ -35,27 +35,6 @@ ReproduceOptions tiny(const TempFolder& folder, const char* table, const char* t
   return options;
 }
 
-std::string run_quietly(const ReproduceOptions& options) {
-  const Quiet quiet;
-  std::string told;
-  CHECK(reproduce(options, [&](std::string_view text) { told += text; }) == ReproduceEnd::done);
-  return told;
-}
-
-RowResult result_of(const ReproduceOptions& options, const std::string& name) {
-  const ReproduceTable table = plan_table(options);
-  for (const ReproduceRow& row : table.rows)
-    if (row.name == name) return row_state(table, row, options.runs).result.value();
-  FAIL("no such row");
-  return {};
-}
-
-const ReproduceRow& row_of(const ReproduceTable& table, const std::string& name) {
-  for (const ReproduceRow& row : table.rows)
-    if (row.name == name) return row;
-  throw ValueError("no such row");
-}
-
 TEST_CASE("all models of the enwik8 table have as many parameters") {
   const OneThread one;
   const TempFolder folder;
@@ -63,7 +42,7 @@ TEST_CASE("all models of the enwik8 table have as many parameters") {
                                   {"lstm", "transformer_xl", "staircase", "cached_staircase"});
   options.data = folder.write("text.txt", generate_stories(3, 20'000));
   CHECK(contains(plan_table(options).title, "text.txt"));
-  const std::string told = run_quietly(options);
+  const std::string told = reproduce_whole(options);
   CHECK(contains(told, "1.38"));
   for (const std::string& name : options.rows) {
     CAPTURE(name);
@@ -93,19 +72,34 @@ TEST_CASE("a figure has rows of its own and three seeds of each") {
   CHECK(contains(error_of<ConfigError>([&] { plan_table(options); }), "has no row"));
 }
 
+TEST_CASE("the picture of a figure shows the deviation over seeds") {
+  const OneThread one;
+  const TempFolder folder;
+  ReproduceOptions options = tiny(folder, "staircase/figure-2", "random-walk", {"staircase"});
+  const auto has_bars = [&] {
+    reproduce_whole(options);
+    return contains(read_text_file(fs::path(options.runs) / plan_table(options).folder / "index.html"),
+                    "<path class=\"band");
+  };
+  options.seeds = 1;
+  CHECK_FALSE(has_bars());
+  options.seeds = 2;
+  CHECK(has_bars());
+}
+
 TEST_CASE("a table makes a vocabulary of its training stories where pieces are asked for") {
   const OneThread one;
   const TempFolder folder;
   ReproduceOptions options = tiny(folder, "blockwise-recurrent/table-2", "", {"full_no_mlp"});
   options.data = folder.write("stories.txt", generate_stories(4, 40'000));
   options.set["data.tokenizer"] = kOwnVocabulary;
-  CHECK(contains(run_quietly(options), "vocabulary: 512 pieces from 1 document"));
+  CHECK(contains(reproduce_whole(options), "vocabulary: 512 pieces from 1 document"));
   const RowResult result = result_of(options, "full_no_mlp");
   CHECK(!result.config.model.memory_ffn);
   CHECK(fs::exists(result.config.data.tokenizer));
   CHECK(contains(plan_table(options).folder, "-pieces"));
   // Whole stories, once made.
-  CHECK(!contains(run_quietly(options), "vocabulary: 512"));
+  CHECK(!contains(reproduce_whole(options), "vocabulary: 512"));
   options.scale = "paper";
   options.set.erase("data.tokenizer");
   const ReproduceTable paper = plan_table(options);
@@ -120,7 +114,7 @@ TEST_CASE("the paper's columns of the recurrent transformers stand beside counte
   const OneThread one;
   const TempFolder folder;
   ReproduceOptions options = tiny(folder, "recurrent-transformers/table-6", "", {"copy"});
-  const std::string told = run_quietly(options);
+  const std::string told = reproduce_whole(options);
   CHECK(contains(told, "508.7"));
   const RowResult copy = result_of(options, "copy");
   // 4 symbols, noise n, 4 markers; blocks of half the noise, at most 8; width 24.
@@ -132,7 +126,7 @@ TEST_CASE("the paper's columns of the recurrent transformers stand beside counte
   CHECK(copy.values.at("batch") == 8);
 
   options = tiny(folder, "recurrent-transformers/table-3", "", {"unit"});
-  CHECK(contains(run_quietly(options), "75.9"));
+  CHECK(contains(reproduce_whole(options), "75.9"));
   const RowResult unit = result_of(options, "unit");
   CHECK(unit.values.at("paper_operations") == 32 * (4 * 24 + 2 * 24 * 24));
   CHECK(unit.values.at("sampled_standard_error") > 0);
@@ -200,7 +194,7 @@ title = "one"
   std::string table = read_text_file(options.table);
   table.replace(table.find("md5:"), 36, refused.substr(at + 8, 36));
   options.table = folder.write("mine.toml", table);
-  CHECK(contains(run_quietly(options), "the first 3000 bytes"));
+  CHECK(contains(reproduce_whole(options), "the first 3000 bytes"));
   const RowResult result = result_of(options, "one");
   CHECK(read_text_file(result.config.data.path) == text.substr(0, 3000));
   CHECK(result.values.at("test_loss") > 0);
@@ -211,14 +205,14 @@ TEST_CASE("rows of many steps are timed before the first is trained") {
   const OneThread one;
   const TempFolder folder;
   ReproduceOptions options = tiny(folder, "staircase/table-1", "random-walk", {"lstm", "transformer_xl"});
-  CHECK(contains(run_quietly(options), "== row 2 of 2, transformer_xl: Transformer-XL =="));
+  CHECK(contains(reproduce_whole(options), "== row 2 of 2, transformer_xl: Transformer-XL =="));
   options.runs = folder.path("longer");
   options.set["train.steps"] = "100";
-  const std::string told = run_quietly(options);
+  const std::string told = reproduce_whole(options);
   for (const char* part : {"timing some steps of each of 2 rows", "  lstm: about ", "all: about ",
                            "== row 1 of 2, lstm: LSTM, about ", "lstm: trained in ", " left for 1 more rows"})
     CHECK_MESSAGE(contains(told, part), part);
-  CHECK(!contains(run_quietly(options), "timing some steps"));
+  CHECK(!contains(reproduce_whole(options), "timing some steps"));
 }
 
 TEST_CASE("rows of different families on one task are each timed with a task of their own") {
@@ -226,7 +220,7 @@ TEST_CASE("rows of different families on one task are each timed with a task of 
   const TempFolder folder;
   ReproduceOptions options = tiny(folder, "families/copy", "", {"unit_forget", "block_forget", "lstm"});
   options.set["train.steps"] = "100";
-  const std::string told = run_quietly(options);
+  const std::string told = reproduce_whole(options);
   for (const std::string& row : options.rows) {
     CHECK(contains(told, "  " + row + ": about "));
     CHECK(!contains(told, "  " + row + ": about -"));

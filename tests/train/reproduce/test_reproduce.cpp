@@ -15,6 +15,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
+#include "tests/support/tables.h"
 #include "tests/support/threads.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
@@ -43,28 +44,8 @@ ReproduceOptions tiny_walk(const TempFolder& folder) {
   return options;
 }
 
-struct Told {
-  ReproduceEnd end = ReproduceEnd::failed;
-  std::string text;
-};
-
-Told reproduce_quietly(const ReproduceOptions& options) {
-  const Quiet quiet;
-  Told told;
-  told.end = reproduce(options, [&](std::string_view text) { told.text += text; });
-  return told;
-}
-
 std::string row_folder(const ReproduceOptions& options, const std::string& row) {
   return (fs::path(options.runs) / plan_table(options).folder / row).string();
-}
-
-RowResult result_of(const ReproduceOptions& options, const std::string& name) {
-  const ReproduceTable table = plan_table(options);
-  for (const ReproduceRow& row : table.rows)
-    if (row.name == name) return row_state(table, row, options.runs).result.value();
-  FAIL("no such row");
-  return {};
 }
 
 std::vector<std::string> tasks_of(const TableEntry& entry) {
