@@ -284,10 +284,21 @@ TEST_CASE("documents: the first page is short, and its program is the first exam
   CHECK_MESSAGE(page.size() <= 130, "README.md has " << page.size() << " lines (130 at most)");
   const auto begin = std::find(page.begin(), page.end(), "```cpp"), end = std::find(begin, page.end(), "```");
   REQUIRE(end != page.end());
-  const Lines example = lines_of("examples/00_first_program.cpp");
+  const Lines example = lines_of("examples/01_first_program.cpp");
   const auto code = std::find_if(example.begin(), example.end(),
                                  [](const std::string& line) { return line.starts_with("#include"); });
   CHECK(Lines(begin + 1, end) == Lines(code, example.end()));
+}
+
+TEST_CASE(
+    "documents: the example with everything in one file fits on a few pages, and includes nothing of Eddy") {
+  const Lines example = lines_of("examples/00_everything.cpp");
+  CHECK(example.size() <= 300);
+  for (const std::string& line : example) {
+    CHECK_MESSAGE(line.size() <= 110, line);
+    if (line.starts_with("#include")) CHECK_MESSAGE(line.starts_with("#include <"), line);
+    CHECK_MESSAGE(!line.starts_with("#include <eddy"), line);
+  }
 }
 
 TEST_CASE(

@@ -1,4 +1,4 @@
-// The training step: that of examples/04_copy_a_line.cpp, over several batches and with a recurrent state.
+// The training step: that of examples/05_copy_a_line.cpp, over several batches and with a recurrent state.
 //
 //   for each batch    forward, loss, backward: gradients add up; the state goes on to the next batch, detached
 //   then              one call of the optimizer clips the gradient's norm and updates the parameters

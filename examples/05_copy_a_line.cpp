@@ -2,7 +2,7 @@
 // writes the line again. It trains on lines of random letters, so it cannot learn the text, only the copying. The line
 // that it copies at the end is yours:
 //
-//   example_04_copy_a_line "to be or not"
+//   example_05_copy_a_line "to be or not"
 //
 //   tokens   e d d y | e d d
 //   targets  . . . . e d d y     (.: not scored, target -1)
