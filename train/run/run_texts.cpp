@@ -74,7 +74,7 @@ PageStatus ended_status(const ReadyRun& run, TrainEnd end) {
     status.commands = continuing_texts(run, end);
   }
   if (run.task->tokenizer() != nullptr)
-    status.commands.push_back(fmt::format("to see what it writes: eddy generate {}", folder));
+    status.commands.push_back(fmt::format("to write with it: eddy chat {}", folder));
   return status;
 }
 

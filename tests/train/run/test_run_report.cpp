@@ -51,7 +51,7 @@ TEST_CASE("live report: a run that has ended says so on its page, and one that g
   const auto page = [&] { return read_text_file(request.run_dir + "/report.html"); };
   CHECK(contains(page(), "<strong>finished</strong> at step 6"));
   CHECK_FALSE(contains(page(), "data-every"));
-  CHECK(contains(page(), "to see what it writes: <code>eddy generate "));
+  CHECK(contains(page(), "to write with it: <code>eddy chat "));
   CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
   CHECK(contains(page(), "<strong>finished</strong> at step 8"));
 }
