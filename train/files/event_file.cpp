@@ -49,11 +49,11 @@ std::string varint(std::uint64_t value) {
 }
 
 // A field of a protocol buffer: its number and kind (0 varint, 1 of 8 bytes, 2 with a length, 5 of 4 bytes) in one byte.
-char key(int number, int kind) {
+char field_key(int number, int kind) {
   return static_cast<char>(number << 3 | kind);
 }
 std::string with_length(int number, std::string_view bytes) {
-  return key(number, 2) + varint(bytes.size()) + std::string(bytes);
+  return field_key(number, 2) + varint(bytes.size()) + std::string(bytes);
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
       fail<IoError>("tensorboard: cannot make {}: {}", path_.string(), std::strerror(errno));
   }
   append(0, with_length(3, "brain.Event:2"));
-  const std::string started{key(1, 0), 1};  // SessionLog.status = START
+  const std::string started{field_key(1, 0), 1};  // SessionLog.status = START
   append(step + 1, with_length(7, started));
 }
 
@@ -91,15 +91,15 @@ void EventFile::write(std::int64_t step, const std::vector<std::pair<std::string
   std::string summary;
   for (const auto& [name, number] : numbers) {
     const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(number));
-    summary += with_length(1, with_length(1, name) + key(2, 5) + little_endian(bits));
+    summary += with_length(1, with_length(1, name) + field_key(2, 5) + little_endian(bits));
   }
   append(step, with_length(5, summary));
 }
 
 void EventFile::append(std::int64_t step, std::string_view fields) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  std::string event = key(1, 1) + little_endian(std::bit_cast<std::uint64_t>(now.count()));
-  event += key(2, 0) + varint(static_cast<std::uint64_t>(step));
+  std::string event = field_key(1, 1) + little_endian(std::bit_cast<std::uint64_t>(now.count()));
+  event += field_key(2, 0) + varint(static_cast<std::uint64_t>(step));
   event += fields;
   const std::string length = little_endian(std::uint64_t{event.size()});
   const std::string record = length + check_of(length) + event + check_of(event);

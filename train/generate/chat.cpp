@@ -56,8 +56,8 @@ std::string chat_help() {
 }
 
 template <class Number>
-Number number_of(const ChatCommand& command, const std::string& text, Number low, Number high,
-                 const char* rule) {
+Number number_within(const ChatCommand& command, const std::string& text, Number low, Number high,
+                     const char* rule) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high))
@@ -178,17 +178,17 @@ Chat::Reply Chat::command(std::string_view line) {
   }
   if (name == "state") return {describe_state()};
   if (name == "temperature") {
-    session.sample.temperature = number_of<double>(command, argument, 0, 1e9, "a number, 0 or more");
+    session.sample.temperature = number_within<double>(command, argument, 0, 1e9, "a number, 0 or more");
     return {};
   }
   if (name == "seed") {
     session.sample.seed =
-        number_of<std::uint64_t>(command, argument, 0, UINT64_MAX, "a whole number, 0 or more");
+        number_within<std::uint64_t>(command, argument, 0, UINT64_MAX, "a whole number, 0 or more");
     return {};
   }
   if (name == "tokens") {
-    tokens_ =
-        number_of<std::int64_t>(command, argument, 0, kMostTurnTokens, "a whole number, 0 to 1000000000000");
+    tokens_ = number_within<std::int64_t>(command, argument, 0, kMostTurnTokens,
+                                          "a whole number, 0 to 1000000000000");
     return {};
   }
   if (name == "quit") return {"", true};

@@ -37,6 +37,8 @@ void add_draw_command(CLI::App& app, std::function<int()>& action);
 void add_tokenizer_command(CLI::App& app, std::function<int()>& action);
 void add_generate_command(CLI::App& app, std::function<int()>& action);
 void add_chat_command(CLI::App& app, std::function<int()>& action);
+void add_export_command(CLI::App& app, std::function<int()>& action);
+void add_import_command(CLI::App& app, std::function<int()>& action);
 void add_check_command(CLI::App& app, std::function<int()>& action);
 void add_info_command(CLI::App& app, std::function<int()>& action);
 void add_models_command(CLI::App& app, std::function<int()>& action);

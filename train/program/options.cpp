@@ -1,4 +1,4 @@
-// Options of several commands.
+// Options of several commands, and the command line written out again, for reports.
 #include "train/program/commands.h"
 
 #include <unistd.h>
@@ -12,10 +12,24 @@
 #include "train/config/new_config.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
+#include "train/page/human_text.h"
 #include "train/run/run_folder.h"
 
 namespace eddy {
 namespace {
+
+// Returns the options given to one app, with their values.
+std::string given_options(const CLI::App& app) {
+  std::string text;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    const bool is_flag = option->get_expected_max() == 0;
+    if (!option->get_lnames().empty()) text += " --" + option->get_lnames().front();
+    if (!is_flag)
+      for (const std::string& value : option->results()) text += " " + shell_quoted(value);
+  }
+  return text;
+}
 
 std::string names_of_data_sets() {
   std::string names;
@@ -31,6 +45,16 @@ bool read(const std::string& text, Number& value) {
 }
 
 }  // namespace
+
+void on_chosen(CLI::App& command, std::function<int()>& action, std::function<int()> run) {
+  command.callback([&action, run = std::move(run)] { action = run; });
+}
+
+std::string command_line_of(const CLI::App& app) {
+  std::string text = app.get_name() + given_options(app);
+  for (const CLI::App* command : app.get_subcommands()) text += " " + command_line_of(*command);
+  return text;
+}
 
 CLI::Validator seed_number() {
   return {[](std::string& text) {

@@ -62,7 +62,7 @@ Series training_of(const ReportedRun& run) {
 }
 
 // The value of a series at x, on a straight line between its points; NaN beyond them.
-double value_at(const Series& series, double x) {
+double value_on_line(const Series& series, double x) {
   const auto after = std::lower_bound(series.x.begin(), series.x.end(), x);
   if (after == series.x.end()) return kNotMeasured;
   const auto i = static_cast<std::size_t>(after - series.x.begin());
@@ -94,7 +94,7 @@ void add_group(Chart& chart, std::vector<Series> of_runs, const std::string& nam
        i += i + 1 == places.size() ? 1 : std::min(stride, places.size() - 1 - i)) {
     double low = INFINITY, high = -INFINITY, sum = 0;
     for (const Series& run : of_runs) {
-      const double value = value_at(run, places[i]);
+      const double value = value_on_line(run, places[i]);
       sum += value;
       low = std::min(low, value);
       high = std::max(high, value);

@@ -12,14 +12,14 @@ namespace eddy {
 namespace {
 
 // Where one run ended.
-struct End {
+struct RunEnd {
   std::int64_t step = 0;
   double tokens = kNotMeasured, seconds = kNotMeasured, speed = kNotMeasured;
   double training = kNotMeasured, best = kNotMeasured, whole = kNotMeasured, bits = kNotMeasured;
 };
 
-End end_of(const ReportedRun& run) {
-  End end;
+RunEnd end_of(const ReportedRun& run) {
+  RunEnd end;
   const Metrics& metrics = run.metrics;
   if (!metrics.steps.empty()) {
     const StepRecord& last = metrics.steps.back();
@@ -66,9 +66,9 @@ std::string spread(const std::vector<double>& numbers, const Show& show) {
 }
 
 // A column of numbers: how they are taken from a run and shown.
-struct Column {
+struct EndColumn {
   const char* name;
-  double (*value)(const ReportedRun& run, const End& end);
+  double (*value)(const ReportedRun& run, const RunEnd& end);
   std::string (*show)(double value);
 };
 
@@ -79,23 +79,25 @@ std::string bytes_text(double bytes) {
   return human_bytes(static_cast<std::int64_t>(bytes));
 }
 
-constexpr Column kColumns[] = {
+constexpr EndColumn kEndColumns[] = {
     {"parameters",
-     [](const ReportedRun& run, const End&) { return static_cast<double>(run.facts.parameters); },
+     [](const ReportedRun& run, const RunEnd&) { return static_cast<double>(run.facts.parameters); },
      human_count},
-    {"state", [](const ReportedRun& run, const End&) { return static_cast<double>(run.facts.state_bytes); },
+    {"state",
+     [](const ReportedRun& run, const RunEnd&) { return static_cast<double>(run.facts.state_bytes); },
      bytes_text},
-    {"steps", [](const ReportedRun&, const End& end) { return static_cast<double>(end.step); }, human_count},
-    {"tokens", [](const ReportedRun&, const End& end) { return end.tokens; }, human_count},
-    {"training loss", [](const ReportedRun&, const End& end) { return end.training; }, loss_text},
-    {"best validation loss", [](const ReportedRun&, const End& end) { return end.best; }, loss_text},
-    {"whole split", [](const ReportedRun&, const End& end) { return end.whole; }, loss_text},
-    {"bits per byte", [](const ReportedRun&, const End& end) { return end.bits; }, loss_text},
-    {"time", [](const ReportedRun&, const End& end) { return end.seconds; }, human_duration},
-    {"tokens/s", [](const ReportedRun&, const End& end) { return end.speed; }, human_count},
+    {"steps", [](const ReportedRun&, const RunEnd& end) { return static_cast<double>(end.step); },
+     human_count},
+    {"tokens", [](const ReportedRun&, const RunEnd& end) { return end.tokens; }, human_count},
+    {"training loss", [](const ReportedRun&, const RunEnd& end) { return end.training; }, loss_text},
+    {"best validation loss", [](const ReportedRun&, const RunEnd& end) { return end.best; }, loss_text},
+    {"whole split", [](const ReportedRun&, const RunEnd& end) { return end.whole; }, loss_text},
+    {"bits per byte", [](const ReportedRun&, const RunEnd& end) { return end.bits; }, loss_text},
+    {"time", [](const ReportedRun&, const RunEnd& end) { return end.seconds; }, human_duration},
+    {"tokens/s", [](const ReportedRun&, const RunEnd& end) { return end.speed; }, human_count},
 };
 
-std::size_t width_of(const std::string& text) {
+std::size_t characters_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char byte) { return !is_continuation(byte); }));
 }
@@ -103,21 +105,21 @@ std::size_t width_of(const std::string& text) {
 }  // namespace
 
 TextTable ends_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups) {
-  std::vector<End> ends;
+  std::vector<RunEnd> ends;
   for (const ReportedRun& run : runs) ends.push_back(end_of(run));
-  std::vector<const Column*> shown;  // what any run has
-  for (const Column& column : kColumns)
+  std::vector<const EndColumn*> shown;  // what any run has
+  for (const EndColumn& column : kEndColumns)
     for (std::size_t i = 0; i < runs.size(); ++i)
       if (std::isfinite(column.value(runs[i], ends[i]))) {
         shown.push_back(&column);
         break;
       }
   TextTable table{{"run", "model"}, {}};
-  for (const Column* column : shown) table.head.emplace_back(column->name);
+  for (const EndColumn* column : shown) table.head.emplace_back(column->name);
   const auto add = [&](const std::string& name, const std::vector<std::size_t>& of) {
     const std::string& model = runs[of.front()].facts.model;  // "family/model"
     std::vector<std::string> row{name, model.substr(model.find('/') + 1)};
-    for (const Column* column : shown) {
+    for (const EndColumn* column : shown) {
       std::vector<double> values;
       for (const std::size_t i : of) values.push_back(column->value(runs[i], ends[i]));
       row.push_back(spread(values, column->show));
@@ -139,13 +141,13 @@ std::string aligned(const TextTable& table) {
     for (std::size_t i = 0; i < line.size(); ++i) {
       line[i] = printable(line[i]);
       std::replace(line[i].begin(), line[i].end(), '\n', ' ');
-      widths[i] = std::max(widths[i], width_of(line[i]));
+      widths[i] = std::max(widths[i], characters_of(line[i]));
     }
   std::string text;
   for (const std::vector<std::string>& line : lines) {
     std::string row;
     for (std::size_t i = 0; i < line.size(); ++i)
-      row += line[i] + std::string(widths[i] - width_of(line[i]) + 2, ' ');
+      row += line[i] + std::string(widths[i] - characters_of(line[i]) + 2, ' ');
     row.erase(row.find_last_not_of(' ') + 1);
     text += row + "\n";
   }

@@ -1,0 +1,79 @@
+// `eddy export` and `eddy import`: models for other programs, and from them.
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "tensor/base/format.h"
+#include "train/exchange/export.h"
+#include "train/exchange/import.h"
+#include "train/program/commands.h"
+
+namespace eddy {
+namespace {
+
+struct ExportFlags {
+  RunOptions run;
+  std::string out;
+};
+
+int run_export(const ExportFlags& flags) {
+  const LoadedRun run = load_run("export", flags.run);
+  const Exported exported = export_model(*run.model, run.tokenizer.get(), flags.out);
+  print_line("{}: {}", flags.out, fmt::join(exported.files, ", "));
+  if (!exported.has_program)
+    say(fmt::format(
+        "logits.py is left out: it does not know {} (train/exchange/README.md says how to add a model)",
+        run.config.model.model));
+  return 0;
+}
+
+struct ImportFlags {
+  NewRunOptions run;
+  ImportRequest request;
+};
+
+int run_import(ImportFlags& flags, const CLI::App& app) {
+  ImportRequest& request = flags.request;
+  std::vector<std::string> notes;
+  request.command_line = command_line_of(app);
+  request.config = flags.run.gathered("import", notes);
+  take_threads(request.config, app);
+  validate(request.config);
+  for (const std::string& note : notes) say(note);
+  print_line("{}", import_run(request));
+  return 0;
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand(
+      "export", "Write a trained model for other programs: weights, sizes, tokenizer, PyTorch code");
+  const auto flags = std::make_shared<ExportFlags>();
+  command->add_option("RUN", flags->run.path, "Folder of a run, or of one checkpoint")->required();
+  add_option(*command, "--out", flags->out, "Folder to make; may exist if it is empty", not_empty())
+      ->required();
+  add_checkpoint_option(*command, flags->run.checkpoint, "Checkpoint of the run");
+  on_chosen(*command, action, [flags] { return run_export(*flags); });
+}
+
+void add_import_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("import", "Begin a run with the weights of another program");
+  const auto flags = std::make_shared<ImportFlags>();
+  add_option(*command, "--run,--out", flags->request.run_dir, "Folder of the new run; must not exist",
+             not_empty())
+      ->required();
+  command->add_option("--weights", flags->request.weights, "Safetensors files with the weights")
+      ->required()
+      ->check(not_empty());
+  add_option(*command, "--map", flags->request.map,
+             "TOML file that says which tensor becomes which parameter", not_empty())
+      ->required();
+  flags->run.add_to(*command);
+  command->footer(
+      "The configuration and --data are as for eddy train. train/exchange/README.md explains the map.");
+  on_chosen(*command, action, [flags, &app] { return run_import(*flags, app); });
+}
+
+}  // namespace eddy
