@@ -28,6 +28,7 @@ void install_all();
 namespace {
 
 std::atomic<int> chosen{-1};
+std::atomic<bool> emulated_tiles{false};
 std::atomic<void (*)(IsaLevel)> follower{nullptr};
 
 #if defined(EDDY_X86_LEVELS)
@@ -90,11 +91,20 @@ IsaLevel isa_level() {
 }
 
 void set_isa_level(IsaLevel level) {
-  if (static_cast<int>(level) > static_cast<int>(best_isa_level()))
-    fail<ValueError>("cpu level: {} does not run here (the best is {})", isa_name(level),
-                     isa_name(best_isa_level()));
+  const IsaLevel best = best_isa_level();
+  const bool emulates = level == IsaLevel::amx && best == IsaLevel::avx512_bf16 && emulates_tiles();
+  if (static_cast<int>(level) > static_cast<int>(best) && !emulates)
+    fail<ValueError>("cpu level: {} does not run here (the best is {})", isa_name(level), isa_name(best));
   install_backends();
   install_cpu_kernels(level);
+}
+
+void emulate_tiles(bool emulated) {
+  emulated_tiles.store(emulated);
+}
+
+bool emulates_tiles() {
+  return emulated_tiles.load(std::memory_order_relaxed);
 }
 
 bool rounds_to_bf16(MatmulPrecision precision) {

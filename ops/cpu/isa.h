@@ -25,6 +25,11 @@ IsaLevel isa_level();
 // Chooses a lower level, for tests and comparisons.
 // errors: ValueError when the processor or the build lacks it.
 void set_isa_level(IsaLevel level);
+// Makes later choices of level amx run its tile instructions in plain C++, or not, for tests: AVX512-BF16 then suffices
+// for the level.
+void emulate_tiles(bool emulated);
+// Whether level amx runs so.
+bool emulates_tiles();
 // Returns "baseline", "avx2", "avx512", "avx512_bf16" or "amx".
 const char* isa_name(IsaLevel level);
 // Fills the slots with the kernels of a level; f64 kernels always come from the baseline.

@@ -13,6 +13,7 @@
 
 #if defined(__AVX512F__)
 #include "ops/cpu/bf16_pairs.h"
+#include "ops/cpu/bf16_tiles.h"
 #include "ops/cpu/transpose.h"
 EDDY_TARGET_BEGIN("avx512bf16,amx-tile,amx-bf16")
 #endif
@@ -102,72 +103,6 @@ struct DotProducts {
     }
   }
 };
-
-// The tile instructions of AMX for this file's eight tiles: 0 to 3 of C, 4 and 5 of A, 6 and 7 of B. In assembly,
-// since GCC's functions take no tile number from a template.
-struct AmxTiles {
-  static void begin() {
-    struct alignas(64) {
-      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      std::uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } config;
-    _tile_loadconfig(&config);
-  }
-  static void end() { _tile_release(); }
-  template <int Tile>
-  EDDY_INLINE static void zero() {
-    asm volatile("tilezero %%tmm%c0" ::"i"(Tile));
-  }
-  template <int Tile>
-  EDDY_INLINE static void load(const void* from, std::int64_t bytes) {
-    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(bytes), "i"(Tile) : "memory");
-  }
-  template <int Tile>
-  EDDY_INLINE static void store(void* to, std::int64_t bytes) {
-    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(bytes), "i"(Tile) : "memory");
-  }
-  template <int C, int A, int B>
-  EDDY_INLINE static void multiply() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
-  }
-};
-
-// The same instructions in plain C++, for tests on processors without AMX.
-struct EmulatedTiles {
-  static thread_local Pair tiles[8][16][16];
-  static void begin() {}
-  static void end() {}
-  template <int Tile>
-  static void zero() {
-    for (auto& row : tiles[Tile])
-      for (Pair& x : row) x = 0;
-  }
-  template <int Tile>
-  static void load(const void* from, std::int64_t bytes) {
-    for (int r = 0; r < 16; ++r)
-      __builtin_memcpy(tiles[Tile][r], static_cast<const char*>(from) + r * bytes, 64);
-  }
-  template <int Tile>
-  static void store(void* to, std::int64_t bytes) {
-    for (int r = 0; r < 16; ++r) __builtin_memcpy(static_cast<char*>(to) + r * bytes, tiles[Tile][r], 64);
-  }
-  template <int C, int A, int B>
-  static void multiply() {
-    const auto half = [](Pair pair, bool high) {
-      return __builtin_bit_cast(float, high ? pair & 0xffff0000u : pair << 16);
-    };
-    for (int m = 0; m < 16; ++m)
-      for (int k = 0; k < 16; ++k)
-        for (int n = 0; n < 16; ++n) {
-          float sum = __builtin_bit_cast(float, tiles[C][m][n]);
-          for (const bool high : {false, true})
-            sum += half(tiles[A][m][k], high) * half(tiles[B][k][n], high);
-          tiles[C][m][n] = __builtin_bit_cast(Pair, sum);
-        }
-  }
-};
-thread_local Pair EmulatedTiles::tiles[8][16][16];
 
 template <class Tiles>
 struct TileProducts : Tiles {

@@ -30,7 +30,7 @@ void set_packed_gemm_kernels(const PackedGemmKernels& kernels, const Bf16GemmKer
   full = kernels;
   rounding_kernels = rounding;
   dot = {rounding.dot, kernels.f64};
-  amx = {rounding.amx, kernels.f64};
+  amx = {emulates_tiles() ? rounding.emulated_amx : rounding.amx, kernels.f64};
 }
 
 namespace {

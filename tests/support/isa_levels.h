@@ -14,7 +14,10 @@ namespace eddy::test {
 class KeepIsaLevel {
  public:
   KeepIsaLevel() = default;
-  ~KeepIsaLevel() { set_isa_level(before_); }
+  ~KeepIsaLevel() {
+    emulate_tiles(false);
+    set_isa_level(before_);
+  }
   KeepIsaLevel(const KeepIsaLevel&) = delete;
   KeepIsaLevel& operator=(const KeepIsaLevel&) = delete;
 
@@ -39,6 +42,24 @@ inline bool has_rounded_products() {
   const bool has = rounds_to_bf16(MatmulPrecision::bf16);
   if (!has) MESSAGE("not checked: products that round their factors need AVX512-BF16 or AMX");
   return has;
+}
+
+// Calls `body` once on every level whose products round their factors to bf16 that this machine has, and on level amx
+// with its tiles emulated.
+template <class Body>
+void on_every_rounding_level(Body&& body) {
+  if (!has_rounded_products()) return;
+  const KeepIsaLevel keep;
+  const auto on = [&](IsaLevel level, bool emulated) {
+    emulate_tiles(emulated);
+    set_isa_level(level);
+    CAPTURE(isa_name(level));
+    CAPTURE(emulated);
+    body();
+  };
+  on(IsaLevel::avx512_bf16, false);
+  on(IsaLevel::amx, true);
+  if (best_isa_level() >= IsaLevel::amx) on(IsaLevel::amx, false);
 }
 
 }  // namespace eddy::test
