@@ -44,9 +44,10 @@ EDDY_INLINE T exponentials(T* row, std::int64_t sees, T scale, T maximum) {
 
 // One query tile against one key tile. Between key tiles a row's sum so far lies in the output, unnormalised,
 // its maximum in log_sum and its sum of exponentials in `sums`.
-template <class T, class F>
-void forward_tile(const Item<T, F>& item, const Rows& rows, std::int64_t key_count, const F* values,
-                  std::int64_t value_stride, bool direct, T* sums) {
+template <class T, class P>
+void forward_tile(const Item<T, P>& item, const Rows& rows, std::int64_t key_count,
+                  const typename P::Factor* values, std::int64_t value_stride, bool direct, T* sums) {
+  using F = typename P::Factor;
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   F* const q = item.factors_at(at.q);
@@ -59,12 +60,12 @@ void forward_tile(const Item<T, F>& item, const Rows& rows, std::int64_t key_cou
   const Skew skew = item.call.has_tables() ? item.skew_of(rows) : Skew{};
   item.raw_scores(rows, skew, q, direct, scores);
 
-  T correction[kAttentionQueryTile];
+  T correction[P::kQueryTile];
   for (std::int64_t r = 0; r < rows.count; ++r) {
     const std::int64_t list_row = rows.tile.first + r;
     item.prefetch(args.output, strides, item.query_place(list_row));
     if (!direct) {
-      item.prefetch(args.q, args.q_strides, item.query_place(list_row + kAttentionQueryTile));
+      item.prefetch(args.q, args.q_strides, item.query_place(list_row + P::kQueryTile));
       item.prefetch_next_keys(rows.key_begin, list_row);
     }
     T* const row = scores + r * at.score_row + rows.see_begin[r];
@@ -91,11 +92,10 @@ void forward_tile(const Item<T, F>& item, const Rows& rows, std::int64_t key_cou
         for (std::int64_t t = 0; t < sees; ++t) row[t] *= keep[t];
       }
     }
-    zero_unseen(scores + r * at.score_row, rows.visible_begin / kInner<F> * kInner<F>, rows.see_begin[r],
-                rows.see_end[r], rows.visible_end);
-    if constexpr (kInner<F> != 1)
-      round_row(scores + r * at.score_row, rows.visible_end, item.factors_at(at.scores) + r * at.score_row);
+    zero_unseen(scores + r * at.score_row, rows.begin, rows.see_begin[r], rows.see_end[r], rows.end);
   }
+  if constexpr (kInner<F> != 1)
+    item.round_along(scores, at.score_row, rows, rows.begin, rows.end, item.factors_at(at.scores));
 
   if (!first)
     for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -103,10 +103,10 @@ void forward_tile(const Item<T, F>& item, const Rows& rows, std::int64_t key_cou
       for (std::int64_t i = 0; i < args.head_size; ++i) output[r * at.row + i] = so_far[i] * correction[r];
     }
   for (std::int64_t b = 0; b < rows.blocks; ++b) {
-    const std::int64_t begin = rows.block_begin[b] / kInner<F>;
-    product<false>(factors<F>(rows.block_end[b]) - begin, args.head_size,
-                   item.factors_at(at.scores) + b * kRows * at.score_row + begin, at.score_row,
-                   values + begin * value_stride, value_stride, output + b * kRows * at.row, at.row, !first);
+    const std::int64_t begin = inner_begin<P>(rows.block_begin[b]);
+    P::product(inner_size<P>(rows.block_end[b]) - begin, args.head_size,
+               item.factors_at(at.scores) + b * P::kRows * at.score_row + begin, at.score_row,
+               values + begin * value_stride, value_stride, output + b * P::kRows * at.row, at.row, !first);
   }
   for (std::int64_t r = 0; r < rows.count; ++r) {
     T* y = const_cast<T*>(item.at(args.output, strides, rows.query[r], rows.head[r]));
@@ -117,8 +117,8 @@ void forward_tile(const Item<T, F>& item, const Rows& rows, std::int64_t key_cou
 }
 
 // The results of rows that see no key.
-template <class T, class F>
-void forward_nothing(const Item<T, F>& item, const Tile& tile) {
+template <class T, class P>
+void forward_nothing(const Item<T, P>& item, const Tile& tile) {
   for (std::int64_t row = tile.first; row < tile.first + tile.count; ++row) {
     const std::int64_t head = item.head_of(row), query = row % item.args.queries;
     T* const y = const_cast<T*>(item.at(item.args.output, item.output_strides(), query, head));
@@ -129,7 +129,7 @@ void forward_nothing(const Item<T, F>& item, const Tile& tile) {
 
 // A work item of a single row.
 template <class T>
-void forward_row(const Item<T, T>& item) {
+void forward_row(const Item<T, RegisterProducts<T, T>>& item) {
   const AttentionArgs& args = item.args;
   const std::int64_t size = args.head_size, begin = item.call.see_begin(0), end = item.call.see_end(0);
   T* const y = const_cast<T*>(item.at(args.output, item.output_strides(), 0, item.kv_head));
@@ -163,8 +163,9 @@ void forward_row(const Item<T, T>& item) {
   *item.log_sum(item.kv_head, 0) = sum == T(0) ? maximum : maximum + vec::log(sum);
 }
 
-template <class T, class F>
-void forward_item(const Item<T, F>& item, std::int64_t first_row, std::int64_t end_row) {
+template <class T, class P>
+void forward_item(const Item<T, P>& item, std::int64_t first_row, std::int64_t end_row) {
+  using F = typename P::Factor;
   if constexpr (kInner<F> == 1)
     if (has_single_rows(item.call)) return forward_row(item);
   const AttentionArgs& args = item.args;
@@ -172,7 +173,7 @@ void forward_item(const Item<T, F>& item, std::int64_t first_row, std::int64_t e
   T* const sums = item.scratch + at.sums;
   // With fewer rows than a register tile, packing would cost more than the products: the keys are read in
   // place.
-  const bool direct = kInner<F> == 1 && end_row - first_row < kRows;
+  const bool direct = kInner<F> == 1 && end_row - first_row < P::kRows;
   const bool values_in_place = direct && args.head_size % kLanes<T> == 0;
   for (std::int64_t key_begin = 0; key_begin < args.keys; key_begin += kAttentionKeyTile) {
     const std::int64_t key_count = smaller(args.keys - key_begin, kAttentionKeyTile);
@@ -186,9 +187,11 @@ void forward_item(const Item<T, F>& item, std::int64_t first_row, std::int64_t e
       if (!packed) {
         if (!direct)
           pack_transposed(item.at(args.k, args.k_strides, key_begin, item.kv_head), args.k_strides.time,
-                          key_count, args.head_size, item.factors_at(at.keys_t));
+                          key_count, args.head_size, inner_size<P>(args.head_size),
+                          item.factors_at(at.keys_t));
         if (!values_in_place)
-          pack_rows(values, args.v_strides.time, key_count, args.head_size, packed_values, at.row);
+          pack_rows(values, args.v_strides.time, key_count, args.head_size, inner_size<P>(key_count),
+                    packed_values, at.row);
         packed = true;
       }
       forward_tile(item, item.rows_of(tile, key_begin, key_count), key_count,
@@ -198,22 +201,23 @@ void forward_item(const Item<T, F>& item, std::int64_t first_row, std::int64_t e
   }
 }
 
-template <class T, class F>
+template <class T, class P>
 void forward_in(const AttentionArgs& args) {
-  const Call<T, F> call(args, nullptr);
+  const Call<T, P> call(args, nullptr);
   const std::int64_t rows = call.group * args.queries;
   const std::int64_t chunks = (rows + kAttentionForwardRows - 1) / kAttentionForwardRows;
   for_each_item(args.threads, args.batch * args.kv_heads * chunks, [&](int rank, std::int64_t index) {
     const std::int64_t first = index % chunks * kAttentionForwardRows;
-    forward_item(Item<T, F>(call, rank, index / chunks, (index + args.threads) / chunks), first,
+    P::begin();
+    forward_item(Item<T, P>(call, rank, index / chunks, (index + args.threads) / chunks), first,
                  smaller(rows, first + kAttentionForwardRows));
+    P::end();
   });
 }
 
 template <class T>
 void forward(const AttentionArgs& args) {
-  if (rounds_factors<T>(args)) return forward_in<T, RoundedFactor<T>>(args);
-  forward_in<T, T>(args);
+  with_products<T>(args, [&]<class P>(P) { forward_in<T, P>(args); });
 }
 
 }  // namespace

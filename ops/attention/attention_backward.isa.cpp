@@ -82,14 +82,14 @@ EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const 
 
 // Writes the rows of dscores shifted so that their columns are distances, with zeros elsewhere, as far as any
 // product reads.
-template <class T, class F>
-EDDY_INLINE void skew_rows(const Item<T, F>& item, const Rows& rows, const Skew& skew, const T* dscores,
+template <class T, class P>
+EDDY_INLINE void skew_rows(const Item<T, P>& item, const Rows& rows, const Skew& skew, const T* dscores,
                            T* skewed) {
   const AttentionScratch& at = item.layout;
   for (std::int64_t r = 0; r < rows.count; ++r) {
     T* const to = skewed + r * at.skew_row;
     const T* const from = dscores + r * at.score_row;
-    const std::int64_t shift = skew.base - r - skew.origin, width = skew.end - skew.origin + kRows;
+    const std::int64_t shift = skew.base - r - skew.origin, width = up_to(P::kRows, skew.end - skew.origin);
     const std::int64_t begin = larger(0, smaller(width, shift + rows.see_begin[r]));
     const std::int64_t end = begin + (rows.see_end[r] - rows.see_begin[r]);
     zero_unseen(to, 0, begin, end, width);
@@ -112,9 +112,10 @@ EDDY_INLINE void skew_rows(const Item<T, F>& item, const Rows& rows, const Skew&
 //   dhead_scale = scale sum(dscore r)
 //
 // rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over the keys is needed.
-template <class T, class F>
-void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
-                   const KeyRows<F>& keys, const TableSums<T>& sums) {
+template <class T, class P>
+void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
+                   const KeyRows<typename P::Factor>& keys, const TableSums<T>& sums) {
+  using F = typename P::Factor;
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   const std::int64_t key_begin = rows.key_begin;
@@ -123,20 +124,22 @@ void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient
   T* const skewed = item.scratch + at.skewed;
   const AttentionStrides strides = item.output_strides();
   // Factors: of products over head_size, of products over the rows, and gradients of scores for products
-  // over keys and distances. Those that are not rounded are all the same.
-  constexpr bool kRounds = kInner<F> != 1;
+  // over keys and distances. Those that are not rounded are all the same. On tiles, factors across never take the
+  // place of what they are made of.
+  constexpr bool kRounds = kInner<F> != 1, kMoves = kRounds && P::kMovesAcross;
   F *const q = item.factors_at(at.q), *const doutput = item.factors_at(at.doutput),
            *const q_across = item.factors_at(kRounds ? at.q_across : at.q),
            *const doutput_across = item.factors_at(kRounds ? at.doutput_across : at.doutput),
-           *const p_across = item.factors_at(at.scores), *const ds_across = item.factors_at(at.dscores),
-           *const ds_along = item.factors_at(kRounds ? at.rounded : at.dscores),
-           *const skewed_across = item.factors_at(at.skewed),
-           *const skewed_along = item.factors_at(kRounds ? at.rounded_skewed : at.skewed);
+           *const p_across = item.factors_at(kMoves ? at.rounded : at.scores),
+           *const ds_across = item.factors_at(kMoves ? at.scores : at.dscores),
+           *const ds_along = item.factors_at(kRounds && !kMoves ? at.rounded : at.dscores),
+           *const skewed_across = item.factors_at(kMoves ? at.rounded_skewed : at.skewed),
+           *const skewed_along = item.factors_at(kRounds && !kMoves ? at.rounded_skewed : at.skewed);
 
   item.pack_query_side(args.q, args.q_strides, rows, q, q_across);
   item.pack_query_side(gradient.doutput, gradient.doutput_strides, rows, doutput, doutput_across);
   // In a loop of its own, so that the reads of one row do not wait for the arithmetic of the row before.
-  T deltas[kAttentionQueryTile];
+  T deltas[P::kQueryTile];
   for (std::int64_t r = 0; r < rows.count; ++r)
     deltas[r] = dot(item.at(gradient.doutput, gradient.doutput_strides, rows.query[r], rows.head[r]),
                     item.at(args.output, strides, rows.query[r], rows.head[r]), args.head_size);
@@ -155,7 +158,7 @@ void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient
     const std::int64_t sees = rows.see_end[r] - rows.see_begin[r], row = rows.tile.first + r;
     T* const p = scores + r * at.score_row + rows.see_begin[r];
     T* const ds = dscores + r * at.score_row + rows.see_begin[r];
-    const Place next = item.query_place(row + kAttentionQueryTile);
+    const Place next = item.query_place(row + P::kQueryTile);
     item.prefetch(args.q, args.q_strides, next);
     item.prefetch(args.output, strides, next);
     item.prefetch(gradient.doutput, gradient.doutput_strides, next);
@@ -188,59 +191,63 @@ void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient
                sees);
     }
     for (T* unseen : {scores, dscores})
-      zero_unseen(unseen + r * at.score_row, rows.visible_begin / kInner<F> * kInner<F>, rows.see_begin[r],
-                  rows.see_end[r], rows.visible_end + kRows);
+      zero_unseen(unseen + r * at.score_row, rows.begin, rows.see_begin[r], rows.see_end[r], rows.end);
   }
   if (sums.head_scale != nullptr) sums.head_scale[group_head] += dhead_scale;
   if (args.positions != nullptr) skew_rows(item, rows, skew, dscores, skewed);
   if constexpr (kRounds) {
-    item.round_along(dscores, at.score_row, rows, rows.visible_end, ds_along);
-    item.round_across(dscores, at.score_row, rows, rows.visible_end + kRows, ds_across);
-    item.round_across(scores, at.score_row, rows, rows.visible_end + kRows, p_across);
-    if (args.positions != nullptr) {
-      const std::int64_t width = skew.end - skew.origin + kRows;
-      item.round_along(skewed, at.skew_row, rows, width, skewed_along);
-      item.round_across(skewed, at.skew_row, rows, width, skewed_across);
-    }
+    const auto round = [&](T* x, std::int64_t stride, std::int64_t begin, std::int64_t end, F* across,
+                           F* along) {
+      if (kMoves) item.round_across(x, stride, rows, begin, end, across);
+      if (along != nullptr) item.round_along(x, stride, rows, begin, end, along);
+      if (!kMoves) item.round_across(x, stride, rows, begin, end, across);
+    };
+    round(scores, at.score_row, rows.begin, rows.end, p_across, nullptr);
+    round(dscores, at.score_row, rows.begin, rows.end, ds_across, ds_along);
+    if (args.positions != nullptr)
+      round(skewed, at.skew_row, 0, up_to(P::kRows, skew.end - skew.origin), skewed_across, skewed_along);
   }
 
   // kRows keys at a time, with the rows from the first to the last that sees one of them.
-  for (std::int64_t key = rows.visible_begin, from = 0, to = 0; key < rows.visible_end; key += kRows) {
+  for (std::int64_t key = rows.begin, from = 0, to = 0; key < rows.end; key += P::kRows) {
     while (rows.see_end[from] <= key) ++from;
-    while (to < rows.count && rows.see_begin[to] < key + kRows) ++to;
-    const std::int64_t first = from / kInner<F>, inner = factors<F>(to) - first;
-    product<true>(inner, args.head_size, p_across + first * at.score_row + key, at.score_row,
-                  doutput_across + first * at.row, at.row, item.scratch + at.dvalues + key * at.row, at.row,
-                  true);
-    product<true>(inner, args.head_size, ds_across + first * at.score_row + key, at.score_row,
-                  q_across + first * at.row, at.row, item.scratch + at.dkeys + key * at.row, at.row, true);
+    while (to < rows.count && rows.see_begin[to] < key + P::kRows) ++to;
+    const std::int64_t first = inner_begin<P>(from), inner = inner_size<P>(to) - first,
+                       row = down_to(P::kStep, from);
+    P::product_across(inner, args.head_size, P::across(p_across, row, key, at.score_row), at.score_row,
+                      doutput_across + first * at.row, at.row, item.scratch + at.dvalues + key * at.row,
+                      at.row, true);
+    P::product_across(inner, args.head_size, P::across(ds_across, row, key, at.score_row), at.score_row,
+                      q_across + first * at.row, at.row, item.scratch + at.dkeys + key * at.row, at.row,
+                      true);
   }
   // The same for columns of the table, from the last one down: the rows that use them then come in order.
   if (sums.positions != nullptr)
-    for (std::int64_t column = (skew.end - skew.origin - 1) / kRows * kRows, from = 0, to = 0; column >= 0;
-         column -= kRows) {
+    for (std::int64_t column = down_to(P::kRows, skew.end - skew.origin - 1), from = 0, to = 0; column >= 0;
+         column -= P::kRows) {
       const std::int64_t key = column + skew.origin - skew.base;  // of row 0
       while (to < rows.count && rows.see_end[to] > key + to) ++to;
-      while (from < to && rows.see_begin[from] >= key + from + kRows) ++from;
-      const std::int64_t first = from / kInner<F>;
+      while (from < to && rows.see_begin[from] >= key + from + P::kRows) ++from;
+      const std::int64_t first = inner_begin<P>(from), row = down_to(P::kStep, from);
       if (from < to)
-        product<true>(factors<F>(to) - first, args.head_size, skewed_across + first * at.skew_row + column,
-                      at.skew_row, q_across + first * at.row, at.row,
-                      sums.positions + (skew.origin + column) * at.row, at.row, true);
+        P::product_across(inner_size<P>(to) - first, args.head_size,
+                          P::across(skewed_across, row, column, at.skew_row), at.skew_row,
+                          q_across + first * at.row, at.row, sums.positions + (skew.origin + column) * at.row,
+                          at.row, true);
     }
 
   if (gradient.dq == nullptr) return;
   T* const dq = item.scratch + at.output;
   for (std::int64_t b = 0; b < rows.blocks; ++b) {
-    const std::int64_t begin = rows.block_begin[b] / kInner<F>;
-    product<false>(factors<F>(rows.block_end[b]) - begin, args.head_size,
-                   ds_along + b * kRows * at.score_row + begin, at.score_row, keys.data + begin * keys.stride,
-                   keys.stride, dq + b * kRows * at.row, at.row, false);
+    const std::int64_t begin = inner_begin<P>(rows.block_begin[b]);
+    P::product(inner_size<P>(rows.block_end[b]) - begin, args.head_size,
+               ds_along + b * P::kRows * at.score_row + begin, at.score_row, keys.data + begin * keys.stride,
+               keys.stride, dq + b * P::kRows * at.row, at.row, false);
     if (args.positions == nullptr) continue;
-    const std::int64_t column = skew.block_begin[b] / kInner<F>;
-    product<false>(factors<F>(skew.block_end[b]) - column, args.head_size,
-                   skewed_along + b * kRows * at.skew_row + (column - skew.origin / kInner<F>), at.skew_row,
-                   item.call.positions + column * at.row, at.row, dq + b * kRows * at.row, at.row, true);
+    const std::int64_t column = inner_begin<P>(skew.block_begin[b]);
+    P::product(inner_size<P>(skew.block_end[b]) - column, args.head_size,
+               skewed_along + b * P::kRows * at.skew_row + (column - skew.origin / kInner<F>), at.skew_row,
+               item.call.positions + column * at.row, at.row, dq + b * P::kRows * at.row, at.row, true);
   }
   const bool first = rows.tile.begin >= key_begin;
   for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -254,8 +261,8 @@ void backward_tile(const Item<T, F>& item, const AttentionBackwardArgs& gradient
 }
 
 // Zeros the gradient of queries that see no key.
-template <class T, class F>
-void backward_nothing(const Item<T, F>& item, const AttentionBackwardArgs& gradient, const Tile& tile) {
+template <class T, class P>
+void backward_nothing(const Item<T, P>& item, const AttentionBackwardArgs& gradient, const Tile& tile) {
   if (gradient.dq == nullptr) return;
   for (std::int64_t row = tile.first; row < tile.first + tile.count; ++row) {
     T* const dq =
@@ -266,7 +273,8 @@ void backward_nothing(const Item<T, F>& item, const AttentionBackwardArgs& gradi
 
 // A work item of a single row: its keys' gradients have one contribution each and are written at once.
 template <class T>
-void backward_row(const Item<T, T>& item, const AttentionBackwardArgs& gradient, T* dpositions) {
+void backward_row(const Item<T, RegisterProducts<T, T>>& item, const AttentionBackwardArgs& gradient,
+                  T* dpositions) {
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
   const std::int64_t size = args.head_size, head = item.kv_head;
@@ -316,20 +324,21 @@ void backward_row(const Item<T, T>& item, const AttentionBackwardArgs& gradient,
   for (std::int64_t i = 0; i < size; ++i) to[i] = dq[i];
 }
 
-template <class T, class F>
-void backward_item(const Item<T, F>& item, const AttentionBackwardArgs& gradient, const TableSums<T>& sums) {
+template <class T, class P>
+void backward_item(const Item<T, P>& item, const AttentionBackwardArgs& gradient, const TableSums<T>& sums) {
+  using F = typename P::Factor;
   if constexpr (kInner<F> == 1)
     if (has_single_rows(item.call)) return backward_row(item, gradient, sums.positions);
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
-  const bool direct = kInner<F> == 1 && item.rows() < kRows;
+  const bool direct = kInner<F> == 1 && item.rows() < P::kRows;
   const bool keys_in_place = direct && args.head_size % kLanes<T> == 0;
   for (std::int64_t key_begin = 0; key_begin < args.keys; key_begin += kAttentionKeyTile) {
     const std::int64_t key_count = smaller(args.keys - key_begin, kAttentionKeyTile);
     const T* keys = item.at(args.k, args.k_strides, key_begin, item.kv_head);
     const T* values = item.at(args.v, args.v_strides, key_begin, item.kv_head);
     for (T* sum : {item.scratch + at.dkeys, item.scratch + at.dvalues})
-      for (std::int64_t i = 0; i < (key_count + kRows) * at.row; ++i) sum[i] = T(0);
+      for (std::int64_t i = 0; i < up_to(P::kRows, key_count) * at.row; ++i) sum[i] = T(0);
     bool packed = false;
     for (Tile tile = item.tile_at(0, item.rows()); tile.count > 0;
          tile = item.tile_at(tile.first + tile.count, item.rows())) {
@@ -337,12 +346,14 @@ void backward_item(const Item<T, F>& item, const AttentionBackwardArgs& gradient
       if (!tile.overlaps(key_begin, key_count)) continue;
       if (!packed) {
         if (!direct) {
-          pack_transposed(keys, args.k_strides.time, key_count, args.head_size, item.factors_at(at.keys_t));
+          pack_transposed(keys, args.k_strides.time, key_count, args.head_size, inner_size<P>(args.head_size),
+                          item.factors_at(at.keys_t));
           pack_transposed(values, args.v_strides.time, key_count, args.head_size,
-                          item.factors_at(at.values_t));
+                          inner_size<P>(args.head_size), item.factors_at(at.values_t));
         }
         if (!keys_in_place)
-          pack_rows(keys, args.k_strides.time, key_count, args.head_size, item.factors_at(at.keys), at.row);
+          pack_rows(keys, args.k_strides.time, key_count, args.head_size, inner_size<P>(key_count),
+                    item.factors_at(at.keys), at.row);
         packed = true;
       }
       const KeyRows<F> key_rows =
@@ -362,8 +373,8 @@ void backward_item(const Item<T, F>& item, const AttentionBackwardArgs& gradient
 }
 
 // Adds up the parts of the tables' gradients.
-template <class T, class F>
-void write_tables(const Call<T, F>& call, const AttentionBackwardArgs& gradient) {
+template <class T, class P>
+void write_tables(const Call<T, P>& call, const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = call.args;
   const AttentionShared& at = call.shared;
   const T* const parts = static_cast<const T*>(args.scratch);
@@ -399,10 +410,10 @@ void write_tables(const Call<T, F>& call, const AttentionBackwardArgs& gradient)
                });
 }
 
-template <class T, class F>
+template <class T, class P>
 void backward_in(const AttentionBackwardArgs& gradient) {
   const AttentionArgs& args = gradient.forward;
-  const Call<T, F> call(args, &gradient);
+  const Call<T, P> call(args, &gradient);
   const AttentionShared& at = call.shared;
   T* const parts = static_cast<T*>(args.scratch);
   const std::int64_t items = args.batch * args.kv_heads;
@@ -424,8 +435,10 @@ void backward_in(const AttentionBackwardArgs& gradient) {
         sums.bias = parts + at.dbias + head * at.bias_row;
         for (std::int64_t i = 0; i < call.group * at.bias_row; ++i) sums.bias[i] = T(0);
       }
-      backward_item(Item<T, F>(call, rank, index, index + 1 < end ? index + 1 : index + args.threads),
+      P::begin();
+      backward_item(Item<T, P>(call, rank, index, index + 1 < end ? index + 1 : index + args.threads),
                     gradient, sums);
+      P::end();
     }
   });
   write_tables(call, gradient);
@@ -433,8 +446,7 @@ void backward_in(const AttentionBackwardArgs& gradient) {
 
 template <class T>
 void backward(const AttentionBackwardArgs& gradient) {
-  if (rounds_factors<T>(gradient.forward)) return backward_in<T, RoundedFactor<T>>(gradient);
-  backward_in<T, T>(gradient);
+  with_products<T>(gradient.forward, [&]<class P>(P) { backward_in<T, P>(gradient); });
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // *.isa.cpp files only.
 //
 // A work item is one key head of one batch entry. The query rows of all heads that share it form one list of
-// `group * queries` rows, cut into tiles of kAttentionQueryTile. The outer loop runs over tiles of
+// `group * queries` rows, cut into tiles of kQueryTile. The outer loop runs over tiles of
 // kAttentionKeyTile keys: a key tile is packed once and stays in L2 while all query tiles use it. Distances
 // fall by 1 from key to key and rise by 1 from query to query, so a row sees an interval of keys that moves
 // by one key per row. Tiles outside the band are skipped. Inside a tile, kRows rows at a time use their own
@@ -15,6 +15,7 @@
 // of the scores is shifted back ("skewed") and goes through the same products.
 #pragma once
 
+#include "ops/attention/attention_products.h"
 #include "ops/attention/attention_scratch.h"
 #include "ops/attention/attention_tile.h"
 #include "ops/cpu/isa.h"
@@ -32,6 +33,23 @@ EDDY_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) {
   return a > b ? a : b;
 }
 
+// The multiple of `step` that is at most, or at least, x.
+EDDY_INLINE std::int64_t down_to(std::int64_t step, std::int64_t x) {
+  return x / step * step;
+}
+EDDY_INLINE std::int64_t up_to(std::int64_t step, std::int64_t x) {
+  return (x + step - 1) / step * step;
+}
+// The factors that a product reads of `elements` of a sum, and those before element `begin`.
+template <class P>
+EDDY_INLINE std::int64_t inner_size(std::int64_t elements) {
+  return up_to(P::kStep, elements) / kInner<typename P::Factor>;
+}
+template <class P>
+EDDY_INLINE std::int64_t inner_begin(std::int64_t begin) {
+  return down_to(P::kStep, begin) / kInner<typename P::Factor>;
+}
+
 // y += x; y and x do not overlap.
 template <class T>
 EDDY_INLINE void add_to(T* __restrict y, const T* __restrict x, std::int64_t n) {
@@ -46,9 +64,10 @@ EDDY_INLINE void zero_unseen(T* row, std::int64_t begin, std::int64_t see_begin,
   for (std::int64_t t = see_end; t < end; ++t) row[t] = T(0);
 }
 
-// What all work items of a call share. F is the type of the factors of its products.
-template <class T, class F>
+// What all work items of a call share. P is how its products are computed (attention_products.h).
+template <class T, class P>
 struct Call {
+  using F = typename P::Factor;
   const AttentionArgs& args;
   AttentionScratch layout;
   AttentionShared shared;
@@ -75,14 +94,15 @@ struct Call {
     T* const base = static_cast<T*>(a.scratch);
     if (a.positions != nullptr) {
       const T* last = static_cast<const T*>(a.positions) + (a.distances - 1) * a.positions_stride;
-      if (group * a.queries >= kRows) {  // fewer rows use dot products with the table itself
+      if (group * a.queries >= attention_tile::kRows) {  // fewer rows use dot products with the table itself
         F* const to = reinterpret_cast<F*>(base + shared.positions_t);
-        pack_transposed(last, -a.positions_stride, a.distances, a.head_size, to);
+        pack_transposed(last, -a.positions_stride, a.distances, a.head_size, inner_size<P>(a.head_size), to);
         positions_t = to;
       }
       if (gradient != nullptr) {
         F* const to = reinterpret_cast<F*>(base + shared.positions);
-        pack_rows(last, -a.positions_stride, a.distances, a.head_size, to, layout.row);
+        pack_rows(last, -a.positions_stride, a.distances, a.head_size, inner_size<P>(a.distances), to,
+                  layout.row);
         positions = to;
       }
     }
@@ -132,17 +152,18 @@ struct Rows {
   std::int64_t count;                       // rows in use
   std::int64_t blocks;                      // of kRows rows; the last one may be padded
   std::int64_t visible_begin, visible_end;  // keys that some row sees
+  std::int64_t begin, end;                  // the same in multiples of kRows, of which products read all
   std::int64_t head[kAttentionQueryTile];
   std::int64_t query[kAttentionQueryTile];
   std::int64_t see_begin[kAttentionQueryTile], see_end[kAttentionQueryTile];
-  std::int64_t block_begin[kAttentionQueryTile / kRows], block_end[kAttentionQueryTile / kRows];
+  std::int64_t block_begin[kAttentionQueryBlocks], block_end[kAttentionQueryBlocks];
 };
 
 // The columns of the packed tables of one head that a tile needs.
 struct Skew {
   std::int64_t base;         // key t and row r use column base - r + t
-  std::int64_t origin, end;  // the columns; origin is a multiple of whole vectors
-  std::int64_t block_begin[kAttentionQueryTile / kRows], block_end[kAttentionQueryTile / kRows];
+  std::int64_t origin, end;  // the columns; origin is a multiple of whole vectors and of kStep
+  std::int64_t block_begin[kAttentionQueryBlocks], block_end[kAttentionQueryBlocks];
 };
 
 // The place of a row in a [batch, time, head, head_size] tensor.
@@ -151,16 +172,18 @@ struct Place {
 };
 
 // A work item's place, and the scratch of the thread that runs it.
-template <class T, class F>
+template <class T, class P>
 struct Item {
-  const Call<T, F>& call;
+  using F = typename P::Factor;
+  static constexpr std::int64_t kRows = P::kRows, kQueryTile = P::kQueryTile;
+  const Call<T, P>& call;
   const AttentionArgs& args;
   const AttentionScratch& layout;
   T* scratch;
   std::int64_t batch, kv_head, group;
   std::int64_t next_batch, next_kv_head;  // the work item that this thread is likely to run next
 
-  Item(const Call<T, F>& c, int rank, std::int64_t index, std::int64_t next)
+  Item(const Call<T, P>& c, int rank, std::int64_t index, std::int64_t next)
       : call(c),
         args(c.args),
         layout(c.layout),
@@ -199,7 +222,7 @@ struct Item {
   // The tile that starts at row `first`, before row `end`.
   Tile tile_at(std::int64_t first, std::int64_t end) const {
     const std::int64_t query = first % args.queries;
-    end = smaller(end, first + kAttentionQueryTile);
+    end = smaller(end, first + kQueryTile);
     if (call.separate_heads) end = smaller(end, first - query + args.queries);
     const std::int64_t last = query + (end - first) - 1;
     const bool crosses = last >= args.queries;
@@ -240,6 +263,8 @@ struct Item {
       rows.visible_begin = smaller(rows.visible_begin, begin);
       rows.visible_end = larger(rows.visible_end, end);
     }
+    rows.begin = down_to(kRows, rows.visible_begin);
+    rows.end = up_to(kRows, rows.visible_end);
     return rows;
   }
 
@@ -260,7 +285,7 @@ struct Item {
       skew.origin = smaller(skew.origin, begin);
       skew.end = larger(skew.end, end);
     }
-    skew.origin = skew.origin / kLanes<T> * kLanes<T>;
+    skew.origin = down_to(larger(kLanes<T>, P::kStep), skew.origin);
     return skew;
   }
 
@@ -301,7 +326,7 @@ struct Item {
     const auto row = [&](std::int64_t r) { return at(base, strides, rows.query[r], rows.head[r]); };
     for (std::int64_t r = 0; r < rows.count; ++r) {
       if constexpr (kInner<F> == 1) {
-        pack_rows(row(r), 0, 1, args.head_size, packed + r * layout.row, layout.row);
+        pack_rows(row(r), 0, 1, args.head_size, 1, packed + r * layout.row, layout.row);
       } else {
         round_row(row(r), args.head_size, packed + r * layout.row);
         if (across != nullptr && r % 2 == 0)
@@ -311,24 +336,31 @@ struct Item {
     }
     for (std::int64_t i = rows.count * layout.row; i < rows.blocks * kRows * layout.row; ++i)
       packed[i] = F(0);
+    if (kInner<F> != 1 && across != nullptr)
+      for (std::int64_t i = factors<F>(rows.count) * layout.row; i < inner_size<P>(rows.count) * layout.row;
+           ++i)
+        across[i] = F(0);
   }
 
-  // Rounds the first `columns` columns of a score tile to pairs of neighbours in a row, or of neighbouring rows: the
-  // pairs of rows r and r + 1 become row r / 2, maybe of the same memory.
-  void round_along(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t columns, F* to) const {
-    for (std::int64_t r = 0; r < rows.count; ++r) round_row(tile + r * stride, columns, to + r * stride);
+  // Rounds the columns from a multiple of kStep, `begin`, to `end` of a score tile to factors of sums over columns,
+  // maybe in the same memory, or of sums over rows, in other memory if P is on tiles.
+  void round_along(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t begin, std::int64_t end,
+                   F* to) const {
+    begin = down_to(2 * kLanes<T>, begin);
+    for (std::int64_t r = 0; r < rows.count; ++r)
+      round_row(tile + r * stride + begin, end - begin, to + r * stride + begin / 2);
   }
-  void round_across(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t columns, F* to) const {
-    for (std::int64_t r = 0; r < rows.count; r += 2)
-      pair_rows(tile + r * stride, r + 1 < rows.count ? tile + (r + 1) * stride : nullptr, columns,
-                to + r / 2 * stride);
+  void round_across(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t begin,
+                    std::int64_t end, F* to) const {
+    begin = down_to(kLanes<T>, begin);
+    P::round_across(tile + begin, stride, rows.count, end - begin, P::across(to, 0, begin, stride));
   }
 
   // result = left right^T in columns [begin[b], end[b]) of each block of rows, from whole vectors to whole
   // vectors; right_t is packed by pack_transposed. The result's first column is column `origin`.
   void block_products(std::int64_t blocks, const std::int64_t* begin, const std::int64_t* end, const F* left,
                       const F* right_t, T* result, std::int64_t stride, std::int64_t origin) const {
-    const std::int64_t inner = factors<F>(args.head_size);
+    const std::int64_t inner = inner_size<P>(args.head_size);
     std::int64_t least = begin[0], most = end[0];
     for (std::int64_t b = 1; b < blocks; ++b)
       if (begin[b] < end[b]) {
@@ -340,9 +372,9 @@ struct Item {
         const std::int64_t from = larger(panel, begin[b] / kLanes<T> * kLanes<T>);
         const std::int64_t to = smaller(panel + kPanel<T>, end[b]);
         if (from < to)
-          product<false>(inner, to - from, left + b * kRows * layout.row, layout.row,
-                         right_t + panel * inner + (from - panel), kPanel<T>,
-                         result + b * kRows * stride + (from - origin), stride, false);
+          P::product(inner, to - from, left + b * kRows * layout.row, layout.row,
+                     right_t + panel * inner + (from - panel), kPanel<T>,
+                     result + b * kRows * stride + (from - origin), stride, false);
       }
   }
 
@@ -392,11 +424,16 @@ struct Item {
   }
 };
 
-// Whether a call's products round: not with so few rows that its keys are read in place.
-template <class T>
-bool rounds_factors(const AttentionArgs& args) {
-  return kInner<RoundedFactor<T>> != 1 && rounds_to_bf16(args.precision) &&
-         args.heads / args.kv_heads * args.queries >= kRows;
+// Calls body(P{}) with the way in which a call multiplies. Factors are not rounded with so few rows that the keys are
+// read in place.
+template <class T, class Body>
+EDDY_INLINE void with_products(const AttentionArgs& args, Body&& body) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == sizeof(Pair))
+    if (rounds_to_bf16(args.precision) && args.heads / args.kv_heads * args.queries >= attention_tile::kRows)
+      return isa_level() == IsaLevel::amx ? body(TileProducts{}) : body(RegisterProducts<T, Pair>{});
+#endif
+  body(RegisterProducts<T, T>{});
 }
 
 // Runs body(rank, index) for every index below count, on up to `threads` threads with different ranks.

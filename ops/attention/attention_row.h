@@ -19,8 +19,8 @@ namespace {
 inline constexpr std::int64_t kPrefetchDistance = 8;
 
 // Whether the work items of a call have a single row of whole vectors, and no tables except positions.
-template <class T, class F>
-EDDY_INLINE bool has_single_rows(const Call<T, F>& call) {
+template <class T, class P>
+EDDY_INLINE bool has_single_rows(const Call<T, P>& call) {
   const AttentionArgs& args = call.args;
   return call.group * args.queries == 1 && args.head_scale == nullptr && args.bias == nullptr &&
          args.head_size % kLanes<T> == 0;
@@ -46,7 +46,7 @@ EDDY_INLINE void store(T* to, typename Vector<T>::type value) {
 
 // Keys [begin, ...) of an item with their positions, or its values.
 template <class T>
-EDDY_INLINE RowRun<T> keys_from(const Item<T, T>& item, std::int64_t begin) {
+EDDY_INLINE RowRun<T> keys_from(const Item<T, RegisterProducts<T, T>>& item, std::int64_t begin) {
   const AttentionArgs& args = item.args;
   const T* const positions = static_cast<const T*>(args.positions);
   return {item.at(args.k, args.k_strides, begin, item.kv_head), args.k_strides.time,
@@ -54,7 +54,7 @@ EDDY_INLINE RowRun<T> keys_from(const Item<T, T>& item, std::int64_t begin) {
           -args.positions_stride};
 }
 template <class T>
-EDDY_INLINE RowRun<T> values_from(const Item<T, T>& item, std::int64_t begin) {
+EDDY_INLINE RowRun<T> values_from(const Item<T, RegisterProducts<T, T>>& item, std::int64_t begin) {
   return {item.at(item.args.v, item.args.v_strides, begin, item.kv_head), item.args.v_strides.time, nullptr,
           0};
 }

@@ -6,8 +6,9 @@
 
 namespace eddy {
 
-// Sizes measured at head_size 64 on a Xeon with 48 KiB L1 and 2 MiB L2.
-inline constexpr std::int64_t kAttentionQueryTile = 48;
+// Query rows of the largest tile, and blocks of rows of the one with most of them (attention_products.h). Sizes
+// measured at head_size 64 on a Xeon with 48 KiB L1 and 2 MiB L2.
+inline constexpr std::int64_t kAttentionQueryTile = 64, kAttentionQueryBlocks = 8;
 inline constexpr std::int64_t kAttentionKeyTile = 256;
 // Query rows of one forward work item.
 inline constexpr std::int64_t kAttentionForwardRows = 512;
@@ -95,7 +96,7 @@ EDDY_INLINE AttentionShared attention_shared(const AttentionArgs& args,
   detail::AttentionParts parts;
   if (args.positions != nullptr) {
     s.positions_t = parts.take((args.distances + 64) * row);
-    if (gradient != nullptr) s.positions = parts.take(args.distances * row);
+    if (gradient != nullptr) s.positions = parts.take((args.distances + 32) * row);
   }
   if (args.bias != nullptr) s.bias = parts.take(args.heads * s.bias_row);
   if (gradient != nullptr && gradient->dpositions != nullptr) {
@@ -104,7 +105,7 @@ EDDY_INLINE AttentionShared attention_shared(const AttentionArgs& args,
     if (s.position_sums < kAttentionLeastSums) s.position_sums = kAttentionLeastSums;
     if (s.position_sums > kAttentionMostSums) s.position_sums = kAttentionMostSums;
     if (s.position_sums > items) s.position_sums = items;
-    s.dpositions_part = (args.distances + 16) * row;
+    s.dpositions_part = (args.distances + 32) * row;
     s.dpositions = parts.take(s.position_sums * s.dpositions_part);
   }
   if (gradient != nullptr && gradient->dbias != nullptr)

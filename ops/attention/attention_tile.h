@@ -121,15 +121,16 @@ EDDY_INLINE void product(std::int64_t inner, std::int64_t columns, const F* a, s
 }
 
 // Packs `count` rows of x transposed, as panels: column t of panel p is row p kPanel + t. A panel is
-// [size][kPanel]; rows past `count` are zeros up to the next whole vector.
+// [inner][kPanel]; rows past `count` are zeros up to the next whole vector. `inner` is `size`; for pairs, so many
+// pairs, of which those past the end are zeros.
 template <class T>
 __attribute__((noinline)) void pack_transposed(const T* x, std::int64_t stride, std::int64_t count,
-                                               std::int64_t size, T* packed) {
+                                               std::int64_t size, std::int64_t inner, T* packed) {
   using Vec = typename Vector<T>::type;
   using Loose = typename Vector<T>::loose;
   constexpr std::int64_t lanes = kLanes<T>;
   for (std::int64_t t = 0; t < count; t += lanes) {
-    T* out = packed + t / kPanel<T> * kPanel<T> * size + t % kPanel<T>;
+    T* out = packed + t / kPanel<T> * kPanel<T> * inner + t % kPanel<T>;
     const T* from = x + t * stride;
     const std::int64_t here = count - t < lanes ? count - t : lanes;
     std::int64_t i = 0;
@@ -146,10 +147,11 @@ __attribute__((noinline)) void pack_transposed(const T* x, std::int64_t stride, 
   }
 }
 
-// Packs `count` rows of `size` elements into rows of `row` factors: a row for each, the rest zeros.
+// Packs `count` rows of `size` elements into rows of `row` factors: a row for each, the rest zeros. `inner` is `count`;
+// for pairs, so many rows of pairs, of which those past the end are zeros.
 template <class T>
-EDDY_INLINE void pack_rows(const T* x, std::int64_t stride, std::int64_t count, std::int64_t size, T* packed,
-                           std::int64_t row) {
+EDDY_INLINE void pack_rows(const T* x, std::int64_t stride, std::int64_t count, std::int64_t size,
+                           std::int64_t /*inner*/, T* packed, std::int64_t row) {
   for (std::int64_t t = 0; t < count; ++t) {
     for (std::int64_t i = 0; i < size; ++i) packed[t * row + i] = x[t * stride + i];
     for (std::int64_t i = size; i < row; ++i) packed[t * row + i] = T(0);
@@ -160,18 +162,17 @@ EDDY_INLINE void pack_rows(const T* x, std::int64_t stride, std::int64_t count, 
 EDDY_TARGET_BEGIN("avx512bf16")
 // The same with pairs: the inner axis of pack_transposed is that of the elements, that of pack_rows the rows.
 __attribute__((noinline)) inline void pack_transposed(const float* x, std::int64_t stride, std::int64_t count,
-                                                      std::int64_t size, Pair* packed) {
+                                                      std::int64_t size, std::int64_t inner, Pair* packed) {
   constexpr std::int64_t lanes = kLanes<float>, panel = kPanel<float>;
   for (std::int64_t t = 0; t < count; t += lanes)
-    for (std::int64_t i = 0; i < factors<Pair>(size); i += lanes) {
+    for (std::int64_t i = 0; i < inner; i += lanes) {
       bf16::PairVector rows[lanes];
       for (std::int64_t r = 0; r < lanes; ++r)
         rows[r] = t + r < count ? bf16::pairs_along(x + (t + r) * stride + 2 * i, size - 2 * i)
                                 : bf16::PairVector{};
       transpose_square<lanes>(rows);
-      Pair* const out = packed + t / panel * panel * factors<Pair>(size) + i * panel + t % panel;
-      for (std::int64_t r = 0; r < lanes && i + r < factors<Pair>(size); ++r)
-        bf16::store(out + r * panel, rows[r]);
+      Pair* const out = packed + t / panel * panel * inner + i * panel + t % panel;
+      for (std::int64_t r = 0; r < lanes && i + r < inner; ++r) bf16::store(out + r * panel, rows[r]);
     }
 }
 // Pairs two rows of `size` elements; `second` may be null, for zeros. The pairs may overwrite the first row.
@@ -181,9 +182,11 @@ __attribute__((noinline)) inline void pair_rows(const float* first, const float*
     bf16::store(pairs + i, bf16::pairs_across(first + i, second == nullptr ? nullptr : second + i, size - i));
 }
 __attribute__((noinline)) inline void pack_rows(const float* x, std::int64_t stride, std::int64_t count,
-                                                std::int64_t size, Pair* packed, std::int64_t row) {
+                                                std::int64_t size, std::int64_t inner, Pair* packed,
+                                                std::int64_t row) {
   for (std::int64_t t = 0; t < count; t += 2)
     pair_rows(x + t * stride, t + 1 < count ? x + (t + 1) * stride : nullptr, size, packed + t / 2 * row);
+  for (std::int64_t i = factors<Pair>(count) * row; i < inner * row; ++i) packed[i] = 0;
 }
 // Rounds a row of `size` elements to pairs of neighbours. The pairs may overwrite the row.
 __attribute__((noinline)) inline void round_row(const float* x, std::int64_t size, Pair* pairs) {

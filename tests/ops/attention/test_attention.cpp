@@ -108,12 +108,13 @@ TEST_CASE("blocked attention equals its composed form in result and gradients on
 
 // Adam moves a parameter by its full rate however small its gradient is.
 TEST_CASE("over one visible key attention has gradients of exactly 0 for queries and keys") {
-  on_every_isa_level([] {
+  const auto check = [](MatmulPrecision precision) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64})
       for (const Case& c :
            {Case{2, 1, 1, 2, 2, 32}, {1, 3, 1, 4, 2, 24}, {2, 9, 9, 2, 2, 10}, {1, 200, 200, 3, 1, 64}})
         for (const bool drops : {false, true}) {
           AttentionOptions options;
+          options.precision = precision;
           if (c.queries == c.keys) options.band = {0, 0};
           if (drops) options = with_dropout(options);
           std::vector<Tensor> inputs = inputs_of(c, dtype);
@@ -125,50 +126,86 @@ TEST_CASE("over one visible key attention has gradients of exactly 0 for queries
             for (const double gradient : numbers(grad(x))) CHECK(gradient == 0);
           CHECK(sum(abs(grad(inputs[2]))).item() > 0);
         }
-  });
+  };
+  on_every_isa_level([&] { check(MatmulPrecision::f32); });
+  on_every_rounding_level([&] { check(MatmulPrecision::bf16); });
 }
+
+namespace {
+
+// Attention with rounded factors, and its composed form in f64 of the same factors.
+struct RoundedCall {
+  std::vector<Tensor> inputs, tables;  // q, k, v; a scale for each head, bias, positions
+  std::int64_t most;
+
+  RoundedCall(const Case& c, std::int64_t most_distance)
+      : inputs(inputs_of(c, Dtype::f32)), most(most_distance) {
+    for (const Shape& shape : {Shape{c.heads}, Shape{c.heads, most + 1}, Shape{most + 1, c.head_size}})
+      tables.push_back(normal(shape, "table", Dtype::f32));
+    for (std::vector<Tensor>* list : {&inputs, &tables})
+      for (Tensor& x : *list) x = raw::cast(raw::cast(x, Dtype::bf16), Dtype::f32);
+  }
+  // The result, then the gradients of all inputs and tables.
+  std::vector<Tensor> gradients(Attention function, Dtype dtype) const {
+    const auto in = [dtype](const std::vector<Tensor>& list) {
+      std::vector<Tensor> result;
+      for (const Tensor& x : list) result.push_back(raw::cast(x, dtype));
+      return result;
+    };
+    AttentionOptions options = with_dropout({});
+    options.band = {0, most};
+    options.precision = MatmulPrecision::bf16;
+    const std::vector<Tensor> t = in(tables);
+    options.head_scale = require_grad(t[0]);
+    options.bias = require_grad(t[1]);
+    options.positions = require_grad(t[2]);
+    std::vector<Tensor> results = run(function, in(inputs), options);
+    for (const Tensor& table : t) results.push_back(grad(table));
+    return results;
+  }
+};
+
+}  // namespace
 
 // Every product has factors that are off by up to 2^-9 of themselves. The gradient of a head's scale is one sum over
 // all pairs and small by cancellation.
 TEST_CASE("attention with rounded factors is near its composed form, whatever its memory held before") {
-  const auto rounded_inputs = [](const std::vector<Tensor>& x, Dtype dtype) {
-    std::vector<Tensor> y;
-    for (const Tensor& one : x) y.push_back(raw::cast(raw::cast(one, Dtype::bf16), dtype));
-    return y;
-  };
-  for (const Case& c : kCases)
+  std::vector<Case> cases(std::begin(kCases), std::end(kCases));
+  cases.push_back({1, 130, 330, 2, 1, 40});
+  for (const Case& c : cases)
     for (const std::int64_t most : {c.keys - 1, std::int64_t{37}, std::int64_t{1}}) {
       if (most > c.keys - 1 || c.keys < c.queries) continue;
-      const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32);
-      std::vector<Tensor> tables;
-      for (const Shape& shape : {Shape{c.heads}, Shape{c.heads, most + 1}, Shape{most + 1, c.head_size}})
-        tables.push_back(normal(shape, "table", Dtype::f32));
-      const auto gradients = [&](Attention function, Dtype dtype) {
-        AttentionOptions options = with_dropout({});
-        options.band = {0, most};
-        options.precision = MatmulPrecision::bf16;
-        const std::vector<Tensor> t = rounded_inputs(tables, dtype);
-        options.head_scale = require_grad(t[0]);
-        options.bias = require_grad(t[1]);
-        options.positions = require_grad(t[2]);
-        std::vector<Tensor> results = run(function, rounded_inputs(inputs, dtype), options);
-        for (const Tensor& table : t) results.push_back(grad(table));
-        return results;
-      };
-      const std::vector<Tensor> want = gradients(attention_composed, Dtype::f64);
-      if (!has_rounded_products()) return;
-      const std::vector<Tensor> got = gradients(attention, Dtype::f32);
-      const std::vector<Tensor> again = gradients(attention, Dtype::f32);
-      const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
-      for (std::size_t i = 0; i < 7; ++i) {
-        double largest = 1;
-        for (const double x : numbers(want[i])) largest = std::max(largest, std::abs(x));
-        check_close(got[i], want[i], largest * (i == 4 ? 0x1p-3 : 0x1p-6),
-                    fmt::format("{} at queries {}, keys {}, head_size {}, most {}", names[i], c.queries,
-                                c.keys, c.head_size, most));
-        CHECK(equal_bits(got[i], again[i]));
-      }
+      const RoundedCall call(c, most);
+      const std::vector<Tensor> want = call.gradients(attention_composed, Dtype::f64);
+      on_every_rounding_level([&] {
+        const std::vector<Tensor> got = call.gradients(attention, Dtype::f32);
+        const std::vector<Tensor> again = call.gradients(attention, Dtype::f32);
+        const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
+        for (std::size_t i = 0; i < 7; ++i) {
+          double largest = 1;
+          for (const double x : numbers(want[i])) largest = std::max(largest, std::abs(x));
+          check_close(got[i], want[i], largest * (i == 4 ? 0x1p-3 : 0x1p-6),
+                      fmt::format("{} at queries {}, keys {}, head_size {}, most {}", names[i], c.queries,
+                                  c.keys, c.head_size, most));
+          CHECK(equal_bits(got[i], again[i]));
+        }
+      });
     }
+}
+
+TEST_CASE("a sequence has the same bits alone and in a batch, with rounded factors too") {
+  const Case c{3, 70, 90, 4, 2, 40};
+  for (const MatmulPrecision precision : {MatmulPrecision::f32, MatmulPrecision::bf16})
+    on_every_rounding_level([&] {
+      AttentionOptions options;
+      options.band = {0, 60};
+      options.precision = precision;
+      const std::vector<Tensor> batch = inputs_of(c, Dtype::f32), all = run(attention, batch, options);
+      std::vector<Tensor> one;
+      for (const Tensor& x : batch) one.push_back(raw::copy(raw::narrow(x, 0, 0, 1)));
+      const std::vector<Tensor> alone = run(attention, one, options);
+      CHECK(equal_bits(alone[0], raw::copy(raw::narrow(all[0], 0, 0, 1))));
+    });
 }
 
 TEST_CASE("attention takes a negative or large scale") {
@@ -235,11 +272,16 @@ TEST_CASE("attention gives the same bits with one thread and with three") {
   AttentionOptions options = with_dropout({});
   options.causal = true;
   const std::vector<Tensor> inputs = inputs_of({2, 290, 290, 4, 2, 32}, Dtype::f32);
-  set_thread_count(1);
-  const std::vector<Tensor> one = run(attention, inputs, options);
-  set_thread_count(3);
-  const std::vector<Tensor> three = run(attention, inputs, options);
-  for (std::size_t i = 0; i < 4; ++i) CHECK(equal_bits(one[i], three[i]));
+  const auto compare = [&] {
+    set_thread_count(1);
+    const std::vector<Tensor> one = run(attention, inputs, options);
+    set_thread_count(3);
+    const std::vector<Tensor> three = run(attention, inputs, options);
+    for (std::size_t i = 0; i < 4; ++i) CHECK(equal_bits(one[i], three[i]));
+  };
+  compare();
+  options.precision = MatmulPrecision::bf16;
+  on_every_rounding_level(compare);
 }
 
 TEST_CASE("attention needs memory that grows with the length and not with its square") {
