@@ -42,6 +42,75 @@ EDDY_INLINE T exponentials(T* row, std::int64_t sees, T scale, T maximum) {
   return fold<T>(sum, [](auto x, auto y) { return x + y; });
 }
 
+// Calls body(t, whether all rows of the block see the vector of keys at t) for the vectors of a span.
+template <class T, class Body>
+EDDY_INLINE void each_vector(const Span& span, Body&& body) {
+  std::int64_t t = span.begin;
+  for (; t < span.full_begin; t += kLanes<T>) body(t, std::false_type{});
+  for (; t < span.full_end; t += kLanes<T>) body(t, std::true_type{});
+  for (; t < span.end; t += kLanes<T>) body(t, std::false_type{});
+}
+
+// Turns the scores of a block of rows into exponentials relative to the maximum of each row so far, with zeros for keys
+// that a row does not see.
+template <class T, class P>
+EDDY_INLINE void block_exponentials(const Item<T, P>& item, const Rows& rows, std::int64_t block, bool first,
+                                    bool direct, T* sums, T* correction) {
+  using Loose = typename Vector<T>::loose;
+  using Vec = typename Vector<T>::type;
+  const AttentionArgs& args = item.args;
+  const AttentionScratch& at = item.layout;
+  const Span& span = rows.span[block];
+  const std::int64_t begin = block * P::kRows, end = smaller(rows.count, begin + P::kRows);
+  T* const scores = item.scratch + at.scores;
+  const T nothing = -static_cast<T>(INFINITY);
+  for (std::int64_t r = begin; r < end; ++r) {
+    T* const row = scores + r * at.score_row;
+    T* const maximum = item.log_sum(rows.head[r], rows.query[r]);
+    const T scale = item.call.factor(rows.head[r]);
+    const std::int64_t see_begin = rows.see_begin[r], see_end = rows.see_end[r];
+    Vec best = Vec{} + nothing;
+    each_vector<T>(span, [&](std::int64_t t, auto full) {
+      Vec here = *reinterpret_cast<const Loose*>(row + t) * scale;
+      if (!full) here = seen<T>(here, t, see_begin, see_end, nothing);
+      *reinterpret_cast<Loose*>(row + t) = here;
+      best = here > best ? here : best;
+    });
+    const T here = fold<T>(best, [](auto x, auto y) { return x > y ? x : y; });
+    if (first) {
+      *maximum = nothing;
+      sums[r] = T(0);
+    }
+    correction[r] = T(1);
+    if (!(here > *maximum)) continue;
+    if (!first) correction[r] = vec::exp(*maximum - here);
+    *maximum = here;
+  }
+  for (std::int64_t r = begin; r < end; ++r) {
+    const std::int64_t list_row = rows.tile.first + r;
+    item.prefetch(args.output, item.output_strides(), item.query_place(list_row));
+    if (!direct) {
+      item.prefetch(args.q, args.q_strides, item.query_place(list_row + P::kQueryTile));
+      item.prefetch_next_keys(rows.key_begin, list_row);
+    }
+    T* const row = scores + r * at.score_row;
+    const T maximum = *item.log_sum(rows.head[r], rows.query[r]);
+    const T shift = maximum == nothing ? T(0) : maximum;  // a row that sees nothing: exp(-infinity) is 0
+    Vec sum{};
+    for (std::int64_t t = span.begin; t < span.end; t += kLanes<T>) {
+      for (std::int64_t lane = t; lane < t + kLanes<T>; ++lane) row[lane] = vec::exp(row[lane] - shift);
+      sum += *reinterpret_cast<const Loose*>(row + t);
+    }
+    sums[r] = sums[r] * correction[r] + fold<T>(sum, [](auto x, auto y) { return x + y; });
+    const std::int64_t sees = rows.see_end[r] - rows.see_begin[r];
+    if (args.drop_below > 0 && sees > 0) {
+      const T* keep = keep_row(args.dropout_key, item.element(rows, r), sees, args.drop_below,
+                               static_cast<T>(args.keep_scale), item.scratch + at.keep);
+      for (std::int64_t t = 0; t < sees; ++t) row[rows.see_begin[r] + t] *= keep[t];
+    }
+  }
+}
+
 // One query tile against one key tile. Between key tiles a row's sum so far lies in the output, unnormalised,
 // its maximum in log_sum and its sum of exponentials in `sums`.
 template <class T, class P>
@@ -61,39 +130,8 @@ void forward_tile(const Item<T, P>& item, const Rows& rows, std::int64_t key_cou
   item.raw_scores(rows, skew, q, direct, scores);
 
   T correction[P::kQueryTile];
-  for (std::int64_t r = 0; r < rows.count; ++r) {
-    const std::int64_t list_row = rows.tile.first + r;
-    item.prefetch(args.output, strides, item.query_place(list_row));
-    if (!direct) {
-      item.prefetch(args.q, args.q_strides, item.query_place(list_row + P::kQueryTile));
-      item.prefetch_next_keys(rows.key_begin, list_row);
-    }
-    T* const row = scores + r * at.score_row + rows.see_begin[r];
-    T* const maximum = item.log_sum(rows.head[r], rows.query[r]);
-    const std::int64_t sees = rows.see_end[r] - rows.see_begin[r];
-    if (first) {
-      *maximum = -static_cast<T>(INFINITY);
-      sums[r] = T(0);
-    }
-    correction[r] = T(1);
-    if (sees > 0) {
-      const T scale = item.call.factor(rows.head[r]);
-      const T here = scaled_maximum(row, sees, scale);
-      if (first) {
-        *maximum = here;
-      } else if (here > *maximum) {
-        correction[r] = vec::exp(*maximum - here);
-        *maximum = here;
-      }
-      sums[r] = sums[r] * correction[r] + exponentials(row, sees, scale, *maximum);
-      if (args.drop_below > 0) {
-        const T* keep = keep_row(args.dropout_key, item.element(rows, r), sees, args.drop_below,
-                                 static_cast<T>(args.keep_scale), item.scratch + at.keep);
-        for (std::int64_t t = 0; t < sees; ++t) row[t] *= keep[t];
-      }
-    }
-    zero_unseen(scores + r * at.score_row, rows.begin, rows.see_begin[r], rows.see_end[r], rows.end);
-  }
+  for (std::int64_t b = 0; b < rows.blocks; ++b)
+    block_exponentials(item, rows, b, first, direct, sums, correction);
   if constexpr (kInner<F> != 1)
     item.round_along(scores, at.score_row, rows, rows.begin, rows.end, item.factors_at(at.scores));
 

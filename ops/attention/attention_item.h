@@ -145,6 +145,13 @@ struct Tile {
   }
 };
 
+// The columns of a block of rows in which work on its scores goes: whole vectors that some row sees, in multiples of
+// kStep, and those among them that all rows see in full. Loops over them take the same turns for each row of a block,
+// which a processor can foresee.
+struct Span {
+  std::int64_t begin, full_begin, full_end, end;
+};
+
 // A query tile against one key tile. Keys count from the start of the key tile.
 struct Rows {
   Tile tile;
@@ -157,6 +164,7 @@ struct Rows {
   std::int64_t query[kAttentionQueryTile];
   std::int64_t see_begin[kAttentionQueryTile], see_end[kAttentionQueryTile];
   std::int64_t block_begin[kAttentionQueryBlocks], block_end[kAttentionQueryBlocks];
+  Span span[kAttentionQueryBlocks];
 };
 
 // The columns of the packed tables of one head that a tile needs.
@@ -243,12 +251,14 @@ struct Item {
     };
     std::int64_t head = head_of(tile.first), query = tile.first % args.queries;
     for (std::int64_t b = 0, r = 0; b < rows.blocks; ++b) {
-      std::int64_t begin = key_count, end = 0;
+      std::int64_t begin = key_count, end = 0, all_begin = 0, all_end = key_count;
       for (; r < smaller(rows.count, (b + 1) * kRows); ++r) {
         rows.head[r] = head;
         rows.query[r] = query;
         rows.see_begin[r] = inside(call.see_begin(query));
         rows.see_end[r] = inside(call.see_end(query));
+        all_begin = larger(all_begin, rows.see_begin[r]);
+        all_end = smaller(all_end, rows.see_end[r]);
         if (rows.see_begin[r] < rows.see_end[r]) {
           begin = smaller(begin, rows.see_begin[r]);
           end = larger(end, rows.see_end[r]);
@@ -260,6 +270,12 @@ struct Item {
       }
       rows.block_begin[b] = smaller(begin, end);
       rows.block_end[b] = end;
+      Span& span = rows.span[b];
+      constexpr std::int64_t step = kLanes < T >> P::kStep ? kLanes<T> : P::kStep;
+      span.begin = down_to(step, rows.block_begin[b]);
+      span.end = up_to(step, end);
+      span.full_begin = smaller(up_to(kLanes<T>, all_begin), span.end);
+      span.full_end = larger(span.full_begin, down_to(kLanes<T>, all_end));
       rows.visible_begin = smaller(rows.visible_begin, begin);
       rows.visible_end = larger(rows.visible_end, end);
     }

@@ -34,6 +34,8 @@ struct Vector {
   static constexpr int lanes = kVectorBytes / static_cast<int>(sizeof(T));
   typedef T type __attribute__((vector_size(kVectorBytes), may_alias));
   typedef T loose __attribute__((vector_size(kVectorBytes), aligned(sizeof(T)), may_alias));
+  using Unsigned = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  typedef Unsigned index __attribute__((vector_size(kVectorBytes)));
 };
 template <class T>
 inline constexpr std::int64_t kLanes = Vector<T>::lanes;
@@ -195,6 +197,18 @@ __attribute__((noinline)) inline void round_row(const float* x, std::int64_t siz
 }
 EDDY_TARGET_END
 #endif
+
+// x in the lanes of the keys from t on that lie in [begin, end), `other` in the rest.
+template <class T>
+EDDY_INLINE typename Vector<T>::type seen(typename Vector<T>::type x, std::int64_t t, std::int64_t begin,
+                                          std::int64_t end, T other) {
+  using Index = typename Vector<T>::index;
+  using Unsigned = typename Vector<T>::Unsigned;
+  Index keys;
+  for (int lane = 0; lane < Vector<T>::lanes; ++lane) keys[lane] = static_cast<Unsigned>(lane);
+  keys += static_cast<Unsigned>(t - begin);  // those before `begin` wrap
+  return keys < static_cast<Unsigned>(end > begin ? end - begin : 0) ? x : typename Vector<T>::type{} + other;
+}
 
 // Prefetches a row of `size` elements.
 template <class T>
