@@ -275,7 +275,7 @@ struct Item {
       span.begin = down_to(step, rows.block_begin[b]);
       span.end = up_to(step, end);
       span.full_begin = smaller(up_to(kLanes<T>, all_begin), span.end);
-      span.full_end = larger(span.full_begin, down_to(kLanes<T>, all_end));
+      span.full_end = larger(span.full_begin, smaller(span.end, down_to(kLanes<T>, all_end)));
       rows.visible_begin = smaller(rows.visible_begin, begin);
       rows.visible_end = larger(rows.visible_end, end);
     }
