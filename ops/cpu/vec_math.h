@@ -69,6 +69,13 @@ struct Reduced {
   float rest;
   std::uint32_t n_bits;  // n in the low 9 bits, as two's complement
 };
+EDDY_HD_INLINE Reduced reduce(float x) {
+  constexpr float kRound = 12582912.0f;
+  const float rounded = x * kLog2E + kRound;
+  const float n = rounded - kRound;
+  return {n, (x - n * kLn2High) - n * kLn2Low, bits_of(rounded)};
+}
+// The same for x + x_low.
 EDDY_HD_INLINE Reduced reduce(float x, float x_low) {
   constexpr float kRound = 12582912.0f;
   const float rounded = (x + x_low) * kLog2E + kRound;
@@ -86,12 +93,15 @@ EDDY_HD_INLINE float exp_tail(float r) {
   return p * (r * r);
 }
 
-// e^(x + x_low), for |x_low| below some 2^-7 of |x|. The power of 2 is built as 2 * 2^(n - 1): n = 128 still
-// has finite results, and n = -126 gives a factor of 0.
-EDDY_HD_INLINE float exp_of_sum(float x, float x_low) {
-  const Reduced reduced = reduce(at_least(at_most(x, 89.0f), -87.5f), x_low);
+// 2^n e^rest. The power of 2 is built as 2 * 2^(n - 1): n = 128 still has finite results, and n = -126 gives a factor
+// of 0.
+EDDY_HD_INLINE float exp_of(const Reduced& reduced) {
   const float twice = 2.0f + 2.0f * (reduced.rest + exp_tail(reduced.rest));
   return twice * float_of((reduced.n_bits << 23) + (126u << 23));
+}
+// e^(x + x_low), for |x_low| below some 2^-7 of |x|.
+EDDY_HD_INLINE float exp_of_sum(float x, float x_low) {
+  return exp_of(reduce(at_least(at_most(x, 89.0f), -87.5f), x_low));
 }
 
 // e^(-a^2 / 2) for a in [0, 14]. The square is the exact square of the leading 12 bits of a plus the rest:
@@ -170,7 +180,7 @@ EDDY_HD_INLINE float exp(float x) {
 #if defined(__CUDA_ARCH__)
   return ::expf(x);
 #else
-  return detail::exp_of_sum(x, 0.0f);
+  return detail::exp_of(detail::reduce(detail::at_least(detail::at_most(x, 89.0f), -87.5f)));
 #endif
 }
 
@@ -214,7 +224,7 @@ EDDY_HD_INLINE float expm1(float x) {
 #if defined(__CUDA_ARCH__)
   return ::expm1f(x);
 #else
-  const detail::Reduced reduced = detail::reduce(detail::at_least(detail::at_most(x, 89.0f), -87.5f), 0.0f);
+  const detail::Reduced reduced = detail::reduce(detail::at_least(detail::at_most(x, 89.0f), -87.5f));
   const float half = detail::float_of((reduced.n_bits << 23) + (126u << 23));
   const float half_result = half * (reduced.rest + detail::exp_tail(reduced.rest)) + (half - 0.5f);
   return detail::with_sign(2.0f * half_result, x);
@@ -228,7 +238,7 @@ EDDY_HD_INLINE float tanh(float x) {
 #if defined(__CUDA_ARCH__)
   return ::tanhf(x);
 #else
-  const detail::Reduced reduced = detail::reduce(2.0f * detail::at_most(detail::magnitude(x), 10.0f), 0.0f);
+  const detail::Reduced reduced = detail::reduce(2.0f * detail::at_most(detail::magnitude(x), 10.0f));
   const float power = detail::float_of((reduced.n_bits << 23) + (127u << 23));
   const float less_one = power * (reduced.rest + detail::exp_tail(reduced.rest)) + (power - 1.0f);
   return detail::with_sign(less_one / (less_one + 2.0f), x);
