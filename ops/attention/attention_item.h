@@ -443,7 +443,7 @@ struct Item {
 // Calls body(P{}) with the way in which a call multiplies. Factors are not rounded with so few rows that the keys are
 // read in place.
 template <class T, class Body>
-EDDY_INLINE void with_products(const AttentionArgs& args, Body&& body) {
+EDDY_INLINE void with_products([[maybe_unused]] const AttentionArgs& args, Body&& body) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == sizeof(Pair))
     if (rounds_to_bf16(args.precision) && args.heads / args.kv_heads * args.queries >= attention_tile::kRows)

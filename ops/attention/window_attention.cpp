@@ -8,6 +8,7 @@
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/cpu_ways.h"
+#include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 
@@ -19,6 +20,8 @@ namespace {
 // sequences do not fit the second-level cache (2 x 2^14 x 16 numbers, 2 MiB).
 constexpr std::int64_t kLeastBatch = kWindowLanes / 4;
 constexpr std::int64_t kMostPairs = 1 << 14;
+// Heads of this size and more are faster in blocked attention where it multiplies on tiles.
+constexpr std::int64_t kTileHead = 32;
 
 void check(const Tensor& q, const Tensor& past, const Tensor& own, const WindowAttentionOptions& options) {
   detail::check_packed_keys("window_attention", q, past, own, options.heads);
@@ -92,8 +95,10 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
   WindowAttentionOptions options = given;
   options.precision = coarsest(given.precision, q_any, past_any, own_any);
   const std::int64_t keys = own_any.dim(1) + (past_any.defined() ? past_any.dim(1) : 0);
+  const bool tiles = q_any.dtype() == Dtype::f32 && isa_level() == IsaLevel::amx &&
+                     rounds_to_bf16(options.precision) && q_any.dim(2) >= kTileHead * options.heads;
   if (!chooses_as_cpu(q_any.device()) || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||
-      q_any.dim(1) * keys > kMostPairs)
+      q_any.dim(1) * keys > kMostPairs || tiles)
     return by_attention(q_any, past_any, own_any, options);
 
   const Tensor q = detail::readable(q_any), past = detail::readable(past_any),

@@ -440,7 +440,9 @@ EDDY_INLINE void each_item_in(const WindowAttentionArgs& args, Work&& work) {
 }
 template <class T, class Work>
 EDDY_INLINE void each_item(const WindowAttentionArgs& args, Work&& work) {
-  if (kInner<RoundedFactor<T>> != 1 && rounds_to_bf16(args.precision) && args.head_size % 2 == 0)
+  // Processors with AMX multiply pairs by VDPBF16PS no faster than floats, and rounding takes time.
+  if (kInner<RoundedFactor<T>> != 1 && rounds_to_bf16(args.precision) && isa_level() != IsaLevel::amx &&
+      args.head_size % 2 == 0)
     return each_item_in<T, RoundedFactor<T>>(args, work);
   each_item_in<T, T>(args, work);
 }
