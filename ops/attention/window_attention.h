@@ -33,8 +33,8 @@ struct WindowAttentionOptions {
   MatmulPrecision precision = MatmulPrecision::f32;  // as that of AttentionOptions
 };
 
-// Returns the attention output [batch, queries, dim]. Large windows, small batches and, where rounded factors are
-// multiplied on tiles, wide heads are passed to `attention`.
+// Returns the attention output [batch, queries, dim]. Large windows, small batches and wide heads are passed
+// to `attention`.
 // shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined; own [batch, rows, 2 dim], whose last
 // `queries` rows belong to the queries; rows of past and own are the keys of all heads, then the values. Any
 // strides; a tensor is copied only if its last axis has a stride other than 1.
