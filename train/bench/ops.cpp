@@ -9,6 +9,7 @@
 #include "models/optimizer/optimizer.h"
 #include "ops/backends.h"
 #include "ops/core/op_spec.h"
+#include "ops/core/parameter_forms.h"
 #include "ops/core/records.h"
 #include "ops/cost/counting.h"
 #include "ops/optimizer/optimizer.h"
@@ -63,8 +64,13 @@ Cotangents cotangents_of(const OpSpec& spec, const Tensors& leaves, Device devic
 }
 
 // Returns the row of one op; "-" where it has no gradient or no work that can be counted.
-std::vector<Cell> bench_op(const OpSpec& spec, double seconds, const Ceilings& ceilings, Device device) {
+std::vector<Cell> bench_op(const OpSpec& spec, const OpsBenchOptions& options, const Ceilings& ceilings) {
+  const Device device = options.device;
+  const double seconds = options.seconds;
   const Tensors host = spec.bench(), inputs = on_device(host, device);
+  for (const Tensor& x : inputs)
+    if (x.defined() && x.dtype() == Dtype::f32 && options.matmul != MatmulPrecision::f32)
+      hold_parameters(x, options.matmul);
   const Cost cost = work_of(spec, host);
   Timing forward;
   {
@@ -138,7 +144,7 @@ MeasuredTable bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceil
   for (const OpSpec& spec : op_specs()) {
     if (!is_benched(spec, options.filter)) continue;
     try {
-      table.add(bench_op(spec, options.seconds, ceilings, options.device));
+      table.add(bench_op(spec, options, ceilings));
     } catch (const DtypeError& error) {
       refuse(spec, error);
     } catch (const DeviceError& error) {
@@ -219,7 +225,7 @@ Measurement bench_ops(const OpsBenchOptions& options) {
   const bool on_gpu = options.device != kCpu;
   CeilingSizes sizes = options.ceilings;
   if (on_gpu) sizes.product = options.gpu.product_size;
-  const Ceilings ceilings = measure_ceilings(3, sizes, options.device);
+  const Ceilings ceilings = measure_ceilings(3, sizes, options.device, options.matmul);
   Measurement m;
   m.bench = "ops";
   m.title = "The speed of ops";

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/matmul_precision.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/measurement.h"
 
@@ -22,8 +23,10 @@ struct GpuBenchOptions {
 
 struct OpsBenchOptions {
   Device device = kCpu;
-  std::string filter;                     // only ops whose name contains this
-  double seconds = 0.2;                   // for each measurement; each op has two
+  std::string filter;    // only ops whose name contains this
+  double seconds = 0.2;  // for each measurement; each op has two
+  MatmulPrecision matmul =
+      MatmulPrecision::f32;               // of products, whose rate is then that of such a large product
   std::int64_t host_ops = 4096;           // length of the chain of one-element additions
   std::int64_t optimizer_parameters = 0;  // 0: 10 M, on a GPU 150 M
   CeilingSizes ceilings;                  // on a GPU the size of the product is that of `gpu`

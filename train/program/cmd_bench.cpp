@@ -117,7 +117,7 @@ void add_size(CLI::App& command, const char* name, std::int64_t& size, std::int6
 void add_ops(CLI::App& bench, std::function<int()>& action) {
   struct Flags {
     OpsBenchOptions options;
-    std::string device = "cpu";
+    std::string device = "cpu", precision = "f32";
   };
   const auto flags = std::make_shared<Flags>();
   CLI::App& command = add_benchmark(
@@ -129,14 +129,21 @@ void add_ops(CLI::App& bench, std::function<int()>& action) {
         return rows;
       },
       [flags](const Keep&) {
-        flags->options.device =
-            choose_device_precision({"bench ops", "--device", "--precision"}, flags->device, "f32").device;
+        const DevicePrecision placement = choose_device_precision({"bench ops", "--device", "--precision"},
+                                                                  flags->device, flags->precision);
+        if (placement.dtype != Dtype::f32)
+          fail<ConfigError>(
+              "bench ops: --precision {}: tensors are f32 (f32, tf32, or bf16 where a CPU rounds)",
+              flags->precision);
+        flags->options.device = placement.device;
+        flags->options.matmul = placement.matmul;
         return bench_ops(flags->options);
       });
   command.add_option("--filter", flags->options.filter, "Only ops whose name contains this");
   add_seconds(command, flags->options.seconds,
               "Seconds for each op, forward and again with its backward pass");
   add_device_option(command, flags->device);
+  add_precision_option(command, flags->precision);
 }
 
 // Returns a configuration by its short name or by its name in paper_configs().
