@@ -2,9 +2,9 @@
 // tiles of AMX. The interface is that of packed_gemm.h for f32, so callers need not know.
 //
 // A panel holds 32 columns; the two factors of neighbouring inner indices lie side by side as a pair of 32
-// bits: [pairs][32]. Blocks of A are rounded into rows of pairs. An odd inner size is padded with a zero in both
-// factors. Each element of C is one accumulation over pairs in rising order: its bits depend neither on the
-// number of rows nor on threads. Both instructions round sums to nearest and take denormals as zeros; they add
+// bits: [pairs][32]. Blocks of A are rounded into rows of pairs, or into tiles. An odd inner size is padded with a
+// zero in both factors. Each element of C is one accumulation over pairs in rising order: its bits depend neither
+// on the number of rows nor on threads. Both instructions round sums to nearest and take denormals as zeros; they add
 // the products of a pair in different orders, so the bits of the two differ.
 //
 // Registers of a tile, AVX512-BF16: 12 x 2 vectors of C, 2 of B, 1 of A. AMX: 2 x 2 tiles of C, 2 of A, 2 of B.
@@ -26,16 +26,27 @@ namespace {
 
 constexpr std::int64_t kWidth = 32;  // columns of a panel
 constexpr std::int64_t kLanes = 16;  // floats, or pairs, of a vector
-// Rows and pairs of the block of A that is rounded at a time: at most 192 KiB, for the second-level cache.
-constexpr std::int64_t kRowBlock = 96, kPairBlock = 512;
-// Pairs ahead of the one in use that are prefetched from a panel.
-constexpr std::int64_t kAhead = 16;
 
 using namespace bf16;
+using Product = PanelProduct<float>;
 
 EDDY_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
+EDDY_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) {
+  return a > b ? a : b;
+}
+// max(x, 0); NaN stays. Not _mm512_max_ps: of its undefined operand g++ 12 warns.
+EDDY_INLINE __m512 rectified(__m512 x) {
+  return _mm512_maskz_max_ps(0xffff, _mm512_setzero_ps(), x);
+}
+
+// ---- AVX512-BF16 ----
+
+// Rows and pairs of the block of A that is rounded at a time: at most 192 KiB, for the second-level cache.
+constexpr std::int64_t kRowBlock = 96, kPairBlock = 512;
+// Pairs ahead of the one in use that are prefetched from a panel.
+constexpr std::int64_t kAhead = 16;
 
 // What one panel is multiplied with: `rows` rows of `depth` pairs, `stride` pairs apart.
 struct Block {
@@ -44,17 +55,22 @@ struct Block {
   float* c;
   std::int64_t c_stride, columns;  // columns of C from here on, maybe more than a panel's
   bool accumulate;
+  const float* bias;  // of these columns, or null
+  bool relu;
 };
 
 template <int Rows>
 __attribute__((noinline)) void dot_tile(const Block& x) {
   const __mmask16 left = mask_of(x.columns), right = mask_of(x.columns - kLanes);
+  const bool begins = x.accumulate || x.bias != nullptr;
+  const float* const first = x.accumulate ? x.c : x.bias;
+  const std::int64_t first_stride = x.accumulate ? x.c_stride : 0;
   __m512 sum[Rows][2];
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r) {
-    sum[r][0] = x.accumulate ? _mm512_maskz_loadu_ps(left, x.c + r * x.c_stride) : _mm512_setzero_ps();
+    sum[r][0] = begins ? _mm512_maskz_loadu_ps(left, first + r * first_stride) : _mm512_setzero_ps();
     sum[r][1] =
-        x.accumulate ? _mm512_maskz_loadu_ps(right, x.c + r * x.c_stride + kLanes) : _mm512_setzero_ps();
+        begins ? _mm512_maskz_loadu_ps(right, first + r * first_stride + kLanes) : _mm512_setzero_ps();
   }
   const Pair* b = x.b;
   for (std::int64_t p = 0; p < x.depth; ++p, b += kWidth) {
@@ -71,100 +87,43 @@ __attribute__((noinline)) void dot_tile(const Block& x) {
   }
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r) {
-    _mm512_mask_storeu_ps(x.c + r * x.c_stride, left, sum[r][0]);
-    _mm512_mask_storeu_ps(x.c + r * x.c_stride + kLanes, right, sum[r][1]);
+    _mm512_mask_storeu_ps(x.c + r * x.c_stride, left, x.relu ? rectified(sum[r][0]) : sum[r][0]);
+    _mm512_mask_storeu_ps(x.c + r * x.c_stride + kLanes, right, x.relu ? rectified(sum[r][1]) : sum[r][1]);
   }
 }
 
-// AVX512-BF16.
-struct DotProducts {
-  static constexpr std::int64_t kPairStep = 1;  // the pairs of a panel are a multiple of this
-  static constexpr int kTileRows = 12;
-  static void begin() {}
-  static void end() {}
+constexpr int kDotRows = 12;
 
-  template <int Rows = kTileRows>
-  static void tile(const Block& x) {
-    if constexpr (Rows > 1) {
-      if (x.rows < Rows) return tile<Rows - 1>(x);
-    }
-    dot_tile<Rows>(x);
+template <int Rows = kDotRows>
+void dot_rows(const Block& x) {
+  if constexpr (Rows > 1) {
+    if (x.rows < Rows) return dot_rows<Rows - 1>(x);
   }
-  static void panel(const Block& block) {
-    // Tiles of nearly equal height: a single row left over would cost as much as four.
-    const std::int64_t tiles = (block.rows + kTileRows - 1) / kTileRows;
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const std::int64_t first = block.rows * t / tiles;
-      Block x = block;
-      x.rows = block.rows * (t + 1) / tiles - first;
-      x.a += first * x.stride;
-      x.c += first * x.c_stride;
-      tile(x);
-    }
-  }
-};
+  dot_tile<Rows>(x);
+}
 
-template <class Tiles>
-struct TileProducts : Tiles {
-  static constexpr std::int64_t kPairStep = 16;
-  static constexpr std::int64_t kRows = 32;
-
-  // 32 rows and a panel. A is scratch memory, in which rows past the last may be read; a tile of C that is cut
-  // off by the edge goes through a buffer.
-  static void square(const Block& x) {
-    alignas(64) float edge[kRows * kWidth];
-    const bool cut = x.rows < kRows || x.columns < kWidth;
-    const std::int64_t columns = smaller(x.columns, kWidth);
-    if (cut && x.accumulate)
-      for (std::int64_t r = 0; r < kRows; ++r)
-        for (std::int64_t j = 0; j < kWidth; ++j)
-          edge[r * kWidth + j] = r < x.rows && j < columns ? x.c[r * x.c_stride + j] : 0.0f;
-    float* const c = cut ? edge : x.c;
-    const std::int64_t c_stride = cut ? kWidth : x.c_stride;
-    constexpr std::int64_t word = sizeof(Pair);
-    if (x.accumulate) {
-      Tiles::template load<0>(c, c_stride * word);
-      Tiles::template load<1>(c + 16, c_stride * word);
-      Tiles::template load<2>(c + 16 * c_stride, c_stride * word);
-      Tiles::template load<3>(c + 16 * c_stride + 16, c_stride * word);
-    } else {
-      Tiles::template zero<0>();
-      Tiles::template zero<1>();
-      Tiles::template zero<2>();
-      Tiles::template zero<3>();
-    }
-    for (std::int64_t p = 0; p < x.depth; p += kPairStep) {
-      Tiles::template load<6>(x.b + p * kWidth, kWidth * word);
-      Tiles::template load<4>(x.a + p, x.stride * word);
-      Tiles::template load<7>(x.b + p * kWidth + 16, kWidth * word);
-      Tiles::template load<5>(x.a + 16 * x.stride + p, x.stride * word);
-      Tiles::template multiply<0, 4, 6>();
-      Tiles::template multiply<1, 4, 7>();
-      Tiles::template multiply<2, 5, 6>();
-      Tiles::template multiply<3, 5, 7>();
-    }
-    Tiles::template store<0>(c, c_stride * word);
-    Tiles::template store<1>(c + 16, c_stride * word);
-    Tiles::template store<2>(c + 16 * c_stride, c_stride * word);
-    Tiles::template store<3>(c + 16 * c_stride + 16, c_stride * word);
-    if (cut)
-      for (std::int64_t r = 0; r < smaller(x.rows, kRows); ++r)
-        for (std::int64_t j = 0; j < columns; ++j) x.c[r * x.c_stride + j] = edge[r * kWidth + j];
+// Tiles of nearly equal height: a single row left over would cost as much as four.
+void dot_panel(const Block& block) {
+  const std::int64_t tiles = (block.rows + kDotRows - 1) / kDotRows;
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t first = block.rows * t / tiles;
+    Block x = block;
+    x.rows = block.rows * (t + 1) / tiles - first;
+    x.a += first * x.stride;
+    x.c += first * x.c_stride;
+    dot_rows(x);
   }
-  static void panel(const Block& block) {
-    for (std::int64_t row = 0; row < block.rows; row += kRows) {
-      Block x = block;
-      x.rows = block.rows - row;
-      x.a += row * x.stride;
-      x.c += row * x.c_stride;
-      square(x);
-    }
-  }
-};
+}
 
-template <class Unit>
-std::int64_t padded_pairs(std::int64_t inner) {
-  return ((inner + 1) / 2 + Unit::kPairStep - 1) / Unit::kPairStep * Unit::kPairStep;
+// 16 pairs of each of up to 16 columns of `a`, from k on, one vector per column; `a` is stored [inner, columns].
+EDDY_INLINE void pairs_of_columns(const float* a, std::int64_t a_stride, std::int64_t columns, std::int64_t k,
+                                  std::int64_t inner, PairVector* square) {
+  for (std::int64_t i = 0; i < kLanes; ++i, k += 2) {
+    const float* const first = a + k * a_stride;
+    square[i] =
+        k < inner ? pairs_across(first, k + 1 < inner ? first + a_stride : nullptr, columns) : PairVector{};
+  }
+  transpose_square<kLanes>(square);
 }
 
 // Rounds rows of A, stored [rows, inner] or, transposed, [inner, rows], into rows of `stride` pairs. `a` is
@@ -180,83 +139,307 @@ void round_block(const float* a, std::int64_t a_stride, std::int64_t rows, std::
     for (std::int64_t p = 0; p < stride; p += kLanes)
       for (std::int64_t r = 0; r < rows; r += kLanes) {
         PairVector square[kLanes];
-        for (std::int64_t i = 0; i < kLanes; ++i) {
-          const std::int64_t k = 2 * (p + i);
-          const float* const first = a + k * a_stride + r;
-          square[i] = k < inner ? pairs_across(first, k + 1 < inner ? first + a_stride : nullptr, rows - r)
-                                : PairVector{};
-        }
-        transpose_square<kLanes>(square);
+        pairs_of_columns(a + r, a_stride, rows - r, 2 * p, inner, square);
         for (std::int64_t i = 0; i < smaller(kLanes, rows - r); ++i)
           store(out + (r + i) * stride + p, square[i]);
       }
   }
 }
 
-template <class Unit, bool kTransposed>
-void multiply(std::int64_t rows, std::int64_t inner, std::int64_t columns, std::int64_t panel_begin,
-              std::int64_t panel_end, const float* a, std::int64_t a_stride, const float* packed, float* c,
-              std::int64_t c_stride, bool accumulate) {
+template <bool kTransposed>
+void multiply_by_dots(const Product& g) {
   alignas(64) Pair block[kRowBlock * kPairBlock];
-  if (inner <= 0 && accumulate) return;
-  const Pair* const panels = reinterpret_cast<const Pair*>(packed);
-  const std::int64_t pairs = padded_pairs<Unit>(inner);
-  Unit::begin();
-  for (std::int64_t row = 0; row < rows; row += kRowBlock) {
-    const std::int64_t count = smaller(kRowBlock, rows - row);
+  if (g.inner <= 0 && g.accumulate) return;
+  const Pair* const panels = reinterpret_cast<const Pair*>(g.packed);
+  const std::int64_t pairs = (g.inner + 1) / 2;
+  for (std::int64_t row = 0; row < g.rows; row += kRowBlock) {
+    const std::int64_t count = smaller(kRowBlock, g.rows - row);
     std::int64_t p = 0;
     do {
       const std::int64_t depth = smaller(kPairBlock, pairs - p),
                          stride = (depth + kLanes - 1) / kLanes * kLanes;
-      const float* const from = kTransposed ? a + 2 * p * a_stride + row : a + row * a_stride + 2 * p;
-      round_block<kTransposed>(from, a_stride, count, inner - 2 * p, stride, block);
-      for (std::int64_t panel = panel_begin; panel < panel_end; ++panel)
-        Unit::panel({count, depth, stride, block, panels + (panel * pairs + p) * kWidth,
-                     c + row * c_stride + panel * kWidth, c_stride, columns - panel * kWidth,
-                     accumulate || p > 0});
+      const float* const from = kTransposed ? g.a + 2 * p * g.a_stride + row : g.a + row * g.a_stride + 2 * p;
+      round_block<kTransposed>(from, g.a_stride, count, g.inner - 2 * p, stride, block);
+      for (std::int64_t panel = g.panel_begin; panel < g.panel_end; ++panel)
+        dot_panel({count, depth, stride, block, panels + (panel * pairs + p) * kWidth,
+                   g.c + row * g.c_stride + panel * kWidth, g.c_stride, g.columns - panel * kWidth,
+                   g.accumulate || p > 0, g.bias == nullptr ? nullptr : g.bias + panel * kWidth,
+                   g.relu && p + depth == pairs});
       p += depth;
     } while (p < pairs);
   }
-  Unit::end();
 }
 
-template <class Unit>
-void pack(const float* w, std::int64_t w_stride, PackLayout layout, std::int64_t inner, std::int64_t columns,
-          std::int64_t panel_begin, std::int64_t panel_end, float* packed) {
-  const std::int64_t pairs = padded_pairs<Unit>(inner);
-  for (std::int64_t column = panel_begin * kWidth; column < panel_end * kWidth; column += kLanes) {
-    const std::int64_t panel = column / kWidth, here = columns - column;
-    Pair* const out = reinterpret_cast<Pair*>(packed) + panel * pairs * kWidth + column % kWidth;
-    if (layout == PackLayout::inner_by_columns) {
-      for (std::int64_t p = 0; p < pairs; ++p) {
-        const float* const first = w + 2 * p * w_stride + column;
-        store(out + p * kWidth,
-              2 * p < inner ? pairs_across(first, 2 * p + 1 < inner ? first + w_stride : nullptr, here)
-                            : PairVector{});
-      }
-    } else {
-      for (std::int64_t p = 0; p < pairs; p += kLanes) {
-        PairVector square[kLanes];
-        for (std::int64_t j = 0; j < kLanes; ++j)
-          square[j] =
-              j < here ? pairs_along(w + (column + j) * w_stride + 2 * p, inner - 2 * p) : PairVector{};
-        transpose_square<kLanes>(square);
-        for (std::int64_t i = 0; i < smaller(kLanes, pairs - p); ++i)
-          store(out + (p + i) * kWidth, square[i]);
+// ---- AMX ----
+
+constexpr std::int64_t kStep = 16;                   // pairs of a tile's row
+constexpr std::int64_t kTile = kStep * kLanes;       // pairs of a tile
+constexpr std::int64_t kPanelStep = kStep * kWidth;  // pairs of a panel in a step
+// A block of A: as many rows as fit kBlockPairs, and not all of the inner axis if those would be fewer than kFewRows.
+// If all panels fit the second-level cache beside it (2 MiB), 32 rows do; else each group of panels is read from
+// memory once for a block.
+constexpr std::int64_t kBlockPairs = 96 * 1024, kFewRows = 128, kPanelBytes = 1280 << 10,
+                       kGroupBytes = 512 << 10;
+// Steps ahead of the one in use that are prefetched from a panel into the first-level cache, if 32 rows are multiplied: with
+// 16 the stream of panels from outer caches is what takes the time, and fetching lines early delays it.
+constexpr std::int64_t kAheadSteps = 2;
+
+// A block of A [rows, inner] on its way into tiles: [rows / 16][steps][16][16]. It is rounded while the block before it
+// is multiplied, which hides most of the waiting for memory: `taken` rows or, where A is stored [inner, rows], tiles are
+// done.
+template <bool kTransposed>
+struct Rounding {
+  const float* a;
+  std::int64_t a_stride, rows, inner, steps;
+  Pair* to;
+  std::int64_t taken = 0;
+
+  EDDY_INLINE std::int64_t count() const { return kTransposed ? (rows + kLanes - 1) / kLanes * steps : rows; }
+  EDDY_INLINE Pair* tile_at(std::int64_t row, std::int64_t step) const {
+    return to + (row / kLanes * steps + step) * kTile;
+  }
+  EDDY_INLINE void round_row(std::int64_t row, std::int64_t step) const {
+    store(tile_at(row, step) + row % kLanes * kStep,
+          pairs_along(a + row * a_stride + 2 * kStep * step, inner - 2 * kStep * step));
+  }
+  void round_tile(std::int64_t index) const {
+    const std::int64_t across = (rows + kLanes - 1) / kLanes, row = index % across * kLanes,
+                       step = index / across;
+    PairVector square[kLanes];
+    pairs_of_columns(a + row, a_stride, rows - row, 2 * kStep * step, inner, square);
+    for (std::int64_t i = 0; i < kLanes; ++i) store(tile_at(row, step) + i * kStep, square[i]);
+  }
+  void round_rest() {
+    for (; taken < count(); ++taken) {
+      if constexpr (kTransposed) {
+        round_tile(taken);
+      } else {
+        for (std::int64_t step = 0; step < steps; ++step) round_row(taken, step);
       }
     }
   }
+};
+
+// A square of C: 32 rows and a panel, or 16 rows and two panels. Rows of A past the last one may be read.
+struct Square {
+  std::int64_t rows, columns;  // of C from here on, maybe more than the square's
+  std::int64_t steps;
+  const Pair *a, *b;
+  std::int64_t b_stride;  // from a panel to the next one
+  float* c;
+  std::int64_t c_stride;
+  bool accumulate;
+  const float* bias;  // of these columns, or null
+  bool relu;
+};
+
+template <class Tiles>
+struct TileProducts {
+  EDDY_INLINE static void prefetch(const Pair* b, int line) {
+#pragma GCC unroll 16
+    for (int i = line; i < line + 16; ++i) __builtin_prefetch(b + kAheadSteps * kPanelStep + i * kLanes);
+  }
+
+  // Four tiles of sums: 2 x 2, or 1 x 4 with kTall false. A square that is cut off by the edge of C goes through a
+  // buffer. Meanwhile `taking` more rows or tiles of the next block are rounded.
+  template <bool kTall, bool kTransposed>
+  static void multiply(const Square& x, Rounding<kTransposed>& next, std::int64_t taking) {
+    constexpr std::int64_t rows = kTall ? 32 : 16, columns = kTall ? kWidth : 2 * kWidth,
+                           word = sizeof(float);
+    alignas(64) float edge[rows * columns];
+    const bool cut = x.rows < rows || x.columns < columns;
+    const std::int64_t rows_here = smaller(x.rows, rows), columns_here = smaller(x.columns, columns);
+    if (cut && (x.accumulate || x.bias != nullptr)) {
+      const float* const from = x.accumulate ? x.c : x.bias;
+      const std::int64_t stride = x.accumulate ? x.c_stride : 0;
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t j = 0; j < columns; ++j)
+          edge[r * columns + j] = r < rows_here && j < columns_here ? from[r * stride + j] : 0.0f;
+    }
+    float* const c = cut ? edge : x.c;
+    const std::int64_t stride = cut ? columns : x.c_stride, second = kTall ? kLanes * stride : 2 * kLanes;
+    if (x.accumulate || (cut && x.bias != nullptr)) {
+      begin_with(c, second, stride * word);
+    } else if (x.bias != nullptr) {
+      begin_with(x.bias, kTall ? 0 : 2 * kLanes, 0);
+    } else {
+      Tiles::template zero<0>();
+      Tiles::template zero<1>();
+      Tiles::template zero<2>();
+      Tiles::template zero<3>();
+    }
+    taking = smaller(taking, next.count() - next.taken);
+    if constexpr (kTransposed)
+      for (std::int64_t i = 0; i < taking; ++i) next.round_tile(next.taken + i);
+    const Pair *a = x.a, *b = x.b;
+    std::int64_t line = 0;
+    const std::int64_t lines_a_step = (rows + x.steps - 1) / larger(x.steps, 1);
+    for (std::int64_t step = 0; step < x.steps; ++step, a += kTile, b += kPanelStep) {
+      for (const std::int64_t end = smaller(line + lines_a_step, rows); line < end; ++line)
+        for (std::int64_t j = 0; j < columns; j += kLanes) __builtin_prefetch(c + line * stride + j, 1);
+      if constexpr (!kTransposed)
+        for (std::int64_t i = 0; i < taking; ++i) next.round_row(next.taken + i, step);
+      Tiles::template load<6>(b, kWidth * word);
+      Tiles::template load<4>(a, kStep * word);
+      Tiles::template multiply<0, 4, 6>();
+      Tiles::template load<7>(b + kLanes, kWidth * word);
+      Tiles::template multiply<1, 4, 7>();
+      if constexpr (kTall) {
+        prefetch(b, 0);
+        Tiles::template load<5>(a + x.steps * kTile, kStep * word);
+        Tiles::template multiply<2, 5, 6>();
+        prefetch(b, 16);
+        Tiles::template multiply<3, 5, 7>();
+      } else {
+        Tiles::template load<6>(b + x.b_stride, kWidth * word);
+        Tiles::template multiply<2, 4, 6>();
+        Tiles::template load<7>(b + x.b_stride + kLanes, kWidth * word);
+        Tiles::template multiply<3, 4, 7>();
+      }
+    }
+    if constexpr (!kTransposed)  // the next block may have more steps
+      for (std::int64_t i = 0; i < taking; ++i)
+        for (std::int64_t step = x.steps; step < next.steps; ++step) next.round_row(next.taken + i, step);
+    next.taken += taking;
+    Tiles::template store<0>(c, stride * word);
+    Tiles::template store<1>(c + kLanes, stride * word);
+    Tiles::template store<2>(c + second, stride * word);
+    Tiles::template store<3>(c + second + kLanes, stride * word);
+    if (cut) {
+      for (std::int64_t r = 0; r < rows_here; ++r)
+        for (std::int64_t j = 0; j < columns_here; ++j) x.c[r * x.c_stride + j] = edge[r * columns + j];
+    }
+    if (x.relu)
+      for (std::int64_t r = 0; r < rows_here; ++r)
+        for (std::int64_t j = 0; j < columns_here; j += kLanes) {
+          float* const at = x.c + r * x.c_stride + j;
+          const __mmask16 mask = mask_of(columns_here - j);
+          _mm512_mask_storeu_ps(at, mask, rectified(_mm512_maskz_loadu_ps(mask, at)));
+        }
+  }
+
+ private:
+  // The sums begin with c; `second` is from the first two tiles to the others.
+  EDDY_INLINE static void begin_with(const float* c, std::int64_t second, std::int64_t bytes) {
+    Tiles::template load<0>(c, bytes);
+    Tiles::template load<1>(c + kLanes, bytes);
+    Tiles::template load<2>(c + second, bytes);
+    Tiles::template load<3>(c + second + kLanes, bytes);
+  }
+};
+
+template <class Tiles, bool kTransposed>
+void multiply_by_tiles(const Product& g) {
+  alignas(64) Pair blocks[2][kBlockPairs];
+  if ((g.inner <= 0 && g.accumulate) || g.rows <= 0) return;
+  const Pair* const panels = reinterpret_cast<const Pair*>(g.packed);
+  const std::int64_t steps = (g.inner + 2 * kStep - 1) / (2 * kStep), panel_stride = steps * kPanelStep,
+                     panel_bytes = panel_stride * static_cast<std::int64_t>(sizeof(Pair)),
+                     count = g.panel_end - g.panel_begin;
+  const bool fits = count * panel_bytes <= kPanelBytes;
+  const std::int64_t most_steps = kBlockPairs / kStep / (fits ? 32 : kFewRows),
+                     parts = larger(1, (steps + most_steps - 1) / most_steps),
+                     part_steps = larger(1, (steps + parts - 1) / parts);
+  const std::int64_t block_rows = fits && !kTransposed ? 32 : kBlockPairs / kStep / part_steps / 32 * 32,
+                     group = fits ? count : larger(2, kGroupBytes * parts / panel_bytes);
+  const auto block_of = [&](std::int64_t row, std::int64_t part, Pair* to) {
+    const std::int64_t first = steps * part / parts, k = 2 * kStep * first;
+    return Rounding<kTransposed>{kTransposed ? g.a + k * g.a_stride + row : g.a + row * g.a_stride + k,
+                                 g.a_stride,
+                                 smaller(block_rows, g.rows - row),
+                                 g.inner - k,
+                                 steps * (part + 1) / parts - first,
+                                 to};
+  };
+  Tiles::begin();
+  Rounding<kTransposed> block = block_of(0, 0, blocks[0]);
+  for (std::int64_t row = 0, part = 0, turn = 1; row < g.rows; turn ^= 1) {
+    block.round_rest();
+    const bool last_part = part + 1 == parts;
+    const std::int64_t next_part = last_part ? 0 : part + 1, next_row = last_part ? row + block_rows : row;
+    Rounding<kTransposed> next{};
+    if (next_row < g.rows) next = block_of(next_row, next_part, blocks[turn]);
+    const std::int64_t squares = (block.rows + 31) / 32 * count,
+                       taking = (next.count() + squares - 1) / larger(squares, 1);
+    for (std::int64_t first = g.panel_begin; first < g.panel_end; first += group)
+      for (std::int64_t r = 0; r < block.rows; r += 32) {
+        Square x{block.rows - r,
+                 g.columns - first * kWidth,
+                 block.steps,
+                 block.tile_at(r, 0),
+                 panels + first * panel_stride + steps * part / parts * kPanelStep,
+                 panel_stride,
+                 g.c + (row + r) * g.c_stride + first * kWidth,
+                 g.c_stride,
+                 g.accumulate || part > 0,
+                 g.bias == nullptr ? nullptr : g.bias + first * kWidth,
+                 g.relu && last_part};
+        for (std::int64_t panel = first, end = smaller(first + group, g.panel_end); panel < end;) {
+          const bool tall = x.rows > kLanes || panel + 1 == end;
+          if (tall)
+            TileProducts<Tiles>::template multiply<true>(x, next, taking);
+          else
+            TileProducts<Tiles>::template multiply<false>(x, next, taking);
+          const std::int64_t done = tall ? 1 : 2;
+          panel += done;
+          x.b += done * panel_stride;
+          x.c += done * kWidth;
+          x.columns -= done * kWidth;
+          if (x.bias != nullptr) x.bias += done * kWidth;
+        }
+      }
+    block = next;
+    row = next_row;
+    part = next_part;
+  }
+  Tiles::end();
 }
 
-template <class Unit>
-PackedGemm<float> table() {
-  return {kWidth, pack<Unit>, multiply<Unit, false>, multiply<Unit, true>, 2 * Unit::kPairStep, true};
+// ---- Packing ----
+
+// Panels are padded to a multiple of kPairStep pairs.
+template <std::int64_t kPairStep>
+void pack(const float* w, std::int64_t w_stride, PackLayout layout, std::int64_t inner, std::int64_t columns,
+          std::int64_t panel_begin, std::int64_t panel_end, float* packed) {
+  const std::int64_t pairs = ((inner + 1) / 2 + kPairStep - 1) / kPairStep * kPairStep;
+  const std::int64_t begin = panel_begin * kWidth, end = panel_end * kWidth;
+  const auto place = [&](std::int64_t pair, std::int64_t column) {
+    return reinterpret_cast<Pair*>(packed) + (column / kWidth * pairs + pair) * kWidth + column % kWidth;
+  };
+  if (layout == PackLayout::inner_by_columns) {  // rows are read from end to end, as memory likes it
+    for (std::int64_t p = 0; p < pairs; ++p)
+      for (std::int64_t column = begin; column < end; column += kLanes) {
+        const float* const first = w + 2 * p * w_stride + column;
+        const bool inside = 2 * p < inner && column < columns;
+        store(place(p, column),
+              inside ? pairs_across(first, 2 * p + 1 < inner ? first + w_stride : nullptr, columns - column)
+                     : PairVector{});
+      }
+    return;
+  }
+  for (std::int64_t column = begin; column < end; column += kLanes)
+    for (std::int64_t p = 0; p < pairs; p += kLanes) {
+      PairVector square[kLanes];
+      for (std::int64_t j = 0; j < kLanes; ++j)
+        square[j] = column + j < columns ? pairs_along(w + (column + j) * w_stride + 2 * p, inner - 2 * p)
+                                         : PairVector{};
+      transpose_square<kLanes>(square);
+      for (std::int64_t i = 0; i < smaller(kLanes, pairs - p); ++i) store(place(p + i, column), square[i]);
+    }
+}
+
+template <class Tiles>
+PackedGemm<float> tile_table() {
+  return {kWidth,    pack<kStep>, multiply_by_tiles<Tiles, false>, multiply_by_tiles<Tiles, true>,
+          2 * kStep, true};
 }
 
 }  // namespace
 
 Bf16GemmKernels bf16_gemm_table() {
-  return {table<DotProducts>(), table<TileProducts<AmxTiles>>(), table<TileProducts<EmulatedTiles>>()};
+  return {{kWidth, pack<1>, multiply_by_dots<false>, multiply_by_dots<true>, 2, true},
+          tile_table<AmxTiles>(),
+          tile_table<EmulatedTiles>()};
 }
 EDDY_TARGET_END
 #else

@@ -76,13 +76,13 @@ void gemm(const GemmArgs& args) {
   const std::int64_t matrices = g.batch * g.outer, work = g.m * g.n * g.k;
   if (matrices == 0 || g.m == 0 || g.n == 0) return;
   reserve_product_memory(thread_count());
+  if (g.dtype == Dtype::f32 && rounds_to_bf16(g.precision)) return multiply_rounded(g);
+  if (g.panels_b != nullptr) return multiply_panels(g);
   if (g.bias != nullptr) {
     write_bias(g);
     g.beta = 1;
   }
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
-  if (g.dtype == Dtype::f32 && rounds_to_bf16(g.precision)) return multiply_rounded(g);
-  if (g.panels_b != nullptr) return multiply_panels(g);
   if (matrices == 1) {
     if (try_small_gemm(g)) return;
     if (work < 4 * kSmallPiece) return multiply_by_openblas(g, g.m, g.n, g.a, g.b, g.c);

@@ -35,57 +35,97 @@ void set_packed_gemm_kernels(const PackedGemmKernels& kernels, const Bf16GemmKer
 
 namespace {
 
+// A product with given panels as the kernels take it.
+template <class T>
+PanelProduct<T> product_of(const GemmArgs& g, std::int64_t panels) {
+  return {g.m,
+          g.k,
+          g.n,
+          0,
+          panels,
+          static_cast<const T*>(g.a),
+          g.lda,
+          static_cast<const T*>(g.panels_b),
+          static_cast<T*>(g.c),
+          g.ldc,
+          g.beta != 0,
+          static_cast<const T*>(g.bias),
+          g.relu};
+}
+
 template <class T>
 void multiply_panels_of(const GemmArgs& g, const PackedGemm<T>& kernels) {
   const std::int64_t panels = kernels.panels(g.n), work = g.m * g.n * g.k;
+  const PanelProduct<T> whole = product_of<T>(g, panels);
   // Pieces of at least kSmallPiece; if there would be few, this thread does all.
   const std::int64_t pieces = work < 4 * kSmallPiece ? 1 : work / kSmallPiece;
-  const std::int64_t grain = (panels + pieces - 1) / pieces;
-  parallel_for(panels, grain, [&](std::int64_t begin, std::int64_t end) {
-    kernels.multiply(g.m, g.k, g.n, begin, end, static_cast<const T*>(g.a), g.lda,
-                     static_cast<const T*>(g.panels_b), static_cast<T*>(g.c), g.ldc, g.beta != 0);
-    if (!g.relu) return;
-    const std::int64_t first = begin * kernels.panel_columns,
-                       last = std::min(end * kernels.panel_columns, g.n);
-    apply_relu(g, g.m, last - first, static_cast<T*>(g.c) + first);
+  parallel_for(panels, (panels + pieces - 1) / pieces, [&](std::int64_t begin, std::int64_t end) {
+    PanelProduct<T> piece = whole;
+    piece.panel_begin = begin;
+    piece.panel_end = end;
+    kernels.multiply(piece);
   });
 }
 
 // Rows of C that one thread multiplies at a time where there are many: several blocks of the kernel.
 constexpr std::int64_t kRoundedRows = 192;
 
-// One matrix of the batch.
-void multiply_rounded_one(const GemmArgs& g, const float* a, const float* b, float* c) {
-  const PackedGemm<float>& kernels = packed_gemm_kernels(g.precision).f32;
-  const std::int64_t panels = kernels.panels(g.n), work = g.m * g.n * g.k;
-  const float* packed = static_cast<const float*>(g.panels_b);
-  Tensor scratch;
-  if (packed == nullptr) {
-    scratch = Tensor::empty({kernels.packed_elements(g.k, g.n)});
-    float* const to = scratch.mutable_data<float>();
-    const PackLayout layout = g.transpose_b ? PackLayout::columns_by_inner : PackLayout::inner_by_columns;
-    parallel_for(panels, std::max<std::int64_t>(1, kSmallPiece / (g.k * kernels.panel_columns)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   kernels.pack(b, g.ldb, layout, g.k, g.n, begin, end, to);
-                 });
-    packed = to;
+// Spreads a product over threads: rows of C, or, where there are few, panels.
+void share_rounded(const PackedGemm<float>& kernels, const PanelProduct<float>& whole, bool transposed) {
+  const auto multiply = transposed ? kernels.multiply_transposed : kernels.multiply;
+  const std::int64_t work = whole.rows * whole.columns * whole.inner, threads = thread_count();
+  if (work < 4 * kSmallPiece || threads == 1) return multiply(whole);
+  if (whole.rows > kRoundedRows) {
+    constexpr std::int64_t kPiecesOfAThread = 4, kTile = 32;
+    const std::int64_t equal = whole.rows / (kPiecesOfAThread * threads) / kTile * kTile;
+    return parallel_for(whole.rows, std::max(kRoundedRows, equal), [&](std::int64_t begin, std::int64_t end) {
+      PanelProduct<float> piece = whole;
+      piece.rows = end - begin;
+      piece.a += begin * (transposed ? 1 : whole.a_stride);
+      piece.c += begin * whole.c_stride;
+      multiply(piece);
+    });
   }
-  const auto multiply = g.transpose_a ? kernels.multiply_transposed : kernels.multiply;
-  const auto piece = [&](std::int64_t row, std::int64_t rows, std::int64_t begin, std::int64_t end) {
-    multiply(rows, g.k, g.n, begin, end, a + row * (g.transpose_a ? 1 : g.lda), g.lda, packed,
-             c + row * g.ldc, g.ldc, g.beta != 0);
-    const std::int64_t first = begin * kernels.panel_columns,
-                       last = std::min(end * kernels.panel_columns, g.n);
-    if (g.relu) apply_relu(g, rows, last - first, c + row * g.ldc + first);
-  };
-  if (work < 4 * kSmallPiece) return piece(0, g.m, 0, panels);
-  if (g.m > kRoundedRows)
-    return parallel_for(g.m, kRoundedRows,
-                        [&](std::int64_t begin, std::int64_t end) { piece(begin, end - begin, 0, panels); });
   // Each piece rounds all of A, so pieces are not small.
-  const std::int64_t pieces = std::min<std::int64_t>(work / kSmallPiece, 2 * thread_count());
-  parallel_for(panels, (panels + pieces - 1) / pieces,
-               [&](std::int64_t begin, std::int64_t end) { piece(0, g.m, begin, end); });
+  const std::int64_t panels = whole.panel_end,
+                     pieces = std::min<std::int64_t>(work / kSmallPiece, 2 * threads);
+  parallel_for(panels, (panels + pieces - 1) / pieces, [&](std::int64_t begin, std::int64_t end) {
+    PanelProduct<float> piece = whole;
+    piece.panel_begin = begin;
+    piece.panel_end = end;
+    multiply(piece);
+  });
+}
+
+// Inner indices of which B is packed at a time in a product with transposed A, as gradients of weights are: over all
+// rows of a batch. The packed part, that of A and, of usual weights, C stay in the second-level cache.
+constexpr std::int64_t kPackedInner = 256;
+
+// One matrix of the batch.
+void multiply_rounded_one(const GemmArgs& g) {
+  const PackedGemm<float>& kernels = packed_gemm_kernels(g.precision).f32;
+  const std::int64_t panels = kernels.panels(g.n);
+  const PanelProduct<float> whole = product_of<float>(g, panels);
+  if (g.panels_b != nullptr) return share_rounded(kernels, whole, g.transpose_a);
+  const std::int64_t depth = g.transpose_a ? std::min(kPackedInner, g.k) : g.k;
+  const Tensor scratch = Tensor::empty({kernels.packed_elements(depth, g.n)});
+  float* const packed = scratch.mutable_data<float>();
+  const PackLayout layout = g.transpose_b ? PackLayout::columns_by_inner : PackLayout::inner_by_columns;
+  for (std::int64_t k = 0; k < g.k; k += depth) {
+    PanelProduct<float> part = whole;
+    part.inner = std::min(depth, g.k - k);
+    part.a += k * (g.transpose_a ? g.lda : 1);
+    part.packed = packed;
+    part.accumulate = whole.accumulate || k > 0;
+    if (k > 0) part.bias = nullptr;
+    part.relu = g.relu && k + depth >= g.k;
+    const float* const b = static_cast<const float*>(g.b) + k * (g.transpose_b ? 1 : g.ldb);
+    parallel_for(panels, std::max<std::int64_t>(1, kSmallPiece / (part.inner * kernels.panel_columns)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   kernels.pack(b, g.ldb, layout, part.inner, g.n, begin, end, packed);
+                 });
+    share_rounded(kernels, part, g.transpose_a);
+  }
 }
 
 }  // namespace
@@ -98,9 +138,11 @@ void multiply_panels(const GemmArgs& g) {
 void multiply_rounded(const GemmArgs& g) {
   const auto matrix = [&g](std::int64_t i) {
     const std::int64_t outer = i / g.batch, inner = i % g.batch;
-    multiply_rounded_one(g, static_cast<const float*>(g.a) + outer * g.outer_a + inner * g.stride_a,
-                         static_cast<const float*>(g.b) + outer * g.outer_b + inner * g.stride_b,
-                         static_cast<float*>(g.c) + outer * g.outer_c + inner * g.stride_c);
+    GemmArgs one = g;
+    one.a = static_cast<const float*>(g.a) + outer * g.outer_a + inner * g.stride_a;
+    one.b = static_cast<const float*>(g.b) + outer * g.outer_b + inner * g.stride_b;
+    one.c = static_cast<float*>(g.c) + outer * g.outer_c + inner * g.stride_c;
+    multiply_rounded_one(one);
   };
   const std::int64_t matrices = g.batch * g.outer;
   if (matrices == 1) return matrix(0);

@@ -31,6 +31,24 @@ enum class PackLayout {
   columns_by_inner,  // W [columns, inner]: B = W^T, e.g. x W^T of a linear layer
 };
 
+// The columns of the panels [panel_begin, panel_end) of C = A B + bias, or of C += A B; with `relu` of max(0, C) then.
+// C is written only in its `columns` columns and, without `accumulate`, never read.
+// shapes: a [rows, inner] or, transposed, [inner, rows], c [rows, columns], bias [columns] or null; rows of a and c
+// lie a_stride and c_stride elements apart.
+// aliasing: c overlaps neither a nor packed.
+template <class T>
+struct PanelProduct {
+  std::int64_t rows, inner, columns, panel_begin, panel_end;
+  const T* a;
+  std::int64_t a_stride;
+  const T* packed;  // the start of the whole packed matrix
+  T* c;
+  std::int64_t c_stride;
+  bool accumulate = false;
+  const T* bias = nullptr;  // without accumulate
+  bool relu = false;
+};
+
 // The kernels of one element type on one instruction set.
 template <class T>
 struct PackedGemm {
@@ -41,21 +59,11 @@ struct PackedGemm {
   void (*pack)(const T* w, std::int64_t w_stride, PackLayout layout, std::int64_t inner, std::int64_t columns,
                std::int64_t panel_begin, std::int64_t panel_end, T* packed);
 
-  // Computes the columns of the panels [panel_begin, panel_end): C = A B, or C += A B if `accumulate`. C is
-  // written only in its `columns` columns and, without `accumulate`, never read. Threads may compute disjoint
-  // ranges at once.
-  // shapes: a [rows, inner] with row stride a_stride, c [rows, columns] with row stride c_stride, in
-  // elements.
-  // aliasing: c overlaps neither a nor packed.
-  void (*multiply)(std::int64_t rows, std::int64_t inner, std::int64_t columns, std::int64_t panel_begin,
-                   std::int64_t panel_end, const T* a, std::int64_t a_stride, const T* packed, T* c,
-                   std::int64_t c_stride, bool accumulate);
-
+  // Threads may compute disjoint ranges of panels, or of rows, at once.
+  void (*multiply)(const PanelProduct<T>&);
   // The same with A stored [inner, rows]; null where the kernel reads rows only.
-  void (*multiply_transposed)(std::int64_t rows, std::int64_t inner, std::int64_t columns,
-                              std::int64_t panel_begin, std::int64_t panel_end, const T* a,
-                              std::int64_t a_stride, const T* packed, T* c, std::int64_t c_stride,
-                              bool accumulate) = nullptr;
+  void (*multiply_transposed)(const PanelProduct<T>&) = nullptr;
+
   // How panels are stored: `inner` is padded to a multiple of this, and with `pairs` two factors take the place
   // of one element.
   std::int64_t inner_step = 1;

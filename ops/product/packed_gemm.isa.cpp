@@ -53,11 +53,18 @@ struct Vector {
 template <class T>
 constexpr std::int64_t panel_width = Vector<T>::lanes* kTileVectors;
 
+// What the sums of a tile begin with: zeros where `from` is null, else rows `stride` apart; C itself or a bias.
+template <class T>
+struct Begin {
+  const T* from;
+  std::int64_t stride;
+};
+
 // One register tile: Rows rows of A by Vectors vectors of a panel, of which `columns` columns exist in C.
 // Every step of the inner loop prefetches Lines cache lines at `ahead`.
 template <class T, int Vectors, int Lines, int Rows>
 void tile(std::int64_t inner, const T* a, std::int64_t a_stride, const T* b, T* c, std::int64_t c_stride,
-          std::int64_t columns, bool accumulate, const char* ahead) {
+          std::int64_t columns, Begin<T> begin, bool relu, const char* ahead) {
   using Vec = typename Vector<T>::type;
   using Loose = typename Vector<T>::loose;
   constexpr std::int64_t lanes = Vector<T>::lanes;
@@ -67,15 +74,18 @@ void tile(std::int64_t inner, const T* a, std::int64_t a_stride, const T* b, T* 
   const bool cut = columns < tile_columns;
   T* out = cut ? edge : c;
   const std::int64_t out_stride = cut ? tile_columns : c_stride;
-  if (cut && accumulate) {
+  if (cut && begin.from != nullptr) {
     for (int r = 0; r < Rows; ++r)
       for (std::int64_t j = 0; j < tile_columns; ++j)
-        edge[r * tile_columns + j] = j < columns ? c[r * c_stride + j] : T(0);
+        edge[r * tile_columns + j] = j < columns ? begin.from[r * begin.stride + j] : T(0);
+    begin = {edge, tile_columns};
   }
   Vec sum[Rows][Vectors];
   for (int r = 0; r < Rows; ++r)
     for (int v = 0; v < Vectors; ++v)
-      sum[r][v] = accumulate ? *reinterpret_cast<const Loose*>(out + r * out_stride + v * lanes) : Vec{};
+      sum[r][v] = begin.from != nullptr
+                      ? *reinterpret_cast<const Loose*>(begin.from + r * begin.stride + v * lanes)
+                      : Vec{};
   const T* row[Rows];
   for (int r = 0; r < Rows; ++r) row[r] = a + r * a_stride;
   for (std::int64_t k = 0; k < inner; ++k) {
@@ -87,6 +97,10 @@ void tile(std::int64_t inner, const T* a, std::int64_t a_stride, const T* b, T* 
     for (int r = 0; r < Rows; ++r)
       for (int v = 0; v < Vectors; ++v) sum[r][v] += row[r][k] * right[v];
   }
+  if (relu)  // NaN stays
+    for (int r = 0; r < Rows; ++r)
+      for (int v = 0; v < Vectors; ++v)
+        sum[r][v] = sum[r][v] > 0 ? sum[r][v] : (sum[r][v] == sum[r][v] ? Vec{} : sum[r][v]);
   for (int r = 0; r < Rows; ++r)
     for (int v = 0; v < Vectors; ++v) *reinterpret_cast<Loose*>(out + r * out_stride + v * lanes) = sum[r][v];
   if (cut) {
@@ -96,8 +110,8 @@ void tile(std::int64_t inner, const T* a, std::int64_t a_stride, const T* b, T* 
 }
 
 template <class T>
-using Tile = void (*)(std::int64_t, const T*, std::int64_t, const T*, T*, std::int64_t, std::int64_t, bool,
-                      const char*);
+using Tile = void (*)(std::int64_t, const T*, std::int64_t, const T*, T*, std::int64_t, std::int64_t,
+                      Begin<T>, bool, const char*);
 
 template <class T, int Vectors, int Lines, int Rows = kTileRows>
 Tile<T> tile_of_rows(std::int64_t rows) {
@@ -139,26 +153,24 @@ EDDY_INLINE Share prefetch_share(std::int64_t index, std::int64_t count, std::in
 }
 
 template <class T>
-void multiply(std::int64_t rows, std::int64_t inner, std::int64_t columns, std::int64_t panel_begin,
-              std::int64_t panel_end, const T* a, std::int64_t a_stride, const T* packed, T* c,
-              std::int64_t c_stride, bool accumulate) {
+void multiply(const PanelProduct<T>& g) {
   constexpr std::int64_t width = panel_width<T>;
   constexpr std::int64_t inner_block = kInnerBlockBytes / static_cast<std::int64_t>(sizeof(T));
-  if (inner <= 0 && accumulate) return;
-  for (std::int64_t row_begin = 0; row_begin < rows; row_begin += kRowBlock) {
-    const std::int64_t row_count = rows - row_begin < kRowBlock ? rows - row_begin : kRowBlock;
+  if (g.inner <= 0 && g.accumulate) return;
+  for (std::int64_t row_begin = 0; row_begin < g.rows; row_begin += kRowBlock) {
+    const std::int64_t row_count = g.rows - row_begin < kRowBlock ? g.rows - row_begin : kRowBlock;
     const std::int64_t tiles = (row_count + kTileRows - 1) / kTileRows;
-    for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
+    for (std::int64_t panel = g.panel_begin; panel < g.panel_end; ++panel) {
       const std::int64_t first_column = panel * width;
-      const std::int64_t left = columns - first_column;
+      const std::int64_t left = g.columns - first_column;
       const std::int64_t vectors =
           left < width ? (left + Vector<T>::lanes - 1) / Vector<T>::lanes : kTileVectors;
       std::int64_t k = 0;
       do {
-        const std::int64_t depth = inner - k < inner_block ? inner - k : inner_block;
-        const T* b = packed + panel * width * inner + k * width;
+        const std::int64_t depth = g.inner - k < inner_block ? g.inner - k : inner_block;
+        const T* b = g.packed + panel * width * g.inner + k * width;
         const char* next = reinterpret_cast<const char*>(b + depth * width);
-        const bool more = panel + 1 < panel_end || k + depth < inner;
+        const bool last = k + depth == g.inner, more = panel + 1 < g.panel_end || !last;
         for (std::int64_t t = 0; t < tiles; ++t) {
           // Tiles of nearly equal height: a single row left over would cost as much as four.
           const std::int64_t first_row = row_count * t / tiles;
@@ -166,12 +178,15 @@ void multiply(std::int64_t rows, std::int64_t inner, std::int64_t columns, std::
           const Share share = more ? prefetch_share(t, tiles, kPanelLines) : Share{0, 0};
           const Tile<T> run = vectors < kTileVectors ? last_tile<T>(tile_rows, vectors)
                                                      : full_tile<T>(tile_rows, share.lines);
-          run(depth, a + (row_begin + first_row) * a_stride + k, a_stride, b,
-              c + (row_begin + first_row) * c_stride + first_column, c_stride, left < width ? left : width,
-              accumulate || k > 0, next + share.first * kLineBytes * depth);
+          T* const c = g.c + (row_begin + first_row) * g.c_stride + first_column;
+          const Begin<T> begin = g.accumulate || k > 0 ? Begin<T>{c, g.c_stride}
+                                 : g.bias != nullptr   ? Begin<T>{g.bias + first_column, 0}
+                                                       : Begin<T>{};
+          run(depth, g.a + (row_begin + first_row) * g.a_stride + k, g.a_stride, b, c, g.c_stride,
+              left < width ? left : width, begin, g.relu && last, next + share.first * kLineBytes * depth);
         }
         k += depth;
-      } while (k < inner);
+      } while (k < g.inner);
     }
   }
 }

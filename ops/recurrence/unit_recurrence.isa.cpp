@@ -89,8 +89,8 @@ EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, cons
   const std::int64_t panels = gemm.panels(w.columns);
   const std::int64_t first = panels * share.rank / share.size, last = panels * (share.rank + 1) / share.size;
   if (first < last)
-    gemm.multiply(share.rows(), w.inner, w.columns, first, last, a + share.begin * w.inner, w.inner, w.panels,
-                  c + share.begin * w.columns, w.columns, accumulate);
+    gemm.multiply({share.rows(), w.inner, w.columns, first, last, a + share.begin * w.inner, w.inner,
+                   w.panels, c + share.begin * w.columns, w.columns, accumulate});
   const std::int64_t limit = last * gemm.panel_columns;
   return {first * gemm.panel_columns, limit < w.columns ? limit : w.columns};
 }

@@ -2,6 +2,7 @@
 // its instructions in plain C++.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "ops/cpu/isa.h"
 #include "ops/product/linear.h"
 #include "ops/product/packed_gemm.h"
+#include "ops/product/product.h"
 #include "tensor/create.h"
 #include "tensor/random/random_tensors.h"
 #include "tensor/threads/thread_pool.h"
@@ -47,8 +49,8 @@ Floats multiplied(const PackedGemm<float>& gemm, const Floats& a, bool transpose
                               : Floats(static_cast<std::size_t>(rows * columns),
                                        std::numeric_limits<float>::quiet_NaN());  // must not be read
   const auto multiply = transposed ? gemm.multiply_transposed : gemm.multiply;
-  multiply(rows, inner, columns, 0, count, a.data(), transposed ? rows : inner, panels, c.data(), columns,
-           added != nullptr);
+  multiply({rows, inner, columns, 0, count, a.data(), transposed ? rows : inner, panels, c.data(), columns,
+            added != nullptr});
   return c;
 }
 
@@ -81,7 +83,8 @@ TEST_CASE("bf16 products: sums of rounded factors, at odd sizes, for every layou
                                                                            {13, 33, 31},
                                                                            {25, 64, 65},
                                                                            {97, 1025, 40},
-                                                                           {100, 1100, 3}}) {
+                                                                           {100, 1100, 3},
+                                                                           {70, 2600, 300}}) {
       CAPTURE(rows);
       CAPTURE(inner);
       CAPTURE(columns);
@@ -110,6 +113,33 @@ TEST_CASE("bf16 products: sums of rounded factors, at odd sizes, for every layou
           CHECK(std::abs(static_cast<double>(sum[at]) - exact - static_cast<double>(added[at])) <=
                 bound + static_cast<double>(inner + 1) * 0x1p-24 * std::abs(static_cast<double>(added[at])));
         }
+    }
+  }
+}
+
+TEST_CASE("bf16 products: a bias is what sums begin with, and ReLU comes last") {
+  manual_seed(8);
+  for (const auto& [name, gemm] : tables()) {
+    CAPTURE(name);
+    for (const auto& [rows, inner, columns] :
+         std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{
+             {1, 1, 1}, {16, 33, 64}, {40, 1100, 70}}) {
+      CAPTURE(rows);
+      const Floats a = random_floats(rows * inner), w = random_floats(inner * columns),
+                   bias = random_floats(columns);
+      Floats begin;
+      for (std::int64_t r = 0; r < rows; ++r) begin.insert(begin.end(), bias.begin(), bias.end());
+      Floats expected =
+          multiplied(gemm, a, false, w, PackLayout::inner_by_columns, rows, inner, columns, &begin);
+      for (float& x : expected) x = std::max(x, 0.0f);
+      const Tensor packed = Tensor::empty({gemm.packed_elements(inner, columns)});
+      float* const panels = packed.mutable_data<float>();
+      const std::int64_t count = gemm.panels(columns);
+      gemm.pack(w.data(), columns, PackLayout::inner_by_columns, inner, columns, 0, count, panels);
+      Floats c(static_cast<std::size_t>(rows * columns));
+      gemm.multiply({rows, inner, columns, 0, count, a.data(), inner, panels, c.data(), columns, false,
+                     bias.data(), true});
+      CHECK(c == expected);
     }
   }
 }
@@ -160,6 +190,24 @@ TEST_CASE("linear with rounded factors: the same bits for any number of threads,
   double worst = 0;
   for (std::size_t i = 0; i < exact.size(); ++i)
     worst = std::max(worst, static_cast<double>(std::abs(exact[i] - first[i])));
+  // The gradient of a weight adds over rows, some at a time.
+  const Tensor dy = randn({300, 70});
+  const std::vector<Floats> gradients = [&] {
+    std::vector<Floats> found;
+    for (const int count : {1, 2}) {
+      set_thread_count(count);
+      const Tensor dw = Tensor::empty({70, 129});
+      multiply_into(dw, raw::transpose(dy, 0, 1), x, 0, {.precision = MatmulPrecision::bf16});
+      found.push_back(dw.to_vector<float>());
+      const Tensor whole = Tensor::empty({70, 129});
+      multiply_into(whole, raw::contiguous(raw::transpose(dy, 0, 1)), x, 0,
+                    {.precision = MatmulPrecision::bf16});
+      found.push_back(whole.to_vector<float>());
+    }
+    set_thread_count(threads);
+    return found;
+  }();
+  for (const Floats& other : gradients) CHECK(other == gradients[0]);
   CHECK(worst < 129 * 0x1p-8);  // each factor of 129 products of the size of 1 is off by at most 2^-9
   CHECK(worst > 0);
 }

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -86,9 +87,10 @@ struct Product {
     kernels<T>().pack(w.data(), w_stride, layout, inner, columns, 0, kernels<T>().panels(columns),
                       packed.data());
   }
-  void multiply(std::int64_t begin, std::int64_t end, T* c, bool accumulate) {
-    kernels<T>().multiply(rows, inner, columns, begin, end, a.data(), a_stride, packed.data(), c, c_stride,
-                          accumulate);
+  void multiply(std::int64_t begin, std::int64_t end, T* c, bool accumulate, const T* bias = nullptr,
+                bool relu = false) {
+    kernels<T>().multiply({rows, inner, columns, begin, end, a.data(), a_stride, packed.data(), c, c_stride,
+                           accumulate, bias, relu});
   }
   double left(std::int64_t row, std::int64_t k) const {
     return a[static_cast<std::size_t>(row * a_stride + k)];
@@ -171,6 +173,23 @@ TEST_CASE_TEMPLATE("a packed product is right beyond one block of rows and of in
   });
 }
 
+TEST_CASE_TEMPLATE("a bias is what sums begin with, and ReLU comes last", T, float, double) {
+  on_every_isa_level([] {
+    for (const std::int64_t columns : {1, 50, 100}) {
+      Product<T> product{13, columns, 2100, 0, PackLayout::columns_by_inner};
+      product.pack();
+      const std::vector<T> bias = Numbers(columns).many<T>(columns);
+      std::vector<T> expected, c(static_cast<std::size_t>(13 * columns));
+      for (int row = 0; row < 13; ++row) expected.insert(expected.end(), bias.begin(), bias.end());
+      const std::int64_t panels = kernels<T>().panels(columns);
+      product.multiply(0, panels, expected.data(), true);
+      for (T& x : expected) x = std::max(x, T(0));
+      product.multiply(0, panels, c.data(), false, bias.data(), true);
+      CHECK(c == expected);
+    }
+  });
+}
+
 TEST_CASE_TEMPLATE("an inner size of 0 gives zeros or leaves C as it was", T, float, double) {
   on_every_isa_level([] {
     Product<T> product{5, 20, 0, 0, PackLayout::inner_by_columns};
@@ -227,8 +246,8 @@ TEST_CASE_TEMPLATE("a row has the same bits alone and among others", T, float, d
         alone(static_cast<std::size_t>(columns));
     product.multiply(0, panels, together.data(), false);
     for (const std::int64_t row : {0, 7, 8, 77, 149}) {
-      kernels<T>().multiply(1, inner, columns, 0, panels, product.a.data() + row * inner, inner,
-                            product.packed.data(), alone.data(), columns, false);
+      kernels<T>().multiply({1, inner, columns, 0, panels, product.a.data() + row * inner, inner,
+                             product.packed.data(), alone.data(), columns});
       CHECK(std::memcmp(alone.data(), together.data() + row * columns, alone.size() * sizeof(T)) == 0);
     }
   });
