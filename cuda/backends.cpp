@@ -26,7 +26,13 @@ Device cuda_device(int index) {
   install_backends();
   cuda::use_device(index);
   cuda::open();
+  expect_gpu(cuda::is_measured(index));
   return {DeviceType::cuda, index};
+}
+
+std::string gpu_identity() {
+  const std::string gpu = cuda::identity(0);
+  return gpu.empty() ? "" : gpu + ", cuBLASLt " + cuda::product_library_version();
 }
 
 std::vector<std::string> measure_gpu() {
@@ -57,8 +63,9 @@ std::unique_ptr<DeviceClock> device_clock(Device device) {
 
 std::optional<GpuKernels> gpu_kernels() {
   if (!cuda::is_open()) return {};
-  const auto name = [](KernelOp op) { return std::string(kernel_name(kernel_choice(op))); };
-  return GpuKernels{name(KernelOp::attention), name(KernelOp::recurrence), name(KernelOp::products)};
+  const auto name = [](KernelOp op) { return std::string(kernel_name(kernel_choice(op).kernel)); };
+  return GpuKernels{name(KernelOp::attention), name(KernelOp::short_attention), name(KernelOp::recurrence),
+                    name(KernelOp::products), refused_kernels()};
 }
 
 namespace cuda {

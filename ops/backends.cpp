@@ -3,8 +3,10 @@
 #include "ops/backends.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 #include "ops/core/warnings.h"
 #include "ops/cpu/isa.h"
@@ -43,17 +45,26 @@ namespace {
 
 struct Choices {
   const char *op, *kernels;
+  Kernel measured;  // the fastest on an H200, 2026-11-26 (docs/gpu-status.md)
 };
-constexpr Choices kChoices[] = {{"attention", "auto|plain|mma|wgmma"},
-                                {"recurrence", "auto|plain|fused"},
-                                {"products", "auto|plain|fused"}};
+constexpr Choices kChoices[] = {{"attention", "auto|plain|mma|wgmma", Kernel::wgmma},
+                                {"short_attention", "auto|plain|mma|wgmma", Kernel::mma},
+                                {"recurrence", "auto|plain|fused", Kernel::plain},
+                                {"products", "auto|plain|fused", Kernel::fused}};  // as KernelOp
+constexpr std::size_t kOps = std::size(kChoices);
 constexpr std::string_view kKernels[] = {"auto", "plain", "mma", "wgmma", "fused"};  // as Kernel
 
-std::atomic<Kernel> chosen[std::size(kChoices)];
+using Kernels = std::array<Kernel, kOps>;
+
+std::atomic<Kernel> asked[kOps], automatic[kOps];
+std::atomic<bool> measured_gpu = true;
+std::mutex refused_mutex;
+std::vector<std::pair<std::size_t, Kernel>> refused;
+std::vector<std::string> refused_why;
 
 // Applies an item of the list.
 // errors: ValueError.
-void choose(std::string_view item, Kernel (&wanted)[std::size(kChoices)]) {
+void choose(std::string_view item, Kernels& wanted) {
   const std::size_t equals = item.find('=');
   const std::string_view op = item.substr(0, equals == item.npos ? 0 : equals),
                          name = item.substr(equals + 1);
@@ -62,10 +73,11 @@ void choose(std::string_view item, Kernel (&wanted)[std::size(kChoices)]) {
              of_all = equals == item.npos && (name == "auto" || name == "plain");
   std::string allowed = "auto, plain";
   bool applied = false;
-  for (std::size_t i = 0; i < std::size(kChoices); ++i) {
-    const auto& [its_op, kernels] = kChoices[i];
+  for (std::size_t i = 0; i < kOps; ++i) {
+    const std::string_view its_op = kChoices[i].op, kernels = kChoices[i].kernels;
     allowed += fmt::format(", {}={}", its_op, kernels);
-    if (!known || !(of_all || op == its_op) || std::string_view(kernels).find(name) == name.npos) continue;
+    const bool is_meant = of_all || op == its_op || (op == "attention" && its_op == "short_attention");
+    if (!known || !is_meant || kernels.find(name) == kernels.npos) continue;
     wanted[i] = static_cast<Kernel>(kernel - kKernels);
     applied = true;
   }
@@ -73,26 +85,77 @@ void choose(std::string_view item, Kernel (&wanted)[std::size(kChoices)]) {
     fail<ValueError>("set_gpu_kernels: unknown choice '{}' (a list with commas of {})", item, allowed);
 }
 
-}  // namespace
-
-std::string describe(const GpuKernels& kernels) {
-  return fmt::format("attention {}, recurrence {}, products {}", kernels.attention, kernels.recurrence,
-                     kernels.products);
-}
-
-void set_gpu_kernels(std::string_view text) {
-  Kernel wanted[std::size(kChoices)] = {};
+// The choices of a list.
+// errors: ValueError.
+Kernels kernels_of(std::string_view text) {
+  Kernels wanted{};
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     choose(text.substr(begin, end - begin), wanted);
     begin = end + 1;
   }
-  std::copy(std::begin(wanted), std::end(wanted), std::begin(chosen));
+  return wanted;
+}
+
+}  // namespace
+
+std::string describe(const GpuKernels& kernels) {
+  return fmt::format("attention={},short_attention={},recurrence={},products={}", kernels.attention,
+                     kernels.short_attention, kernels.recurrence, kernels.products);
+}
+
+void set_gpu_kernels(std::string_view text) {
+  const Kernels wanted = kernels_of(text);
+  std::copy(wanted.begin(), wanted.end(), std::begin(asked));
   reset_warnings();
 }
 
-Kernel kernel_choice(KernelOp op) {
-  return chosen[static_cast<int>(op)].load(std::memory_order_relaxed);
+void set_automatic_kernels(std::string_view text) {
+  const Kernels wanted = kernels_of(text);
+  {
+    const std::lock_guard lock(refused_mutex);
+    for (const auto& [op, kernel] : refused)
+      if (wanted[op] == kernel)
+        fail<DeviceError>("set_automatic_kernels: {}={} is refused on this GPU", kChoices[op].op,
+                          kernel_name(kernel));
+  }
+  std::copy(wanted.begin(), wanted.end(), std::begin(automatic));
+}
+
+void refuse_gpu_kernels(std::string_view text, std::vector<std::string> why) {
+  std::vector<std::pair<std::size_t, Kernel>> wanted;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const Kernels kernels = kernels_of(text.substr(begin, end - begin));
+    for (std::size_t op = 0; op < kOps; ++op)
+      if (kernels[op] != Kernel::automatic) wanted.emplace_back(op, kernels[op]);
+    begin = end + 1;
+  }
+  const std::lock_guard lock(refused_mutex);
+  refused = std::move(wanted);
+  refused_why = std::move(why);
+}
+
+std::vector<std::string> refused_kernels() {
+  const std::lock_guard lock(refused_mutex);
+  return refused_why;
+}
+
+bool has_automatic_kernels() {
+  return std::find(std::begin(asked), std::end(asked), Kernel::automatic) != std::end(asked);
+}
+
+void expect_gpu(bool measured) {
+  measured_gpu = measured;
+}
+
+KernelChoice kernel_choice(KernelOp op) {
+  const auto i = static_cast<std::size_t>(op);
+  if (const Kernel kernel = asked[i].load(std::memory_order_relaxed); kernel != Kernel::automatic)
+    return {kernel, true};
+  if (const Kernel kernel = automatic[i].load(std::memory_order_relaxed); kernel != Kernel::automatic)
+    return {kernel, false};
+  return {measured_gpu.load(std::memory_order_relaxed) ? kChoices[i].measured : Kernel::plain, false};
 }
 
 std::string_view kernel_name(Kernel kernel) {

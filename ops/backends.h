@@ -42,24 +42,41 @@ std::optional<GpuMemory> gpu_memory();
 // Waits until the device has finished all enqueued work. On the CPU it returns at once.
 void synchronize(Device device);
 
-// Overrides the program's choice among a GPU's kernels, which cuda/README.md describes. `text` is a list with
-// commas of "auto" or "plain" for all three, or of
-//   attention=auto|plain|mma|wgmma
+// Overrides the choice among a GPU's kernels, which cuda/README.md describes. `text` is a list with commas of
+// "auto" or "plain" for all, or of
+//   attention=auto|plain|mma|wgmma          that of few queries as well
+//   short_attention=auto|plain|mma|wgmma    attention of up to 64 queries
 //   recurrence=auto|plain|fused
 //   products=auto|plain|fused
-// of which a later one overrides an earlier one; what is not named is "auto", the program's choice. A call that
-// the kernel asked for does not support runs on another and adds a warning (ops/core/warnings.h). Earlier
-// warnings are dropped. No effect on the CPU.
+// of which a later one overrides an earlier one; what is not named is "auto", what set_automatic_kernels says. A
+// call that the kernel asked for does not support runs on another and adds a warning (ops/core/warnings.h).
+// Earlier warnings are dropped. No effect on the CPU.
 // errors: ValueError for another text; it lists these.
 void set_gpu_kernels(std::string_view text);
 
+// Sets what "auto" stands for, by such a list. What is not named, or "auto" itself, is what an H200 has measured as the
+// fastest, on a GPU of compute capability 9.0; on any other it is plain.
+// errors: ValueError for another text; DeviceError if it names a kernel that is refused, and nothing is changed.
+void set_automatic_kernels(std::string_view text);
+// Keeps set_automatic_kernels from these kernels, "attention=wgmma,products=fused"; "" allows all. `why` has a line for
+// each, for gpu_kernels.
+// errors: ValueError.
+void refuse_gpu_kernels(std::string_view text, std::vector<std::string> why = {});
+// Returns whether a choice is left to "auto".
+bool has_automatic_kernels();
+
 struct GpuKernels {
-  std::string attention, recurrence, products;
+  std::string attention, short_attention, recurrence, products;
+  std::vector<std::string> refused{};  // lines on the kernels that are refused
 };
-// Returns the three choices in force, or nothing before a GPU is opened.
+// Returns the kernels in force, or nothing before a GPU is opened.
 std::optional<GpuKernels> gpu_kernels();
-// Returns the choices as text: "attention auto, recurrence fused, products auto".
+// Returns the kernels as set_gpu_kernels takes them.
 std::string describe(const GpuKernels& kernels);
+
+// Returns what kernels are checked for: the name, sizes and driver of the GPU that cuda_device() would open, and the
+// version of its library of products. "" in a build without CUDA and without a GPU. Opens no GPU.
+std::string gpu_identity();
 
 // Fills the GPU's slots, allocator and transfer functions if this build has CUDA. Touches no GPU. Called by
 // install_backends.
@@ -68,10 +85,18 @@ void install_cuda_backend();
 // Returns "cpu" or "cpu, cuda", for errors.
 const char* backend_names();
 
-// For the backend: what set_gpu_kernels chose.
-enum class KernelOp { attention, recurrence, products };
+// For the backend: the kernels to use, and whether set_gpu_kernels named them.
+enum class KernelOp { attention, short_attention, recurrence, products };
 enum class Kernel { automatic, plain, mma, wgmma, fused };
-Kernel kernel_choice(KernelOp op);
+struct KernelChoice {
+  Kernel kernel;  // never automatic
+  bool asked;
+};
+KernelChoice kernel_choice(KernelOp op);
 std::string_view kernel_name(Kernel kernel);
+// For the backend: the lines given to refuse_gpu_kernels.
+std::vector<std::string> refused_kernels();
+// For the backend: a GPU is opened. Without a choice of the program "auto" is plain on a GPU on which no kernel has run.
+void expect_gpu(bool measured);
 
 }  // namespace eddy

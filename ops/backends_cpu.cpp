@@ -38,6 +38,10 @@ std::optional<GpuKernels> gpu_kernels() {
   return {};
 }
 
+std::string gpu_identity() {
+  return "";
+}
+
 void install_cuda_backend() {}
 
 const char* backend_names() {

@@ -10,38 +10,32 @@
 namespace eddy::cuda {
 namespace {
 
-// A block of the kernels with wgmma has 128 queries (64 in some), one of those with mma.sync 64, and wgmma multiplies
-// for 64 queries at least: with no more of them, half of a block of 128 has nothing to do.
-constexpr std::int64_t kMostQueriesOfMma = 64;
+// A block of the kernels with wgmma has 128 queries (64 in some), one of those with mma.sync 64. With no more of them
+// half of a block of 128 has nothing to do, so that the choice is one of its own.
+constexpr std::int64_t kShort = 64;
 
-// Computed once: the GPU of a process does not change.
+// Computed once: the GPU of a process does not change. GPUs of 9.0 have wgmma, and no other.
 bool gpu_has_wgmma() {
-  static const bool has = [] {
-    std::string why_none;
-    for (const DeviceInfo& device : devices(&why_none))
-      if (device.index == device_index()) return device.major == 9 && device.minor == 0;
-    return false;
-  }();
+  static const bool has = is_measured(device_index());
   return has;
 }
 
 }  // namespace
 
 Kernel attention_kernel(const AttentionArgs& args) {
-  const Kernel asked = kernel_choice(KernelOp::attention);
-  const bool automatic = asked == Kernel::automatic;
-  if (asked == Kernel::plain) return Kernel::plain;
+  const auto [wanted, asked] =
+      kernel_choice(args.queries > kShort ? KernelOp::attention : KernelOp::short_attention);
+  if (wanted == Kernel::plain) return Kernel::plain;
   if (args.dtype != Dtype::bf16 || args.head_size % 16 != 0 || args.head_size < 32 || args.head_size > 128) {
-    if (!automatic)
+    if (asked)
       add_warning(
           fmt::format("attention in {} with heads of {} goes by the plain kernels: those on tensor "
                       "cores take bf16 with heads of 32 to 128 in steps of 16",
                       dtype_name(args.dtype), args.head_size));
     return Kernel::plain;
   }
-  const bool wgmma = asked == Kernel::wgmma || (automatic && args.queries > kMostQueriesOfMma);
-  const Kernel kernel = wgmma && gpu_has_wgmma() ? Kernel::wgmma : Kernel::mma;
-  if (!automatic && kernel != asked)
+  const Kernel kernel = wanted == Kernel::wgmma && gpu_has_wgmma() ? Kernel::wgmma : Kernel::mma;
+  if (asked && kernel != wanted)
     add_warning("attention goes by mma in place of wgmma, which is for GPUs of compute capability 9.0 alone");
   return kernel;
 }

@@ -9,8 +9,8 @@
 namespace eddy::cuda {
 
 // Returns the kernel of this call: plain, mma or wgmma. Those on tensor cores take bf16 and a head_size
-// that is a multiple of 16 from 32 to 128; wgmma needs a GPU of compute capability 9.0, and by the
-// program's own choice more than 64 queries. Gives a warning (ops/core/warnings.h) if the kernel that was
+// that is a multiple of 16 from 32 to 128; wgmma needs a GPU of compute capability 9.0. Calls with up to 64
+// queries have a choice of their own. Gives a warning (ops/core/warnings.h) if the kernel that was
 // asked for does not support the call.
 Kernel attention_kernel(const AttentionArgs& args);
 

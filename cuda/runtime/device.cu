@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 
 namespace eddy::cuda {
 namespace {
@@ -16,6 +17,17 @@ __global__ void probe_kernel() {}
 // 13000 becomes "13.0".
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// "580.159.04", or "" where the driver does not tell. Its first line: "NVRM version: NVIDIA UNIX x86_64 Kernel Module
+// 580.159.04  Release Build ...".
+std::string driver_release() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string word;
+  while (file >> word)
+    if (word.find_first_not_of("0123456789.") == std::string::npos && word.find('.') != std::string::npos)
+      return word;
+  return "";
 }
 
 }  // namespace
@@ -58,6 +70,25 @@ bool runs_on(std::string_view architectures, int major, int minor) {
     if (!word.ends_with("-virtual") && built / 10 == major) return true;
     if (!word.ends_with("-real") && !of_generation) return true;
   }
+  return false;
+}
+
+std::string identity(int index) {
+  std::string why_none;
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  for (const DeviceInfo& device : devices(&why_none))
+    if (device.index == index)
+      return device.name + ", " + std::to_string(device.major) + "." + std::to_string(device.minor) + ", " +
+             std::to_string(device.memory_bytes >> 20) + " MiB, " + std::to_string(device.multiprocessors) +
+             " multiprocessors, driver " + driver_release() + " for CUDA " + version_text(driver);
+  return "";
+}
+
+bool is_measured(int index) {
+  std::string why_none;
+  for (const DeviceInfo& device : devices(&why_none))
+    if (device.index == index) return device.major == 9 && device.minor == 0;
   return false;
 }
 

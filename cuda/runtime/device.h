@@ -26,6 +26,13 @@ const char* built_architectures();
 // and keeps the thread's current one.
 std::string status();
 
+// Returns what tells this device, with its driver, from others: name, capability, sizes, versions. "" without such a
+// device. It opens none.
+std::string identity(int index);
+
+// Returns whether the fastest kernels were measured on a device of this kind: compute capability 9.0.
+bool is_measured(int index);
+
 // Returns whether code for these architectures, as CMake lists them ("80 90-real"), runs on a device of this
 // capability: machine code on devices of the same generation that are not older, intermediate code on all
 // that are not older. Code for the features of one device ("90a") runs on that one only.

@@ -436,9 +436,9 @@ std::string product_library_version() {
 }
 
 void product_supports(const ProductSupportQuery& query) {
-  const Kernel asked = kernel_choice(KernelOp::products);
-  const bool wanted = query.product == nullptr || asked == Kernel::fused || wins(*query.product);
-  *query.fits = asked != Kernel::plain && wanted && (query.product == nullptr || fits(*query.product));
+  const auto [kernel, asked] = kernel_choice(KernelOp::products);
+  const bool wanted = query.product == nullptr || asked || wins(*query.product);
+  *query.fits = kernel == Kernel::fused && wanted && (query.product == nullptr || fits(*query.product));
 }
 
 }  // namespace eddy::cuda

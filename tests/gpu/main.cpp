@@ -4,6 +4,7 @@
 //   --plain    every allocation is a cudaMalloc of its own, for compute-sanitizer; the emulated GPU's way
 //   --pooled   allocations are cut from larger segments, as in programs
 //   --checks   every launch is waited for, so that an error names its kernel
+//   --trials NAME ...   instead of tests, serves those trials of kernels (train/kernels/prove.h)
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -17,7 +18,9 @@
 #include "ops/backends.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
+#include "tests/gpu/support/planted_fault.h"
 #include "tests/support/case_counter.h"
+#include "train/kernels/prove.h"
 
 namespace {
 
@@ -35,7 +38,11 @@ std::string open_gpu() {
 // program's choice; a test of others asks for them.
 struct ChoicesOfTheStart : CaseCounter {
   using CaseCounter::CaseCounter;
-  void test_case_start(const doctest::TestCaseData&) override { eddy::set_gpu_kernels("auto"); }
+  void test_case_start(const doctest::TestCaseData&) override {
+    eddy::refuse_gpu_kernels("");
+    eddy::set_gpu_kernels("auto");
+    eddy::set_automatic_kernels("auto");
+  }
 };
 REGISTER_LISTENER("choices", 2, ChoicesOfTheStart);
 
@@ -53,6 +60,11 @@ int main(int argc, char** argv) {
     if (std::string_view(argv[i]) == "--checks") eddy::cuda::set_launch_checks(true);
   }
   eddy::cuda::set_plain_allocator(plain);
+  if (argc > 1 && std::string_view(argv[1]) == "--trials") {
+    eddy::cuda::set_plain_allocator(false);
+    eddy::gpu_test::plant_fault();
+    return eddy::serve_trials({argv + 2, argv + argc}, {eddy::gpu_test::kEmulated, 0});
+  }
   doctest::Context context(argc, argv);
   const std::string why_none = open_gpu();
   if (!why_none.empty()) context.addFilter("test-suite-exclude", "device");

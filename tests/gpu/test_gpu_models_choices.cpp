@@ -178,15 +178,17 @@ TEST_SUITE("device") {
     set_gpu_kernels(kAll);
     for (int i = 0; i < 2; ++i) {  // each benchmark has its own warnings
       const nlohmann::json json = to_json(measurement_of(bench_of(wide("regular", 48, 2))));
-      CHECK(json.at("gpu_kernels") ==
-            nlohmann::json{
-                {"attention", "wgmma"}, {"recurrence", "fused"}, {"products", "fused"}, {"tf32", true}});
+      CHECK(json.at("gpu_kernels") == nlohmann::json{{"attention", "wgmma"},
+                                                     {"short_attention", "wgmma"},
+                                                     {"recurrence", "fused"},
+                                                     {"products", "fused"},
+                                                     {"tf32", true}});
       CHECK(json.at("warnings").size() == 1);
     }
     set_gpu_kernels("attention=wgmma,recurrence=plain,products=fused");
     const StepBench bench = bench_of(wide("regular"));
     CHECK(!to_json(measurement_of(bench)).contains("warnings"));
-    const std::string words = "attention wgmma, recurrence plain, products fused";
+    const std::string words = "attention=wgmma,short_attention=wgmma,recurrence=plain,products=fused";
     CHECK(to_text(measurement_of(bench)).find("kernels: " + words + ", TF32 on") != std::string::npos);
     const std::vector<std::string> lines = environment_lines();
     CHECK(std::find(lines.begin(), lines.end(), "gpu kernels: " + words) != lines.end());

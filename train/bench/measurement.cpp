@@ -53,10 +53,6 @@ nlohmann::json rows_json(const MeasuredTable& table, const MeasuredSeries& serie
   return rows;
 }
 
-std::string today() {
-  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-}
-
 // "AMD EPYC, 2 threads".
 std::string machine() {
   return fmt::format("{}, {} thread{}", processor_name(), thread_count(), thread_count() == 1 ? "" : "s");
@@ -97,6 +93,9 @@ void add_table(HtmlPage& page, const MeasuredTable& table) {
 
 }  // namespace
 
+std::string today() {
+  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+}
 Cell::Cell(double number) : value(number), text(table_number(number)) {}
 Cell::Cell(std::int64_t number) : value(number), text(grouped(number)) {}
 Cell bytes_cell(std::int64_t bytes) {

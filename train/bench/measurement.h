@@ -16,6 +16,9 @@ namespace eddy {
 inline constexpr std::uint64_t kBenchSeed = 1337;                        // of weights and data
 inline constexpr std::int64_t kMostBenchTokens = std::int64_t{1} << 24;  // of a sequence
 
+// "2026-11-26", in UTC.
+std::string today();
+
 // One value: as a number or text for JSON, and as it is shown.
 struct Cell {
   Cell(double number);        // three digits (table_number); "-" and null when it is not finite

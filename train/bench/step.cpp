@@ -166,6 +166,7 @@ Measurement measurement_of(const StepBench& b) {
     table.notes.push_back(
         fmt::format("kernels: {}, TF32 {}", describe(*b.gpu_kernels), b.tf32 ? "on" : "off"));
     m.facts["gpu_kernels"] = {{"attention", b.gpu_kernels->attention},
+                              {"short_attention", b.gpu_kernels->short_attention},
                               {"recurrence", b.gpu_kernels->recurrence},
                               {"products", b.gpu_kernels->products},
                               {"tf32", b.tf32}};

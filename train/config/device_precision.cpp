@@ -1,10 +1,25 @@
 // Which precisions each device supports.
 #include "train/config/run_config.h"
 
+#include <functional>
+#include <utility>
+
 #include "ops/backends.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
+namespace {
+
+std::function<void()>& settling() {
+  static std::function<void()> settle;
+  return settle;
+}
+
+}  // namespace
+
+void before_gpu(std::function<void()> settle) {
+  settling() = std::move(settle);
+}
 
 DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const std::string& device,
                                         const std::string& precision) {
@@ -18,7 +33,10 @@ DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const
   if (device == "cpu" && precision == "tf32")
     fail<ConfigError>("{}: {} is tf32 and {} cpu (tf32 is for a GPU; choose f32, bf16 or f64)", names.program,
                       names.precision, names.device);
-  if (device == "cuda") chosen.device = cuda_device();
+  if (device == "cuda") {
+    if (const auto settle = std::exchange(settling(), nullptr)) settle();
+    chosen.device = cuda_device();
+  }
   // With bf16 only the products of recurrences remain in f32, and TF32 is still more precise than bf16.
   if (device == "cuda" && (precision == "tf32" || chosen.dtype == Dtype::bf16))
     chosen.matmul = MatmulPrecision::tf32;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -152,6 +153,10 @@ struct DevicePrecisionNames {
   const char* device;
   const char* precision;
 };
+
+// Sets what choose_device_precision calls before it opens a GPU, once in a process: what the program has to settle about
+// its kernels first (train/kernels/prove.h). It may throw.
+void before_gpu(std::function<void()> settle);
 
 // The device "cpu" or "cuda", and how a model is made for the precision "f32", "bf16", "tf32" or "f64" there: its dtype
 // and the precision of its f32 products. For "cuda" the GPU is opened.

@@ -138,8 +138,10 @@ std::vector<std::string> environment_lines() {
   };
   std::vector<std::string> texts;
   for (const auto& [name, value] : lines) texts.push_back(fmt::format("{}: {}", name, value));
-  if (const std::optional<GpuKernels> kernels = gpu_kernels())
+  if (const std::optional<GpuKernels> kernels = gpu_kernels()) {
     texts.push_back("gpu kernels: " + describe(*kernels));
+    for (const std::string& why : kernels->refused) texts.push_back("gpu kernel refused: " + why);
+  }
   if (std::string line = gpu_allocator_line(); !line.empty()) texts.push_back(std::move(line));
   return texts;
 }

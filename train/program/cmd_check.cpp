@@ -1,4 +1,5 @@
-// `eddy check`: verifies the files of a run, or a session, against their digests.
+// `eddy check`: verifies the files of a run, or a session, against their digests, or the kernels of a GPU against the
+// CPU and against each other.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
@@ -7,10 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "ops/backends.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
+#include "train/fetch/named_data.h"
 #include "train/files/text_file.h"
 #include "train/generate/session.h"
+#include "train/kernels/prove.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/run/digests.h"
@@ -25,6 +29,8 @@ namespace fs = std::filesystem;
 struct CheckFlags {
   std::string path;
   bool all = false;
+  std::string device;
+  std::vector<std::string> trials;  // of a process that tries kernels (prove.h)
 };
 
 const char* word_for(FileCondition condition) {
@@ -175,17 +181,56 @@ int run_check(const CheckFlags& flags) {
   return 1;
 }
 
+// Tries every kernel, whatever is known of them.
+int check_kernels(const CheckFlags& flags) {
+  if (flags.device != "cuda")
+    fail<ValueError>("check: --device is {:?} (cuda: its kernels are checked; a run needs no device)",
+                     flags.device);
+  if (!flags.path.empty() || flags.all) fail<ValueError>("check: a run and --device (give one of them)");
+  if (!flags.trials.empty()) return serve_trials(flags.trials, {});
+  ProveOptions options = program_trials();
+  options.again = options.uncached = true;
+  const std::optional<KernelVerdict> verdict = prove_kernels(options);
+  if (!verdict) {
+    static_cast<void>(cuda_device());  // says why there is none
+    fail<DeviceError>("check: there is no GPU");
+  }
+  std::size_t wrong = 0;
+  for (const KernelTrial& trial : verdict->trials) {
+    if (!trial.problem.empty()) print_line("{:<9}  {}: {}", "WRONG", trial.name, trial.problem);
+    if (!trial.left_out.empty()) print_line("{:<9}  {}: {}", "left out", trial.name, trial.left_out);
+    wrong += trial.problem.empty() ? 0 : 1;
+  }
+  print_line("{} of {} kernels agree; taken: {}", verdict->trials.size() - wrong, verdict->trials.size(),
+             verdict->kernels());
+  return wrong == 0 ? 0 : 1;
+}
+
 }  // namespace
 
+ProveOptions program_trials() {
+  ProveOptions options;
+  options.command = {"/proc/self/exe", "check", "--device", "cuda", "--trials"};
+  options.cache = DataPlaces::standard().cache;
+  options.say = [](const std::string& line) { say(line); };
+  return options;
+}
+
 void add_check_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("check", "Verify the files of a run, or a session, against their digests");
+  CLI::App* command = app.add_subcommand(
+      "check", "Verify the files of a run, or a session, against their digests, or the kernels of a GPU");
   const auto flags = std::make_shared<CheckFlags>();
-  command->add_option("RUN", flags->path, "Folder of a run, or of one checkpoint, or a session's file")
-      ->required();
+  command->add_option("RUN", flags->path, "Folder of a run, or of one checkpoint, or a session's file");
   command->add_flag("--all", flags->all,
                     "Check every checkpoint of the run (default: the newest, the latest and the best)");
-  on_chosen(*command, action, [flags] { return run_check(*flags); });
+  command->add_option("--device", flags->device,
+                      "cuda: try every kernel on the GPU, and keep which of them runs take (a minute)");
+  command->add_option("--trials", flags->trials)->group("");
+  on_chosen(*command, action, [flags] {
+    if (!flags->device.empty()) return check_kernels(*flags);
+    if (flags->path.empty()) fail<ValueError>("check: RUN is missing (or --device cuda)");
+    return run_check(*flags);
+  });
 }
 
 }  // namespace eddy

@@ -1,10 +1,16 @@
 // `eddy info`: prints what this program is and what it runs on.
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "ops/backends.h"
 #include "train/bench/ceilings.h"
+<<<<<<< HEAD
 #include "train/plan/environment.h"
+=======
+#include "train/kernels/prove.h"
+>>>>>>> 9fcf915 (Try a GPU's kernels before a run takes them, and take the fastest of those that passed)
 #include "train/program/commands.h"
 
 namespace eddy {
@@ -25,6 +31,19 @@ void print_measured() {
                            : fmt::format("bf16 (its products are {:.1f} times as fast as in f32)", times));
 }
 
+// What is known of the kernels on the GPU that is here; it is not opened.
+void print_kernels() {
+  if (gpu_identity().empty()) return;
+  const std::optional<KernelVerdict> verdict = kept_verdict(program_trials().cache);
+  if (!verdict)
+    return print_line(
+        "gpu kernels: not checked yet (the first use of the GPU does, or eddy check --device cuda)");
+  print_line("gpu kernels: {} (checked {})", verdict->kernels(), verdict->day);
+  for (const bool choices : {true, false})
+    for (const std::string& line : choices ? verdict->refused_choices() : verdict->refused_ops())
+      print_line("gpu kernel refused: {}", line);
+}
+
 }  // namespace
 
 void add_info_command(CLI::App& app, std::function<int()>& action) {
@@ -35,6 +54,7 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
                     "Also measure products and memory of the CPU, and with CUDA of the GPU (three seconds)");
   on_chosen(*command, action, [measure] {
     for (const std::string& line : environment_lines()) print_line("{}", line);
+    print_kernels();
     if (!*measure) return 0;
     flush_output();
     print_measured();

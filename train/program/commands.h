@@ -22,6 +22,7 @@
 #include "train/config/config_flags.h"
 #include "train/config/run_config.h"
 #include "train/files/own_file.h"
+#include "train/kernels/prove.h"
 #include "train/run/checkpoint.h"
 
 namespace eddy {
@@ -40,6 +41,8 @@ void add_chat_command(CLI::App& app, std::function<int()>& action);
 void add_export_command(CLI::App& app, std::function<int()>& action);
 void add_import_command(CLI::App& app, std::function<int()>& action);
 void add_check_command(CLI::App& app, std::function<int()>& action);
+// How the program has a GPU's kernels tried: by its command check, with the user's cache and lines on standard error.
+ProveOptions program_trials();
 void add_info_command(CLI::App& app, std::function<int()>& action);
 void add_models_command(CLI::App& app, std::function<int()>& action);
 void add_keys_command(CLI::App& app, std::function<int()>& action);

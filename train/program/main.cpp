@@ -28,6 +28,8 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config.h"
 #include "train/config/likely_name.h"
+#include "train/config/run_config.h"
+#include "train/kernels/prove.h"
 #include "train/program/commands.h"
 
 namespace eddy {
@@ -112,6 +114,16 @@ void choose_gpu_kernels() {
   }
 }
 
+// Has the kernels of a GPU checked before a command opens it.
+void check_gpu_kernels() {
+  before_gpu([] {
+    ProveOptions options = program_trials();
+    const char* const wanted = std::getenv("EDDY_KERNELS");
+    options.uncached = wanted != nullptr && *wanted != '\0';
+    choose_proven_kernels(options);
+  });
+}
+
 int report(std::string_view text, int status) {
   std::fflush(stdout);
   say(fmt::format("error: {}", text));
@@ -190,7 +202,7 @@ int run_command_line(int argc, char** argv) {
       "  EDDY_CPU_LEVEL=baseline|avx2|avx512|avx512_bf16|amx\n"
       "                                          lower instruction set of the CPU kernels\n"
       "  EDDY_DATA_DIR=FOLDER                     where the data of tasks and tables are\n"
-      "  EDDY_CACHE_DIR=FOLDER                    where data sets are kept that are fetched by name\n"
+      "  EDDY_CACHE_DIR=FOLDER                    where fetched data sets and checks of a GPU are kept\n"
       "  EDDY_KERNELS=plain|...                   GPU kernels other than the program's choice (cuda/README.md)");
 
   try {
@@ -220,6 +232,7 @@ int run_command_line(int argc, char** argv) {
   check_thread_variable();
   choose_cpu_level();
   choose_gpu_kernels();
+  check_gpu_kernels();
   if (threads > 0) set_thread_count(threads);
   if (command != nullptr) {
     refuse_closed_output(full_name(*command));

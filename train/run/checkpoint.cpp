@@ -95,6 +95,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
         {"text_files", state.text_files},
         {"text_phases", to_json(state.text_phases)},
         {"data_folder", json_string(state.data_folder) ? state.data_folder : ""},
+        {"kernels", state.kernels},
         {"baselines", state.baselines ? to_json(*state.baselines) : json()},
         {"pass_tokens", state.pass_tokens},
         {"task", json_of_text(state.task, "the state of the task")}};
@@ -196,6 +197,7 @@ void read_state(LoadedRun& run) {
     run.state.text_files = about.value("text_files", std::vector<std::string>());
     run.state.text_phases = text_phases_from_json(about.value("text_phases", json()), state_file);
     run.state.data_folder = about.value("data_folder", std::string());
+    run.state.kernels = about.value("kernels", std::string());
     if (about.contains("baselines") && !about.at("baselines").is_null())
       run.state.baselines = baselines_from_json(about.at("baselines"));
     run.state.pass_tokens = about.value("pass_tokens", std::int64_t{0});

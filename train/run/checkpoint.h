@@ -48,6 +48,7 @@ struct TrainingState {
   std::vector<std::string> text_files;  // of a folder: its files (Task::data_files)
   std::vector<TextPhase> text_phases;   // the texts and their digests (Task::data_phases)
   std::string data_folder;  // the folder from which a relative data.path was taken; empty when not known
+  std::string kernels;      // of the GPU trained on (describe in ops/backends.h); empty on the CPU
   std::optional<Baselines> baselines;  // of the text; none for other tasks, and where nothing is evaluated
   std::int64_t pass_tokens = 0;        // Task::pass_tokens
   std::string task = "null";           // the result of Task::save, as JSON

@@ -12,6 +12,7 @@
 #include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
 #include "models/weights.h"
+#include "ops/backends.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/strict_json.h"
@@ -187,6 +188,24 @@ void begin_phase(ReadyRun& run, const LoadedRun& loaded) {
       phases.size(), run.state.step, describe(phases.back()), run.config.data.path);
 }
 
+// Keeps the kernels of the run, or says that they are others.
+void take_kernels_of_run(const std::string& recorded) {
+  const auto now = [] {
+    const std::optional<GpuKernels> kernels = gpu_kernels();
+    return kernels ? describe(*kernels) : "";
+  };
+  if (recorded.empty() || now().empty() || now() == recorded) return;
+  try {
+    set_automatic_kernels(recorded);
+  } catch (const ValueError&) {   // of another version
+  } catch (const DeviceError&) {  // one is refused here
+  }
+  if (now() != recorded)
+    add_warning(fmt::format(
+        "the run goes on with other kernels, {}, and not with {}: its bits will differ from one go", now(),
+        recorded));
+}
+
 // Takes up the state of a run where its checkpoint left it.
 void resume(ReadyRun& run, const LoadedRun& loaded) {
   const bool carries = run.task->carries_state();
@@ -227,6 +246,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
   std::optional<LoadedRun> loaded;
   if (const std::string& from = resuming ? request.resume : request.init_from; !from.empty())
     loaded = load_run(from, dtype, request.checkpoint);
+  if (resuming && device != kCpu) take_kernels_of_run(loaded->state.kernels);
   const std::int64_t before_text = resident_bytes();
   run.task = task_of(request, loaded);
   if (loaded && !resuming && loaded->tokenizer && run.task->tokenizer() != nullptr) {
@@ -253,6 +273,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
                     loaded->checkpoint.string());
   run.optimizer = make_optimizer(params, t);
   if (resuming) resume(run, *loaded);
+  run.state.kernels = device == kCpu ? "" : describe(gpu_kernels().value());
   run.state.text_sha256 = run.task->data_sha256();
   run.state.text_files = run.task->data_files();
   run.state.text_phases = run.task->data_phases();

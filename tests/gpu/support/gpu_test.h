@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/backends.h"
+#include "ops/core/op_check.h"
 #include "ops/core/op_spec.h"
 #include "tensor/tensor.h"
 
@@ -35,31 +36,14 @@ inline Tensors to_cpu(const Tensors& tensors) {
   return result;
 }
 
-// The same values on the GPU with the strides that strided_copy gives on the CPU: the last two axes swapped
-// in memory, or a step of two for one axis.
+// The same values on the GPU, with the strides that strided_copy gives on the CPU.
 inline Tensor strided_on_gpu(const Tensor& x) {
-  if (x.rank() == 0) return to_gpu(x);
-  if (x.rank() == 1) {
-    const Tensor wide = Tensor::zeros({x.dim(0), 2}, x.dtype(), gpu());
-    const Tensor view = raw::select(wide, 1, 0);
-    raw::copy_into(view, to_gpu(x));
-    return view;
-  }
-  return raw::transpose(to_gpu(raw::copy(raw::transpose(x, -1, -2))), -1, -2);
+  return spec_check::strided_on(x, gpu());
 }
 
-// A sample's inputs on the GPU, the floating ones as f32. What was strided stays strided.
+// A sample's inputs on the GPU (inputs_on).
 inline Tensors inputs_on_gpu(const Tensors& inputs) {
-  Tensors result;
-  for (const Tensor& x : inputs) {
-    if (!x.defined()) {
-      result.push_back(x);
-      continue;
-    }
-    const Tensor typed = is_floating(x.dtype()) ? raw::cast(x, Dtype::f32) : raw::copy(x);
-    result.push_back(x.contiguous() ? to_gpu(typed) : strided_on_gpu(typed));
-  }
-  return result;
+  return spec_check::inputs_on(inputs, gpu());
 }
 
 // Fills blocks of many sizes with bytes that are NaN in every floating type, and frees them, so that the next
