@@ -6,11 +6,8 @@
 
 #include "ops/backends.h"
 #include "train/bench/ceilings.h"
-<<<<<<< HEAD
-#include "train/plan/environment.h"
-=======
 #include "train/kernels/prove.h"
->>>>>>> 9fcf915 (Try a GPU's kernels before a run takes them, and take the fastest of those that passed)
+#include "train/plan/environment.h"
 #include "train/program/commands.h"
 
 namespace eddy {
