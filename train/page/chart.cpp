@@ -269,8 +269,12 @@ std::string chart_figure(const Chart& chart, bool full_width) {
     for (std::size_t i = 0; i < chart.series.size(); ++i) {
       const Series& s = chart.series[i];
       if (s.style == SeriesStyle::band) continue;
-      fmt::format_to(out, "<span class=\"key {} c{}\">{}</span>", style_class(s.style), colour_of(chart, i),
-                     html_escape(s.name));
+      // The line as it is drawn: with its dashes one tells it from the others without colours.
+      fmt::format_to(out,
+                     "<span class=\"key {0} c{1}\"><svg class=\"sample\" viewBox=\"0 0 30 8\">"
+                     "<path class=\"{0}\" d=\"M2 4{2}\"/></svg>{3}</span>",
+                     style_class(s.style), colour_of(chart, i),
+                     s.style == SeriesStyle::points ? "m13 0h0" : "H28", html_escape(s.name));
     }
     html += "</div>\n";
   }

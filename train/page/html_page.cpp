@@ -14,7 +14,7 @@
 namespace eddy {
 namespace {
 
-// The chart colours differ in lightness as well as in hue, for colour-blind readers and for print.
+// The lines of a chart differ in their dashes and their lightness as well as in hue, for colour-blind readers and print.
 constexpr std::string_view kStyle =
 #include "embedded/train/page/page.css"
     ;
@@ -34,6 +34,50 @@ bool is_page(const std::string& path) {
   std::string head(kHead.size(), '\0');
   std::ifstream(path, std::ios::binary).read(head.data(), std::ssize(head));
   return head == kHead;
+}
+
+// Calls visit(word, is_word) for each word of a text and each stretch of white space between them.
+template <class Visit>
+void visit_words(std::string_view text, const Visit& visit) {
+  constexpr std::string_view kWhite = " \t\r\n";
+  while (!text.empty()) {
+    const bool white = kWhite.find(text.front()) != std::string_view::npos;
+    const std::size_t end = white ? text.find_first_not_of(kWhite) : text.find_first_of(kWhite);
+    const std::string_view part = text.substr(0, end);
+    visit(part, !white);
+    text.remove_prefix(part.size());
+  }
+}
+
+constexpr std::size_t kLongestWord = 28;  // that a column of a narrow page holds
+
+// The text escaped, with flags in one piece, since a browser would break "--run" behind a hyphen, and with places to
+// break long paths behind their slashes.
+std::string words_html(std::string_view text) {
+  std::string html;
+  visit_words(text, [&](std::string_view word, bool is_word) {
+    if (is_word && word.starts_with("--") && word.size() <= kLongestWord) {
+      html += fmt::format("<span class=\"whole\">{}</span>", html_escape(word));
+      return;
+    }
+    for (std::size_t slash;
+         word.size() > kLongestWord / 2 && (slash = word.find('/')) != std::string_view::npos;
+         word.remove_prefix(slash + 1))
+      html += html_escape(word.substr(0, slash + 1)) + "<wbr/>";
+    html += html_escape(word);
+  });
+  return html;
+}
+
+// Whether a text has a word, or a part of a path, that is too long: it may be broken anywhere.
+bool has_long_word(std::string_view text) {
+  bool has = false;
+  visit_words(text, [&](std::string_view word, bool is_word) {
+    for (std::size_t slash; (slash = word.find('/')) != std::string_view::npos; word.remove_prefix(slash + 1))
+      has = has || slash > kLongestWord;
+    has = has || (is_word && word.size() > kLongestWord);
+  });
+  return has;
 }
 
 std::string text_block(const LabelledText& item) {
@@ -99,8 +143,16 @@ void HtmlPage::table(const std::vector<std::string>& header,
   const auto row = [&](const std::vector<std::string>& cells, const char* tag) {
     body_ += "<tr>";
     for (const std::string& cell : cells) {
-      const bool number = !cell.empty() && cell.find_first_not_of("0123456789 .+-e%") == std::string::npos;
-      body_ += fmt::format("<{0}{1}>{2}</{0}>", tag, number ? " class=\"number\"" : "", html_escape(cell));
+      // A number, or one with its unit: "264 B", "1m 00s".
+      constexpr std::size_t kLongestNumber = 9;
+      const bool number =
+          !cell.empty() && (cell.find_first_not_of("0123456789 .+-e%") == std::string::npos ||
+                            (cell[0] >= '0' && cell[0] <= '9' && cell.size() <= kLongestNumber));
+      body_ += fmt::format("<{0}{1}>{2}</{0}>", tag,
+                           number                ? " class=\"number\""
+                           : has_long_word(cell) ? " class=\"long\""
+                                                 : "",
+                           words_html(cell));
     }
     body_ += "</tr>\n";
   };
@@ -166,7 +218,7 @@ void HtmlPage::status(const PageStatus& status) {
   for (const std::string& command : status.commands) {
     const std::size_t colon = command.find(": ");
     body_ += fmt::format("<p>{}: <code>{}</code></p>\n", html_escape(command.substr(0, colon)),
-                         html_escape(colon == std::string::npos ? "" : command.substr(colon + 2)));
+                         words_html(colon == std::string::npos ? "" : command.substr(colon + 2)));
   }
   body_ += "</div>\n";
 }

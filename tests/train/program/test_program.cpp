@@ -212,7 +212,7 @@ TEST_CASE("program: a run trains and is evaluated and writes text and goes on to
        {"config.json", "tokenizer.json", "metrics.jsonl", "report.html", "checkpoints/latest"})
     CHECK_MESSAGE(fs::exists(fs::path(t.unit) / name), name);
   const std::string report = read_bytes(fs::path(t.unit) / "report.html");
-  CHECK(contains(report, "--train.steps 4"));
+  CHECK(contains(report, "<span class=\"whole\">--train.steps</span> 4"));
 
   const TempFolder folder;
   const std::string run_dir = t.copy_to(folder);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tensor/files/descriptor.h"
+#include "tests/support/browser.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
@@ -110,13 +111,6 @@ struct Watch {
   }
   void write(const std::string& text) const { folder.write("run/report.html", text); }
 };
-
-// The name of a browser that runs without a screen; empty without.
-std::string browser() {
-  for (const char* name : {"chromium", "chromium-browser", "google-chrome"})
-    if (!output_of(std::string("command -v ") + name).empty()) return name;
-  return "";
-}
 
 }  // namespace
 
@@ -275,15 +269,9 @@ TEST_CASE("watch: it listens at loopback alone, ends with Ctrl-C, and shares no 
 TEST_CASE("watch: a browser shows the page and its last sample, and says how old it is") {
   const Watch watch;
   if (watch.port == 0) return;
-  if (browser().empty()) {
-    MESSAGE("skipped: there is no browser (apt-get install chromium)");
-    return;
-  }
   watch.write(page_of("step 3"));
-  const std::string dom = output_of(
-      "cd " + watch.folder.path() + " && timeout 60 " + browser() +
-      " --headless --no-sandbox --disable-gpu --user-data-dir=" + watch.folder.path("profile") +
-      " --virtual-time-budget=2000 --dump-dom http://127.0.0.1:" + std::to_string(watch.port) + "/");
+  const std::string dom = shown_by_browser("http://127.0.0.1:" + std::to_string(watch.port) + "/");
+  if (dom.empty()) return;
   CHECK(contains(dom, "<strong>running</strong> step 3"));
   CHECK(contains(dom, "it may have been killed"));
   CHECK(contains(dom, "<div class=\"text\" hidden=\"\"><div class=\"label\">one</div>"));
@@ -307,7 +295,8 @@ TEST_CASE("watch: a run is watched from its beginning to its end, whichever that
     return;
   }
   CHECK(wait_until([&] { return contains(answer_to(port, get("/")), "<strong>running</strong> step "); }));
-  CHECK(contains(page(), "to go on after that: <code>eddy train --resume run</code>"));
+  CHECK(contains(page(),
+                 "to go on after that: <code>eddy train <span class=\"whole\">--resume</span> run</code>"));
   run.signal(SIGINT);
   CHECK(run.finish().status == 130);
   CHECK(contains(page(), "<strong>interrupted</strong> at step "));
@@ -318,7 +307,7 @@ TEST_CASE("watch: a run is watched from its beginning to its end, whichever that
   CHECK(whole.status == 0);
   const std::string finished = read_bytes(folder.path("whole/report.html"));
   CHECK(contains(finished, "<strong>finished</strong> at step 3"));
-  CHECK(contains(finished, "to train on: <code>eddy train --resume whole --train.steps 6</code>"));
+  CHECK(contains(finished, "to train on: <code>eddy train <span class=\"whole\">--resume</span> whole "));
 }
 
 TEST_CASE("watch: an error ends the page of a run too") {

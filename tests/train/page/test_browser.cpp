@@ -1,0 +1,121 @@
+// Pages as a browser lays them out: on a phone and on a wide screen nothing scrolls sideways and no word is broken inside.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/browser.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "train/page/html_page.h"
+#include "train/run/report.h"
+#include "train/study/side_by_side.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+// Loads pages into frames of two widths and prints a line for each: how wide it is, and its broken words. A break behind
+// a hyphen or a slash is none, nor is one of a word that no column could hold.
+constexpr const char* kLook = R"(<!DOCTYPE html><html><body><pre id="out"></pre><script>
+const pages = [@PAGES@], widths = [390, 1400], out = document.getElementById("out");
+for (const page of pages) for (const width of widths) {
+  const frame = document.createElement("iframe");
+  frame.style = "width: " + width + "px; height: 900px; border: 0";
+  frame.onload = () => {
+    const doc = frame.contentDocument, broken = new Set();
+    for (const fold of doc.querySelectorAll("details")) fold.open = true;
+    const walk = doc.createTreeWalker(doc.body, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode());) {
+      if (node.parentElement.closest("script,style,svg,pre")) continue;
+      for (const word of node.data.matchAll(/[^\s\/-]+[\/-]*|--\S+/g)) {
+        if (word[0].length > 28) continue;
+        const range = doc.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (new Set(Array.from(range.getClientRects(), r => Math.round(r.top))).size > 1) broken.add(word[0]);
+      }
+    }
+    const wide = doc.documentElement.scrollWidth;
+    out.textContent += page + " " + width + (wide > width ? " scrolls to " + wide : " fits") + ", broken: [" +
+        Array.from(broken).join(" ") + "]\n";
+  };
+  frame.src = page;
+  document.body.append(frame);
+}
+</script></body></html>)";
+
+ReportData long_report() {
+  ReportData data;
+  data.title = "block_recurrent on a_long_name_of_a_text_that_someone_gave_without_any_blank_in_it.txt";
+  data.status = PageStatus{"running",
+                           "step 1 200 of 6 000, 20 % done, 12m 30s left",
+                           {"to go on after that: eddy train --resume runs/a_name --train.steps 12000"},
+                           1.7e9,
+                           3};
+  data.parameters = 12'345'678;
+  data.config.model.recurrent_layers = {1, 2, 3};
+  data.config.model.layers = 7;
+  data.config.model.context = 4096;
+  data.config.data.path = "/home/someone/texts/a_folder_with_a_long_name/and_another_one/book.txt";
+  data.config.train.checkpoint_every = 123'456;
+  for (int i = 1; i <= 200; ++i) {
+    StepRecord step;
+    step.step = 10 * i;
+    step.loss = 1 + 4.0 / i;
+    step.grad_norm = 1 + i % 7;
+    step.tokens_per_second = 1000 + 100 * (i % 5);
+    step.tokens = 1000 * i;
+    step.seconds = i;
+    data.metrics.steps.push_back(step);
+    if (i % 20 == 0)
+      data.metrics.evals.push_back(
+          {.step = 10 * i, .loss = 2.0, .tokens = 99, .extras = {{"state_gain", 0.1 / i}}});
+  }
+  data.metrics.commands = {
+      {0, "eddy train examples/configs/quickstart.toml --run runs/a_name --model.recurrent_layers 1,2,3"}};
+  data.metrics.events = {
+      {10, "warning: a line that is long enough to be broken at a blank, but not inside of a word"}};
+  data.metrics.samples = {{0, "noise"}, {100, std::string(300, 'x')}};
+  data.environment = {"processor: Some Processor with a long name @ 2.5 GHz",
+                      "BLAS: OpenBLAS 0.3.21 NO_AFFINITY Haswell"};
+  return data;
+}
+
+}  // namespace
+
+TEST_CASE("browser: no page scrolls sideways or breaks a word, on a phone and on a wide screen") {
+  const TempFolder folder;
+  std::vector<ReportedRun> runs;
+  for (int i = 0; i < 8; ++i) {
+    ReportedRun run;
+    run.name = "a_run_of_width_" + std::to_string(16 << i);
+    run.folder = "runs/wide/" + run.name;
+    run.config.model.dim = 16 << i;
+    run.config.model.kv_heads = i;
+    run.metrics = long_report().metrics;
+    run.facts.model = "recurrent_transformer/block_accumulate";
+    run.facts.parameters = 1000 << i;
+    run.facts.text_sha256 = std::string(64, 'a');
+    runs.push_back(std::move(run));
+  }
+  HtmlPage tables("Tables");
+  for (const int columns : {2, 3, 5, 9}) {
+    std::vector<std::string> head{"a_word_of_some_length"}, row{"recurrent_layers"};
+    for (int i = 1; i < columns; ++i) head.push_back("validation"), row.push_back("0.1234 (0.1 to 0.2)");
+    tables.table(head, {row, row});
+  }
+  folder.write("report.html", render_report(long_report()));
+  folder.write("runs.html", side_by_side_page(runs, groups_of(runs)));
+  folder.write("tables.html", tables.html());
+  std::string look = kLook;
+  look.replace(look.find("@PAGES@"), 7, "'report.html', 'runs.html', 'tables.html'");
+  const std::string shown = shown_by_browser("file://" + folder.write("look.html", look));
+  if (shown.empty()) return;
+  for (const char* page : {"report.html", "runs.html", "tables.html"})
+    for (const char* width : {"390", "1400"}) {
+      const std::string line = std::string(page) + " " + width + " fits, broken: []";
+      CHECK_MESSAGE(contains(shown, line), line << " is not in\n" << shown.substr(shown.find("<pre"), 3000));
+    }
+}
