@@ -411,6 +411,8 @@ void pack(const float* w, std::int64_t w_stride, PackLayout layout, std::int64_t
       for (std::int64_t column = begin; column < end; column += kLanes) {
         const float* const first = w + 2 * p * w_stride + column;
         const bool inside = 2 * p < inner && column < columns;
+        __builtin_prefetch(first + 2 * w_stride);  // the next two rows
+        __builtin_prefetch(first + 3 * w_stride);
         store(place(p, column),
               inside ? pairs_across(first, 2 * p + 1 < inner ? first + w_stride : nullptr, columns - column)
                      : PairVector{});
