@@ -2,8 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ops/backends.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "train/kernels/prove.h"
