@@ -2,14 +2,13 @@
 # A GPU that is there for half an hour: four parts of less than nine minutes each, in the order of what they tell. From
 # the root of the project, with OUT a folder for what is kept; each part leaves OUT/part<N>.tgz:
 #
-#   OUT=out tests/gpu/first_hour.sh 1      build for this GPU; every GPU test
+#   OUT=out tests/gpu/first_hour.sh 1      what is understood at all, the tests, the check of the kernels
 #   OUT=out tests/gpu/first_hour.sh 2      the table of training steps, then what each choice of kernels brings
 #   OUT=out tests/gpu/first_hour.sh 3      why: three kernels under ncu, four test files under compute-sanitizer
 #   OUT=out tests/gpu/first_hour.sh 4      real use: train, resume, generate, length
 #
-# Needs no network. Headers that the machine lacks are found in carry/include:
-#
-#   mkdir -p carry/include && cp -r /usr/include/toml++ /usr/include/xxhash.h carry/include/
+# Needs no network. What the machine lacks is in carry/, made by tests/gpu/carry.sh, and unpacked here: headers and
+# libraries for a build, and programs that make a build needless where they hold code for this GPU.
 #
 # Each part builds what is not built yet. A rehearsal without a GPU takes programs that are built, and finds mistakes
 # of this script and of command lines; TESTS selects files:
@@ -19,10 +18,8 @@ set -uo pipefail
 part="${1:?1, 2, 3 or 4}"
 OUT="${OUT:?a folder for the results}"
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-export EDDY_NO_INSTALL=1 CMAKE_INCLUDE_PATH="$PWD/carry/include${CMAKE_INCLUDE_PATH:+:$CMAKE_INCLUDE_PATH}"
-export PATH="$PATH:/usr/local/cuda/bin"
-B="${BUILD:-build/cuda-ci}"
-eddy="$B/eddy"
+carried="$PWD/build/carried"
+export EDDY_NO_INSTALL=1 PATH="$PATH:/usr/local/cuda/bin"
 limit=520 # seconds of a part
 log="$(mktemp -d)"
 mkdir -p "$OUT"
@@ -62,22 +59,44 @@ build() {
   cp "$B/.ninja_log" "$log/ninja_log.txt"
 }
 
+# Whether the carried programs find their libraries and have code for this GPU.
+carried_runs() {
+  local info
+  info="$("$carried/eddy" info)" && grep "^cuda:" <<<"$info" | grep -v -q -E "no GPU here|this build has code for"
+}
+
+if [[ -z "${BUILD:-}" ]]; then
+  if compgen -G "carry/*.tar.xz" >/dev/null && [[ ! -d "$carried" ]]; then tests/gpu/carry.sh --unpack; fi
+  export CMAKE_PREFIX_PATH="$carried/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}"
+  libraries="$carried/lib:$carried/usr/lib/$(uname -m)-linux-gnu"
+  export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  if carried_runs; then BUILD="$carried"; fi
+fi
+B="${BUILD:-build/cuda-ci}"
+eddy="$B/eddy"
 if [[ -z "${BUILD:-}" ]]; then build; fi
 tests="$B/bin/test_gpu"
 if [[ -n "${BUILD:-}" && ! -x "$tests" ]]; then tests="$B/bin/test_gpu_emulated"; fi
 
 case "$part" in
   1)
-    run info 60 40 "$eddy" info --measure
+    # Are mma, ldmatrix, cp.async and wgmma understood at all?
     run kernels 60 40 "$B/bin/example_kernels_attention"
+    run info 60 40 "$eddy" info --measure
     say "tests"
     # A process for each test, 12 at a time: one that faults costs no other, and each waits for its GPU after every
-    # launch, so that an error names its kernel. On an H200 all take three minutes.
-    files=""
-    set -f # "*" names all
-    for file in ${TESTS:-*}; do files+="${files:+,}*gpu/${file%.cpp}.cpp"; done
-    set +f
-    "$tests" --list-test-cases "--source-file=$files" 2>/dev/null | grep -v -E "^=====|^\[doctest\]" >"$log/names.txt"
+    # launch, so that an error names its kernel. What later tests stand on comes first. On an H200 all take three minutes.
+    first=(test_slots test_memory test_products test_gpu_fused_products test_gpu_unit_recurrence
+      test_gpu_block_recurrence test_gpu_models)
+    if [[ -n "${TESTS:-}" ]]; then read -r -a first <<<"$TESTS"; fi
+    names() { # files [files left out]
+      "$tests" --list-test-cases "--source-file=$1" "--source-file-exclude=${2:-none}" 2>/dev/null |
+        grep -v -E "^=====|^\[doctest\]"
+    }
+    for file in "${first[@]}"; do names "*gpu/${file%.cpp}.cpp"; done >"$log/names.txt"
+    if [[ -z "${TESTS:-}" ]]; then
+      names "*gpu/*" "$(printf '*gpu/%s.cpp,' "${first[@]}")" >>"$log/names.txt"
+    fi
     export tests log
     # doctest takes "," as the end of a name and "?" as any character.
     # shellcheck disable=SC2016
@@ -88,6 +107,7 @@ case "$part" in
     echo "$(grep -c "^status 0" "$log/tests.txt") of $(wc -l <"$log/names.txt") passed"
     grep -v "^status 0" "$log/tests.txt"
     grep -h -E "ERROR|FATAL|error:|SKIPPED" "$log"/[0-9]*.txt | sort | uniq -c | head -n 60
+    run check 120 40 "$eddy" check --device cuda
     ;;
   2)
     speed=("$eddy" bench speed --seconds 2 --profile --runs)
