@@ -19,6 +19,7 @@
 #include "ops/product/linear.h"
 #include "tensor/base/format.h"
 #include "train/bench/bench.h"
+#include "train/config/new_config.h"
 #include "train/kernels/trials.h"
 
 namespace eddy {
@@ -152,36 +153,35 @@ std::string try_case(const std::string& choice, const Case& c, Device gpu) {
 
 // ---- models with recurrences -------------------------------------------------------------------------------
 
+// A preset's model with other sizes; one layer. `block` counts where the model has blocks.
 struct ModelCase {
-  const char* model;
-  std::int64_t batch, time, dim, heads, mlp, block;
+  const char* preset;
+  std::int64_t batch, time, dim, heads, block;
   double dropout;
 };
 constexpr ModelCase kModelCases[] = {
-    {"unit_forget", 5, 9, 32, 4, 128, 0, 0.2},
-    {"block_forget", 3, 13, 32, 4, 128, 5, 0.2},
-    {"block_accumulate", 3, 13, 32, 4, 128, 5, 0.2},
+    {"shakespeare_unit", 5, 9, 32, 4, 1, 0.2},
+    {"cifar_block", 3, 13, 32, 4, 5, 0.2},
+    {"copy", 3, 13, 32, 4, 5, 0.2},
 };
-// The width and the blocks of the papers' models, and fewer positions.
+// The width and the blocks of the presets, and fewer positions.
 constexpr ModelCase kTimedModels[] = {
-    {"unit_forget", 256, 32, 384, 6, 1536, 0, 0},
-    {"block_forget", 64, 256, 32, 4, 128, 32, 0},
-    {"block_accumulate", 64, 256, 96, 6, 384, 32, 0},
+    {"shakespeare_unit", 256, 32, 384, 6, 1, 0},
+    {"cifar_block", 64, 256, 32, 4, 32, 0},
+    {"copy", 64, 256, 96, 6, 32, 0},
 };
 
 // Logits, then the gradients of all parameters.
 Work model_work(const ModelCase& c, Dtype dtype, Device gpu) {
   constexpr std::int64_t kVocabulary = 11;
-  ModelConfig config;
-  config.family = "recurrent_transformer";
-  config.model = c.model;
-  config.vocab = kVocabulary;
+  ModelConfig config = preset_model(c.preset, "kernels");
+  config.vocab = config.n_out = kVocabulary;
   config.context = c.time;
   config.dim = c.dim;
   config.heads = c.heads;
-  config.mlp_dim = c.mlp;
+  config.mlp_dim = 4 * c.dim;
   config.layers = 1;
-  if (c.block > 0) config.block = c.block;
+  config.block = c.block;
   config.positions = true;
   config.readout = "all";
   config.init_std = 0.2;
@@ -240,7 +240,7 @@ std::string try_model(const std::string& choice, const ModelCase& c, Device gpu)
   const Tensors want = under("plain", in_f32), got = under(choice, in_f32);
   std::vector<std::string> warnings;
   const bool left_out = was_left_out(&warnings);
-  const std::string where = fmt::format("{}, {} x {}, width {}", c.model, c.batch, c.time, c.dim);
+  const std::string where = fmt::format("{}, {} x {}, width {}", c.preset, c.batch, c.time, c.dim);
   for (std::size_t i = 0; i < want.size(); ++i)  // 1e-4 of the largest logit, 1e-3 of the largest gradient
     if (std::string wrong = difference(fmt::format("part {} of {} in f32", i, where), got[i], want[i], 1,
                                        i == 0 ? 1e-4 : 1e-3);
@@ -318,7 +318,7 @@ std::string try_recurrence(const std::string& choice, Device gpu, const TrialSiz
     if (!passes(c, &wrong)) return wrong;
   for (const ModelCase& c : sizes.small ? kModelCases : kTimedModels) {
     if (!sizes.small && !passes(c, &wrong)) return wrong;
-    times.push_back(timed(c.model, choice, model_work(c, Dtype::bf16, gpu), gpu, sizes));
+    times.push_back(timed(c.preset, choice, model_work(c, Dtype::bf16, gpu), gpu, sizes));
   }
   return "";
 }

@@ -28,7 +28,7 @@ TEST_CASE("verdict: of the kernels that passed the one with the smallest part of
       verdict_of({{"op/add", "", ""},
                   {"attention=mma", "", "", {{"attention", 2, 10}, {"short_attention", 1, 4}}},
                   {"attention=wgmma", "", "", {{"attention", 1, 10}, {"short_attention", 3, 4}}},
-                  {"recurrence=fused", "", "", {{"unit_forget", 1, 2}, {"block_forget", 3, 2}}},
+                  {"recurrence=fused", "", "", {{"a model", 1, 2}, {"another", 3, 2}}},
                   {"products=fused", "", "", {{"linear", 9, 10}}}});
   CHECK(verdict.kernels() == "attention=wgmma,short_attention=mma,recurrence=plain,products=fused");
   CHECK(verdict.refused() == "");
