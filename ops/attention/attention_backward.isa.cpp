@@ -124,8 +124,8 @@ void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient
   T* const skewed = item.scratch + at.skewed;
   const AttentionStrides strides = item.output_strides();
   // Factors: of products over head_size, of products over the rows, and gradients of scores for products
-  // over keys and distances. Those that are not rounded are all the same. On tiles, factors across never take the
-  // place of what they are made of.
+  // over keys and distances. Those that are not rounded are all the same. With kMovesAcross, factors across are not where
+  // what they are made of is.
   constexpr bool kRounds = kInner<F> != 1, kMoves = kRounds && P::kMovesAcross;
   F *const q = item.factors_at(at.q), *const doutput = item.factors_at(at.doutput),
            *const q_across = item.factors_at(kRounds ? at.q_across : at.q),

@@ -271,7 +271,7 @@ struct Item {
       rows.block_begin[b] = smaller(begin, end);
       rows.block_end[b] = end;
       Span& span = rows.span[b];
-      constexpr std::int64_t step = kLanes < T >> P::kStep ? kLanes<T> : P::kStep;
+      const std::int64_t step = larger(kLanes<T>, P::kStep);
       span.begin = down_to(step, rows.block_begin[b]);
       span.end = up_to(step, end);
       span.full_begin = smaller(up_to(kLanes<T>, all_begin), span.end);
@@ -358,8 +358,8 @@ struct Item {
         across[i] = F(0);
   }
 
-  // Rounds the columns from a multiple of kStep, `begin`, to `end` of a score tile to factors of sums over columns,
-  // maybe in the same memory, or of sums over rows, in other memory if P is on tiles.
+  // Rounds columns [begin, end) of a score tile, and those before them in their vector, to factors of sums over columns,
+  // maybe in the same memory, or of sums over rows, with P::kMovesAcross in other memory.
   void round_along(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t begin, std::int64_t end,
                    F* to) const {
     begin = down_to(2 * kLanes<T>, begin);
