@@ -202,6 +202,11 @@ struct Rounding {
     store(tile_at(row, step) + row % kLanes * kStep,
           pairs_along(a + row * a_stride + 2 * kStep * step, inner - 2 * kStep * step));
   }
+  EDDY_INLINE void fetch_row(std::int64_t row, std::int64_t step) const {
+    const float* const at = a + row * a_stride + 2 * kStep * step;
+    __builtin_prefetch(at, 0, 1);
+    __builtin_prefetch(at + kLanes, 0, 1);
+  }
   void round_tile(std::int64_t index) const {
     const std::int64_t across = (rows + kLanes - 1) / kLanes, row = index % across * kLanes,
                        step = index / across;
@@ -278,7 +283,10 @@ struct TileProducts {
       for (const std::int64_t end = smaller(line + lines_a_step, rows); line < end; ++line)
         for (std::int64_t j = 0; j < columns; j += kLanes) __builtin_prefetch(c + line * stride + j, 1);
       if constexpr (!kTransposed)
-        for (std::int64_t i = 0; i < taking; ++i) next.round_row(next.taken + i, step);
+        for (std::int64_t i = 0; i < taking; ++i) {
+          next.fetch_row(next.taken + taking + i, step);
+          next.round_row(next.taken + i, step);
+        }
       Tiles::template load<6>(b, kWidth * word);
       Tiles::template load<4>(a, kStep * word);
       Tiles::template multiply<0, 4, 6>();
