@@ -77,4 +77,13 @@ if(EDDY_BUILD_TRAIN)
   if(NOT SentencePiece_FOUND)
     eddy_missing("SentencePiece" "libsentencepiece-dev libabsl-dev")
   endif()
+
+  # Only the program uses MPI: several processes that share a run. Without it everything else works.
+  option(EDDY_MPI "Let several processes share a run, where MPI is found" ON)
+  if(EDDY_MPI)
+    find_package(MPI QUIET COMPONENTS C)
+    if(NOT MPI_C_FOUND)
+      message(STATUS "MPI was not found: a run trains in one process (for several: sudo apt-get install libopenmpi-dev openmpi-bin)")
+    endif()
+  endif()
 endif()

@@ -71,6 +71,8 @@ class Model {
   virtual std::int64_t segments(std::int64_t /*time*/) const { return 1; }
   // Returns the setting that forbids rows of one call to begin documents at different times, if one does.
   virtual std::optional<KeySetting> needs_equal_starts() const { return std::nullopt; }
+  // Returns the axis of a tensor of the state of `forward` that counts the rows of the batch.
+  virtual int state_row_axis(const std::string& /*name*/) const { return 0; }
   // Returns whether the state of `forward` is updated from call to call, and not only a cache of what was read last.
   virtual bool is_recurrent() const { return false; }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/node.h"
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
 #include "tensor/random/random_tensors.h"
@@ -108,6 +109,15 @@ void ParamStore::renew_bf16_copy() const {
 
 void ParamStore::zero_gradients() {
   for (const Parameter& parameter : parameters_) zero_grad(parameter.value);
+}
+
+void ParamStore::mark_gradients(const std::vector<bool>& present) {
+  if (present.size() != parameters_.size())
+    fail<ValueError>("model: {} marks for the gradients of {} parameters (one for each)", present.size(),
+                     parameters_.size());
+  // The storage is the arena's, which holds the sum already.
+  for (std::size_t i = 0; i < present.size(); ++i)
+    variable_of(parameters_[i].value)->node->slot(0).written = present[i];
 }
 
 void ParamStore::zero_missing_gradients() {

@@ -102,6 +102,10 @@ class ParamStore {
   void zero_gradients();
   // Writes zeros for parameters without a gradient, so that the whole gradient arena is defined.
   void zero_missing_gradients();
+  // Marks the gradients of these parameters as present, after something wrote sums of gradients into the arena, and all
+  // others as absent. `present` has one entry for each parameter, in their order.
+  // errors: ValueError for another number of entries.
+  void mark_gradients(const std::vector<bool>& present);
 
  private:
   friend class ParamScope;

@@ -87,6 +87,7 @@ class MemoryLlama final : public LlamaModel {
   // tokens of the last chunk would be lost.
   void check_length(std::int64_t time, bool carried) const override;
   bool is_recurrent() const override { return true; }
+  int state_row_axis(const std::string& name) const override;
   // State:
   //   filled         [1]                                            n, the tokens of the unfinished chunk
   //   keys, values   [layers, batch, 2 chunk, kv_heads, head_dim]   | memory | n of the chunk |, rotated keys

@@ -104,6 +104,12 @@ StateLayout MemoryLlama::state_layout(std::int64_t batch) const {
       {.name = "memory", .shape = {config().layers, batch, config().chunk, config().dim}, .batch_axis = 1}};
 }
 
+int MemoryLlama::state_row_axis(const std::string& name) const {
+  for (const StateTensor& part : state_layout(1))
+    if (part.name == name) return part.batch_axis;
+  return 0;
+}
+
 StateLayout MemoryLlama::stream_layout(std::int64_t batch) const {
   StateLayout layout = state_layout(batch);
   for (const StateTensor& cache : cache_layout(batch, 2 * config().chunk)) layout.push_back(cache);

@@ -42,6 +42,7 @@ RunSpeed measure_run_speed(const PlannedRun& run, double seconds,
   options.sequence = run.batch.tokens.dim(1);
   options.capture = train.capture == "auto";
   options.carry_state = run.carries_state;
+  options.micro_batches = train.micro_batches;
   options.batches.assign(static_cast<std::size_t>(train.accumulate), continued(run.batch));
   options.optimizer = train;
   StepTrial trial(options, run.placement);

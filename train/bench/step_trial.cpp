@@ -36,6 +36,7 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, 
 StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& placement)
     : capture_(options.capture && can_capture(placement.device)),
       carry_state_(options.carry_state),
+      micro_batches_(options.micro_batches),
       sequence_(options.sequence > 0 ? options.sequence : options.model.context),
       model_(make_model(resolved(options.model), placement.dtype, placement.device, placement.matmul)),
       recorder_(model_->params(), {.wanted = options.capture}) {
@@ -63,6 +64,7 @@ StepResult StepTrial::run(Recorder* recorder) {
   options.seed = kBenchSeed;
   options.step = steps_;
   options.carry_state = carry_state_;
+  options.micro_batches = micro_batches_;
   StepResult result =
       train_step(*model_, *optimizer_, batches_[static_cast<std::size_t>(steps_ % std::ssize(batches_))],
                  carried_, options, recorder);

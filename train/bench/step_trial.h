@@ -17,9 +17,10 @@ namespace eddy {
 struct StepTrialOptions {
   ModelConfig model;
   std::int64_t batch = 16;
-  std::int64_t sequence = 0;     // 0: model.context
-  std::int64_t tail = 16;        // scored positions of a model with readout tail, at most the sequence
-  bool capture = true;           // where the device supports it
+  std::int64_t sequence = 0;       // 0: model.context
+  std::int64_t tail = 16;          // scored positions of a model with readout tail, at most the sequence
+  bool capture = true;             // where the device supports it
+  std::int64_t micro_batches = 1;  // as StepOptions
   bool carry_state = false;      // each step continues from the state of the last; else it starts without one
   std::vector<Batch> batches{};  // of every step; none: one of random tokens, another for each step
   OptimizerOptions optimizer{};
@@ -49,6 +50,7 @@ class StepTrial {
   StepResult run(Recorder* recorder);
 
   bool capture_, carry_state_;
+  std::int64_t micro_batches_;
   std::int64_t sequence_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;

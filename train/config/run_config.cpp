@@ -2,6 +2,7 @@
 #include "train/config/run_config.h"
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -143,6 +144,9 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("batch", c.batch, "Sequences in a batch", {1, 1'000'000'000}).everyday();
   keys.add("accumulate", c.accumulate, "Batches whose gradients make one step", {1, 1'000'000'000})
       .everyday();
+  keys.add("micro_batches", c.micro_batches,
+           "Parts of a batch, a power of two, whose gradients are summed as a tree; processes share them",
+           {1, 1'000'000'000});
   keys.add("sequence", c.sequence, "Tokens of a sequence; 0: model.segment, or else model.context",
            {0, 1'000'000'000})
       .everyday();
@@ -189,6 +193,8 @@ void describe(KeyList& keys, TrainConfig& c) {
            "Steps in a row with a loss or gradient that is not finite, after which the run ends",
            {0, 1'000'000'000});
   keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).everyday();
+  keys.add("rank_timeout", c.rank_timeout,
+           "Seconds that a process of several waits for another within a step; 0: for ever", {.low = 0});
   keys.add("device", c.device, "Where to compute", {"cpu", "cuda"}).everyday();
   keys.add(
           "precision", c.precision,
@@ -274,6 +280,11 @@ void validate(const RunConfig& config) {
     fail<ConfigError>(
         "config: data.split and data.test leave nothing to validate: {} and {} (below 1 in all)",
         config.data.split, config.data.test);
+  if (const auto parts = static_cast<std::uint64_t>(train.micro_batches);
+      !std::has_single_bit(parts) || train.batch % train.micro_batches != 0)
+    fail<ConfigError>(
+        "config: train.micro_batches is {} with train.batch {} (a power of two that divides the batch)",
+        train.micro_batches, train.batch);
   if (train.warmup > train.steps)
     fail<ConfigError>("config: train.warmup must not exceed train.steps: warmup {}, steps {}", train.warmup,
                       train.steps);

@@ -60,6 +60,7 @@ struct DataConfig {
 struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t batch = 64;
   std::int64_t accumulate = 1;       // batches whose gradients are accumulated for one step
+  std::int64_t micro_batches = 1;    // parts of a batch's rows, whose gradients are summed as a binary tree
   std::int64_t sequence = 0;         // tokens per row; 0: model.segment, or where that is 0 too model.context
   std::string carry_state = "auto";  // auto: as the task's order of data needs it | always | never
   std::int64_t seed = 1337;
@@ -73,8 +74,9 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t sample_tokens = 200;
   std::int64_t log_every = 10;
   std::int64_t max_bad_steps = 10;
-  std::int64_t threads = 0;  // 0: all
-  double minutes = 0.0;      // 0: no limit
+  std::int64_t threads = 0;     // 0: all
+  double rank_timeout = 600.0;  // seconds that a rank waits for another within a step; 0: for ever
+  double minutes = 0.0;         // 0: no limit
   std::string device = "cpu";
   std::string precision = "f32";
   bool tensorboard = false;      // whether the folder gets event files for TensorBoard

@@ -74,6 +74,7 @@ class CountedRun {
     options.learning_rate = train_.learning_rate;
     options.step = number;
     options.carry_state = carries_;
+    options.micro_batches = train_.micro_batches;
     static_cast<void>(train_step(*model_, *optimizer_, batches, carried_, options));
   }
   void evaluate() {

@@ -48,8 +48,8 @@ Batch rows_of(const Batch& batch, std::int64_t rows) {
 std::int64_t fitting_batch(const PlannedRun& run, std::int64_t bytes, std::int64_t* peak) {
   const std::int64_t batch = run.config.train.batch;
   for (std::int64_t parts = 2; parts <= batch; ++parts) {
-    if (batch % parts != 0) continue;
     const std::int64_t rows = batch / parts;
+    if (batch % parts != 0 || rows % run.config.train.micro_batches != 0) continue;
     PlannedRun less = run;
     less.config.train.batch = rows;
     less.config.train.accumulate *= parts;

@@ -9,6 +9,7 @@
 #include "train/kernels/prove.h"
 #include "train/plan/environment.h"
 #include "train/program/commands.h"
+#include "train/program/launcher.h"
 
 namespace eddy {
 namespace {
@@ -52,6 +53,7 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
   on_chosen(*command, action, [measure] {
     for (const std::string& line : environment_lines()) print_line("{}", line);
     print_kernels();
+    print_line("ranks: {}", mpi_of_build());
     if (!*measure) return 0;
     flush_output();
     print_measured();

@@ -7,6 +7,7 @@
 
 #include "tensor/base/format.h"
 #include "train/program/commands.h"
+#include "train/program/launcher.h"
 #include "train/reproduce/reproduce.h"
 
 namespace eddy {
@@ -57,6 +58,9 @@ int list_tables() {
 }
 
 int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
+  if (const int processes = launched_processes(); processes > 1)
+    fail<ConfigError>(
+        "reproduce: a launcher started {} processes (reproduce runs in one; train knows several)", processes);
   if (flags.list) return list_tables();
   if (flags.options.table.empty()) {
     for (const char* name :

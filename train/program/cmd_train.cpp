@@ -1,15 +1,29 @@
 // `eddy train`: starts a new run from a configuration, or resumes one.
 #include <CLI/CLI.hpp>
+#include <array>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
 #include <map>
 #include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
 
+#include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
+#include "tensor/files/input_file.h"
 #include "train/config/config_file.h"
 #include "train/config/new_config.h"
+#include "train/files/digest.h"
 #include "train/program/commands.h"
+#include "train/program/launcher.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_start.h"
 #include "train/run/trainer.h"
+#include "train/step/shared_steps.h"
+#include "train/step/stop_signal.h"
 
 namespace eddy {
 namespace {
@@ -41,7 +55,8 @@ RunConfig config_of_new_run(TrainFlags& flags) {
   return flags.run.gathered("train", request.notes, &run);
 }
 
-int run_train(TrainFlags& flags, const CLI::App& app) {
+// Trains, or prints what was asked for, as the only process or as the first of several.
+int run_here(TrainFlags& flags, const CLI::App& app) {
   TrainRequest& request = flags.request;
   request.command_line = command_line_of(app);
   const bool resuming = !request.resume.empty();
@@ -73,6 +88,83 @@ int run_train(TrainFlags& flags, const CLI::App& app) {
   keep_on_without_output();
   const TrainEnd end = train(request);
   return end == TrainEnd::interrupted ? 130 : end == TrainEnd::too_many_bad_steps ? 3 : 0;
+}
+
+// What must be the same on all ranks, besides what rank 0 sends them.
+struct Fingerprint {
+  std::array<char, 64> program{};  // a digest of the program's file
+  std::array<char, 32> level{};    // of the CPU kernels
+};
+
+Fingerprint fingerprint_of_this() {
+  Fingerprint own;
+  const std::string digest = digest_of_file(InputFile("/proc/self/exe")).hex;
+  digest.copy(own.program.data(), own.program.size() - 1);
+  std::string_view(isa_name(isa_level())).copy(own.level.data(), own.level.size() - 1);
+  return own;
+}
+
+// The fingerprints of all ranks, in order. All ranks call it.
+std::vector<Fingerprint> exchange_fingerprints(Ranks& ranks) {
+  const Fingerprint own = fingerprint_of_this();
+  const std::vector<std::byte> bytes = gather_all(ranks, std::as_bytes(std::span(&own, 1)));
+  std::vector<Fingerprint> all(static_cast<std::size_t>(ranks.size()));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+
+// errors: ConfigError that names the first rank which differs.
+void check_fingerprints(const Ranks& ranks, const std::vector<Fingerprint>& all) {
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    const Fingerprint &first = all.front(), &other = all[static_cast<std::size_t>(rank)];
+    if (first.program != other.program)
+      fail<ConfigError>("train: {} runs another build of eddy than {} (the same file on all hosts)",
+                        ranks.name(rank), ranks.name(0));
+    if (first.level != other.level)
+      fail<ConfigError>(
+          "train: {} has CPU kernels for {} and {} for {}, which differ in their bits (EDDY_CPU_LEVEL={} on all, or the "
+          "lower of both)",
+          ranks.name(rank), other.level.data(), ranks.name(0), first.level.data(), other.level.data());
+  }
+}
+
+// Rank 0 of several: the others do what it says. Its status is that of all: a launcher that saw another one fail would end
+// this one too, before it has said why.
+int lead(TrainFlags& flags, const CLI::App& app, Ranks& ranks) {
+  try {
+    check_fingerprints(ranks, exchange_fingerprints(ranks));
+    flags.request.ranks = &ranks;
+    const int status = run_here(flags, app);
+    end_work(ranks);
+    return status;
+  } catch (const std::exception& error) {
+    if (ranks.in_step) {  // the others wait for a part of the step that does not come
+      say(fmt::format("error: {}", error.what()));
+      end_all_ranks(1);
+    }
+    end_work(ranks);
+    throw;
+  }
+}
+
+// Another rank. Signals are rank 0's to answer.
+int follow(Ranks& ranks) {
+  const StopOnSignal signals;
+  try {
+    static_cast<void>(exchange_fingerprints(ranks));  // rank 0 compares them
+    work(ranks);
+    return 0;
+  } catch (const std::exception& error) {
+    say(fmt::format("error: {}: {}", ranks.name(ranks.rank()), error.what()));
+    end_all_ranks(1);
+  }
+}
+
+int run_train(TrainFlags& flags, const CLI::App& app) {
+  const bool chosen = app.get_option("--threads")->count() > 0 || std::getenv("EDDY_NUM_THREADS") != nullptr;
+  const std::unique_ptr<Ranks> ranks = ranks_of_launcher(!chosen);
+  if (ranks == nullptr) return run_here(flags, app);
+  return ranks->rank() == 0 ? lead(flags, app, *ranks) : follow(*ranks);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@
 #include "train/config/run_config.h"
 #include "train/kernels/prove.h"
 #include "train/program/commands.h"
+#include "train/program/launcher.h"
 
 namespace eddy {
 namespace {
@@ -124,8 +125,10 @@ void check_gpu_kernels() {
   });
 }
 
+// Of several processes that a launcher started, all make the same mistake.
 int report(std::string_view text, int status) {
   std::fflush(stdout);
+  if (!is_first_process()) return status;
   say(fmt::format("error: {}", text));
   return status;
 }

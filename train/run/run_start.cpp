@@ -24,6 +24,7 @@
 #include "train/plan/verdict.h"
 #include "train/run/metrics.h"
 #include "train/run/run_folder.h"
+#include "train/step/shared_steps.h"
 #include "train/text/new_rows.h"
 
 namespace eddy {
@@ -228,6 +229,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
   ReadyRun run;
   run.config = request.config;
   const TrainConfig& t = run.config.train;
+  if (request.ranks != nullptr) check_ranks(run.config, request.ranks->size());
   if (t.threads > 0) set_thread_count(static_cast<int>(t.threads));
   const auto [device, dtype, precision] =
       choose_device_precision({"train", "train.device", "train.precision"}, t.device, t.precision);

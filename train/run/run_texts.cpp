@@ -22,6 +22,16 @@ std::string opening_text(const ReadyRun& run) {
                      run.folder.string());
 }
 
+std::string ranks_text(const ReadyRun& run, const Ranks& ranks) {
+  std::string names = ranks.name(0);
+  for (int rank = 1; rank < ranks.size(); ++rank) names += ", " + ranks.name(rank);
+  const std::int64_t parts = run.config.train.micro_batches / ranks.size(),
+                     sent = 2 * run.model->params().gradients().bytes() * (ranks.size() - 1) / ranks.size();
+  return fmt::format(
+      "{} ranks share the run: {}; each has {} of the {} micro-batches of a batch and sends {} of gradients",
+      ranks.size(), names, parts, run.config.train.micro_batches, human_bytes(sent));
+}
+
 std::string resumed_text(const ReadyRun& run, bool nothing_to_train) {
   const std::int64_t step = run.state.step;
   if (!nothing_to_train) return fmt::format("resumed at step {}", step);

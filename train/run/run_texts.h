@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "train/page/html_page.h"
+#include "train/ranks/ranks.h"
 #include "train/run/progress.h"
 #include "train/run/run_start.h"
 #include "train/run/trainer.h"
@@ -14,6 +15,8 @@ namespace eddy {
 
 // "unit_forget on mine: 60048 parameters (width 52), ...".
 std::string opening_text(const ReadyRun& run);
+// Which ranks share the run, on which hosts, and what each sends for the sum of a batch's gradients.
+std::string ranks_text(const ReadyRun& run, const Ranks& ranks);
 // `nothing_to_train`: all steps are done, or the task is learned.
 std::string resumed_text(const ReadyRun& run, bool nothing_to_train);
 // How a run that ended before its steps were done says so; empty for other ends.

@@ -25,6 +25,7 @@
 #include "train/run/run_texts.h"
 #include "train/run/state_monitor.h"
 #include "train/step/gradient_reach.h"
+#include "train/step/shared_steps.h"
 #include "train/step/stop_signal.h"
 #include "train/step/time_limit.h"
 #include "train/step/train_step.h"
@@ -56,6 +57,10 @@ class Run {
       throw;
     }
     try {
+      if (request_.ranks != nullptr) {
+        event(ranks_text(run_, *request_.ranks));
+        shared_.emplace(*request_.ranks, run_.config, *run_.model, *run_.optimizer, run_.carried);
+      }
       return loop();
     } catch (...) {
       rescue();
@@ -253,8 +258,12 @@ class Run {
     options.seed = static_cast<std::uint64_t>(run_.config.train.seed);
     options.step = run_.state.step;
     options.carry_state = run_.task->carries_state();
+    options.micro_batches = run_.config.train.micro_batches;
     options.stop = [this] { return gives_up_step(); };
-    StepResult result = train_step(*run_.model, *run_.optimizer, batches, run_.carried, options, &recorder_);
+    std::vector<Batch> own = batches;
+    if (shared_) shared_->begin_step(own, options);
+    StepResult result = train_step(*run_.model, *run_.optimizer, own, run_.carried, options, &recorder_);
+    if (shared_) shared_->end_step();
     if (result.stopped) return result;
     if (const std::string message = recorder_.take_message(); !message.empty()) event(message);
     for (const std::string& notice : take_warnings()) event(notice);
@@ -485,8 +494,9 @@ class Run {
     show("saving", 0, 0);
     const double began = now();
     try {
-      save_checkpoint(run_.folder, run_.config, run_.task->tokenizer(), *run_.model, *run_.optimizer,
-                      run_.carried.state, run_.state, best, run_.config.train.keep);
+      const State state = shared_ ? shared_->whole_state(run_.carried, *run_.model) : run_.carried.state;
+      save_checkpoint(run_.folder, run_.config, run_.task->tokenizer(), *run_.model, *run_.optimizer, state,
+                      run_.state, best, run_.config.train.keep);
     } catch (const IoError&) {
       check_place();  // says more when that is why
       throw;
@@ -499,9 +509,11 @@ class Run {
   void rescue() {
     const bool in_place = run_.lock->is_at(run_.folder);
     if (!in_place) run_.folder = run_.lock->place();
+    // Ranks that are in a step do not answer, and some parameters may have changed: the last checkpoint stands.
+    const bool is_whole = request_.ranks == nullptr || !request_.ranks->in_step;
     std::string text;
     try {
-      if (saved_step_ != run_.state.step) {
+      if (is_whole && saved_step_ != run_.state.step) {
         save(false);
         text = fmt::format("an error ended the run at step {}: saved; go on with --resume {}",
                            run_.state.step, run_.folder.string());
@@ -585,6 +597,7 @@ class Run {
   std::string no_report_;     // why the last report could not be written
   LiveReport report_;
   std::optional<Progress> progress_;
+  std::optional<SharedSteps> shared_;  // with several ranks
   double seconds_before_ = 0;
 };
 

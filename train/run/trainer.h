@@ -8,6 +8,8 @@
 
 namespace eddy {
 
+class Ranks;
+
 struct TrainRequest {
   RunConfig config;
   std::string run_dir;    // folder of a new run: does not exist, or has a run without a checkpoint
@@ -17,6 +19,8 @@ struct TrainRequest {
   std::string checkpoint = "latest";
   bool data_given =
       false;  // the data of the run to resume were named again: texts that are new in them are taken in
+  Ranks* ranks =
+      nullptr;  // the processes that share the run, of which this is the first; null: this one alone
   std::string command_line;        // for the report
   std::vector<std::string> notes;  // to be said and recorded at the beginning
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensor/base/format.h"
+#include "tensor/transfer.h"
 
 namespace eddy {
 namespace {
@@ -42,6 +43,56 @@ std::vector<std::int32_t> behind_unscored(const std::vector<std::int32_t>& targe
   for (std::int64_t row = 0; row < rows; ++row)
     std::copy_n(targets.begin() + row * tail, tail, all.begin() + (row + 1) * time - tail);
   return all;
+}
+
+Batch part_of_batch(const Batch& batch, std::int64_t part, std::int64_t parts) {
+  const std::int64_t all = batch.tokens.dim(0);
+  if (parts < 1 || all % parts != 0)
+    fail<ShapeError>("part_of_batch: {} rows in {} parts (as many rows in each)", all, parts);
+  const std::int64_t rows = all / parts;
+  const auto cut = [&](const Tensor& x) {
+    return x.defined() ? raw::narrow(x, 0, part * rows, rows) : Tensor();
+  };
+  Batch result = batch;
+  result.tokens = cut(batch.tokens);
+  result.targets = cut(batch.targets);
+  result.start = cut(batch.start);
+  const std::vector<std::int32_t> targets = raw::contiguous(result.targets).to_vector<std::int32_t>();
+  result.scored =
+      std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t != kNotScored; });
+  return result;
+}
+
+State part_of_state(const State& state, const Model& model, std::int64_t part, std::int64_t parts) {
+  State result;
+  for (const auto& [name, tensor] : state) {
+    const int axis = model.state_row_axis(name);
+    if (axis >= tensor.rank() || tensor.dim(axis) % parts != 0)
+      fail<ShapeError>("part_of_state: {} {} in {} parts along axis {} (as many rows in each)", name,
+                       to_string(tensor.shape()), parts, axis);
+    const std::int64_t rows = tensor.dim(axis) / parts;
+    result.set(name, raw::contiguous(raw::narrow(tensor, axis, part * rows, rows)));
+  }
+  return result;
+}
+
+State joined_state(const std::vector<State>& parts, const Model& model) {
+  State result;
+  for (const auto& [name, tensor] : parts.front()) {
+    std::vector<Tensor> tensors;
+    for (const State& part : parts) {
+      if (part.size() != parts.front().size())
+        fail<ValueError>("joined_state: parts of {} and {} tensors (the same in all)", parts.front().size(),
+                         part.size());
+      tensors.push_back(part.get(name));
+      const Shape shape = tensors.back().shape();
+      if (shape != tensor.shape() || tensors.back().dtype() != tensor.dtype())
+        fail<ValueError>("joined_state: {} is {} and {} (the same in all parts)", name,
+                         to_string(tensor.shape()), to_string(shape));
+    }
+    result.set(name, raw::concat(tensors, model.state_row_axis(name)));
+  }
+  return result;
 }
 
 std::string batch_kind(const Batch& batch) {

@@ -36,6 +36,17 @@ Batch make_batch(std::int64_t batch, std::vector<std::int32_t> tokens, std::vect
 std::vector<std::int32_t> behind_unscored(const std::vector<std::int32_t>& targets, std::int64_t rows,
                                           std::int64_t time);
 
+// Part `part` of `parts` equal parts of a batch's rows. It counts as beginning with new states as the whole batch does,
+// so that all parts are treated alike.
+// errors: ShapeError when the parts are not equal.
+Batch part_of_batch(const Batch& batch, std::int64_t part, std::int64_t parts);
+
+// Part `part` of `parts` equal parts of the rows of a model's state, and the state that such parts make up in order. A
+// part that is a view of the state is row-major or copied.
+// errors: ShapeError when a tensor cannot be cut so; ValueError when the parts hold different tensors.
+State part_of_state(const State& state, const Model& model, std::int64_t part, std::int64_t parts);
+State joined_state(const std::vector<State>& parts, const Model& model);
+
 // The part of a batch's kind that is not in the shapes of its tensors (recorder.h): how many rows begin with a
 // new state is part of it, which ones is not.
 std::string batch_kind(const Batch& batch);

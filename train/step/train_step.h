@@ -13,11 +13,18 @@
 
 namespace eddy {
 
+class Ranks;
+
 struct StepOptions {
   double learning_rate = 0;
   std::uint64_t seed = 0;  // of dropout
   std::int64_t step = 0;   // optimizer steps done before; numbers the dropout masks
   bool carry_state = false;
+  std::int64_t micro_batches = 1;  // parts of each batch: a power of two
+  // With ranks, `batches` and `carried` hold this rank's rows, and `scored` has the number of scored targets of each
+  // micro-batch of the step, batch by batch, those of other ranks too. Without, `scored` is not read.
+  Ranks* ranks = nullptr;
+  std::vector<std::int64_t> scored{};
   // Called between two batches of a step that is not captured: true ends the step, which then has no effect.
   std::function<bool()> stop{};
 };
@@ -32,7 +39,7 @@ struct StepResult {
 };
 
 // Runs one optimizer step over `batches`, all with the same weights, and returns its result. The gradient is
-// that of the mean loss over all scored targets. With carry_state the state is carried from batch to batch
+// that of the mean loss over all scored targets; gradient_tree.h has the order of its sum. With carry_state the state is carried from batch to batch
 // and stored in `carried`; after a loss that is not finite it is cleared, because it may be the cause. A step
 // without scored targets advances the state and changes no parameter; its loss is NaN. If the loss or a
 // gradient is not finite, no parameter changes. With a recorder of the model's parameters, the step is captured
@@ -41,5 +48,8 @@ struct StepResult {
 // errors: those of the model.
 StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batch>& batches,
                       CarriedState& carried, const StepOptions& options, Recorder* recorder = nullptr);
+
+// The number of scored targets of each micro-batch, batch by batch.
+std::vector<std::int64_t> scored_targets(const std::vector<Batch>& batches, std::int64_t micro_batches);
 
 }  // namespace eddy

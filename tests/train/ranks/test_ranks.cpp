@@ -1,0 +1,177 @@
+// What ranks compute together, with threads in place of processes.
+#include "train/ranks/ranks.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "train/ranks/message.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::test;
+
+// The bytes on their way from each rank to each other.
+struct Mail {
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::vector<std::deque<std::byte>> ways;  // from * size + to
+};
+
+class ThreadRanks final : public Ranks {
+ public:
+  ThreadRanks(Mail& mail, int rank, int size) : mail_(mail), rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string name(int rank) const override { return "rank " + std::to_string(rank); }
+  void set_timeout(double) override {}
+  void exchange(int other, std::span<const std::byte> out, std::span<std::byte> in, Patience) override {
+    sent += static_cast<std::int64_t>(out.size());
+    std::unique_lock lock(mail_.mutex);
+    std::deque<std::byte>& to = way(rank_, other);
+    to.insert(to.end(), out.begin(), out.end());
+    mail_.arrived.notify_all();
+    std::deque<std::byte>& from = way(other, rank_);
+    mail_.arrived.wait(lock, [&] { return from.size() >= in.size(); });
+    const auto end = from.begin() + static_cast<std::ptrdiff_t>(in.size());
+    std::copy(from.begin(), end, in.begin());
+    from.erase(from.begin(), end);
+  }
+  std::int64_t sent = 0;
+
+ private:
+  std::deque<std::byte>& way(int from, int to) {
+    return mail_.ways[static_cast<std::size_t>(from * size_ + to)];
+  }
+  Mail& mail_;
+  int rank_, size_;
+};
+
+void on_ranks(int size, const std::function<void(ThreadRanks&)>& work) {
+  Mail mail;
+  mail.ways.resize(static_cast<std::size_t>(size * size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      ThreadRanks ranks(mail, rank, size);
+      work(ranks);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Numbers whose sum depends on the order of the additions.
+std::vector<float> numbers_of(std::size_t rank, std::size_t count) {
+  std::vector<float> numbers(count);
+  for (std::size_t i = 0; i < count; ++i)
+    numbers[i] = (rank % 2 == 0 ? 1.0f : -0.37f) / static_cast<float>(1 + (7 * i + 3 * rank) % 11) +
+                 (rank == 1 ? 1e6f : 0);
+  return numbers;
+}
+
+// The sum of ranks [begin, end) as a tree; nothing if none is present.
+std::vector<float> tree_sum(const std::vector<bool>& present, std::size_t begin, std::size_t end,
+                            std::size_t count) {
+  if (end - begin == 1) return present[begin] ? numbers_of(begin, count) : std::vector<float>{};
+  const std::size_t middle = (begin + end) / 2;
+  std::vector<float> left = tree_sum(present, begin, middle, count);
+  const std::vector<float> right = tree_sum(present, middle, end, count);
+  if (left.empty()) return right;
+  for (std::size_t i = 0; i < right.size(); ++i) left[i] += right[i];
+  return left;
+}
+
+}  // namespace
+
+TEST_CASE("ranks: the sum over ranks is that of the tree to the bit, with the least possible bytes sent") {
+  for (const int size : {1, 2, 4, 8})
+    for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{64}}) {
+      CAPTURE(size);
+      CAPTURE(count);
+      const std::vector<bool> present(static_cast<std::size_t>(size), true);
+      const std::vector<float> expected = tree_sum(present, 0, present.size(), count);
+      std::vector<std::vector<float>> sums(present.size());
+      std::vector<std::int64_t> sent(present.size());
+      on_ranks(size, [&](ThreadRanks& ranks) {
+        const auto rank = static_cast<std::size_t>(ranks.rank());
+        const Tensor x = Tensor::from(numbers_of(rank, count), {static_cast<std::int64_t>(count)});
+        add_all(ranks, x, present);
+        sums[rank] = x.to_vector<float>();
+        sent[rank] = ranks.sent;
+      });
+      for (const std::vector<float>& sum : sums) CHECK(sum == expected);
+      if (count == 64)
+        for (const std::int64_t bytes : sent) CHECK(bytes == 2 * 4 * 64 * (size - 1) / size);
+    }
+}
+
+TEST_CASE("ranks: a rank without a part of the sum counts as nothing") {
+  for (const std::vector<bool>& present : {std::vector<bool>{false, true, true, true},
+                                           {true, false, false, false},
+                                           {false, false, false, true},
+                                           {false, false, true, true},
+                                           {true, false, true, false}}) {
+    const std::vector<float> expected = tree_sum(present, 0, 4, 5);
+    std::vector<std::vector<float>> sums(4);
+    on_ranks(4, [&](ThreadRanks& ranks) {
+      const auto rank = static_cast<std::size_t>(ranks.rank());
+      // The bytes of a rank without a part are not read.
+      const Tensor x = Tensor::from(present[rank] ? numbers_of(rank, 5) : std::vector<float>(5, 1e30f), {5});
+      add_all(ranks, x, present);
+      sums[rank] = x.to_vector<float>();
+    });
+    for (const std::vector<float>& sum : sums) CHECK(sum == expected);
+  }
+}
+
+TEST_CASE("ranks: bytes of all ranks come together in order, and those of rank 0 go to all") {
+  for (const int size : {1, 2, 8}) {
+    std::vector<std::vector<std::byte>> gathered(static_cast<std::size_t>(size));
+    std::vector<std::byte> told(static_cast<std::size_t>(size));
+    on_ranks(size, [&](ThreadRanks& ranks) {
+      const auto rank = static_cast<std::size_t>(ranks.rank());
+      const std::vector<std::byte> own(3, std::byte(rank));
+      gathered[rank] = gather_all(ranks, own);
+      std::byte word{static_cast<unsigned char>(rank + 40)};
+      broadcast(ranks, std::span(&word, 1));
+      told[rank] = word;
+    });
+    std::vector<std::byte> expected;
+    for (int rank = 0; rank < size; ++rank) expected.insert(expected.end(), 3, std::byte(rank));
+    for (const std::vector<std::byte>& all : gathered) CHECK(all == expected);
+    CHECK(std::count(told.begin(), told.end(), std::byte{40}) == size);
+  }
+}
+
+TEST_CASE("ranks: a message gives back what was put into it, and its end is an error") {
+  Message sent;
+  sent.put(std::int64_t{7});
+  sent.put(std::string("words"));
+  sent.put(std::vector<std::int64_t>{1, 2, 3});
+  sent.put(raw::narrow(Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3}), 1, 1, 2));  // strided
+  sent.put(Tensor());
+  sent.put(Tensor::zeros({0, 2}, Dtype::f64));
+  std::vector<float> columns;
+  on_ranks(2, [&](ThreadRanks& ranks) {
+    if (ranks.rank() == 0) return sent.send(ranks, 1);
+    Message got = Message::receive(ranks, 0);
+    CHECK(got.get<std::int64_t>() == 7);
+    CHECK(got.get_text() == "words");
+    CHECK(got.get_numbers() == std::vector<std::int64_t>{1, 2, 3});
+    columns = got.get_tensor().to_vector<float>();
+    CHECK(!got.get_tensor().defined());
+    CHECK(got.get_tensor().shape() == Shape{0, 2});
+    CHECK(contains(error_of<IoError>([&] { static_cast<void>(got.get<int>()); }), "ends before"));
+  });
+  CHECK(columns == std::vector<float>{2, 3, 5, 6});
+}

@@ -1,0 +1,52 @@
+// The steps of one run on several ranks. Rank 0 reads the data, decides and writes; the others only compute:
+//
+//   rank 0     sends: configuration, parameters, moments   step: each rank's rows | ...  state?        end
+//   others     make the same model                         train_step, with all   | ...  their rows    return
+//
+// So the positions in the data, time limits, signals and files are rank 0's alone, and the parameters have the same bits
+// everywhere: each rank updates its own copy by the same sum of gradients.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/eddy/registry.h"
+#include "models/optimizer/optimizer.h"
+#include "train/config/run_config.h"
+#include "train/ranks/ranks.h"
+#include "train/step/train_step.h"
+
+namespace eddy {
+
+// Checks that so many ranks can share the steps of a run.
+// errors: ConfigError for a number that is not a power of two or is above train.micro_batches, and for a device other
+// than the CPU.
+void check_ranks(const RunConfig& config, int ranks);
+
+// Rank 0's side. If an error leaves it in the middle of a step, the others wait: then the program must end them.
+class SharedSteps {
+ public:
+  // Sends the others the run as it begins, and leaves in `carried` this rank's rows. `ranks` must outlive this object.
+  // errors: those of Ranks::exchange.
+  SharedSteps(Ranks& ranks, const RunConfig& config, const Model& model, const Optimizer& optimizer,
+              CarriedState& carried);
+
+  // Begins a step on all ranks: sends the others their rows, and leaves in `batches` and `options` this rank's part.
+  // Each call is followed by train_step and end_step.
+  void begin_step(std::vector<Batch>& batches, StepOptions& options);
+  void end_step() { ranks_.in_step = false; }
+  // Returns the state of all rows.
+  State whole_state(const CarriedState& own, const Model& model);
+
+ private:
+  Ranks& ranks_;
+};
+
+// Ends the others' `work`. Rank 0 calls it between steps, or where no step began.
+void end_work(Ranks& ranks);
+
+// The side of a rank other than 0: takes part in the steps of rank 0's run until that ends.
+// errors: those of make_model, of a step and of Ranks::exchange.
+void work(Ranks& ranks);
+
+}  // namespace eddy
