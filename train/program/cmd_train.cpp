@@ -104,35 +104,36 @@ Fingerprint fingerprint_of_this() {
   return own;
 }
 
-// The fingerprints of all ranks, in order. All ranks call it.
-std::vector<Fingerprint> exchange_fingerprints(Ranks& ranks) {
-  const Fingerprint own = fingerprint_of_this();
-  const std::vector<std::byte> bytes = gather_all(ranks, std::as_bytes(std::span(&own, 1)));
-  std::vector<Fingerprint> all(static_cast<std::size_t>(ranks.size()));
-  std::memcpy(all.data(), bytes.data(), bytes.size());
-  return all;
-}
-
+// Rank 0 compares the fingerprints of the others, of any number of them, with its own.
 // errors: ConfigError that names the first rank which differs.
-void check_fingerprints(const Ranks& ranks, const std::vector<Fingerprint>& all) {
+void compare_fingerprints(Ranks& ranks) {
+  const Fingerprint own = fingerprint_of_this();
+  std::vector<Fingerprint> all(static_cast<std::size_t>(ranks.size()), own);
+  for (int rank = 1; rank < ranks.size(); ++rank)
+    ranks.receive(rank, std::as_writable_bytes(std::span(&all[static_cast<std::size_t>(rank)], 1)));
   for (int rank = 1; rank < ranks.size(); ++rank) {
-    const Fingerprint &first = all.front(), &other = all[static_cast<std::size_t>(rank)];
-    if (first.program != other.program)
+    const Fingerprint& other = all[static_cast<std::size_t>(rank)];
+    if (own.program != other.program)
       fail<ConfigError>("train: {} runs another build of eddy than {} (the same file on all hosts)",
                         ranks.name(rank), ranks.name(0));
-    if (first.level != other.level)
+    if (own.level != other.level)
       fail<ConfigError>(
           "train: {} has CPU kernels for {} and {} for {}, which differ in their bits (EDDY_CPU_LEVEL={} on all, or the "
           "lower of both)",
-          ranks.name(rank), other.level.data(), ranks.name(0), first.level.data(), other.level.data());
+          ranks.name(rank), other.level.data(), ranks.name(0), own.level.data(), other.level.data());
   }
+}
+
+void send_fingerprint(Ranks& ranks) {
+  const Fingerprint own = fingerprint_of_this();
+  ranks.send(0, std::as_bytes(std::span(&own, 1)));
 }
 
 // Rank 0 of several: the others do what it says. Its status is that of all: a launcher that saw another one fail would end
 // this one too, before it has said why.
 int lead(TrainFlags& flags, const CLI::App& app, Ranks& ranks) {
   try {
-    check_fingerprints(ranks, exchange_fingerprints(ranks));
+    compare_fingerprints(ranks);
     flags.request.ranks = &ranks;
     const int status = run_here(flags, app);
     end_work(ranks);
@@ -151,7 +152,7 @@ int lead(TrainFlags& flags, const CLI::App& app, Ranks& ranks) {
 int follow(Ranks& ranks) {
   const StopOnSignal signals;
   try {
-    static_cast<void>(exchange_fingerprints(ranks));  // rank 0 compares them
+    send_fingerprint(ranks);
     work(ranks);
     return 0;
   } catch (const std::exception& error) {

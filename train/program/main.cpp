@@ -242,7 +242,8 @@ int run_command_line(int argc, char** argv) {
     reserve_memory(app.get_subcommands().front()->get_name());
   }
   const int status = action();
-  for (const std::string& warning : take_warnings()) say(warning);
+  for (const std::string& warning : take_warnings())
+    if (is_first_process()) say(warning);
   flush_output();
   report_lost_output(command == nullptr || !has_results_in_files(full_name(*command)));
   return status;

@@ -110,11 +110,12 @@ TEST_CASE("micro-batches: every model's gradient and state are those of whole ba
           CHECK(distance(doubles(gradients), doubles(keeper.gradients)) <= 1e-11);
           REQUIRE(carried.state.size() == whole.state.size());
           CHECK(carried.rows == whole.rows);
-          for (const auto& [name, tensor] : whole.state) {
-            CAPTURE(name);
-            CHECK(carried.state.get(name).shape() == tensor.shape());
-            const std::vector<double> a = doubles(tensor), b = doubles(carried.state.get(name));
-            for (std::size_t i = 0; i < a.size(); ++i) CHECK(!(std::abs(a[i] - b[i]) > 1e-12));
+          for (const State::Entry& of_whole : whole.state) {
+            CAPTURE(of_whole.first);
+            const Tensor& joined = carried.state.get(of_whole.first);
+            CHECK(joined.shape() == of_whole.second.shape());
+            const std::vector<double> a = doubles(of_whole.second), b = doubles(joined);
+            for (std::size_t k = 0; k < a.size(); ++k) CHECK(!(std::abs(a[k] - b[k]) > 1e-12));
           }
           if (micro_batches == 4) parts = carried;
         }
