@@ -7,9 +7,9 @@
 #include "ops/backends.h"
 #include "train/bench/ceilings.h"
 #include "train/kernels/prove.h"
+#include "train/launch/launcher.h"
 #include "train/plan/environment.h"
 #include "train/program/commands.h"
-#include "train/program/launcher.h"
 
 namespace eddy {
 namespace {

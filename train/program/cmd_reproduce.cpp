@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/launch/launcher.h"
 #include "train/program/commands.h"
-#include "train/program/launcher.h"
 #include "train/reproduce/reproduce.h"
 
 namespace eddy {

@@ -30,8 +30,8 @@
 #include "train/config/likely_name.h"
 #include "train/config/run_config.h"
 #include "train/kernels/prove.h"
+#include "train/launch/launcher.h"
 #include "train/program/commands.h"
-#include "train/program/launcher.h"
 
 namespace eddy {
 namespace {

@@ -1,6 +1,6 @@
 // Ranks over MPI, which only moves bytes. Launchers say in the environment how many processes they started, so that a
 // program without one never starts MPI.
-#include "train/program/launcher.h"
+#include "train/launch/launcher.h"
 
 #include <cstdlib>
 
