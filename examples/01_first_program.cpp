@@ -1,4 +1,4 @@
-// Example 0: a module, a training loop, a file. The network learns the exclusive or of two bits.
+// Example 1: a module, a training loop, a file. The network learns the exclusive or of two bits.
 // docs/library.md goes on from here: it reads the file in Python, and what PyTorch saved in C++.
 #include <eddy/eddy.h>
 #include <exception>

@@ -1,4 +1,4 @@
-// Example 1: tensors. What a handle is, what a view is, how broadcasting works, and how errors and random
+// Example 2: tensors. What a handle is, what a view is, how broadcasting works, and how errors and random
 // numbers behave.
 // Read beside it: tensor/tensor.h, tensor/shape.h, tensor/base/error.h, tensor/random/philox.h,
 // ops/views/views.h.

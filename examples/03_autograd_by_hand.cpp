@@ -1,4 +1,4 @@
-// Example 2: the gradient of a two-layer function, once in plain loops and once by the tape.
+// Example 3: the gradient of a two-layer function, once in plain loops and once by the tape.
 //
 //   u    = x W1^T + b1
 //   a    = tanh u

@@ -1,4 +1,4 @@
-// Example 3: an op of your own, outside the library: kernel, public function, gradient, samples, checks. It
+// Example 4: an op of your own, outside the library: kernel, public function, gradient, samples, checks. It
 // is the squared distance of rows:
 //
 //   d[n]     = sum over i of (a[n, i] - b[n, i])^2

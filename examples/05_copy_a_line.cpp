@@ -1,4 +1,4 @@
-// Example 4: a trained model. One transformer layer learns to copy: it reads a line and the sign '|', and
+// Example 5: a trained model. One transformer layer learns to copy: it reads a line and the sign '|', and
 // writes the line again. It trains on lines of random letters, so it cannot learn the text, only the copying. The line
 // that it copies at the end is yours:
 //

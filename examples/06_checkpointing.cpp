@@ -1,4 +1,4 @@
-// Example 5: less memory for more time. The tape keeps every intermediate result of the forward pass for the
+// Example 6: less memory for more time. The tape keeps every intermediate result of the forward pass for the
 // backward pass. `checkpoint` keeps only a block's input, and the backward pass computes the block again:
 //
 //   plain           x  [u a]  x  [u a]  x  [u a]  loss     kept: everything

@@ -19,11 +19,13 @@ config="${CONFIG:-examples/configs/shakespeare-unit.toml}"
 if [[ -e "$run/checkpoints/latest" ]]; then
   arguments=(--resume "$run")
 else
-  arguments=("$config" --run "$run" --train.micro_batches 4)
+  arguments=("$config" --run "$run" --train.micro_batches "${MICRO_BATCHES:-${SLURM_JOB_NUM_NODES:-4}}")
 fi
 
 # SIGUSR1 comes 300 s before the time is over, to this script alone: it passes it on. Rank 0 saves, and all end.
-srun --mpi=pmix build/release/eddy train "${arguments[@]}" --train.threads "${SLURM_CPUS_PER_TASK:-1}" &
+# srun does not take the number of CPUs from sbatch.
+cpus="${SLURM_CPUS_PER_TASK:-1}"
+srun --mpi=pmix --cpus-per-task="$cpus" build/release/eddy train "${arguments[@]}" --train.threads "$cpus" &
 step=$!
 ending=""
 trap 'ending=1; kill -USR1 "$step"' USR1

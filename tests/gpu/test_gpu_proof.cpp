@@ -14,6 +14,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tiny_run.h"
+#include "train/files/digest.h"
 #include "train/kernels/prove.h"
 #include "train/run/metrics.h"
 

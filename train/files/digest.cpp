@@ -46,4 +46,8 @@ FileDigest digest_of_file(const InputFile& file) {
   return {file.bytes(), digest.hex()};
 }
 
+std::string program_digest() {
+  return digest_of_file(InputFile("/proc/self/exe")).hex;
+}
+
 }  // namespace eddy

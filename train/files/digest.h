@@ -37,4 +37,8 @@ struct FileDigest {
 // errors: IoError.
 FileDigest digest_of_file(const InputFile& file);
 
+// The digest of the running program.
+// errors: IoError where the system does not show it.
+std::string program_digest();
+
 }  // namespace eddy

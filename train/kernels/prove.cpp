@@ -23,6 +23,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
 #include "train/bench/measurement.h"
+#include "train/files/digest.h"
 #include "train/files/folders.h"
 #include "train/step/clock.h"
 

@@ -98,10 +98,6 @@ KernelTrial trial_from_json(const json& from) {
   return trial;
 }
 
-std::string program_digest() {
-  return digest_of_file(InputFile("/proc/self/exe")).hex;
-}
-
 fs::path verdict_file(const fs::path& cache, const std::string& gpu, const std::string& build) {
   return cache / "kernels" / (key_digest(gpu, build) + ".json");
 }

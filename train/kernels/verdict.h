@@ -31,10 +31,6 @@ nlohmann::json to_json(const KernelTrial& trial);
 // errors: an exception of the JSON library for another form.
 KernelTrial trial_from_json(const nlohmann::json& json);
 
-// The digest of the running program.
-// errors: IoError where the system does not show it.
-std::string program_digest();
-
 // The file of a verdict in a cache: CACHE/kernels/DIGEST.json, with a digest of GPU and build.
 std::filesystem::path verdict_file(const std::filesystem::path& cache, const std::string& gpu,
                                    const std::string& build);

@@ -60,7 +60,9 @@ std::string without_edge_blanks(const std::string& text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-std::string blas() {
+}  // namespace
+
+std::string blas_in_use() {
   const auto text = [](const char* from) { return without_edge_blanks(from == nullptr ? "" : from); };
   const char* const flavours[] = {"serial, which is not safe here", "pthread", "openmp"};
   const int flavour = openblas_get_parallel();
@@ -70,6 +72,8 @@ std::string blas() {
   return fmt::format("{}; core {}{}; {}", text(openblas_get_config()), core, hint,
                      flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown flavour");
 }
+
+namespace {
 
 std::string system_memory() {
   const auto pages = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES));
@@ -129,7 +133,7 @@ std::vector<std::string> environment_lines() {
       {"processor", processor_name()},
       {"kernels", fmt::format("{} (best here: {})", isa_name(isa_level()), isa_name(best_isa_level()))},
       {"threads", std::to_string(thread_count())},
-      {"blas", blas()},
+      {"blas", blas_in_use()},
       {"cuda", cuda_status()},
       {"memory", system_memory()},
       {"allocator",

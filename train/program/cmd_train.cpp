@@ -13,11 +13,11 @@
 
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
-#include "tensor/files/input_file.h"
 #include "train/config/config_file.h"
 #include "train/config/new_config.h"
 #include "train/files/digest.h"
 #include "train/launch/launcher.h"
+#include "train/plan/environment.h"
 #include "train/program/commands.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_start.h"
@@ -94,12 +94,13 @@ int run_here(TrainFlags& flags, const CLI::App& app) {
 struct Fingerprint {
   std::array<char, 64> program{};  // a digest of the program's file
   std::array<char, 32> level{};    // of the CPU kernels
+  std::array<char, 256> blas{};    // OpenBLAS: its version and kernels
 };
 
 Fingerprint fingerprint_of_this() {
   Fingerprint own;
-  const std::string digest = digest_of_file(InputFile("/proc/self/exe")).hex;
-  digest.copy(own.program.data(), own.program.size() - 1);
+  program_digest().copy(own.program.data(), own.program.size() - 1);
+  blas_in_use().copy(own.blas.data(), own.blas.size() - 1);
   std::string_view(isa_name(isa_level())).copy(own.level.data(), own.level.size() - 1);
   return own;
 }
@@ -121,6 +122,11 @@ void compare_fingerprints(Ranks& ranks) {
           "train: {} has CPU kernels for {} and {} for {}, which differ in their bits (EDDY_CPU_LEVEL={} on all, or the "
           "lower of both)",
           ranks.name(rank), other.level.data(), ranks.name(0), own.level.data(), other.level.data());
+    if (own.blas != other.blas)
+      fail<ConfigError>(
+          "train: {} multiplies with {} and {} with {}, which differ in their bits (the same library on all hosts, and "
+          "the same OPENBLAS_CORETYPE)",
+          ranks.name(rank), other.blas.data(), ranks.name(0), own.blas.data());
   }
 }
 
@@ -139,7 +145,7 @@ int lead(TrainFlags& flags, const CLI::App& app, Ranks& ranks) {
     end_work(ranks);
     return status;
   } catch (const std::exception& error) {
-    if (ranks.in_step) {  // the others wait for a part of the step that does not come
+    if (ranks.in_exchange) {  // the others wait for the rest of an exchange, which does not come
       say(fmt::format("error: {}", error.what()));
       end_all_ranks(1);
     }

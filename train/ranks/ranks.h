@@ -43,8 +43,9 @@ class Ranks {
   virtual void exchange(int other, std::span<const std::byte> out, std::span<std::byte> in,
                         Patience patience = Patience::limited) = 0;
 
-  // Whether a step is in progress: then the other ranks wait for this one's part of it, and for no message.
-  bool in_step = false;
+  // Whether rank 0 is in the middle of an exchange with the others, a step or a question: they wait for the rest of it and
+  // read no other message, so an error must end them.
+  bool in_exchange = false;
 
   void send(int to, std::span<const std::byte> bytes) { exchange(to, bytes, {}); }
   void receive(int from, std::span<std::byte> bytes, Patience patience = Patience::limited) {

@@ -509,8 +509,9 @@ class Run {
   void rescue() {
     const bool in_place = run_.lock->is_at(run_.folder);
     if (!in_place) run_.folder = run_.lock->place();
-    // Ranks that are in a step do not answer, and some parameters may have changed: the last checkpoint stands.
-    const bool is_whole = request_.ranks == nullptr || !request_.ranks->in_step;
+    // In the middle of an exchange other ranks do not answer, and some parameters may have changed: the last checkpoint
+    // stands.
+    const bool is_whole = request_.ranks == nullptr || !request_.ranks->in_exchange;
     std::string text;
     try {
       if (is_whole && saved_step_ != run_.state.step) {

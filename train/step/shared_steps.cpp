@@ -130,6 +130,7 @@ SharedSteps::SharedSteps(Ranks& ranks, const RunConfig& config, const Model& mod
                          const Optimizer& optimizer, CarriedState& carried)
     : ranks_(ranks) {
   ranks.set_timeout(config.train.rank_timeout);
+  ranks.in_exchange = true;
   for (int rank = 1; rank < ranks.size(); ++rank) {
     Message message;
     message.put(Command::begin);
@@ -141,13 +142,14 @@ SharedSteps::SharedSteps(Ranks& ranks, const RunConfig& config, const Model& mod
     put_state(message, part.state);
     message.send(ranks, rank);
   }
+  ranks.in_exchange = false;
   carried = part_of_carried(carried, model, 0, ranks.size());
 }
 
 void SharedSteps::begin_step(std::vector<Batch>& batches, StepOptions& options) {
   options.ranks = &ranks_;
   options.scored = scored_targets(batches, options.micro_batches);
-  ranks_.in_step = true;
+  ranks_.in_exchange = true;
   for (int rank = 1; rank < ranks_.size(); ++rank) {
     Message message;
     message.put(Command::step);
@@ -162,6 +164,7 @@ void SharedSteps::begin_step(std::vector<Batch>& batches, StepOptions& options) 
 State SharedSteps::whole_state(const CarriedState& own, const Model& model) {
   if (own.state.empty()) return {};  // then no rank has one
   std::vector<State> parts{own.state};
+  ranks_.in_exchange = true;
   for (int rank = 1; rank < ranks_.size(); ++rank) {
     Message question;
     question.put(Command::send_state);
@@ -169,6 +172,7 @@ State SharedSteps::whole_state(const CarriedState& own, const Model& model) {
     Message answer = Message::receive(ranks_, rank);
     parts.push_back(get_state(answer));
   }
+  ranks_.in_exchange = false;
   return joined_state(parts, model);
 }
 

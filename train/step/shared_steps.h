@@ -34,7 +34,7 @@ class SharedSteps {
   // Begins a step on all ranks: sends the others their rows, and leaves in `batches` and `options` this rank's part.
   // Each call is followed by train_step and end_step.
   void begin_step(std::vector<Batch>& batches, StepOptions& options);
-  void end_step() { ranks_.in_step = false; }
+  void end_step() { ranks_.in_exchange = false; }
   // Returns the state of all rows.
   State whole_state(const CarriedState& own, const Model& model);
 

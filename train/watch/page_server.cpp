@@ -106,6 +106,7 @@ std::string why_no_server() {
 struct PageServer::Server {
   httplib::Server http;
   std::atomic<std::int64_t> answered{0};
+  std::atomic<bool> ended{false};  // listening
   std::thread thread;
 };
 
@@ -167,7 +168,10 @@ PageServer::PageServer(const std::filesystem::path& run, const PageServerOptions
                                 : "all are taken, or the address is not this machine's");
   const bool six = options.address.find(':') != std::string::npos;
   url_ = fmt::format("http://{}{}{}:{}/", six ? "[" : "", options.address, six ? "]" : "", port_);
-  server_->thread = std::thread([this] { server_->http.listen_after_bind(); });
+  server_->thread = std::thread([this] {
+    server_->http.listen_after_bind();
+    server_->ended = true;
+  });
 }
 
 std::int64_t PageServer::answered() const {
@@ -176,7 +180,7 @@ std::int64_t PageServer::answered() const {
 
 PageServer::~PageServer() {
   // A server that has not begun to listen cannot be stopped.
-  while (server_->thread.joinable() && !server_->http.is_running())
+  while (server_->thread.joinable() && !server_->http.is_running() && !server_->ended)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   server_->http.stop();
   if (server_->thread.joinable()) server_->thread.join();
