@@ -1,5 +1,6 @@
 // `eddy watch`: serves the page of a run. `eddy train --watch` starts it as a process of its own, so that nothing that
 // comes from a network reaches the process that trains.
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -32,6 +33,10 @@ struct WatchFlags {
 
 // Requests that never end cannot take the memory that a training run beside it needs.
 void limit_memory() {
+#ifdef __GLIBC__
+  // Each thread would reserve 128 MiB of addresses for memory of its own, more than the limit leaves for all.
+  ::mallopt(M_ARENA_MAX, 1);
+#endif
   constexpr rlim_t kMore = rlim_t{1} << 28;
   rlim_t pages = 0;
   if (!(std::ifstream("/proc/self/statm") >> pages)) return;
@@ -49,8 +54,8 @@ int run_watch(const WatchFlags& flags) {
   if (flags.parent == 0 && !fs::is_directory(flags.run, error))
     fail<IoError>("watch: {} is no folder (name that of a run)", flags.run);
   const StopOnSignal signals;
-  const PageServer server(flags.run, {flags.options.address, flags.options.port});
   limit_memory();
+  const PageServer server(flags.run, {flags.options.address, flags.options.port});
   print_line("watch {} at {}", flags.run, server.url());
   if (is_loopback(flags.options.address))
     print_line("from another machine: ssh -L {0}:127.0.0.1:{0} MACHINE, and the same address there",

@@ -1,6 +1,7 @@
 // libedit draws the line and keeps the history. Characters are read here, so that Ctrl-C ends the wait for them.
 #include "train/talk/line_input.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,11 +23,15 @@ namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 24;
 
-// Reads what there is, at least a byte. Returns how much; 0 at the end of the input; -1 with EINTR for Ctrl-C.
+// Reads what there is, at least a byte. Returns how much; 0 at the end of the input; -1 for Ctrl-C. A signal ends only a
+// wait that has begun, or another thread takes it: so the wait looks at the flag ten times a second.
 ssize_t read_some(char* bytes, std::size_t most) {
   for (;;) {
+    if (is_interrupted()) return -1;
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    if (::poll(&input, 1, 100) == 0) continue;
     const ssize_t got = ::read(STDIN_FILENO, bytes, most);
-    if (got >= 0 || (errno == EINTR && is_interrupted())) return got;
+    if (got >= 0) return got;
     if (errno != EINTR) fail<IoError>("chat: cannot read standard input: {}", std::strerror(errno));
   }
 }
