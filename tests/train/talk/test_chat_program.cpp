@@ -1,110 +1,17 @@
-// `eddy chat` as a person and as a script use it.
+// `eddy chat` as a script uses it. test_slow_chat_terminal.cpp is as a person does.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pty.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <string>
-#include <vector>
 
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/program.h"
-#include "train/text/stories/stories.h"
+#include "tests/train/talk/trained_run.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::test;
-
-// A small run, trained once.
-struct Trained {
-  TempFolder folder;
-  Trained() {
-    folder.write("book.txt", generate_stories(1, 20000));
-    const Ended made =
-        run_program({words_of("train --run run --data book.txt --model.dim 16 --model.heads 2 "
-                              "--model.layers 1 --model.context 32 --train.steps 3 --train.batch 2 "
-                              "--train.eval_every 0 --train.sample_tokens 0 --train.threads 1"),
-                     folder.path()});
-    REQUIRE_MESSAGE(made.status == 0, made.err);
-  }
-  // What a chat writes that reads these lines from a file.
-  Ended lines(const std::string& text, const std::string& flags = "--tokens 12") const {
-    const std::string file = folder.write("lines.txt", text);
-    return run_program({words_of("chat run " + flags), folder.path(), file});
-  }
-};
-const Trained& trained() {
-  static const Trained once;
-  return once;
-}
-
-// The program on a terminal of its own.
-class OnTerminal {
- public:
-  explicit OnTerminal(const std::vector<std::string>& arguments, const std::string& folder) {
-    std::vector<std::string> words{kProgram};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    pid_ = ::forkpty(&terminal_, nullptr, nullptr, nullptr);
-    if (pid_ == 0) {
-      ::setenv("TERM", "xterm", 1);
-      ::setenv("LC_ALL", "C.UTF-8", 1);
-      ::setenv("EDDY_NUM_THREADS", "1", 1);
-      if (::chdir(folder.c_str()) == 0) ::execv(kProgram.c_str(), argv.data());
-      ::_exit(126);
-    }
-    REQUIRE(pid_ > 0);
-  }
-  ~OnTerminal() {
-    ::close(terminal_);
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  OnTerminal(const OnTerminal&) = delete;
-  OnTerminal& operator=(const OnTerminal&) = delete;
-
-  void type(const std::string& keys) const { REQUIRE(::write(terminal_, keys.data(), keys.size()) > 0); }
-  // Reads until `part` has come since the last call, or for twenty seconds. Returns whether it has.
-  bool see(const std::string& part) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (std::chrono::steady_clock::now() < end) {
-      if (const std::size_t at = unseen_.find(part); at != std::string::npos) {
-        unseen_.erase(0, at + part.size());
-        return true;
-      }
-      pollfd waiting{terminal_, POLLIN, 0};
-      char bytes[4096];
-      if (::poll(&waiting, 1, 200) <= 0) continue;
-      const ssize_t got = ::read(terminal_, bytes, sizeof bytes);
-      if (got <= 0) return unseen_.find(part) != std::string::npos;
-      unseen_.append(bytes, static_cast<std::size_t>(got));
-    }
-    return false;
-  }
-  const std::string& unseen() const { return unseen_; }
-  // The exit status.
-  int finish() {
-    see("(never written)");
-    int status = 0;
-    REQUIRE(::waitpid(pid_, &status, 0) == pid_);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  int terminal_ = -1;
-  pid_t pid_ = -1;
-  std::string unseen_;
-};
 
 }  // namespace
 
@@ -138,38 +45,6 @@ TEST_CASE("eddy chat: over a pipe commands are carried out, and a wrong one is a
   CHECK(wrong.out.size() >= 13);
   CHECK(run_program({words_of("chat nowhere"), t.folder.path()}).status == 1);
   CHECK(run_program({words_of("chat run --load nothing"), t.folder.path()}).status == 1);
-}
-
-TEST_CASE("eddy chat: on a terminal Ctrl-C stops the text and not the program, and lines have a history") {
-  if (!has_program()) return;
-  const Trained& t = trained();
-  OnTerminal chat(words_of("chat run --tokens 1000000000"), t.folder.path());
-  REQUIRE(chat.see("Ctrl-D ends."));
-  const bool edits = !contains(chat.unseen(), "no libedit");
-  REQUIRE(chat.see("> "));
-  chat.type("the lamp\r");
-  CHECK(chat.see("lamp"));
-  chat.type("\x03");
-  CHECK(chat.see("> "));
-  chat.type("unfinished\x03");  // at the prompt it drops the line
-  CHECK(chat.see("> "));
-  chat.type("/tokens 5\r");
-  CHECK(chat.see("> "));
-  if (edits) {
-    chat.type("/stats\x1b[D\x1b[3~e\r");  // back by one, which is deleted, and corrected
-    CHECK(chat.see("tokens seen: "));
-    CHECK(chat.see("5 tokens after a line"));
-    CHECK(chat.see("> "));
-    chat.type("\x1b[A\r");  // the line before
-    CHECK(chat.see("5 tokens after a line"));
-  } else {
-    MESSAGE("keys are not tried: this build has no libedit");
-    chat.type("/state\r");
-    CHECK(chat.see("5 tokens after a line"));
-  }
-  CHECK(chat.see("> "));
-  chat.type("\x04");
-  CHECK(chat.finish() == 0);
 }
 
 TEST_CASE("eddy chat: a reader that leaves ends it without an error") {
