@@ -21,18 +21,23 @@ std::int64_t phase_began(const ReadyRun& run) {
 
 }  // namespace
 
+RunRecord facts_of(const RunConfig& config) {
+  const ModelConfig& model = config.model;
+  const std::int64_t time = segment_length(config);
+  RunRecord facts;
+  facts.model = fmt::format("{}/{}", model.family, model.model);
+  facts.task = config.data.name;
+  facts.parameters = count_parameters(model).count();
+  facts.state_bytes = stream_bytes(model, time);
+  facts.flops_per_token = forward_cost(model, time).flops / static_cast<double>(time);
+  facts.text = config.data.path;
+  return facts;
+}
+
 RunRecord record_of(const ReadyRun& run) {
-  const ModelConfig& model = run.config.model;
-  const std::int64_t time = segment_length(run.config);
-  RunRecord record;
+  RunRecord record = facts_of(run.config);
   record.step = run.state.step;
   record.name = std::filesystem::absolute(run.folder).lexically_normal().filename().string();
-  record.model = fmt::format("{}/{}", model.family, model.model);
-  record.task = run.config.data.name;
-  record.parameters = run.model->params().count();
-  record.state_bytes = stream_bytes(model, time);
-  record.flops_per_token = forward_cost(model, time).flops / static_cast<double>(time);
-  record.text = run.config.data.path;
   record.text_sha256 = run.state.text_sha256;
   return record;
 }

@@ -13,6 +13,9 @@
 
 namespace eddy {
 
+// What follows from a configuration alone: the model, its sizes and costs, the text.
+// errors: those of the registry for a model that it cannot make.
+RunRecord facts_of(const RunConfig& config);
 // The record that says what a run trains, at its present step.
 RunRecord record_of(const ReadyRun& run);
 

@@ -44,6 +44,22 @@ std::string resumed_text(const ReadyRun& run, bool nothing_to_train) {
       "all {0} steps are done: nothing is left to train (go on with --train.steps N, N above {0})", step);
 }
 
+std::string extent_text(const ReadyRun& run, const EvalResult& result) {
+  return fmt::format("{}{} {}", grouped(result.tokens),
+                     result.is_part() ? " of " + grouped(result.of) : std::string(),
+                     run.task->tokenizer() != nullptr ? "tokens" : "targets");
+}
+
+std::string evaluation_text(const ReadyRun& run, const EvalResult& result) {
+  std::string text = fmt::format("{:.4f}", result.loss);
+  for (const auto& [name, value] : result.extras) {
+    text += fmt::format(", {} {}", name, human_number(value));
+    if (name == "bits_per_byte" && run.state.baselines)
+      text += fmt::format(" ({})", run.state.baselines->place_of(value));
+  }
+  return text + " on " + extent_text(run, result);
+}
+
 std::string ended_text(const ReadyRun& run, TrainEnd end) {
   if (end == TrainEnd::time_over)
     return fmt::format("stopped after {} minutes at step {}", run.config.train.minutes, run.state.step);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "train/eval/evaluate.h"
 #include "train/page/html_page.h"
 #include "train/ranks/ranks.h"
 #include "train/run/progress.h"
@@ -19,6 +20,10 @@ std::string opening_text(const ReadyRun& run);
 std::string ranks_text(const ReadyRun& run, const Ranks& ranks);
 // `nothing_to_train`: all steps are done, or the task is learned.
 std::string resumed_text(const ReadyRun& run, bool nothing_to_train);
+// How much of the validation split an evaluation read: "81 920 of 111 488 tokens".
+std::string extent_text(const ReadyRun& run, const EvalResult& result);
+// The loss and the other numbers of an evaluation, and how much it read.
+std::string evaluation_text(const ReadyRun& run, const EvalResult& result);
 // How a run that ended before its steps were done says so; empty for other ends.
 std::string ended_text(const ReadyRun& run, TrainEnd end);
 // A line for each command that goes on from a run that ended so.

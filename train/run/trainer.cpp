@@ -323,24 +323,11 @@ class Run {
     refresh_report();
   }
 
-  // "81 920 of 111 488 tokens".
-  std::string extent(const EvalResult& result) const {
-    return fmt::format("{}{} {}", grouped(result.tokens),
-                       result.is_part() ? " of " + grouped(result.of) : std::string(),
-                       run_.task->tokenizer() != nullptr ? "tokens" : "targets");
-  }
-
   // Records an evaluation; returns its loss and other numbers as a text.
   std::string record_evaluation(const EvalResult& result, bool of_task = false, bool whole = false) {
     record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.extras, of_task, result.of,
                       whole});
-    std::string text = fmt::format("{:.4f}", result.loss);
-    for (const auto& [name, value] : result.extras) {
-      text += fmt::format(", {} {}", name, human_number(value));
-      if (name == "bits_per_byte" && run_.state.baselines)
-        text += fmt::format(" ({})", run_.state.baselines->place_of(value));
-    }
-    return text + " on " + extent(result);
+    return evaluation_text(run_, result);
   }
 
   EvalOptions evaluation_options() const {
@@ -424,7 +411,8 @@ class Run {
     event(fmt::format(
         "step {}: the evaluation was stopped, it takes too much of train.minutes {}: the loss on its first {} is {:.4f} "
         "(eddy eval {} measures all; a train.eval_batches of 1 or more less)",
-        run_.state.step, run_.config.train.minutes, extent(so_far), so_far.loss, run_.folder.string()));
+        run_.state.step, run_.config.train.minutes, extent_text(run_, so_far), so_far.loss,
+        run_.folder.string()));
   }
 
   // The whole validation split at the end of a run whose evaluations measure a sample, where time allows.

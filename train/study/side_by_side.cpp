@@ -8,11 +8,11 @@
 #include <map>
 #include <set>
 
-#include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/page/human_text.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
+#include "train/run/run_report.h"
 #include "train/tasks/task.h"
 
 namespace eddy {
@@ -26,19 +26,6 @@ constexpr const char* kCsvHead = "run,measure,step,tokens,operations,seconds,val
 RunConfig config_of(const std::string& folder) {
   if (checkpoints_of_run(folder).empty()) return load_run_config((fs::path(folder) / "config.json").string());
   return load_config_of_run(folder);
-}
-
-// What a file of an earlier version does not say.
-RunRecord counted_facts(const RunConfig& config) {
-  const std::int64_t time = segment_length(config);
-  RunRecord facts;
-  facts.model = fmt::format("{}/{}", config.model.family, config.model.model);
-  facts.task = config.data.name;
-  facts.parameters = count_parameters(config.model).count();
-  facts.state_bytes = stream_bytes(config.model, time);
-  facts.flops_per_token = forward_cost(config.model, time).flops / static_cast<double>(time);
-  facts.text = config.data.path;
-  return facts;
 }
 
 // The validation loss (an empty name) or a measure beside it, by step.
@@ -169,7 +156,8 @@ ReportedRun read_reported_run(const std::string& folder) {
     run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
   run.config = config_of(folder);
   run.metrics = read_metrics(fs::path(folder) / "metrics.jsonl");
-  run.facts = run.metrics.run ? *run.metrics.run : counted_facts(run.config);
+  // A file of an earlier version does not say them.
+  run.facts = run.metrics.run ? *run.metrics.run : facts_of(run.config);
   return run;
 }
 
