@@ -27,6 +27,7 @@
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/shared_launch.cuh"
 #include "cuda/core/team.cuh"
+#include "cuda/core/warp_matrix.cuh"
 #include "ops/loss/cross_entropy.h"
 #include "tensor/base/error.h"
 
@@ -115,6 +116,13 @@ __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
   }
 }
 
+// e^x for x <= 0 by one instruction that computes a power of 2: within 2 units of the last place near 0, and within
+// |x| units elsewhere. Results below 2^-126 are 0.
+__device__ float share_of(float x) {
+  constexpr float kLog2OfE = 1.44269504f;
+  return fast_exp2(x * kLog2OfE);
+}
+
 // A row's largest logit so far, and the sum of exponentials relative to it. A NaN makes the sum NaN.
 struct RunningSum {
   float top = -FLT_MAX, sum = 0;  // finite, so that -infinity adds 0 also in a thread that has nothing else
@@ -125,11 +133,11 @@ struct RunningSum {
 #pragma unroll
     for (const float x : group.at) largest = fmaxf(largest, x);
     if (largest > top) {
-      sum *= expf(top - largest);
+      sum *= share_of(top - largest);
       top = largest;
     }
 #pragma unroll
-    for (const float x : group.at) sum += expf(x - top);
+    for (const float x : group.at) sum += share_of(x - top);
   }
 };
 struct Largest {
@@ -167,9 +175,11 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
     // The numbers of a group; -infinity after the last class.
     const auto numbers = [classes](const StoredGroup<T>& stored, int group) {
       Group<T> numbers = computed(stored);
+      if (const int left = classes - group * kGroup<T>; left < kGroup<T>) {
 #pragma unroll
-      for (int j = 0; j < kGroup<T>; ++j)
-        if (group * kGroup<T> + j >= classes) numbers.at[j] = -INFINITY;
+        for (int j = 0; j < kGroup<T>; ++j)
+          if (j >= left) numbers.at[j] = -INFINITY;
+      }
       return numbers;
     };
     RunningSum own;
@@ -188,7 +198,7 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
       }
     }
     const float top = Rows::reduce(own.top, Largest{});
-    const float sum = Rows::reduce(own.sum * expf(own.top - top), Plus{}), inverse = 1.0f / sum;
+    const float sum = Rows::reduce(own.sum * share_of(own.top - top), Plus{}), inverse = 1.0f / sum;
     // The gradient takes the place of the logits: a thread reads and writes the same groups and no others.
     const bool has_target = Rows::lane() == target / kGroup<T> % Threads;
     const float of_target = has_target ? static_cast<float>(x[target]) - top : 0.0f;
@@ -196,12 +206,12 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
     for (int group = Rows::lane(); group < groups; group += Threads) {
       Group<T> share = numbers(group < shared_groups ? kept[group] : of_row[group], group);
 #pragma unroll
-      for (float& value : share.at) value = inverse * expf(value - top);
+      for (float& value : share.at) value = inverse * share_of(value - top);
       of_row[group] = stored(share);
     }
     if (!has_target) continue;
     *loss = logf(sum) - of_target;
-    x[target] = static_cast<T>(inverse * expf(of_target) - 1.0f);
+    x[target] = static_cast<T>(inverse * share_of(of_target) - 1.0f);
   }
 }
 

@@ -6,9 +6,11 @@
 // by side, and the gate of the next step separates them; backward one product reads their gradients side by
 // side in dkv.
 //
+
+//
 //   mapping        gates: a warp for each head of each row. Rows with a norm: a block for each row, since a
-//                  step waits for all rows; each thread has every 256th entry. Activations: a thread for each
-//                  entry.
+//                  step waits for all rows; each thread has every 256th entry, the first two in registers.
+//                  Activations: a thread for each entry.
 //   shared memory  8 numbers (32 bytes), for blocks
 //   bytes moved    the weights once a step, the least only if they do not stay in the second-level cache;
 //                  every row that a kernel reads or writes passes through memory once, where one kernel for
@@ -74,6 +76,19 @@ __global__ void gate_backward_kernel(LaunchedStep launched) {
   });
 }
 
+// How many entries of its row a thread keeps in registers: of rows of up to 512, all.
+constexpr int kKept = 2;
+
+// Calls visit(j, i) for each entry i of a row that this thread has, its j-th; kKept for all that are not kept.
+template <class Visit>
+__device__ void each_entry(std::int64_t dim, Visit&& visit) {
+#pragma unroll
+  for (int j = 0; j < kKept; ++j)
+    if (const std::int64_t i = Rows::lane() + j * kThreads; i < dim) visit(j, i);
+#pragma unroll 1
+  for (std::int64_t i = Rows::lane() + kKept * kThreads; i < dim; i += kThreads) visit(kKept, i);
+}
+
 // The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its
 // norm. Rows are those of this step.
 struct ResidualLaunch {
@@ -98,20 +113,33 @@ __global__ void residual_norm_kernel(ResidualLaunch launched) {
     float* const y = step.at(launched.y, row, dim);
     T* const to = step.at<T>(launched.normalised, row, dim);
     const std::int64_t first_element = (step.t * step.args.batch + row) * dim;
-    float sum = 0;
-    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) {
-      y[i] = residual[i] + step.keep(launched.key, first_element + i) * y[i];
-      sum += y[i];
-    }
+    // Nothing is stored before all is loaded: a store that may change what is read next would be waited for.
+    float kept[kKept + 1], weights[kKept + 1], biases[kKept + 1], sum = 0;
+    const auto load_norm = [&](int j, std::int64_t i) {
+      weights[j] = weight != nullptr ? weight[i] : 1.0f;
+      biases[j] = bias != nullptr ? bias[i] : 0.0f;
+    };
+    each_entry(dim, [&](int j, std::int64_t i) {
+      kept[j] = residual[i] + step.keep(launched.key, first_element + i) * y[i];
+      sum += kept[j];
+      if (j < kKept)
+        load_norm(j, i);
+      else
+        y[i] = kept[j];
+    });
     const float mean = Rows::reduce(sum, Plus{}) / count;
     float squares = 0;  // of deviations: sum(y^2) - n mean^2 would cancel
-    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) squares += (y[i] - mean) * (y[i] - mean);
+    each_entry(dim, [&](int j, std::int64_t i) {
+      const float deviation = (j < kKept ? kept[j] : y[i]) - mean;
+      squares += deviation * deviation;
+    });
     const float rstd =
         1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + static_cast<float>(step.args.eps));
-    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) {
-      const float n = (y[i] - mean) * rstd;
-      to[i] = static_cast<T>((weight != nullptr ? n * weight[i] : n) + (bias != nullptr ? bias[i] : 0.0f));
-    }
+    each_entry(dim, [&](int j, std::int64_t i) {
+      if (j == kKept) kept[j] = y[i], load_norm(j, i);
+      y[i] = kept[j];
+      to[i] = static_cast<T>((kept[j] - mean) * rstd * weights[j] + biases[j]);
+    });
     if (Rows::lane() == 0) {
       *step.at(launched.mean, row, 1) = mean;
       *step.at(launched.rstd, row, 1) = rstd;
@@ -140,26 +168,30 @@ __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
   const float* const weight = static_cast<const float*>(launched.weight);
   const float count = static_cast<float>(dim);
   for (std::int64_t row = Rows::first_row(); row < step.args.batch; row += Rows::row_step()) {
-    const float *const dy = step.at(launched.dy, row, dim), *const x = step.at(launched.x, row, dim);
+    const float *const dy = step.at(launched.dy, row, dim), *const x = step.at(launched.x, row, dim),
+                       *const from = step.at(launched.from, row, dim);
     const float mean = *step.at(launched.mean, row, 1), rstd = *step.at(launched.rstd, row, 1);
-    float sum_g = 0, sum_gn = 0;
-    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) {
-      const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
-      sum_g += g;
-      sum_gn += g * ((x[i] - mean) * rstd);
-    }
+    const auto gradient = [&](std::int64_t i) { return weight != nullptr ? dy[i] * weight[i] : dy[i]; };
+    const auto normal = [&](std::int64_t i) { return (x[i] - mean) * rstd; };
+    float g[kKept + 1], n[kKept + 1], before[kKept + 1], sum_g = 0, sum_gn = 0;
+    each_entry(dim, [&](int j, std::int64_t i) {
+      g[j] = gradient(i);
+      n[j] = normal(i);
+      before[j] = from[i];
+      sum_g += g[j];
+      sum_gn += g[j] * n[j];
+    });
     const float mean_g = Rows::reduce(sum_g, Plus{}) / count, mean_gn = Rows::reduce(sum_gn, Plus{}) / count;
     const float factor = dim == 1 ? 0.0f : rstd;  // as in layer_norm.cu: a row of one entry has no gradient
-    const float* const from = step.at(launched.from, row, dim);
     float* const to = step.at(launched.to, row, dim);
     T* const dropped = step.at<T>(launched.dropped, row, dim);
     const std::int64_t first_element = (step.t * step.args.batch + row) * dim;
-    for (std::int64_t i = Rows::lane(); i < dim; i += kThreads) {
-      const float g = weight != nullptr ? dy[i] * weight[i] : dy[i];
-      const float sum = from[i] + factor * (g - mean_g - (x[i] - mean) * rstd * mean_gn);
+    each_entry(dim, [&](int j, std::int64_t i) {
+      if (j == kKept) g[j] = gradient(i), n[j] = normal(i), before[j] = from[i];
+      const float sum = before[j] + factor * (g[j] - mean_g - n[j] * mean_gn);
       to[i] = sum;
       dropped[i] = static_cast<T>(step.keep(launched.key, first_element + i) * sum);
-    }
+    });
   }
 }
 
