@@ -23,6 +23,20 @@ cmake -G Ninja -S "$source_dir" -B "$temporary/build" -DCMAKE_BUILD_TYPE=Release
 cmake --build "$temporary/build"
 cd "$temporary" && build/consumer
 
+# ---- eddy learn, installed: an exercise of plain C++, one that links Eddy, one that needs the tree ----
+learn=("$temporary/prefix/bin/eddy" learn)
+for exercise in softplus training_loop; do
+  "${learn[@]}" "$exercise" >/dev/null
+  "${learn[@]}" answer "$exercise" >answer.cpp
+  cp answer.cpp learn/*"_$exercise.cpp"
+  "${learn[@]}" check "$exercise"
+done
+"${learn[@]}" cuda_kernel >/dev/null
+if refusal="$("${learn[@]}" check cuda_kernel 2>&1)" || [[ "$refusal" != *"source tree"* ]]; then
+  echo "run.sh: eddy learn does not say what the exercise cuda_kernel needs: $refusal" >&2
+  exit 1
+fi
+
 # ---- add_subdirectory, then FetchContent, in one build folder: Eddy is compiled once ----
 # Only what the library needs may be asked for.
 unneeded=()

@@ -49,6 +49,7 @@ void add_keys_command(CLI::App& app, std::function<int()>& action);
 void add_tasks_command(CLI::App& app, std::function<int()>& action);
 void add_bench_command(CLI::App& app, std::function<int()>& action);
 void add_dump_command(CLI::App& app, std::function<int()>& action);
+void add_learn_command(CLI::App& app, std::function<int()>& action);
 void add_completion_command(CLI::App& app, std::function<int()>& action);
 
 // Has the command line set `action` to `run` when the user chose this command.

@@ -194,7 +194,7 @@ int run_command_line(int argc, char** argv) {
         add_generate_command,  add_chat_command,   add_check_command,     add_tokenizer_command,
         add_models_command,    add_keys_command,   add_tasks_command,     add_info_command,
         add_bench_command,     add_dump_command,   add_export_command,    add_import_command,
-        add_completion_command})
+        add_learn_command,     add_completion_command})
     add(app, action);
   // Set after the commands were added: they would inherit it.
   app.footer(

@@ -1,0 +1,169 @@
+// `eddy learn` as a student meets it: every exercise as it is handed out fails with a number or a shape that is wrong,
+// every answer passes, and mistakes get a message that helps.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/program.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace eddy;
+using namespace eddy::test;
+
+const fs::path kExercises = fs::path(EDDY_SOURCE_DIR) / "examples" / "learn";
+
+std::vector<std::string> exercise_files() {
+  std::vector<std::string> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kExercises))
+    if (entry.path().extension() == ".cpp" || entry.path().extension() == ".cu")
+      files.push_back(entry.path().filename().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// A student's folder with one exercise, and the commands of eddy learn in it.
+class Student {
+ public:
+  explicit Student(std::string which) : which_(std::move(which)) {}
+
+  Ended learn(const std::vector<std::string>& words, const std::vector<std::string>& environment = {}) const {
+    Start start{{"learn"}, folder_.path()};
+    start.arguments.insert(start.arguments.end(), words.begin(), words.end());
+    start.environment = environment;
+    return run_program(start);
+  }
+  Ended take() const { return learn({which_}); }
+  Ended check(const std::vector<std::string>& environment = {}) const {
+    return learn({"check", which_}, environment);
+  }
+  void hand_in(const std::string& file, const std::string& text) const {
+    folder_.write("learn/" + file, text);
+  }
+
+ private:
+  TempFolder folder_;
+  std::string which_;
+};
+
+}  // namespace
+
+TEST_CASE("learn: every exercise as it is handed out fails with what is wrong and every answer passes") {
+  if (!has_program()) return;
+  const std::vector<std::string> files = exercise_files();
+  CHECK(files.size() == 20);
+  struct Results {
+    Ended taken, hole, answer;
+  };
+  std::map<std::string, Results> results;
+  for (const std::string& file : files) results[file];  // now no thread changes the map itself
+  std::vector<std::future<void>> halves;
+  for (std::size_t part = 0; part < 2; ++part)
+    halves.push_back(std::async(std::launch::async, [&, part] {
+      for (std::size_t i = part; i < files.size(); i += 2) {
+        const Student student(std::to_string(i + 1));
+        Results& found = results[files[i]];
+        found.taken = student.take();
+        found.hole = student.check();
+        student.hand_in(files[i], read_bytes(kExercises / "answers" / files[i]));
+        found.answer = student.check();
+      }
+    }));
+  for (std::future<void>& half : halves) half.get();
+  for (const auto& [file, found] : results) {
+    CAPTURE(file);
+    CHECK_MESSAGE(found.taken.status == 0, found.taken.err);
+    CHECK_MESSAGE(found.hole.status == 1, found.hole.out, found.hole.err);
+    CHECK_MESSAGE(contains(found.hole.out, ", and should be "), found.hole.out, found.hole.err);
+    CHECK_MESSAGE(contains(found.hole.out, "is not right yet"), found.hole.out);
+    CHECK_FALSE_MESSAGE(contains(found.hole.out, "warning:"), found.hole.out);
+    CHECK_MESSAGE(found.answer.status == 0, found.answer.out, found.answer.err);
+    CHECK_MESSAGE(contains(found.answer.out, "is right; next: eddy learn "), found.answer.out);
+    CHECK_FALSE_MESSAGE(contains(found.answer.out, "warning:"), found.answer.out);
+  }
+}
+
+TEST_CASE(
+    "learn: what is right is kept in the student's folder and a file that is there is not written again") {
+  if (!has_program()) return;
+  const Student student("broadcast");
+  CHECK(contains(student.learn({}).out, "0 of 20 are right, in learn.\nNext: eddy learn 1\n"));
+  CHECK(contains(student.take().out, "learn/03_broadcast.cpp is there for you."));
+  student.hand_in("03_broadcast.cpp", read_bytes(kExercises / "answers/03_broadcast.cpp"));
+  CHECK(student.check().status == 0);
+  CHECK(contains(student.take().out, "is there already"));
+  CHECK(student.check().status == 0);
+  CHECK(contains(student.learn({}).out, "  right  3  broadcast"));
+  CHECK(contains(student.learn({}).out, "1 of 20 are right"));
+  student.hand_in("03_broadcast.cpp", "int main() {}\n");
+  CHECK(student.check().status == 1);
+  CHECK(contains(student.learn({}).out, "1 of 20 are right"));
+}
+
+TEST_CASE("learn: hints come one by one and then the answer is offered") {
+  if (!has_program()) return;
+  const Student student("1");
+  CHECK(student.learn({"hint", "1"}).out.starts_with("hint 1 of 3: For x > 0"));
+  CHECK_FALSE(contains(student.learn({"hint"}).out, "hint 3"));
+  const std::string last = student.learn({"hint", "softplus"}).out;
+  CHECK(contains(last, "hint 3 of 3: "));
+  CHECK(contains(last, "eddy learn answer 1"));
+  CHECK(student.learn({"answer", "1"}).out == read_bytes(kExercises / "answers/01_softplus.cpp"));
+}
+
+TEST_CASE("learn: a file that does not compile or never ends or crashes is said to do so") {
+  if (!has_program()) return;
+  const Student student("1");
+  const std::string begin = "double softplus_gradient(double, double) { return 0; }\n";
+  CHECK(student.take().status == 0);
+  const auto said_of = [&](const std::string& text) {
+    student.hand_in("01_softplus.cpp", begin + text);
+    const Ended ended = student.check();
+    CHECK(ended.status == 1);
+    CHECK(ended.err.empty());
+    return ended.out;
+  };
+  std::string said = said_of("double softplus(double x) { return y; }\n");
+  CHECK_MESSAGE(contains(said, "learn/01_softplus.cpp:2:"), said);
+  CHECK_MESSAGE(contains(said, "learn/01_softplus.cpp does not compile: see above"), said);
+  said = said_of("double softplus(double x) { for (volatile double y = x;;) y = y + 1; }\n");
+  CHECK_MESSAGE(contains(said, "stopped after 10 seconds: is there a loop without an end?"), said);
+  said = said_of("#include <vector>\ndouble softplus(double) { return std::vector<double>(3)[3]; }\n");
+  CHECK_MESSAGE(contains(said, "ended by signal 6"), said);
+  said = said_of("double softplus(double x) { volatile double* p = nullptr; return *p + x; }\n");
+  CHECK_MESSAGE(contains(said, "ended by signal 11"), said);
+  said = said_of(
+      "#include <vector>\nstd::vector<double> all;\n"
+      "double softplus(double x) { for (;;) all.insert(all.end(), 1 << 20, x); }\n");
+  CHECK_MESSAGE(contains(said, "bad_alloc"), said);
+  said =
+      said_of("#include <cstdio>\ndouble softplus(double) { for (;;) std::puts(\"a line without end\"); }\n");
+  CHECK(contains(said, "is there a loop without an end?"));
+  CHECK(said.size() < 80'000);
+}
+
+TEST_CASE("learn: what is missing is said with what to do") {
+  if (!has_program()) return;
+  const Student student("1");
+  CHECK(contains(student.check().err, "there is no learn/01_softplus.cpp (eddy learn 1 writes it)"));
+  CHECK(contains(student.learn({"softplas"}).err, "nearest: softplus; 1 to 20; eddy learn lists them"));
+  CHECK(contains(student.learn({"21"}).err, "there is no exercise 21"));
+  CHECK(student.take().status == 0);
+  CHECK(contains(student.check({"PATH=/nowhere"}).err, "there is no C++ compiler"));
+  CHECK(contains(student.check({"CXX=no-such-compiler"}).err, "'no-such-compiler', does not run"));
+  student.hand_in("progress.json", "{}");
+  CHECK(contains(student.learn({}).err, "progress.json is damaged"));
+  student.hand_in("../mine/letter.txt", "dear reader");
+  const Ended other = student.learn({"--folder", "mine", "1"});
+  CHECK(other.status == 1);
+  CHECK(contains(other.err, "mine has other files and no progress.json (name another folder: --folder)"));
+}
