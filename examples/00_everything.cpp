@@ -166,7 +166,6 @@ Matrix add_loss(const Matrix& before, const Matrix& logits, const std::vector<In
 
 // ---- the model: unit recurrence with forget (Kausik, "Recurrent transformers", 2025)
 
-constexpr Index kWidth = 32;
 const std::string kAlphabet = "01eo";
 
 struct Model {
@@ -196,11 +195,12 @@ struct Model {
     return linear(rms_norm(layer({state})), tokens);
   }
 
+  Index width = 32;
   std::mt19937 random{1};
-  std::vector<Matrix> parameters;
-  Matrix tokens = weight(kAlphabet.size(), kWidth), query = weight(kWidth, kWidth);
-  Matrix key = weight(kWidth, kWidth), value = weight(kWidth, kWidth), out = weight(kWidth, kWidth);
-  Matrix up = weight(4 * kWidth, kWidth), down = weight(kWidth, 4 * kWidth);
+  std::vector<Matrix> parameters{};
+  Matrix tokens = weight(kAlphabet.size(), width), query = weight(width, width);
+  Matrix key = weight(width, width), value = weight(width, width), out = weight(width, width);
+  Matrix up = weight(4 * width, width), down = weight(width, 4 * width);
 };
 
 // ---- training and sampling
@@ -259,7 +259,7 @@ void adamw_step(const std::vector<Matrix>& parameters, int step, double rate, do
     }
 }
 
-// A stream that the model writes, token by token. Between tokens it keeps the state alone, kWidth numbers.
+// A stream that the model writes, token by token. Between tokens it keeps the state alone, `width` numbers.
 std::string sample(const Model& model, Index length, std::mt19937& random) {
   std::string text = "1";
   for (Matrix state; text.size() < length;) {
