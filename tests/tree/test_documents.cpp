@@ -258,10 +258,53 @@ TEST_CASE("documents: every file and folder that a page names exists") {
   CHECK(paths > 300);
 }
 
-TEST_CASE("documents: the files of the reading order have what it says to look for") {
+TEST_CASE("documents: the code that the tour quotes stands in the files that it names") {
+  static const std::regex mark(R"(<!-- from: (\S+) -->)");
+  int quotes = 0;
+  for (const std::string& page : pages()) {
+    if (!page.starts_with("docs/tour/")) continue;
+    const Lines lines = lines_of(page);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (lines[i] != "```cpp") continue;
+      std::smatch match;
+      const bool marked = i > 0 && std::regex_match(lines[i - 1], match, mark);
+      CHECK_MESSAGE(marked, page << ":" << i + 1 << ": no line <!-- from: FILE --> above the code");
+      const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      const Lines code(begin, std::find(begin, lines.end(), "```"));
+      if (!marked) continue;
+      ++quotes;
+      const Lines file = lines_of(match[1].str());
+      CHECK_MESSAGE(std::search(file.begin(), file.end(), code.begin(), code.end()) != file.end(),
+                    page << ":" << i + 1 << ": these lines are not in " << match[1].str());
+    }
+  }
+  CHECK(quotes >= 10);
+}
+
+TEST_CASE("documents: every exercise is named in the tour, which names no other") {
+  static const std::regex command(R"(`eddy learn (\d+)`)");
+  std::set<int> named, there;
+  for (const std::string& page : pages()) {
+    if (!page.starts_with("docs/tour/")) continue;
+    for (const std::string& line : lines_of(page))
+      for (std::sregex_iterator match(line.begin(), line.end(), command), end; match != end; ++match)
+        named.insert(std::stoi((*match)[1].str()));
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(in_tree("examples/learn")))
+    if (std::isdigit(static_cast<unsigned char>(entry.path().filename().string()[0])) != 0)
+      there.insert(std::stoi(entry.path().filename().string()));
+  CHECK(there.size() == 20);
+  CHECK(named == there);
+}
+
+TEST_CASE("documents: the files of the tour have what it says to look for") {
   static const std::regex name(R"((\w+::)?([A-Za-z_]\w*))");
   int names = 0;
-  for (const std::string& line : lines_of("docs/reading-order.md")) {
+  Lines tables;
+  for (const std::string& page : pages())
+    if (page.starts_with("docs/tour/"))
+      for (const std::string& line : lines_of(page)) tables.push_back(line);
+  for (const std::string& line : tables) {
     const std::size_t second = line.find('|', 1), third = line.find('|', second + 1);
     if (!line.starts_with("| `") || third == std::string::npos) continue;
     std::string text;

@@ -131,8 +131,7 @@ void add_learn_command(CLI::App& app, std::function<int()>& action) {
   };
   command->add_option("EXERCISE", flags->which,
                       "Show an exercise, a number or a name, and copy its file to your folder");
-  command->footer(
-      "Without an exercise it lists all of them.");
+  command->footer("Without an exercise it lists all of them. docs/tour/ leads through Eddy along them.");
   command->callback([&action, flags, command] {  // runs after that of a command below, too
     if (command->get_subcommands().empty())
       action = [flags] { return flags->which.empty() ? list_exercises(*flags) : show_exercise(*flags); };
