@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "autograd/named_values.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -84,6 +85,7 @@ class CheckpointNode final : public Node {
     }
     const ScopeGuard module(*scope);
     const EnableGrad recording;
+    const detail::Setting<detail::ValueCapture*> not_again(detail::value_capture, nullptr);
     std::vector<Tensor> ys = fn_(inputs);
     if (ys.size() != static_cast<std::size_t>(outputs()))
       fail<GraphError>(

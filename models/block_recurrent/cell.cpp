@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "ops/ops.h"
 
@@ -111,21 +112,29 @@ CellScales RecurrentCell::scales() const {
 Tensor RecurrentCell::update(const Tensor& c, const StateHeads& own, const CellScales& scales,
                              const KeysValues& tokens, bool literal) const {
   const ScopeGuard scope("recurrent");
-  const auto read = [&](const Tensor& q, const Tensor& learned, const KeysValues& rows) {
+  const auto read = [&](const char* name, const Tensor& q, const Tensor& learned, const KeysValues& rows) {
+    const ScopeGuard inside(name);
     AttentionOptions options;
     options.scale = rules_.unit ? 1 : 1 / std::sqrt(static_cast<double>(rules_.head_dim));
     options.head_scale = learned;
     options.precision = matmul_precision(wk_);
     return rules_.join(attend(q, rows, options, literal));
   };
-  const Tensor h = concat({read(own.queries.self, scales.self, {own.read.keys, own.read.values}),
-                           read(own.queries.cross, scales.cross, tokens)},
+  const Tensor h = concat({read("self", own.queries.self, scales.self, {own.read.keys, own.read.values}),
+                           read("cross", own.queries.cross, scales.cross, tokens)},
                           2);
-  if (!gate_mlp_) return (*gate_attn_)(c, h);
-  if (!gate_attn_) return (*gate_mlp_)(c, linear(h, mlp_up_, {}, {.relu = true}));
-  const Tensor m = (*gate_attn_)(c, h);
-  const Tensor rows = cast(rms_norm(m, mlp_norm_, eps_), h.dtype());
-  return (*gate_mlp_)(m, linear(rows, mlp_up_, {}, {.relu = true}));
+  const auto gate = [](const char* name, const StateGate& mix, const Tensor& old, const Tensor& input) {
+    const ScopeGuard inside(name);
+    return mix(old, input);
+  };
+  Tensor next = c, rows = h;  // the state, and what the next gate's MLP reads
+  if (gate_attn_) next = gate("gate_attn", *gate_attn_, c, h);
+  if (gate_mlp_) {
+    if (gate_attn_) rows = cast(rms_norm(next, mlp_norm_, eps_), h.dtype());
+    next = gate("gate_mlp", *gate_mlp_, next, linear(rows, mlp_up_, {}, {.relu = true}));
+  }
+  name_value("state", next);
+  return next;
 }
 
 }  // namespace eddy

@@ -97,6 +97,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
       cross.precision = options.precision;
       cross.head_scale = rules_.scale(cross_scale_);
       const std::int64_t sequences = read.keys.dim(0), rows = x.dim(0) * x.dim(1) / sequences;
+      const ScopeGuard inside("cross");
       const Tensor q = reshape(heads.state_q, {sequences, rows, rules_.heads, rules_.head_dim});
       mixed = concat(
           {mixed, reshape(attend(q, {read.keys, read.values}, cross, call.literal), mixed.shape())}, 2);

@@ -1,6 +1,7 @@
 // The external memory: search, attention to what was found, and the mix.
 #include "models/block_recurrent/memory.h"
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
@@ -37,6 +38,7 @@ Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEnt
                                        : attention(queries, keys, values, options),
                                local.shape());
   const Tensor gate = reshape(sigmoid(gate_bias_), {heads, 1});
+  name_value("gate", gate);
   const Tensor own = upcast(local);
   return cast(own + (upcast(found) - own) * gate, local.dtype());
 }

@@ -53,8 +53,8 @@ ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
     drop.set_attention(options, layer.path + ".attn.probabilities");
     const Tensor rows = layer.attn_norm(x);
     const Tensor attended =
-        attention(rotary(layer.query(rows), 0, config().rope_theta),
-                  rotary(layer.key(rows), 0, config().rope_theta), layer.value(rows), options);
+        layer.attend(rotary(layer.query(rows), 0, config().rope_theta),
+                     rotary(layer.key(rows), 0, config().rope_theta), layer.value(rows), options);
     x = layer.finish(x, attended, drop, 0);
   }
   return {input, head(x), {}};

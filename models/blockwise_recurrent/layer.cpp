@@ -82,6 +82,12 @@ KeyValue LlamaLayer::memory_rows(const Tensor& evolved) const {
   return {split_heads(parts[0], kv_heads, head_dim), split_heads(parts[1], kv_heads, head_dim)};
 }
 
+Tensor LlamaLayer::attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                          const AttentionOptions& options) const {
+  const ScopeGuard scope("attn");
+  return attention(query, key, value, options);
+}
+
 Tensor LlamaLayer::finish(const Tensor& x, const Tensor& attended, const DropoutSite& drop,
                           std::uint64_t call) const {
   Tensor read;

@@ -19,6 +19,7 @@
 // ForwardInput::literal runs this file. The fast form is run_fast in memory.cpp; tests compare the two.
 // With dropout they draw different masks.
 // Source: Liang, "Block-wise Recurrent Transformer", and its published code.
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
@@ -34,9 +35,10 @@ Tensor MemoryLlama::run_literal(const LlamaLayer& layer, const Tensor& x, const 
   const Tensor query = rotary(layer.query(rows), config().chunk, config().rope_theta),
                key = rotary(concat({read.key, layer.key(rows)}, 1), 0, config().rope_theta),
                value = concat({read.value, layer.value(rows)}, 1);
-  const Tensor output = attention(query, key, value, layer.chunk_attention(drop, chunk));
+  const Tensor output = layer.attend(query, key, value, layer.chunk_attention(drop, chunk));
   if (x.dim(1) == config().chunk) {
     memory = reshape(output, x.shape());
+    name_value("state", memory);
     if (config().detach == "chunk") memory = detach(memory);
   }
   return layer.finish(x, output, drop, chunk);

@@ -7,6 +7,7 @@
 // The literal form, chunk by chunk, is run_literal in literal.cpp; streaming is in stream.cpp.
 #include <algorithm>
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
@@ -102,9 +103,10 @@ Tensor MemoryLlama::run_fast(const LlamaLayer& layer, const Tensor& x, const Dro
     AttentionOptions options = layer.chunk_attention(drop, t);
     options.past_keys = expand_batch(read.key, batch);
     options.past_values = expand_batch(read.value, batch);
-    outputs.push_back(attention(queries[t], keys[t], values[t], options));
+    outputs.push_back(layer.attend(queries[t], keys[t], values[t], options));
     if (lengths[t] != chunk) break;
     memory = reshape(outputs.back(), Shape{batch, chunk, config().dim});
+    name_value("state", memory);
     if (config().detach == "chunk") memory = detach(memory);
   }
   return layer.finish(x, concat(outputs, 1), drop, 0);

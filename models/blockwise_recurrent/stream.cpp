@@ -87,8 +87,8 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
       keys.put(filled, rotary(layer.key(normed), position + at, config().rope_theta));
       values.put(filled, layer.value(normed));
       const Tensor attended =
-          attention(rotary(layer.query(normed), position + at, config().rope_theta),
-                    keys.rows(first, filled + length), values.rows(first, filled + length), options);
+          layer.attend(rotary(layer.query(normed), position + at, config().rope_theta),
+                       keys.rows(first, filled + length), values.rows(first, filled + length), options);
       y = layer.finish(y, attended, no_dropout, 0);
     }
     raw::copy_into(raw::narrow(logits, 1, at, length), head(y).logits());
@@ -170,8 +170,8 @@ Tensor MemoryLlama::stream_piece(const Tensor& x, State& state, std::int64_t fil
     keys.put(position, rotary(layer.key(normed), position, config().rope_theta));
     values.put(position, layer.value(normed));
     const Tensor attended =
-        attention(rotary(layer.query(normed), position, config().rope_theta), keys.rows(0, position + length),
-                  values.rows(0, position + length), options);
+        layer.attend(rotary(layer.query(normed), position, config().rope_theta),
+                     keys.rows(0, position + length), values.rows(0, position + length), options);
     outputs.layer(number).put(filled, raw::reshape(attended, x.shape()));
     y = layer.finish(y, attended, no_dropout, 0);
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/recurrent_transformer/block_variant.h"
@@ -17,6 +18,7 @@ namespace eddy {
 std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, const BlockRows& x,
                                                     const BlockPlan& plan) const {
   if (config().accumulate_factor != 0.5) return {};  // the kernels' own
+  if (captures_values()) return {};                  // one kernel would hide them
   const DropoutSite& drop = layer.drop();
   const TransformerLayer& t = layer.layer;
   BlockAccumulateOptions options;
@@ -101,6 +103,7 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
   };
   const bool leaves = leaves_state(carried, plan.time, plan.block);
   auto [p, h] = begin(x[0], call++);
+  name_value("state", h);
   Tensor half, past;  // of the last window
   for (std::size_t i = 1; i < count; ++i) {
     const auto before = static_cast<std::int64_t>(i) - 1;
@@ -119,6 +122,7 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
       }
     }
     h = state_of(newer, past, call + 1);
+    name_value("state", h);
     call += 2;
   }
   const auto last = static_cast<std::int64_t>(count) - 1;

@@ -8,6 +8,7 @@
 // streaming in stream.cpp.
 #include <tuple>
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "models/recurrent_transformer/block_variant.h"
 #include "ops/recurrence/block_forget.h"
@@ -17,6 +18,7 @@ namespace eddy {
 
 std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& layer, const BlockRows& x) {
   const Tensor& some = x.full.defined() ? x.full : x.rest;
+  if (captures_values()) return {};  // one kernel would hide them
   const DropoutSite& drop = layer.drop();
   const TransformerLayer& t = layer.layer;
   const std::int64_t sequences = some.dim(-3), block = some.dim(-2);
@@ -62,6 +64,7 @@ BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockR
     Tensor h = layer.finish(rows[i], queries[i], past, own[i], i);
     if (i == 0 && before.defined())
       h = carried.chosen(h, [&] { return layer.finish(rows[0], queries[0], {}, own[0], 0); });
+    name_value("state", h);
     chain.h.push_back(h);
     // The last block needs them too: its output is always read.
     chain.key_value.push_back(layer.key_value(chain.h[i]));

@@ -43,6 +43,7 @@ Tensor forget(const TransformerLayer& layer, const Tensor& x, const DropoutSite&
   Tensor h = before.defined() ? narrow(layer(concat({before, x_1}, 1), drop, 0), 1, before.dim(1), first)
                               : layer(x_1, drop, 0);
   h = carried.chosen(h, [&] { return layer(x_1, drop, 0); });
+  layer.name_state(h);
   std::vector<Tensor> outputs;
   std::uint64_t call = 1;
   for (std::int64_t at = block; at < time; at += block) {
@@ -50,6 +51,7 @@ Tensor forget(const TransformerLayer& layer, const Tensor& x, const DropoutSite&
     const Tensor window = layer(concat({h, narrow(x, 1, at, length)}, 1), drop, call++);
     outputs.push_back(narrow(window, 1, 0, block));
     h = narrow(window, 1, block, length);
+    layer.name_state(h);
   }
   carried.keep(layer.path + ".state", h);
   outputs.push_back(layer(h, drop, call));
@@ -95,6 +97,7 @@ Tensor BlockAccumulate::run_literal(const TransformerLayer& layer, const Tensor&
     const auto [y, after] = window(before, narrow(x, 1, at, std::min(block, time - at)), at == 0);
     if (at > 0) outputs.push_back(y);
     now = after;
+    layer.name_state(now.h);
   }
   outputs.push_back(layer(now.h, drop, call++));
   if (leaves_state(carried, time, block)) {  // as if another block followed

@@ -10,6 +10,8 @@
 // When the block is complete, end_block turns h_i into the past of the next block.
 #include <algorithm>
 
+#include "autograd/named_values.h"
+#include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/recurrent_transformer/block_variant.h"
 #include "models/row_cache.h"
@@ -115,6 +117,7 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const TransformerLayer& layer = layers_[i];
     const std::string& name = layer.path;
+    const ScopeGuard scope(name);
     const std::int64_t room = std::max(config().context, time);
     if (first == 0)
       for (const char* part : {".k", ".v"})
@@ -132,8 +135,12 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     AttentionOptions options;
     options.causal = true;
     options.precision = params().matmul_precision();
-    const Tensor attended =
-        attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
+    Tensor attended;
+    {
+      const ScopeGuard inside("attn");
+      attended =
+          attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
+    }
     y = layer.mlp(y, layer.wo(raw::reshape(attended, {batch, time, dim})), no_dropout, 0);
   }
   state.set_counts("position", {first + time});
@@ -214,6 +221,7 @@ Tensor BlockVariant::stream_rows(const WindowLayer& layer, const std::string& na
   const Tensor own_all = appended(state, name + ".x", own);
   const Tensor* past = state.find(name + ".past");
   const Tensor h = layer.finish(rows, query, past == nullptr ? Tensor() : *past, own_all, 0);
+  name_value("state", h);
   const auto [h_query, h_own] = layer.query_key_value(h);
   const Tensor h_all = appended(state, name + ".h", h_own);
   if (keeps_rows()) {
@@ -241,14 +249,18 @@ Tensor BlockVariant::stream(const Tensor& tokens, State& state) const {
   for (std::int64_t at = 0; at < time;) {
     const std::int64_t length = std::min(time - at, block - (first + at) % block);
     Tensor rows = raw::copy(raw::narrow(x, 1, at, length));
-    for (std::size_t i = 0; i < layers.size(); ++i)
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const ScopeGuard scope(layers_[i].path);
       rows = stream_rows(layers[i], layers_[i].path, rows, next);
+    }
     outputs.push_back(rows);
     at += length;
     if ((first + at) % block != 0) continue;
     Tensor final_rows;
-    for (std::size_t i = 0; i < layers.size(); ++i)
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const ScopeGuard scope(layers_[i].path);
       final_rows = end_block(layers[i], layers_[i].path, final_rows, next);
+    }
   }
   next.set_counts("position", {first + time});
   const Tensor logits = head(outputs.size() == 1 ? outputs[0] : concat(outputs, 1), false).logits();

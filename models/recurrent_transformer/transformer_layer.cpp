@@ -1,6 +1,7 @@
 // The base layer T: as a whole (operator(), attention and MLP in ten lines), and in parts (WindowLayer).
 #include "models/recurrent_transformer/transformer_layer.h"
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "ops/ops.h"
 
@@ -22,6 +23,11 @@ UnitRecurrenceWeights TransformerLayer::weights() const {
   const auto& [up, down, gelu] = feed_forward;
   return {attn_norm.weight, attn_norm.bias, wqkv.weight, wqkv.bias, wo.weight,   wo.bias,
           mlp_norm.weight,  mlp_norm.bias,  up.weight,   up.bias,   down.weight, down.bias};
+}
+
+void TransformerLayer::name_state(const Tensor& h) const {
+  const ScopeGuard scope(path);
+  name_value("state", h);
 }
 
 Tensor TransformerLayer::mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop,

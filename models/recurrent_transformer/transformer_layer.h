@@ -35,6 +35,9 @@ class TransformerLayer {
   // The same from z + attended and its norm.
   Tensor mlp(const SumAndNorm& read, const DropoutSite& drop, std::uint64_t call) const;
 
+  // Names h, the state that a recurrence carries.
+  void name_state(const Tensor& h) const;
+
   // The weights as the recurrences of ops/recurrence/ take them.
   UnitRecurrenceWeights weights() const;
 

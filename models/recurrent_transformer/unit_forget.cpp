@@ -6,6 +6,7 @@
 //   after the loop    y_t = T(h_t) where it is read                         one batch
 //
 // The literal form is in literal.cpp, streaming in stream.cpp.
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "models/recurrent_transformer/recurrent_transformer.h"
 #include "ops/cast/upcast.h"
@@ -26,6 +27,7 @@ Tensor UnitForget::run_layers(const Tensor& x, std::int64_t rows, const DropoutS
 
 Tensor UnitForget::enter(const TransformerLayer& layer, const Tensor& qkv, const DropoutSite& drop,
                          const CarriedRows& carried) const {
+  const ScopeGuard scope("attn");
   const WindowLayer window(layer, drop);
   const std::int64_t time = qkv.dim(0), batch = qkv.dim(1), dim = qkv.dim(2) / 3;
   const Tensor first = reshape(narrow(qkv, 0, 0, 1), {batch, 1, 3 * dim});
@@ -60,6 +62,7 @@ Tensor UnitForget::run_fast(const TransformerLayer& layer, const Tensor& x, std:
   const UnitRecurrenceResult chain =
       unit_recurrence(upcast(x), upcast(qkv), layer.weights(), options, key != nullptr ? *key : Tensor(),
                       value != nullptr ? *value : Tensor());
+  name_value("state", [&] { return transpose(chain.h, 0, 1); });
   const std::int64_t last = x.dim(0) - 1;
   if (carried != nullptr && carried->keeps)
     carried->keep(layer.path + ".state",

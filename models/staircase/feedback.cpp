@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "autograd/named_values.h"
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
 #include "ops/product/repeated_products.h"
@@ -35,7 +36,9 @@ LayerCall StaircaseFeedback::call_with_positions() const {
 
 Tensor StaircaseFeedback::mix_weights() const {
   if (config().feedback_memory == "last") return {};
-  return reshape(softmax(layer_logits_), {1, config().layers + 1});
+  const Tensor weights = softmax(layer_logits_);
+  name_value("feedback.mix", weights);
+  return reshape(weights, {1, config().layers + 1});
 }
 
 StateLayout StaircaseFeedback::state_layout(std::int64_t batch, std::int64_t past) const {

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "autograd/named_values.h"
 #include "models/staircase/family.h"
 #include "ops/cast/upcast.h"
 #include "ops/product/matmul.h"
@@ -87,9 +88,12 @@ StaircaseFeedback::Token StaircaseFeedback::run_token(const Tensor& x, const Ten
     h = layer(h, normed, seen, call);
     if (weights.defined()) states.push_back(reshape(h, {1, batch * dim}));
   }
-  if (!weights.defined()) return {h, h};
-  return {h, reshape(activation(matmul(weights, upcast(concat(states, 0)), params().matmul_precision())),
-                     {batch, 1, dim})};
+  Tensor mixed = h;
+  if (weights.defined())
+    mixed = reshape(activation(matmul(weights, upcast(concat(states, 0)), params().matmul_precision())),
+                    {batch, 1, dim});
+  name_value("state", mixed);
+  return {h, mixed};
 }
 
 }  // namespace eddy

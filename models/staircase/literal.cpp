@@ -34,6 +34,7 @@
 // Source: Ju, Roller, Sukhbaatar, Weston, "Staircase Attention for Recurrent Processing of Sequences" (2021).
 #include <algorithm>
 
+#include "autograd/named_values.h"
 #include "autograd/tape.h"
 #include "models/staircase/lstm.h"
 #include "models/staircase/staircase.h"
@@ -70,6 +71,7 @@ StaircaseFamily::Segment Staircase::run_literal(const Tensor& x, const State& st
       h = core_.layers[static_cast<std::size_t>(l)].literal(h, joined(frozen, joined(old, h)), call);
       if (s >= chunks && official()) next.set(numbered("act", s - chunks, l), carried(h));
     }
+    name_value("state", h);
     for (std::int64_t j = first; j <= last; ++j)
       now[static_cast<std::size_t>(j)] = narrow(h, 1, (j - first) * chunk_, chunk_);
   }
@@ -85,8 +87,12 @@ Tensor StaircaseLayer::literal(const Tensor& x, const Tensor& context, const Lay
 LstmCell literal_cell(const Tensor& gates, const Tensor& c) {
   const std::int64_t hidden = c.dim(1);
   const std::vector<Tensor> parts = split(gates, 1, {hidden, hidden, hidden, hidden});
-  const Tensor next = sigmoid(parts[1]) * c + sigmoid(parts[0]) * tanh(parts[2]);
-  return {sigmoid(parts[3]) * tanh(next), next};
+  const Tensor input = sigmoid(parts[0]), forget = sigmoid(parts[1]), output = sigmoid(parts[3]);
+  name_value("input_gate", input);
+  name_value("forget_gate", forget);
+  name_value("output_gate", output);
+  const Tensor next = forget * c + input * tanh(parts[2]);
+  return {output * tanh(next), next};
 }
 
 }  // namespace eddy

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "ops/cast/upcast.h"
 #include "ops/ops.h"
@@ -60,6 +61,8 @@ StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State
       const LstmCell cell = run.literal ? literal_cell(gates, c) : lstm_cell(gates, c);
       h = cell.h;
       c = cell.c;
+      name_value("state", h);
+      name_value("cell", c);
       steps.push_back(reshape(h, {1, batch, dim}));
     }
     next.set(of_layer("h", l), carried(h));

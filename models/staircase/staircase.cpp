@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "autograd/named_values.h"
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
 #include "ops/product/repeated_products.h"
@@ -155,6 +156,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
       h = layer(h, normed, context, call, normed_old);
       if (s >= chunks) next.set(numbered("act", s - chunks, l), official() ? carried(h) : seen);
     }
+    name_value("state", h);
     if (s < passes_ - 1) continue;
     const std::int64_t rest = h.dim(1) - chunk_;
     Tensor finished = h;

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <utility>
 
+#include "autograd/named_values.h"
 #include "autograd/tape.h"
 #include "ops/attention/attention_partials.h"
+#include "ops/attention/attention_probabilities.h"
 #include "ops/attention/attention_scratch.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
@@ -463,6 +465,15 @@ Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t hea
     saved[0] = q_unit.y;
     saved[1] = k_unit.y;
   }
+  name_value("probabilities", [&] {
+    const Parts x = form.parts(saved, heads);
+    AttentionOptions seen = detail::without_unit(options);
+    seen.head_scale = x.head_scale;
+    seen.bias = x.bias;
+    seen.positions = x.positions;
+    seen.past_keys = x.past_k;
+    return attention_probabilities(x.q, x.k, seen);
+  });
   const Mixed mixed = forward(form.parts(saved, heads), options);
   saved.insert(saved.end(), {mixed.output, mixed.log_sum, q_unit.scale, k_unit.scale});
   const Tensor y = raw::reshape(mixed.output, shape);

@@ -3,7 +3,9 @@
 // checks. Its gradients are those of the ops that it consists of.
 #include <algorithm>
 
+#include "autograd/named_values.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_probabilities.h"
 #include "ops/cast/upcast.h"
 #include "ops/index/gather.h"
 #include "ops/norm/unit_norm.h"
@@ -30,7 +32,44 @@ Tensor by_distance(const Tensor& x, std::int64_t keys) {
   return gather(x, 3, raw::expand(Tensor::from(index, {queries, keys}), x.shape().with(3, keys)));
 }
 
+// x [batch, rows, own, size] in f64 as [batch, heads, rows, size]; several heads may share one of x.
+Tensor by_head(const Tensor& x, std::int64_t heads) {
+  const std::int64_t batch = x.dim(0), rows = x.dim(1), own = x.dim(2), size = x.dim(3);
+  const std::int64_t sharing = own == 0 ? 0 : heads / own;
+  const Tensor one = reshape(transpose(exact(x), 1, 2), {batch, own, 1, rows, size});
+  return reshape(expand(one, {batch, own, sharing, rows, size}), {batch, heads, rows, size});
+}
+
+// The probabilities [batch, heads, queries, keys] in f64, before dropout. The inputs are checked, without a past.
+Tensor probabilities_of(const Tensor& q, const Tensor& k, const AttentionOptions& options) {
+  const std::int64_t batch = q.dim(0), heads = q.dim(2), keys = k.dim(1);
+  const Tensor queries = by_head(q, heads);
+  Tensor scores = matmul(queries, transpose(by_head(k, heads), 2, 3));
+  if (options.positions.defined())
+    scores += by_distance(matmul(queries, transpose(exact(options.positions), 0, 1)), keys);
+  if (options.bias.defined()) {
+    const std::int64_t distances = options.bias.dim(1);
+    const Tensor bias = reshape(exact(options.bias), {heads, 1, distances});
+    scores += by_distance(expand(bias, {batch, heads, q.dim(1), distances}), keys);
+  }
+  if (options.head_scale.defined()) scores *= reshape(exact(options.head_scale), {heads, 1, 1});
+  return softmax(scores * detail::attention_scale(options, q.dim(3)), {options.causal, options.band});
+}
+
 }  // namespace
+
+Tensor attention_probabilities(const Tensor& q, const Tensor& k, const AttentionOptions& given) {
+  const auto here = [](const Tensor& x) { return x.defined() ? raw::to_device(exact(x), kCpu) : x; };
+  AttentionOptions options = given;
+  for (Tensor* table : {&options.head_scale, &options.bias, &options.positions}) *table = here(*table);
+  Tensor queries = here(q), keys = here(k);
+  if (options.unit_eps) {
+    queries = unit_norm(queries, *options.unit_eps);
+    keys = unit_norm(keys, *options.unit_eps);
+  }
+  if (options.past_keys.defined()) keys = concat({here(options.past_keys), keys}, 1);
+  return cast(probabilities_of(queries, keys, options), is_bf16(q) ? Dtype::f32 : q.dtype());
+}
 
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options) {
@@ -47,26 +86,10 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
   if (q.device() != kCpu)
     fail<DeviceError>("attention_composed: {} (cpu only; use attention)", to_string(q.device()));
 
-  const std::int64_t batch = q.dim(0), heads = q.dim(2), keys = k.dim(1), size = q.dim(3);
-  // x as [batch, heads, rows, size]; several heads may share one head of k and v.
-  const auto by_head = [&](const Tensor& x) {
-    const std::int64_t rows = x.dim(1), own = x.dim(2), sharing = own == 0 ? 0 : heads / own;
-    const Tensor one = reshape(transpose(exact(x), 1, 2), {batch, own, 1, rows, size});
-    return reshape(expand(one, {batch, own, sharing, rows, size}), {batch, heads, rows, size});
-  };
-  const Tensor queries = by_head(q);
-  Tensor scores = matmul(queries, transpose(by_head(k), 2, 3));
-  if (options.positions.defined())
-    scores += by_distance(matmul(queries, transpose(exact(options.positions), 0, 1)), keys);
-  if (options.bias.defined()) {
-    const std::int64_t distances = options.bias.dim(1);
-    const Tensor bias = reshape(exact(options.bias), {heads, 1, distances});
-    scores += by_distance(expand(bias, {batch, heads, q.dim(1), distances}), keys);
-  }
-  if (options.head_scale.defined()) scores *= reshape(exact(options.head_scale), {heads, 1, 1});
-  const Tensor probabilities =
-      softmax(scores * detail::attention_scale(options, size), {options.causal, options.band});
-  const Tensor mixed = matmul(dropout(probabilities, options.dropout, options.dropout_key), by_head(v));
+  const Tensor probabilities = probabilities_of(q, k, options);
+  name_value("probabilities", [&] { return cast(probabilities, q.dtype()); });
+  const Tensor mixed =
+      matmul(dropout(probabilities, options.dropout, options.dropout_key), by_head(v, q.dim(2)));
   return cast(contiguous(transpose(mixed, 1, 2)), q.dtype());
 }
 

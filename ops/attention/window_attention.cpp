@@ -3,12 +3,15 @@
 
 #include <cmath>
 
+#include "autograd/named_values.h"
 #include "autograd/tape.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_probabilities.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/cpu_ways.h"
 #include "ops/cpu/isa.h"
+#include "ops/views/views.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 
@@ -106,6 +109,16 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
 
   const Tensor q = detail::readable(q_any), past = detail::readable(past_any),
                own = detail::readable(own_any);
+  name_value("probabilities", [&] {
+    const std::int64_t dim = q.dim(2), heads = options.heads;
+    const auto keys_of = [&](const Tensor& rows) {
+      return reshape(narrow(rows, 2, 0, dim), {rows.dim(0), rows.dim(1), heads, dim / heads});
+    };
+    AttentionOptions causal;
+    causal.causal = true;
+    if (past.defined()) causal.past_keys = keys_of(past);
+    return attention_probabilities(keys_of(q), keys_of(own), causal);
+  });
   const Tensor output = Tensor::empty(q.shape(), q.dtype(), q.device());
   const std::int64_t groups = (q.dim(0) + kWindowLanes - 1) / kWindowLanes;
   const Tensor log_sum =

@@ -1,10 +1,12 @@
 // Checks and gradients of the gates.
 #include "ops/recurrence/gates.h"
 
+#include "autograd/named_values.h"
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/rows.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
@@ -87,6 +89,7 @@ Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tan
   check_like_state("fixed_gate", c, z, "z");
   check_bias("fixed_gate", c, bias, "bias");
 
+  name_value("gate", [&] { return sigmoid(bias); });
   const Rows c_rows = rows_of(c), z_rows = rows_of(z);
   const Tensor gate = raw::contiguous(bias);
   const Tensor y = Tensor::empty(c.shape(), c.dtype(), c.device());
@@ -111,6 +114,8 @@ Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor
   check_bias("lstm_gate", c, bias_i, "bias_i");
   check_bias("lstm_gate", c, bias_f, "bias_f");
 
+  name_value("forget_gate", [&] { return sigmoid(f + bias_f + 1.0); });
+  name_value("input_gate", [&] { return sigmoid(i + bias_i - 1.0); });
   const Rows c_rows = rows_of(c), z_rows = rows_of(z), i_rows = rows_of(i), f_rows = rows_of(f);
   const Tensor input_bias = raw::contiguous(bias_i), forget_bias = raw::contiguous(bias_f);
   const Tensor y = Tensor::empty(c.shape(), c.dtype(), c.device());

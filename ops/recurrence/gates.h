@@ -6,7 +6,8 @@
 //                                      I = sigmoid(i + bias_i - 1)
 //
 // with z' = tanh z or z. The constants +1 and -1 make a new cell remember. They are not part of the biases,
-// so that an optimizer whose steps scale with the size of a parameter does not see them.
+// so that an optimizer whose steps scale with the size of a parameter does not see them. Named values
+// (autograd/named_values.h): g as `gate` [width]; F and I as `forget_gate` and `input_gate`, shaped like c.
 //
 // Source: Hutchins et al., "Block-recurrent transformers" (2022), section 3.2, equations 2 to 6.
 #pragma once

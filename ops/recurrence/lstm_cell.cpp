@@ -1,10 +1,13 @@
 // Checks and gradient of the LSTM cell.
 #include "ops/recurrence/lstm_cell.h"
 
+#include "autograd/named_values.h"
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/rows.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/views/views.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -23,6 +26,10 @@ LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
     fail<ShapeError>("lstm_cell: gates {} for c {} ([batch, 4 hidden]: [{}, {}])", to_string(gates.shape()),
                      to_string(c.shape()), c.dim(0), 4 * c.dim(1));
 
+  constexpr const char* kGates[] = {"input_gate", "forget_gate", nullptr, "output_gate"};
+  for (std::int64_t part = 0; part < 4; ++part)
+    if (kGates[part] != nullptr)
+      name_value(kGates[part], [&] { return sigmoid(narrow(gates, 1, part * c.dim(1), c.dim(1))); });
   const Rows gate_rows = rows_of(gates), c_rows = rows_of(c);
   const LstmCell next{Tensor::empty(c.shape(), c.dtype(), c.device()),
                       Tensor::empty(c.shape(), c.dtype(), c.device())};

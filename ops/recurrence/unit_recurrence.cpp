@@ -1,11 +1,17 @@
 // Checks and kernel calls of the unit recurrence.
 #include "ops/recurrence/unit_recurrence.h"
 
+#include <cmath>
+
+#include "autograd/named_values.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/cpu_ways.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/product/repeated_products.h"
 #include "ops/recurrence/recurrence_layer.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -29,6 +35,22 @@ void set_panels(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, Packed
     args.panels[i] =
         PackedWeights::of(factor, &weights, args.precision)->panels_for(factor, 1, args.precision);
   }
+}
+
+// The gates g [batch, heads, time], from what the chain reads and gives.
+Tensor gates_of(const Tensor& qkv, const Tensor& key, const Tensor& first_key, std::int64_t heads) {
+  const std::int64_t time = key.dim(0), batch = key.dim(1), dim = key.dim(2),
+                     begin = first_key.defined() ? 0 : 1;
+  const Shape by_head{time - begin, batch, heads, dim / heads};
+  const auto rows = [&](const Tensor& x, std::int64_t column) {
+    return reshape(narrow(narrow(x, 2, column, dim), 0, begin, time - begin), by_head);
+  };
+  Tensor before = narrow(key, 0, 0, time - 1);
+  if (begin == 0) before = concat({reshape(first_key, {1, batch, dim}), before}, 0);
+  const Tensor scores = sum(rows(qkv, 0) * (reshape(before, by_head) - rows(qkv, dim)), 3);
+  Tensor gates = sigmoid(scores / std::sqrt(static_cast<double>(dim / heads)));
+  if (begin == 1) gates = concat({Tensor::zeros({1, batch, heads}, gates.dtype(), gates.device()), gates}, 0);
+  return permute(gates, {1, 2, 0});
 }
 
 // Whether x's device runs all steps as one kernel.
@@ -67,8 +89,11 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     (state.dh == nullptr ? unit_recurrence_forward_slot : unit_recurrence_backward_slot)(device, args);
   };
   const std::int64_t batch = x.dim(1);
-  return run_chain("unit_recurrence", run, {x.dim(0), batch, batch, 1, 1, {}}, x, qkv, weights, options,
-                   x.device().type == DeviceType::cuda, {first_key, first_value});
+  UnitRecurrenceResult chain =
+      run_chain("unit_recurrence", run, {x.dim(0), batch, batch, 1, 1, {}}, x, qkv, weights, options,
+                x.device().type == DeviceType::cuda, {first_key, first_value});
+  name_value("gate", [&] { return gates_of(qkv, chain.key, first_key, options.heads); });
+  return chain;
 }
 
 }  // namespace eddy

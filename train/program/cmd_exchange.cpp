@@ -96,6 +96,11 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--device", options->device, "Where to compute; cuda takes --precision f32",
              CLI::IsMember({"cpu", "cuda"}));
   command->add_flag("--grads", options->grads, "Also write the gradient of every parameter");
+  add_option(
+      *command, "--capture", options->capture,
+      "Also write values inside the model whose path fits a pattern, such as 'layers.*.attn.probabilities'",
+      not_empty());
+  command->add_flag("--literal", options->literal, "Compute by the equations word for word");
   on_chosen(*command, action, [options] {
     check_output("dump", options->out, kOwnDump);
     const std::string warning = dump(*options);

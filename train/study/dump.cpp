@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string_view>
 
+#include "autograd/named_values.h"
 #include "autograd/tape.h"
 #include "models/eddy/registry.h"
 #include "models/weights.h"
@@ -33,7 +36,7 @@ TensorMap with_prefix(const TensorMap& tensors, std::string_view prefix) {
 bool belongs_to_a_case(const std::string& name) {
   for (const char* word : {"tokens", "targets", "start", "logits", "loss"})
     if (name == word) return true;
-  for (const char* prefix : {"state.", "next_state.", "grad."})
+  for (const char* prefix : {"state.", "next_state.", "grad.", "captured."})
     if (name.starts_with(prefix)) return true;
   return false;
 }
@@ -105,6 +108,17 @@ State state_of(const TensorMap& file, const DevicePrecision& placement, const Te
   return state;
 }
 
+// The values that `run` names by these patterns.
+// errors: ValueError that says what there is, and where there may be more.
+NamedValues captured_by(const std::vector<std::string>& patterns, bool literal,
+                        const std::function<void()>& run) {
+  try {
+    return capture_values(patterns, run);
+  } catch (const CaptureError& error) {
+    fail<ValueError>("{}{}", error.what(), literal ? "" : "; --literal may name others");
+  }
+}
+
 }  // namespace
 
 const OwnKind kOwnDump{"a file of eddy dump", [](const std::string& path) {
@@ -162,6 +176,7 @@ std::string dump(const DumpOptions& given) {
 
   ForwardInput input;
   input.tokens = raw::to_device(*tokens, device);
+  input.literal = options.literal;
   if (start != nullptr) input.start = *start;
   const bool separate_state = options.state != options.tokens;
   const TensorMap state_file = separate_state ? load_parts(options.state, false) : tokens_file;
@@ -186,7 +201,16 @@ std::string dump(const DumpOptions& given) {
   {
     std::unique_ptr<NoGrad> frozen;
     if (!options.grads) frozen = std::make_unique<NoGrad>();
-    const ForwardOutput result = model->forward(input);
+    std::optional<ForwardOutput> output;
+    const auto run = [&] { output.emplace(model->forward(input)); };
+    if (options.capture.empty()) {
+      run();
+    } else {
+      for (const auto& [path, values] : captured_by(options.capture, options.literal, run))
+        for (std::size_t i = 0; i < values.size(); ++i)
+          out.emplace("captured." + (values.size() == 1 ? path : fmt::format("{}.{}", path, i)), values[i]);
+    }
+    const ForwardOutput& result = *output;
     if (start != nullptr && result.state.empty() && input.state.empty())
       fail<ValueError>(
           "dump: {} holds start, and {} carries no state that a document could begin anew (leave it out)",

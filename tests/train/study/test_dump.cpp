@@ -350,3 +350,23 @@ TEST_CASE("dump: document starts are refused where they change nothing and where
   CHECK(contains(bench.error<FormatError>(), "start in"));
   CHECK(contains(bench.error<FormatError>(), "holds 2"));
 }
+
+TEST_CASE("dump writes the values whose paths fit a pattern, and says what there is where none fits") {
+  Bench bench;
+  bench.options.grads = false;
+  bench.options.capture = {"layers.*.gate", "*.state"};
+  const TensorMap out = bench.result();
+  REQUIRE(out.contains("captured.layers.0.gate"));
+  REQUIRE(out.contains("captured.layers.0.state"));
+  for (const double gate : out.at("captured.layers.0.gate").to_vector<double>())
+    CHECK((gate >= 0 && gate <= 1));
+  CHECK(out.contains("logits"));
+
+  bench.options.literal = true;
+  bench.options.capture = {"layers.0.attn.probabilities"};
+  CHECK(bench.dumped().contains("captured.layers.0.attn.probabilities.1"));
+
+  bench.options.literal = false;
+  CHECK(bench.error<ValueError>().find("this run names layers.0.gate") != std::string::npos);
+  CHECK(bench.error<ValueError>().find("--literal may name others") != std::string::npos);
+}
