@@ -16,7 +16,7 @@
 #include "tests/support/tiny_run.h"
 #include "train/files/digest.h"
 #include "train/kernels/prove.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 
 using namespace eddy;
 using namespace eddy::gpu_test;

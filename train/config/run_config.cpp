@@ -192,6 +192,10 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("max_bad_steps", c.max_bad_steps,
            "Steps in a row with a loss or gradient that is not finite, after which the run ends",
            {0, 1'000'000'000});
+  keys.add(
+      "rollback", c.rollback,
+      "After max_bad_steps; auto: go back to the last good checkpoint with half the learning rate, 3 times",
+      {"off", "auto"});
   keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).everyday();
   keys.add("rank_timeout", c.rank_timeout,
            "Seconds that a process of several waits for another within a step; 0: for ever", {.low = 0});

@@ -13,8 +13,8 @@
 #include "tensor/files/safetensors.h"
 #include "train/exchange/name_map.h"
 #include "train/page/human_text.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
 #include "train/run/run_report.h"
 #include "train/run/run_start.h"
 

@@ -21,7 +21,7 @@ const char* axis_name(Along along);
 // backward pass has two products for each one).
 class Course {
  public:
-  // records: with step, tokens and seconds (StepRecord in train/run/metrics.h), by step; those without tokens say nothing.
+  // records: with step, tokens and seconds (StepRecord in train/record/metrics.h), by step; those without tokens say nothing.
   // flops_per_token: of the forward pass; NaN where it is not known.
   template <class Records>
   explicit Course(const Records& records, double flops_per_token = std::numeric_limits<double>::quiet_NaN())

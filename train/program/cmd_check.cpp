@@ -17,8 +17,8 @@
 #include "train/kernels/prove.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
+#include "train/record/metrics.h"
 #include "train/run/digests.h"
-#include "train/run/metrics.h"
 #include "train/run/run_folder.h"
 
 namespace eddy {

@@ -22,8 +22,8 @@
 #include "train/page/html_page.h"
 #include "train/program/commands.h"
 #include "train/program/percent_line.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
 #include "train/tasks/task.h"
 
 namespace eddy {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "train/run/progress.h"
+#include "train/record/progress.h"
 
 namespace eddy {
 

@@ -14,7 +14,7 @@
 #include "train/bench/measurement.h"
 #include "train/page/course.h"
 #include "train/page/human_text.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 
 namespace eddy {
 namespace {

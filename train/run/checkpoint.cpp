@@ -78,6 +78,9 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save());
     if (!recurrent.empty())
       save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
+    json rollbacks = json::array();
+    for (const Rollback& back : state.rollbacks)
+      rollbacks.push_back({{"step", back.step}, {"to", back.to}, {"rate_factor", back.rate_factor}});
     const json about{
         {"format", 1},  // a loss that is not finite is written as null
         {"config", to_json(config)},
@@ -98,6 +101,10 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
         {"kernels", state.kernels},
         {"baselines", state.baselines ? to_json(*state.baselines) : json()},
         {"pass_tokens", state.pass_tokens},
+        {"bad_steps", state.bad_steps},
+        {"good_step", state.good_step},
+        {"candidate_step", state.candidate_step},
+        {"rollbacks", rollbacks},
         {"task", json_of_text(state.task, "the state of the task")}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
     write_digests(temporary);
@@ -107,7 +114,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     if (is_best) replace_text_file(folder / "best", name + "\n");
     replace_text_file(folder / "latest", name + "\n");
     const bool is_good = state.loss <= state.lowest_loss + kGoodLossRange;  // not where it is NaN
-    prune_checkpoints(folder, state.step, state.best_step, keep, is_good, state.lowest_loss);
+    prune_checkpoints(folder, state.step, {state.best_step, state.good_step, state.candidate_step}, keep,
+                      is_good, state.lowest_loss);
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -201,6 +209,12 @@ void read_state(LoadedRun& run) {
     if (about.contains("baselines") && !about.at("baselines").is_null())
       run.state.baselines = baselines_from_json(about.at("baselines"));
     run.state.pass_tokens = about.value("pass_tokens", std::int64_t{0});
+    run.state.bad_steps = about.value("bad_steps", std::int64_t{0});
+    run.state.good_step = about.value("good_step", std::int64_t{-1});
+    run.state.candidate_step = about.value("candidate_step", std::int64_t{-1});
+    for (const json& back : about.value("rollbacks", json::array()))
+      run.state.rollbacks.push_back({back.at("step").get<std::int64_t>(), back.at("to").get<std::int64_t>(),
+                                     back.at("rate_factor").get<double>()});
     run.config = run_config_from_json(about.at("config"), state_file);
     run.state.task = about.value("task", json()).dump();
     if (!about.at("tokenizer").is_null())
@@ -247,6 +261,14 @@ RunConfig load_config_of_run(const std::string& path, const std::string& which) 
     read_state(run);
     return run.config;
   });
+}
+
+void load_into(const fs::path& checkpoint, ParamStore& params, Optimizer& optimizer) {
+  reading(checkpoint, [&] {
+    constexpr const char* kName = "model.safetensors";
+    load_parameters(params, saved_tensors(checkpoint, kName), (checkpoint / kName).string());
+  });
+  load_optimizer(checkpoint, optimizer);
 }
 
 void load_optimizer(const fs::path& checkpoint, Optimizer& optimizer) {

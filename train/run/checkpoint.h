@@ -33,6 +33,13 @@
 
 namespace eddy {
 
+// A time when the run went back (rollback.h): the steps after `to` up to `step` count, but the weights after `step` are
+// those of step-`to`. The learning rate is multiplied by the factor from then on.
+struct Rollback {
+  std::int64_t step = 0, to = 0;
+  double rate_factor = 1;
+};
+
 // The content of state.json besides config and tokenizer.
 struct TrainingState {
   std::int64_t step = 0;  // optimizer steps done, skipped ones included
@@ -52,10 +59,17 @@ struct TrainingState {
   std::optional<Baselines> baselines;  // of the text; none for other tasks, and where nothing is evaluated
   std::int64_t pass_tokens = 0;        // Task::pass_tokens
   std::string task = "null";           // the result of Task::save, as JSON
+  std::int64_t bad_steps = 0;          // steps in a row until now that were not finite
+  std::int64_t good_step =
+      -1;  // of the last good checkpoint (rollback.h), and of one that may prove good; -1:
+  std::int64_t candidate_step = -1;  // there is none
+  std::vector<Rollback> rollbacks;
+
+  double rate_factor() const { return rollbacks.empty() ? 1 : rollbacks.back().rate_factor; }
 };
 
 // Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it, removes all older
-// ones but the last `keep`, the best and the last two before the loss went up by kGoodLossRange or was lost
+// ones but the last `keep`, the best, those that the run may go back to and the last two before the loss went up by kGoodLossRange or was lost
 // (run_folder.h), and returns its folder. `tokenizer` is null for tasks without text. The run's folder exists.
 // errors: IoError; the older checkpoints are then unchanged.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const RunConfig& config,
@@ -88,6 +102,9 @@ void expect_data_of(const LoadedRun& run, TaskArguments& arguments);
 // errors: as load_run.
 RunConfig load_config_of_run(const std::string& path, const std::string& which = "latest");
 
+// Loads a checkpoint's parameters and optimizer state into a model of the same sizes and its optimizer.
+// errors: as load_run.
+void load_into(const std::filesystem::path& checkpoint, ParamStore& params, Optimizer& optimizer);
 // Loads a checkpoint's optimizer state into `optimizer`.
 // errors: as load_run.
 void load_optimizer(const std::filesystem::path& checkpoint, Optimizer& optimizer);

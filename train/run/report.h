@@ -9,7 +9,7 @@
 
 #include "train/config/run_config.h"
 #include "train/page/html_page.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 #include "train/text/baselines.h"
 
 namespace eddy {

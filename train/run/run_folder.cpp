@@ -23,8 +23,8 @@
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
+#include "train/record/metrics.h"
 #include "train/run/digests.h"
-#include "train/run/metrics.h"
 
 namespace eddy {
 namespace {
@@ -229,8 +229,9 @@ std::string way_out(const fs::path& checkpoint) {
   return refused ? "" : "; the run has no checkpoint that is whole";
 }
 
-void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved, std::int64_t best, std::int64_t keep,
-                       bool good, double lowest_loss) {
+void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved,
+                       const std::vector<std::int64_t>& wanted, std::int64_t keep, bool good,
+                       double lowest_loss) {
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints))
     if (is_of_a_save(entry.path().filename().string())) fs::remove_all(entry.path());
   std::vector<fs::path> older = checkpoints_of_run(checkpoints.parent_path());
@@ -239,8 +240,8 @@ void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved, std::int
   if (older.size() <= kept) return;
   // Two good ones: a loss is that of the weights before its step, so the step after which the newest of them
   // was saved may be the one that went wrong.
-  std::set<fs::path> stay{checkpoints / fmt::format("step-{}", best),
-                          checkpoints / read_pointer(checkpoints / "best").name};
+  std::set<fs::path> stay{checkpoints / read_pointer(checkpoints / "best").name};
+  for (const std::int64_t step : wanted) stay.insert(checkpoints / fmt::format("step-{}", step));
   if (!good) {
     int found = 0;
     for (std::size_t i = 0; i < older.size() && found < 2; ++i)

@@ -50,12 +50,13 @@ std::filesystem::path find_checkpoint(const std::string& path, const std::string
 std::string way_out(const std::filesystem::path& checkpoint);
 
 // Removes checkpoints that are older than the one just saved, step-`saved`, but the newest `keep` (with it),
-// step-`best`, the one that the file `best` names, those that are held, and, unless the one just saved
+// those of the steps `stay`, the one that the file `best` names, those that are held, and, unless the one just saved
 // `is_good`, the two newest whose latest loss was finite and at most kGoodLossRange above `lowest_loss`. A
 // checkpoint that holds a file that Eddy did not write stays too.
 // errors: IoError; std::filesystem::filesystem_error.
-void prune_checkpoints(const std::filesystem::path& checkpoints, std::int64_t saved, std::int64_t best,
-                       std::int64_t keep, bool is_good, double lowest_loss);
+void prune_checkpoints(const std::filesystem::path& checkpoints, std::int64_t saved,
+                       const std::vector<std::int64_t>& stay, std::int64_t keep, bool is_good,
+                       double lowest_loss);
 
 // A run that is further than this above its lowest loss has diverged. Nats: e^2 times the perplexity, which
 // no noise of a batch explains.

@@ -42,26 +42,6 @@ RunRecord record_of(const ReadyRun& run) {
   return record;
 }
 
-std::vector<std::pair<std::string, double>> numbers_of(const StepRecord& record) {
-  std::vector<std::pair<std::string, double>> numbers{{"train/loss", record.loss},
-                                                      {"train/learning_rate", record.learning_rate},
-                                                      {"train/gradient_norm", record.grad_norm},
-                                                      {"speed/tokens_per_second", record.tokens_per_second},
-                                                      {"speed/milliseconds", record.ms}};
-  if (record.memory_bytes > 0)
-    numbers.emplace_back("memory/tensors", static_cast<double>(record.memory_bytes));
-  if (record.resident_bytes > 0)
-    numbers.emplace_back("memory/resident", static_cast<double>(record.resident_bytes));
-  return numbers;
-}
-
-std::vector<std::pair<std::string, double>> numbers_of(const EvalRecord& record) {
-  const std::string split = record.split + (record.whole ? "_whole/" : "/");
-  std::vector<std::pair<std::string, double>> numbers{{split + "loss", record.loss}};
-  for (const auto& [name, value] : record.extras) numbers.emplace_back(split + name, value);
-  return numbers;
-}
-
 double passes_of(const ReadyRun& run) {
   return passes_over(run.state.tokens, run.state.pass_tokens);
 }

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "train/run/metrics.h"
-#include "train/run/metrics_summary.h"
+#include "train/record/metrics.h"
+#include "train/record/metrics_summary.h"
 #include "train/run/report.h"
 #include "train/run/run_start.h"
 
@@ -18,14 +16,6 @@ namespace eddy {
 RunRecord facts_of(const RunConfig& config);
 // The record that says what a run trains, at its present step.
 RunRecord record_of(const ReadyRun& run);
-
-// The numbers of a record that TensorBoard shows, by name; none for other kinds of records.
-std::vector<std::pair<std::string, double>> numbers_of(const StepRecord& record);
-std::vector<std::pair<std::string, double>> numbers_of(const EvalRecord& record);
-template <class Record>
-std::vector<std::pair<std::string, double>> numbers_of(const Record&) {
-  return {};
-}
 
 // How often the run has read its text; 0 where it has none.
 double passes_of(const ReadyRun& run);

@@ -22,7 +22,7 @@
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
 #include "train/plan/verdict.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 #include "train/run/run_folder.h"
 #include "train/step/shared_steps.h"
 #include "train/text/new_rows.h"
@@ -214,6 +214,10 @@ void resume(ReadyRun& run, const LoadedRun& loaded) {
   if (!saved.empty()) check_same_rows(run.config, loaded.config.train.batch);
   load_optimizer(loaded.checkpoint, *run.optimizer);
   run.state = loaded.state;
+  if (run.config.train.rollback == "off") run.state.good_step = run.state.candidate_step = -1;
+  // Switched on only now: then the run may go back to where it begins.
+  if (run.config.train.rollback != "off" && loaded.config.train.rollback == "off")
+    run.state.candidate_step = run.state.step;
   warn_of_jump(run.config.train, loaded.config.train, run.state.step);
   run.state.learned = loaded.state.learned && run.config.data.stop_loss == loaded.config.data.stop_loss;
   run.is_latest = read_pointer(run.folder / "checkpoints" / "latest").name == loaded.checkpoint.filename();

@@ -7,7 +7,7 @@
 #include "train/eval/evaluate.h"
 #include "train/page/html_page.h"
 #include "train/ranks/ranks.h"
-#include "train/run/progress.h"
+#include "train/record/progress.h"
 #include "train/run/run_start.h"
 #include "train/run/trainer.h"
 #include "train/step/clock.h"

@@ -11,15 +11,13 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "train/eval/standing.h"
-#include "train/files/event_file.h"
 #include "train/page/human_text.h"
 #include "train/plan/environment.h"
 #include "train/plan/machine_memory.h"
+#include "train/record/run_log.h"
 #include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
-#include "train/run/metrics_summary.h"
-#include "train/run/progress.h"
 #include "train/run/report.h"
+#include "train/run/rollback.h"
 #include "train/run/run_report.h"
 #include "train/run/run_start.h"
 #include "train/run/run_texts.h"
@@ -77,14 +75,15 @@ class Run {
     const TrainConfig& t = run_.config.train;
     options.total_steps = t.steps;
     options.minutes_limit = t.minutes;
-    progress_.emplace(stdout, options, started_);
+    log_.emplace(stdout, options, started_);
     const bool on_cpu = run_.model->params().values().device() == kCpu;
-    progress_->message(opening_text(run_));
+    log_->say(opening_text(run_));
     nothing_to_train_ = is_resumed() && is_done() && !run_.task->owes_after_step();
-    open_metrics();
-    if (const std::optional<RunRecord>& known = summary_.run();
+    log_->open_metrics(run_.folder, is_resumed(), run_.state.step);
+    if (t.tensorboard && !nothing_to_train_) log_->open_board(run_.folder, run_.state.step);
+    if (const std::optional<RunRecord>& known = log_->records().run();
         !nothing_to_train_ && (!known || known->text_sha256 != run_.state.text_sha256))
-      record(record_of(run_));
+      log_->record(record_of(run_));
     refresh_report();
     measure_baselines_now();
     if (const std::int64_t batches = evaluation_options().sample; t.eval_every > 0)
@@ -124,50 +123,19 @@ class Run {
       if (stop_requested()) run_.state.baselines.reset();
     }
     if (const auto& found = run_.state.baselines)
-      progress_->message(
-          fmt::format("to compare, in bits per byte: {} ({})", found->summary(), found->samples()));
+      log_->say(fmt::format("to compare, in bits per byte: {} ({})", found->summary(), found->samples()));
   }
 
   bool is_resumed() const { return !request_.resume.empty(); }
   // Whether all is done that a run can train.
   bool is_done() const { return run_.state.learned || run_.state.step >= run_.config.train.steps; }
 
-  // Takes up the metrics. No run depends on them: where they cannot be read or written, it goes on without.
-  void open_metrics() {
-    const fs::path file = run_.folder / "metrics.jsonl";
-    try {
-      if (is_resumed()) drop_metrics_after(file, run_.state.step, summary_);
-      metrics_.emplace(file);
-    } catch (const IoError& error) {
-      progress_->message(fmt::format("warning: nothing is recorded: {}", error.what()));
-    }
-    if (!run_.config.train.tensorboard || nothing_to_train_) return;
-    try {
-      board_.emplace(run_.folder / "tensorboard", run_.state.step);
-    } catch (const IoError& error) {
-      progress_->message(fmt::format("warning: {}", error.what()));
-    }
-  }
-
   // A resume that has nothing to train leaves the metrics as they are.
   void keep_command(const CommandRecord& command) {
     if (nothing_to_train_)
-      summary_.add(command);
+      log_->keep(command);
     else
-      record(command);
-  }
-
-  template <class Record>
-  void record(const Record& what) {
-    summary_.add(what);
-    try {
-      if (metrics_) metrics_->write(what);
-      if (board_) board_->write(what.step, numbers_of(what));
-      is_recording_ = true;
-    } catch (const IoError& error) {
-      if (is_recording_) progress_->message(fmt::format("warning: not recorded: {}", error.what()));
-      is_recording_ = false;
-    }
+      log_->record(command);
   }
 
   double now() const { return seconds_between(started_); }
@@ -187,7 +155,7 @@ class Run {
 
   void say_resumed() {
     event(resumed_text(run_, nothing_to_train_));
-    const Metrics metrics = summary_.metrics();
+    const Metrics metrics = log_->records().metrics();
     if (metrics.foreign > 0)
       event(fmt::format(
           "warning: metrics.jsonl has {} lines that are no records, the first is {} (they stay, and "
@@ -198,7 +166,6 @@ class Run {
   TrainEnd loop() {
     const TrainConfig& t = run_.config.train;
     TrainEnd end = TrainEnd::finished;
-    std::int64_t bad_in_a_row = 0;
     run_due_hooks();
     while (!is_done()) {
       if (!must_end() && is_evaluation_due()) evaluate_now();
@@ -208,7 +175,8 @@ class Run {
       }
       const Clock::time_point before = Clock::now();
       const double rate =
-          run_.task->learning_rate(run_.state.step, learning_rate_at(t, t.learning_rate, run_.state.step));
+          run_.task->learning_rate(run_.state.step, learning_rate_at(t, t.learning_rate, run_.state.step)) *
+          run_.state.rate_factor();
       task_before_step_ = run_.task->save();
       const std::vector<Batch> batches = next_batches();
       if (batches.empty()) continue;  // as below
@@ -222,11 +190,11 @@ class Run {
       task_before_step_.reset();
       run_.state.tokens += tokens;
       note_loss(result);
+      note_outcome(run_, result);
       run_.state.seconds = seconds_before_ + seconds_between(started_);
-      bad_in_a_row = result.finite ? 0 : bad_in_a_row + 1;
       report_step(result, rate, static_cast<double>(tokens) / ms * 1000, ms);
-      if (!result.finite && bad_in_a_row >= t.max_bad_steps) {
-        event(fmt::format("stopped: {} steps in a row were not finite", bad_in_a_row));
+      const bool fails = !result.finite && run_.state.bad_steps >= t.max_bad_steps;
+      if (fails && !goes_back()) {
         end = TrainEnd::too_many_bad_steps;
         break;
       }
@@ -234,12 +202,21 @@ class Run {
       if (run_.state.learned || must_end()) continue;
       if (t.sample_every > 0 && run_.state.step % t.sample_every == 0 && run_.state.step < t.steps)
         write_sample();
-      if (t.checkpoint_every > 0 && run_.state.step % t.checkpoint_every == 0 && run_.state.step < t.steps) {
+      if (fails || (is_planned(t, run_.state.step, false) && run_.state.step < t.steps)) {
         save(false);
         write_report_now();
       }
     }
     return finish(end);
+  }
+
+  // After too many bad steps: whether the run goes on from its last good checkpoint (rollback.h).
+  bool goes_back() {
+    const RollbackResult back = roll_back(run_);
+    event(back.text);
+    if (back.done && shared_)
+      shared_.emplace(*request_.ranks, run_.config, *run_.model, *run_.optimizer, run_.carried);
+    return back.done;
   }
 
   // The batches of the next step; none when the run must end before all are read.
@@ -318,15 +295,15 @@ class Run {
     record.tokens = run_.state.tokens;
     record.seconds = run_.state.seconds;
     if (record.step == 1 || record.step % run_.config.train.log_every == 0 || !result.finite)
-      this->record(record);
-    progress_->update(record, Clock::now());
+      log_->record(record);
+    log_->progress().update(record, Clock::now());
     refresh_report();
   }
 
   // Records an evaluation; returns its loss and other numbers as a text.
   std::string record_evaluation(const EvalResult& result, bool of_task = false, bool whole = false) {
-    record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.extras, of_task, result.of,
-                      whole});
+    log_->record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.extras, of_task,
+                            result.of, whole});
     return evaluation_text(run_, result);
   }
 
@@ -354,7 +331,7 @@ class Run {
     if (total > 0)
       text += fmt::format(", {:.0f}% of {}", 100 * static_cast<double>(done) / static_cast<double>(total),
                           grouped(total));
-    progress_->work(text, Clock::now());
+    log_->progress().work(text, Clock::now());
     refresh_report();
   }
 
@@ -380,7 +357,7 @@ class Run {
 
   // `last`: the evaluation at the end of a run. One that is recorded for this step is not made again.
   void evaluate_now(bool last = false) {
-    if (const std::optional<EvalRecord>& recorded = summary_.last_evaluation();
+    if (const std::optional<EvalRecord>& recorded = log_->records().last_evaluation();
         recorded && recorded->step == run_.state.step && !recorded->of_task &&
         (phase_began() < run_.state.step || has_evaluated_)) {
       if (recorded->loss < run_.state.best_loss) save_best(recorded->loss);
@@ -394,9 +371,8 @@ class Run {
     has_evaluated_ = true;
     const std::string text = record_evaluation(result);
     const bool best = result.loss < run_.state.best_loss;
-    progress_->message(
-        fmt::format("step {}: validation loss {}{}", run_.state.step, text, best ? " (best)" : ""));
-    const double done = progress_->part_done(run_.state.step, Clock::now());
+    log_->say(fmt::format("step {}: validation loss {}{}", run_.state.step, text, best ? " (best)" : ""));
+    const double done = log_->progress().part_done(run_.state.step, Clock::now());
     if (const std::string warning = state_monitor_.warning(result, done);
         !warning.empty() && run_.model->is_recurrent())
       event(warning);
@@ -417,9 +393,9 @@ class Run {
 
   // The whole validation split at the end of a run whose evaluations measure a sample, where time allows.
   void evaluate_whole() {
-    const std::optional<EvalRecord>& sampled = summary_.last_evaluation();
+    const std::optional<EvalRecord>& sampled = log_->records().last_evaluation();
     if (!sampled || sampled->step != run_.state.step || sampled->tokens >= sampled->of) return;
-    if (summary_.last_whole() && summary_.last_whole()->step == run_.state.step) return;
+    if (log_->records().last_whole() && log_->records().last_whole()->step == run_.state.step) return;
     EvalOptions options = evaluation_options();
     if (options.sample == 0) return;
     options.sample = 0;
@@ -427,12 +403,11 @@ class Run {
     if (time_.whole_fits(now(), time_.whole_seconds()))
       whole = evaluate_until(time_.end(), options, "evaluating the whole validation split", false);
     if (!whole.stopped)
-      progress_->message(fmt::format("step {}: validation loss of the whole split {}", run_.state.step,
-                                     record_evaluation(whole.result, false, true)));
+      log_->say(fmt::format("step {}: validation loss of the whole split {}", run_.state.step,
+                            record_evaluation(whole.result, false, true)));
     else if (!stop_requested())
-      progress_->message(
-          fmt::format("the whole validation split has {} targets, more than time allows: eddy eval {}",
-                      grouped(sampled->of), run_.folder.string()));
+      log_->say(fmt::format("the whole validation split has {} targets, more than time allows: eddy eval {}",
+                            grouped(sampled->of), run_.folder.string()));
   }
 
   void save_best(double loss) {
@@ -444,7 +419,7 @@ class Run {
   // `last`, and a sample that is recorded: as for evaluate_now. One that train.minutes end is kept as far as it came.
   void write_sample(bool last = false) {
     const TrainConfig& t = run_.config.train;
-    const std::optional<SampleRecord>& made = summary_.last_sample();
+    const std::optional<SampleRecord>& made = log_->records().last_sample();
     if (t.sample_tokens <= 0 || (made && made->step == run_.state.step)) return;
     const double began = now(), end = last                   ? time_.end()
                                       : run_.state.step == 0 ? time_.end_of_first_sample(began)
@@ -462,8 +437,8 @@ class Run {
     }
     time_.note_sample(now() - began);
     if (text.empty() || stop_requested()) return;
-    record(SampleRecord{run_.state.step, text});
-    progress_->message(fmt::format("--- sample at step {}\n{}\n---", run_.state.step, text));
+    log_->record(SampleRecord{run_.state.step, text});
+    log_->say(fmt::format("--- sample at step {}\n{}\n---", run_.state.step, text));
   }
 
   // errors: IoError when the folder of the run was moved or removed.
@@ -479,6 +454,7 @@ class Run {
     check_place();
     run_.state.seconds = seconds_before_ + seconds_between(started_);
     run_.state.task = (task_before_step_ ? *task_before_step_ : run_.task->save()).dump();
+    note_checkpoint(run_, best);
     show("saving", 0, 0);
     const double began = now();
     try {
@@ -512,13 +488,13 @@ class Run {
                          error.what());
     }
     if (!in_place) return;  // the error says where the run is now
-    if (!text.empty()) progress_->message(text);
+    if (!text.empty()) log_->say(text);
     write_report_now(failed_status(run_), false);
   }
 
   void event(const std::string& text) {
-    if (!nothing_to_train_) record(EventRecord{run_.state.step, text});
-    progress_->message(text);
+    if (!nothing_to_train_) log_->record(EventRecord{run_.state.step, text});
+    log_->say(text);
   }
 
   // The report can be made again: where it cannot be written, the run goes on.
@@ -526,7 +502,8 @@ class Run {
     check_place();
     const double began = now();
     try {
-      report_.write(run_, summary_, status ? *status : running_status(run_, *progress_, Clock::now()),
+      report_.write(run_, log_->records(),
+                    status ? *status : running_status(run_, log_->progress(), Clock::now()),
                     seconds_before_ + began, whole);
       no_report_.clear();
       if (whole) time_.note_report(now() - began);
@@ -556,13 +533,13 @@ class Run {
       if (stop_requested()) end = TrainEnd::interrupted;
     }
     if (const std::string text = ended_text(run_, end); !text.empty()) event(text);
-    progress_->finish(Clock::now());
-    for (const std::string& line : continuing_texts(run_, end)) progress_->message(line);
+    log_->progress().finish(Clock::now());
+    for (const std::string& line : continuing_texts(run_, end)) log_->say(line);
     write_report_now(ended_status(run_, end));
-    if (const std::string text = standing_of(run_, summary_); !text.empty())
-      progress_->message(fmt::format("{} step{}: {}; {}", grouped(run_.state.step),
-                                     run_.state.step == 1 ? "" : "s", passes_text(passes_of(run_)), text));
-    progress_->message(fmt::format("report: {}", (run_.folder / "report.html").string()));
+    if (const std::string text = standing_of(run_, log_->records()); !text.empty())
+      log_->say(fmt::format("{} step{}: {}; {}", grouped(run_.state.step), run_.state.step == 1 ? "" : "s",
+                            passes_text(passes_of(run_)), text));
+    log_->say(fmt::format("report: {}", (run_.folder / "report.html").string()));
     return end;
   }
 
@@ -579,13 +556,9 @@ class Run {
   // The step of an evaluation that train.minutes ended; it is not begun again.
   std::int64_t given_up_at_ = -1;
   bool nothing_to_train_ = false;  // a finished run that was resumed
-  MetricsSummary summary_;
-  std::optional<MetricsWriter> metrics_;
-  std::optional<EventFile> board_;
-  bool is_recording_ = true;  // the last record was written
-  std::string no_report_;     // why the last report could not be written
+  std::string no_report_;          // why the last report could not be written
   LiveReport report_;
-  std::optional<Progress> progress_;
+  std::optional<RunLog> log_;
   std::optional<SharedSteps> shared_;  // with several ranks
   double seconds_before_ = 0;
 };

@@ -191,6 +191,7 @@ void work(Ranks& ranks) {
     Message message = Message::receive(ranks, 0, Patience::endless);
     switch (message.get<Command>()) {
       case Command::begin:
+        worker.reset();  // of a run that goes back
         worker = std::make_unique<Worker>(ranks, message);
         break;
       case Command::step:

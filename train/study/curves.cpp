@@ -9,7 +9,7 @@
 #include "tensor/base/format.h"
 #include "train/page/human_text.h"
 #include "train/page/svg_picture.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 
 namespace eddy {
 namespace {

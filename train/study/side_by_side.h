@@ -9,7 +9,7 @@
 #include "train/files/own_file.h"
 #include "train/page/chart.h"
 #include "train/page/course.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 
 namespace eddy {
 

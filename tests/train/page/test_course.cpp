@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "train/page/course.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "models/eddy/registry.h"
 #include "tests/support/files.h"
 #include "tests/support/program.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 #include "train/text/stories/stories.h"
 
 using namespace eddy;

@@ -17,8 +17,8 @@
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/tiny_run.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
 
 namespace {
 

@@ -114,6 +114,26 @@ TEST_CASE("ranks: a run that stopped on four ranks goes on on two and in one pro
   CHECK(numbers_of(folder, "parts", 6) == numbers_of(folder, "whole", 6));
 }
 
+TEST_CASE("ranks: a run on two ranks goes back as one in one process does") {
+  if (!can_launch()) return;
+  const Texts folder;
+  const std::string kind =
+      kSizes +
+      "--data text.txt --model.model block_recurrent --data.order stream --model.dropout 0.1 "
+      "--train.rollback auto --train.max_bad_steps 2 --train.checkpoint_every 2 "
+      "--train.schedule constant ";
+  REQUIRE(run_ranks(folder, 0, "train --run whole --train.steps 4" + kind) == 0);
+  fs::copy(folder.path("whole"), folder.path("parts"), fs::copy_options::recursive);
+  const std::string worse = " --train.steps 40 --train.learning_rate 3e38 --train.clip 0";
+  CHECK(run_ranks(folder, 0, "train --resume whole" + worse) == 3);
+  CHECK(run_ranks(folder, 2, "train --resume parts" + worse) == 3);
+  CAPTURE(read_text_file(folder.path("log")));
+  CHECK(contains(read_text_file(folder.path("log")), "time 3 of 3"));
+  const int last = 16;  // 5 breaks the weights, 6 and 7 are bad; so do three times three more
+  CHECK(!numbers_of(folder, "whole", last).empty());
+  CHECK(numbers_of(folder, "parts", last) == numbers_of(folder, "whole", last));
+}
+
 TEST_CASE("ranks: a number of ranks that does not fit is refused before a folder is made") {
   if (!can_launch()) return;
   const Texts folder;

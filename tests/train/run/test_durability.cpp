@@ -16,9 +16,9 @@
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
 #include "train/files/digest.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
-#include "train/run/metrics.h"
 #include "train/run/run_folder.h"
 
 namespace {

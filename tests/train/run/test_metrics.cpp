@@ -11,8 +11,8 @@
 #include "tests/support/files.h"
 #include "tests/support/tiny_run.h"
 #include "train/files/text_file.h"
-#include "train/run/metrics.h"
-#include "train/run/metrics_summary.h"
+#include "train/record/metrics.h"
+#include "train/record/metrics_summary.h"
 #include "train/run/report.h"
 
 namespace {

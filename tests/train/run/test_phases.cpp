@@ -17,9 +17,9 @@
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
 #include "train/files/sha256.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
-#include "train/run/metrics.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "tensor/files/descriptor.h"
-#include "train/run/progress.h"
+#include "train/record/progress.h"
 
 namespace {
 

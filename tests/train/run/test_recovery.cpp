@@ -14,9 +14,9 @@
 #include "tests/support/processes.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
-#include "train/run/metrics.h"
 #include "train/run/run_folder.h"
 
 namespace {
@@ -345,11 +345,11 @@ TEST_CASE("recovery: a checkpoint that is read is not removed") {
   const fs::path checkpoints = request.run_dir + "/checkpoints";
   {
     const CheckpointHold held(checkpoints / "step-2");
-    prune_checkpoints(checkpoints, 6, 6, 1, true, 0);
+    prune_checkpoints(checkpoints, 6, {6}, 1, true, 0);
     CHECK(held.in_place());
     CHECK(checkpoints_of(request.run_dir) == std::vector<std::string>{"best", "latest", "step-2", "step-6"});
   }
-  prune_checkpoints(checkpoints, 6, 6, 1, true, 0);
+  prune_checkpoints(checkpoints, 6, {6}, 1, true, 0);
   CHECK(checkpoints_of(request.run_dir) == std::vector<std::string>{"best", "latest", "step-6"});
 }
 

@@ -21,9 +21,9 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
-#include "train/run/metrics.h"
 
 namespace {
 

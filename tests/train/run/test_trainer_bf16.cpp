@@ -8,8 +8,8 @@
 #include "tests/support/isa_levels.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
 
 namespace {
 

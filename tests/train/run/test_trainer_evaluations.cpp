@@ -11,8 +11,8 @@
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
 #include "train/config/run_config.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
 #include "train/run/trainer.h"
 
 namespace {

@@ -19,8 +19,8 @@
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
 #include "train/config/run_config.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
 #include "train/step/stop_signal.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "train/page/svg_picture.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 
 namespace {
 

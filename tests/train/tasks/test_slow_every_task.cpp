@@ -9,7 +9,7 @@
 
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 #include "train/tasks/task.h"
 
 namespace {

@@ -15,8 +15,8 @@
 #include "tests/support/tasks.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
 #include "train/tasks/task.h"
 #include "train/text/text_measures.h"
 

@@ -1,5 +1,5 @@
 // metrics.jsonl: lines are written in one call and parsed one by one. JSON by nlohmann_json.
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
-#include "train/run/metrics_summary.h"
+#include "train/record/metrics_summary.h"
 
 namespace eddy {
 namespace {

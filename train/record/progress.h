@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 #include "train/step/clock.h"
 
 namespace eddy {

@@ -1,5 +1,5 @@
 // Which records stay when there are many.
-#include "train/run/metrics_summary.h"
+#include "train/record/metrics_summary.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 
 namespace eddy {
 

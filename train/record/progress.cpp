@@ -1,5 +1,5 @@
 // The live line. It is redrawn with a carriage return and "erase to the end of the line" (ECMA-48, EL).
-#include "train/run/progress.h"
+#include "train/record/progress.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
