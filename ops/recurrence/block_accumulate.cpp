@@ -36,7 +36,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
   check_weights(kOp, w, x, options.chain);
   const std::int64_t rows = x.dim(0), dim = x.dim(1), time = steps.time, block = steps.block;
 
-  const Tensor x_rows = raw::contiguous(x);
+  const Tensor x_rows = readable_rows(x);
   const auto buffer = [&](std::int64_t width) {
     return Tensor::empty({2 * rows, width}, x.dtype(), x.device());
   };
@@ -70,7 +70,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
     for (int i = 0; i < count; ++i) static_cast<void>(context.saved(i));  // checks versions
     const SavedRows kept_rows(context);
     const Tensor &sz = context.saved(10), &sqkv = context.saved(11);
-    const Tensor dy = raw::contiguous(context.dy());
+    const Tensor dy = readable_rows(context.dy());
     const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
     const Tensor dz = like(sz), dqkv = Tensor::empty(sqkv.shape(), args.kept, sqkv.device());
     const Tensor of_window = Tensor::empty({2 * args.batch, 3 * args.dim}, sz.dtype(), sz.device());

@@ -1,6 +1,7 @@
 #include "ops/recurrence/recurrence_layer.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
@@ -59,8 +60,15 @@ void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor&
     fail<ShapeError>("{}: heads must divide dim: heads {}, dim {}", op, options.heads, dim);
 }
 
+Tensor readable_rows(const Tensor& x) {
+  if (!x.defined()) return x;
+  const Tensor rows = raw::contiguous(x);
+  const bool reads_wide = x.device().type == DeviceType::cuda;
+  return reads_wide && reinterpret_cast<std::uintptr_t>(rows.raw_data()) % 16 != 0 ? raw::copy(rows) : rows;
+}
+
 UnitRecurrenceWeights contiguous_weights(const UnitRecurrenceWeights& w) {
-  return each(w, contiguous_or_none);
+  return each(w, readable_rows);
 }
 
 UnitRecurrenceWeights upcast_weights(const UnitRecurrenceWeights& w) {
@@ -138,7 +146,7 @@ BackwardRows::BackwardRows(RecurrenceArgs& args, const Tensor& rows, const Tenso
 Tensor writable_gradient(const VjpContext& context, int output) {
   const Tensor& given = context.dy(output);
   if (!given.defined()) return context.dy_or_zeros(output);
-  return given.exclusive() && given.contiguous() ? raw::alias(given) : raw::copy(given);
+  return given.exclusive() && given.contiguous() ? raw::alias(readable_rows(given)) : raw::copy(given);
 }
 
 std::vector<Tensor> in_order(const UnitRecurrenceWeights& w) {
@@ -252,7 +260,7 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
   check_kind(op, "qkv", qkv, x.shape().with(x.rank() - 1, 3 * dim), x);
   check_kind(op, "key", carried[0], {steps.sequences, dim}, x);
   check_kind(op, "value", carried[1], {steps.sequences, dim}, x);
-  const Tensor x_rows = raw::contiguous(x), qkv_rows = raw::contiguous(qkv);
+  const Tensor x_rows = readable_rows(x), qkv_rows = readable_rows(qkv);
   const Tensor wkv = raw::narrow(w.wqkv, 0, dim, 2 * dim);
   const Tensor wkv_bias = w.wqkv_bias.defined() ? raw::narrow(w.wqkv_bias, 0, dim, 2 * dim) : Tensor();
   const Tensor h = rows_like(x, dim, x.dtype()), k = rows_like(x, dim, x.dtype()),

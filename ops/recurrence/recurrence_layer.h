@@ -20,6 +20,9 @@ void check_kind(const char* op, const char* name, const Tensor& x, const Shape& 
 void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor& like,
                    const UnitRecurrenceOptions& options);
 
+// x row-major, and on a GPU at a multiple of 16 bytes, as fused kernels read it; a copy if x is not. Undefined for an
+// undefined one.
+Tensor readable_rows(const Tensor& x);
 // The weights, contiguous, as kernels read them. Gradients go to the weights that the caller passed.
 UnitRecurrenceWeights contiguous_weights(const UnitRecurrenceWeights& w);
 // The weights upcast to f32.

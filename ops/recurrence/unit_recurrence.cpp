@@ -79,7 +79,7 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
   if (x.rank() != 3 || x.elements() == 0)
     fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)",
                      to_string(x.shape()));
-  const Tensor first_key = contiguous_or_none(key), first_value = contiguous_or_none(value);
+  const Tensor first_key = readable_rows(key), first_value = readable_rows(value);
   const auto run = [weights, key0 = data_or_null(first_key), value0 = data_or_null(first_value),
                     fused = one_kernel(x, weights, options)](const Device& device,
                                                              const StateRecurrenceArgs& state) {

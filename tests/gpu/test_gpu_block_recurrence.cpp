@@ -133,20 +133,82 @@ Tensor on_gpu_in_f32(const Tensor& x) {
   return to_gpu(raw::cast(x, Dtype::f32));
 }
 
-// x and the weights without biases, of dim 64 and mlp 128.
-Tensors accumulate_inputs(std::int64_t rows) {
-  constexpr std::int64_t kDim = 64, kMlp = 128;
-  return {on_gpu_in_f32(sample_normal({rows, kDim}, "x")),
-          on_gpu_in_f32(sample_uniform({kDim}, "norm1", 0.8, 1.2)),
-          on_gpu_in_f32(sample_normal({3 * kDim, kDim}, "wqkv", 0.125)),
-          on_gpu_in_f32(sample_normal({kDim, kDim}, "wo", 0.125)),
-          on_gpu_in_f32(sample_uniform({kDim}, "norm2", 0.8, 1.2)),
-          on_gpu_in_f32(sample_normal({kMlp, kDim}, "up", 0.125)),
-          on_gpu_in_f32(sample_normal({kDim, kMlp}, "down", 0.09))};
+constexpr std::int64_t kDim = 64, kMlp = 128;
+
+// The weights without biases, behind the other inputs.
+Tensors with_weights(Tensors inputs) {
+  for (const Tensor& weight :
+       {sample_uniform({kDim}, "norm1", 0.8, 1.2), sample_normal({3 * kDim, kDim}, "wqkv", 0.125),
+        sample_normal({kDim, kDim}, "wo", 0.125), sample_uniform({kDim}, "norm2", 0.8, 1.2),
+        sample_normal({kMlp, kDim}, "up", 0.125), sample_normal({kDim, kMlp}, "down", 0.09)})
+    inputs.push_back(on_gpu_in_f32(weight));
+  return inputs;
+}
+UnitRecurrenceWeights weights_from(const Tensors& t, std::size_t first) {
+  return {t[first],     {}, t[first + 1], {}, t[first + 2], {},
+          t[first + 3], {}, t[first + 4], {}, t[first + 5], {}};
 }
 
+// Inputs and cotangents of the two ops.
+struct Given {
+  Tensors inputs, dys;
+};
+Given given_to_forget(std::int64_t rows) {
+  Given given{with_weights({on_gpu_in_f32(sample_normal({rows, kDim}, "x")),
+                            on_gpu_in_f32(sample_normal({rows, 3 * kDim}, "qkv"))}),
+              {}};
+  for (const char* name : {"dh", "dkey", "dvalue"})
+    given.dys.push_back(on_gpu_in_f32(sample_normal({rows, kDim}, name)));
+  return given;
+}
+Given given_to_accumulate(std::int64_t rows) {
+  return {with_weights({on_gpu_in_f32(sample_normal({rows, kDim}, "x"))}),
+          {on_gpu_in_f32(sample_normal({rows, kDim}, "dy"))}};
+}
+
+Tensors forget(const Tensors& t, const BlockForgetOptions& options) {
+  const UnitRecurrenceResult result = block_forget(t[0], t[1], weights_from(t, 2), options);
+  return {result.h, result.key, result.value};
+}
 Tensor accumulate(const Tensors& t, const BlockAccumulateOptions& options) {
-  return block_accumulate(t[0], {t[1], {}, t[2], {}, t[3], {}, t[4], {}, t[5], {}, t[6], {}}, options);
+  return block_accumulate(t[0], weights_from(t, 1), options);
+}
+
+// Results, then the gradients of all inputs.
+template <class Op>
+Tensors with_gradients(const Given& given, Op op) {
+  Tensors leaves;
+  for (const Tensor& x : given.inputs) leaves.push_back(require_grad(raw::alias(x)));
+  const Tensors results = op(leaves);
+  backward(results, given.dys);
+  Tensors all;
+  for (const Tensor& result : results) all.push_back(to_cpu(detach(result)));
+  for (const Tensor& leaf : leaves) all.push_back(to_cpu(grad(leaf)));
+  return all;
+}
+Tensors run_forget(const Given& given, const BlockForgetOptions& options) {
+  return with_gradients(given, [&](const Tensors& t) { return forget(t, options); });
+}
+Tensors run_accumulate(const Given& given, const BlockAccumulateOptions& options) {
+  return with_gradients(given, [&](const Tensors& t) { return Tensors{accumulate(t, options)}; });
+}
+
+// The options with dropout, whose masks have so many keys.
+template <class Options>
+Options dropping(Options options, double rate, std::uint64_t keys) {
+  options.chain.dropout = rate;
+  for (std::uint64_t i = 0; i < keys; ++i) options.keys.push_back(random_key(3, "masks", i));
+  return options;
+}
+template <class Options>
+Options in_bf16(Options options) {
+  options.chain.products = Dtype::bf16;
+  return options;
+}
+
+void check_same(const Tensors& got, const Tensors& want) {
+  for (std::size_t i = 0; i < want.size(); ++i)
+    expect_none(bit_difference(fmt::format("part {}", i), got[i], want[i]));
 }
 
 // Products in bf16 against those in f32: the first `results` parts, then the gradients, which pass twice as
@@ -175,75 +237,61 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("the fused block recurrence with products in bf16 equals the one in f32 within their rounding") {
-    constexpr std::int64_t kSequences = 3, kBlock = 20, kPositions = 50, kDim = 64, kMlp = 128;
-    const Tensors inputs{on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "x")),
-                         on_gpu_in_f32(sample_normal({kSequences * kPositions, 3 * kDim}, "qkv")),
-                         on_gpu_in_f32(sample_uniform({kDim}, "norm1", 0.8, 1.2)),
-                         on_gpu_in_f32(sample_normal({3 * kDim, kDim}, "wqkv", 0.125)),
-                         on_gpu_in_f32(sample_normal({kDim, kDim}, "wo", 0.125)),
-                         on_gpu_in_f32(sample_uniform({kDim}, "norm2", 0.8, 1.2)),
-                         on_gpu_in_f32(sample_normal({kMlp, kDim}, "up", 0.125)),
-                         on_gpu_in_f32(sample_normal({kDim, kMlp}, "down", 0.09))};
-    const Tensors dys{on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "dh")),
-                      on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "dkey")),
-                      on_gpu_in_f32(sample_normal({kSequences * kPositions, kDim}, "dvalue"))};
+    constexpr std::int64_t kSequences = 3, kBlock = 20, kPositions = 50;
+    const Given given = given_to_forget(kSequences * kPositions);
+    const auto options = options_of(4, kSequences, kBlock);
     set_gpu_kernels("recurrence=fused");
-    const auto run_in = [&](Dtype products) {
-      Tensors t;
-      for (const Tensor& x : inputs) t.push_back(require_grad(raw::alias(x)));
-      BlockForgetOptions options = options_of(4, kSequences, kBlock);
-      options.chain.products = products;
-      const UnitRecurrenceResult result =
-          block_forget(t[0], t[1], {t[2], {}, t[3], {}, t[4], {}, t[5], {}, t[6], {}, t[7], {}}, options);
-      backward({result.h, result.key, result.value}, dys);
-      Tensors all{to_cpu(detach(result.h)), to_cpu(detach(result.key)), to_cpu(detach(result.value))};
-      for (const Tensor& leaf : t) all.push_back(to_cpu(grad(leaf)));
-      return all;
-    };
-    const Tensors want = run_in(Dtype::f32), got = run_in(Dtype::bf16);
-    check_products(got, want, 3, 3);
-    CHECK_FALSE(bit_difference("h", got[0], want[0]).empty());
+    for (const double rate : {0.0, 0.2}) {
+      const auto in_f32 = dropping(options, rate, 3 * 3);
+      const Tensors want = run_forget(given, in_f32), got = run_forget(given, in_bf16(in_f32));
+      check_products(got, want, 3, 3);
+      CHECK_FALSE(bit_difference("h", got[0], want[0]).empty());
+      poison_gpu();
+      check_same(run_forget(given, in_bf16(in_f32)), got);
+    }
   }
 
   TEST_CASE("the fused accumulate with products in bf16 equals the one in f32 within their rounding") {
     constexpr std::int64_t kSequences = 3, kBlock = 20, kPositions = 50;
-    const Tensors inputs = accumulate_inputs(kSequences * kPositions);
-    const Tensor dy = on_gpu_in_f32(sample_normal(inputs[0].shape(), "dy"));
-    set_gpu_kernels("recurrence=fused");
-    const auto run_in = [&](Dtype products) {
-      Tensors t;
-      for (const Tensor& x : inputs) t.push_back(require_grad(raw::alias(x)));
-      auto options = options_of<BlockAccumulateOptions>(4, kSequences, kBlock);
-      options.chain.products = products;
-      const Tensor y = accumulate(t, options);
-      backward(y, dy);
-      Tensors all{to_cpu(detach(y))};
-      for (const Tensor& leaf : t) all.push_back(to_cpu(grad(leaf)));
-      return all;
-    };
-    const Tensors want = run_in(Dtype::f32), got = run_in(Dtype::bf16);
-    check_products(got, want, 1, 4);
-    CHECK_FALSE(bit_difference("y", got[0], want[0]).empty());
-    // Rows in bf16 are computed in f32 with such products, and rounded.
-    Tensors in_bf16 = inputs;
-    in_bf16[0] = raw::cast(inputs[0], Dtype::bf16);
+    const Given given = given_to_accumulate(kSequences * kPositions);
     const auto options = options_of<BlockAccumulateOptions>(4, kSequences, kBlock);
-    const Tensor y = accumulate(in_bf16, options);
-    in_bf16[0] = raw::cast(in_bf16[0], Dtype::f32);
-    auto rounding = options;
-    rounding.chain.products = Dtype::bf16;
-    expect_none(
-        bit_difference("y", to_cpu(y), to_cpu(raw::cast(accumulate(in_bf16, rounding), Dtype::bf16))));
+    set_gpu_kernels("recurrence=fused");
+    for (const double rate : {0.0, 0.2}) {
+      const auto in_f32 = dropping(options, rate, 6 * 3);
+      const Tensors want = run_accumulate(given, in_f32), got = run_accumulate(given, in_bf16(in_f32));
+      check_products(got, want, 1, 4);
+      CHECK_FALSE(bit_difference("y", got[0], want[0]).empty());
+      poison_gpu();
+      check_same(run_accumulate(given, in_bf16(in_f32)), got);
+    }
+    // Rows in bf16 are computed in f32 with such products, and rounded.
+    Tensors rounded = given.inputs;
+    rounded[0] = raw::cast(given.inputs[0], Dtype::bf16);
+    const Tensor y = accumulate(rounded, options);
+    rounded[0] = raw::cast(rounded[0], Dtype::f32);
+    expect_none(bit_difference("y", to_cpu(y),
+                               to_cpu(raw::cast(accumulate(rounded, in_bf16(options)), Dtype::bf16))));
+  }
+
+  TEST_CASE("the fused block recurrences read operands at any address") {
+    const Given forget_given = given_to_forget(2 * 10), accumulate_given = given_to_accumulate(2 * 10);
+    const auto moved = [](const Given& given) {
+      return Given{at_odd_addresses(given.inputs), at_odd_addresses(given.dys)};
+    };
+    set_gpu_kernels("recurrence=fused");
+    const auto of_forget = options_of(4, 2, 4);
+    const auto of_accumulate = options_of<BlockAccumulateOptions>(4, 2, 4);
+    check_same(run_forget(moved(forget_given), of_forget), run_forget(forget_given, of_forget));
+    check_same(run_accumulate(moved(accumulate_given), of_accumulate),
+               run_accumulate(accumulate_given, of_accumulate));
   }
 
   TEST_CASE("a captured fused accumulate with dropout replays with the bits of the call") {
     constexpr std::int64_t kSequences = 2, kBlock = 4, kPositions = 10;
-    const Tensors inputs = accumulate_inputs(kSequences * kPositions);
+    const Tensors inputs = given_to_accumulate(kSequences * kPositions).inputs;
     const NoGrad no_grad;
     set_gpu_kernels("recurrence=fused");
-    auto options = options_of<BlockAccumulateOptions>(4, kSequences, kBlock);
-    options.chain.dropout = 0.2;
-    for (std::uint64_t i = 0; i < 6 * 3; ++i) options.keys.push_back(random_key(3, "masks", i));
+    const auto options = dropping(options_of<BlockAccumulateOptions>(4, kSequences, kBlock), 0.2, 6 * 3);
     const Tensor want = to_cpu(accumulate(inputs, options));
     static_cast<void>(accumulate(inputs, options));  // what is captured has run twice before
     const Tensor to = Tensor::empty(want.shape(), Dtype::f32, gpu());

@@ -205,6 +205,16 @@ TEST_SUITE("device") {
     }
   }
 
+  TEST_CASE("the fused unit recurrence reads operands at any address") {
+    const Case c = kCases[4];
+    const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
+    set_gpu_kernels("recurrence=fused");
+    for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
+      const Tensors want = to_cpu(run(c, inputs, dys, products));
+      CHECK(same_bits(to_cpu(run(c, at_odd_addresses(inputs), at_odd_addresses(dys), products)), want));
+    }
+  }
+
   TEST_CASE("widths that the fused unit recurrence does not take stay with the plain kernels") {
     for (const auto& [dim, mlp, heads] : {std::tuple{16, 32, 2}, {32, 48, 2}, {544, 32, 2}, {32, 32, 8}}) {
       const Case c{2, 3, dim, mlp, heads, true, false, false, 0};

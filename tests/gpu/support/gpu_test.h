@@ -46,6 +46,19 @@ inline Tensors inputs_on_gpu(const Tensors& inputs) {
   return spec_check::inputs_on(inputs, gpu());
 }
 
+// The same tensors, row-major, each one element behind an address that wide loads can read.
+inline Tensors at_odd_addresses(const Tensors& tensors) {
+  Tensors result;
+  for (const Tensor& x : tensors) {
+    result.push_back(x);
+    if (!x.defined()) continue;
+    const Tensor wide = Tensor::zeros({x.elements() + 1}, x.dtype(), x.device());
+    result.back() = raw::reshape(raw::narrow(wide, 0, 1, x.elements()), x.shape());
+    raw::copy_into(result.back(), x);
+  }
+  return result;
+}
+
 // Fills blocks of many sizes with bytes that are NaN in every floating type, and frees them, so that the next
 // allocations find that and not zeros. The emulated GPU's memory is so by itself.
 inline void poison_gpu() {
