@@ -25,6 +25,7 @@ Bf16GemmKernels bf16_gemm_table();
 namespace {
 
 constexpr std::int64_t kWidth = 32;  // columns of a panel
+constexpr std::int64_t kPackedInner = 256;
 constexpr std::int64_t kLanes = 16;  // floats, or pairs, of a vector
 
 using namespace bf16;
@@ -440,14 +441,14 @@ void pack(const float* w, std::int64_t w_stride, PackLayout layout, std::int64_t
 
 template <class Tiles>
 PackedGemm<float> tile_table() {
-  return {kWidth,    pack<kStep>, multiply_by_tiles<Tiles, false>, multiply_by_tiles<Tiles, true>,
-          2 * kStep, true};
+  return {kWidth, pack<kStep>, multiply_by_tiles<Tiles, false>, multiply_by_tiles<Tiles, true>, 2 * kStep,
+          true,   kPackedInner};
 }
 
 }  // namespace
 
 Bf16GemmKernels bf16_gemm_table() {
-  return {{kWidth, pack<1>, multiply_by_dots<false>, multiply_by_dots<true>, 2, true},
+  return {{kWidth, pack<1>, multiply_by_dots<false>, multiply_by_dots<true>, 2, true, kPackedInner},
           tile_table<AmxTiles>(),
           tile_table<EmulatedTiles>()};
 }

@@ -2,12 +2,13 @@
 // A large product is cut into row (or column) blocks whose sizes depend on the shape alone, so results do not depend on
 // the number of threads.
 //
-//   packed_gemm.h   a weight that is packed already, or factors that are rounded to bf16
+//   packed_gemm.h   a weight that is packed already, factors that are rounded to bf16, large products on Intel
 //   gemm_small.h    narrow layers, read in place
 //   openblas.h      all others
 #include <algorithm>
 #include <cstring>
 
+#include "ops/cpu/isa.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/product/gemm_small.h"
@@ -71,13 +72,45 @@ void write_bias(const GemmArgs& g) {
       });
 }
 
+// Whether the kernels of packed_gemm.h, which pack both factors, take an f32 product: where they were measured to be faster
+// than what else there is, OpenBLAS or gemm_small.h. GFLOP/s of one thread of an Intel Xeon with AMX (2026-11-27), OpenBLAS
+// 0.3.21 cut into blocks as below, MKL 2026.2 for comparison, whole processes held to AVX2 in the last three columns:
+//
+//   rows x in x out       x W^T: packed, else, MKL    at AVX2      dy W                 dy^T x
+//   4096 x  384 x 1152        207  171  207        114 106 122     202  160  205        189  156  178
+//   4096 x 1536 x  384        204  165  204        111 108 115     207  166  209        180  155  189
+//   4096 x  384 x 1536        204  166  211        114 105 121     200  160  205        171  144  160
+//   4096 x  384 x  384        210  188  210        115 101 112     211  190  213        187  158  195
+//   4096 x  256 x 1024        202  164  204        114  86 119     184  178  195        180  145  181
+//   4096 x   96 x   96        172  184  211                        172  187  226        143  106  196
+//   4096 x   32 x  128        154  149  193                        123  199  205        105   81  158
+//    128 x  384 x  384        169  145  191        102  88 108     174  186  230        194  167  207
+//
+// At AVX2 dy^T x is 3 to 10 % slower than OpenBLAS's. On processors of AMD OpenBLAS is near the machine's rate.
+bool packs_factors(const GemmArgs& g) {
+#if defined(EDDY_X86_LEVELS)
+  static const bool measured = __builtin_cpu_is("intel");
+  constexpr std::int64_t kLeastRows = 64, kLeastWidth = 96, kPanel = 32, kWide = 256, kLargeFactor = 1 << 16,
+                         kLargeResult = 3 << 12;
+  if (!measured || g.dtype != Dtype::f32 || g.alpha != 1 || (g.beta != 0 && g.beta != 1) ||
+      g.m < kLeastRows || g.n < kLeastWidth || g.k < kLeastWidth || (g.n % kPanel != 0 && g.n < kWide) ||
+      isa_level() < IsaLevel::avx2)
+    return false;
+  if (g.transpose_a) return isa_level() >= IsaLevel::avx512 && g.m * g.n > kLargeResult;
+  return g.transpose_b || g.n * g.k >= kLargeFactor;
+#else
+  return false;
+#endif
+}
+
 void gemm(const GemmArgs& args) {
   GemmArgs g = args;
   const std::int64_t matrices = g.batch * g.outer, work = g.m * g.n * g.k;
   if (matrices == 0 || g.m == 0 || g.n == 0) return;
   reserve_product_memory(thread_count());
-  if (g.dtype == Dtype::f32 && rounds_to_bf16(g.precision)) return multiply_rounded(g);
+  if (g.dtype == Dtype::f32 && rounds_to_bf16(g.precision)) return multiply_packing(g);
   if (g.panels_b != nullptr) return multiply_panels(g);
+  if (matrices == 1 && packs_factors(g)) return multiply_packing(g);
   if (g.bias != nullptr) {
     write_bias(g);
     g.beta = 1;

@@ -2,6 +2,7 @@
 #include "ops/product/packed_gemm.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "ops/core/slot.h"
 #include "ops/cpu/isa.h"
@@ -53,32 +54,18 @@ PanelProduct<T> product_of(const GemmArgs& g, std::int64_t panels) {
           g.relu};
 }
 
-template <class T>
-void multiply_panels_of(const GemmArgs& g, const PackedGemm<T>& kernels) {
-  const std::int64_t panels = kernels.panels(g.n), work = g.m * g.n * g.k;
-  const PanelProduct<T> whole = product_of<T>(g, panels);
-  // Pieces of at least kSmallPiece; if there would be few, this thread does all.
-  const std::int64_t pieces = work < 4 * kSmallPiece ? 1 : work / kSmallPiece;
-  parallel_for(panels, (panels + pieces - 1) / pieces, [&](std::int64_t begin, std::int64_t end) {
-    PanelProduct<T> piece = whole;
-    piece.panel_begin = begin;
-    piece.panel_end = end;
-    kernels.multiply(piece);
-  });
-}
-
 // Rows of C that one thread multiplies at a time where there are many: several blocks of the kernel.
-constexpr std::int64_t kRoundedRows = 192;
+constexpr std::int64_t kSharedRows = 192;
 
 // Spreads a product over threads: rows of C, or, where there are few, panels.
-void share_rounded(const PackedGemm<float>& kernels, const PanelProduct<float>& whole, bool transposed) {
+void share(const PackedGemm<float>& kernels, const PanelProduct<float>& whole, bool transposed) {
   const auto multiply = transposed ? kernels.multiply_transposed : kernels.multiply;
   const std::int64_t work = whole.rows * whole.columns * whole.inner, threads = thread_count();
   if (work < 4 * kSmallPiece || threads == 1) return multiply(whole);
-  if (whole.rows > kRoundedRows) {
+  if (whole.rows > kSharedRows) {
     constexpr std::int64_t kPiecesOfAThread = 4, kTile = 32;
     const std::int64_t equal = whole.rows / (kPiecesOfAThread * threads) / kTile * kTile;
-    return parallel_for(whole.rows, std::max(kRoundedRows, equal), [&](std::int64_t begin, std::int64_t end) {
+    return parallel_for(whole.rows, std::max(kSharedRows, equal), [&](std::int64_t begin, std::int64_t end) {
       PanelProduct<float> piece = whole;
       piece.rows = end - begin;
       piece.a += begin * (transposed ? 1 : whole.a_stride);
@@ -86,7 +73,7 @@ void share_rounded(const PackedGemm<float>& kernels, const PanelProduct<float>& 
       multiply(piece);
     });
   }
-  // Each piece rounds all of A, so pieces are not small.
+  // Each piece packs all of A, so pieces are not small.
   const std::int64_t panels = whole.panel_end,
                      pieces = std::min<std::int64_t>(work / kSmallPiece, 2 * threads);
   parallel_for(panels, (panels + pieces - 1) / pieces, [&](std::int64_t begin, std::int64_t end) {
@@ -97,35 +84,57 @@ void share_rounded(const PackedGemm<float>& kernels, const PanelProduct<float>& 
   });
 }
 
-// Inner indices of which B is packed at a time in a product with transposed A, as gradients of weights are: over all
-// rows of a batch. The packed part, that of A and, of usual weights, C stay in the second-level cache.
-constexpr std::int64_t kPackedInner = 256;
+template <class T>
+void multiply_panels_of(const GemmArgs& g, const PackedGemm<T>& kernels) {
+  const std::int64_t panels = kernels.panels(g.n), work = g.m * g.n * g.k;
+  const PanelProduct<T> whole = product_of<T>(g, panels);
+  if constexpr (std::is_same_v<T, float>)
+    if (kernels.multiply_transposed != nullptr) return share(kernels, whole, false);
+  // Pieces of at least kSmallPiece; if there would be few, this thread does all.
+  const std::int64_t pieces = work < 4 * kSmallPiece ? 1 : work / kSmallPiece;
+  parallel_for(panels, (panels + pieces - 1) / pieces, [&](std::int64_t begin, std::int64_t end) {
+    PanelProduct<T> piece = whole;
+    piece.panel_begin = begin;
+    piece.panel_end = end;
+    kernels.multiply(piece);
+  });
+}
+
+// Numbers of B that are packed at a time: 4 MiB in f32. More columns have their turn after those.
+constexpr std::int64_t kPackedElements = 1 << 20;
 
 // One matrix of the batch.
-void multiply_rounded_one(const GemmArgs& g) {
+void multiply_one_packing(const GemmArgs& g) {
   const PackedGemm<float>& kernels = packed_gemm_kernels(g.precision).f32;
-  const std::int64_t panels = kernels.panels(g.n);
-  const PanelProduct<float> whole = product_of<float>(g, panels);
-  if (g.panels_b != nullptr) return share_rounded(kernels, whole, g.transpose_a);
-  const std::int64_t depth = g.transpose_a ? std::min(kPackedInner, g.k) : g.k;
-  const Tensor scratch = Tensor::empty({kernels.packed_elements(depth, g.n)});
+  const PanelProduct<float> whole = product_of<float>(g, kernels.panels(g.n));
+  if (g.panels_b != nullptr) return share(kernels, whole, g.transpose_a);
+  const std::int64_t depth = g.transpose_a ? std::min(kernels.packed_inner, g.k) : g.k,
+                     width = kernels.panel_columns,
+                     columns =
+                         std::max(width, kPackedElements / std::max<std::int64_t>(1, depth) / width * width);
+  const Tensor scratch = Tensor::empty({kernels.packed_elements(depth, std::min(columns, g.n))});
   float* const packed = scratch.mutable_data<float>();
   const PackLayout layout = g.transpose_b ? PackLayout::columns_by_inner : PackLayout::inner_by_columns;
-  for (std::int64_t k = 0; k < g.k; k += depth) {
-    PanelProduct<float> part = whole;
-    part.inner = std::min(depth, g.k - k);
-    part.a += k * (g.transpose_a ? g.lda : 1);
-    part.packed = packed;
-    part.accumulate = whole.accumulate || k > 0;
-    if (k > 0) part.bias = nullptr;
-    part.relu = g.relu && k + depth >= g.k;
-    const float* const b = static_cast<const float*>(g.b) + k * (g.transpose_b ? 1 : g.ldb);
-    parallel_for(panels, std::max<std::int64_t>(1, kSmallPiece / (part.inner * kernels.panel_columns)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   kernels.pack(b, g.ldb, layout, part.inner, g.n, begin, end, packed);
-                 });
-    share_rounded(kernels, part, g.transpose_a);
-  }
+  for (std::int64_t k = 0; k < g.k; k += depth)
+    for (std::int64_t column = 0; column < g.n; column += columns) {
+      PanelProduct<float> part = whole;
+      part.inner = std::min(depth, g.k - k);
+      part.columns = std::min(columns, g.n - column);
+      part.panel_end = kernels.panels(part.columns);
+      part.a += k * (g.transpose_a ? g.lda : 1);
+      part.packed = packed;
+      part.c += column;
+      part.accumulate = whole.accumulate || k > 0;
+      part.bias = k > 0 || whole.bias == nullptr ? nullptr : whole.bias + column;
+      part.relu = g.relu && k + depth >= g.k;
+      const float* const b = static_cast<const float*>(g.b) + k * (g.transpose_b ? 1 : g.ldb) +
+                             column * (g.transpose_b ? g.ldb : 1);
+      parallel_for(part.panel_end, std::max<std::int64_t>(1, kSmallPiece / (part.inner * width)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     kernels.pack(b, g.ldb, layout, part.inner, part.columns, begin, end, packed);
+                   });
+      share(kernels, part, g.transpose_a);
+    }
 }
 
 }  // namespace
@@ -135,14 +144,14 @@ void multiply_panels(const GemmArgs& g) {
                                : multiply_panels_of(g, packed_gemm_kernels().f64);
 }
 
-void multiply_rounded(const GemmArgs& g) {
+void multiply_packing(const GemmArgs& g) {
   const auto matrix = [&g](std::int64_t i) {
     const std::int64_t outer = i / g.batch, inner = i % g.batch;
     GemmArgs one = g;
     one.a = static_cast<const float*>(g.a) + outer * g.outer_a + inner * g.stride_a;
     one.b = static_cast<const float*>(g.b) + outer * g.outer_b + inner * g.stride_b;
     one.c = static_cast<float*>(g.c) + outer * g.outer_c + inner * g.stride_c;
-    multiply_rounded_one(one);
+    multiply_one_packing(one);
   };
   const std::int64_t matrices = g.batch * g.outer;
   if (matrices == 1) return matrix(0);

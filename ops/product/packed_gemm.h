@@ -68,6 +68,9 @@ struct PackedGemm {
   // of one element.
   std::int64_t inner_step = 1;
   bool pairs = false;
+  // Inner indices of which B is packed at a time in a product with transposed A, as gradients of weights are: over all
+  // rows of a batch. The packed part, that of A and, of usual weights, C stay in the second-level cache.
+  std::int64_t packed_inner = 0;
 
   // The number of panels of a matrix with so many columns.
   EDDY_INLINE std::int64_t panels(std::int64_t columns) const {
@@ -104,8 +107,8 @@ void set_packed_gemm_kernels(const PackedGemmKernels& kernels, const Bf16GemmKer
 // Multiplies by the panels of g. They are spread over threads; the bits do not depend on how.
 void multiply_panels(const GemmArgs& g);
 
-// Multiplies f32 factors rounded to bf16, and packs B if the caller has not. Threads share rows of C, or, where there
-// are few, panels; the bits do not depend on how.
-void multiply_rounded(const GemmArgs& g);
+// Multiplies f32 factors, and packs B if the caller has not; rounds them to bf16 at a precision that does. Threads share
+// rows of C, or, where there are few, panels; the bits do not depend on how.
+void multiply_packing(const GemmArgs& g);
 
 }  // namespace eddy

@@ -2,10 +2,11 @@
 // rows by kTileVectors vectors of C stays in registers over the inner loop; B is read from its panel in
 // storage order. With few rows the product is bound by the stream of B from the outer caches (one recurrent
 // step uses more weights than the second-level cache holds), so the row tiles of a panel prefetch the next
-// panel while they compute, each its share.
+// panel while they compute, each its share. Of many rows A is packed too, block by block.
 #include "ops/product/packed_gemm.h"
 
 #include "ops/cpu/isa.h"
+#include "ops/cpu/transpose.h"
 
 #if !EDDY_F64_HERE
 namespace eddy::isa_baseline {
@@ -20,19 +21,19 @@ void install_packed_gemm();
 
 namespace {
 
-// Register tiles: AVX-512 has 32 vector registers (8 x 3 sums, 3 of B, 1 of A), the others 16 (6 x 2, 2, 1).
+// Register tiles: AVX-512 has 32 vector registers (12 x 2 sums, 2 of B, 1 of A), the others 16 (6 x 2, 2, 1). Rows of A
+// that are read in place take a general register each, so that a tile has 8 of them. GFLOP/s of a tile of packed rows
+// alone, in the caches: 238 (12 x 2), 218 (8 x 3), 238 (14 x 2); one core of an Intel Xeon (Sapphire Rapids or newer).
+constexpr int kTileVectors = 2;
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;
 constexpr int kTileRows = 8;
-constexpr int kTileVectors = 3;
 #elif defined(__AVX2__)
 constexpr int kVectorBytes = 32;
 constexpr int kTileRows = 6;
-constexpr int kTileVectors = 2;
 #else
 constexpr int kVectorBytes = 16;
 constexpr int kTileRows = 6;
-constexpr int kTileVectors = 2;
 #endif
 
 // Rows and inner bytes of one pass over a panel: kRowBlock rows of A (1 MiB) and a panel (at most 384 KiB)
@@ -153,7 +154,7 @@ EDDY_INLINE Share prefetch_share(std::int64_t index, std::int64_t count, std::in
 }
 
 template <class T>
-void multiply(const PanelProduct<T>& g) {
+void multiply_in_place(const PanelProduct<T>& g) {
   constexpr std::int64_t width = panel_width<T>;
   constexpr std::int64_t inner_block = kInnerBlockBytes / static_cast<std::int64_t>(sizeof(T));
   if (g.inner <= 0 && g.accumulate) return;
@@ -191,13 +192,211 @@ void multiply(const PanelProduct<T>& g) {
   }
 }
 
-// Packs rows of W as columns of a panel; blocks of a cache line of inner indices keep both sides in the first
-// cache.
+// ---- Many rows ----
+
+#if defined(__AVX2__)
+// A block of A is packed: tiles of kTall rows, inner-major. It stays in the second-level cache beside a group of panels,
+// each tile of it in the first. Meanwhile the tiles fetch what is packed next, and C, whose stores would wait.
+constexpr int kTall = kVectorBytes == 64 ? 12 : 6;
+constexpr std::int64_t kBlock = 192, kBlockInner = 384, kGroupBytes = 512 << 10;
+// Rows from which packing them costs less than it gains.
+constexpr std::int64_t kManyRows = 48;
+// Inner steps ahead of the one in use that are prefetched from a panel.
+constexpr std::int64_t kAhead = 8;
+constexpr std::int64_t kWidth = panel_width<float>, kFloats = Vector<float>::lanes;
+using Floats = Vector<float>::type;
+using LooseFloats = Vector<float>::loose;
+
+EDDY_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+
+// Part of A, as it lies in memory: `rows` rows of `inner` numbers or, transposed, the other way round.
+template <bool kTransposed>
+struct BlockOfA {
+  const float* a;
+  std::int64_t stride, rows, inner;
+
+  EDDY_INLINE std::int64_t tiles() const { return (rows + kTall - 1) / kTall; }
+  EDDY_INLINE std::int64_t first_row(std::int64_t tile) const { return rows * tile / tiles(); }
+
+  // Stores of whole vectors run over the rows of a tile, into what is written next.
+  void pack(float* out) const {
+    if constexpr (kTransposed) {
+      constexpr std::int64_t kRun = 16;  // steps of a tile at a time: few pages are in use
+      for (std::int64_t begin = 0; begin < inner; begin += kRun)
+        for (std::int64_t t = 0; t < tiles(); ++t) {
+          const std::int64_t first = first_row(t), count = first_row(t + 1) - first;
+          float* const tile = out + t * kTall * inner;
+          // The overrun of the last step would fall into the next tile, which has its first steps already.
+          const std::int64_t end = smaller(begin + kRun, inner),
+                             whole = first + kFloats > rows ? begin : smaller(end, inner - 1);
+          for (std::int64_t k = begin; k < whole; ++k)
+            *reinterpret_cast<LooseFloats*>(tile + k * kTall) =
+                *reinterpret_cast<const LooseFloats*>(a + k * stride + first);
+          for (std::int64_t k = whole; k < end; ++k)
+            for (std::int64_t r = 0; r < count; ++r) tile[k * kTall + r] = a[k * stride + first + r];
+        }
+    } else {
+      for (std::int64_t t = 0; t < tiles(); ++t, out += kTall * inner) {
+        const std::int64_t first = first_row(t), count = first_row(t + 1) - first;
+        const float* const from = a + first * stride;
+        std::int64_t k = 0;
+        for (; k + kFloats <= inner; k += kFloats) {
+          Floats square[kFloats];
+          for (std::int64_t r = 0; r < kFloats; ++r)
+            square[r] = r < count ? *reinterpret_cast<const LooseFloats*>(from + r * stride + k) : Floats{};
+          transpose_square<kFloats>(square);
+          for (std::int64_t i = 0; i < kFloats; ++i)
+            *reinterpret_cast<LooseFloats*>(out + (k + i) * kTall) = square[i];
+        }
+        for (; k < inner; ++k)
+          for (std::int64_t r = 0; r < count; ++r) out[k * kTall + r] = from[r * stride + k];
+      }
+    }
+  }
+
+  // Its runs of neighbouring numbers, for prefetching.
+  EDDY_INLINE std::int64_t runs() const { return kTransposed ? inner : rows; }
+  EDDY_INLINE std::int64_t run_length() const { return kTransposed ? rows : inner; }
+};
+
+// One tile of packed rows by the first `columns` columns of a panel. At every inner step the cache line of `next` is
+// prefetched, which then moves by `next_step`.
+template <int Rows>
+__attribute__((noinline)) void tall_tile(std::int64_t inner, const float* a, const float* b, float* c,
+                                         std::int64_t c_stride, std::int64_t columns, Begin<float> begin,
+                                         bool relu, const float* next, std::int64_t next_step) {
+  float edge[Rows * kWidth];
+  const bool cut = columns < kWidth;
+  float* const out = cut ? edge : c;
+  const std::int64_t out_stride = cut ? kWidth : c_stride;
+  for (int r = 0; r < Rows; ++r)  // C of this tile, and of the next one, whose sums may begin with it
+    for (std::int64_t j = 0; j < 2 * kWidth; j += kLineBytes / 4) __builtin_prefetch(c + r * c_stride + j, 1);
+  if (cut && begin.from != nullptr) {
+    for (int r = 0; r < Rows; ++r)
+      for (std::int64_t j = 0; j < kWidth; ++j)
+        edge[r * kWidth + j] = j < columns ? begin.from[r * begin.stride + j] : 0.0f;
+    begin = {edge, kWidth};
+  }
+  Floats sum[Rows][kTileVectors];
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < kTileVectors; ++v)
+      sum[r][v] = begin.from != nullptr
+                      ? *reinterpret_cast<const LooseFloats*>(begin.from + r * begin.stride + v * kFloats)
+                      : Floats{};
+#pragma GCC unroll 1
+  for (std::int64_t k = 0; k < inner; ++k) {
+    Floats right[kTileVectors];
+    for (int v = 0; v < kTileVectors; ++v) right[v] = *reinterpret_cast<const Floats*>(b + v * kFloats);
+    for (std::int64_t j = 0; j < kWidth; j += kLineBytes / 4) __builtin_prefetch(b + kAhead * kWidth + j);
+    __builtin_prefetch(next, 0, 2);
+    next += next_step;
+    b += kWidth;
+    for (int r = 0; r < Rows; ++r)
+      for (int v = 0; v < kTileVectors; ++v) sum[r][v] += a[r] * right[v];
+    a += kTall;
+  }
+  if (relu)  // NaN stays
+    for (int r = 0; r < Rows; ++r)
+      for (int v = 0; v < kTileVectors; ++v)
+        sum[r][v] = sum[r][v] > 0 ? sum[r][v] : (sum[r][v] == sum[r][v] ? Floats{} : sum[r][v]);
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < kTileVectors; ++v)
+      *reinterpret_cast<LooseFloats*>(out + r * out_stride + v * kFloats) = sum[r][v];
+  if (cut) {
+    for (int r = 0; r < Rows; ++r)
+      for (std::int64_t j = 0; j < columns; ++j) c[r * c_stride + j] = edge[r * kWidth + j];
+  }
+}
+
+using TallTile = void (*)(std::int64_t, const float*, const float*, float*, std::int64_t, std::int64_t,
+                          Begin<float>, bool, const float*, std::int64_t);
+template <int Rows = kTall>
+TallTile tall_tile_of(std::int64_t rows) {
+  if constexpr (Rows > 1) {
+    if (rows < Rows) return tall_tile_of<Rows - 1>(rows);
+  }
+  return tall_tile<Rows>;
+}
+
+template <bool kTransposed>
+void multiply_packing(const PanelProduct<float>& g) {
+  alignas(64) float packed[(kBlock + kTall) * kBlockInner + kFloats];
+  if ((g.inner <= 0 && g.accumulate) || g.rows <= 0) return;
+  const auto block_of = [&](std::int64_t row, std::int64_t k) {
+    return BlockOfA<kTransposed>{kTransposed ? g.a + k * g.a_stride + row : g.a + row * g.a_stride + k,
+                                 g.a_stride, smaller(kBlock, g.rows - row),
+                                 smaller(kBlockInner, g.inner - k)};
+  };
+  const std::int64_t panels = g.panel_end - g.panel_begin;
+  for (std::int64_t row = 0, k = 0; row < g.rows;) {
+    const BlockOfA<kTransposed> block = block_of(row, k);
+    block.pack(packed);
+    const bool last = k + block.inner >= g.inner;
+    const std::int64_t next_k = last ? 0 : k + block.inner, next_row = last ? row + block.rows : row;
+    const BlockOfA<kTransposed> next =
+        next_row < g.rows ? block_of(next_row, next_k) : BlockOfA<kTransposed>{};
+    const std::int64_t calls = panels * block.tiles(), inner = block.inner > 0 ? block.inner : 1,
+                       each = (next.runs() + calls - 1) / (calls > 0 ? calls : 1),
+                       group = kGroupBytes / (inner * kWidth * 4) + 1;
+    std::int64_t fetched = 0;
+    for (std::int64_t begin = g.panel_begin; begin < g.panel_end; begin += group)
+      for (std::int64_t t = 0; t < block.tiles(); ++t)
+        for (std::int64_t panel = begin; panel < smaller(begin + group, g.panel_end); ++panel) {
+          const float* ahead = packed;
+          std::int64_t ahead_step = 0;
+          if (each == 1 && fetched < next.runs()) {
+            ahead = next.a + fetched * next.stride;
+            ahead_step = (next.run_length() + inner - 1) / inner;
+          } else {
+            for (std::int64_t i = fetched; i < smaller(fetched + each, next.runs()); ++i)
+              for (std::int64_t j = 0; j < next.run_length(); j += kLineBytes / 4)
+                __builtin_prefetch(next.a + i * next.stride + j, 0, 2);
+          }
+          fetched += each;
+          const std::int64_t first = block.first_row(t), column = panel * kWidth;
+          float* const c = g.c + (row + first) * g.c_stride + column;
+          const Begin<float> sums = g.accumulate || k > 0 ? Begin<float>{c, g.c_stride}
+                                    : g.bias != nullptr   ? Begin<float>{g.bias + column, 0}
+                                                          : Begin<float>{};
+          tall_tile_of(block.first_row(t + 1) - first)(
+              block.inner, packed + t * kTall * block.inner, g.packed + (panel * g.inner + k) * kWidth, c,
+              g.c_stride, smaller(g.columns - column, kWidth), sums, g.relu && last, ahead, ahead_step);
+        }
+    row = next_row;
+    k = next_k;
+  }
+}
+#endif
+
+template <class T>
+void multiply(const PanelProduct<T>& g) {
+#if defined(__AVX2__)
+  if constexpr (sizeof(T) == 4)
+    if (g.rows >= kManyRows) return multiply_packing<false>(g);
+#endif
+  multiply_in_place(g);
+}
+
+// Packs rows of W as columns of a panel, in squares of vectors; at the edges blocks of a cache line of inner indices keep
+// both sides in the first cache.
 template <class T>
 void pack_transposed(const T* w, std::int64_t w_stride, std::int64_t inner, std::int64_t columns, T* out) {
-  constexpr std::int64_t width = panel_width<T>;
+  constexpr std::int64_t width = panel_width<T>, lanes = Vector<T>::lanes;
+  std::int64_t first = 0;
+  if (columns == width)
+    for (; first + lanes <= inner; first += lanes)
+      for (std::int64_t j = 0; j < width; j += lanes) {
+        typename Vector<T>::type square[lanes];
+        for (std::int64_t i = 0; i < lanes; ++i)
+          square[i] = *reinterpret_cast<const typename Vector<T>::loose*>(w + (j + i) * w_stride + first);
+        transpose_square<static_cast<int>(lanes)>(square);
+        for (std::int64_t i = 0; i < lanes; ++i)
+          *reinterpret_cast<typename Vector<T>::type*>(out + (first + i) * width + j) = square[i];
+      }
   constexpr std::int64_t block = kLineBytes / static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t k = 0; k < inner; k += block) {
+  for (std::int64_t k = first; k < inner; k += block) {
     const std::int64_t depth = inner - k < block ? inner - k : block;
     for (std::int64_t j = 0; j < columns; ++j)
       for (std::int64_t i = 0; i < depth; ++i) out[(k + i) * width + j] = w[j * w_stride + k + i];
@@ -227,6 +426,10 @@ void pack(const T* w, std::int64_t w_stride, PackLayout layout, std::int64_t inn
 
 PackedGemmKernels packed_gemm_table() {
   PackedGemmKernels table{{panel_width<float>, pack<float>, multiply<float>}, {}};
+#if defined(__AVX2__)
+  table.f32.multiply_transposed = multiply_packing<true>;
+  table.f32.packed_inner = kBlockInner;
+#endif
 #if EDDY_F64_HERE
   table.f64 = {panel_width<double>, pack<double>, multiply<double>};
 #else

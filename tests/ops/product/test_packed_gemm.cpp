@@ -13,10 +13,12 @@
 #include <limits>
 #include <new>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ops/cpu/isa.h"
 #include "tests/support/isa_levels.h"
+#include "tests/support/threads.h"
 
 namespace {
 
@@ -168,6 +170,7 @@ TEST_CASE_TEMPLATE("a packed product is right beyond one block of rows and of in
                    double) {
   on_every_isa_level([] {
     check_product<T>(300, 9, 5, 1, PackLayout::inner_by_columns);
+    check_product<T>(205, 70, 400, 2, PackLayout::columns_by_inner);
     check_product<T>(3, 50, 4100, 0, PackLayout::columns_by_inner);
     check_product<T>(17, 33, 2049, 0, PackLayout::columns_by_inner);
   });
@@ -175,12 +178,12 @@ TEST_CASE_TEMPLATE("a packed product is right beyond one block of rows and of in
 
 TEST_CASE_TEMPLATE("a bias is what sums begin with, and ReLU comes last", T, float, double) {
   on_every_isa_level([] {
-    for (const std::int64_t columns : {1, 50, 100}) {
-      Product<T> product{13, columns, 2100, 0, PackLayout::columns_by_inner};
+    for (const auto& [rows, columns] : {std::pair{13, 1}, std::pair{13, 100}, std::pair{61, 50}}) {
+      Product<T> product{rows, columns, 2100, 0, PackLayout::columns_by_inner};
       product.pack();
       const std::vector<T> bias = Numbers(columns).many<T>(columns);
-      std::vector<T> expected, c(static_cast<std::size_t>(13 * columns));
-      for (int row = 0; row < 13; ++row) expected.insert(expected.end(), bias.begin(), bias.end());
+      std::vector<T> expected, c(static_cast<std::size_t>(rows * columns));
+      for (int row = 0; row < rows; ++row) expected.insert(expected.end(), bias.begin(), bias.end());
       const std::int64_t panels = kernels<T>().panels(columns);
       product.multiply(0, panels, expected.data(), true);
       for (T& x : expected) x = std::max(x, T(0));
@@ -249,6 +252,51 @@ TEST_CASE_TEMPLATE("a row has the same bits alone and among others", T, float, d
       kernels<T>().multiply({1, inner, columns, 0, panels, product.a.data() + row * inner, inner,
                              product.packed.data(), alone.data(), columns});
       CHECK(std::memcmp(alone.data(), together.data() + row * columns, alone.size() * sizeof(T)) == 0);
+    }
+  });
+}
+
+TEST_CASE("a transposed A gives the bits of the same rows") {
+  on_every_isa_level([] {
+    const auto multiply_transposed = kernels<float>().multiply_transposed;
+    if (multiply_transposed == nullptr) return;
+    for (const std::int64_t rows : {1, 11, 48, 205})
+      for (const std::int64_t columns : {33, 100})
+        for (const std::int64_t inner : {5, 400}) {
+          Product<float> product{rows, columns, inner, 0, PackLayout::inner_by_columns};
+          product.pack();
+          std::vector<float> across(static_cast<std::size_t>(rows * inner));
+          for (std::int64_t r = 0; r < rows; ++r)
+            for (std::int64_t k = 0; k < inner; ++k)
+              across[static_cast<std::size_t>(k * rows + r)] =
+                  product.a[static_cast<std::size_t>(r * inner + k)];
+          const std::int64_t panels = kernels<float>().panels(columns);
+          std::vector<float> plain = Numbers(3).many<float>(rows * columns), c = plain;
+          product.multiply(0, panels, plain.data(), true);
+          multiply_transposed({rows, inner, columns, 0, panels, across.data(), rows, product.packed.data(),
+                               c.data(), columns, true});
+          CHECK(c == plain);
+        }
+  });
+}
+
+TEST_CASE(
+    "a product that packs both factors: the bits of one panel after the other, for any number of threads") {
+  on_every_isa_level([] {
+    if (kernels<float>().multiply_transposed == nullptr) return;
+    // More columns than are packed at a time.
+    const std::int64_t rows = 70, columns = 700, inner = 1600;
+    Product<float> product{rows, columns, inner, 0, PackLayout::columns_by_inner};
+    product.pack();
+    std::vector<float> expected(static_cast<std::size_t>(rows * columns)), c(expected.size());
+    product.multiply(0, kernels<float>().panels(columns), expected.data(), false);
+    for (const int threads : {1, 2}) {
+      const Threads use(threads);
+      GemmArgs g{Dtype::f32,       false, true,     rows,   columns, inner, product.a.data(), inner,
+                 product.w.data(), inner, c.data(), columns};
+      g.beta = 0;
+      multiply_packing(g);
+      CHECK(c == expected);
     }
   });
 }
