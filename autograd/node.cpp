@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/engine.h"
+#include "autograd/leaf_watch.h"
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
@@ -88,6 +89,7 @@ void Node::add_edge(const Tensor& input) {
     return;
   }
   edges_.push_back({variable->node, variable->output});
+  if (LeafWatch* const watch = LeafWatch::of_thread()) watch->note_reader(*variable->node, sequence);
   depth = std::max(depth, variable->node->depth + 1);
   if (counted_ && depth > deepest.load(std::memory_order_relaxed))
     deepest.store(depth, std::memory_order_relaxed);
@@ -246,7 +248,10 @@ bool GradSink::keeps(int k, Dtype dtype) const {
 }
 
 void GradSink::reach(int k) {
-  queue_.push(edge(k).node);
+  const Ref<Node>& node = edge(k).node;
+  if (const LeafWatch* const watch = LeafWatch::of_thread(); watch != nullptr && node->is_leaf())
+    watch->check_open(node_, *node);
+  queue_.push(node);
 }
 
 const Tensor& VjpContext::dy(int output) const {

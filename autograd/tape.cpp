@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "autograd/engine.h"
+#include "autograd/leaf_watch.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 
@@ -131,9 +132,12 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
     GradSink(root, queue)
         .give(0, dys[i].defined() ? dys[i] : Tensor::full(y.shape(), 1.0, y.dtype(), y.device()));
   }
+  LeafWatch* const of_thread = LeafWatch::of_thread();
+  LeafWatch* const watch = of_thread != nullptr && of_thread->begin_pass() ? of_thread : nullptr;
   while (!queue.empty()) {
     const Ref<Node> node = queue.pop();
     try {
+      if (watch != nullptr) watch->pass(node->sequence);
       run_node(*node, queue);
     } catch (...) {
       node->drop_gradients();
@@ -143,6 +147,7 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
   queue.settle_all([](const Node& node) {
     if (detail::tape_observer != nullptr) detail::tape_observer->backward_done(node);
   });
+  if (watch != nullptr) watch->end_pass();
 }
 
 Tensor detach(const Tensor& x) {
@@ -216,6 +221,10 @@ bool should_record(const char* op, std::span<const Tensor> inputs, std::span<con
   if (tape_observer != nullptr) observe_forward(op);
   if (anomaly_mode())
     for (const Tensor& y : ys) check_finite_result(op, y);
+  // What checkpoint() computes without recording is read again at a time that is not known here.
+  if (LeafWatch* const watch = LeafWatch::of_thread(); watch != nullptr && !grad_enabled())
+    for (const Tensor& input : inputs)
+      if (const Variable* const variable = variable_of(input)) watch->note_reader(*variable->node, 1);
   return grad_enabled() && std::any_of(inputs.begin(), inputs.end(), requires_grad);
 }
 

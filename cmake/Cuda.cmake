@@ -47,3 +47,13 @@ string(REPLACE ";" " " EDDY_CUDA_ARCHITECTURES_TEXT "${EDDY_CUDA_ARCHITECTURES}"
 target_compile_definitions(eddy_cuda PRIVATE EDDY_CUDA_ARCHITECTURES="${EDDY_CUDA_ARCHITECTURES_TEXT}")
 target_sources(eddy PRIVATE $<TARGET_OBJECTS:eddy_cuda> $<TARGET_OBJECTS:eddy_cuda_90a>)
 target_link_libraries(eddy PRIVATE CUDA::cudart_static CUDA::cublasLt)
+# Only several processes with a GPU each use NCCL.
+find_path(EDDY_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(EDDY_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+if(EDDY_NCCL_INCLUDE AND EDDY_NCCL_LIBRARY)
+  target_include_directories(eddy_cuda PRIVATE ${EDDY_NCCL_INCLUDE})
+  target_compile_definitions(eddy_cuda PRIVATE EDDY_NCCL)
+  target_link_libraries(eddy PRIVATE ${EDDY_NCCL_LIBRARY})
+else()
+  message(STATUS "NCCL was not found: a run on GPUs trains in one process (for several: sudo apt-get install libnccl-dev)")
+endif()

@@ -1,5 +1,5 @@
 // The GPU backend: installs its memory and a kernel for every slot, and defines what ops/backends.h,
-// ops/core/capture.h and ops/core/device_clock.h promise. In a build without CUDA ops/backends_cpu.cpp stands
+// ops/core/capture.h, ops/core/peers.h and ops/core/device_clock.h promise. In a build without CUDA ops/backends_cpu.cpp stands
 // in its place.
 #include "ops/backends.h"
 #include "cuda/recurrence/unit_recurrence_fused.h"
@@ -10,6 +10,7 @@
 #include "cuda/runtime/gemm.h"
 #include "cuda/runtime/graph.h"
 #include "cuda/runtime/measure.h"
+#include "cuda/runtime/peers.h"
 #include "cuda/views/transfer.h"
 #include "ops/core/capture.h"
 #include "ops/core/device_clock.h"
@@ -99,6 +100,18 @@ bool capturing() {
 
 void keep_for_capture(const Tensor& tensor) {
   cuda::keep_for_capture(tensor);
+}
+
+std::string why_no_peers() {
+  return cuda::why_no_peers();
+}
+
+PeersId make_peers_id() {
+  return cuda::make_peers_id();
+}
+
+std::unique_ptr<Peers> join_peers(const PeersId& id, int rank, int size) {
+  return cuda::join_peers(id, rank, size);
 }
 
 }  // namespace eddy

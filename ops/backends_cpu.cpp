@@ -3,6 +3,7 @@
 #include "ops/backends.h"
 #include "ops/core/capture.h"
 #include "ops/core/device_clock.h"
+#include "ops/core/peers.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -61,5 +62,17 @@ bool capturing() {
 }
 
 void keep_for_capture(const Tensor&) {}
+
+std::string why_no_peers() {
+  return "this build has no CUDA";
+}
+
+PeersId make_peers_id() {
+  fail<DeviceError>("peers: {}", why_no_peers());
+}
+
+std::unique_ptr<Peers> join_peers(const PeersId&, int, int) {
+  fail<DeviceError>("peers: {}", why_no_peers());
+}
 
 }  // namespace eddy

@@ -10,16 +10,21 @@ class AdafactorOptimizer final : public Optimizer {
  public:
   // The constants are those of ops/optimizer/adafactor.h; of the options it reads `learning_rate` and
   // `clip`. There is no weight decay.
-  AdafactorOptimizer(ParamStore& params, const OptimizerOptions& options)
-      : Optimizer(params, options), clip_(options.clip) {
-    std::vector<AdafactorParameter> shapes;
-    for (const Parameter& parameter : params.parameters())
-      shapes.push_back({parameter.offset, parameter.shape});
-    plan_ = adafactor_plan(shapes);
+  AdafactorOptimizer(ParamStore& params, const OptimizerOptions& options, const HeldParameters& held)
+      : Optimizer(params, options, held), clip_(options.clip), momentum_(make_statistics()) {
     const Tensor& values = params.values();
-    tables_ = adafactor_tables(plan_, values.device());
-    momentum_ = Tensor::zeros(values.shape(), values.dtype(), values.device());
-    second_ = Tensor::zeros({plan_.second_elements}, values.dtype(), values.device());
+    std::int64_t second = 0;
+    for (const HeldStretch& stretch : held_) {
+      std::vector<AdafactorParameter> shapes;
+      for (std::size_t i = stretch.first; i < stretch.last; ++i) {
+        const Parameter& parameter = params.parameters()[i];
+        shapes.push_back({parameter.offset - stretch.begin, parameter.shape});
+      }
+      Plan& plan = plans_.emplace_back(Plan{adafactor_plan(shapes), {}, second});
+      plan.tables = adafactor_tables(plan.plan, values.device());
+      second += plan.plan.second_elements;
+    }
+    second_ = Tensor::zeros({second}, values.dtype(), values.device());
   }
 
   AdamScalars scalars(double learning_rate) const override {
@@ -29,9 +34,20 @@ class AdafactorOptimizer final : public Optimizer {
   }
 
  private:
+  // A call for each stretch: what happens to a parameter does not depend on the others.
   void update(const Tensor& numbers, const Tensor& norm) override {
-    adafactor_step_on_device(params_.values(), params_.gradients(), momentum_, second_, plan_, tables_, {},
-                             numbers, norm);
+    for (std::size_t i = 0; i < held_.size(); ++i) {
+      const HeldStretch& stretch = held_[i];
+      const Plan& plan = plans_[i];
+      const auto part = [](const Tensor& arena, std::int64_t begin, std::int64_t count) {
+        return count == arena.elements() ? arena : raw::narrow(arena, 0, begin, count);
+      };
+      const std::int64_t count = stretch.end - stretch.begin;
+      adafactor_step_on_device(
+          part(params_.values(), stretch.begin, count), part(params_.gradients(), stretch.begin, count),
+          part(momentum_, stretch.at, count), part(second_, plan.second, plan.plan.second_elements),
+          plan.plan, plan.tables, {}, numbers, norm);
+    }
   }
   // "m.<parameter>"; for a factored parameter "r.<parameter>" [rows] and "c.<parameter>" [columns], for others
   // "v.<parameter>".
@@ -43,29 +59,38 @@ class AdafactorOptimizer final : public Optimizer {
       found.push_back({name, raw::reshape(raw::narrow(second_, 0, second, shape.elements()), shape)});
       second += shape.elements();
     };
-    for (const Parameter& parameter : params_.parameters()) {
-      const Shape& shape = parameter.shape;
-      found.push_back({"m." + parameter.name, parameter.part_of(momentum_)});
-      if (adafactor_factored(shape)) {
-        next_of_second("r." + parameter.name, {shape[0]});
-        next_of_second("c." + parameter.name, {shape[1]});
-      } else {
-        next_of_second("v." + parameter.name, shape);
+    for (const HeldStretch& stretch : held_)
+      for (std::size_t i = stretch.first; i < stretch.last; ++i) {
+        const Parameter& parameter = params_.parameters()[i];
+        const Shape& shape = parameter.shape;
+        found.push_back({"m." + parameter.name, part_of(momentum_, stretch, parameter)});
+        if (adafactor_factored(shape)) {
+          next_of_second("r." + parameter.name, {shape[0]});
+          next_of_second("c." + parameter.name, {shape[1]});
+        } else {
+          next_of_second("v." + parameter.name, shape);
+        }
       }
-    }
     return found;
   }
 
+  // Of a stretch of held parameters.
+  struct Plan {
+    AdafactorPlan plan;
+    AdafactorTables tables;
+    std::int64_t second = 0;  // its offset in second_
+  };
+
   double clip_;
-  AdafactorPlan plan_;
-  AdafactorTables tables_;
+  std::vector<Plan> plans_;
   Tensor momentum_, second_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adafactor(ParamStore& params, const OptimizerOptions& options) {
-  return std::make_unique<AdafactorOptimizer>(params, options);
+std::unique_ptr<Optimizer> make_adafactor(ParamStore& params, const OptimizerOptions& options,
+                                          const HeldParameters& held) {
+  return std::make_unique<AdafactorOptimizer>(params, options, held);
 }
 
 }  // namespace eddy

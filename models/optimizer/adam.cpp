@@ -11,20 +11,20 @@
 namespace eddy {
 namespace {
 
-// The stretches [begin, end) of the arena whose parameters a gradient reached, neighbours joined; the whole
+// The stretches [begin, end) of the arena whose parameters are held and a gradient reached, neighbours joined; the whole
 // arena, padding included, when all were.
-std::vector<std::pair<std::int64_t, std::int64_t>> reached_stretches(const ParamStore& params) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> stretches;
+std::vector<HeldStretch> reached_stretches(const ParamStore& params, const std::vector<HeldStretch>& held) {
+  std::vector<HeldStretch> stretches;
   const std::vector<Parameter>& all = params.parameters();
-  bool open = false;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool reached = grad(all[i].value).defined();
-    const std::int64_t end = i + 1 < all.size() ? all[i + 1].offset : params.values().elements();
-    if (reached && open)
-      stretches.back().second = end;
-    else if (reached)
-      stretches.emplace_back(all[i].offset, end);
-    open = reached;
+  for (const HeldStretch& stretch : held) {
+    bool open = false;
+    for (std::size_t i = stretch.first; i < stretch.last; ++i) {
+      const bool reached = grad(all[i].value).defined();
+      const std::int64_t begin = all[i].offset, end = i + 1 < stretch.last ? all[i + 1].offset : stretch.end;
+      if (reached && !open) stretches.push_back({i, i, begin, end, stretch.at + begin - stretch.begin});
+      if (reached) stretches.back().end = end;
+      open = reached;
+    }
   }
   return stretches;
 }
@@ -54,12 +54,13 @@ void check(const OptimizerOptions& options) {
 
 }  // namespace
 
-Adam::Adam(ParamStore& params, const OptimizerOptions& options)
-    : Optimizer(params, options), constants_{options.beta1, options.beta2, options.eps}, clip_(options.clip) {
+Adam::Adam(ParamStore& params, const OptimizerOptions& options, const HeldParameters& held)
+    : Optimizer(params, options, held),
+      constants_{options.beta1, options.beta2, options.eps},
+      clip_(options.clip) {
   check(options);
-  const Tensor& values = params.values();
-  m_ = Tensor::zeros(values.shape(), values.dtype(), values.device());
-  v_ = Tensor::zeros(values.shape(), values.dtype(), values.device());
+  m_ = make_statistics();
+  v_ = make_statistics();
   if (options.optimizer == "adamw" && options.weight_decay > 0)
     for (const Parameter& parameter : params.parameters())
       if (parameter.shape.rank() >= 2)
@@ -74,17 +75,19 @@ AdamScalars Adam::scalars(double learning_rate) const {
 }
 
 std::vector<Adam::Stretch> Adam::stretches_of() {
-  const std::vector<std::pair<std::int64_t, std::int64_t>> reached = reached_stretches(params_);
+  const std::vector<HeldStretch> reached = reached_stretches(params_, held_);
   std::vector<Stretch> stretches = stretches_;
-  const auto same = [](const std::pair<std::int64_t, std::int64_t>& borders, const Stretch& stretch) {
-    return borders.first == stretch.begin && borders.second == stretch.end;
+  const auto same = [](const HeldStretch& borders, const Stretch& stretch) {
+    return borders.begin == stretch.begin && borders.end == stretch.end;
   };
   if (!std::equal(reached.begin(), reached.end(), stretches.begin(), stretches.end(), same)) {
     stretches.clear();
-    for (const auto& [begin, end] : reached)
+    for (const HeldStretch& borders : reached) {
+      const std::int64_t begin = borders.begin, end = borders.end;
       stretches.push_back(
-          {begin, end,
+          {begin, end, borders.at,
            decay_table(segments_within(segments_, begin, end), end - begin, params_.values().device())});
+    }
     store_unless_capturing(stretches_, stretches);
   }
   for (const Stretch& stretch : stretches) keep_for_capture(stretch.decays);
@@ -93,20 +96,24 @@ std::vector<Adam::Stretch> Adam::stretches_of() {
 
 void Adam::update(const Tensor& numbers, const Tensor& norm) {
   for (const Stretch& stretch : stretches_of()) {
-    const auto part = [&](const Tensor& arena) {
+    const auto part = [&](const Tensor& arena, std::int64_t begin) {
       const std::int64_t count = stretch.end - stretch.begin;
-      return count == arena.elements() ? arena : raw::narrow(arena, 0, stretch.begin, count);
+      return count == arena.elements() ? arena : raw::narrow(arena, 0, begin, count);
     };
-    adamw_step_on_device(part(params_.values()), part(params_.gradients()), part(m_), part(v_),
-                         stretch.decays, constants_, numbers, norm);
+    adamw_step_on_device(part(params_.values(), stretch.begin), part(params_.gradients(), stretch.begin),
+                         part(m_, stretch.at), part(v_, stretch.at), stretch.decays, constants_, numbers,
+                         norm);
   }
 }
 
 std::vector<Optimizer::Part> Adam::parts() const {
   std::vector<Part> found;
-  for (const Parameter& parameter : params_.parameters())
-    for (const Tensor* arena : {&m_, &v_})
-      found.push_back({(arena == &m_ ? "m." : "v.") + parameter.name, parameter.part_of(*arena)});
+  for (const HeldStretch& stretch : held_)
+    for (std::size_t i = stretch.first; i < stretch.last; ++i) {
+      const Parameter& parameter = params_.parameters()[i];
+      for (const Tensor* arena : {&m_, &v_})
+        found.push_back({(arena == &m_ ? "m." : "v.") + parameter.name, part_of(*arena, stretch, parameter)});
+    }
   return found;
 }
 

@@ -13,7 +13,7 @@ class Adam final : public Optimizer {
   // Weight decay applies to every parameter with two axes or more (embedding tables included) and to no
   // other; the optimizer "adam" has none, whatever weight_decay is.
   // errors: ConfigError for a constant out of its range, or a name other than adamw and adam.
-  explicit Adam(ParamStore& params, const OptimizerOptions& options = {});
+  explicit Adam(ParamStore& params, const OptimizerOptions& options = {}, const HeldParameters& held = {});
 
   AdamScalars scalars(double learning_rate) const override;
 
@@ -28,6 +28,7 @@ class Adam final : public Optimizer {
   // Adjacent parameters that a step changes.
   struct Stretch {
     std::int64_t begin, end;  // in the arenas
+    std::int64_t at;          // of `begin` in the moments
     Tensor decays;            // the table of its segments, on the device
   };
   std::vector<Stretch> stretches_of();

@@ -27,6 +27,39 @@ double block_recurrent_rate(const ScheduleOptions& options, double highest, doub
 
 }  // namespace
 
+Optimizer::Optimizer(ParamStore& params, const OptimizerOptions& options, const HeldParameters& held)
+    : params_(params), learning_rate_(options.learning_rate) {
+  const std::vector<Parameter>& all = params.parameters();
+  if (!held.empty() && held.size() != all.size())
+    fail<ValueError>("optimizer: {} marks for {} parameters (one for each)", held.size(), all.size());
+  std::int64_t at = 0;
+  bool open = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool is_held = held.empty() || held[i];
+    const std::int64_t end = i + 1 < all.size() ? all[i + 1].offset : params.values().elements();
+    if (is_held && !open) held_.push_back({i, i, all[i].offset, all[i].offset, at});
+    if (is_held) {
+      held_.back().last = i + 1;
+      held_.back().end = end;
+      at += end - all[i].offset;
+    }
+    open = is_held;
+  }
+}
+
+Tensor Optimizer::make_statistics() const {
+  const Tensor& values = params_.values();
+  const std::int64_t elements = held_.empty() ? 0 : held_.back().at + held_.back().end - held_.back().begin;
+  return Tensor::zeros({elements}, values.dtype(), values.device());
+}
+
+Tensor Optimizer::part_of(const Tensor& statistics, const HeldStretch& stretch,
+                          const Parameter& parameter) const {
+  return raw::reshape(
+      raw::narrow(statistics, 0, stretch.at + parameter.offset - stretch.begin, parameter.shape.elements()),
+      parameter.shape);
+}
+
 double Optimizer::step(double learning_rate) {
   const AdamScalars numbers = scalars(learning_rate);
   const double norm = apply(upload_records(params_.values().device(), &numbers, 1)).item();
@@ -37,7 +70,7 @@ double Optimizer::step(double learning_rate) {
 Tensor Optimizer::apply(const Tensor& numbers) {
   params_.zero_missing_gradients();
   const Tensor norm = l2_norm(params_.gradients());
-  update(numbers, norm);
+  apply_with_norm(numbers, norm);
   params_.renew_bf16_copy();
   return norm;
 }
@@ -46,6 +79,12 @@ std::map<std::string, Tensor> Optimizer::save() const {
   std::map<std::string, Tensor> tensors{{"steps", Tensor::from(std::vector<std::int64_t>{steps_}, {1})}};
   for (const Part& part : parts()) tensors.emplace(part.name, part.view);
   return tensors;
+}
+
+std::int64_t Optimizer::bytes() const {
+  std::int64_t bytes = 0;
+  for (const Part& part : parts()) bytes += part.view.bytes();
+  return bytes;
 }
 
 void Optimizer::load(const std::map<std::string, Tensor>& tensors, const std::string& file) {
@@ -64,10 +103,11 @@ void Optimizer::load(const std::map<std::string, Tensor>& tensors, const std::st
     raw::copy_into(part.view, raw::to_device(tensors.at(part.name), part.view.device()));
 }
 
-std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOptions& options) {
+std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOptions& options,
+                                          const HeldParameters& held) {
   if (options.optimizer == "adamw" || options.optimizer == "adam")
-    return std::make_unique<Adam>(params, options);
-  if (options.optimizer == "adafactor") return make_adafactor(params, options);
+    return std::make_unique<Adam>(params, options, held);
+  if (options.optimizer == "adafactor") return make_adafactor(params, options, held);
   fail<ConfigError>("config: train.optimizer is {:?} (adamw, adam or adafactor)", options.optimizer);
 }
 

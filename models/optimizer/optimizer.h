@@ -63,11 +63,21 @@ struct ScheduleOptions {
 // source: the last two: Hutchins et al., "Block-recurrent transformers" (2022), as in the authors' code.
 double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step);
 
+// Neighbouring parameters whose statistics an optimizer holds one after the other.
+struct HeldStretch {
+  std::size_t first = 0, last = 0;  // parameters [first, last)
+  std::int64_t begin = 0, end = 0;  // in the arenas of values and gradients, padding included
+  std::int64_t at = 0;              // of `begin` in an arena of statistics
+};
+
+// Which parameters an optimizer holds, one mark for each; empty: all. Those that it does not hold it leaves alone.
+using HeldParameters = std::vector<bool>;
+
 class Optimizer {
  public:
   // The parameters are those of a module, net.params(), or of any other store. They must outlive this object.
-  Optimizer(ParamStore& params, const OptimizerOptions& options)
-      : params_(params), learning_rate_(options.learning_rate) {}
+  // errors: ValueError for another number of marks.
+  Optimizer(ParamStore& params, const OptimizerOptions& options, const HeldParameters& held = {});
   virtual ~Optimizer() = default;
 
   // Marks all gradients as absent; call it before each backward pass, or gradients add up.
@@ -81,9 +91,11 @@ class Optimizer {
   // Returns the number of steps counted so far.
   std::int64_t steps() const { return steps_; }
 
-  // Returns the whole state by name: "steps", and "<what>.<parameter>" for the statistics of a parameter.
+  // Returns the state by name: "steps", and "<what>.<parameter>" for the statistics of each parameter that is held.
   std::map<std::string, Tensor> save() const;
-  // Restores a state that save returned; errors name it `file`.
+  // The bytes of that state, without "steps".
+  std::int64_t bytes() const;
+  // Restores a state that save returned; errors name it `file`. Statistics of parameters that are not held are left out.
   // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.
   void load(const std::map<std::string, Tensor>& tensors, const std::string& file);
 
@@ -95,11 +107,14 @@ class Optimizer {
   // parameters' device and is read when the step is computed. Returns the gradients' norm before clipping,
   // one f64 on that device. If the norm is not finite, nothing changes.
   virtual Tensor apply(const Tensor& numbers);
+  // The same with a norm that the caller computed, for all parameters or for those that are held. The copy of the values
+  // in bf16 is not renewed, because the values of parameters that are not held may still come.
+  virtual void apply_with_norm(const Tensor& numbers, const Tensor& norm) { update(numbers, norm); }
   // Counts an enqueued step whose norm was finite.
   void count_step() { ++steps_; }
 
  protected:
-  // Enqueues the kernels of a step. All gradients are defined; `norm` is theirs.
+  // Enqueues the kernels of a step. All gradients of held parameters are defined; `norm` is that of all.
   virtual void update(const Tensor& numbers, const Tensor& norm) = 0;
   // A part of the state: its name in a checkpoint, and a view of it.
   struct Part {
@@ -109,7 +124,12 @@ class Optimizer {
   // All of the state but the number of steps.
   virtual std::vector<Part> parts() const = 0;
 
+  // An arena of statistics of the held parameters, zeros; `part_of` is a parameter's part of it.
+  Tensor make_statistics() const;
+  Tensor part_of(const Tensor& statistics, const HeldStretch& stretch, const Parameter& parameter) const;
+
   ParamStore& params_;
+  std::vector<HeldStretch> held_;
   std::int64_t steps_ = 0;
 
  private:
@@ -117,8 +137,10 @@ class Optimizer {
 };
 
 // Returns the optimizer that options.optimizer names.
-// errors: ConfigError for another name, or for a constant out of its range.
-std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOptions& options);
-std::unique_ptr<Optimizer> make_adafactor(ParamStore& params, const OptimizerOptions& options);
+// errors: ConfigError for another name, or for a constant out of its range; ValueError as Optimizer.
+std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOptions& options,
+                                          const HeldParameters& held = {});
+std::unique_ptr<Optimizer> make_adafactor(ParamStore& params, const OptimizerOptions& options,
+                                          const HeldParameters& held);
 
 }  // namespace eddy

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 struct EmulatedStream;
 
@@ -91,6 +92,13 @@ void refuse_epilogue(std::uint32_t epilogue);
 // Returns the products so far that have rows or matrices which do not begin at multiples of 16 bytes, in
 // words, and how often each was called. The library's fastest algorithms need that alignment.
 std::map<std::string, std::int64_t> unaligned_products();
+
+// ---- other processes (peers.cpp)
+
+// What stands in for the other processes of NCCL: gets the bytes that were sent to one, and returns as many as expected.
+using PlayPeer = std::function<std::vector<unsigned char>(int peer, const std::vector<unsigned char>& sent,
+                                                          std::size_t expected)>;
+void play_peers(PlayPeer other);
 
 // ---- the stream (stream.cpp)
 

@@ -147,6 +147,9 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("micro_batches", c.micro_batches,
            "Parts of a batch, a power of two, whose gradients are summed as a tree; processes share them",
            {1, 1'000'000'000});
+  keys.add(
+      "shard_optimizer", c.shard_optimizer,
+      "Whether each of several processes keeps the optimizer's state of a part of the parameters, not all of it");
   keys.add("sequence", c.sequence, "Tokens of a sequence; 0: model.segment, or else model.context",
            {0, 1'000'000'000})
       .everyday();

@@ -59,9 +59,10 @@ struct DataConfig {
 // The keys of [train], those of the optimizer and of its schedule included.
 struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t batch = 64;
-  std::int64_t accumulate = 1;       // batches whose gradients are accumulated for one step
-  std::int64_t micro_batches = 1;    // parts of a batch's rows, whose gradients are summed as a binary tree
-  std::int64_t sequence = 0;         // tokens per row; 0: model.segment, or where that is 0 too model.context
+  std::int64_t accumulate = 1;     // batches whose gradients are accumulated for one step
+  std::int64_t micro_batches = 1;  // parts of a batch's rows, whose gradients are summed as a binary tree
+  bool shard_optimizer = false;    // whether each of several processes keeps a part of the optimizer's state
+  std::int64_t sequence = 0;       // tokens per row; 0: model.segment, or where that is 0 too model.context
   std::string carry_state = "auto";  // auto: as the task's order of data needs it | always | never
   std::int64_t seed = 1337;
   std::int64_t eval_every = 250;  // 0: never

@@ -9,6 +9,7 @@
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
 #include "tensor/random/uniform_draw.h"
+#include "train/eval/eval_parts.h"
 #include "train/step/clock.h"
 #include "train/text/corpus.h"
 
@@ -24,26 +25,6 @@ void check_request(const Model& model, std::int64_t tokens, std::int64_t batch, 
   if (model.full_config().readout != "all")
     fail<ConfigError>("evaluate: model.readout is \"{}\" (a loss per token needs \"all\")",
                       model.full_config().readout);
-}
-
-// [rows * columns] numbers as f64 on the CPU.
-Tensor plain_f64(Tensor x) {
-  x = raw::to_device(x, kCpu);
-  return raw::contiguous(x.dtype() == Dtype::f64 ? x : raw::cast(x, Dtype::f64));
-}
-
-// How many scored targets have the highest logit of their row. Of equal logits the first counts, a NaN never.
-std::int64_t count_correct(const Tensor& logits, const Tensor& targets) {
-  const Tensor values = plain_f64(logits);
-  const std::int64_t classes = values.dim(-1), rows = targets.elements();
-  const double* row = values.data<double>();
-  const std::int32_t* target = targets.data<std::int32_t>();
-  std::int64_t right = 0;
-  for (std::int64_t i = 0; i < rows; ++i, row += classes)
-    if (target[i] != kNotScored && std::max_element(row, row + classes) - row == target[i] &&
-        !std::isnan(row[target[i]]))
-      ++right;
-  return right;
 }
 
 // All ids of a text are scored, so one equal to kNotScored is an error.
@@ -106,9 +87,7 @@ NextBatch batches_of(std::int64_t count, std::function<Batch(std::int64_t i)> ma
 EvalResult evaluate_batches(const Model& model, const NextBatch& next, const EvalPlan& plan,
                             const EvalProgress& progress) {
   const auto start = Clock::now();
-  const NoGrad no_grad;
-  Recorder recorder(model.params(), eval_recorder(plan));
-  CarriedState carried;
+  EvalParts parts(model, plan);
   EvalResult result;
   double sum = 0;
   std::int64_t right = 0;
@@ -117,11 +96,9 @@ EvalResult evaluate_batches(const Model& model, const NextBatch& next, const Eva
   std::int64_t done = 0;
   for (Batch batch; (plan.batches == 0 || done < plan.batches) && next(batch); batch = {}) {
     ++done;
-    if (plan.clear_state && !carried.state.empty()) carried.state = model.without_recurrence(carried.state);
-    const BatchLosses output = evaluate_batch(model, batch, carried, plan, recorder);
+    const PartLosses output = parts.run(batch);
     result.carried = result.carried || output.carried;
-    const Tensor rows = plain_f64(output.losses);
-    const std::span<const double> losses(rows.data<double>(), static_cast<std::size_t>(rows.elements()));
+    const std::vector<double>& losses = output.losses;
     double batch_sum = 0;
     for (const double loss : losses) batch_sum += loss;
     sum += batch_sum;
@@ -131,7 +108,7 @@ EvalResult evaluate_batches(const Model& model, const NextBatch& next, const Eva
       mean += deviation / static_cast<double>(done);
       squares += deviation * (loss - mean);
     }
-    if (plan.count_correct) right += count_correct(output.logits, batch.targets);
+    right += output.correct;
     if (plan.on_batch) plan.on_batch(batch, losses);
     if (plan.position) {
       const std::int32_t* const target = batch.targets.data<std::int32_t>();
@@ -150,9 +127,10 @@ EvalResult evaluate_batches(const Model& model, const NextBatch& next, const Eva
   }
   if (plan.random && done > 1)
     result.standard_error = std::sqrt(squares / static_cast<double>((done - 1) * done));
-  if (!carried.state.empty()) result.diagnostics = model.diagnostics(carried.state);
+  const NoGrad no_grad;
+  if (const State state = parts.state(); !state.empty()) result.diagnostics = model.diagnostics(state);
   result.seconds = seconds_between(start);
-  result.uncaptured = recorder.take_message();
+  result.uncaptured = parts.take_message();
   return result;
 }
 

@@ -26,6 +26,15 @@
 
 namespace eddy {
 
+class Ranks;
+
+// How the rows of a batch are cut and shared (train/eval/eval_parts.h). Losses of other numbers of parts differ in their
+// last bits.
+struct EvalShare {
+  std::int64_t parts = 1;  // at most, a power of two: those of training, train.micro_batches
+  Ranks* ranks = nullptr;  // that have the model; null: this process alone
+};
+
 struct EvalOptions {
   std::string split = "valid";  // part of the task's data: valid, train, test, all
   std::int64_t batches = 0;     // number of batches; 0: the whole split once
@@ -38,6 +47,7 @@ struct EvalOptions {
   bool by_position = false;   // keep the losses by position
   bool by_words = false;  // of a whole text: word_perplexity also of bytes and characters, tokens_per_word
   bool capture = true;    // on a GPU, capture and replay batches
+  EvalShare share{};
   // For texts. Above 0: windows overlap, each starts without a state, and only its last `score_last` targets
   // count, so that windows of any length are scored on the same tokens. The first window ends before token
   // `from`; 0: as early as possible.
@@ -84,6 +94,7 @@ struct EvalPlan {
   bool count_correct = false;  // add "accuracy": the fraction of scored targets with the highest logit
   bool random = false;         // the batches are random: add the standard error of their mean loss
   bool capture = true;         // as EvalOptions::capture
+  EvalShare share{};           // as EvalOptions::share
   std::int64_t batches = 0;    // evaluate at most so many; 0: all
   std::int64_t total = 0;      // scored targets in all, for `progress`; 0 when not known
   // Called with each batch and its losses, [batch * rows] in nats, 0 if not scored; may be empty.

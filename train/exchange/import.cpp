@@ -41,8 +41,8 @@ std::string import_run(const ImportRequest& request) {
   run.state.task = run.task->save().dump();
   open_folder(run, begin);
   try {
-    save_checkpoint(run.folder, run.config, run.task->tokenizer(), *run.model, *run.optimizer, {}, run.state,
-                    false, run.config.train.keep);
+    save_checkpoint(run.folder, run.config, run.task->tokenizer(), *run.model, run.optimizer->save(), {},
+                    run.state, false, run.config.train.keep);
     MetricsWriter metrics(run.folder / "metrics.jsonl");
     metrics.write(record_of(run));
     if (!request.command_line.empty()) metrics.write(CommandRecord{0, request.command_line});

@@ -15,9 +15,12 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "ops/core/peers.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/step/clock.h"
 #endif
@@ -66,6 +69,7 @@ class MpiRanks final : public Ranks {
     places_.resize(static_cast<std::size_t>(size_));
     MPI_Allgather(&own, sizeof own, MPI_BYTE, places_.data(), sizeof own, MPI_BYTE, MPI_COMM_WORLD);
     if (choose_threads) set_thread_count(std::max(1, thread_count() / sharing(own)));
+    choose_gpu(own);
   }
   ~MpiRanks() override { MPI_Finalize(); }
 
@@ -76,24 +80,39 @@ class MpiRanks final : public Ranks {
   }
   void set_timeout(double seconds) override { timeout_ = seconds; }
 
-  void exchange(int other, std::span<const std::byte> out, std::span<std::byte> in,
-                Patience patience) override {
-    const std::size_t most = std::max(out.size(), in.size());
-    for (std::size_t at = 0; at < most; at += kMostBytes) {
-      std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-      const auto part = [at](std::size_t size) { return at < size ? std::min(size - at, kMostBytes) : 0; };
-      const std::size_t receives = part(in.size()), sends = part(out.size());
-      if (receives > 0)
-        check(other, MPI_Irecv(in.data() + at, static_cast<int>(receives), MPI_BYTE, other, 0, MPI_COMM_WORLD,
-                               requests.data()));
-      if (sends > 0)
-        check(other, MPI_Isend(out.data() + at, static_cast<int>(sends), MPI_BYTE, other, 0, MPI_COMM_WORLD,
-                               &requests[1]));
-      wait(other, requests, receives, patience);
+  std::unique_ptr<Exchange> begin(int other, std::span<const std::byte> out, std::span<std::byte> in,
+                                  int tag) override {
+    auto started = std::make_unique<MpiExchange>(*this, other, in.size());
+    // The receives come first, so that their requests are at the front.
+    for (std::size_t at = 0; at < in.size(); at += kMostBytes)
+      check(other, MPI_Irecv(in.data() + at, static_cast<int>(std::min(in.size() - at, kMostBytes)), MPI_BYTE,
+                             other, tag, MPI_COMM_WORLD, started->add_receive()));
+    for (std::size_t at = 0; at < out.size(); at += kMostBytes)
+      check(other, MPI_Isend(out.data() + at, static_cast<int>(std::min(out.size() - at, kMostBytes)),
+                             MPI_BYTE, other, tag, MPI_COMM_WORLD, started->add_send()));
+    return started;
+  }
+
+  std::unique_ptr<Exchange> begin_on_device(int other, const Tensor& out, const Tensor& in,
+                                            int /*tag*/) override {
+    if (peers_ == nullptr) {  // all ranks come here first of all
+      PeersId id{};
+      if (rank_ == 0) id = make_peers_id();
+      broadcast(*this, id);
+      peers_ = join_peers(id, rank_, size_);
     }
+    peers_->exchange(other, out, in);
+    return std::make_unique<EnqueuedExchange>();
   }
 
  private:
+  // What follows it on the stream follows it in time.
+  class EnqueuedExchange final : public Exchange {
+   public:
+    bool done() override { return true; }
+    void wait(Patience) override {}
+  };
+
   // How many ranks of this host have a processor in common with this one, itself included.
   int sharing(const Place& own) const {
     return static_cast<int>(std::count_if(places_.begin(), places_.end(), [&](const Place& other) {
@@ -101,6 +120,22 @@ class MpiRanks final : public Ranks {
       CPU_AND(&common, &own.processors, &other.processors);
       return own.host == other.host && CPU_COUNT(&common) > 0;
     }));
+  }
+
+  // Each rank of a host sees one of its GPUs, the next one for each; where a launcher has given it one, that.
+  void choose_gpu(const Place& own) const {
+    const auto before =
+        static_cast<std::size_t>(std::count_if(places_.begin(), places_.begin() + rank_,
+                                               [&](const Place& other) { return own.host == other.host; }));
+    const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+    std::vector<std::string> visible;
+    for (std::istringstream list(variable != nullptr ? variable : ""); list.good();)
+      if (std::string gpu; std::getline(list, gpu, ',')) visible.push_back(gpu);
+    if (visible.size() == 1) return;
+    const std::string chosen = visible.empty()           ? std::to_string(before)
+                               : before < visible.size() ? visible[before]
+                                                         : "-1";  // none is left: then cuda is refused
+    ::setenv("CUDA_VISIBLE_DEVICES", chosen.c_str(), 1);
   }
 
   void check(int other, int status) const {
@@ -111,35 +146,63 @@ class MpiRanks final : public Ranks {
     fail<IoError>("ranks: {} does not get on with {}: {}", name(rank_), name(other), text.data());
   }
 
-  // Waits without MPI's own loop, which would keep a processor busy that another rank may need.
-  void wait(int other, std::array<MPI_Request, 2>& requests, std::size_t receives, Patience patience) const {
-    constexpr double kSpin = 200e-6, kShort = 0.05;  // seconds: an exchange inside a step is short
-    const Clock::time_point start = Clock::now();
-    std::array<MPI_Status, 2> statuses{};
-    for (;;) {
-      int done = 0;
-      check(other, MPI_Testall(2, requests.data(), &done, statuses.data()));
-      if (done != 0) break;
-      const double waited = seconds_between(start);
-      if (patience == Patience::limited && timeout_ > 0 && waited > timeout_)
-        fail<IoError>(
-            "ranks: {} waited {:.0f} s for {} within a step (it or its host hangs, or train.rank_timeout is too short)",
-            name(rank_), waited, name(other));
-      if (waited < kSpin)
-        std::this_thread::yield();
-      else
-        std::this_thread::sleep_for(std::chrono::microseconds(waited < kShort ? 20 : 500));
+  class MpiExchange final : public Exchange {
+   public:
+    MpiExchange(const MpiRanks& ranks, int other, std::size_t expected)
+        : ranks_(ranks), other_(other), expected_(expected) {}
+
+    MPI_Request* add_receive() {
+      ++receives_;
+      return add_send();
     }
-    int received = 0;
-    if (receives > 0) MPI_Get_count(&statuses[0], MPI_BYTE, &received);
-    if (static_cast<std::size_t>(received) != receives)
-      fail<IoError>("ranks: {} sent {} bytes to {}, which expected {}", name(other), received, name(rank_),
-                    receives);
-  }
+    MPI_Request* add_send() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+
+    bool done() override {
+      if (requests_.empty()) return true;
+      std::vector<MPI_Status> statuses(requests_.size());
+      int all = 0;
+      ranks_.check(other_,
+                   MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, statuses.data()));
+      if (all == 0) return false;
+      std::size_t received = 0;
+      for (std::size_t i = 0; i < receives_; ++i) {
+        int bytes = 0;
+        MPI_Get_count(&statuses[i], MPI_BYTE, &bytes);
+        received += static_cast<std::size_t>(bytes);
+      }
+      if (received != expected_)
+        fail<IoError>("ranks: {} sent {} bytes to {}, which expected {}", ranks_.name(other_), received,
+                      ranks_.name(ranks_.rank()), expected_);
+      return true;
+    }
+
+    // Waits without MPI's own loop, which would keep a processor busy that another rank may need.
+    void wait(Patience patience) override {
+      constexpr double kSpin = 200e-6, kShort = 0.05;  // seconds: an exchange inside a step is short
+      for (const Clock::time_point start = Clock::now(); !done();) {
+        const double waited = seconds_between(start), most = ranks_.timeout_;
+        if (patience == Patience::limited && most > 0 && waited > most)
+          fail<IoError>(
+              "ranks: {} waited {:.0f} s for {} within a step (it or its host hangs, or train.rank_timeout is too short)",
+              ranks_.name(ranks_.rank()), waited, ranks_.name(other_));
+        if (waited < kSpin)
+          std::this_thread::yield();
+        else
+          std::this_thread::sleep_for(std::chrono::microseconds(waited < kShort ? 20 : 500));
+      }
+    }
+
+   private:
+    const MpiRanks& ranks_;
+    int other_;
+    std::size_t expected_, receives_ = 0;
+    std::vector<MPI_Request> requests_;
+  };
 
   int rank_ = 0, size_ = 1;
   double timeout_ = 0;
   std::vector<Place> places_;
+  std::unique_ptr<Peers> peers_;
 };
 
 }  // namespace
@@ -150,7 +213,7 @@ std::unique_ptr<Ranks> ranks_of_launcher(bool choose_threads) {
   auto ranks = std::make_unique<MpiRanks>(choose_threads);
   if (ranks->size() != started)
     fail<ConfigError>(
-        "train: the launcher started {} processes and MPI sees {} (start with mpirun, or with srun --mpi=pmix)",
+        "ranks: the launcher started {} processes and MPI sees {} (start with mpirun, or with srun --mpi=pmix)",
         started, ranks->size());
   return ranks;
 }
@@ -172,7 +235,7 @@ const char* mpi_of_build() {
 std::unique_ptr<Ranks> ranks_of_launcher(bool /*choose_threads*/) {
   if (const int started = launched_processes(); started > 1)
     fail<ConfigError>(
-        "train: a launcher started {} processes and this build has no MPI: each would train the run alone (install "
+        "ranks: a launcher started {} processes and this build has no MPI: each would do the same alone (install "
         "libopenmpi-dev and openmpi-bin and build again, or start one process)",
         started);
   return nullptr;

@@ -1,6 +1,8 @@
 // `eddy eval`: measures a trained model on its task, or on other data of the same kind.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -24,6 +26,7 @@
 #include "train/program/percent_line.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
+#include "train/step/shared_steps.h"
 #include "train/tasks/task.h"
 
 namespace eddy {
@@ -32,11 +35,23 @@ namespace {
 struct EvalFlags {
   RunOptions run;
   std::string data, by_position;
-  std::int64_t sequence = 0, sampled = 0;
+  std::int64_t sequence = 0, sampled = 0, micro_batches = 0;
   EvalOptions options;
 
   EvalFlags() { options.batch = 0; }
 };
+
+CLI::Validator power_of_two() {
+  return {[](std::string& text) {
+            std::int64_t number = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+            return error == std::errc() && end == text.data() + text.size() && number > 0 &&
+                           number <= 1 << 20 && std::has_single_bit(static_cast<std::uint64_t>(number))
+                       ? std::string()
+                       : text + " is not a power of two up to 1048576";
+          },
+          ""};
+}
 
 EvalResult measure(const Task& task, const Model& model, const EvalOptions& options) {
   PercentLine line("eval");
@@ -76,7 +91,7 @@ void print_standing(const Task& task, const LoadedRun& run, const EvalFlags& fla
   print_line("standing: {}", standing_text(eval_points(read_metrics(metrics), after, run.step), passes));
 }
 
-int run_eval(const EvalFlags& flags, const CLI::App& command) {
+int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
   if (!flags.by_position.empty()) check_output("eval", flags.by_position, kOwnPage);
   LoadedRun run = load_run("eval", flags.run);
   TaskArguments arguments;
@@ -100,6 +115,15 @@ int run_eval(const EvalFlags& flags, const CLI::App& command) {
   if (options.batch == 0) options.batch = run.config.train.batch;
   options.by_position = !flags.by_position.empty();
   options.capture = run.config.train.capture == "auto";
+  options.share = {flags.micro_batches > 0 ? flags.micro_batches : run.config.train.micro_batches, ranks};
+  if (ranks != nullptr) {
+    RunConfig shared = run.config;
+    shared.train.micro_batches = options.share.parts;
+    shared.train.device = flags.run.device;
+    shared.train.precision = flags.run.precision;
+    check_ranks("eval", "--micro-batches", shared, ranks->size());
+    send_model(*ranks, shared, *run.model);
+  }
   if (options.score_last > 0 && task->tokenizer() == nullptr)
     fail<ValueError>("eval: the task {} is not read in windows (leave out --score-last)",
                      run.config.data.name);
@@ -217,7 +241,14 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--by-position", options->by_position,
              "HTML file to write: the loss against the position in the text, with and without the state",
              not_empty());
-  on_chosen(*command, action, [options, command] { return run_eval(*options, *command); });
+  command
+      ->add_option(
+          "--micro-batches", options->micro_batches,
+          "Parts of a batch, a power of two, which processes share (default: the run's train.micro_batches)")
+      ->check(power_of_two());
+  on_chosen(*command, action, [options, command, &app] {
+    return run_on_ranks(app, [&](Ranks* ranks) { return run_eval(*options, *command, ranks); });
+  });
 }
 
 }  // namespace eddy

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "train/launch/launcher.h"
 #include "train/program/commands.h"
 #include "train/reproduce/reproduce.h"
 
@@ -57,10 +56,8 @@ int list_tables() {
   return 0;
 }
 
-int run_reproduce(ReproduceFlags& flags, const CLI::App& command) {
-  if (const int processes = launched_processes(); processes > 1)
-    fail<ConfigError>(
-        "reproduce: a launcher started {} processes (reproduce runs in one; train knows several)", processes);
+int run_reproduce(ReproduceFlags& flags, const CLI::App& command, Ranks* ranks) {
+  flags.options.ranks = ranks;
   if (flags.list) return list_tables();
   if (flags.options.table.empty()) {
     for (const char* name :
@@ -115,7 +112,9 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--device", flags->device,
              "Where every row is trained and measured, the same as --set train.device (default: cpu)",
              CLI::IsMember({"cpu", "cuda"}));
-  on_chosen(*command, action, [flags, command] { return run_reproduce(*flags, *command); });
+  on_chosen(*command, action, [flags, command, &app] {
+    return run_on_ranks(app, [&](Ranks* ranks) { return run_reproduce(*flags, *command, ranks); });
+  });
 }
 
 }  // namespace eddy

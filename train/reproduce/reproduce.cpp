@@ -327,7 +327,7 @@ class Reproduction {
     if (!trained.trained) {
       log_(time_left_.begin(source));
       const Clock::time_point begun = Clock::now();
-      end = train_row(source, trained, command_of(options_, source));
+      end = train_row(source, trained, command_of(options_, source), options_.ranks);
       if (end == ReproduceEnd::interrupted) return end;
       log_(time_left_.end(source, seconds_between(begun)));
       trained = row_state(table_, source, options_.runs);
@@ -340,7 +340,8 @@ class Reproduction {
       return end;
     }
     log_(fmt::format("{}: measuring\n", row.name));
-    return measure_row(table_, row, state.folder, trained.folder) ? end : ReproduceEnd::interrupted;
+    return measure_row(table_, row, state.folder, trained.folder, options_.ranks) ? end
+                                                                                  : ReproduceEnd::interrupted;
   }
 
   // Returns all rows of the table, including those of earlier calls; a row with another configuration counts

@@ -136,6 +136,8 @@ struct ReproduceOptions {
   std::int64_t windows = 0;                // above 0: replaces ReproduceTable::windows
   std::int64_t seeds = 0;  // every row so many times, with seeds one after another; 0: as the table says
   bool dry_run = false;
+  Ranks* ranks =
+      nullptr;  // the processes that share each row, of which this is the first; null: this one alone
 };
 
 // Whether a table's name is that of a user's file.

@@ -25,6 +25,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
 #include "train/run/trainer.h"
+#include "train/step/shared_steps.h"
 #include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
@@ -50,7 +51,8 @@ bool may_change(const std::string& key, const RunConfig& wanted) {
   for (const char* changeable :
        {"data.path", "train.minutes", "train.eval_every", "train.eval_batches", "train.checkpoint_every",
         "train.keep", "train.sample_every", "train.sample_tokens", "train.log_every", "train.max_bad_steps",
-        "train.threads", "train.device", "train.state_gain_batches"})
+        "train.threads", "train.device", "train.state_gain_batches", "train.shard_optimizer",
+        "train.rank_timeout"})
     if (key == changeable) return true;
   return false;
 }
@@ -217,11 +219,18 @@ EvalOptions options_of(const ReproduceTable& table, const ReproduceRow& row) {
 }
 
 void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
-                        RowResult& result) {
+                        Ranks* ranks, RowResult& result) {
   const std::unique_ptr<Task> task = make_task(arguments_for(row, run));
   const std::string state_file = (run.checkpoint / "state.json").string();
   task->load(json_of_text(run.state.task, state_file), state_file);
   EvalOptions options = options_of(table, row);
+  options.share = {row.config.train.micro_batches, ranks};
+  if (ranks != nullptr) {
+    RunConfig shared = run.config;
+    shared.train.precision = row.config.train.precision;
+    shared.train.device = row.config.train.device;
+    send_model(*ranks, shared, *run.model);
+  }
   const auto measure = [&](const std::string& prefix) {
     const EvalResult measured = task->evaluate(*run.model, options, unless_stopped);
     result.values[prefix + "loss"] = measured.loss;
@@ -234,7 +243,8 @@ void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, co
   result.remarks.push_back(
       fmt::format("measured on {} targets of {}, at step {}", targets, options.split, run.step));
   if (has_test_column(table)) {
-    EvalOptions kept = std::exchange(options, {.split = "test", .batch = options.batch});
+    EvalOptions kept =
+        std::exchange(options, {.split = "test", .batch = options.batch, .share = options.share});
     result.remarks.push_back(fmt::format("test: on {} targets", measure("test_")));
     options = std::move(kept);
   }
@@ -423,8 +433,10 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   return state;
 }
 
-ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command) {
+ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command,
+                       Ranks* ranks) {
   TrainRequest request;
+  request.ranks = ranks;
   request.config = row.config;
   request.command_line = command;
   if (state.resumable) {
@@ -452,7 +464,7 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
 }
 
 std::optional<RowResult> measure_row(const ReproduceTable& table, const ReproduceRow& row,
-                                     const fs::path& folder, const fs::path& weights) {
+                                     const fs::path& folder, const fs::path& weights, Ranks* ranks) {
   RowResult result = read_result(weights / kResultFile);
   result.config = row.config;
   result.values.clear();
@@ -462,7 +474,7 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
   result.measured_step = run.step;
   result.parameters = run.model->params().count();
   if (table.lengths.empty())
-    measure_evaluation(table, row, run, result);
+    measure_evaluation(table, row, run, ranks, result);
   else
     measure_lengths(table, row, run, result);
   if (stop_requested()) return std::nullopt;

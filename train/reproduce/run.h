@@ -42,10 +42,12 @@ struct RowState {
 // something else; FormatError for damaged files.
 RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const std::string& runs);
 
+// `ranks` of the next two: the processes that share the work, or null.
 // Trains the row, continuing from its last checkpoint if there is one. The result is kept when the row
 // reaches its end.
 // errors: those of train.
-ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command);
+ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command,
+                       Ranks* ranks);
 
 // Measures a trained row and keeps the numbers; returns nothing, and keeps none, when stop_requested() ends it.
 // `weights` is the folder of the run whose
@@ -53,7 +55,7 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
 // errors: those of reading the run, its data and of evaluation.
 std::optional<RowResult> measure_row(const ReproduceTable& table, const ReproduceRow& row,
                                      const std::filesystem::path& folder,
-                                     const std::filesystem::path& weights);
+                                     const std::filesystem::path& weights, Ranks* ranks);
 
 // Returns a text that is the same for rows that may share a task: it has what a task reads of a configuration.
 std::string task_key(RunConfig config);

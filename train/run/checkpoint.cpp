@@ -65,8 +65,9 @@ void put_in_place(const fs::path& temporary, const fs::path& target) {
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const Tokenizer* tokenizer,
-                         const Model& model, const Optimizer& optimizer, const State& recurrent,
-                         const TrainingState& state, bool is_best, std::int64_t keep) {
+                         const Model& model, const std::map<std::string, Tensor>& optimizer,
+                         const State& recurrent, const TrainingState& state, bool is_best,
+                         std::int64_t keep) {
   const fs::path folder = run_dir / "checkpoints";
   const std::string name = "step-" + std::to_string(state.step);
   const fs::path temporary = folder / (".tmp-" + name), target = folder / name;
@@ -75,7 +76,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     fs::remove_all(temporary);
     fs::create_directory(temporary);
     save_safetensors((temporary / "model.safetensors").string(), parameter_map(model.params()));
-    save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save());
+    save_safetensors((temporary / "optimizer.safetensors").string(), optimizer);
     if (!recurrent.empty())
       save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
     json rollbacks = json::array();

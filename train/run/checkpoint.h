@@ -69,12 +69,13 @@ struct TrainingState {
 };
 
 // Writes checkpoints/step-N of a run, points `latest` (and with `is_best`, `best`) to it, removes all older
-// ones but the last `keep`, the best, those that the run may go back to and the last two before the loss went up by kGoodLossRange or was lost
-// (run_folder.h), and returns its folder. `tokenizer` is null for tasks without text. The run's folder exists.
+// ones but the last `keep`, the best, those that the run may go back to and the last two before the loss went up by
+// kGoodLossRange or was lost (run_folder.h), and returns its folder. `optimizer` is the result of Optimizer::save;
+// `tokenizer` is null for tasks without text. The run's folder exists.
 // errors: IoError; the older checkpoints are then unchanged.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const RunConfig& config,
                                       const Tokenizer* tokenizer, const Model& model,
-                                      const Optimizer& optimizer, const State& recurrent,
+                                      const std::map<std::string, Tensor>& optimizer, const State& recurrent,
                                       const TrainingState& state, bool is_best, std::int64_t keep);
 
 // A trained model with its configuration and training state.

@@ -2,8 +2,12 @@
 #include "train/run/rollback.h"
 
 #include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 
+#include "models/eddy/registry.h"
+#include "models/optimizer/optimizer.h"
 #include "tensor/base/format.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
@@ -36,7 +40,7 @@ void note_outcome(ReadyRun& run, const StepResult& result) {
   state.candidate_step = -1;
 }
 
-RollbackResult roll_back(ReadyRun& run) {
+RollbackResult roll_back(ReadyRun& run, bool has_part) {
   TrainingState& state = run.state;
   const std::string failed = fmt::format("{} steps in a row were not finite", state.bad_steps);
   const auto ends = [&](const std::string& why) -> RollbackResult {
@@ -53,7 +57,10 @@ RollbackResult roll_back(ReadyRun& run) {
         ", and there is no good checkpoint yet to go back to (a lower --train.learning_rate may help)");
   const std::string name = fmt::format("step-{}", state.good_step);
   try {
-    load_into(run.folder / "checkpoints" / name, run.model->params(), *run.optimizer);
+    std::unique_ptr<Optimizer> whole =
+        has_part ? make_optimizer(run.model->params(), run.config.train) : nullptr;
+    load_into(run.folder / "checkpoints" / name, run.model->params(), has_part ? *whole : *run.optimizer);
+    if (has_part) run.optimizer = std::move(whole);
   } catch (const Error& error) {
     return ends(
         fmt::format(", and {}, the last good checkpoint, cannot be taken up: {}", name, error.what()));

@@ -233,7 +233,8 @@ ReadyRun prepare_run(const TrainRequest& request) {
   ReadyRun run;
   run.config = request.config;
   const TrainConfig& t = run.config.train;
-  if (request.ranks != nullptr) check_ranks(run.config, request.ranks->size());
+  if (request.ranks != nullptr)
+    check_ranks("train", "train.micro_batches", run.config, request.ranks->size());
   if (t.threads > 0) set_thread_count(static_cast<int>(t.threads));
   const auto [device, dtype, precision] =
       choose_device_precision({"train", "train.device", "train.precision"}, t.device, t.precision);

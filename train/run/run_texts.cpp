@@ -25,11 +25,17 @@ std::string opening_text(const ReadyRun& run) {
 std::string ranks_text(const ReadyRun& run, const Ranks& ranks) {
   std::string names = ranks.name(0);
   for (int rank = 1; rank < ranks.size(); ++rank) names += ", " + ranks.name(rank);
+  const ParamStore& params = run.model->params();
   const std::int64_t parts = run.config.train.micro_batches / ranks.size(),
-                     sent = 2 * run.model->params().gradients().bytes() * (ranks.size() - 1) / ranks.size();
+                     sent = params.gradients().bytes() * (ranks.size() - 1) / ranks.size();
+  const bool shard = run.config.train.shard_optimizer;
   return fmt::format(
-      "{} ranks share the run: {}; each has {} of the {} micro-batches of a batch and sends {} of gradients",
-      ranks.size(), names, parts, run.config.train.micro_batches, human_bytes(sent));
+      "{} ranks share the run: {}; each has {} of the {} micro-batches of a batch and sends {} of {}; rank 0 keeps {} of "
+      "parameters, {} of gradients and {} of the optimizer's state{}",
+      ranks.size(), names, parts, run.config.train.micro_batches, human_bytes(shard ? sent : 2 * sent),
+      shard ? "gradients, and after them as much of parameters" : "gradients",
+      human_bytes(params.values().bytes()), human_bytes(params.gradients().bytes()),
+      human_bytes(run.optimizer->bytes()), shard ? ", its part" : "");
 }
 
 std::string resumed_text(const ReadyRun& run, bool nothing_to_train) {

@@ -41,7 +41,9 @@ class Run {
         started_(Clock::now()),
         run_(prepare_run(request)),
         time_(run_.config.train.minutes),
-        recorder_(run_.model->params(), {.wanted = run_.config.train.capture == "auto"}),
+        // What ranks exchange is not captured.
+        recorder_(run_.model->params(),
+                  {.wanted = run_.config.train.capture == "auto" && request.ranks == nullptr}),
         state_monitor_(run_.config.train.state_gain_batches, run_.config.model.clear_state) {}
 
   TrainEnd train() {
@@ -56,8 +58,8 @@ class Run {
     }
     try {
       if (request_.ranks != nullptr) {
+        shared_.emplace(*request_.ranks, run_.config, *run_.model, run_.optimizer, run_.carried);
         event(ranks_text(run_, *request_.ranks));
-        shared_.emplace(*request_.ranks, run_.config, *run_.model, *run_.optimizer, run_.carried);
       }
       return loop();
     } catch (...) {
@@ -212,10 +214,10 @@ class Run {
 
   // After too many bad steps: whether the run goes on from its last good checkpoint (rollback.h).
   bool goes_back() {
-    const RollbackResult back = roll_back(run_);
+    const RollbackResult back = roll_back(run_, shared_ && run_.config.train.shard_optimizer);
     event(back.text);
     if (back.done && shared_)
-      shared_.emplace(*request_.ranks, run_.config, *run_.model, *run_.optimizer, run_.carried);
+      shared_.emplace(*request_.ranks, run_.config, *run_.model, run_.optimizer, run_.carried);
     return back.done;
   }
 
@@ -315,6 +317,7 @@ class Run {
     options.batch = t.batch;
     options.seed = static_cast<std::uint64_t>(t.seed);
     options.capture = t.capture == "auto";
+    options.share = {t.micro_batches, shared_ ? request_.ranks : nullptr};
     return options;
   }
 
@@ -459,7 +462,8 @@ class Run {
     const double began = now();
     try {
       const State state = shared_ ? shared_->whole_state(run_.carried, *run_.model) : run_.carried.state;
-      save_checkpoint(run_.folder, run_.config, run_.task->tokenizer(), *run_.model, *run_.optimizer, state,
+      save_checkpoint(run_.folder, run_.config, run_.task->tokenizer(), *run_.model,
+                      shared_ ? shared_->whole_optimizer(*run_.optimizer) : run_.optimizer->save(), state,
                       run_.state, best, run_.config.train.keep);
     } catch (const IoError&) {
       check_place();  // says more when that is why

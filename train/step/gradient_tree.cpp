@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <span>
+#include <utility>
 
 #include "autograd/tape.h"
+#include "ops/optimizer/optimizer.h"
 
 namespace eddy {
 
@@ -41,22 +44,85 @@ void GradientTree::begin_leaf() {
   params_.zero_gradients();
 }
 
+void GradientTree::begin_last_leaf(std::vector<bool> present) {
+  begin_leaf();
+  present_ = std::move(present);
+  const std::vector<Bucket>& all = buckets_->all();
+  unsent_ = all.size();
+  missing_.clear();
+  bucket_of_.clear();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    missing_.push_back(all[i].last - all[i].first);
+    bucket_of_.insert(bucket_of_.end(), missing_.back(), i);
+  }
+  std::vector<Tensor> values;
+  for (const Parameter& parameter : params_.parameters()) values.push_back(parameter.value);
+  watch_.emplace(
+      values, [this](std::size_t parameter) { note_final(parameter); }, [this] { advance(); });
+}
+
+void GradientTree::note_final(std::size_t i) {
+  const Parameter& parameter = params_.parameters()[i];
+  if (!grad(parameter.value).defined()) raw::fill(parameter.part_of(params_.gradients()), 0);
+  --missing_[bucket_of_[i]];
+  // Those from the end of the arena, where the last modules are, are complete first. GPUs need one order on all ranks.
+  while (unsent_ > 0 && missing_[unsent_ - 1] == 0) send(--unsent_, true);
+}
+
+// Adds the leaves that are open below the last one, as merge does for the whole arena.
+void GradientTree::send(std::size_t bucket, bool in_arena) {
+  const Halving& halving = buckets_->all()[bucket].halving;
+  const Halving::Part whole = halving.whole();
+  const auto part = [&](const Tensor& arena) { return raw::narrow(arena, 0, whole.begin, whole.size()); };
+  const Tensor own = part(params_.gradients());
+  auto open = stack_.rbegin();
+  for (std::int64_t number = leaves_; number % 2 == 1; number /= 2, ++open) {
+    if (!open->defined()) continue;
+    if (in_arena)
+      raw::add_into(own, part(*open));
+    else
+      raw::copy_into(own, part(*open));
+    in_arena = true;
+  }
+  // Numbers of buckets are tags: what goes on first is not the same on all ranks. 0 is that of other messages.
+  sums_.push_back(
+      std::make_unique<TreeSum>(*ranks_, params_.gradients(), halving, present_, static_cast<int>(bucket) + 1,
+                                buckets_->shard() ? TreeSum::Work::add : TreeSum::Work::add_and_gather));
+}
+
+void GradientTree::advance() {
+  constexpr double kBetween = 50e-6;  // seconds: asking MPI costs some of them
+  if (sums_.empty() || seconds_between(advanced_) < kBetween) return;
+  for (const std::unique_ptr<TreeSum>& sum : sums_) static_cast<void>(sum->advance());
+  advanced_ = Clock::now();
+}
+
 void GradientTree::end_leaf(bool present) {
   const std::vector<Parameter>& parameters = params_.parameters();
   reached_.resize(parameters.size());
-  if (present) {
+  if (present)
     for (std::size_t i = 0; i < parameters.size(); ++i)
       reached_[i] = reached_[i] || grad(parameters[i].value).defined();
-    params_.zero_missing_gradients();
-  }
   in_arena_ = present;
-  for (std::int64_t number = leaves_++; number % 2 == 1; number /= 2) merge();
+  if (!watch_) {
+    if (present) params_.zero_missing_gradients();
+    for (std::int64_t number = leaves_++; number % 2 == 1; number /= 2) merge();
+    return;
+  }
+  watch_.reset();
+  if (!present)
+    while (unsent_ > 0) send(--unsent_, false);
+  for (std::int64_t number = leaves_++; number % 2 == 1; number /= 2) {
+    if (stack_.back().defined()) spare_.push_back(stack_.back());
+    stack_.pop_back();
+  }
 }
 
-void GradientTree::end_batch(const std::vector<bool>& present) {
+void GradientTree::end_batch() {
   if (ranks_ != nullptr) {
-    add_all(*ranks_, params_.gradients(), present);
-    in_arena_ = std::find(present.begin(), present.end(), true) != present.end();
+    for (const std::unique_ptr<TreeSum>& sum : sums_) sum->finish();
+    sums_.clear();
+    in_arena_ = std::find(present_.begin(), present_.end(), true) != present_.end();
   }
   if (has_batch_) merge();
   has_batch_ = true;
@@ -73,6 +139,39 @@ void GradientTree::finish() {
       if (all[i] != std::byte{0}) reached_[i % reached_.size()] = true;
   }
   params_.mark_gradients(reached_);
+}
+
+void gather_values(ParamStore& params, Ranks& ranks, const ArenaBuckets& buckets) {
+  std::vector<std::unique_ptr<TreeSum>> parts;
+  for (const Bucket& bucket : buckets.all())
+    parts.push_back(std::make_unique<TreeSum>(ranks, params.values(), bucket.halving, std::vector<bool>{},
+                                              static_cast<int>(parts.size()) + 1, TreeSum::Work::gather));
+  for (const std::unique_ptr<TreeSum>& part : parts) part->finish();
+  wrote_in_place(params.values(), "gather_values");
+}
+
+Tensor gradient_norms(const ParamStore& params, Ranks* ranks, const ArenaBuckets* buckets) {
+  const std::vector<Parameter>& all = params.parameters();
+  const Tensor& gradients = params.gradients();
+  const auto count = std::ssize(all);
+  const Tensor norms = Tensor::zeros({count}, Dtype::f64, gradients.device());
+  const bool shard = ranks != nullptr && buckets->shard();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!shard || buckets->owner(i) == ranks->rank())
+      raw::copy_into(
+          raw::narrow(norms, 0, static_cast<std::int64_t>(i), 1),
+          raw::reshape(l2_norm(raw::narrow(gradients, 0, all[i].offset, all[i].shape.elements())), {1}));
+  if (!shard) return norms;
+  const Tensor own = raw::to_device(norms, kCpu);
+  const std::vector<std::byte> bytes =
+      gather_all(*ranks, std::as_bytes(std::span(own.data<double>(), all.size())));
+  std::vector<double> numbers(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    std::memcpy(
+        &numbers[i],
+        bytes.data() + (static_cast<std::size_t>(buckets->owner(i)) * all.size() + i) * sizeof(double),
+        sizeof(double));
+  return raw::to_device(Tensor::from(numbers, {count}), gradients.device());
 }
 
 }  // namespace eddy

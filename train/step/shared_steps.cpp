@@ -1,158 +1,98 @@
-// What rank 0 sends, and what the others do with it.
+// What rank 0 sends, and what it asks for.
 #include "train/step/shared_steps.h"
 
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "ops/core/peers.h"
 #include "tensor/base/format.h"
-#include "tensor/threads/thread_pool.h"
 #include "train/ranks/message.h"
+#include "train/step/step_messages.h"
 
 namespace eddy {
 namespace {
-
-enum class Command : std::uint8_t { begin, step, send_state, end };
-
-void put_batch(Message& message, const Batch& batch) {
-  message.put(batch.tokens);
-  message.put(batch.targets);
-  message.put(batch.start);
-  message.put(batch.begin);
-  message.put(batch.block);
-  message.put(batch.tail);
-  message.put(batch.scored);
-}
-
-Batch get_batch(Message& message) {
-  Batch batch;
-  batch.tokens = message.get_tensor();
-  batch.targets = message.get_tensor();
-  batch.start = message.get_tensor();
-  batch.begin = message.get<RowsBegin>();
-  batch.block = message.get<std::int64_t>();
-  batch.tail = message.get<std::int64_t>();
-  batch.scored = message.get<std::int64_t>();
-  return batch;
-}
-
-void put_options(Message& message, const StepOptions& options) {
-  message.put(options.learning_rate);
-  message.put(options.seed);
-  message.put(options.step);
-  message.put(options.carry_state);
-  message.put(options.micro_batches);
-  message.put(options.scored);
-}
-
-StepOptions get_options(Message& message, Ranks& ranks) {
-  StepOptions options;
-  options.learning_rate = message.get<double>();
-  options.seed = message.get<std::uint64_t>();
-  options.step = message.get<std::int64_t>();
-  options.carry_state = message.get<bool>();
-  options.micro_batches = message.get<std::int64_t>();
-  options.scored = message.get_numbers();
-  options.ranks = &ranks;
-  return options;
-}
-
-// A state with the order of its entries.
-void put_state(Message& message, const State& state) {
-  message.put(static_cast<std::uint64_t>(state.size()));
-  for (const auto& [name, tensor] : state) {
-    message.put(name);
-    message.put(tensor);
-  }
-}
-
-State get_state(Message& message) {
-  State state;
-  for (auto left = message.get<std::uint64_t>(); left > 0; --left) {
-    const std::string name = message.get_text();
-    state.set(name, message.get_tensor());
-  }
-  return state;
-}
 
 CarriedState part_of_carried(const CarriedState& whole, const Model& model, int rank, int ranks) {
   if (whole.state.empty()) return {};
   return {part_of_state(whole.state, model, rank, ranks), whole.rows / ranks};
 }
 
-// What a rank other than 0 has.
-struct Worker {
-  RunConfig config;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Optimizer> optimizer;
-  CarriedState carried;
-
-  Worker(Ranks& ranks, Message& message)
-      : config(run_config_from_json(nlohmann::json::parse(message.get_text()))) {
-    const TrainConfig& train = config.train;
-    ranks.set_timeout(train.rank_timeout);
-    if (train.threads > 0) set_thread_count(static_cast<int>(train.threads));
-    const auto [device, dtype, precision] =
-        choose_device_precision({"train", "train.device", "train.precision"}, train.device, train.precision);
-    model = make_model(config.model, dtype, device, precision);
-    raw::copy_into(model->params().values(), message.get_tensor());
-    wrote_in_place(model->params().values(), "the start of a rank");
-    model->params().renew_bf16_copy();
-    optimizer = make_optimizer(model->params(), train);
-    optimizer->load(message.get_tensors(), "the message of rank 0");
-    carried.rows = message.get<std::int64_t>();
-    carried.state = get_state(message);
-  }
-
-  void step(Ranks& ranks, Message& message) {
-    const StepOptions options = get_options(message, ranks);
-    std::vector<Batch> batches(static_cast<std::size_t>(message.get<std::uint64_t>()));
-    for (Batch& batch : batches) batch = get_batch(message);
-    static_cast<void>(train_step(*model, *optimizer, batches, carried, options));
-  }
-};
+// The parts of an optimizer's state that a rank holds.
+std::map<std::string, Tensor> held_part(const std::map<std::string, Tensor>& whole, const ParamStore& params,
+                                        const HeldParameters& held) {
+  if (held.empty()) return whole;
+  std::map<std::string, Tensor> part;
+  const std::vector<Parameter>& parameters = params.parameters();
+  for (const auto& [name, tensor] : whole)
+    if (name.find('.') == std::string::npos) part.emplace(name, tensor);  // "steps"
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (held[i])
+      for (const char* const what : {"m.", "v.", "r.", "c."})
+        if (const auto found = whole.find(what + parameters[i].name); found != whole.end())
+          part.insert(*found);
+  return part;
+}
 
 }  // namespace
 
-void check_ranks(const RunConfig& config, int ranks) {
+void check_ranks(const char* command, const char* key, const RunConfig& config, int ranks) {
   const TrainConfig& train = config.train;
   if (!std::has_single_bit(static_cast<unsigned>(ranks)) || ranks > train.micro_batches)
     fail<ConfigError>(
-        "train: {} processes share the run and train.micro_batches is {} (a power of two of processes, at most as many "
-        "as micro-batches: set train.micro_batches, or start fewer)",
-        ranks, train.micro_batches);
-  if (train.device != "cpu")
-    fail<ConfigError>(
-        "train: {} processes share the run and train.device is {:?} (several processes compute on cpu)",
-        ranks, train.device);
+        "{}: {} processes share each batch and {} is {} (a power of two of processes, at most as many as micro-batches: "
+        "set {}, or start fewer)",
+        command, ranks, key, train.micro_batches, key);
+  if (train.device == "cpu") return;
+  if (const std::string why = why_no_peers(); !why.empty())
+    fail<ConfigError>("{}: {} processes share each batch and the device is {:?}: {} (or compute on cpu)",
+                      command, ranks, train.device, why);
 }
 
-SharedSteps::SharedSteps(Ranks& ranks, const RunConfig& config, const Model& model,
-                         const Optimizer& optimizer, CarriedState& carried)
-    : ranks_(ranks) {
+void send_model(Ranks& ranks, const RunConfig& config, const Model& model, const Optimizer* optimizer,
+                const ArenaBuckets* buckets, const CarriedState& carried) {
   ranks.set_timeout(config.train.rank_timeout);
   ranks.in_exchange = true;
+  const std::map<std::string, Tensor> whole =
+      optimizer != nullptr ? optimizer->save() : std::map<std::string, Tensor>{};
   for (int rank = 1; rank < ranks.size(); ++rank) {
     Message message;
-    message.put(Command::begin);
+    message.put(RankCommand::begin);
     message.put(to_json(config).dump());
     message.put(model.params().values());
-    message.put(optimizer.save());
-    const CarriedState part = part_of_carried(carried, model, rank, ranks.size());
-    message.put(part.rows);
-    put_state(message, part.state);
+    message.put(optimizer != nullptr);
+    if (optimizer != nullptr) {
+      message.put(held_part(whole, model.params(), buckets->held_by(rank)));
+      const CarriedState part = part_of_carried(carried, model, rank, ranks.size());
+      message.put(part.rows);
+      put_state(message, part.state);
+    }
     message.send(ranks, rank);
   }
   ranks.in_exchange = false;
+}
+
+SharedSteps::SharedSteps(Ranks& ranks, const RunConfig& config, Model& model,
+                         std::unique_ptr<Optimizer>& optimizer, CarriedState& carried)
+    : ranks_(ranks), buckets_(model.params(), ranks.size(), config.train.shard_optimizer) {
+  send_model(ranks, config, model, optimizer.get(), &buckets_, carried);
   carried = part_of_carried(carried, model, 0, ranks.size());
+  if (!buckets_.shard()) return;
+  std::map<std::string, Tensor> own = held_part(optimizer->save(), model.params(), buckets_.held_by(0));
+  std::unique_ptr<Optimizer> part = make_optimizer(model.params(), config.train, buckets_.held_by(0));
+  part->load(own, "the run");
+  own.clear();
+  optimizer = std::move(part);
 }
 
 void SharedSteps::begin_step(std::vector<Batch>& batches, StepOptions& options) {
   options.ranks = &ranks_;
+  options.buckets = &buckets_;
   options.scored = scored_targets(batches, options.micro_batches);
   ranks_.in_exchange = true;
   for (int rank = 1; rank < ranks_.size(); ++rank) {
     Message message;
-    message.put(Command::step);
+    message.put(RankCommand::step);
     put_options(message, options);
     message.put(static_cast<std::uint64_t>(batches.size()));
     for (const Batch& batch : batches) put_batch(message, part_of_batch(batch, rank, ranks_.size()));
@@ -163,11 +103,12 @@ void SharedSteps::begin_step(std::vector<Batch>& batches, StepOptions& options) 
 
 State SharedSteps::whole_state(const CarriedState& own, const Model& model) {
   if (own.state.empty()) return {};  // then no rank has one
-  std::vector<State> parts{own.state};
+  std::vector<State> parts(1);
+  for (const auto& [name, tensor] : own.state) parts.front().set(name, raw::to_device(tensor, kCpu));
   ranks_.in_exchange = true;
   for (int rank = 1; rank < ranks_.size(); ++rank) {
     Message question;
-    question.put(Command::send_state);
+    question.put(RankCommand::send_state);
     question.send(ranks_, rank);
     Message answer = Message::receive(ranks_, rank);
     parts.push_back(get_state(answer));
@@ -176,36 +117,25 @@ State SharedSteps::whole_state(const CarriedState& own, const Model& model) {
   return joined_state(parts, model);
 }
 
+std::map<std::string, Tensor> SharedSteps::whole_optimizer(const Optimizer& own) {
+  std::map<std::string, Tensor> whole = own.save();
+  if (!buckets_.shard()) return whole;
+  ranks_.in_exchange = true;
+  for (int rank = 1; rank < ranks_.size(); ++rank) {
+    Message question;
+    question.put(RankCommand::send_optimizer);
+    question.send(ranks_, rank);
+    whole.merge(Message::receive(ranks_, rank).get_tensors());
+  }
+  ranks_.in_exchange = false;
+  return whole;
+}
+
 void end_work(Ranks& ranks) {
   for (int rank = 1; rank < ranks.size(); ++rank) {
     Message message;
-    message.put(Command::end);
+    message.put(RankCommand::end);
     message.send(ranks, rank);
-  }
-}
-
-void work(Ranks& ranks) {
-  std::unique_ptr<Worker> worker;
-  for (;;) {
-    // Rank 0 may evaluate or save for any time.
-    Message message = Message::receive(ranks, 0, Patience::endless);
-    switch (message.get<Command>()) {
-      case Command::begin:
-        worker.reset();  // of a run that goes back
-        worker = std::make_unique<Worker>(ranks, message);
-        break;
-      case Command::step:
-        worker->step(ranks, message);
-        break;
-      case Command::send_state: {
-        Message answer;
-        put_state(answer, worker->carried.state);
-        answer.send(ranks, 0);
-        break;
-      }
-      case Command::end:
-        return;
-    }
   }
 }
 

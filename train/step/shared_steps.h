@@ -7,28 +7,39 @@
 // everywhere: each rank updates its own copy by the same sum of gradients.
 #pragma once
 
-#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
 #include "train/config/run_config.h"
 #include "train/ranks/ranks.h"
+#include "train/step/arena_buckets.h"
 #include "train/step/train_step.h"
 
 namespace eddy {
 
-// Checks that so many ranks can share the steps of a run.
-// errors: ConfigError for a number that is not a power of two or is above train.micro_batches, and for a device other
-// than the CPU.
-void check_ranks(const RunConfig& config, int ranks);
+// Checks that so many ranks can share the batches of `command`; `key` is what sets the number of their parts, for errors.
+// errors: ConfigError for a number that is not a power of two or is above train.micro_batches, and for a GPU where this
+// build moves no bytes between GPUs.
+void check_ranks(const char* command, const char* key, const RunConfig& config, int ranks);
+
+// Sends the others a model, to compute with until the next one comes. With an optimizer, to train it: also their parts of
+// its state and of `carried`.
+// errors: those of Ranks::exchange.
+void send_model(Ranks& ranks, const RunConfig& config, const Model& model,
+                const Optimizer* optimizer = nullptr, const ArenaBuckets* buckets = nullptr,
+                const CarriedState& carried = {});
 
 // Rank 0's side. If an error leaves it in the middle of a step, the others wait: then the program must end them.
 class SharedSteps {
  public:
-  // Sends the others the run as it begins, and leaves in `carried` this rank's rows. `ranks` must outlive this object.
+  // Sends the others the run as it begins, and leaves in `carried` this rank's rows, and with train.shard_optimizer in
+  // `optimizer` this rank's part. `ranks` must outlive this object.
   // errors: those of Ranks::exchange.
-  SharedSteps(Ranks& ranks, const RunConfig& config, const Model& model, const Optimizer& optimizer,
+  SharedSteps(Ranks& ranks, const RunConfig& config, Model& model, std::unique_ptr<Optimizer>& optimizer,
               CarriedState& carried);
 
   // Begins a step on all ranks: sends the others their rows, and leaves in `batches` and `options` this rank's part.
@@ -37,16 +48,15 @@ class SharedSteps {
   void end_step() { ranks_.in_exchange = false; }
   // Returns the state of all rows.
   State whole_state(const CarriedState& own, const Model& model);
+  // Returns the state of the optimizer of all parameters, as Optimizer::save.
+  std::map<std::string, Tensor> whole_optimizer(const Optimizer& own);
 
  private:
   Ranks& ranks_;
+  ArenaBuckets buckets_;
 };
 
-// Ends the others' `work`. Rank 0 calls it between steps, or where no step began.
+// Ends the others' `work` (train/eval/rank_work.h). Rank 0 calls it between steps, or where no step began.
 void end_work(Ranks& ranks);
-
-// The side of a rank other than 0: takes part in the steps of rank 0's run until that ends.
-// errors: those of make_model, of a step and of Ranks::exchange.
-void work(Ranks& ranks);
 
 }  // namespace eddy

@@ -16,14 +16,17 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "ops/core/capture.h"
 #include "ops/core/records.h"
+#include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "tensor/base/format.h"
 #include "train/ranks/message.h"
 #include "train/ranks/ranks.h"
+#include "train/step/arena_buckets.h"
 #include "train/step/gradient_tree.h"
 
 namespace eddy {
@@ -133,6 +136,7 @@ struct EnqueuedStep {
   Dtype loss_dtype = Dtype::f32;
   GraphStats graph;  // as StepResult::graph
   CarriedState before, after;
+  Tensor gradient_norms;  // with micro-batches: of each parameter
   bool stopped = false;
 };
 
@@ -192,7 +196,13 @@ EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& 
                                Dtype::u8, model.params().values().device());
   step.before = step.after = before;
   const bool is_tree = inputs.leaves_of_batch() > 1;
-  GradientTree tree(model.params(), inputs.options.ranks);
+  Ranks* const ranks = inputs.options.ranks;
+  const ArenaBuckets* const buckets = inputs.options.buckets;
+  std::optional<GradientTree> tree;
+  if (ranks != nullptr)
+    tree.emplace(model.params(), *ranks, *buckets);
+  else if (is_tree)
+    tree.emplace(model.params());
   std::vector<CarriedState> states = inputs.cut(before, model);
   model.params().zero_gradients();
   for (std::size_t batch = 0; batch < inputs.batches; ++batch) {
@@ -202,16 +212,29 @@ EnqueuedStep enqueue_step(Model& model, Optimizer& optimizer, const StepInputs& 
     }
     for (std::size_t leaf = 0; leaf < inputs.own; ++leaf) {
       const std::size_t i = batch * inputs.own + leaf;
-      if (is_tree) tree.begin_leaf();
+      if (ranks != nullptr && leaf + 1 == inputs.own)
+        tree->begin_last_leaf(ranks_with_targets(inputs, batch));
+      else if (tree)
+        tree->begin_leaf();
       enqueue_leaf(model, inputs, i, states[leaf], step);
-      if (is_tree) tree.end_leaf(inputs.leaves[i].scored > 0);
+      if (tree) tree->end_leaf(inputs.leaves[i].scored > 0);
     }
-    if (is_tree) tree.end_batch(ranks_with_targets(inputs, batch));
+    if (tree) tree->end_batch();
   }
   if (inputs.options.carry_state) step.after = inputs.join(states, model);
   if (inputs.all_scored() == 0) return step;
-  if (is_tree) tree.finish();
-  store(step.numbers, 0, optimizer.apply(inputs.scalars));
+  if (!tree) {
+    store(step.numbers, 0, optimizer.apply(inputs.scalars));
+    return step;
+  }
+  tree->finish();
+  // The norm of the parameters' norms: ranks that hold some of the parameters get the same bits.
+  step.gradient_norms = gradient_norms(model.params(), ranks, buckets);
+  const Tensor norm = l2_norm(step.gradient_norms);
+  optimizer.apply_with_norm(inputs.scalars, norm);
+  if (ranks != nullptr && buckets->shard()) gather_values(model.params(), *ranks, *buckets);
+  model.params().renew_bf16_copy();
+  store(step.numbers, 0, norm);
   return step;
 }
 
@@ -259,10 +282,16 @@ std::string explain_bad_leaf(const Model& model, const StepInputs& inputs, std::
   return Message::receive(*ranks, owner).get_text();
 }
 
-std::string explain_bad_gradient(const Model& model) {
-  for (const Parameter& parameter : model.params().parameters())
-    if (const Tensor gradient = grad(parameter.value); gradient.defined() && !all_finite(gradient))
-      return fmt::format("the first is grad.{}", parameter.name);
+// `norms`: of each parameter's gradient, where the step computed them. A rank may have no gradient to look at.
+std::string explain_bad_gradient(const Model& model, const Tensor& norms) {
+  const Tensor known = norms.defined() ? raw::to_device(norms, kCpu) : norms;
+  const std::vector<Parameter>& parameters = model.params().parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor gradient = grad(parameters[i].value);
+    if (known.defined() ? !std::isfinite(known.data<double>()[i])
+                        : gradient.defined() && !all_finite(gradient))
+      return fmt::format("the first is grad.{}", parameters[i].name);
+  }
   return "the sum of squares is too large";
 }
 
@@ -332,7 +361,7 @@ StepResult collect_step(const Model& model, Optimizer& optimizer, const StepInpu
     return result;
   }
   result.finite = false;
-  result.problem = "the gradient is not finite; " + explain_bad_gradient(model);
+  result.problem = "the gradient is not finite; " + explain_bad_gradient(model, work.gradient_norms);
   if (!finite_state(inputs, carried.state)) carried = {};
   return result;
 }

@@ -13,6 +13,7 @@
 
 namespace eddy {
 
+class ArenaBuckets;
 class Ranks;
 
 struct StepOptions {
@@ -21,9 +22,11 @@ struct StepOptions {
   std::int64_t step = 0;   // optimizer steps done before; numbers the dropout masks
   bool carry_state = false;
   std::int64_t micro_batches = 1;  // parts of each batch: a power of two
-  // With ranks, `batches` and `carried` hold this rank's rows, and `scored` has the number of scored targets of each
-  // micro-batch of the step, batch by batch, those of other ranks too. Without, `scored` is not read.
+  // With ranks, `batches` and `carried` hold this rank's rows, `scored` has the number of scored targets of each
+  // micro-batch of the step, batch by batch, those of other ranks too, and `buckets` are those of all ranks. The
+  // optimizer holds buckets->held_by(rank). Without ranks, `scored` and `buckets` are not read.
   Ranks* ranks = nullptr;
+  const ArenaBuckets* buckets = nullptr;
   std::vector<std::int64_t> scored{};
   // Called between two batches of a step that is not captured: true ends the step, which then has no effect.
   std::function<bool()> stop{};

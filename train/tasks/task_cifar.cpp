@@ -120,6 +120,7 @@ class CifarTask final : public Task {
     const EvalPlan plan{.count_correct = true,
                         .random = random,
                         .capture = options.capture,
+                        .share = options.share,
                         .total = random ? options.batches * rows : count};
     const auto next = batches_of(random ? options.batches : (count + rows - 1) / rows, [&](std::int64_t i) {
       std::vector<std::int64_t> chosen;

@@ -160,7 +160,7 @@ class CopyTask final : public Task {
         options.batches > 0 ? options.batches : std::max<std::int64_t>(data_.curriculum_batches, 1);
     if (options.batches == 0 && options.sample > 0) batches = std::min(batches, options.sample);
     return measure(model, curriculum_.noise, batches, options.batch,
-                   random_key(options.seed, "copy.valid", 0), progress);
+                   random_key(options.seed, "copy.valid", 0), progress, options.share);
   }
 
   void report(HtmlPage& page, const Model& model) const override {
@@ -203,10 +203,12 @@ class CopyTask final : public Task {
   }
 
   EvalResult measure(const Model& model, std::int64_t noise, std::int64_t batches, std::int64_t rows,
-                     const RandomKey& key, const EvalProgress& progress = {}) const {
+                     const RandomKey& key, const EvalProgress& progress = {},
+                     const EvalShare& share = {}) const {
     const EvalPlan plan{.count_correct = true,
                         .random = true,
                         .capture = train_.capture == "auto",
+                        .share = share,
                         .total = batches * rows * data_.symbols};
     const auto next = batches_of(batches, [&](std::int64_t i) { return batch(key, i * rows, rows, noise); });
     EvalResult result = evaluate_batches(model, next, plan, progress);

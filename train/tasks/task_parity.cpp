@@ -38,7 +38,7 @@ class ParityTask final : public Task {
     const std::int64_t batches = options.batches > 0  ? options.batches
                                  : options.sample > 0 ? std::min(options.sample, kValidBatches)
                                                       : kValidBatches;
-    EvalPlan plan{.count_correct = true, .capture = options.capture};
+    EvalPlan plan{.count_correct = true, .capture = options.capture, .share = options.share};
     if (options.by_position) plan.position = [this](std::int64_t i) { return i % length_; };
     const auto next = batches_of(
         batches, [&](std::int64_t i) { return bits("parity.valid", options.seed, i, options.batch); });

@@ -65,7 +65,8 @@ class RecallTask final : public Task {
     EvalPlan plan{.carry_state = carries_state(),
                   .clear_state = options.clear_state,
                   .count_correct = true,
-                  .capture = options.capture};
+                  .capture = options.capture,
+                  .share = options.share};
     const auto place = [&](std::int64_t i) { return part * shape_.segment + i % shape_.segment; };
     if (options.by_position) plan.position = place;
     plan.on_batch = [&](const Batch& batch, std::span<const double> losses) {

@@ -105,6 +105,7 @@ class StateTrackingTask final : public Task {
                   .clear_state = options.clear_state,
                   .count_correct = true,
                   .capture = options.capture,
+                  .share = options.share,
                   .batches = options.batches};
     const std::int64_t labels = plan.total = std::count_if(
         all.labels.begin(), all.labels.end(), [](std::int32_t label) { return label != kNotScored; });

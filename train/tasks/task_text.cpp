@@ -120,6 +120,7 @@ class TextTask : public Task {
   EvalPlan plan_of(const EvalOptions& options, TextMeasure& measure) const {
     EvalPlan plan;
     plan.capture = options.capture;
+    plan.share = options.share;
     plan.on_batch = [&measure](const Batch& batch, std::span<const double>) { measure.add(batch); };
     if (options.by_position) plan.position = [this](std::int64_t i) { return i % segment_; };
     return plan;

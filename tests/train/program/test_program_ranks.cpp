@@ -60,8 +60,17 @@ int run_ranks(const TempFolder& folder, int ranks, const std::string& line) {
 }
 
 const std::string kSizes =
-    " --model.dim 16 --model.heads 2 --model.context 16 --train.batch 8 --train.micro_batches 4 "
-    "--train.eval_every 0 --train.sample_tokens 0 ";
+    " --model.heads 2 --model.context 16 --train.batch 8 --train.micro_batches 4 --train.sample_tokens 0 ";
+const std::string kSmall = kSizes + "--model.dim 16 --train.eval_every 0 ";
+
+// The lines of a run's evaluations.
+std::string evaluations_of(const TempFolder& folder, const std::string& run) {
+  std::istringstream lines(read_text_file(folder.path(run) + "/metrics.jsonl"));
+  std::string found;
+  for (std::string line; std::getline(lines, line);)
+    if (contains(line, "\"kind\":\"eval\"")) found += line + "\n";
+  return found;
+}
 
 // The bytes of a checkpoint's numbers.
 std::string numbers_of(const TempFolder& folder, const std::string& run, int step) {
@@ -75,43 +84,108 @@ std::string numbers_of(const TempFolder& folder, const std::string& run, int ste
 
 }  // namespace
 
-TEST_CASE("ranks: one process and two and four give the same bytes") {
+TEST_CASE(
+    "ranks: one process and two and four give the same bytes and evaluations, whoever holds the optimizer's state") {
   if (!can_launch()) return;
+  const std::string small = " --model.dim 16";
   const std::vector<std::string> kinds{
-      "--data text.txt --model.model block_recurrent --data.order stream --model.dropout 0.1 --train.accumulate 2",
-      "--data text.txt --model.model memory_llama --data.order stream --train.optimizer adafactor",
-      "--data texts --data.tokenizer byte260 --model.family staircase --model.model lstm --data.order documents",
-      "--data text.txt --model.model unit_forget --model.dropout 0.1 --train.precision bf16",
-      "--data text.txt --model.model staircase --data.order stream",
+      "--data text.txt --model.model block_recurrent --data.order stream --model.dropout 0.1 --train.accumulate 2 " +
+          small,
+      "--data text.txt --model.model memory_llama --data.order stream --train.optimizer adafactor" + small,
+      "--data texts --data.tokenizer byte260 --model.family staircase --model.model lstm --data.order documents" +
+          small,
+      "--data text.txt --model.model unit_forget --model.dropout 0.1 --train.precision bf16" + small,
+      // Several buckets of gradients, and factored statistics.
+      "--data text.txt --model.model staircase --data.order stream --model.dim 256 --train.optimizer adafactor",
+  };
+  struct Way {
+    int ranks;
+    const char* shard;
   };
   const Texts folder;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     CAPTURE(kinds[i]);
-    std::string expected;
-    for (const int ranks : {0, 2, 4}) {
-      CAPTURE(ranks);
-      const std::string run = "run-" + std::to_string(i) + "-" + std::to_string(ranks);
-      const int status = run_ranks(folder, ranks, "train --train.steps 3 --run " + run + kSizes + kinds[i]);
+    std::string expected, evaluated;
+    for (const Way way :
+         {Way{0, "false"}, Way{2, i % 2 == 0 ? "true" : "false"}, Way{4, "false"}, Way{4, "true"}}) {
+      CAPTURE(way.ranks);
+      CAPTURE(way.shard);
+      const std::string run = "run-" + std::to_string(i) + "-" + std::to_string(way.ranks) + way.shard;
+      const int status =
+          run_ranks(folder, way.ranks,
+                    "train --train.steps 3 --train.eval_every 3 --train.eval_batches 2 --run " + run +
+                        kSizes + kinds[i] + " --train.shard_optimizer " + way.shard);
       CAPTURE(read_text_file(folder.path("log")));
       REQUIRE(status == 0);
-      const std::string numbers = numbers_of(folder, run, 3);
-      if (ranks == 0) expected = numbers;
+      const std::string numbers = numbers_of(folder, run, 3), evaluations = evaluations_of(folder, run);
+      if (way.ranks == 0) expected = numbers;
+      if (way.ranks == 0) evaluated = evaluations;
       REQUIRE(!numbers.empty());
+      REQUIRE(contains(evaluations, "loss"));
       CHECK(numbers == expected);
+      CHECK(evaluations == evaluated);
     }
   }
+  CHECK(contains(read_text_file(folder.path("log")), "of the optimizer's state, its part"));
+}
+
+TEST_CASE("ranks: eval gives the same numbers for every number of them") {
+  if (!can_launch()) return;
+  const Texts folder;
+  REQUIRE(run_ranks(folder, 0,
+                    "train --train.steps 2 --run a" + kSmall +
+                        "--data text.txt --model.model block_recurrent --data.order stream") == 0);
+  std::string expected;
+  for (const int ranks : {0, 2, 4}) {
+    CAPTURE(ranks);
+    REQUIRE(run_ranks(folder, ranks, "eval a --by-position page.html") == 0);
+    std::string log = read_text_file(folder.path("log"));
+    const std::size_t speed = log.find("tokens/s");
+    REQUIRE(speed != std::string::npos);
+    log.erase(speed, log.find('\n', speed) - speed);
+    if (ranks == 0) expected = log;
+    CHECK(log == expected);
+  }
+  CHECK(run_ranks(folder, 2, "eval a --micro-batches 1") == 1);
+  CHECK(contains(read_text_file(folder.path("log")), "set --micro-batches, or start fewer"));
+}
+
+TEST_CASE("ranks: reproduce shares the training and the measuring of a row") {
+  if (!can_launch()) return;
+  const Texts folder;
+  const std::string table =
+      "reproduce staircase/table-1 --scale tiny --rows lstm --set train.steps=4 --set train.micro_batches=2 --runs ";
+  std::string expected;
+  for (const int ranks : {0, 2}) {
+    CAPTURE(ranks);
+    const std::string runs = "runs-" + std::to_string(ranks);
+    const int status = run_ranks(folder, ranks, table + runs);
+    CAPTURE(read_text_file(folder.path("log")));
+    REQUIRE(status == 0);
+    std::string values;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder.path(runs))) {
+      const std::string name = entry.path().filename().string();
+      if (name == "model.safetensors") values += read_text_file(entry.path());
+    }
+    REQUIRE(!values.empty());
+    if (ranks == 0) expected = values;
+    CHECK(values == expected);
+  }
+  CHECK(run_ranks(folder, 4, table + "runs-4") == 1);
+  CHECK(contains(read_text_file(folder.path("log")), "set train.micro_batches, or start fewer"));
 }
 
 TEST_CASE("ranks: a run that stopped on four ranks goes on on two and in one process to the bit") {
   if (!can_launch()) return;
   const Texts folder;
   const std::string kind =
-      kSizes + "--data text.txt --model.model block_recurrent --data.order stream --model.dropout 0.1 ";
-  REQUIRE(run_ranks(folder, 0, "train --run whole --train.steps 6" + kind) == 0);
-  REQUIRE(run_ranks(folder, 4, "train --run parts --train.steps 2" + kind) == 0);
-  REQUIRE(run_ranks(folder, 2, "train --resume parts --train.steps 4") == 0);
-  REQUIRE(run_ranks(folder, 0, "train --resume parts --train.steps 6") == 0);
-  CHECK(numbers_of(folder, "parts", 6) == numbers_of(folder, "whole", 6));
+      kSmall + "--data text.txt --model.model block_recurrent --data.order stream --model.dropout 0.1 ";
+  REQUIRE(run_ranks(folder, 0, "train --run whole --train.steps 8" + kind) == 0);
+  REQUIRE(run_ranks(folder, 4, "train --run parts --train.steps 2 --train.shard_optimizer true" + kind) == 0);
+  REQUIRE(run_ranks(folder, 2, "train --resume parts --train.steps 4 --train.shard_optimizer false") == 0);
+  REQUIRE(run_ranks(folder, 0, "train --resume parts --train.steps 6 --train.shard_optimizer true") == 0);
+  REQUIRE(run_ranks(folder, 2, "train --resume parts --train.steps 8") == 0);
+  CHECK(numbers_of(folder, "parts", 8) == numbers_of(folder, "whole", 8));
 }
 
 TEST_CASE("ranks: a run on two ranks goes back as one in one process does") {
@@ -138,7 +212,7 @@ TEST_CASE("ranks: a number of ranks that does not fit is refused before a folder
   if (!can_launch()) return;
   const Texts folder;
   for (const int ranks : {3, 8}) {
-    CHECK(run_ranks(folder, ranks, "train --run no --data text.txt" + kSizes) == 1);
+    CHECK(run_ranks(folder, ranks, "train --run no --data text.txt" + kSmall) == 1);
     CHECK(contains(read_text_file(folder.path("log")), "a power of two of processes"));
     CHECK(!fs::exists(folder.path("no")));
   }
@@ -146,7 +220,7 @@ TEST_CASE("ranks: a number of ranks that does not fit is refused before a folder
   for (const char* const mistake :
        {"train --run no --data missing.txt", "train --run no --data text.txt --unknown"}) {
     CAPTURE(mistake);
-    CHECK(run_ranks(folder, 2, mistake + kSizes) != 0);
+    CHECK(run_ranks(folder, 2, mistake + kSmall) != 0);
     const std::string log = read_text_file(folder.path("log"));
     const std::size_t first = log.find("error: ");
     REQUIRE(first != std::string::npos);
@@ -157,12 +231,12 @@ TEST_CASE("ranks: a number of ranks that does not fit is refused before a folder
 TEST_CASE("ranks: one with other CPU kernels is named before a folder is made") {
   if (!can_launch()) return;
   const Texts folder;
-  const std::string train = kProgram + " train --run no --data text.txt" + kSizes;
+  const std::string train = kProgram + " train --run no --data text.txt" + kSmall;
   const std::string log = folder.path("log"),
                     command = "cd " + folder.path() + " && mpirun --allow-run-as-root --oversubscribe -n 1 " +
                               train + " : -n 1 -x EDDY_CPU_LEVEL=baseline " + train + " > log 2>&1";
   CHECK(std::system(command.c_str()) != 0);
-  CHECK(contains(read_text_file(log), "train: rank 1 on "));
+  CHECK(contains(read_text_file(log), "ranks: rank 1 on "));
   CHECK(contains(read_text_file(log), "CPU kernels for baseline"));
   CHECK(!fs::exists(folder.path("no")));
 }
@@ -179,10 +253,6 @@ TEST_CASE("ranks: processes that a launcher started and that do not see each oth
     CHECK(contains(ended.err, "2 processes"));
     CHECK(!fs::exists(folder.path("no")));
   }
-  const Ended ended = run_program(
-      {.arguments = {"reproduce"}, .folder = folder.path(), .environment = {"OMPI_COMM_WORLD_SIZE=2"}});
-  CHECK(ended.status == 1);
-  CHECK(contains(ended.err, "reproduce runs in one"));
 }
 
 namespace {
@@ -199,7 +269,7 @@ class LongRun {
   explicit LongRun(const TempFolder& folder) : folder_(folder) {
     const std::string line = launched(
         folder, 2,
-        "train --run long --train.steps 1000000 --train.keep 2 --train.rank_timeout 2" + kSizes +
+        "train --run long --train.steps 1000000 --train.keep 2 --train.rank_timeout 2" + kSmall +
             "--data text.txt --model.model block_recurrent --data.order stream --train.checkpoint_every 5");
     launcher_ = ::fork();
     if (launcher_ == 0) {
@@ -250,7 +320,7 @@ void check_whole_and_resumable(const TempFolder& folder) {
   const std::string steps = std::to_string(step + 2);
   CHECK(run_ranks(folder, 2, "train --resume long --train.steps " + steps) == 0);
   REQUIRE(run_ranks(folder, 0,
-                    "train --run unbroken --train.steps " + steps + kSizes +
+                    "train --run unbroken --train.steps " + steps + kSmall +
                         "--data text.txt --model.model block_recurrent --data.order stream") == 0);
   CHECK(numbers_of(folder, "long", step + 2) == numbers_of(folder, "unbroken", step + 2));
 }

@@ -1,74 +1,22 @@
 // What ranks compute together, with threads in place of processes.
-#include "train/ranks/ranks.h"
+#include "train/ranks/tree_sum.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <mutex>
-#include <thread>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
+#include "tests/train/ranks/thread_ranks.h"
 #include "train/ranks/message.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::test;
-
-// The bytes on their way from each rank to each other.
-struct Mail {
-  std::mutex mutex;
-  std::condition_variable arrived;
-  std::vector<std::deque<std::byte>> ways;  // from * size + to
-};
-
-class ThreadRanks final : public Ranks {
- public:
-  ThreadRanks(Mail& mail, int rank, int size) : mail_(mail), rank_(rank), size_(size) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  std::string name(int rank) const override { return "rank " + std::to_string(rank); }
-  void set_timeout(double) override {}
-  void exchange(int other, std::span<const std::byte> out, std::span<std::byte> in, Patience) override {
-    sent += static_cast<std::int64_t>(out.size());
-    std::unique_lock lock(mail_.mutex);
-    std::deque<std::byte>& to = way(rank_, other);
-    to.insert(to.end(), out.begin(), out.end());
-    mail_.arrived.notify_all();
-    std::deque<std::byte>& from = way(other, rank_);
-    mail_.arrived.wait(lock, [&] { return from.size() >= in.size(); });
-    const auto end = from.begin() + static_cast<std::ptrdiff_t>(in.size());
-    std::copy(from.begin(), end, in.begin());
-    from.erase(from.begin(), end);
-  }
-  std::int64_t sent = 0;
-
- private:
-  std::deque<std::byte>& way(int from, int to) {
-    return mail_.ways[static_cast<std::size_t>(from * size_ + to)];
-  }
-  Mail& mail_;
-  int rank_, size_;
-};
-
-void on_ranks(int size, const std::function<void(ThreadRanks&)>& work) {
-  Mail mail;
-  mail.ways.resize(static_cast<std::size_t>(size * size));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank)
-    threads.emplace_back([&, rank] {
-      ThreadRanks ranks(mail, rank, size);
-      work(ranks);
-    });
-  for (std::thread& thread : threads) thread.join();
-}
 
 // Numbers whose sum depends on the order of the additions.
 std::vector<float> numbers_of(std::size_t rank, std::size_t count) {
@@ -132,6 +80,41 @@ TEST_CASE("ranks: a rank without a part of the sum counts as nothing") {
     });
     for (const std::vector<float>& sum : sums) CHECK(sum == expected);
   }
+}
+
+TEST_CASE("ranks: several sums are on their way at once, each cut where it is asked for") {
+  constexpr int kRanks = 4;
+  constexpr std::size_t kCount = 12, kSums = 3;
+  const std::vector<bool> present(kRanks, true);
+  const std::vector<float> expected = tree_sum(present, 0, kRanks, kCount);
+  // Unequal parts, some empty; the upper part goes to the lower ranks.
+  const Halving cuts({0, kCount}, kRanks, [](int level, int low, Halving::Part part) {
+    return Halving::Cut{level == 0 ? 5 : low == 0 ? part.begin : part.end - 2, level == 1};
+  });
+  std::vector<int> wrong(kRanks);
+  on_ranks(kRanks, [&](ThreadRanks& ranks) {
+    const auto rank = static_cast<std::size_t>(ranks.rank());
+    std::vector<Tensor> arrays;
+    std::vector<std::unique_ptr<TreeSum>> sums;
+    for (std::size_t i = 0; i < kSums; ++i)
+      arrays.push_back(Tensor::from(numbers_of(rank, kCount), {static_cast<std::int64_t>(kCount)}));
+    // Ranks begin them in different orders.
+    for (std::size_t i = 0; i < kSums; ++i) {
+      const std::size_t which = (i + rank) % kSums;
+      sums.push_back(std::make_unique<TreeSum>(ranks, arrays[which], cuts, present,
+                                               static_cast<int>(which) + 1, TreeSum::Work::add));
+      for (const auto& sum : sums) static_cast<void>(sum->advance());
+    }
+    for (const auto& sum : sums) sum->finish();
+    const Halving::Part own = cuts.own(ranks.rank());
+    for (const Tensor& array : arrays)
+      for (std::int64_t i = own.begin; i < own.end; ++i)
+        wrong[rank] += array.data<float>()[i] != expected[static_cast<std::size_t>(i)];
+    for (std::size_t i = 0; i < kSums; ++i)
+      TreeSum(ranks, arrays[i], cuts, {}, static_cast<int>(i) + 1, TreeSum::Work::gather).finish();
+    for (const Tensor& array : arrays) wrong[rank] += array.to_vector<float>() != expected;
+  });
+  for (const int count : wrong) CHECK(count == 0);
 }
 
 TEST_CASE("ranks: bytes of all ranks come together in order, and those of rank 0 go to all") {

@@ -53,7 +53,7 @@ void save_with_loss(const LoadedRun& run, const std::string& to, std::int64_t st
   state.loss = loss;
   state.lowest_loss = lowest;
   fs::create_directory(to);
-  save_checkpoint(to, run.config, run.tokenizer.get(), *run.model, optimizer, {}, state, best, 2);
+  save_checkpoint(to, run.config, run.tokenizer.get(), *run.model, optimizer.save(), {}, state, best, 2);
 }
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

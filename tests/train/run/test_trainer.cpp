@@ -512,8 +512,8 @@ TEST_CASE("save_checkpoint: saving the same state twice gives the same bytes") {
   State recurrent;
   recurrent.set("layers.0.k", Tensor::full({2, 3}, 1.5));
   const auto save = [&](const std::string& to) {
-    return save_checkpoint(to, run.config, run.tokenizer.get(), *run.model, optimizer, recurrent, run.state,
-                           false, 2)
+    return save_checkpoint(to, run.config, run.tokenizer.get(), *run.model, optimizer.save(), recurrent,
+                           run.state, false, 2)
         .string();
   };
   for (const char* name : {"a", "b"}) fs::create_directory(folder.path(name));

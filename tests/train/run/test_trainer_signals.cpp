@@ -108,8 +108,8 @@ TEST_CASE("save_checkpoint: a step saved again is there at every moment") {
     }
   });
   for (int i = 0; i < 40; ++i)
-    save_checkpoint(request.run_dir, run.config, run.tokenizer.get(), *run.model, optimizer, {}, run.state,
-                    i % 2 == 0, 2);
+    save_checkpoint(request.run_dir, run.config, run.tokenizer.get(), *run.model, optimizer.save(), {},
+                    run.state, i % 2 == 0, 2);
   done = true;
   watcher.join();
   CHECK(looks > 100);

@@ -32,6 +32,7 @@ class Watcher final : public Optimizer {
     gradients = raw::cast(params_.gradients(), Dtype::f64).to_vector<double>();
     return Tensor::full({}, result, Dtype::f64);
   }
+  void apply_with_norm(const Tensor& numbers, const Tensor&) override { static_cast<void>(apply(numbers)); }
   void update(const Tensor&, const Tensor&) override {}
   std::vector<Part> parts() const override { return {}; }
 

@@ -1,0 +1,15 @@
+// GPUs of other processes over NCCL: what ops/core/peers.h promises, for a build that found nccl.h.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ops/core/peers.h"
+
+namespace eddy::cuda {
+
+std::string why_no_peers();
+PeersId make_peers_id();
+std::unique_ptr<Peers> join_peers(const PeersId& id, int rank, int size);
+
+}  // namespace eddy::cuda
