@@ -32,6 +32,8 @@
 #include "cuda/runtime/stream.cuh"
 #include "ops/backends.h"
 #include "ops/core/warnings.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise_functors.h"
 #include "tensor/base/format.h"
 
 namespace eddy::cuda {
@@ -252,7 +254,7 @@ std::string in_words(const GemmArgs& g) {
                      g.relu ? ", with ReLU" : "");
 }
 
-// Runs one strided batch.
+// Runs one call of the library.
 void run(const GemmArgs& g) {
   State& s = state();
   const cudaStream_t queue = stream();
@@ -287,43 +289,124 @@ GemmArgs moved(GemmArgs g, std::int64_t a, std::int64_t b, std::int64_t c) {
   return g;
 }
 
-// Runs one strided batch. The library's kernels for Hopper take contiguous sides that are multiples of 8 numbers of
-// bf16; for others it takes kernels of older GPUs with a fifth of their rate. So a large product with another side is
-// run as two, of the multiple and of the rest.
-void run_by_eights(const GemmArgs& g) {
+// The calls that compute one strided batch, one after the other.
+struct Calls {
+  GemmArgs at[4];
+  int count = 0;
+
+  void add(const GemmArgs& g) { at[count++] = g; }
+  const GemmArgs* begin() const { return at; }
+  const GemmArgs* end() const { return at + count; }
+};
+
+// What a side has beyond a multiple of 8, and 8 more where that is 1: no bias is added to a vector (has_vector). 0 if nothing would be left.
+std::int64_t rest_of(std::int64_t side) {
+  const std::int64_t rest = side % 8 == 1 ? 9 : side % 8;
+  return rest < side ? rest : 0;
+}
+
+// The library's kernels for Hopper take contiguous sides that are multiples of 8 numbers of bf16; for others it takes
+// kernels of older GPUs with a fifth of their rate. So a large product with another side is run as two, of the multiple
+// and of the rest.
+void divide_by_eights(const GemmArgs& g, Calls& calls) {
   constexpr double kLarge = 2e9;  // operations, from which on this saves more than a launch takes
   if (g.dtype != Dtype::bf16 || g.batch != 1 ||
       2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kLarge)
-    return run(g);
+    return calls.add(g);
   GemmArgs most = g;
-  if (const std::int64_t rest = g.n % 8; rest != 0 && g.n > 8) {
+  if (const std::int64_t rest = rest_of(g.n); rest != 0) {
     most.n = g.n - rest;
     GemmArgs few = moved(g, 0, most.n * (g.transpose_b ? g.ldb : 1), most.n);
     few.n = rest;
     if (g.bias != nullptr)
       few.bias =
           static_cast<const char*>(g.bias) + most.n * static_cast<std::int64_t>(dtype_bytes(type_of_c(g)));
-    run(few);
-    return run_by_eights(most);
+    calls.add(few);
+    return divide_by_eights(most, calls);
   }
-  if (const std::int64_t rest = g.m % 8; rest != 0 && g.m > 8 && g.transpose_a) {
+  if (const std::int64_t rest = rest_of(g.m); rest != 0 && g.transpose_a) {
     most.m = g.m - rest;
     GemmArgs few = moved(g, most.m, 0, most.m * g.ldc);
     few.m = rest;
-    run(few);
-    return run_by_eights(most);
+    calls.add(few);
+    return divide_by_eights(most, calls);
   }
   const bool along_k = !g.transpose_a || g.transpose_b, adds_alone = g.bias == nullptr && !g.relu;
-  if (const std::int64_t rest = g.k % 8; rest != 0 && g.k > 8 && along_k && adds_alone) {
+  if (const std::int64_t rest = rest_of(g.k); rest != 0 && along_k && adds_alone) {
     most.k = g.k - rest;
     GemmArgs few = moved(g, most.k * (g.transpose_a ? g.lda : 1), most.k * (g.transpose_b ? 1 : g.ldb), 0);
     few.k = rest;
-    run(few);
+    calls.add(few);
     most.addend = nullptr;
     most.beta = 1;
-    return run(most);
   }
-  run(g);
+  calls.add(most);
+}
+
+// Returns whether a factor is a vector. The library has kernels of another kind for such products, which are left to
+// multiply only.
+bool has_vector(const GemmArgs& g) {
+  return g.k == 1 || g.n == 1;
+}
+
+// Returns whether cuBLASLt has an algorithm for each of the calls, which are run with the same keys.
+bool all_found(const Calls& calls) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  return std::all_of(calls.begin(), calls.end(), [&](const GemmArgs& g) {
+    const bool multiplies_only = g.bias == nullptr && !g.relu && g.addend == nullptr;
+    return (multiplies_only || !has_vector(g)) && plan_of(s, g, key_of(g)).found;
+  });
+}
+
+Calls calls_for(const GemmArgs& g) {
+  Calls calls;
+  divide_by_eights(g, calls);
+  if (calls.count == 1 || all_found(calls)) return calls;
+  Calls whole;
+  whole.add(g);
+  return whole;
+}
+
+// Sets every row of C to the bias. Each copy doubles the rows that have it.
+void start_with_bias(const GemmArgs& g) {
+  const std::size_t element = dtype_bytes(type_of_c(g)), row = static_cast<std::size_t>(g.n) * element,
+                    pitch = static_cast<std::size_t>(g.ldc) * element;
+  for (std::int64_t matrix = 0; matrix < g.batch; ++matrix) {
+    char* const c = static_cast<char*>(moved(g, 0, 0, matrix * g.stride_c).c);
+    check(cudaMemcpyAsync(c, g.bias, row, cudaMemcpyDeviceToDevice, stream()), "cudaMemcpyAsync");
+    for (std::int64_t done = 1; done < g.m; done *= 2)
+      check(cudaMemcpy2DAsync(c + static_cast<std::size_t>(done) * pitch, pitch, c, pitch, row,
+                              static_cast<std::size_t>(std::min(done, g.m - done)), cudaMemcpyDeviceToDevice,
+                              stream()),
+            "cudaMemcpy2DAsync");
+  }
+}
+
+// A product to which nothing is added in its call: the bias comes first, and ReLU last, by a kernel of its own.
+void run_apart(GemmArgs g) {
+  if (g.bias != nullptr) {
+    start_with_bias(g);
+    g.bias = nullptr;
+    g.beta = 1;
+  }
+  const bool clips = std::exchange(g.relu, false);
+  for (const GemmArgs& call : calls_for(g)) run(call);
+  if (!clips) return;
+  const std::int64_t together = g.ldc == g.n ? g.m : 1;  // rows that lie one behind the other
+  for (std::int64_t matrix = 0; matrix < g.batch; ++matrix)
+    for (std::int64_t row = 0; row < g.m; row += together) {
+      void* const c = moved(g, 0, 0, matrix * g.stride_c + row * g.ldc).c;
+      unary_forward_slot({DeviceType::cuda, device_index()},
+                         {pointwise::kReluIndex, type_of_c(g), together * g.n, c, nullptr, c});
+    }
+}
+
+// Runs one strided batch.
+void run_batch(const GemmArgs& g) {
+  const Calls calls = calls_for(g);
+  if ((g.bias != nullptr || g.relu) && !all_found(calls)) return run_apart(g);
+  for (const GemmArgs& call : calls) run(call);
 }
 
 // Returns whether a product that adds takes less time than a plain one and a kernel beside it. In f32 the product takes
@@ -333,13 +416,10 @@ bool wins(const GemmArgs& g) {
 }
 
 // Returns whether there is an algorithm for a product that adds.
-bool fits(const GemmArgs& g) {
-  if (g.k == 0 || g.m * g.n == 0 || g.batch * g.outer != 1) return false;
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  Key key = key_of(g);
-  if (g.bias != nullptr) key.align_bias = kBiasAlignment;
-  const bool found = plan_of(s, g, key).found;
+bool fits(GemmArgs g) {
+  if (g.k == 0 || g.m * g.n == 0 || g.batch * g.outer != 1 || has_vector(g)) return false;
+  if (g.bias != nullptr) g.bias = aligned_like(kBiasAlignment);  // gemm copies one that is not
+  const bool found = all_found(calls_for(g));
   if (!found)
     add_warning(
         "cuBLASLt has no algorithm for some products that also add the residual stream: separate kernels do that");
@@ -368,21 +448,16 @@ GemmArgs arranged(GemmArgs g) {
   return g;
 }
 
-// A product with k = 0: C stays as it is for beta 1, else it becomes 0 or the bias.
+// A strided batch with k = 0: C stays as it is for beta 1, else it becomes 0 or the bias.
 void clear(const GemmArgs& g) {
   if (g.beta == 1) return;
-  const std::size_t width = dtype_bytes(type_of_c(g));
-  for (std::int64_t matrix = 0; matrix < g.batch * g.outer; ++matrix) {
-    char* const c = static_cast<char*>(g.c) + (matrix / g.batch * g.outer_c + matrix % g.batch * g.stride_c) *
-                                                  static_cast<std::int64_t>(width);
-    check(cudaMemset2DAsync(c, static_cast<std::size_t>(g.ldc) * width, 0,
-                            static_cast<std::size_t>(g.n) * width, static_cast<std::size_t>(g.m), stream()),
-          "cudaMemset2DAsync");
-    for (std::int64_t row = 0; g.bias != nullptr && row < g.m; ++row)
-      check(cudaMemcpyAsync(c + row * g.ldc * static_cast<std::int64_t>(width), g.bias,
-                            static_cast<std::size_t>(g.n) * width, cudaMemcpyDeviceToDevice, stream()),
-            "cudaMemcpyAsync");
-  }
+  if (g.bias != nullptr) return start_with_bias(g);
+  const std::size_t element = dtype_bytes(type_of_c(g));
+  for (std::int64_t matrix = 0; matrix < g.batch; ++matrix)
+    check(
+        cudaMemset2DAsync(moved(g, 0, 0, matrix * g.stride_c).c, static_cast<std::size_t>(g.ldc) * element, 0,
+                          static_cast<std::size_t>(g.n) * element, static_cast<std::size_t>(g.m), stream()),
+        "cudaMemset2DAsync");
 }
 
 // Returns the bias, or a copy that is aligned. Some algorithms read it 16 bytes at a time, and the heuristic
@@ -411,13 +486,17 @@ void check_types(const GemmArgs& g) {
 void gemm(const GemmArgs& args) {
   check_types(args);
   if (args.m == 0 || args.n == 0 || args.batch * args.outer == 0) return;
-  if (args.k == 0) return clear(args);
   Tensor copy;
   GemmArgs g = arranged(args);
   g.bias = aligned_bias(args, &copy);
   const std::int64_t outer = std::exchange(g.outer, 1);
-  for (std::int64_t i = 0; i < outer; ++i)
-    run_by_eights(moved(g, i * g.outer_a, i * g.outer_b, i * g.outer_c));
+  for (std::int64_t i = 0; i < outer; ++i) {
+    const GemmArgs part = moved(g, i * g.outer_a, i * g.outer_b, i * g.outer_c);
+    if (part.k == 0)
+      clear(part);
+    else
+      run_batch(part);
+  }
 }
 
 void forget_product_plans() {

@@ -195,6 +195,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                    b->batch == c->batch && a->type == b->type;
   if (!fit) return CUBLAS_STATUS_INVALID_VALUE;
   if (!allowed(*desc, *c) || desc->epilogue == refused_epilogue) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Whether the library's kernels for vectors have epilogues is nowhere said.
+  if ((m == 1 || k == 1) && desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {{0}, 0, CUBLAS_STATUS_SUCCESS};
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;

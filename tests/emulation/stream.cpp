@@ -147,6 +147,20 @@ cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_
   return cudaSuccess;
 }
 
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
+  if (kind != cudaMemcpyDeviceToDevice) emulation::stop("cudaMemcpy2DAsync copies within the GPU only");
+  emulation::submit(stream, [=] {
+    emulation::count_launch("memcpy");
+    if (emulation::counts_only()) return;
+    for (std::size_t row = 0; row < height; ++row)
+      std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch,
+                  width);
+  });
+  return cudaSuccess;
+}
+
 // ---- events: only this matters, that waiting for one runs the queue
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {

@@ -97,11 +97,41 @@ TEST_SUITE("device") {
     set_gpu_kernels("plain");
   }
 
+  TEST_CASE("bias and ReLU that cuBLASLt has no algorithm for come beside the product") {
+    const Layer layer;
+    const Tensor narrow = leaf({1, 8}, "narrow"), one = leaf({1}, "one"), column = leaf({6, 1}, "column"),
+                 of_column = leaf({12, 1}, "of column");
+    const auto results = [&](bool relu) {
+      const LinearOptions options{.relu = relu};
+      return Tensors{to_cpu(linear(layer.x, layer.weight, layer.bias, options)),
+                     to_cpu(linear(layer.x, layer.weight, {}, options)),
+                     to_cpu(linear(layer.x, narrow, one, options)),
+                     to_cpu(linear(column, of_column, layer.bias, options))};
+    };
+    for (const bool relu : {false, true}) {
+      const Tensors want = results(relu);
+      const Fused refused(relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS);
+      const Tensors got = results(relu);
+      for (std::size_t i = 0; i < want.size(); ++i)
+        spec_check::expect_none(
+            spec_check::difference("y", got[i], want[i], 8, spec_check::epsilon(Dtype::f32)));
+    }
+  }
+
+  TEST_CASE("a residual is added beside a product of vectors") {
+    const Fused fused;
+    const Tensor x = leaf({6, 1}, "x"), weight = leaf({12, 1}, "w"), residual = leaf({6, 12}, "r");
+    const Counts counts = counted([&] { static_cast<void>(linear(x, weight, {}, {.residual = residual})); });
+    CHECK(counts.products == 1);
+    CHECK(counts.others == 1);
+    CHECK(take_warnings().empty());
+  }
+
   TEST_CASE("a product that cuBLASLt has no algorithm for says which one") {
     const Layer layer;
     {
-      const Fused refused(CUBLASLT_EPILOGUE_BIAS);
-      CHECK_THROWS_WITH_AS(linear(layer.x, layer.weight, layer.bias),
+      const Fused refused(CUBLASLT_EPILOGUE_DEFAULT);
+      CHECK_THROWS_WITH_AS(linear(layer.x, layer.weight, {}),
                            doctest::Contains("gemm: cuBLASLt has no algorithm for [6, 8] by [8, 12] of f32"),
                            DeviceError);
     }

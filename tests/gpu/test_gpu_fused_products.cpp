@@ -40,9 +40,9 @@ bool is_bf16(Form form) {
 struct Sizes {
   std::int64_t rows, in, mlp, out;
 };
-// Neither multiples of 8 nor of 128; of 16; of 128, and more rows than a block of sums has; one row; odd ones.
-constexpr Sizes kSizes[] = {
-    {37, 13, 77, 29}, {48, 16, 80, 32}, {130, 32, 256, 128}, {1, 8, 16, 24}, {5, 3, 131, 7}};
+// Neither multiples of 8 nor of 128; of 16; of 128, and more rows than a block of sums has; one row; odd ones; vectors.
+constexpr Sizes kSizes[] = {{37, 13, 77, 29}, {48, 16, 80, 32}, {130, 32, 256, 128},
+                            {1, 8, 16, 24},   {5, 3, 131, 7},   {6, 1, 16, 1}};
 
 // x, its parameters, and then perhaps a residual.
 struct Problem {
