@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
 #include "tensor/base/format.h"
 #include "train/run/checkpoint.h"
