@@ -5,7 +5,7 @@ install(TARGETS eddy eddy_specs EXPORT eddyTargets ARCHIVE DESTINATION ${CMAKE_I
 set(targets eddyTargets)
 if(EDDY_BUILD_TRAIN)
   list(APPEND targets eddyTrainTargets)
-  install(TARGETS eddy_train EXPORT eddyTrainTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS eddy_train eddy_commands EXPORT eddyTrainTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(TARGETS eddy_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   foreach(place bash:bash-completion/completions/eddy zsh:zsh/site-functions/_eddy)
     string(REGEX REPLACE ":.*" "" shell ${place})

@@ -7,7 +7,7 @@
 
 namespace eddy {
 
-void fill(CommonKeys& c) {
+void fill_common(CommonKeys& c) {
   if (c.n_out == 0) c.n_out = c.vocab;
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0) c.head_dim = std::max<std::int64_t>(c.dim / c.heads, 1);

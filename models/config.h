@@ -36,7 +36,9 @@ struct CommonKeys {
 
 // What the models of a family see: the common keys and the family's.
 template <class Keys>
-struct FamilyConfig : CommonKeys, Keys {};
+struct FamilyConfig : CommonKeys, Keys {
+  using FamilyKeys = Keys;
+};
 
 // Describes the common keys, each once, but for the names of family and model.
 inline void describe(KeyList& keys, CommonKeys& c) {
@@ -84,7 +86,7 @@ inline void describe(KeyList& keys, CommonKeys& c) {
 }
 
 // Fills in the common keys whose defaults depend on others (n_out, kv_heads, head_dim, ...).
-void fill(CommonKeys& config);
+void fill_common(CommonKeys& config);
 
 // The length of a segment, with its default.
 inline std::int64_t segment_of(const CommonKeys& c) {

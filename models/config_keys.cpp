@@ -109,11 +109,19 @@ void KeyList::section(const std::string& name) {
   sections_.push_back(name);
 }
 
+ConfigField* KeyList::find(std::string_view section, std::string_view key) {
+  const auto found = std::ranges::find_if(
+      fields_, [&](const ConfigField& field) { return field.key == key && field.section == section; });
+  return found == fields_.end() ? nullptr : &*found;
+}
+
 ConfigField& KeyList::add(ConfigField field) {
   field.section = sections_.back();
-  const auto place = std::find_if(fields_.begin(), fields_.end(), [&](const ConfigField& other) {
-    return other.section == field.section && other.key == before_;
-  });
+  if (field.readers.empty()) field.readers = readers_;
+  if (find(field.section, field.key) != nullptr)
+    fail<ConfigError>("config: {} is described twice (give the second key another name)", field.full_key());
+  const ConfigField* const next = before_.empty() ? nullptr : find(field.section, before_);
+  const auto place = next == nullptr ? fields_.end() : fields_.begin() + (next - fields_.data());
   return *fields_.insert(place, std::move(field));
 }
 

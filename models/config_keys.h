@@ -77,7 +77,10 @@ class KeyList {
   void section(const std::string& name);
   // Lists later keys before the key of that name; "": at the end again. Lists and helps have this order.
   void list_before(std::string name) { before_ = std::move(name); }
+  // Later keys are read by these families, models or tasks, unless read_by says otherwise; "": by all.
+  void usually_read_by(std::string names) { readers_ = std::move(names); }
   // Describes a key of the section. The reference is valid until the next call.
+  // errors: ConfigError for a key that the section has already.
   ConfigField& add(const char* key, bool& target, const char* help) {
     return add({.key = key, .help = help, .target = &target});
   }
@@ -99,12 +102,14 @@ class KeyList {
   ConfigField& add(ConfigField field);
 
   const std::vector<ConfigField>& fields() const { return fields_; }
+  // The key of a section, or null.
+  ConfigField* find(std::string_view section, std::string_view key);
   const std::vector<std::string>& sections() const { return sections_; }
 
  private:
   std::vector<std::string> sections_;
   std::vector<ConfigField> fields_;
-  std::string before_;
+  std::string before_, readers_;
 };
 
 }  // namespace eddy

@@ -2,7 +2,9 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "autograd/tape.h"
 #include "ops/pointwise/where.h"
 #include "tensor/base/format.h"
 
@@ -46,6 +48,20 @@ Tensor restart_rows(const Tensor& x, const Tensor& initial, const Tensor& flags)
 }
 
 Model::~Model() = default;
+
+Tensor Model::stream(const Tensor& tokens, State& state) const {
+  const NoGrad no_grad;
+  ForwardInput input;
+  input.tokens = tokens;
+  input.state = state;
+  ForwardOutput output = forward(input);
+  if (output.state.empty())
+    fail<ValueError>(
+        "{}: a call leaves no state that a stream could go on from (the model needs a `stream` of its own)",
+        config().model);
+  state = std::move(output.state);
+  return output.logits;
+}
 
 std::vector<std::int64_t> Model::counts_of(const State& state) {
   std::vector<std::int64_t> counts;

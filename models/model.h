@@ -77,21 +77,24 @@ class Model {
   virtual bool is_recurrent() const { return false; }
 
   // Returns the logits [batch, time, n_out] of the next tokens of a sequence, for generation, and updates
-  // `state`. An empty state begins a sequence. Recurrent models use constant memory.
-  // errors: ValueError when the model cannot continue (context full).
-  virtual Tensor stream(const Tensor& tokens, State& state) const = 0;
+  // `state`. An empty state begins a sequence. Recurrent models use constant memory. By default a call of `forward` that
+  // goes on from the state of the one before: for models whose state of `forward` is all that they keep.
+  // errors: ValueError when the model cannot continue (context full), or when a call leaves no state.
+  virtual Tensor stream(const Tensor& tokens, State& state) const;
   // The number of tokens that `stream` still accepts after this state; -1 for no limit.
-  virtual std::int64_t stream_room(const State& state) const = 0;
+  virtual std::int64_t stream_room(const State& /*state*/) const { return -1; }
   // Returns the place of a stream inside its block, chunk or window, for an empty state or one of `stream`:
   // the part of the position that decides which work the next token needs. If two states are at the same
   // place, and their tensors have the same names and layouts, the host enqueues the same work for both. So
   // the work can be captured once and replayed (next_logits in train/generate/generate.h). Returns nothing if the
   // work differs at every position: if the model keeps the keys of all tokens, uses a position table, or
-  // rotates keys by position.
-  virtual std::optional<std::vector<std::int64_t>> stream_place(const State& state) const = 0;
+  // rotates keys by position. By default all counters of the state.
+  virtual std::optional<std::vector<std::int64_t>> stream_place(const State& state) const {
+    return counts_of(state);
+  }
   // Returns the number of tokens after which the work of a stream begins again: a block, a window or a chunk; 1
   // if each token needs the same work, or more than the one before.
-  virtual std::int64_t stream_period() const = 0;
+  virtual std::int64_t stream_period() const { return 1; }
   // Returns a state of `stream` as it is after about `length` tokens, for measuring: made from one after fewer
   // tokens, without computing those between. Its place in a period is kept, and its tensors may be views of
   // those of `state`. Returns nothing if such a state can only be computed.

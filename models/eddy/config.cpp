@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 #include <variant>
 
 #include "models/config_keys.h"
@@ -29,6 +30,21 @@ void check_name(const ModelConfig& c) {
                            name.model, name.family);
   fail<ConfigError>("config: model.model is \"{}\", which family {} does not have (one of {}{})", c.model,
                     c.family, fmt::join(of_family, ", "), theirs);
+}
+
+// Adds a model that says which common keys it reads to the readers of these keys.
+// errors: ConfigError for a key that there is none of.
+void add_readers(KeyList& keys, const ModelEntry& entry) {
+  std::istringstream words(entry.common);
+  for (std::string word; words >> word;) {
+    const bool excludes = word.starts_with("-");
+    ConfigField* const field = keys.find("model", excludes ? word.substr(1) : word);
+    if (field == nullptr)
+      fail<ConfigError>("there is no key model.{} (ModelTraits::common has keys that are described)",
+                        excludes ? word.substr(1) : word);
+    if (field->is_read_by(entry.family, entry.model) == excludes)
+      field->readers += fmt::format(" {}{}/{}", excludes ? "-" : "", entry.family, entry.model);
+  }
 }
 
 void copy_value(const ConfigField& to, const ConfigField& from) {
@@ -60,7 +76,12 @@ void describe(KeyList& keys, ModelConfig& c) {
   keys.add("family", c.family, "Model family", family_list()).everyday();
   keys.add("model", c.model, "Model of the family", model_list()).everyday();
   describe(keys, static_cast<CommonKeys&>(c));
-  for (const FamilyEntry& family : family_registry()) family.describe(keys, c);
+  for (const FamilyEntry& family : family_registry()) {
+    keys.usually_read_by(family.name);
+    family.describe(keys, c);
+  }
+  keys.usually_read_by("");
+  for (const ModelEntry& entry : model_registry()) add_readers(keys, entry);
 }
 
 bool reads_key(const ModelConfig& config, std::string_view key) {
@@ -141,7 +162,7 @@ void reset_unread(ModelConfig& config) {
 
 void fill(ModelConfig& config) {
   family_entry(config).fill(config);
-  fill(static_cast<CommonKeys&>(config));
+  fill_common(config);
   for (const FamilyEntry& family : family_registry()) family.fill(config);  // keys that only others read
 }
 

@@ -3,11 +3,13 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "models/block_recurrent/config.h"
 #include "models/blockwise_recurrent/config.h"
 #include "models/config.h"
+#include "models/own_keys.h"
 #include "models/recurrent_transformer/config.h"
 #include "models/staircase/config.h"
 
@@ -18,13 +20,31 @@ struct ModelConfig : CommonKeys,
                      block_recurrent::Keys,
                      blockwise_recurrent::Keys,
                      staircase::Keys {
+  OwnKeys own;  // the keys of families that a program registered
+
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
+
+// The keys of a family in a config: keys_in<staircase::Keys>(config).
+template <class Keys>
+Keys& keys_in(ModelConfig& config) {
+  if constexpr (std::is_base_of_v<Keys, ModelConfig>)
+    return config;
+  else
+    return config.own.get<Keys>();
+}
+template <class Keys>
+const Keys& keys_in(const ModelConfig& config) {
+  if constexpr (std::is_base_of_v<Keys, ModelConfig>)
+    return config;
+  else
+    return config.own.get<Keys>();
+}
 
 // The part of a config that a family's models see: part_of<staircase::Config>(config).
 template <class Config>
 Config part_of(const ModelConfig& config) {
-  return {config, config};
+  return {config, keys_in<typename Config::FamilyKeys>(config)};
 }
 
 // The families and the models, each once, in the order of model_registry() (registry.h).

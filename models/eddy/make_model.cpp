@@ -1,4 +1,6 @@
 // Making models by name.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "autograd/tape.h"
@@ -18,13 +20,15 @@ const ModelEntry& model_entry(const ModelConfig& config) {
 }
 
 const ModelEntry& main_model(std::string_view family) {
-  std::string known;
+  const ModelEntry* first = nullptr;
   for (const ModelEntry& entry : model_registry()) {
-    if (entry.family == family && entry.example == ExampleOf::recurrence) return entry;
-    if (known.find(entry.family) == std::string::npos)
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.family);
+    if (entry.family != family) continue;
+    if (entry.example == ExampleOf::recurrence) return entry;
+    if (first == nullptr) first = &entry;
   }
-  fail<ConfigError>("model: the family {} is not in this build (it has: {})", family, known);
+  if (first != nullptr) return *first;
+  fail<ConfigError>("model: the family {} is not in this build (it has: {})", family,
+                    fmt::join(family_list(), ", "));
 }
 
 bool carries_state(ModelConfig config) {

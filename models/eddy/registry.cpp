@@ -1,5 +1,8 @@
-// The registry: every family, and every model by family and name.
+// The registry: the models of this build, each by family and name, and those that a program adds.
 #include "models/eddy/registry.h"
+
+#include <algorithm>
+#include <string_view>
 
 #include "models/block_recurrent/block_recurrent.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
@@ -8,99 +11,114 @@
 #include "models/staircase/lstm.h"
 #include "models/staircase/staircase.h"
 #include "models/staircase/xl.h"
+#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {
 
-// Lets `change` change the part of a config that a family's models see.
-template <class Keys, class Change>
-void change_part(ModelConfig& config, Change change) {
-  auto part = part_of<FamilyConfig<Keys>>(config);
-  change(part);
-  static_cast<CommonKeys&>(config) = part;
-  static_cast<Keys&>(config) = part;
-}
-
-template <class Keys, auto kDescribe, auto kCheck, auto kChoose, auto kFill = [](FamilyConfig<Keys>&) {}>
-constexpr FamilyEntry family(const char* name) {
-  return {name, [](KeyList& keys, ModelConfig& config) { kDescribe(keys, config); },
-          [](const ModelConfig& config) { kCheck(part_of<FamilyConfig<Keys>>(config)); },
-          [](ModelConfig& config, const GivenKeys& given) {
-            change_part<Keys>(config, [&](FamilyConfig<Keys>& part) { kChoose(part, given); });
-          },
-          [](ModelConfig& config) { change_part<Keys>(config, kFill); }};
-}
-
-template <class M>
-constexpr ModelEntry entry(const char* family, const char* model, const char* summary,
-                           ExampleOf example = ExampleOf::nothing) {
-  return {{family, model},
-          summary,
-          example,
-          [](const ModelConfig& config, ParamScope scope) -> std::unique_ptr<Model> {
-            return std::make_unique<M>(part_of<typename M::Config>(config), scope);
-          },
-          [](ModelConfig& config) {
-            if constexpr (requires { &M::fit_to_sizes; })
-              change_part<typename M::FamilyKeys>(config, M::fit_to_sizes);
-          }};
-}
-
 constexpr const char *kRecurrent = "recurrent_transformer", *kBlock = "block_recurrent",
                      *kBlockwise = "blockwise_recurrent", *kStaircase = "staircase";
 
-constexpr FamilyEntry kFamilies[] = {
-    family<recurrent_transformer::Keys, recurrent_transformer::describe, recurrent_transformer::check,
-           recurrent_transformer::choose_sizes>(kRecurrent),
-    family<block_recurrent::Keys, block_recurrent::describe, block_recurrent::check,
-           block_recurrent::choose_sizes, block_recurrent::fill>(kBlock),
-    family<blockwise_recurrent::Keys, blockwise_recurrent::describe, blockwise_recurrent::check,
-           blockwise_recurrent::choose_sizes, blockwise_recurrent::fill>(kBlockwise),
-    family<staircase::Keys, staircase::describe, staircase::check, staircase::choose_sizes, staircase::fill>(
-        kStaircase),
+class Registry {
+ public:
+  Registry() {
+    add<UnitForget>(kRecurrent, "unit_forget", "unit recurrence with forget: state of one position",
+                    ExampleOf::recurrence);
+    add<BlockForget>(kRecurrent, "block_forget", "block recurrence with forget: state of one block",
+                     ExampleOf::recurrence);
+    add<BlockAccumulate>(kRecurrent, "block_accumulate",
+                         "block recurrence with accumulate: outputs are spread forward");
+    add<RegularTransformer>(kRecurrent, "regular", "the regular causal transformer",
+                            ExampleOf::plain_attention);
+    add<BlockRecurrent>(kBlock, "slide",
+                        "sliding-window transformer: gradients between the blocks of a segment");
+    add<BlockRecurrent>(kBlock, "xl", "one window per segment, keys of the last one cached");
+    add<BlockRecurrent>(kBlock, "vanilla", "one window per segment, no cache");
+    add<BlockRecurrent>(kBlock, "block_recurrent",
+                        "recurrent cells over blocks of tokens, optionally with feedback",
+                        ExampleOf::recurrence);
+    add<BlockRecurrent>(kBlock, "memorizing", "external memory of past keys and values");
+    add<MemoryLlama>(kBlockwise, "memory_llama", "Llama whose layers attend over a chunk and a memory of it",
+                     ExampleOf::recurrence);
+    add<CausalLlama>(kBlockwise, "llama", "Llama: rotary positions, RMS norms, gated MLP");
+    add<CausalLlama>(kBlockwise, "llama_window", "the same weights, each token seeing a window of keys");
+    add<Staircase>(kStaircase, "staircase", "a window of chunks, each advanced by one pass per step",
+                   ExampleOf::recurrence);
+    add<Staircase>(kStaircase, "cached_staircase", "the same with chunks frozen after some passes");
+    add<StaircaseXl>(kStaircase, "ladder", "the stack applied several times to a whole segment");
+    add<StaircaseXl>(kStaircase, "transformer_xl",
+                     "a segment at a time, with the inputs of each layer remembered");
+    add<StaircaseFeedback>(kStaircase, "feedback",
+                           "token by token, all layers attending to one mixed memory");
+    add<StaircaseXl>(kStaircase, "universal", "one layer applied several times");
+    add<StaircaseLstm>(kStaircase, "lstm", "a stack of LSTM layers");
+  }
+
+  void add(const FamilyEntry& family, const ModelEntry& model) {
+    const auto known = std::ranges::find_if(
+        families, [&](const FamilyEntry& other) { return std::string_view(other.name) == family.name; });
+    if (known != families.end() && known->keys != family.keys)
+      fail<ConfigError>("register_model: the family {} of {} has other keys (name another family)",
+                        family.name, model.model);
+    if (known == families.end()) families.push_back(family);
+    models.push_back(model);
+  }
+
+  std::vector<FamilyEntry> families;
+  std::vector<ModelEntry> models;
+
+ private:
+  template <class M>
+  void add(const char* family, const char* model, const char* summary,
+           ExampleOf example = ExampleOf::nothing) {
+    add(detail::family_entry<typename M::FamilyKeys>(family),
+        detail::model_entry<M>({family, model}, summary, {.example = example}));
+  }
 };
 
-constexpr ModelEntry kModels[] = {
-    entry<UnitForget>(kRecurrent, "unit_forget", "unit recurrence with forget: state of one position",
-                      ExampleOf::recurrence),
-    entry<BlockForget>(kRecurrent, "block_forget", "block recurrence with forget: state of one block",
-                       ExampleOf::recurrence),
-    entry<BlockAccumulate>(kRecurrent, "block_accumulate",
-                           "block recurrence with accumulate: outputs are spread forward"),
-    entry<RegularTransformer>(kRecurrent, "regular", "the regular causal transformer",
-                              ExampleOf::plain_attention),
-    entry<BlockRecurrent>(kBlock, "slide",
-                          "sliding-window transformer: gradients between the blocks of a segment"),
-    entry<BlockRecurrent>(kBlock, "xl", "one window per segment, keys of the last one cached"),
-    entry<BlockRecurrent>(kBlock, "vanilla", "one window per segment, no cache"),
-    entry<BlockRecurrent>(kBlock, "block_recurrent",
-                          "recurrent cells over blocks of tokens, optionally with feedback",
-                          ExampleOf::recurrence),
-    entry<BlockRecurrent>(kBlock, "memorizing", "external memory of past keys and values"),
-    entry<MemoryLlama>(kBlockwise, "memory_llama",
-                       "Llama whose layers attend over a chunk and a memory of it", ExampleOf::recurrence),
-    entry<CausalLlama>(kBlockwise, "llama", "Llama: rotary positions, RMS norms, gated MLP"),
-    entry<CausalLlama>(kBlockwise, "llama_window", "the same weights, each token seeing a window of keys"),
-    entry<Staircase>(kStaircase, "staircase", "a window of chunks, each advanced by one pass per step",
-                     ExampleOf::recurrence),
-    entry<Staircase>(kStaircase, "cached_staircase", "the same with chunks frozen after some passes"),
-    entry<StaircaseXl>(kStaircase, "ladder", "the stack applied several times to a whole segment"),
-    entry<StaircaseXl>(kStaircase, "transformer_xl",
-                       "a segment at a time, with the inputs of each layer remembered"),
-    entry<StaircaseFeedback>(kStaircase, "feedback",
-                             "token by token, all layers attending to one mixed memory"),
-    entry<StaircaseXl>(kStaircase, "universal", "one layer applied several times"),
-    entry<StaircaseLstm>(kStaircase, "lstm", "a stack of LSTM layers"),
-};
+Registry& registry() {
+  static Registry all;
+  return all;
+}
 
 }  // namespace
 
+void check_new_name(const char* what, std::string_view name) {
+  const bool plain = !name.empty() && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  if (!plain) fail<ConfigError>("{}: \"{}\" is no name (letters a-z, digits and _)", what, name);
+}
+
+namespace detail {
+
+void add_model(const FamilyEntry& family, const ModelEntry& model) {
+  Registry& all = registry();
+  for (const char* name : {family.name, model.model}) check_new_name("register_model", name);
+  for (const ModelEntry& other : all.models)
+    if (std::string_view(other.model) == model.model)
+      fail<ConfigError>("register_model: {} is the name of a model of the family {} (name it otherwise)",
+                        model.model, other.family);
+  const Registry before = all;
+  all.add(family, model);
+  try {
+    ModelConfig config;
+    KeyList keys;
+    describe(keys, config);
+  } catch (const ConfigError& error) {
+    all = before;
+    fail<ConfigError>("register_model: {}: {}", model.model, error.what());
+  }
+}
+
+}  // namespace detail
+
 std::span<const FamilyEntry> family_registry() {
-  return kFamilies;
+  return registry().families;
 }
 
 std::span<const ModelEntry> model_registry() {
-  return kModels;
+  return registry().models;
 }
 
 }  // namespace eddy

@@ -1,9 +1,12 @@
-// The registry: all families and all models of this build, and the making of a model from its config.
+// The registry: all families and all models, how a program adds its own, and the making of a model from its config.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <typeindex>
 #include <vector>
 
 #include "models/eddy/config.h"
@@ -41,12 +44,13 @@ std::int64_t stream_bytes(const ModelConfig& config, std::int64_t time);
 // One family: what its config.cpp says of its keys.
 struct FamilyEntry {
   const char* name;
+  std::type_index keys;
   void (*describe)(KeyList&, ModelConfig&);
   void (*check)(const ModelConfig&);                     // rules between keys
   void (*choose_sizes)(ModelConfig&, const GivenKeys&);  // sizes that nobody gave, for this family's models
   void (*fill)(ModelConfig&);  // defaults that depend on other keys, for the models of all families
 };
-// All families of this build (registry.cpp).
+// All families, in the order of their first models.
 std::span<const FamilyEntry> family_registry();
 
 // A model's name with its family.
@@ -59,16 +63,43 @@ enum class ExampleOf { nothing, recurrence, plain_attention };
 struct ModelEntry : ModelName {
   const char* summary;
   ExampleOf example;
+  const char* common;  // as that of ModelTraits
   std::unique_ptr<Model> (*make)(const ModelConfig&, ParamScope);
   // Makes the keys that follow from sizes fit those of a config, whose sizes a program has chosen.
   void (*fit_to_sizes)(ModelConfig&);
 };
-// All models of this build (registry.cpp).
+// All models: those of this build (registry.cpp), then those that a program registered.
 std::span<const ModelEntry> model_registry();
+
+// What the registry may know of a model.
+struct ModelTraits {
+  ExampleOf example = ExampleOf::nothing;
+  // Common keys (models/config.h) that it reads, or with "-" does not read, other than their descriptions say:
+  // "-heads tied".
+  const char* common = "";
+};
+
+// Adds a model to all that know models by name: configuration files, flags, help, training, generation, tables. Call it
+// before the first configuration is made, as at the beginning of main; texts live as long as the program.
+//
+// M derives from FamilyModel<Keys>, and its constructor takes (const FamilyConfig<Keys>&, const ParamScope&). A family
+// comes with its first model. Beside Keys, in its namespace, stand what there is of:
+//
+//   void describe(KeyList&, Keys&)                                   its keys (models/config_keys.h), if it has any;
+//                                                                    without read_by they are those of this family
+//   void check(const FamilyConfig<Keys>&)                            rules between keys; throws ConfigError
+//   void choose_sizes(FamilyConfig<Keys>&, const GivenKeys&)         sizes that nobody gave
+//   void fill(FamilyConfig<Keys>&)                                   defaults that depend on other keys
+//
+// errors: ConfigError for a name that is taken or has other characters than a-z, 0-9 and _, for a family of other keys,
+// and for a key that is described already.
+template <class M>
+void register_model(const ModelName& name, const char* summary, const ModelTraits& traits = {});
+
 // Returns the entry of the config's model.
 // errors: ConfigError when there is none.
 const ModelEntry& model_entry(const ModelConfig& config);
-// Returns the model that a family is known by: its first example of a recurrence.
+// Returns the model that a family is known by: its first example of a recurrence, or else its first model.
 // errors: ConfigError for a family that is not in this build.
 const ModelEntry& main_model(std::string_view family);
 // Whether a model's calls leave a state to the next one: found by a call without values.
@@ -76,5 +107,69 @@ const ModelEntry& main_model(std::string_view family);
 bool carries_state(ModelConfig config);
 // Returns the names of one model of each recurrence, then of a transformer without one.
 std::vector<std::string> example_models();
+
+// Refuses what cannot be the name of a model, a family or a task in files, flags and descriptions; `what` begins its text.
+// errors: ConfigError.
+void check_new_name(const char* what, std::string_view name);
+
+// ---- the registry's side of register_model
+
+namespace detail {
+
+// Lets `change` change the part of a config that a family's models see.
+template <class Keys, class Change>
+void change_part(ModelConfig& config, Change change) {
+  auto part = part_of<FamilyConfig<Keys>>(config);
+  change(part);
+  static_cast<CommonKeys&>(config) = part;
+  keys_in<Keys>(config) = part;
+}
+
+template <class Keys>
+FamilyEntry family_entry(const char* name) {
+  using Config = FamilyConfig<Keys>;
+  return {name,
+          typeid(Keys),
+          [](KeyList& keys, ModelConfig& config) {
+            if constexpr (!std::is_empty_v<Keys>) describe(keys, keys_in<Keys>(config));
+          },
+          [](const ModelConfig& config) {
+            if constexpr (requires(const Config& c) { check(c); }) check(part_of<Config>(config));
+          },
+          [](ModelConfig& config, const GivenKeys& given) {
+            if constexpr (requires(Config & c) { choose_sizes(c, given); })
+              change_part<Keys>(config, [&](Config& part) { choose_sizes(part, given); });
+          },
+          [](ModelConfig& config) {
+            if constexpr (requires(Config & c) { fill(c); })
+              change_part<Keys>(config, [](Config& part) { fill(part); });
+          }};
+}
+
+template <class M>
+ModelEntry model_entry(const ModelName& name, const char* summary, const ModelTraits& traits) {
+  return {name,
+          summary,
+          traits.example,
+          traits.common,
+          [](const ModelConfig& config, ParamScope scope) -> std::unique_ptr<Model> {
+            return std::make_unique<M>(part_of<typename M::Config>(config), scope);
+          },
+          [](ModelConfig& config) {
+            if constexpr (requires { &M::fit_to_sizes; })
+              change_part<typename M::FamilyKeys>(config, M::fit_to_sizes);
+          }};
+}
+
+// errors: as register_model.
+void add_model(const FamilyEntry& family, const ModelEntry& model);
+
+}  // namespace detail
+
+template <class M>
+void register_model(const ModelName& name, const char* summary, const ModelTraits& traits) {
+  detail::add_model(detail::family_entry<typename M::FamilyKeys>(name.family),
+                    detail::model_entry<M>(name, summary, traits));
+}
 
 }  // namespace eddy

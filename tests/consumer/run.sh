@@ -18,10 +18,13 @@ trap 'rm -rf "$temporary"' EXIT
 cmake --install "$build" --prefix "$temporary/prefix" >/dev/null
 bash -n "$temporary/prefix/share/bash-completion/completions/eddy"
 [[ -s "$temporary/prefix/share/zsh/site-functions/_eddy" ]]
-cmake -G Ninja -S "$source_dir" -B "$temporary/build" -DCMAKE_BUILD_TYPE=Release \
+examples="$source_dir/../../examples"
+cmake -G Ninja -S "$source_dir" -B "$temporary/build" -DCMAKE_BUILD_TYPE=Release -DOWN_CELL="$examples/07_own_cell.cpp" \
   -DCMAKE_PREFIX_PATH="$temporary/prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
 cmake --build "$temporary/build"
-cd "$temporary" && build/consumer
+cd "$temporary" && build/consumer && build/own_cell
+build/own_cell keys minimal_gate | grep -q "model.gate_start"
+build/own_cell reproduce "$examples/07_own_cell.toml" --scale tiny | grep "text: one gate (own)"
 
 # ---- eddy learn, installed: an exercise of plain C++, one that links Eddy, one that needs the tree ----
 learn=("$temporary/prefix/bin/eddy" learn)

@@ -27,7 +27,7 @@ std::vector<std::string> texts_in(const std::string& file, const std::regex& pat
 std::set<std::string> registered_names() {
   const std::string registry = "models/eddy/registry.cpp";
   std::set<std::string> names;
-  for (const char* pattern : {R"(\*k\w+ = "(\w+)\")", R"(entry<\w+>\(k\w+,\s*"(\w+)\")"})
+  for (const char* pattern : {R"(\*k\w+ = "(\w+)\")", R"(add<\w+>\(k\w+,\s*"(\w+)\")"})
     for (const std::string& name : texts_in(registry, std::regex(pattern))) names.insert(name);
   return names;
 }

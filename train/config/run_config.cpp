@@ -16,6 +16,16 @@ namespace {
 
 using nlohmann::json;
 
+// The keys of tasks that a program registered.
+struct OwnDataKeys {
+  const char* task;
+  void (*describe)(KeyList&, DataConfig&);
+};
+std::vector<OwnDataKeys>& own_data_keys() {
+  static std::vector<OwnDataKeys> all;
+  return all;
+}
+
 // Whether the model's keys stand at the top level. There "model" is the model's name; in a run's config it is
 // a table.
 bool is_flat(const json& value) {
@@ -135,6 +145,23 @@ void describe(KeyList& keys, DataConfig& c) {
   keys.add("walk_random_start", c.walk_random_start,
            "Whether each walk announces a random start, instead of beginning in cell (0, 0)")
       .read_by("random_walk");
+  for (const OwnDataKeys& own : own_data_keys()) {
+    keys.usually_read_by(own.task);
+    own.describe(keys, c);
+  }
+  keys.usually_read_by("");
+}
+
+void add_data_keys(const char* task, void (*describe_own)(KeyList&, DataConfig&)) {
+  own_data_keys().push_back({task, describe_own});
+  try {
+    DataConfig config;
+    KeyList keys;
+    describe(keys, config);
+  } catch (const ConfigError& error) {
+    own_data_keys().pop_back();
+    fail<ConfigError>("register_task: {}: {}", task, error.what());
+  }
 }
 
 void describe(KeyList& keys, TrainConfig& c) {

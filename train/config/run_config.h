@@ -53,6 +53,8 @@ struct DataConfig {
   bool walk_torus = false;
   bool walk_random_start = false;
 
+  OwnKeys own;  // the keys of tasks that a program registered
+
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
 
@@ -105,6 +107,10 @@ std::int64_t eval_sample_batches(const TrainConfig& config);
 
 void describe(KeyList& keys, DataConfig& config);
 void describe(KeyList& keys, TrainConfig& config);
+// Has the keys of a program's own task described with those of [data]; without read_by they are those of this task. See
+// register_task in train/tasks/task.h.
+// errors: ConfigError for a key that is described already.
+void add_data_keys(const char* task, void (*describe)(KeyList&, DataConfig&));
 void describe(KeyList& keys, RunConfig& config);
 
 // A model's config from JSON: either a run's, with a "model" table (other tables are ignored), or flat, with

@@ -157,13 +157,24 @@ std::vector<std::string> data_paths(const TaskArguments& arguments);
 // One row of the list of tasks.
 struct TaskEntry {
   const char* name;
-  const char* summary;
+  const char* summary;  // what the model predicts
   std::unique_ptr<Task> (*make)(TaskArguments&& arguments);
 };
-// All tasks.
+// All tasks: those of this build, then those that a program registered.
 std::span<const TaskEntry> task_registry();
 
-// The factory function of each task. A new task adds its declaration here and its row in task_registry.cpp.
+// Adds a task to all that know tasks by name. Call it before the first configuration is made, as at the beginning of
+// main; texts live as long as the program. With Keys, a struct that is copied and compared and that
+// `describe(KeyList&, Keys&)` beside it describes, it has keys of its own in [data]: config.data.own.get<Keys>().
+// errors: ConfigError for a name that is taken or has other characters than a-z, 0-9 and _, and for a key that is
+// described already.
+void register_task(const TaskEntry& task, void (*describe_keys)(KeyList&, DataConfig&) = nullptr);
+template <class Keys>
+void register_task(const TaskEntry& task) {
+  register_task(task, [](KeyList& keys, DataConfig& config) { describe(keys, config.own.get<Keys>()); });
+}
+
+// The factory function of each task of this build. A new one adds its declaration here and its row in task_registry.cpp.
 std::unique_ptr<Task> make_text_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_cifar_task(TaskArguments&& arguments);
 std::unique_ptr<Task> make_copy_task(TaskArguments&& arguments);

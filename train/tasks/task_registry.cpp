@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <string_view>
 #include <vector>
 
 #include "tensor/base/format.h"
@@ -13,27 +14,39 @@
 namespace eddy {
 namespace {
 
-constexpr TaskEntry kTasks[] = {
-    {"text", "the next token of a text", make_text_task},
-    {"cifar10", "the class of an image read as 1024 grey values", make_cifar_task},
-    {"copy", "symbols repeated after a long noise", make_copy_task},
-    {"selective_copy", "the same, with the symbols scattered in the noise", make_copy_task},
-    {"recall", "the answers to questions about a secret beyond the reach of attention", make_recall_task},
-    {"parity", "whether the ones of a stream of bits so far are odd", make_parity_task},
-    {"algorithm", "the values that a program prints", make_state_tracking_task},
-    {"random_walk", "where an agent stands after each of its actions", make_state_tracking_task},
-};
+std::vector<TaskEntry>& tasks() {
+  static std::vector<TaskEntry> all{
+      {"text", "the next token of a text", make_text_task},
+      {"cifar10", "the class of an image read as 1024 grey values", make_cifar_task},
+      {"copy", "symbols repeated after a long noise", make_copy_task},
+      {"selective_copy", "the same, with the symbols scattered in the noise", make_copy_task},
+      {"recall", "the answers to questions about a secret beyond the reach of attention", make_recall_task},
+      {"parity", "whether the ones of a stream of bits so far are odd", make_parity_task},
+      {"algorithm", "the values that a program prints", make_state_tracking_task},
+      {"random_walk", "where an agent stands after each of its actions", make_state_tracking_task},
+  };
+  return all;
+}
 
 }  // namespace
 
 std::span<const TaskEntry> task_registry() {
-  return kTasks;
+  return tasks();
+}
+
+void register_task(const TaskEntry& task, void (*describe_keys)(KeyList&, DataConfig&)) {
+  check_new_name("register_task", task.name);
+  for (const TaskEntry& other : tasks())
+    if (std::string_view(other.name) == task.name)
+      fail<ConfigError>("register_task: {} is the name of a task already (name it otherwise)", task.name);
+  if (describe_keys != nullptr) add_data_keys(task.name, describe_keys);
+  tasks().push_back(task);
 }
 
 std::unique_ptr<Task> make_task(TaskArguments arguments) {
   const std::string& name = arguments.config.data.name;
   std::vector<std::string> names;
-  for (const TaskEntry& entry : kTasks) {
+  for (const TaskEntry& entry : tasks()) {
     if (name == entry.name) return entry.make(std::move(arguments));
     names.emplace_back(entry.name);
   }

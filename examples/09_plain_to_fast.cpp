@@ -253,7 +253,7 @@ bool climb(std::int64_t width, int threads, double seconds) {
 
 }  // namespace
 
-// Usage: example_08_plain_to_fast [SECONDS of each rung].
+// Usage: example_09_plain_to_fast [SECONDS of each rung].
 int main(int argc, char** argv) try {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 0.3;
   const int threads = thread_count();
