@@ -7,6 +7,7 @@
 #include "models/optimizer/adam.h"
 #include "ops/core/records.h"
 #include "tensor/base/format.h"
+#include "tensor/files/safetensors.h"
 
 namespace eddy {
 namespace {
@@ -103,6 +104,14 @@ void Optimizer::load(const std::map<std::string, Tensor>& tensors, const std::st
     raw::copy_into(part.view, raw::to_device(tensors.at(part.name), part.view.device()));
 }
 
+void Optimizer::save(const std::string& path) const {
+  save_safetensors(path, save());
+}
+
+void Optimizer::load(const std::string& path) {
+  load(load_safetensors(path), path);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOptions& options,
                                           const HeldParameters& held) {
   if (options.optimizer == "adamw" || options.optimizer == "adam")
@@ -114,6 +123,10 @@ std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOpt
 double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step) {
   if (options.schedule == "rsqrt" || options.schedule == "block_cosine")
     return block_recurrent_rate(options, learning_rate, static_cast<double>(step));
+  if (options.schedule != "constant" && options.schedule != "cosine" && options.schedule != "linear")
+    fail<ConfigError>(
+        "learning_rate_at: the schedule is {:?} (constant, cosine, linear, rsqrt or block_cosine)",
+        options.schedule);
   if (step < options.warmup)
     return learning_rate * static_cast<double>(step + options.warmup_from) /
            static_cast<double>(options.warmup);

@@ -61,6 +61,7 @@ struct ScheduleOptions {
 //
 // In the last two, t counts from 0, max is learning_rate and min is min_learning_rate. W = 0: no warm-up.
 // source: the last two: Hutchins et al., "Block-recurrent transformers" (2022), as in the authors' code.
+// errors: ConfigError for another schedule.
 double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step);
 
 // Neighbouring parameters whose statistics an optimizer holds one after the other.
@@ -98,6 +99,10 @@ class Optimizer {
   // Restores a state that save returned; errors name it `file`. Statistics of parameters that are not held are left out.
   // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.
   void load(const std::map<std::string, Tensor>& tensors, const std::string& file);
+  // The same to and from a safetensors file, as a run's checkpoint holds it.
+  // errors: IoError, FormatError.
+  void save(const std::string& path) const;
+  void load(const std::string& path);
 
   // The parts of step(), for a loop that does not wait.
   // Returns the numbers of the next step.

@@ -333,6 +333,58 @@ TEST_CASE("documents: the first page is short, and its program is the first exam
   CHECK(Lines(begin + 1, end) == Lines(code, example.end()));
 }
 
+namespace {
+
+// The blocks of a page in one language, each without its fences.
+std::vector<Lines> blocks_of(const std::string& page, const std::string& language) {
+  std::vector<Lines> blocks;
+  bool inside = false;
+  for (const std::string& line : lines_of(page)) {
+    if (line == "```" + language) {
+      inside = true;
+      blocks.emplace_back();
+    } else if (line == "```") {
+      inside = false;
+    } else if (inside) {
+      blocks.back().push_back(line);
+    }
+  }
+  return blocks;
+}
+
+// Lines without what stands before and behind their text, and without empty ones.
+Lines trimmed(const Lines& lines) {
+  Lines result;
+  for (const std::string& line : lines) {
+    const std::size_t begin = line.find_first_not_of(' '), end = line.find_last_not_of(' ');
+    if (begin != std::string::npos) result.push_back(line.substr(begin, end - begin + 1));
+  }
+  return result;
+}
+
+// How often `part` stands in `whole`, line by line.
+std::ptrdiff_t occurrences(const Lines& whole, const Lines& part) {
+  std::ptrdiff_t count = 0;
+  for (auto at = whole.begin(); (at = std::search(at, whole.end(), part.begin(), part.end())) != whole.end();
+       ++at)
+    ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("documents: the code of the recipes is that of their example") {
+  const Lines example = trimmed(lines_of("examples/10_recipes.cpp"));
+  const std::vector<Lines> blocks = blocks_of("docs/recipes.md", "cpp");
+  CHECK(blocks.size() >= 10);
+  for (const Lines& block : blocks) {
+    const Lines code = trimmed(block);
+    REQUIRE(!code.empty());
+    CHECK_MESSAGE(occurrences(example, code) >= 1,
+                  "examples/10_recipes.cpp has not the lines from: " << code[0]);
+  }
+}
+
 TEST_CASE(
     "documents: the example with everything in one file fits on a few pages, and includes nothing of Eddy") {
   const Lines example = lines_of("examples/00_everything.cpp");

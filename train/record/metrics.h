@@ -22,15 +22,15 @@ inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 // {"kind":"run",...}: what was trained. It begins the file, and stands in it again where the texts grow.
 struct RunRecord {
   std::int64_t step = 0;
-  std::string name;   // of the run's folder
-  std::string model;  // "family/model"
-  std::string task;   // data.name
+  std::string name{};   // of the run's folder
+  std::string model{};  // "family/model"
+  std::string task{};   // data.name
   std::int64_t parameters = 0;
   std::int64_t state_bytes =
       0;  // that one stream keeps after a segment (stream_bytes in models/eddy/registry.h)
   double flops_per_token = kNotMeasured;  // of the forward pass
-  std::string text;                       // data.path as it was given; empty: generated
-  std::string text_sha256;                // Task::data_sha256
+  std::string text{};                     // data.path as it was given; empty: generated
+  std::string text_sha256{};              // Task::data_sha256
 };
 
 // {"kind":"step",...}: one optimizer step, or the last of several when steps are logged thinly.

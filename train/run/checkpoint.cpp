@@ -64,17 +64,40 @@ void put_in_place(const fs::path& temporary, const fs::path& target) {
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const Tokenizer* tokenizer,
-                         const Model& model, const std::map<std::string, Tensor>& optimizer,
-                         const State& recurrent, const TrainingState& state, bool is_best,
-                         std::int64_t keep) {
+fs::path write_checkpoint(const fs::path& run_dir, std::int64_t step,
+                          const std::function<void(const fs::path&)>& write,
+                          const std::function<void(const fs::path&, const std::string&)>& finish) {
   const fs::path folder = run_dir / "checkpoints";
-  const std::string name = "step-" + std::to_string(state.step);
+  const std::string name = "step-" + std::to_string(step);
   const fs::path temporary = folder / (".tmp-" + name), target = folder / name;
   try {
     if (fs::create_directory(folder)) flush_folder(run_dir);
     fs::remove_all(temporary);
     fs::create_directory(temporary);
+    write(temporary);
+    write_digests(temporary);
+    flush_folder(temporary);
+    put_in_place(temporary, target);
+    flush_folder(folder);
+    finish(folder, name);
+  } catch (const fs::filesystem_error& error) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    fail<IoError>("checkpoint: {} could not be written: {} (the checkpoints before it are whole)",
+                  target.string(), error.code().message());
+  } catch (const IoError&) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+  return target;
+}
+
+fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const Tokenizer* tokenizer,
+                         const Model& model, const std::map<std::string, Tensor>& optimizer,
+                         const State& recurrent, const TrainingState& state, bool is_best,
+                         std::int64_t keep) {
+  const auto write = [&](const fs::path& temporary) {
     save_safetensors((temporary / "model.safetensors").string(), parameter_map(model.params()));
     save_safetensors((temporary / "optimizer.safetensors").string(), optimizer);
     if (!recurrent.empty())
@@ -108,26 +131,15 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
         {"rollbacks", rollbacks},
         {"task", json_of_text(state.task, "the state of the task")}};
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
-    write_digests(temporary);
-    flush_folder(temporary);
-    put_in_place(temporary, target);
-    flush_folder(folder);
+  };
+  const auto finish = [&](const fs::path& folder, const std::string& name) {
     if (is_best) replace_text_file(folder / "best", name + "\n");
     replace_text_file(folder / "latest", name + "\n");
     const bool is_good = state.loss <= state.lowest_loss + kGoodLossRange;  // not where it is NaN
     prune_checkpoints(folder, state.step, {state.best_step, state.good_step, state.candidate_step}, keep,
                       is_good, state.lowest_loss);
-  } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    fail<IoError>("checkpoint: {} could not be written: {} (the checkpoints before it are whole)",
-                  target.string(), error.code().message());
-  } catch (const IoError&) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    throw;
-  }
-  return target;
+  };
+  return write_checkpoint(run_dir, state.step, write, finish);
 }
 
 namespace {
@@ -193,6 +205,10 @@ void read_state(LoadedRun& run) {
     if (about.at("format") != 1)
       fail<FormatError>("run: {} has format {} (this version reads 1)", state_file,
                         about.at("format").dump());
+    if (about.contains("numbers"))
+      fail<FormatError>(
+          "run: {} is of a program's own loop, without a configuration (its program goes on with it)",
+          state_file);
     run.state.step = about.at("step").get<std::int64_t>();
     run.state.tokens = about.at("tokens").get<std::int64_t>();
     run.state.seconds = about.at("seconds").get<double>();
@@ -264,12 +280,11 @@ RunConfig load_config_of_run(const std::string& path, const std::string& which) 
   });
 }
 
-void load_into(const fs::path& checkpoint, ParamStore& params, Optimizer& optimizer) {
+void load_weights(const fs::path& checkpoint, ParamStore& params) {
   reading(checkpoint, [&] {
     constexpr const char* kName = "model.safetensors";
     load_parameters(params, saved_tensors(checkpoint, kName), (checkpoint / kName).string());
   });
-  load_optimizer(checkpoint, optimizer);
 }
 
 void load_optimizer(const fs::path& checkpoint, Optimizer& optimizer) {

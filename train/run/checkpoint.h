@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -78,6 +79,15 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, cons
                                       const std::map<std::string, Tensor>& optimizer, const State& recurrent,
                                       const TrainingState& state, bool is_best, std::int64_t keep);
 
+// What every checkpoint has in common, those of a program's own loop (train/loops/own_loop.h) included: writes
+// checkpoints/step-N of a folder by `write`, which gets the folder for its files, so that it is complete or absent. `finish`
+// then gets the folder of all checkpoints and the name of this one: pointers to it, and which older ones go.
+// errors: IoError; those of write and finish; the older checkpoints are then unchanged.
+std::filesystem::path write_checkpoint(
+    const std::filesystem::path& run_dir, std::int64_t step,
+    const std::function<void(const std::filesystem::path&)>& write,
+    const std::function<void(const std::filesystem::path&, const std::string&)>& finish);
+
 // A trained model with its configuration and training state.
 struct LoadedRun {
   RunConfig config;
@@ -103,11 +113,9 @@ void expect_data_of(const LoadedRun& run, TaskArguments& arguments);
 // errors: as load_run.
 RunConfig load_config_of_run(const std::string& path, const std::string& which = "latest");
 
-// Loads a checkpoint's parameters and optimizer state into a model of the same sizes and its optimizer.
+// Loads a checkpoint's parameters into `params`, and its optimizer state into `optimizer`.
 // errors: as load_run.
-void load_into(const std::filesystem::path& checkpoint, ParamStore& params, Optimizer& optimizer);
-// Loads a checkpoint's optimizer state into `optimizer`.
-// errors: as load_run.
+void load_weights(const std::filesystem::path& checkpoint, ParamStore& params);
 void load_optimizer(const std::filesystem::path& checkpoint, Optimizer& optimizer);
 // The recurrent state of a checkpoint; empty when none was saved.
 // errors: as load_run.

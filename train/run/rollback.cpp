@@ -2,6 +2,7 @@
 #include "train/run/rollback.h"
 
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,7 +59,9 @@ RollbackResult roll_back(ReadyRun& run, bool has_part) {
   try {
     std::unique_ptr<Optimizer> whole =
         has_part ? make_optimizer(run.model->params(), run.config.train) : nullptr;
-    load_into(run.folder / "checkpoints" / name, run.model->params(), has_part ? *whole : *run.optimizer);
+    const std::filesystem::path checkpoint = run.folder / "checkpoints" / name;
+    load_weights(checkpoint, run.model->params());
+    load_optimizer(checkpoint, has_part ? *whole : *run.optimizer);
     if (has_part) run.optimizer = std::move(whole);
   } catch (const Error& error) {
     return ends(

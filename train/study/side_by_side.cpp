@@ -20,7 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kNoValue = "-";  // of a configuration's key, in a run without one
 constexpr const char* kCsvHead = "run,measure,step,tokens,operations,seconds,value\n";
+
+// Whether a folder is that of a program's own loop (train/loops/own_loop.h): it has no configuration.
+bool is_own_loop(const std::string& folder, const Metrics& metrics) {
+  std::error_code error;
+  return metrics.run && !fs::exists(fs::path(folder) / "config.json", error);
+}
 
 // The latest configuration of a run; that it began with where it has no checkpoint yet.
 RunConfig config_of(const std::string& folder) {
@@ -154,8 +161,9 @@ ReportedRun read_reported_run(const std::string& folder) {
   run.name = fs::absolute(folder).lexically_normal().filename().string();
   if (run.name.empty())  // "runs/a/"
     run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
-  run.config = config_of(folder);
   run.metrics = read_metrics(fs::path(folder) / "metrics.jsonl");
+  run.own_loop = is_own_loop(folder, run.metrics);
+  if (!run.own_loop) run.config = config_of(folder);
   // A file of an earlier version does not say them.
   run.facts = run.metrics.run ? *run.metrics.run : facts_of(run.config);
   return run;
@@ -176,8 +184,9 @@ std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     RunConfig config = runs[i].config;
     config.train.seed = 0;
+    if (runs[i].own_loop) config.data.name.clear();  // that of no run
     const auto found = std::find(configs.begin(), configs.end(), config);
-    if (found == configs.end()) {
+    if (runs[i].own_loop || found == configs.end()) {
       configs.push_back(std::move(config));
       groups.push_back({runs[i].name, {i}});
     } else {
@@ -199,13 +208,15 @@ TextTable differences_of(const std::vector<ReportedRun>& runs, const std::vector
     for (const ConfigField& field : fields.fields()) {
       std::vector<std::string>& all = values[field.full_key()];
       if (all.empty()) keys.push_back(field.full_key());
-      all.push_back(text_of(field));
+      all.push_back(run.own_loop ? kNoValue : text_of(field));
     }
   }
   for (const SeedGroup& group : groups) table.head.push_back(group.name);
   for (const std::string& key : keys) {
     const std::vector<std::string>& all = values[key];
-    if (std::set(all.begin(), all.end()).size() < 2) continue;
+    std::set<std::string> different(all.begin(), all.end());
+    different.erase(kNoValue);
+    if (different.size() < 2) continue;
     std::vector<std::string> row{key};
     for (const SeedGroup& group : groups) {
       std::string cell;

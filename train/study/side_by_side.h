@@ -15,7 +15,8 @@ namespace eddy {
 
 struct ReportedRun {
   std::string name, folder;
-  RunConfig config;
+  RunConfig config;       // the defaults in a program's own loop
+  bool own_loop = false;  // train/loops/own_loop.h
   Metrics metrics;
   RunRecord facts;  // as metrics.jsonl has them; where it has none, as they follow from the configuration
 };

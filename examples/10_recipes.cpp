@@ -1,0 +1,237 @@
+// Example 9: what is written first after the first program. docs/recipes.md shows these lines and says what they are in
+// libtorch and MLX; here they run, on a text that Eddy makes, and each checks itself.
+#include <eddy/eddy.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/named_values.h"
+#include "autograd/scope.h"
+#include "train/loops/own_loop.h"
+#include "train/tasks/task.h"
+#include "train/text/stories/stories.h"
+
+using namespace eddy;
+
+namespace {
+
+int wrong = 0;
+
+void check(const char* recipe, bool holds) {
+  std::printf("%-24s %s\n", recipe, holds ? "as expected" : "WRONG");
+  if (!holds) ++wrong;
+}
+
+// ---- a list of modules
+
+struct Body {
+  Body(const ParamScope& scope, std::int64_t vocab, std::int64_t width, std::int64_t count)
+      : embed(scope.scope("embed"), vocab, width, 0.5) {
+    for (std::int64_t i = 0; i < count; ++i)
+      layers.emplace_back(scope.scope("layers").scope(i), width, width, 0.1, /*with_bias=*/true);
+  }
+  Tensor operator()(const Tensor& tokens) const {
+    Tensor x = embed(tokens);
+    for (const Linear& layer : layers) x = x + tanh(layer(x));
+    return x;
+  }
+
+  Embedding embed;
+  std::vector<Linear> layers;  // layers.0.weight, layers.0.bias, layers.1.weight, ...
+};
+
+struct Head {
+  Head(const ParamScope& scope, std::int64_t width, std::int64_t vocab)
+      : out(scope.scope("out"), width, vocab, 0.1, true) {}
+  Tensor operator()(const Tensor& x) const { return out(x); }
+
+  Linear out;
+};
+
+struct Net {
+  Net(const ParamScope& scope, std::int64_t vocab)
+      : body(scope.scope("body"), vocab, 16, 2), head(scope.scope("head"), 16, vocab) {}
+  Tensor operator()(const Tensor& tokens) const { return head(body(tokens)); }
+
+  Body body;
+  Head head;
+};
+
+// ---- the text as batches
+
+std::unique_ptr<Task> batches_of(const std::string& path, std::int64_t& vocab) {
+  TaskArguments arguments;
+  arguments.config.data.path = path;  // a file or a folder; other keys as in a configuration file
+  arguments.config.train.batch = 8;
+  arguments.config.train.sequence = 32;
+  std::unique_ptr<Task> text = make_task(std::move(arguments));
+  ModelConfig sizes;
+  text->set_model_sizes(sizes);
+  vocab = sizes.vocab;
+  return text;  // text->next(step, 0) depends on (seed, step) alone
+}
+
+struct Recipes {
+  Task& text;
+  std::int64_t vocab;
+  std::filesystem::path folder;
+
+  double loss_of_validation(const Module<Net>& net) const {
+    const NoGrad no_grad;
+    const Batch held_out = text.next(1'000'000, 0);  // a batch that the loops below do not come to
+    return cross_entropy(net(held_out.tokens), held_out.targets).item();
+  }
+
+  void schedules() const {
+    auto net = make_module<Net>(1, vocab);
+    Adam adam(net.params(), {.learning_rate = 1e-2});
+    const ScheduleOptions schedule{.schedule = "cosine", .min_learning_rate = 1e-4, .steps = 40, .warmup = 5};
+    const double before = loss_of_validation(net);
+    for (std::int64_t step = 0; step < schedule.steps; ++step) {
+      const Batch batch = text.next(step, 0);
+      adam.zero_gradients();
+      backward(cross_entropy(net(batch.tokens), batch.targets));
+      adam.step(learning_rate_at(schedule, 1e-2, step));
+    }
+    check("schedule, data loader", loss_of_validation(net) < before - 0.3);
+  }
+
+  void groups() const {
+    auto body = make_module<Body>(1, vocab, 16, 2);
+    auto head = make_module<Head>(2, 16, vocab);
+    Adam slow(body.params(), {.learning_rate = 1e-4, .weight_decay = 0});
+    Adam fast(head.params(), {.learning_rate = 1e-2});
+    const Batch batch = text.next(0, 0);
+    backward(cross_entropy(head(body(batch.tokens)), batch.targets));
+    slow.step();
+    fast.step();
+    check("parameter groups", slow.steps() == 1 && fast.steps() == 1);
+  }
+
+  void accumulation() const {
+    auto net = make_module<Net>(1, vocab);
+    Adam adam(net.params(), {.clip = 0.5});
+    adam.zero_gradients();
+    for (std::int64_t part = 0; part < 4; ++part) {
+      const Batch batch = text.next(0, part);
+      backward(cross_entropy(net(batch.tokens), batch.targets) / 4.0);  // gradients add up
+    }
+    const double norm = adam.step();  // before clipping; where it is not finite, nothing changed
+    check("accumulation, clipping", std::isfinite(norm) && adam.steps() == 1);
+  }
+
+  void freezing() const {
+    auto body = make_module<Body>(1, vocab, 16, 2);
+    auto head = make_module<Head>(2, 16, vocab);
+    Adam adam(head.params(), {.learning_rate = 1e-2});  // of what learns
+    const Batch batch = text.next(0, 0);
+    Tensor features;
+    {
+      const NoGrad frozen;  // no graph is kept either; detach(x) cuts one at a place
+      features = body(batch.tokens);
+    }
+    backward(cross_entropy(head(features), batch.targets));
+    adam.step();
+    check("freezing", !grad(body->embed.weight).defined() && grad(head->out.weight).defined());
+  }
+
+  void precision() const {
+    auto net = make_module<Net>({.seed = 1, .matmul_precision = MatmulPrecision::bf16}, vocab);
+    const Batch batch = text.next(0, 0);
+    const Tensor loss = cross_entropy(net(batch.tokens), batch.targets);
+    backward(
+        loss);  // products round their factors where the processor gains by it; sums and weights stay f32
+    check("mixed precision", net->head.out.weight.dtype() == Dtype::f32 && std::isfinite(loss.item()));
+  }
+
+  void best() const {
+    auto net = make_module<Net>(1, vocab);
+    Adam adam(net.params(), {.learning_rate = 3e-2});
+    const std::string file = (folder / "best.safetensors").string();
+    double best = INFINITY;
+    int since = 0;
+    for (std::int64_t step = 0; step < 2000 && since < 3; ++step) {
+      const Batch batch = text.next(step, 0);
+      adam.zero_gradients();
+      backward(cross_entropy(net(batch.tokens), batch.targets));
+      adam.step();
+      if (step % 20 != 0) continue;
+      const double loss = loss_of_validation(net);
+      ++since;
+      if (loss < best - 1e-3) {
+        best = loss;
+        since = 0;
+        net.save(file);  // whole or absent, however the program ends
+      }
+    }
+    net.load(file);
+    check("best, early stopping", since == 3 && loss_of_validation(net) == best);
+  }
+
+  // Trains from where the folder stands to `last`, as a process that may be killed at any moment.
+  std::vector<float> trained_to(std::int64_t last, const std::filesystem::path& where) const {
+    auto net = make_module<Net>(1, vocab);
+    Adam adam(net.params());
+    std::int64_t step = 0;
+    if (const auto saved = load_training(where, net, adam)) step = saved->step;
+    MetricsWriter metrics = continue_metrics(where, step, {.name = "recipe", .model = "net"});
+    for (; step < last; ++step) {
+      const Batch batch = text.next(step, 0);
+      const Tensor loss = cross_entropy(net(batch.tokens), batch.targets);
+      adam.zero_gradients();
+      backward(loss);
+      adam.step();
+      metrics.write(StepRecord{.step = step + 1, .loss = loss.item()});
+      if ((step + 1) % 10 == 0) save_training(where, net, adam, step + 1);
+    }
+    return net.params().values().to_vector<float>();
+  }
+
+  void resuming() const {
+    const std::vector<float> whole = trained_to(30, folder / "whole");
+    static_cast<void>(trained_to(15, folder / "parts"));  // ends behind a checkpoint
+    check("resuming", trained_to(30, folder / "parts") == whole);
+  }
+
+  void looking_inside() const {
+    auto net = make_module<Net>(1, vocab);
+    const NamedValues seen = capture_values({"body.*"}, [&] {
+      const ScopeGuard scope("body");
+      Tensor x = net->body(text.next(0, 0).tokens);
+      name_value("features", x);
+    });
+    check("looking inside", seen.at("body.features")[0].dim(-1) == 16);
+  }
+};
+
+}  // namespace
+
+int main() try {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("recipes-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "stories.txt") << generate_stories(1, 60000);
+  std::int64_t vocab = 0;
+  const std::unique_ptr<Task> text = batches_of((folder / "stories.txt").string(), vocab);
+  const Recipes recipes{*text, vocab, folder};
+  recipes.schedules();
+  recipes.groups();
+  recipes.accumulation();
+  recipes.freezing();
+  recipes.precision();
+  recipes.best();
+  recipes.resuming();
+  recipes.looking_inside();
+  std::filesystem::remove_all(folder);
+  return wrong == 0 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
+}
