@@ -12,9 +12,9 @@
 #include "tensor/files/safetensors.h"
 #include "tensor/files/strict_json.h"
 #include "train/files/text_file.h"
+#include "train/record/metrics_summary.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
-#include "train/run/metrics_summary.h"
 #include "train/run/run_folder.h"
 
 namespace eddy {

@@ -25,7 +25,7 @@
 #include "autograd/state.h"
 #include "models/optimizer/optimizer.h"
 #include "models/params.h"
-#include "train/run/metrics.h"
+#include "train/record/metrics.h"
 
 namespace eddy {
 
