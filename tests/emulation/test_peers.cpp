@@ -8,6 +8,7 @@
 
 #include "ops/backends.h"
 #include "ops/core/peers.h"
+#include "tensor/base/error.h"
 #include "tests/emulation/emulation.h"
 #include "tests/support/errors.h"
 #include "train/ranks/tree_sum.h"
