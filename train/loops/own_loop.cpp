@@ -69,7 +69,7 @@ void save_training(const fs::path& folder, const ParamStore& params, const Optim
       },
       [&](const fs::path& checkpoints, const std::string& name) {
         replace_text_file(checkpoints / "latest", name + "\n");
-        prune_checkpoints(checkpoints, training.step, -1, keep, true,
+        prune_checkpoints(checkpoints, training.step, {}, keep, true,
                           std::numeric_limits<double>::infinity());
       });
 }
