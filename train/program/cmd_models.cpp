@@ -1,5 +1,5 @@
 // `eddy models`: lists the models of this build, and the configurations of the papers with their numbers of
-// parameters. It only counts parameters and allocates nothing, so any size works.
+// parameters. It only counts parameters and allocates nothing, so any size works. --explain also runs a small model.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
@@ -12,13 +12,15 @@
 #include "train/config/new_config.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
+#include "train/study/model_outline.h"
+#include "train/tasks/task.h"
 #include "train/text/tokenizer.h"
 
 namespace eddy {
 namespace {
 
 struct ModelsOptions {
-  std::string config;
+  std::string config, explain;
   std::int64_t vocab = 0, params = 0;
   ModelConfig defaults;
   ConfigFlags keys;
@@ -80,13 +82,26 @@ int list_sizes(const ModelsOptions& options) {
   return found ? 0 : 1;
 }
 
-int list_parameters(const ModelsOptions& options) {
+// The one model that the options describe.
+RunConfig described(const ModelsOptions& options) {
   NewConfig gathered;
+  if (!options.explain.empty()) gathered.take_preset(options.explain, "models");
   if (!options.config.empty()) gathered.take_file(options.config);
   gathered.take_flags(options.keys.given());
   RunConfig config = gathered.completed();
   if (options.vocab > 0) config.model.vocab = options.vocab;
   if (config.model.vocab == 0) config.model.vocab = fixed_vocab(config.data.tokenizer);
+  return config;
+}
+
+int explain_model(const ModelsOptions& options) {
+  const RunConfig config = described(options);
+  print(to_text(outline_model(config.model, segment_length(config))));
+  return 0;
+}
+
+int list_parameters(const ModelsOptions& options) {
+  const RunConfig config = described(options);
   const ParamStore counted = count_parameters(config.model);
   std::size_t width = 0;
   for (const Parameter& parameter : counted.parameters()) width = std::max(width, parameter.name.size());
@@ -113,6 +128,11 @@ void add_models_command(CLI::App& app, std::function<int()>& action) {
       ->add_option("--params", options->params,
                    "List instead the sizes at which every model has so many parameters, within 3 %")
       ->check(whole_number(1, 1'000'000'000'000'000));
+  add_option(
+      *command, "--explain", options->explain,
+      "Explain instead a model or configuration of a paper, by its name: what reads what, the work and the "
+      "parameters of each part, the state, and how far back it sees",
+      not_empty());
   options->keys.add_to(*command, keys_of(options->defaults));
   command->footer(
       "With --config, a key of a model, or both, it lists the parameters of that one: eddy models --model staircase "
@@ -120,7 +140,10 @@ void add_models_command(CLI::App& app, std::function<int()>& action) {
   on_chosen(*command, action, [options] {
     if (options->params > 0 && options->names_one())
       fail<ValueError>("models: --params lists all models (for one: --model.params {})", options->params);
+    if (options->params > 0 && !options->explain.empty())
+      fail<ValueError>("models: --params lists all models, --explain is about one (give one of them)");
     if (options->params > 0) return list_sizes(*options);
+    if (!options->explain.empty()) return explain_model(*options);
     if (options->vocab > 0 && !options->names_one())
       fail<ValueError>("models: --vocab is for one model (name it by --config or --model), or for --params");
     return options->names_one() ? list_parameters(*options) : list_models();
