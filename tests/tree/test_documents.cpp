@@ -385,6 +385,30 @@ TEST_CASE("documents: the code of the recipes is that of their example") {
   }
 }
 
+TEST_CASE("documents: the differences of the variations apply to the tree") {
+  const std::vector<Lines> blocks = blocks_of("docs/variations.md", "diff");
+  CHECK(blocks.size() == 5);
+  for (const Lines& block : blocks) {
+    std::string file;
+    Lines before;  // of a hunk: what stands in the file
+    const auto check = [&] {
+      if (before.empty()) return;
+      CHECK_MESSAGE(occurrences(lines_of(file), before) == 1,
+                    file << " has not once the lines from: " << before[0]);
+      before.clear();
+    };
+    for (const std::string& line : block) {
+      if (line.starts_with("--- a/")) file = line.substr(6);
+      if (line.starts_with("--- ") || line.starts_with("+++ ") || line.starts_with("@@")) {
+        check();
+      } else if (!line.starts_with("+")) {
+        before.push_back(line.empty() ? line : line.substr(1));
+      }
+    }
+    check();
+  }
+}
+
 TEST_CASE(
     "documents: the example with everything in one file fits on a few pages, and includes nothing of Eddy") {
   const Lines example = lines_of("examples/00_everything.cpp");
