@@ -38,16 +38,18 @@ __device__ void for_each_half(Worker<T>& worker, const BlockAccumulateArgs& args
 }
 
 // Returns one head of one sequence in a half. For the newer half the keys of the older one come first.
-__device__ inline Window window_of_half(const BlockAccumulateArgs& args, const Step& step, int sequence,
-                                        int head) {
-  const std::int64_t dim = args.dim, row = std::int64_t{sequence} * args.block;
+template <class T>
+__device__ Window<T> window_of_half(const BlockAccumulateArgs& args, const Step& step, int sequence,
+                                    int head) {
+  const int dim = static_cast<int>(args.dim);
+  const std::int64_t row = std::int64_t{sequence} * args.block;
   const bool backward = args.window_dqkv != nullptr;
   float* const gradients = static_cast<float*>(args.window_dqkv);
   float* const own = backward ? step.working(gradients, 0, 3 * dim) : nullptr;
   if (step.older != 0 || step.t == 0) return {step, sequence, head, {}, own};
   const Step older{args, step.t - 1, 1};
   const auto part_of = [&](auto* of_row, int part) {
-    return of_row + part * dim + head * (dim / args.heads);
+    return of_row + part * dim + head * (dim / static_cast<int>(args.heads));
   };
   const float* const from = older.at(args.qkv, row, 3 * dim);
   float* const to = backward ? older.working(gradients, row, 3 * dim) : nullptr;
@@ -65,21 +67,31 @@ __device__ inline std::int64_t row_of_whole(const Step& step, int row) {
   return row / rows * step.args.block + row % rows;
 }
 
-// The input of one row of a window from entry k on: own + spread / 2, or own alone.
-__device__ inline Eight<float> input(const Step& step, int row, int k) {
-  const RecurrenceArgs& args = step.args;
-  const std::int64_t window = step.t + step.older;
-  const void *const x = args.x, *const out = args.h;
-  Eight<float> sum = read_eight(Step{args, step.t}.at(step.older != 0 ? out : x, row, args.dim) + k);
-  if (window == 0 || window == args.time) return sum;
-  const std::int64_t whole = row_of_whole(step, row);
-  const Eight<float> p = read_eight((window == 1 ? Step{args, 0}.at(x, whole, args.dim)
-                                                 : Step{args, window - 2, 1}.at(out, whole, args.dim)) +
-                                    k);
+// The input of one row of a window: own + spread / 2, or own alone.
+struct InputRow {
+  RowEntries own;
+  OptionalRow spread;
+
+  __device__ InputRow(const Step& step, int row) {
+    const RecurrenceArgs& args = step.args;
+    const std::int64_t window = step.t + step.older, dim = args.dim;
+    const void *const x = args.x, *const out = args.h;
+    own.from = Step{args, step.t}.at(step.older != 0 ? out : x, row, dim);
+    spread.from = nullptr;
+    if (window == 0 || window == args.time) return;
+    const std::int64_t whole = row_of_whole(step, row);
+    spread.from =
+        window == 1 ? Step{args, 0}.at(x, whole, dim) : Step{args, window - 2, 1}.at(out, whole, dim);
+  }
+  __device__ Eight<float> operator()(int k) const {
+    Eight<float> sum = own(k);
+    if (spread.from == nullptr) return sum;
+    const Eight<float> p = spread(k);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) sum.at[i] += 0.5f * p.at[i];
-  return sum;
-}
+    for (int i = 0; i < 8; ++i) sum.at[i] += 0.5f * p.at[i];
+    return sum;
+  }
+};
 
 template <class T, bool Drops>
 __global__ void __launch_bounds__(kFusedThreads, 1)
@@ -102,7 +114,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
           wqkv,
           [&](int first, int count, int, int) {
             stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, args.z,
-                       first, count, [&](int row, int k) { return input(step, row, k); });
+                       first, count, [&](int row) { return InputRow(step, row); });
           },
           [&](int, int column) { return two_of(args.wqkv_bias, column); },
           [&](int row, int column, const Two<float>& product, const Two<float>& bias) {
@@ -114,7 +126,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
       const int rows_each = rows_of(args, step.t);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads;
-        attend<T>(window_of_half(args, step, row / rows_each, item % heads), row % rows_each);
+        attend(window_of_half<T>(args, step, row / rows_each, item % heads), row % rows_each);
       });
     });
     worker.sync_group();
@@ -130,20 +142,24 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
   }
 }
 
-// Returns what window t propagates to p at a row of p's block: half of the gradients of the rows of both
-// halves. 0 if the window adds no p.
-__device__ inline Eight<float> spread_gradient(const RecurrenceArgs& args, std::int64_t t, int row, int k) {
-  if (t >= args.time) return repeat_eight(0);
-  const int block = static_cast<int>(args.block), rows = rows_of(args, t), j = row % block;
-  const auto dz = [&](const Step& step, int index) {
-    return read_eight(step.at(static_cast<const void*>(args.dx), index, args.dim) + k);
-  };
-  Eight<float> sum = dz(Step{args, t - 1, 1}, row);
-  const Eight<float> newer = j < rows ? dz(Step{args, t}, row / block * rows + j) : repeat_eight(0);
+// What window t propagates to p at a row of p's block: half of the gradients of the rows of both halves. Nothing if the
+// window adds no p.
+struct SpreadGradientRow {
+  OptionalRow older{nullptr}, newer{nullptr};
+
+  __device__ SpreadGradientRow(const RecurrenceArgs& args, std::int64_t t, int row) {
+    if (t >= args.time) return;
+    const int block = static_cast<int>(args.block), rows = rows_of(args, t), j = row % block;
+    const void* const dz = args.dx;
+    older.from = Step{args, t - 1, 1}.at(dz, row, args.dim);
+    if (j < rows) newer.from = Step{args, t}.at(dz, row / block * rows + j, args.dim);
+  }
+  __device__ void add_to(Eight<float>& sum, int k) const {
+    const Eight<float> a = older(k), b = newer(k);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) sum.at[i] = 0.5f * (sum.at[i] + newer.at[i]);
-  return sum;
-}
+    for (int i = 0; i < 8; ++i) sum.at[i] += 0.5f * (a.at[i] + b.at[i]);
+  }
+};
 
 // Returns the dropout of the gradients of a warp's rows of output, which are written to carry; the dropout is
 // written to dmlp_out. An output h is read as the older half of the next window, as y from outside, and as p
@@ -154,26 +170,22 @@ __device__ OfLane output_gradient_rows(const Step& step, const DropoutMask& mask
   const RecurrenceArgs& args = step.args;
   const int dim = static_cast<int>(args.dim);
   const void *const dy = args.dh, *const dz = args.dx;
-  OfLane entries = load_rows(rows, dim, [&](int row, int k) {
-    if (step.older == 0) return read_eight(Step{args, step.t, 1}.at(dz, row, dim) + k);
+  OfLane entries = load_rows(rows, dim, [&](int row) {
     // A short block is the last one, whose output is not read as p.
-    Eight<float> sum = read_eight(Step{args, step.t}.at(dy, row, dim) + k);
-    const Eight<float> spread = spread_gradient(args, step.t + 2, row, k);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) sum.at[i] += spread.at[i];
-    return sum;
+    const bool older = step.older != 0;
+    const SpreadGradientRow spread(args, older ? step.t + 2 : args.time, row);
+    const RowEntries own{older ? Step{args, step.t}.at(dy, row, dim)
+                               : Step{args, step.t, 1}.at(dz, row, dim)};
+    return [=](int k) {
+      Eight<float> sum = own(k);
+      spread.add_to(sum, k);
+      return sum;
+    };
   });
   for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& sum) {
     write_eight(carry + std::int64_t{row} * dim + k, sum);
   });
-#pragma unroll
-  for (int j = 0; j < kRowsOfWarp; ++j)
-    for_each_eight(dim, [&](int i, int k) {
-      float keep[8];
-      step.dropout.get(keep, mask.key, mask.first_element(rows.at[j], dim) + k);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) entries.at[j][i].at[e] *= keep[e];
-    });
+  drop(step, mask, rows, entries);
   for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& dropped) {
     write_eight(step.at<T>(args.dmlp_out, row, dim) + k, dropped);
   });
@@ -184,8 +196,7 @@ template <class T, bool Drops>
 __global__ void __launch_bounds__(kFusedThreads, 1)
     accumulate_backward_kernel(const __grid_constant__ Launched<BlockAccumulateArgs> launched) {
   const BlockAccumulateArgs& args = launched.args;
-  const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
-            heads = static_cast<int>(args.heads), blocks = launched.blocks;
+  const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp), blocks = launched.blocks;
   Worker<T> worker = worker_of<T>(launched);
   int free = kRows * dim;
   const Tiles down = load_tiles<T>(free, worker.rank(), blocks, args.down, mlp, dim, 1, mlp);
@@ -213,19 +224,8 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
     // An older key gets the share of its own half first; the warp that has it then adds that of the newer
     // half.
     for_each_half(worker, args, dropout, t, [&](const Step& step) {
-      const int rows_each = rows_of(args, step.t);
-      worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
-        const int row = item / heads, j = row % rows_each;
-        const Window window = window_of_half(args, step, row / rows_each, item % heads);
-        query_gradient<T>(window, j);
-        key_gradient<T>(window, window.past.rows + j);
-      });
-      if (step.older != 0 || t == 0) return;
-      const int block = static_cast<int>(args.block);
-      worker.start_step(block);
-      worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
-        const int row = item / heads;
-        key_gradient<T>(window_of_half(args, step, row / block, item % heads), row % block);
+      attention_gradients(worker, step, step.older == 0 && t > 0, [&](int sequence, int head) {
+        return window_of_half<T>(args, step, sequence, head);
       });
     });
     worker.sync_group();
@@ -261,12 +261,14 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
   // x_0 is also read as p, by window 1.
   worker.start_step(rows_of(args, 0));
   worker.for_owned_rows([&](const WarpRows& rows) {
-    const OfLane entries = load_rows(rows, dim, [&](int row, int k) {
-      Eight<float> dx = read_eight(Step{args, 0}.at<float>(args.dx, row, dim) + k);
-      const Eight<float> spread = spread_gradient(args, 1, row, k);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) dx.at[i] += spread.at[i];
-      return dx;
+    const OfLane entries = load_rows(rows, dim, [&](int row) {
+      const SpreadGradientRow spread(args, 1, row);
+      const RowEntries own{Step{args, 0}.at(static_cast<const void*>(args.dx), row, dim)};
+      return [=](int k) {
+        Eight<float> dx = own(k);
+        spread.add_to(dx, k);
+        return dx;
+      };
     });
     for_each_stored(rows, dim, entries, [&](int row, int k, const Eight<float>& dx) {
       write_eight(Step{args, 0}.at(args.dx, row, dim) + k, dx);

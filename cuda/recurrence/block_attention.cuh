@@ -7,6 +7,7 @@
 // gate); scores are computed again. The warp that has a key sums its gradient over the queries in order.
 #pragma once
 
+#include "cuda/recurrence/group_product.cuh"
 #include "cuda/recurrence/unit_recurrence.cuh"
 #include "cuda/recurrence/unit_recurrence_fused.h"
 
@@ -26,78 +27,79 @@ struct Past {
   int rows;
   const float *key, *value;
   float *dkey, *dvalue;
-  std::int64_t stride;
+  int stride;
 };
 
 // Those of the previous block, for the block recurrence with forget.
 __device__ inline Past past_of_state(const BlockForgetArgs& args, const Step& step, int sequence, int head) {
   if (step.t == 0) return {};
-  const std::int64_t place = ((step.t - 1) * args.batch + std::int64_t{sequence} * args.block) * args.dim +
-                             head * (args.dim / args.heads);
+  const int dim = static_cast<int>(args.dim);
+  const std::int64_t place = ((step.t - 1) * args.batch + std::int64_t{sequence} * args.block) * dim +
+                             head * (dim / static_cast<int>(args.heads));
   const auto at = [&](const void* base) {
     return base == nullptr ? nullptr : const_cast<float*>(static_cast<const float*>(base)) + place;
   };
-  return {
-      static_cast<int>(args.block), at(args.key), at(args.value), at(args.dkey), at(args.dvalue), args.dim};
+  return {static_cast<int>(args.block), at(args.key), at(args.value), at(args.dkey), at(args.dvalue), dim};
 }
 
-// One head of one sequence in a step.
+// One head of one sequence in a step. Its arrays start at the sequence's first row and the head's first number, so that
+// 32 bits number what is in them. T: what o is stored as.
+template <class T>
 struct Window {
   const Step& step;
   const Past past;
-  float* dqkv;  // of this head, from the sequence's first row on; null in the forward pass
-  int sequence, head, size, rows, unread;
+  int dim, heads, size, rows;
+  const float* qkv;
+  float* dqkv;  // null in the forward pass
+  T* o;
+  const float* dout;  // in the scratch memory
+  float* log_sums;
   float scale;
   RandomKey key_of_draws;
+  std::int64_t first_draw;  // of the first query, in units of queries
 
   // dqkv_of_step: where the gradients of the step's rows start.
-  __device__ Window(const Step& whole, int of_sequence, int of_head, const Past& before, float* dqkv_of_step)
+  __device__ Window(const Step& whole, int sequence, int head, const Past& before, float* dqkv_of_step)
       : step(whole),
         past(before),
-        dqkv(dqkv_of_step),
-        sequence(of_sequence),
-        head(of_head),
-        size(static_cast<int>(whole.args.dim / whole.args.heads)),
+        dim(static_cast<int>(whole.args.dim)),
+        heads(static_cast<int>(whole.args.heads)),
+        size(dim / heads),
         rows(rows_of(whole.args, whole.t)),
-        unread(whole.unread()),
         scale(1.0f / sqrtf(static_cast<float>(size))) {
-    if (step.dropout.on) key_of_draws = resolved(step.block_key(0));
-    if (dqkv != nullptr) dqkv += row(0) * 3 * step.args.dim + head * size;
+    const RecurrenceArgs& args = step.args;
+    const int first = sequence * rows, column = head * size;
+    qkv = step.at(args.qkv, first, 3 * dim) + column;
+    dqkv = dqkv_of_step == nullptr ? nullptr : dqkv_of_step + std::int64_t{first} * (3 * dim) + column;
+    o = step.at<T>(args.o, first, dim) + column;
+    dout = step.working(static_cast<const float*>(args.scratch), first, dim) + column;
+    log_sums = step.at(args.gate, first, heads) + head;
+    if (!step.dropout.on) return;
+    key_of_draws = resolved(step.block_key(0));
+    const int unread = step.unread();
+    first_draw = (std::int64_t{sequence} * heads + head) * (rows - unread) - unread;
   }
 
-  // The number of row j of this sequence among the rows of all sequences.
-  __device__ std::int64_t row(int j) const { return std::int64_t{sequence} * rows + j; }
   // q, kx or vx of row j (part 0, 1 or 2), and its gradient.
-  __device__ const float* own(int j, int part) const {
-    return step.at(step.args.qkv, row(j), 3 * step.args.dim) + part * step.args.dim + head * size;
-  }
-  __device__ float* own_gradient(int j, int part) const {
-    return dqkv + (std::int64_t{3} * j + part) * step.args.dim;
-  }
+  __device__ const float* own(int j, int part) const { return qkv + (3 * j + part) * dim; }
+  __device__ float* own_gradient(int j, int part) const { return dqkv + (3 * j + part) * dim; }
   // Key (part 1) or value (2) t of the window.
   __device__ const float* entry(int t, int part) const {
     if (t >= past.rows) return own(t - past.rows, part);
     return (part == 1 ? past.key : past.value) + t * past.stride;
   }
-  // o of this step, stored as T, and do, which is in the scratch memory.
-  template <class T>
-  __device__ T* output(int j) const {
-    return step.at<T>(step.args.o, row(j), step.args.dim) + head * size;
-  }
-  __device__ const float* doutput(int j) const {
-    return step.working(static_cast<const float*>(step.args.scratch), row(j), step.args.dim) + head * size;
-  }
-  __device__ float* log_sum(int j) const { return step.at(step.args.gate, row(j), step.args.heads) + head; }
+  __device__ T* output(int j) const { return o + j * dim; }
+  __device__ const float* doutput(int j) const { return dout + j * dim; }
+  __device__ float* log_sum(int j) const { return log_sums + j * heads; }
 
   __device__ float keep(int j, int t) const {
     if (!step.dropout.on) return 1.0f;
-    const std::int64_t query =
-        (std::int64_t{sequence} * step.args.heads + head) * (rows - unread) + j - unread;
-    return step.keep(key_of_draws, query * (past.rows + rows) + t);
+    return step.keep(key_of_draws, (first_draw + j) * (past.rows + rows) + t);
   }
-  template <class T>
-  __device__ float dot(const float* a, const T* b) const {
+  template <class Other>
+  __device__ float dot(const float* a, const Other* b) const {
     float sum = 0;
+#pragma unroll 4
     for (int i = 0; i < size; ++i) sum += a[i] * static_cast<float>(b[i]);
     return sum;
   }
@@ -106,43 +108,46 @@ struct Window {
   struct Pair {
     float mixed, dscore;
   };
-  template <class T>
   __device__ Pair pair(int j, int t) const {
     const float p = expf(dot(own(j, 0), entry(t, 1)) * scale - *log_sum(j));
-    const float kept = keep(j, t), *const dout = doutput(j);
+    const float kept = keep(j, t), *const dout_of_j = doutput(j);
     // The sum over keys of p times its gradient is do . o. Over one key the softmax is constant.
     const bool one = past.rows + j == 0;
-    return {p * kept, one ? 0.0f : p * (kept * dot(dout, entry(t, 2)) - dot(dout, output<T>(j))) * scale};
+    return {p * kept,
+            one ? 0.0f : p * (kept * dot(dout_of_j, entry(t, 2)) - dot(dout_of_j, output(j))) * scale};
   }
 };
 
-// Returns sum_n weight_n row(n)[lane] over n < count, for lanes below `size`; lane n % 32 has weight_n in
-// weights[n / 32].
-template <int Count, class Row>
-__device__ float mix_rows(const float (&weights)[Count], int count, int size, Row&& row) {
-  const int lane = Team<32>::lane();
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < Count; ++i)
-    for (int n = 32 * i; n < min(count, 32 * (i + 1)); ++n) {
-      const float weight = __shfl_sync(0xffffffffu, weights[i], n - 32 * i);
-      if (lane < size) sum += weight * row(n)[lane];
-    }
+// The loops below go over 32 keys or queries at a time, and are not unrolled: the dot products of a pair are long, and
+// an instruction cache holds some 128 KB.
+
+// Returns sum + sum_n weight_n row(n)[lane] over first <= n < end, at most 32 of them, for lanes below `size`; lane
+// n - first has weight_n.
+template <class Row>
+__device__ float add_rows(float sum, float weight, int first, int end, int size, Row&& row) {
+  const int lane = Team<32>::lane(), column = min(lane, size - 1);
+  for (int n = first; n < min(end, first + 32); ++n)
+    sum += __shfl_sync(0xffffffffu, weight, n - first) * row(n)[column];
   return sum;
 }
 
-// Computes o and the logarithm of the sum of exponentials of query j. T, here and below: what o is stored as.
+// Computes o and the logarithm of the sum of exponentials of query j.
 template <class T>
-__device__ void attend(const Window& window, int j) {
+__device__ void attend(const Window<T>& window, int j) {
   using Warp = Team<32>;
   const int visible = window.past.rows + j + 1, lane = Warp::lane();
   const float* const q = window.own(j, 0);
   float weights[kLaneKeys], largest = -INFINITY, sum = 0;
 #pragma unroll
-  for (int i = 0; i < kLaneKeys; ++i) {
-    const int t = lane + 32 * i;
-    weights[i] = t < visible ? window.dot(q, window.entry(t, 1)) * window.scale : -INFINITY;
-    largest = weights[i] > largest || weights[i] != weights[i] ? weights[i] : largest;
+  for (float& weight : weights) weight = -INFINITY;
+#pragma unroll 1
+  for (int first = 0; first < visible; first += 32) {
+    const int t = first + lane;
+    const float score = t < visible ? window.dot(q, window.entry(t, 1)) * window.scale : -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kLaneKeys; ++i)  // not weights[first / 32], which would be a table in local memory
+      if (first == 32 * i) weights[i] = score;
+    largest = score > largest || score != score ? score : largest;
   }
   largest = Warp::reduce(largest, NanMax{});
 #pragma unroll
@@ -151,43 +156,50 @@ __device__ void attend(const Window& window, int j) {
     sum += weights[i];
   }
   sum = Warp::reduce(sum, Plus{});
+  float o = 0;
+#pragma unroll 1
+  for (int first = 0; first < visible; first += 32) {
+    const int t = first + lane;
+    float weight = 0;
 #pragma unroll
-  for (int i = 0; i < kLaneKeys; ++i)
-    if (lane + 32 * i < visible) weights[i] = weights[i] / sum * window.keep(j, lane + 32 * i);
-  const float o = mix_rows(weights, visible, window.size, [&](int t) { return window.entry(t, 2); });
-  if (lane < window.size) window.output<T>(j)[lane] = static_cast<T>(o);
+    for (int i = 0; i < kLaneKeys; ++i)
+      if (first == 32 * i) weight = weights[i];
+    if (t < visible) weight = weight / sum * window.keep(j, t);
+    o = add_rows(o, weight, first, visible, window.size, [&](int n) { return window.entry(n, 2); });
+  }
+  if (lane < window.size) window.output(j)[lane] = static_cast<T>(o);
   if (lane == 0) *window.log_sum(j) = largest + logf(sum);
 }
 
 // Computes dq of query j.
 template <class T>
-__device__ void query_gradient(const Window& window, int j) {
+__device__ void query_gradient(const Window<T>& window, int j) {
   const int visible = window.past.rows + j + 1, lane = Team<32>::lane();
-  float dscores[kLaneKeys] = {};
-#pragma unroll
-  for (int i = 0; i < kLaneKeys; ++i)
-    if (lane + 32 * i < visible) dscores[i] = window.pair<T>(j, lane + 32 * i).dscore;
-  const float dq = mix_rows(dscores, visible, window.size, [&](int t) { return window.entry(t, 1); });
+  float dq = 0;
+#pragma unroll 1
+  for (int first = 0; first < visible; first += 32) {
+    const int t = first + lane;
+    const float dscore = t < visible ? window.pair(j, t).dscore : 0.0f;
+    dq = add_rows(dq, dscore, first, visible, window.size, [&](int n) { return window.entry(n, 1); });
+  }
   if (lane < window.size) window.own_gradient(j, 0)[lane] = dq;
 }
 
 // Computes the gradients of key t: dkx and dvx of its own row or, for a key before the block, added to its
 // gradients.
 template <class T>
-__device__ void key_gradient(const Window& window, int t) {
+__device__ void key_gradient(const Window<T>& window, int t) {
   const Past& past = window.past;
-  const int lane = Team<32>::lane(), first = t < past.rows ? 0 : t - past.rows;
-  float mixed[kLaneQueries] = {}, dscores[kLaneQueries] = {};
-#pragma unroll
-  for (int i = 0; i < kLaneQueries; ++i) {
-    const int j = lane + 32 * i;
-    if (j < first || j >= window.rows) continue;
-    const Window::Pair pair = window.pair<T>(j, t);
-    mixed[i] = pair.mixed;
-    dscores[i] = pair.dscore;
+  const int lane = Team<32>::lane(), rows = window.rows;
+  float dk = 0, dv = 0;
+#pragma unroll 1
+  for (int first = t < past.rows ? 0 : t - past.rows; first < rows; first += 32) {
+    const int j = first + lane;
+    typename Window<T>::Pair pair{0, 0};
+    if (j < rows) pair = window.pair(j, t);
+    dk = add_rows(dk, pair.dscore, first, rows, window.size, [&](int n) { return window.own(n, 0); });
+    dv = add_rows(dv, pair.mixed, first, rows, window.size, [&](int n) { return window.doutput(n); });
   }
-  const float dk = mix_rows(dscores, window.rows, window.size, [&](int j) { return window.own(j, 0); }),
-              dv = mix_rows(mixed, window.rows, window.size, [&](int j) { return window.doutput(j); });
   if (lane >= window.size) return;
   if (t >= past.rows) {
     window.own_gradient(t - past.rows, 1)[lane] = dk;
@@ -198,9 +210,29 @@ __device__ void key_gradient(const Window& window, int t) {
   past.dvalue[t * past.stride + lane] += dv;
 }
 
+// The gradients of a step's queries, and of its keys and values and those of the block before, from do; by a warp for
+// each head of a row. `window_of(sequence, head)` gives the window. The rows of the block before come second: the warp
+// that has a key adds to what it wrote.
+template <class T, class WindowOf>
+__device__ void attention_gradients(Worker<T>& worker, const Step& step, bool has_past,
+                                    WindowOf&& window_of) {
+  const int heads = static_cast<int>(step.args.heads);
+#pragma unroll 1
+  for (int before = 0; before <= (has_past ? 1 : 0); ++before) {
+    const int rows = before != 0 ? static_cast<int>(step.args.block) : rows_of(step.args, step.t);
+    worker.start_step(rows);
+    worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
+      const int row = item / heads, j = row % rows;
+      const Window<T> window = window_of(row / rows, item % heads);
+      if (before == 0) query_gradient(window, j);
+      key_gradient(window, before != 0 ? j : window.past.rows + j);
+    });
+  }
+}
+
 // Returns one head of one sequence in a block, for the block recurrence with forget.
-__device__ inline Window window_of_state(const BlockForgetArgs& args, const Step& step, int sequence,
-                                         int head) {
+template <class T>
+__device__ Window<T> window_of_state(const BlockForgetArgs& args, const Step& step, int sequence, int head) {
   float* const dqkv = args.dqkv == nullptr ? nullptr : step.at(args.dqkv, 0, 3 * args.dim);
   return {step, sequence, head, past_of_state(args, step, sequence, head), dqkv};
 }

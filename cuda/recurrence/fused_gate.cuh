@@ -136,8 +136,8 @@ __device__ void stage_gate(Worker<T>& worker, const Launched<UnitRecurrenceArgs>
     if (rows.stored[j]) step.at(args.gate, row, heads)[head] = g;
   });
   OfLane o = load_rows(rows, dim, rows_from(step.at(args.qkv, 0, 3 * dim) + 2 * dim, 3 * dim));
-  const OfLane vh = load_rows(rows, dim, [=](int row, int k) {
-    return state == nullptr ? repeat_eight(0) : read_eight(state + std::int64_t{row} * dim + k);
+  const OfLane vh = load_rows(rows, dim, [=](int row) {
+    return OptionalRow{state == nullptr ? nullptr : state + std::int64_t{row} * dim};
   });
   mix_heads(dim, size, to_token, o, to_state, vh);
   for_each_stored(rows, dim, o, [&](int row, int k, const Eight<float>& eight) {

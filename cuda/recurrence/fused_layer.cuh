@@ -46,9 +46,23 @@ __device__ inline Eight<float> eight_of(const void* parameters, int k, float oth
   return parameters == nullptr ? repeat_eight(otherwise)
                                : read_eight(static_cast<const float*>(parameters) + k);
 }
-// Returns a function that reads rows that are `stride` entries apart.
+// Reads eights of a row.
+struct RowEntries {
+  const float* from;
+
+  __device__ Eight<float> operator()(int k) const { return read_eight(from + k); }
+};
+// The same; null reads as 0.
+struct OptionalRow {
+  const float* from;
+
+  __device__ Eight<float> operator()(int k) const {
+    return from == nullptr ? repeat_eight(0) : read_eight(from + k);
+  }
+};
+// Returns a function that gives rows that are `stride` entries apart.
 __device__ inline auto rows_from(const float* base, int stride) {
-  return [=](int row, int k) { return read_eight(base + std::int64_t{row} * stride + k); };
+  return [=](int row) { return RowEntries{base + std::int64_t{row} * stride}; };
 }
 __device__ inline Two<float> two_of(const void* bias, int k) {
   return bias == nullptr ? Two<float>{} : read_two(static_cast<const float*>(bias) + k);
@@ -73,6 +87,31 @@ struct DropoutMask {
     return (first_row + row - unmasked) * dim;
   }
 };
+
+// Multiplies the entries of a warp's rows by the factors of a mask. Random numbers take much code, so one loop makes
+// those of all entries of a row, and a bit for each that is kept.
+__device__ inline void drop(const Step& step, const DropoutMask& mask, const WarpRows& rows,
+                            OfLane& entries) {
+  if (!step.dropout.on) return;
+  const int dim = static_cast<int>(step.args.dim);
+#pragma unroll
+  for (int j = 0; j < kRowsOfWarp; ++j) {
+    const std::int64_t element = mask.first_element(rows.at[j], dim);
+    std::uint32_t kept = 0;
+#pragma unroll 1
+    for (int four = 0; four < 2 * kRowEights; ++four) {
+      float factors[4];
+      step.dropout.get(factors, mask.key, element + 8 * lane_of_warp() + 256 * (four / 2) + 4 * (four % 2));
+#pragma unroll
+      for (int e = 0; e < 4; ++e) kept = kept >> 1 | (factors[e] != 0 ? 1u << 31 : 0);
+    }
+#pragma unroll
+    for (int i = 0; i < kRowEights; ++i)
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        entries.at[j][i].at[e] *= kept >> (32 - 8 * kRowEights + 8 * i + e) & 1 ? step.dropout.scale : 0.0f;
+  }
+}
 
 // ---- forward
 
@@ -128,7 +167,7 @@ __device__ void norm_rows(const Step& step, const WarpRows& rows, const Norm& no
   });
 }
 
-// Stages the rows of a product: the norms of the rows whose entries are read(row, k). One block of the group
+// Stages the rows of a product: the norms of the rows whose entries are read(row)(k). One block of the group
 // also stores the rows themselves to `inputs`, unless that is null.
 //
 // No function here returns a lambda that captures a local variable by reference and a pointer to global memory:
@@ -288,16 +327,15 @@ __device__ OfLane norm_gradient_rows(const Step& step, const WarpRows& rows,
   for (float& sum : sums) sum /= static_cast<float>(dim);
 #pragma unroll
   for (int j = 0; j < kRowsOfWarp; ++j)
-    for_each_eight(dim, [&](int i, int k) {
-      float keep[8];
-      step.dropout.get(keep, gradient.mask.key, gradient.mask.first_element(rows.at[j], dim) + k);
+    for_each_eight(dim, [&](int i, int) {
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         float &sum = to.at[j][i].at[e], &dropped = n.at[j][i].at[e];
         sum -= rstd[j] * (sums[2 * j] + dropped * sums[2 * j + 1]);
-        dropped = keep[e] * sum;
+        dropped = sum;
       }
     });
+  drop(step, gradient.mask, rows, n);
   for_each_stored(rows, dim, to, [&](int row, int k, const Eight<float>& eight) {
     write_eight(gradient.to + std::int64_t{row} * dim + k, eight);
   });
@@ -314,8 +352,7 @@ template <class T, class From, class Keep>
 __device__ void stage_converted(Worker<T>& worker, int first, int count, int width, From&& from,
                                 Keep&& keep) {
   const WarpRows rows = worker.rows_of_warp(first, count);
-  const OfLane entries =
-      load_rows(rows, width, [&](int row, int k) { return read_eight<float>(from(row) + k); });
+  const OfLane entries = load_rows(rows, width, [&](int row) { return RowEntries{from(row)}; });
   worker.stage(entries, width);
   for_each_stored(rows, width, entries,
                   [&](int row, int k, const Eight<float>& eight) { write_eight(keep(row) + k, eight); });

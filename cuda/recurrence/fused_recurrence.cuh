@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
       worker.start_step(rows_each);
       worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
         const int row = item / heads;
-        attend<T>(window_of_state(args, step, row / rows_each, item % heads), row % rows_each);
+        attend(window_of_state<T>(args, step, row / rows_each, item % heads), row % rows_each);
       });
       worker.sync_group();
       add_attention(worker, step, wo, args.x);
@@ -99,25 +99,6 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
     });
     worker.sync_group();
   }
-}
-
-// The gradients of a block's queries, and of its keys and values and those of the block before.
-template <class T>
-__device__ void attention_gradients(Worker<T>& worker, const BlockForgetArgs& args, const Step& step) {
-  const int heads = static_cast<int>(args.heads), rows_each = rows_of(args, step.t),
-            block = static_cast<int>(args.block);
-  worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
-    const int row = item / heads, j = row % rows_each;
-    const Window window = window_of_state(args, step, row / rows_each, item % heads);
-    query_gradient<T>(window, j);
-    key_gradient<T>(window, window.past.rows + j);
-  });
-  if (step.t == 0) return;
-  worker.start_step(block);  // the rows of the previous block
-  worker.for_each_item(worker.begin * heads, worker.end * heads, [&](int item) {
-    const int row = item / heads;
-    key_gradient<T>(window_of_state(args, step, row / block, item % heads), row % block);
-  });
 }
 
 template <class T, bool Drops, class Args>
@@ -175,7 +156,9 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
     if constexpr (kBlocks<Args>) {
       add_attention_backward(worker, step, wo, carry);
       worker.sync_group();
-      attention_gradients(worker, args, step);
+      attention_gradients(worker, step, t > 0, [&](int sequence, int head) {
+        return window_of_state<T>(args, step, sequence, head);
+      });
     } else {
       gate_output_gradient(worker, launched, step, wo, carry);
     }

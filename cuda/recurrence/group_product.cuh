@@ -84,16 +84,16 @@ __device__ void write_two(T* to, const Two<float>& two) {
 
 // This thread's number in its block. The compiler takes it for a new number at each call; otherwise it would
 // compute the addresses of all phases before the loop over the steps, and hold them in local memory.
-__device__ inline int thread_of_block() {
-  int thread = static_cast<int>(threadIdx.x);
+__device__ inline unsigned thread_of_block() {
+  unsigned thread = threadIdx.x;
   asm volatile("" : "+r"(thread));
   return thread;
 }
 __device__ inline int lane_of_warp() {
-  return thread_of_block() % 32;
+  return static_cast<int>(thread_of_block() % 32);
 }
 __device__ inline int warp_of_block() {
-  return thread_of_block() / 32;
+  return static_cast<int>(thread_of_block() / 32);
 }
 
 // Adds each of `Count` values over a warp; every lane gets the sums.
@@ -124,14 +124,15 @@ __device__ void for_each_eight(int dim, Body&& body) {
     if (k < dim) body(i, k);
   }
 }
-// Sets the entries of a warp's j-th row to read(row, k), 0 where there is none. The loads are in flight
-// together.
+// Sets the entries of a warp's j-th row to read(row)(k), 0 where there is none. The loads are in flight
+// together; read(row) has what they share.
 template <class Read>
 __device__ void load_row(const WarpRows& rows, int j, int dim, OfLane& entries, Read&& read) {
+  const auto of_row = read(rows.at[j]);
 #pragma unroll
   for (int i = 0; i < kRowEights; ++i) {
     const int k = 8 * lane_of_warp() + 256 * i;
-    entries.at[j][i] = rows.there[j] && k < dim ? read(rows.at[j], k) : repeat_eight(0);
+    entries.at[j][i] = rows.there[j] && k < dim ? of_row(k) : repeat_eight(0);
   }
 }
 // Returns the entries of all rows of a warp, whose loads are in flight together.
@@ -158,13 +159,13 @@ __device__ T* shared_elements() {
   return reinterpret_cast<T*>(shared_memory());
 }
 
-// Staged rows and weights are stored as matrices of 8 x 8, 64 elements each, as load_matrices reads them.
-// Returns where the 8 entries from k on, a multiple of 8, of a staged row are, in a slice of `width` columns.
-// Rows are permuted within a matrix so that the eights of one row, which are written at once, are in
-// different banks.
-__device__ inline int place(int row, int k, int width) {
-  const int matrix = (row / 16 * (width / 16) + k / 16) * 4 + k % 16 / 8 * 2 + row % 16 / 8;
-  return matrix * 64 + ((row ^ (k / 8)) & 7) * 8;
+// Staged rows and weights are stored as matrices of 8 x 8, 64 elements each, as load_matrices reads them: of 16 rows
+// and 16 columns four, column by column. Returns where the 8 entries from k on, a multiple of 8, of a staged row are, in
+// a slice of `width` columns. Rows are permuted within a matrix so that the eights of one row, which are written at
+// once, are in different banks.
+__device__ inline unsigned place(unsigned row, unsigned k, unsigned width) {
+  const unsigned matrix = row / 16 * 16 * width + 16 * k + row % 16 / 8 * 64;
+  return matrix + ((8 * row ^ k) & 56);
 }
 
 // This block's columns of a weight, from 8 first on: entry k of column c, counted from there, is in matrix
