@@ -15,6 +15,7 @@
 #include <string>
 #include <type_traits>
 
+#include "cuda/core/random.cuh"
 #include "cuda/core/shared_launch.cuh"
 #include "cuda/core/team.cuh"
 #include "ops/attention/attention.h"
@@ -188,7 +189,7 @@ struct Head {
   // The dropout factor of a pair, 0 or 1 / (1 - dropout).
   __device__ float keep(std::int64_t query, std::int64_t key) const {
     const std::uint32_t word =
-        args.dropout_key.word(static_cast<std::uint64_t>(row_at(query) * args.keys + key));
+        random_word(args.dropout_key, static_cast<std::uint64_t>(row_at(query) * args.keys + key));
     return (word >> 8) >= args.drop_below ? static_cast<float>(args.keep_scale) : 0.0f;
   }
 };

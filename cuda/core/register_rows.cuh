@@ -36,11 +36,11 @@ struct RowTeams {
   __device__ int team() const { return static_cast<int>(threadIdx.x) >> lane_bits; }
 };
 
-// Returns whether rows of this width are register-resident: whole groups, at most kLongestRegisterRow
+// Returns whether rows of this width are register-resident: whole groups, at least one, and at most kLongestRegisterRow
 // elements.
 template <class T>
 bool rows_fit_registers(std::int64_t width) {
-  return width % kGroup<T> == 0 && width <= kLongestRegisterRow;
+  return width > 0 && width % kGroup<T> == 0 && width <= kLongestRegisterRow;
 }
 // Returns the smallest teams that hold a row with at most `Elements` elements to a thread.
 template <int Elements, class T>

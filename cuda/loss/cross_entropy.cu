@@ -204,7 +204,13 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
     const float of_target = has_target ? static_cast<float>(x[target]) - top : 0.0f;
 #pragma unroll 4
     for (int group = Rows::lane(); group < groups; group += Threads) {
-      Group<T> share = numbers(group < shared_groups ? kept[group] : of_row[group], group);
+      // Not of one address that is in either memory, from which the compiler loads number by number.
+      StoredGroup<T> read;
+      if (group < shared_groups)
+        read = kept[group];
+      else
+        read = of_row[group];
+      Group<T> share = numbers(read, group);
 #pragma unroll
       for (float& value : share.at) value = inverse * share_of(value - top);
       of_row[group] = stored(share);

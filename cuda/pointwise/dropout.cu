@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "cuda/core/numbers.cuh"
+#include "cuda/core/random.cuh"
 #include "ops/pointwise/dropout.h"
 
 namespace eddy::cuda {
@@ -145,7 +146,7 @@ template <class T>
 __global__ void odd_tiled_dropout_kernel(TiledDropoutLaunch<T> args) {
   const std::int64_t row = args.time * args.dim;
   for (std::int64_t i = first_item(); i < row; i += item_step()) {
-    const float mask = args.factor(args.key.word(args.word(i / args.dim, i % args.dim)));
+    const float mask = args.factor(random_word(args.key, args.word(i / args.dim, i % args.dim)));
     for (std::int64_t at = i; at < args.batch * row; at += row)
       args.y[at] = static_cast<T>(static_cast<float>(args.x[at]) * mask);
   }
