@@ -74,17 +74,17 @@ void write_bias(const GemmArgs& g) {
 
 // Whether the kernels of packed_gemm.h, which pack both factors, take an f32 product: where they were measured to be faster
 // than what else there is, OpenBLAS or gemm_small.h. GFLOP/s of one thread of an Intel Xeon with AMX (2026-11-27), OpenBLAS
-// 0.3.21 cut into blocks as below, MKL 2026.2 for comparison, whole processes held to AVX2 in the last three columns:
+// 0.3.21 cut into blocks as below, MKL 2026.2 for comparison. Each group of columns: packed, else, MKL.
 //
-//   rows x in x out       x W^T: packed, else, MKL    at AVX2      dy W                 dy^T x
-//   4096 x  384 x 1152        207  171  207        114 106 122     202  160  205        189  156  178
-//   4096 x 1536 x  384        204  165  204        111 108 115     207  166  209        180  155  189
-//   4096 x  384 x 1536        204  166  211        114 105 121     200  160  205        171  144  160
-//   4096 x  384 x  384        210  188  210        115 101 112     211  190  213        187  158  195
-//   4096 x  256 x 1024        202  164  204        114  86 119     184  178  195        180  145  181
-//   4096 x   96 x   96        172  184  211                        172  187  226        143  106  196
-//   4096 x   32 x  128        154  149  193                        123  199  205        105   81  158
-//    128 x  384 x  384        169  145  191        102  88 108     174  186  230        194  167  207
+//   rows x in x out        x W^T            dy W             dy^T x           x W^T, all held to AVX2
+//   4096 x  384 x 1152     207 171 207      202 160 205      189 156 178      114 106 122
+//   4096 x 1536 x  384     204 165 204      207 166 209      180 155 189      111 108 115
+//   4096 x  384 x 1536     204 166 211      200 160 205      171 144 160      114 105 121
+//   4096 x  384 x  384     210 188 210      211 190 213      187 158 195      115 101 112
+//   4096 x  256 x 1024     202 164 204      184 178 195      180 145 181      114  86 119
+//   4096 x   96 x   96     172 184 211      172 187 226      143 106 196
+//   4096 x   32 x  128     154 149 193      123 199 205      105  81 158
+//    128 x  384 x  384     169 145 191      174 186 230      194 167 207      102  88 108
 //
 // At AVX2 dy^T x is 3 to 10 % slower than OpenBLAS's. On processors of AMD OpenBLAS is near the machine's rate.
 bool packs_factors(const GemmArgs& g) {
