@@ -194,7 +194,7 @@ TEST_CASE("linear with rounded factors: the same bits for any number of threads,
   const Tensor dy = randn({300, 70});
   const std::vector<Floats> gradients = [&] {
     std::vector<Floats> found;
-    for (const int count : {1, 2}) {
+    for (const int count : {1, 2, 4}) {
       set_thread_count(count);
       const Tensor dw = Tensor::empty({70, 129});
       multiply_into(dw, raw::transpose(dy, 0, 1), x, 0, {.precision = MatmulPrecision::bf16});
