@@ -1,11 +1,12 @@
-// The checkpoint node. In its backward the inputs become leaves of the recomputed graph. These leaves have no
-// gradient of their own: they forward to the gradient slots of the outer producers. So every contribution is
-// added to the same sum in the same order as without the checkpoint, and the bits agree.
+// The checkpoint node. In its backward the function runs again, and what it records is run at once, as if it stood in
+// the place of the node: edges that lead out of it go straight to the gradients of the graph around it. So every
+// contribution is added to the same sum in the same order as without the checkpoint, and the bits agree.
 #include "autograd/checkpoint.h"
 
 #include <unordered_set>
 #include <utility>
 
+#include "autograd/engine.h"
 #include "autograd/named_values.h"
 #include "tensor/base/format.h"
 
@@ -14,28 +15,17 @@ namespace {
 
 using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
-class InputLeaf final : public Node {
- public:
-  explicit InputLeaf(const Edge& outer) : Node("checkpoint input", 1, false), outer_(outer) {}
-  void vjp(VjpContext&) override {}
-  bool is_leaf() const override { return true; }
-  GradSlot& slot(int) override { return outer_.node->slot(outer_.output); }
-
- private:
-  Edge outer_;
-};
-
-// Walks the recomputed graph and refuses edges that leave it, except to leaves: a node from before `first`
-// belongs to the graph around the checkpoint, and it is too early to run it.
-void refuse_captured_results(const Node& checkpoint, const std::vector<Tensor>& ys, std::uint64_t first) {
+// Walks the recomputed graph and refuses edges to results between the checkpoint and `first`, the first number of the
+// recomputed graph: their nodes ran already.
+void refuse_later_results(const Node& checkpoint, const std::vector<Tensor>& ys, std::uint64_t first) {
   std::vector<const Node*> pending;
   std::unordered_set<const Node*> seen;
   const auto visit = [&](const Node& node, const Shape& shape) {
-    if (node.is_leaf()) return;
+    if (node.is_leaf() || node.sequence < checkpoint.sequence) return;
     if (node.sequence < first)
       fail<GraphError>(
-          "{}: the function uses the result {} of {}, which is not among the inputs (pass it as an input, or "
-          "detach it)",
+          "{}: the function uses the result {} of {}, which was computed after it first ran (capture values, not "
+          "references to variables)",
           describe(checkpoint), to_string(shape), describe(node));
     if (seen.insert(&node).second) pending.push_back(&node);
   };
@@ -63,14 +53,9 @@ class CheckpointNode final : public Node {
       roots.push_back(y);
       cotangents.push_back(context.dy(i));
     }
-    refuse_captured_results(*this, roots, first);
-    try {
-      backward(roots, cotangents);
-    } catch (...) {
-      reach_inputs(context);  // so that the engine drops their partial gradients
-      throw;
-    }
-    reach_inputs(context);
+    refuse_later_results(*this, roots, first);
+    BackwardQueue queue(running_queue(), first);
+    run_backward(queue, roots, cotangents);
     fn_ = nullptr;
   }
 
@@ -81,7 +66,7 @@ class CheckpointNode final : public Node {
       const Tensor& x = context.saved(static_cast<int>(k));
       inputs.push_back(x.defined() ? raw::alias(x) : Tensor());
       if (edges()[k].node != nullptr)
-        inputs[k].set_autograd(Ref<AutogradData>(new Variable(make_ref<InputLeaf>(edges()[k]), 0)));
+        inputs[k].set_autograd(Ref<AutogradData>(new Variable(edges()[k].node, edges()[k].output)));
     }
     const ScopeGuard module(*scope);
     const EnableGrad recording;
@@ -98,14 +83,6 @@ class CheckpointNode final : public Node {
             describe(*this), i, to_string(shapes_[i]),
             ys[i].defined() ? to_string(ys[i].shape()) : "undefined");
     return ys;
-  }
-
-  void reach_inputs(VjpContext& context) const {
-    for (std::size_t k = 0; k < edges().size(); ++k) {
-      const Edge& edge = edges()[k];
-      if (edge.node != nullptr && edge.node->slot(edge.output).has_grad())
-        context.sink.reach(static_cast<int>(k));
-    }
   }
 
   Function fn_;

@@ -16,8 +16,14 @@ void settle(GradSlot& slot);
 
 class BackwardQueue {
  public:
+  BackwardQueue() = default;
+  // The queue of a graph that a node recomputes in its backward pass. Nodes from before `first`, leaves too, belong to
+  // the graph around it: they and their deferred gradients go to `outer`, which runs them in its order.
+  BackwardQueue(BackwardQueue& outer, std::uint64_t first) : outer_(&outer), first_(first) {}
+
   // Adds a node unless it is queued already. Leaves are not added: they have nothing to run.
   void push(const Ref<Node>& node) {
+    if (is_outer(*node)) return outer_->push(node);
     if (node->queued || node->is_leaf()) return;
     node->queued = true;
     heap_.push_back(node);
@@ -25,7 +31,10 @@ class BackwardQueue {
   }
   // Remembers that `node` was the first to defer a gradient of the slot at `edge`. Deferred gradients of a
   // node are computed before that node runs, those of a leaf at the end.
-  void defer(const Edge& edge, Node& node) { deferred_.push_back({edge, Ref<Node>(&node)}); }
+  void defer(const Edge& edge, Node& node) {
+    if (is_outer(*edge.node)) return outer_->defer(edge, node);
+    deferred_.push_back({edge, Ref<Node>(&node)});
+  }
   // Computes all remaining deferred gradients, and calls settled(node) for each.
   template <class Settled>
   void settle_all(Settled&& settled) {
@@ -61,9 +70,18 @@ class BackwardQueue {
     Edge edge;
     Ref<Node> node;
   };
+  bool is_outer(const Node& node) const { return outer_ != nullptr && node.sequence < first_; }
   static bool later(const Ref<Node>& a, const Ref<Node>& b) { return a->sequence < b->sequence; }
   std::vector<Ref<Node>> heap_;
   std::vector<Deferral> deferred_;
+  BackwardQueue* outer_ = nullptr;
+  std::uint64_t first_ = 0;
 };
+
+// The backward pass of `queue`: gives the outputs `ys` their cotangents, and runs all nodes that it then holds.
+// errors: as backward in tape.h.
+void run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys, const std::vector<Tensor>& dys);
+// The queue of the node that runs on this thread; only inside a vjp.
+BackwardQueue& running_queue();
 
 }  // namespace eddy

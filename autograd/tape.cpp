@@ -13,6 +13,7 @@ namespace {
 
 thread_local bool recording = true;
 thread_local bool checking = false;
+thread_local BackwardQueue* running = nullptr;
 
 Node& leaf_of(const char* what, const Tensor& x) {
   if (!x.defined()) fail<GraphError>("{}: the tensor is undefined", what);
@@ -39,6 +40,15 @@ class BackwardRoot final : public Node {
  public:
   BackwardRoot() : Node("backward", 0, false) {}
   void vjp(VjpContext&) override {}
+};
+
+class RunningQueue {
+ public:
+  explicit RunningQueue(BackwardQueue& queue) : before_(std::exchange(running, &queue)) {}
+  ~RunningQueue() { running = before_; }
+
+ private:
+  BackwardQueue* before_;
 };
 
 void run_node(Node& node, BackwardQueue& queue) {
@@ -100,6 +110,15 @@ void backward(const Tensor& y, const Tensor& dy) {
 }
 
 void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
+  BackwardQueue queue;
+  run_backward(queue, ys, dys);
+}
+
+BackwardQueue& running_queue() {
+  return *running;
+}
+
+void run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
   if (ys.size() != dys.size())
     fail<ValueError>("backward: {} outputs and {} cotangents (one for each)", ys.size(), dys.size());
   for (std::size_t i = 0; i < ys.size(); ++i) {
@@ -123,8 +142,8 @@ void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
       fail<DeviceError>("backward: the output is on {} and the cotangent on {} (use to_device)",
                         to_string(y.device()), to_string(dys[i].device()));
   }
-  BackwardQueue queue;
   const NoGrad no_recording;
+  const RunningQueue this_one(queue);
   for (std::size_t i = 0; i < ys.size(); ++i) {
     const Tensor& y = ys[i];
     BackwardRoot root;

@@ -73,6 +73,14 @@ std::vector<std::int64_t> Model::counts_of(const State& state) {
   return counts;
 }
 
+void Model::check_recompute(Recompute recompute) const {
+  if (recompute == Recompute::block && !has_blocks())
+    fail<ConfigError>(
+        "{}: train.recompute is \"block\", and no loop over the sequence is in this model whose turns could be computed "
+        "again (\"layer\" recomputes its layers)",
+        config().model);
+}
+
 const ModelConfig& Model::full_config() const {
   if (full_config_ == nullptr)
     fail<ValueError>("{}: no config with the keys of all families (make_model gives a model one)",

@@ -13,6 +13,7 @@
 #include "models/config.h"
 #include "models/dropout_site.h"
 #include "models/params.h"
+#include "models/recompute.h"
 #include "models/state_layout.h"
 #include "ops/cast/cast.h"
 #include "ops/core/cost.h"
@@ -32,6 +33,7 @@ struct ForwardInput {
   std::int64_t block = 0;  // positions per block of this call if the model has blocks; 0: config().block
   bool literal = false;    // the paper's equations word for word (literal.cpp) instead of the fast form
   bool logits = true;      // whether the logits are computed; the classifier gives their loss without them
+  Recompute recompute = Recompute::none;  // what the backward pass computes again, in the fast form
 };
 
 struct ForwardOutput {
@@ -71,6 +73,10 @@ class Model {
   virtual std::int64_t segments(std::int64_t /*time*/) const { return 1; }
   // Returns the setting that forbids rows of one call to begin documents at different times, if one does.
   virtual std::optional<KeySetting> needs_equal_starts() const { return std::nullopt; }
+  // Returns whether `forward` has a loop over the sequence whose turns Recompute::block computes again.
+  virtual bool has_blocks() const { return false; }
+  // errors: ConfigError for Recompute::block if there is no such loop.
+  void check_recompute(Recompute recompute) const;
   // Returns the axis of a tensor of the state of `forward` that counts the rows of the batch.
   virtual int state_row_axis(const std::string& /*name*/) const { return 0; }
   // Returns whether the state of `forward` is updated from call to call, and not only a cache of what was read last.

@@ -47,6 +47,7 @@ BlockCall BlockRecurrent::call_of(const ForwardInput& input) const {
   // The norm's weight takes the factor: that scales `dim` numbers, not all rows.
   call.final_norm = logit_factor() == 1 ? final_norm_ : final_norm_ * logit_factor();
   call.literal = input.literal;
+  if (!input.literal) call.recompute = input.recompute;
   call.drop = {input.dropout, config().dropout};
   call.attn_drop = {input.dropout, config().attn_dropout};
   return call;
@@ -111,27 +112,36 @@ ForwardOutput BlockRecurrent::forward(const ForwardInput& input) const {
 }
 
 StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const KeysValues& tokens,
-                                    std::int64_t time, bool literal) const {
+                                    std::int64_t time, const BlockCall& call) const {
   const std::int64_t window = config().window, blocks = time / window, before = tokens.rows() - time;
   const CellScales scales = cell.scales();
   std::vector<Tensor> read_keys, read_values;
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const Tensor with_ids = activation(cell.add_ids(c));
-    // The state after the last block is a constant of the next segment, its queries are read for that alone.
-    std::unique_ptr<NoGrad> constant;
-    StateHeads own;
-    if (block + 1 < blocks) {
-      own = cell.heads(with_ids);
-    } else {
-      own.read = cell.read(with_ids);
-      constant = std::make_unique<NoGrad>();
-      own.queries = cell.queries(with_ids);
-    }
-    read_keys.push_back(own.read.keys);
-    read_values.push_back(own.read.values);
     const std::int64_t from = std::max<std::int64_t>(0, before + (block - 1) * window);
     const std::int64_t rows = before + (block + 1) * window - from;
-    c = cell.update(c, own, scales, tokens.slice(from, rows), literal);
+    const bool last = block + 1 == blocks;
+    const std::vector<Tensor> done = recomputed(
+        call.recompute == Recompute::block,
+        [this, &cell, scales, tokens, from, rows, last,
+         literal = call.literal](const std::vector<Tensor>& in) {
+          const Tensor with_ids = activation(cell.add_ids(in[0]));
+          // The state after the last block is a constant of the next segment, its queries are read for that alone.
+          std::unique_ptr<NoGrad> constant;
+          StateHeads own;
+          if (!last) {
+            own = cell.heads(with_ids);
+          } else {
+            own.read = cell.read(with_ids);
+            constant = std::make_unique<NoGrad>();
+            own.queries = cell.queries(with_ids);
+          }
+          return std::vector<Tensor>{own.read.keys, own.read.values,
+                                     cell.update(in[0], own, scales, tokens.slice(from, rows), literal)};
+        },
+        {c});
+    read_keys.push_back(done[0]);
+    read_values.push_back(done[1]);
+    c = done[2];
   }
   c = detach(c);
   if (blocks == 1) return {read_keys[0], read_values[0]};
@@ -142,25 +152,39 @@ StateRead BlockRecurrent::run_chain(const RecurrentCell& cell, Tensor& c, const 
   return {stacked(read_keys), stacked(read_values)};
 }
 
+Tensor BlockRecurrent::run_layer(const BlockRecurrentLayer& layer, const Tensor& x, Carry& own,
+                                 const BlockCall& call) const {
+  const ScopeGuard scope(layer.path);
+  // Where the layer's attention alone reads q and k, it makes the unit vectors. Those of the past are ones
+  // already, so the two are not joined before.
+  const TokenHeads heads = layer.project(x, call, !layer.cell && !layer.memory);
+  const KeysValues tokens = heads.unit_eps ? KeysValues{heads.k, heads.v, own.k, own.v}
+                                           : KeysValues{heads.k, heads.v}.with_past(own.k, own.v);
+  StateRead read;
+  if (layer.cell) read = run_chain(*layer.cell, own.state, tokens, x.dim(1), call);
+  const Tensor y = layer.finish(x, heads, tokens, read, own.memory ? &*own.memory : nullptr, call);
+  if (own.memory) own.memory = memory_write(*own.memory, heads.k, heads.v);
+  if (own.k.defined()) {
+    own.k = heads.last_keys(config().window);
+    own.v = last_rows(heads.v, config().window);
+  }
+  return y;
+}
+
 Tensor BlockRecurrent::run_layers(const Tensor& x, std::vector<Carry>& carry, const BlockCall& call) const {
-  const std::int64_t time = x.dim(1), window = config().window;
   Tensor y = x;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const BlockRecurrentLayer& layer = layers_[i];
-    const ScopeGuard scope(layer.path);
-    Carry& own = carry[i];
-    // Where the layer's attention alone reads q and k, it makes the unit vectors. Those of the past are ones
-    // already, so the two are not joined before.
-    const TokenHeads heads = layer.project(y, call, !layer.cell && !layer.memory);
-    const KeysValues tokens = heads.unit_eps ? KeysValues{heads.k, heads.v, own.k, own.v}
-                                             : KeysValues{heads.k, heads.v}.with_past(own.k, own.v);
-    StateRead read;
-    if (layer.cell) read = run_chain(*layer.cell, own.state, tokens, time, call.literal);
-    y = layer.finish(y, heads, tokens, read, own.memory ? &*own.memory : nullptr, call);
-    if (own.memory) own.memory = memory_write(*own.memory, heads.k, heads.v);
-    if (!own.k.defined()) continue;
-    own.k = heads.last_keys(window);
-    own.v = last_rows(heads.v, window);
+    const auto after = std::make_shared<Carry>();
+    y = recomputed(
+        call.recompute != Recompute::none,
+        [this, &layer = layers_[i], before = carry[i], after, call](const std::vector<Tensor>& in) {
+          Carry own = before;
+          const Tensor done = run_layer(layer, in[0], own, call);
+          *after = own;
+          return done;
+        },
+        {y});
+    carry[i] = *after;
   }
   return call.dropped(rms_norm(y, call.final_norm, config().norm_eps), "final");
 }

@@ -45,6 +45,7 @@ class BlockRecurrent final : public FamilyModel<block_recurrent::Keys> {
   ForwardOutput forward(const ForwardInput& input) const override;
   void check_length(std::int64_t time, bool carried) const override;
   std::int64_t segments(std::int64_t time) const override;
+  bool has_blocks() const override { return !config().recurrent_layers.empty(); }
   // recurrent_layers: the last layer; memory_layers likewise, with twice a segment in the memory; and one window
   // per segment in xl and vanilla.
   static void fit_to_sizes(block_recurrent::Config& config);
@@ -102,10 +103,15 @@ class BlockRecurrent final : public FamilyModel<block_recurrent::Keys> {
   // One segment through all layers, layer by layer (the fast form) or block by block (literal.cpp). Both move
   // `carry` past it.
   Tensor run_layers(const Tensor& x, std::vector<Carry>& carry, const BlockCall& call) const;
+  Tensor run_layer(const BlockRecurrentLayer& layer, const Tensor& x, Carry& own,
+                   const BlockCall& call) const;
   Tensor run_blocks(const Tensor& x, std::vector<Carry>& carry, BlockCall call) const;
+  // One block through all layers; moves `carry` past it, where k and v become those of the block. `last` of its segment.
+  Tensor run_block(const Tensor& x, std::vector<Carry>& carry, const std::vector<CellScales>& scales,
+                   const BlockCall& call, bool last) const;
   // Keys and values of the states that the segment's blocks read; updates c to the end of the segment.
   StateRead run_chain(const RecurrentCell& cell, Tensor& c, const KeysValues& tokens, std::int64_t time,
-                      bool literal) const;
+                      const BlockCall& call) const;
   // The layer whose state layer i reads; -1 for none.
   std::int64_t source_of(std::int64_t layer) const;
 

@@ -20,6 +20,7 @@
 #include "models/block_recurrent/memory.h"
 #include "models/dropout_site.h"
 #include "models/layers.h"
+#include "models/recompute.h"
 
 namespace eddy {
 
@@ -31,9 +32,10 @@ namespace eddy {
 // number, in the numbering of ops/attention/attention.h, so the literal and the fast form draw different
 // masks.
 struct BlockCall {
-  Tensor bias_index;       // of distance_bias
-  Tensor final_norm;       // the final norm's weight times the factor of the logits
-  bool literal = false;    // attention from products and a softmax: the literal form
+  Tensor bias_index;     // of distance_bias
+  Tensor final_norm;     // the final norm's weight times the factor of the logits
+  bool literal = false;  // attention from products and a softmax: the literal form
+  Recompute recompute = Recompute::none;
   DropoutSite drop;        // of activations
   DropoutSite attn_drop;   // of attention probabilities
   std::uint64_t draw = 0;  // which masks: the segment's number, with feedback the block's

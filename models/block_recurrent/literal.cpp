@@ -45,55 +45,95 @@
 
 namespace eddy {
 
+Tensor BlockRecurrent::run_block(const Tensor& x, std::vector<Carry>& carry,
+                                 const std::vector<CellScales>& scales, const BlockCall& call,
+                                 bool last) const {
+  const std::size_t layers = layers_.size();
+  std::vector<Tensor> with_ids(layers);
+  std::vector<KeysValues> tokens(layers);
+  std::vector<StateHeads> states(layers);
+  for (std::size_t i = 0; i < layers; ++i) {
+    if (!layers_[i].cell) continue;
+    const ScopeGuard scope(layers_[i].path);
+    with_ids[i] = activation(layers_[i].cell->add_ids(carry[i].state));
+    if (last)
+      states[i].read = layers_[i].cell->read(with_ids[i]);
+    else
+      states[i] = layers_[i].cell->heads(with_ids[i]);
+  }
+  Tensor y = x;
+  for (std::size_t i = 0; i < layers; ++i) {
+    const std::int64_t source = source_of(static_cast<std::int64_t>(i));
+    // The layer's output, keys and values, and those with the past where they are joined.
+    const std::vector<Tensor> done =
+        recomputed(call.recompute != Recompute::none,
+                   [&layer = layers_[i], own = carry[i], call,
+                    read = source < 0 ? StateRead{} : states[static_cast<std::size_t>(source)].read](
+                       const std::vector<Tensor>& in) {
+                     const ScopeGuard scope(layer.path);
+                     const TokenHeads heads = layer.project(in[0], call);
+                     const KeysValues all = KeysValues{heads.k, heads.v}.with_past(own.k, own.v);
+                     std::vector<Tensor> results{
+                         layer.finish(in[0], heads, all, read, own.memory ? &*own.memory : nullptr, call),
+                         heads.k, heads.v};
+                     if (own.k.defined() && !all.past_k.defined())
+                       results.insert(results.end(), {all.k, all.v});
+                     return results;
+                   },
+                   {y});
+    y = done[0];
+    tokens[i] =
+        done.size() > 3 ? KeysValues{done[3], done[4]} : KeysValues{done[1], done[2], carry[i].k, carry[i].v};
+    carry[i].k = done[1];
+    carry[i].v = done[2];
+  }
+  const Tensor rows = call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final");
+  std::unique_ptr<NoGrad> constant;
+  if (last) constant = std::make_unique<NoGrad>();
+  for (std::size_t i = 0; i < layers; ++i) {
+    if (!layers_[i].cell) continue;
+    const ScopeGuard scope(layers_[i].path);
+    const RecurrentCell& cell = *layers_[i].cell;
+    if (last) states[i].queries = cell.queries(with_ids[i]);
+    carry[i].state = cell.update(carry[i].state, states[i], scales[i], tokens[i], call.literal);
+  }
+  return rows;
+}
+
 Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, BlockCall call) const {
   const std::int64_t window = config().window, blocks = x.dim(1) / window;
   const std::size_t layers = layers_.size();
-  std::vector<Tensor> outputs, previous_k(layers), previous_v(layers);
+  std::vector<Tensor> outputs;
+  std::vector<bool> keeps_rows(layers);
   std::vector<std::vector<Tensor>> block_k(layers), block_v(layers);
   std::vector<CellScales> scales(layers);
   for (std::size_t i = 0; i < layers; ++i) {
-    previous_k[i] = carry[i].k;
-    previous_v[i] = carry[i].v;
+    keeps_rows[i] = carry[i].k.defined();
     if (layers_[i].cell) scales[i] = layers_[i].cell->scales();
   }
   for (std::int64_t block = 0; block < blocks; ++block) {
-    std::vector<Tensor> with_ids(layers);
-    std::vector<KeysValues> tokens(layers);
-    std::vector<StateHeads> states(layers);
-    const bool last = block + 1 == blocks;
+    // The output, and what each layer hands on: keys, values, and the state of a cell.
+    const std::vector<Tensor> done = recomputed(
+        call.recompute == Recompute::block,
+        [this, before = carry, scales, call, last = block + 1 == blocks](const std::vector<Tensor>& in) {
+          std::vector<Carry> own = before;
+          std::vector<Tensor> results{run_block(in[0], own, scales, call, last)};
+          for (const Carry& after : own) {
+            results.insert(results.end(), {after.k, after.v});
+            if (after.state.defined()) results.push_back(after.state);
+          }
+          return results;
+        },
+        {narrow(x, 1, block * window, window)});
+    outputs.push_back(done[0]);
+    std::size_t at = 1;
     for (std::size_t i = 0; i < layers; ++i) {
-      if (!layers_[i].cell) continue;
-      const ScopeGuard scope(layers_[i].path);
-      with_ids[i] = activation(layers_[i].cell->add_ids(carry[i].state));
-      if (last)
-        states[i].read = layers_[i].cell->read(with_ids[i]);
-      else
-        states[i] = layers_[i].cell->heads(with_ids[i]);
-    }
-    Tensor y = narrow(x, 1, block * window, window);
-    for (std::size_t i = 0; i < layers; ++i) {
-      const ScopeGuard scope(layers_[i].path);
-      const TokenHeads heads = layers_[i].project(y, call);
-      tokens[i] = KeysValues{heads.k, heads.v}.with_past(previous_k[i], previous_v[i]);
-      const std::int64_t source = source_of(static_cast<std::int64_t>(i));
-      y = layers_[i].finish(y, heads, tokens[i],
-                            source < 0 ? StateRead{} : states[static_cast<std::size_t>(source)].read,
-                            carry[i].memory ? &*carry[i].memory : nullptr, call);
-      previous_k[i] = heads.k;
-      previous_v[i] = heads.v;
+      carry[i].k = done[at++];
+      carry[i].v = done[at++];
+      if (carry[i].state.defined()) carry[i].state = done[at++];
       if (!carry[i].memory) continue;
-      block_k[i].push_back(raw::alias(heads.k));
-      block_v[i].push_back(raw::alias(heads.v));
-    }
-    outputs.push_back(call.dropped(rms_norm(y, final_norm_, config().norm_eps), "final"));
-    std::unique_ptr<NoGrad> constant;
-    if (last) constant = std::make_unique<NoGrad>();
-    for (std::size_t i = 0; i < layers; ++i) {
-      if (!layers_[i].cell) continue;
-      const ScopeGuard scope(layers_[i].path);
-      const RecurrentCell& cell = *layers_[i].cell;
-      if (last) states[i].queries = cell.queries(with_ids[i]);
-      carry[i].state = cell.update(carry[i].state, states[i], scales[i], tokens[i], call.literal);
+      block_k[i].push_back(raw::alias(carry[i].k));
+      block_v[i].push_back(raw::alias(carry[i].v));
     }
     if (config().feedback)
       ++call.draw;
@@ -104,9 +144,8 @@ Tensor BlockRecurrent::run_blocks(const Tensor& x, std::vector<Carry>& carry, Bl
     if (carry[i].state.defined()) carry[i].state = detach(carry[i].state);
     if (carry[i].memory)
       carry[i].memory = memory_write(*carry[i].memory, concat(block_k[i], 1), concat(block_v[i], 1));
-    if (!carry[i].k.defined()) continue;
-    carry[i].k = last_rows(previous_k[i], window);
-    carry[i].v = last_rows(previous_v[i], window);
+    carry[i].k = keeps_rows[i] ? last_rows(carry[i].k, window) : Tensor();
+    carry[i].v = keeps_rows[i] ? last_rows(carry[i].v, window) : Tensor();
   }
   const Tensor rows = blocks == 1 ? outputs[0] : concat(outputs, 1);
   return logit_factor() == 1 ? rows : rows * logit_factor();

@@ -39,24 +39,29 @@ Classifier LlamaModel::head(const Tensor& y) const {
   return {final_norm_(y), head_weight_, {}};
 }
 
+Tensor CausalLlama::run_layer(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop) const {
+  const ScopeGuard scope(layer.path);
+  AttentionOptions options;
+  options.causal = true;
+  options.precision = params().matmul_precision();
+  if (windowed()) options.band = {0, config().window - 1};
+  drop.set_attention(options, layer.path + ".attn.probabilities");
+  const Tensor rows = layer.attn_norm(x);
+  const Tensor attended =
+      layer.attend(rotary(layer.query(rows), 0, config().rope_theta),
+                   rotary(layer.key(rows), 0, config().rope_theta), layer.value(rows), options);
+  return layer.finish(x, attended, drop, 0);
+}
+
 ForwardOutput CausalLlama::forward(const ForwardInput& input) const {
   check_tokens(input.tokens);
   check_state(input.state, {});
   const DropoutSite drop{input.dropout, config().dropout};
   Tensor x = drop(embed(input.tokens), "embed.drop");
-  for (const LlamaLayer& layer : layers_) {
-    const ScopeGuard scope(layer.path);
-    AttentionOptions options;
-    options.causal = true;
-    options.precision = params().matmul_precision();
-    if (windowed()) options.band = {0, config().window - 1};
-    drop.set_attention(options, layer.path + ".attn.probabilities");
-    const Tensor rows = layer.attn_norm(x);
-    const Tensor attended =
-        layer.attend(rotary(layer.query(rows), 0, config().rope_theta),
-                     rotary(layer.key(rows), 0, config().rope_theta), layer.value(rows), options);
-    x = layer.finish(x, attended, drop, 0);
-  }
+  for (const LlamaLayer& layer : layers_)
+    x = recomputed(
+        input.recompute != Recompute::none,
+        [this, &layer, drop](const std::vector<Tensor>& in) { return run_layer(layer, in[0], drop); }, {x});
   return {input, head(x), {}};
 }
 

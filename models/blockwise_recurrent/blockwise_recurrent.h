@@ -69,6 +69,7 @@ class CausalLlama final : public LlamaModel {
 
  private:
   bool windowed() const { return config().model == "llama_window"; }
+  Tensor run_layer(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop) const;
 };
 
 // State of `forward`: memory [layers, batch, chunk, dim], before its evolution. It is O of the last complete
@@ -87,6 +88,7 @@ class MemoryLlama final : public LlamaModel {
   // tokens of the last chunk would be lost.
   void check_length(std::int64_t time, bool carried) const override;
   bool is_recurrent() const override { return true; }
+  bool has_blocks() const override { return true; }
   int state_row_axis(const std::string& name) const override;
   // State:
   //   filled         [1]                                            n, the tokens of the unfinished chunk
@@ -118,7 +120,8 @@ class MemoryLlama final : public LlamaModel {
 
   // A layer over all chunks of a segment (run_fast, the fast form), or over one chunk (run_literal,
   // literal.cpp). `memory` becomes that of the last complete chunk.
-  Tensor run_fast(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop, Tensor& memory) const;
+  Tensor run_fast(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop, Recompute recompute,
+                  Tensor& memory) const;
   Tensor run_literal(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop, std::uint64_t chunk,
                      Tensor& memory) const;
 

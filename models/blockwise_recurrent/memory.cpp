@@ -6,6 +6,7 @@
 //
 // The literal form, chunk by chunk, is run_literal in literal.cpp; streaming is in stream.cpp.
 #include <algorithm>
+#include <memory>
 
 #include "autograd/named_values.h"
 #include "autograd/scope.h"
@@ -84,7 +85,7 @@ Tensor MemoryLlama::rotate_chunks(const Tensor& x) const {
 }
 
 Tensor MemoryLlama::run_fast(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop,
-                             Tensor& memory) const {
+                             Recompute recompute, Tensor& memory) const {
   const ScopeGuard scope(layer.path);
   const std::int64_t batch = x.dim(0), time = x.dim(1), chunk = config().chunk;
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(time / chunk), chunk);
@@ -99,11 +100,15 @@ Tensor MemoryLlama::run_fast(const LlamaLayer& layer, const Tensor& x, const Dro
   if (drop.active()) memory = contiguous(expand_batch(memory, batch));
   std::vector<Tensor> outputs;
   for (std::size_t t = 0; t < lengths.size(); ++t) {
-    const KeyValue read = memory_rows(layer, memory, drop, t);
-    AttentionOptions options = layer.chunk_attention(drop, t);
-    options.past_keys = expand_batch(read.key, batch);
-    options.past_values = expand_batch(read.value, batch);
-    outputs.push_back(layer.attend(queries[t], keys[t], values[t], options));
+    outputs.push_back(recomputed(recompute == Recompute::block,
+                                 [this, &layer, drop, t, batch](const std::vector<Tensor>& in) {
+                                   const KeyValue read = memory_rows(layer, in[0], drop, t);
+                                   AttentionOptions options = layer.chunk_attention(drop, t);
+                                   options.past_keys = expand_batch(read.key, batch);
+                                   options.past_values = expand_batch(read.value, batch);
+                                   return layer.attend(in[1], in[2], in[3], options);
+                                 },
+                                 {memory, queries[t], keys[t], values[t]}));
     if (lengths[t] != chunk) break;
     memory = reshape(outputs.back(), Shape{batch, chunk, config().dim});
     name_value("state", memory);
@@ -137,7 +142,19 @@ ForwardOutput MemoryLlama::forward(const ForwardInput& input) const {
     }
     x = concat(outputs, 1);
   } else {
-    for (std::size_t i = 0; i < layers_.size(); ++i) x = run_fast(layers_[i], x, drop, memories[i]);
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const auto after = std::make_shared<Tensor>();
+      x = recomputed(input.recompute != Recompute::none,
+                     [this, &layer = layers_[i], drop, after,
+                      recompute = input.recompute](const std::vector<Tensor>& in) {
+                       Tensor memory = in[1];
+                       const Tensor y = run_fast(layer, in[0], drop, recompute, memory);
+                       *after = memory;
+                       return y;
+                     },
+                     {x, memories[i]});
+      memories[i] = *after;
+    }
   }
 
   const Tensor next =

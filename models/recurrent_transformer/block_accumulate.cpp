@@ -85,10 +85,10 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
   const std::size_t count = x.size();
   std::vector<Tensor> outputs(count);
   std::uint64_t call = 0;
-  const auto added = [&](const Tensor& half, const Tensor& to) {
-    return (to.dim(1) == plan.block ? half : narrow(half, 1, 0, to.dim(1))) + to;
+  const auto added = [block = plan.block](const Tensor& half, const Tensor& to) {
+    return (to.dim(1) == block ? half : narrow(half, 1, 0, to.dim(1))) + to;
   };
-  const auto state_of = [&](const Tensor& newer, const Tensor& past, std::uint64_t at) {
+  const auto state_of = [layer](const Tensor& newer, const Tensor& past, std::uint64_t at) {
     const auto [query, own] = layer.query_key_value(newer);
     return layer.finish(newer, query, past, own, at);
   };
@@ -107,21 +107,29 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
   Tensor half, past;  // of the last window
   for (std::size_t i = 1; i < count; ++i) {
     const auto before = static_cast<std::int64_t>(i) - 1;
-    half = p * config().accumulate_factor;
-    const Tensor older = half + h, newer = added(half, x[i]);
-    past = layer.key_value(older);
-    const bool spread = spreads_output() && (i + 1 < count || leaves);
+    const bool spread = spreads_output() && (i + 1 < count || leaves), reads = spread || plan.is_read(before);
+    const std::int64_t skipped = spread ? 0 : plan.skipped(before);
+    // Half of p, keys and values of the older half, h, and y of the block before if something reads it.
+    const std::vector<Tensor> done = recomputed(
+        plan.recomputes,
+        [factor = config().accumulate_factor, layer, added, state_of, reads, skipped,
+         call](const std::vector<Tensor>& in) {
+          const Tensor half_p = in[0] * factor, older = half_p + in[1], newer = added(half_p, in[2]);
+          std::vector<Tensor> results{half_p, layer.key_value(older)};
+          if (reads) results.push_back(layer.output(older, results[1], skipped, call));
+          results.push_back(state_of(newer, results[1], call + 1));
+          return results;
+        },
+        {p, h, x[i]});
+    half = done[0];
+    past = done[1];
     p = h;
-    if (spread || plan.is_read(before)) {
-      const std::int64_t skipped = spread ? 0 : plan.skipped(before);
-      const Tensor y = layer.output(older, past, skipped, call);
-      if (spread) p = y;
-      if (plan.is_read(before)) {
-        const std::int64_t unread = plan.skipped(before) - skipped;
-        outputs[i - 1] = unread == 0 ? y : narrow(y, 1, unread, plan.block - unread);
-      }
+    if (spread) p = done[2];
+    if (plan.is_read(before)) {
+      const std::int64_t unread = plan.skipped(before) - skipped;
+      outputs[i - 1] = unread == 0 ? done[2] : narrow(done[2], 1, unread, plan.block - unread);
     }
-    h = state_of(newer, past, call + 1);
+    h = done.back();
     name_value("state", h);
     call += 2;
   }

@@ -61,13 +61,20 @@ BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockR
   Chain chain;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Tensor past = i == 0 ? before : chain.key_value[i - 1];
-    Tensor h = layer.finish(rows[i], queries[i], past, own[i], i);
-    if (i == 0 && before.defined())
-      h = carried.chosen(h, [&] { return layer.finish(rows[0], queries[0], {}, own[0], 0); });
-    name_value("state", h);
-    chain.h.push_back(h);
-    // The last block needs them too: its output is always read.
-    chain.key_value.push_back(layer.key_value(chain.h[i]));
+    const bool enters = i == 0 && before.defined();
+    const std::vector<Tensor> done =
+        recomputed(plan.recomputes,
+                   [layer, i, carried = enters ? carried : CarriedRows()](const std::vector<Tensor>& in) {
+                     Tensor h = layer.finish(in[0], in[1], in[3], in[2], i);
+                     if (carried.begin.defined())
+                       h = carried.chosen(h, [&] { return layer.finish(in[0], in[1], {}, in[2], 0); });
+                     // The last block needs keys and values too: its output is always read.
+                     return std::vector<Tensor>{h, layer.key_value(h)};
+                   },
+                   {rows[i], queries[i], own[i], past});
+    name_value("state", done[0]);
+    chain.h.push_back(done[0]);
+    chain.key_value.push_back(done[1]);
   }
   keep_last(chain);
   return chain;

@@ -28,6 +28,11 @@ std::vector<Tensor> BlockRows::parts() const {
   return found;
 }
 
+BlockRows BlockRows::of_parts(const std::vector<Tensor>& parts, bool has_full) {
+  const std::size_t before_rest = has_full ? 1 : 0;
+  return {has_full ? parts[0] : Tensor(), parts.size() > before_rest ? parts[before_rest] : Tensor()};
+}
+
 std::int64_t BlockPlan::skipped(std::int64_t i) const {
   return std::clamp<std::int64_t>(first_read - i * block, 0, length(i));
 }
@@ -70,16 +75,26 @@ ForwardOutput BlockVariant::forward(const ForwardInput& input) const {
   CarriedRows carried = carried_rows(input);
   BlockRows x = embed_blocks(input.tokens, plan, drop);
   const std::size_t last = layers_.size() - 1;
-  for (std::size_t i = 0; i < last; ++i) {
-    const ScopeGuard scope(layers_[i].path);
-    x = run_layer(WindowLayer(layers_[i], drop), x, plan, carried);
-  }
+  plan.recomputes = input.recompute == Recompute::block;
+  const bool has_full = plan.full() > 0;
+  for (std::size_t i = 0; i < last; ++i)
+    x = BlockRows::of_parts(run_layer_again(input, x.parts(), carried,
+                                            [this, &layer = layers_[i], drop, plan, has_full](
+                                                const std::vector<Tensor>& in, CarriedRows& own) {
+                                              const ScopeGuard scope(layer.path);
+                                              return run_layer(WindowLayer(layer, drop),
+                                                               BlockRows::of_parts(in, has_full), plan, own)
+                                                  .parts();
+                                            }),
+                            has_full);
   plan.first_read = time - rows_read(input);
-  Tensor y;
-  {
-    const ScopeGuard scope(layers_[last].path);
-    y = run_last_layer(WindowLayer(layers_[last], drop), x, plan, carried);
-  }
+  const Tensor y = run_layer_again(
+      input, x.parts(), carried,
+      [this, &layer = layers_[last], drop, plan, has_full](const std::vector<Tensor>& in, CarriedRows& own) {
+        const ScopeGuard scope(layer.path);
+        return std::vector<Tensor>{
+            run_last_layer(WindowLayer(layer, drop), BlockRows::of_parts(in, has_full), plan, own)};
+      })[0];
   return {input, head(y, false), std::move(carried.after)};
 }
 

@@ -41,14 +41,16 @@ struct BlockRows {
   }
   // One tensor per block, [batch, w or r, width].
   std::vector<Tensor> blocks() const;
-  // The parts that there are.
+  // The parts that there are, and the rows of such parts.
   std::vector<Tensor> parts() const;
+  static BlockRows of_parts(const std::vector<Tensor>& parts, bool has_full);
 };
 
 // The blocks of a sequence, and which of its outputs are read.
 struct BlockPlan {
   std::int64_t batch, time, block;
   std::int64_t first_read;  // outputs are read from this position on
+  bool recomputes = false;  // whether a block's activations are computed again
 
   std::int64_t count() const { return (time + block - 1) / block; }
   std::int64_t full() const { return time / block; }
@@ -65,6 +67,7 @@ class BlockVariant : public RecurrentTransformer {
   // The outputs in blocks of input.block positions, or of config().block if that is 0.
   // errors: as Model::forward; ValueError for a negative block.
   ForwardOutput forward(const ForwardInput& input) const override;
+  bool has_blocks() const final { return true; }
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
   Tensor stream(const Tensor& tokens, State& state) const override;
 

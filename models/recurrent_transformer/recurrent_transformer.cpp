@@ -123,15 +123,39 @@ ForwardOutput RecurrentTransformer::forward(const ForwardInput& input) const {
   return {input, head(y, swapped), std::move(carried.after)};
 }
 
+std::vector<Tensor> RecurrentTransformer::run_layer_again(const ForwardInput& input,
+                                                          const std::vector<Tensor>& inputs,
+                                                          CarriedRows& carried, LayerBody body) {
+  if (input.recompute == Recompute::none) return body(inputs, carried);
+  const auto after = std::make_shared<CarriedRows>();
+  const std::vector<Tensor> ys = recomputed(
+      true,
+      [body = std::move(body), before = carried, after](const std::vector<Tensor>& in) {
+        CarriedRows rows = before;
+        std::vector<Tensor> results = body(in, rows);
+        *after = std::move(rows);
+        return results;
+      },
+      inputs);
+  carried = std::move(*after);
+  return ys;
+}
+
 Tensor RegularTransformer::run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
                                       const ForwardInput& input, CarriedRows&) const {
   Tensor y = x;
-  for (std::size_t i = 0; i + 1 < layers_.size(); ++i) y = layers_[i](y, drop);
-  const TransformerLayer& last = layers_.back();
-  if (input.literal || rows == x.dim(1)) return last(y, drop);
-  const ScopeGuard scope(last.path);
-  const WindowLayer window(last, drop);
-  return window.output(y, window.key_value(y), x.dim(1) - rows, 0);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const bool whole = i + 1 < layers_.size() || input.literal || rows == x.dim(1);
+    y = recomputed(input.recompute != Recompute::none,
+                   [&layer = layers_[i], drop, whole, rows](const std::vector<Tensor>& in) {
+                     if (whole) return layer(in[0], drop);
+                     const ScopeGuard scope(layer.path);
+                     const WindowLayer window(layer, drop);
+                     return window.output(in[0], window.key_value(in[0]), in[0].dim(1) - rows, 0);
+                   },
+                   {y});
+  }
+  return y;
 }
 
 }  // namespace eddy

@@ -18,6 +18,7 @@
 // first window, held constant. Its output is that of the call before.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,9 +35,9 @@ namespace eddy {
 //
 // It also takes a state of `stream` at the end of a block, which has the keys and values of the window's first half.
 struct CarriedRows {
-  const State& before;  // empty: all rows begin with a new state
-  Tensor begin;         // u8 [batch], not 0 for rows that begin with a new state; undefined: none does
-  bool keeps;           // whether something is left
+  State before;        // empty: all rows begin with a new state
+  Tensor begin;        // u8 [batch], not 0 for rows that begin with a new state; undefined: none does
+  bool keeps = false;  // whether something is left
   State after;
   Tensor below;  // accumulate: the last block's outputs of the layer below, given that another block follows
 
@@ -77,6 +78,10 @@ class RecurrentTransformer : public FamilyModel<recurrent_transformer::Keys> {
   // shapes: x [batch, time, dim], or [time, batch, dim] if time_major(input.literal).
   virtual Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop,
                             const ForwardInput& input, CarriedRows& carried) const = 0;
+  // Returns body(inputs, carried) of one layer, which is recomputed if the call asks for it.
+  using LayerBody = std::function<std::vector<Tensor>(const std::vector<Tensor>&, CarriedRows&)>;
+  static std::vector<Tensor> run_layer_again(const ForwardInput& input, const std::vector<Tensor>& inputs,
+                                             CarriedRows& carried, LayerBody body);
   // Whether run_layers takes and returns [time, batch, dim].
   virtual bool time_major(bool literal) const = 0;
 

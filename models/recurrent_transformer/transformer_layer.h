@@ -72,7 +72,7 @@ class WindowLayer {
   const TransformerLayer& layer;
 
  private:
-  const DropoutSite& drop_;
+  const DropoutSite drop_;
   Tensor query_weight_, query_bias_, key_value_weight_, key_value_bias_;
 };
 

@@ -19,8 +19,14 @@ Tensor UnitForget::run_layers(const Tensor& x, std::int64_t rows, const DropoutS
   Tensor y = x;
   for (const TransformerLayer& layer : layers_) {
     const bool is_last = &layer == &layers_.back();
-    y = input.literal ? run_literal(layer, y, drop, carried)
-                      : run_fast(layer, y, is_last ? rows : x.dim(0), drop, &carried, nullptr, nullptr);
+    const std::int64_t read = is_last ? rows : x.dim(0);
+    if (input.literal)
+      y = run_literal(layer, y, drop, carried);
+    else
+      y = run_layer_again(
+          input, {y}, carried, [this, &layer, read, drop](const std::vector<Tensor>& in, CarriedRows& own) {
+            return std::vector<Tensor>{run_fast(layer, in[0], read, drop, &own, nullptr, nullptr)};
+          })[0];
   }
   return y;
 }

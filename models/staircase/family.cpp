@@ -112,7 +112,8 @@ ForwardOutput StaircaseFamily::forward(const ForwardInput& input) const {
 
   const DropoutSite outer{input.dropout, has_outer_dropout() ? config().emb_dropout : 0};
   const Tensor x = outer(embed(input.tokens), "embed.drop");
-  Run run{{input.dropout, config().dropout}, input.literal, 0};
+  Run run{
+      {input.dropout, config().dropout}, input.literal, 0, input.literal ? Recompute::none : input.recompute};
   const int axis = time_major() ? 0 : 1;
   std::vector<Tensor> hidden;
   for (std::int64_t i = 0; i < segments; ++i) {

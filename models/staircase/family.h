@@ -54,6 +54,7 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
     DropoutSite drop;
     bool literal = false;
     std::uint64_t calls = 0;  // calls of layers so far; names their dropout masks
+    Recompute recompute = Recompute::none;
   };
   struct Segment {
     Tensor hidden;  // like x

@@ -114,15 +114,24 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
   for (std::int64_t t = 0; t < time; ++t) {
     const std::int64_t end = past + t, begin = std::max<std::int64_t>(0, end - reach());
     call.index = run.calls++;
-    const Token token =
-        run_token(reshape(select(x, 0, t), {batch, 1, dim}), weights, call, [&](std::size_t l) -> KeysValues {
-          if (run.literal) {
-            const StaircaseLayer& layer = core_.layers[l];
-            return layer.keys_values(layer.normed(contiguous(narrow(literal_memory, 1, begin, end - begin))));
-          }
-          const std::size_t owner = config().shared_kv ? 0 : l;
-          return {keys[owner].window(begin, end), values[owner].window(begin, end)};
-        });
+    // The rows that exist now, which later ones follow in the same storage.
+    const auto seen = [this, run, begin, end, literal_memory, keys, values](std::size_t l) -> KeysValues {
+      if (run.literal) {
+        const StaircaseLayer& layer = core_.layers[l];
+        return layer.keys_values(layer.normed(contiguous(narrow(literal_memory, 1, begin, end - begin))));
+      }
+      const std::size_t owner = config().shared_kv ? 0 : l;
+      return {keys[owner].window(begin, end), values[owner].window(begin, end)};
+    };
+    const std::vector<Tensor> done =
+        recomputed(run.recompute == Recompute::block,
+                   [this, weights, call, run, seen](const std::vector<Tensor>& in) {
+                     const Token made = run_token(in[0], weights, call, run.recompute, seen);
+                     return weights.defined() ? std::vector<Tensor>{made.output, made.memory}
+                                              : std::vector<Tensor>{made.output};
+                   },
+                   {reshape(select(x, 0, t), {batch, 1, dim})});
+    const Token token{done.front(), done.back()};
     outputs.push_back(reshape(token.output, {1, batch, dim}));
     memories.push_back(detach(token.memory));
     if (run.literal)
@@ -181,9 +190,10 @@ Tensor StaircaseFeedback::run_stream(const Tensor& x, State& state) const {
       const StreamRows rows = rows_with_room(state, begin, end, 1);
       const std::int64_t first = std::max(begin, end - reach());
       const Token token =
-          run_token(raw::reshape(raw::select(x, 0, t), {batch, 1, c.dim}), weights, call, [&](std::size_t l) {
-            return rows.keys_values(c.shared_kv ? 0 : static_cast<std::int64_t>(l), first, end);
-          });
+          run_token(raw::reshape(raw::select(x, 0, t), {batch, 1, c.dim}), weights, call, Recompute::none,
+                    [&](std::size_t l) {
+                      return rows.keys_values(c.shared_kv ? 0 : static_cast<std::int64_t>(l), first, end);
+                    });
       outputs.push_back(raw::reshape(token.output, {1, batch, c.dim}));
       put_memory(rows, end, token.memory);
     }

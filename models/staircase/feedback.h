@@ -32,6 +32,7 @@ class StaircaseFeedback final : public StaircaseFamily {
   StaircaseFeedback(const staircase::Config& config, const ParamScope& scope);
 
   bool is_recurrent() const override { return true; }
+  bool has_blocks() const override { return true; }
 
  private:
   // The results of one token, both [batch, 1, dim].
@@ -53,7 +54,8 @@ class StaircaseFeedback final : public StaircaseFamily {
 
   // x [batch, 1, dim] through all layers; memory(l) returns the keys and values that layer l attends to.
   template <class Memory>
-  Token run_token(const Tensor& x, const Tensor& weights, const LayerCall& call, Memory&& memory) const;
+  Token run_token(const Tensor& x, const Tensor& weights, const LayerCall& call, Recompute recompute,
+                  Memory&& memory) const;
   LayerCall call_with_positions() const;
   // softmax(layer_logits) [1, layers + 1]; undefined with feedback_memory "last".
   Tensor mix_weights() const;
@@ -76,16 +78,20 @@ class StaircaseFeedback final : public StaircaseFamily {
 
 template <class Memory>
 StaircaseFeedback::Token StaircaseFeedback::run_token(const Tensor& x, const Tensor& weights,
-                                                      const LayerCall& call, Memory&& memory) const {
+                                                      const LayerCall& call, Recompute recompute,
+                                                      Memory&& memory) const {
   const std::int64_t batch = x.dim(0), dim = x.dim(2);
   std::vector<Tensor> states{reshape(x, {1, batch * dim})};
   Tensor h = x;
   for (std::size_t l = 0; l < core_.layers.size(); ++l) {
-    const StaircaseLayer& layer = core_.layers[l];
-    const Tensor normed = layer.normed(h);
-    KeysValues seen = memory(l);
-    if (config().feedback_self) seen = layer.keys_values(normed).with_past(seen.k, seen.v);
-    h = layer(h, normed, seen, call);
+    h = recomputed(recompute != Recompute::none,
+                   [this, &layer = core_.layers[l], past = memory(l), call](const std::vector<Tensor>& in) {
+                     const Tensor normed = layer.normed(in[0]);
+                     const KeysValues seen =
+                         config().feedback_self ? layer.keys_values(normed).with_past(past.k, past.v) : past;
+                     return layer(in[0], normed, seen, call);
+                   },
+                   {h});
     if (weights.defined()) states.push_back(reshape(h, {1, batch * dim}));
   }
   Tensor mixed = h;

@@ -2,6 +2,7 @@
 #include "models/staircase/lstm.h"
 
 #include <cmath>
+#include <memory>
 
 #include "autograd/named_values.h"
 #include "autograd/scope.h"
@@ -43,33 +44,51 @@ State StaircaseLstm::import_state(const State& state, std::int64_t batch) const 
 }
 
 StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State& state, Run& run) const {
-  const std::int64_t time = x.dim(0), batch = x.dim(1), dim = config().dim;
-  const RepeatedProducts repeated(time);
+  const RepeatedProducts repeated(x.dim(0));
   State next;
   Tensor sequence = x;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
-    const std::string path = of_layer("lstm", l);
-    const ScopeGuard scope(path);
-    const Layer& layer = layers_[l];
-    if (l > 0) sequence = run.drop(sequence, path + ".drop", run.calls++);
-    // The state of the chain is f32 also with bf16 activations.
-    const Tensor from_below = upcast(linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh));
-    Tensor h = state.get(of_layer("h", l)), c = state.get(of_layer("c", l));
-    std::vector<Tensor> steps;
-    for (std::int64_t t = 0; t < time; ++t) {
-      const Tensor gates = select(from_below, 0, t) + linear(h, layer.w_hh);
-      const LstmCell cell = run.literal ? literal_cell(gates, c) : lstm_cell(gates, c);
-      h = cell.h;
-      c = cell.c;
-      name_value("state", h);
-      name_value("cell", c);
-      steps.push_back(reshape(h, {1, batch, dim}));
-    }
-    next.set(of_layer("h", l), carried(h));
-    next.set(of_layer("c", l), carried(c));
-    sequence = activation(concat(steps, 0));
+    const std::uint64_t call = l > 0 ? run.calls++ : 0;
+    const auto after = std::make_shared<State>();
+    sequence = recomputed(run.recompute != Recompute::none,
+                          [this, l, call, before = state, run, after](const std::vector<Tensor>& in) {
+                            return run_layer(l, in[0], before, call, run, *after);
+                          },
+                          {sequence});
+    for (const char* name : {"h", "c"}) next.set(of_layer(name, l), after->get(of_layer(name, l)));
   }
   return {sequence, next};
+}
+
+Tensor StaircaseLstm::run_layer(std::size_t l, const Tensor& x, const State& state, std::uint64_t call,
+                                const Run& run, State& next) const {
+  const std::int64_t time = x.dim(0), batch = x.dim(1), dim = config().dim;
+  const std::string path = of_layer("lstm", l);
+  const ScopeGuard scope(path);
+  const Layer& layer = layers_[l];
+  const Tensor sequence = l > 0 ? run.drop(x, path + ".drop", call) : x;
+  // The state of the chain is f32 also with bf16 activations.
+  const Tensor from_below = upcast(linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh));
+  Tensor h = state.get(of_layer("h", l)), c = state.get(of_layer("c", l));
+  std::vector<Tensor> steps;
+  for (std::int64_t t = 0; t < time; ++t) {
+    const std::vector<Tensor> cell =
+        recomputed(run.recompute == Recompute::block,
+                   [&layer, from_below, t, literal = run.literal](const std::vector<Tensor>& in) {
+                     const Tensor gates = select(from_below, 0, t) + linear(in[0], layer.w_hh);
+                     const LstmCell made = literal ? literal_cell(gates, in[1]) : lstm_cell(gates, in[1]);
+                     return std::vector<Tensor>{made.h, made.c};
+                   },
+                   {h, c});
+    h = cell[0];
+    c = cell[1];
+    name_value("state", h);
+    name_value("cell", c);
+    steps.push_back(reshape(h, {1, batch, dim}));
+  }
+  next.set(of_layer("h", l), carried(h));
+  next.set(of_layer("c", l), carried(c));
+  return activation(concat(steps, 0));
 }
 
 // A stream's state is that of a segment: h and c.

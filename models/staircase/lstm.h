@@ -22,6 +22,7 @@ class StaircaseLstm final : public StaircaseFamily {
   StaircaseLstm(const staircase::Config& config, const ParamScope& scope);
 
   bool is_recurrent() const override { return true; }
+  bool has_blocks() const override { return true; }
   std::int64_t table_elements() const override { return config().vocab * config().embed_dim; }
   std::optional<KeySetting> needs_equal_starts() const override { return std::nullopt; }
 
@@ -31,6 +32,9 @@ class StaircaseLstm final : public StaircaseFamily {
   };
 
   Segment run_segment(const Tensor& x, const State& state, Run& run) const override;
+  // One layer over a segment, call number `call` of a layer; sets its part of the next state.
+  Tensor run_layer(std::size_t l, const Tensor& x, const State& state, std::uint64_t call, const Run& run,
+                   State& next) const;
   State begin_stream(const State& imported, std::int64_t) const override { return imported; }
   Tensor run_stream(const Tensor& x, State& state) const override;
   bool time_major() const override { return true; }

@@ -9,9 +9,9 @@
 #include "models/staircase/staircase.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "autograd/named_values.h"
-#include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
 #include "ops/product/repeated_products.h"
 #include "ops/views/views.h"
@@ -96,9 +96,35 @@ Tensor Staircase::carried_rows(const State& state, std::int64_t step, std::int64
   return rows != nullptr ? activation(*rows) : Tensor();
 }
 
+Tensor Staircase::run_step(const Tensor& x, const Step& step, const State& state, const LayerCall& call,
+                           Recompute recompute, State& next) const {
+  Tensor h = x;
+  for (std::size_t l = 0; l < core_.layers.size(); ++l) {
+    const auto number = static_cast<std::int64_t>(l);
+    const Tensor old = carried_rows(state, step.number, number);
+    const bool leaves = step.number >= step.chunks;
+    const Tensor seen = leaves && !official() ? carried(joined(old, detach(h))) : Tensor();
+    KeysValues frozen;
+    if (step.frozen_end > step.frozen_begin)
+      frozen = {step.frozen_keys[l].window(step.frozen_begin, step.frozen_end),
+                step.frozen_values[l].window(step.frozen_begin, step.frozen_end)};
+    h = recomputed(recompute != Recompute::none,
+                   [&layer = core_.layers[l], old, frozen, call](const std::vector<Tensor>& in) {
+                     const Tensor normed = layer.normed(in[0]),
+                                  normed_old = old.defined() ? layer.normed(old) : Tensor();
+                     KeysValues context;
+                     if (frozen.k.defined())
+                       context = layer.keys_values(joined(normed_old, normed)).with_past(frozen.k, frozen.v);
+                     return layer(in[0], normed, context, call, normed_old);
+                   },
+                   {h});
+    if (leaves) next.set(numbered("act", step.number - step.chunks, number), official() ? carried(h) : seen);
+  }
+  return h;
+}
+
 StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state, Run& run) const {
   const std::int64_t batch = x.dim(0), chunks = x.dim(1) / chunk_, past = past_chunks(state);
-  const auto layers = std::ssize(core_.layers);
   LayerCall call;
   call.attention.causal = true;
   call.attention.positions = positions();
@@ -136,26 +162,25 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
       const Tensor entering = narrow(x, 1, s * chunk_, chunk_);
       h = h.defined() ? joined(h, entering) : contiguous(entering);
     }
-    const std::int64_t frozen_begin = std::max<std::int64_t>(0, past + s - steps_ + 1) * chunk_,
-                       frozen_end = std::max<std::int64_t>(0, past + s - passes_ + 1) * chunk_;
     call.index = run.calls++;
-    for (std::int64_t l = 0; l < layers; ++l) {
-      const StaircaseLayer& layer = core_.layers[static_cast<std::size_t>(l)];
-      const Tensor old = carried_rows(state, s, l);
-      const Tensor seen = s >= chunks && !official() ? carried(joined(old, detach(h))) : Tensor();
-      const Tensor normed = layer.normed(h);
-      const bool sees_frozen = has_frozen() && frozen_end > frozen_begin;
-      const Tensor normed_old = old.defined() ? layer.normed(old) : Tensor();
-      KeysValues context;
-      if (sees_frozen) {
-        const std::size_t at = static_cast<std::size_t>(l);
-        context = layer.keys_values(joined(normed_old, normed))
-                      .with_past(frozen_keys[at].window(frozen_begin, frozen_end),
-                                 frozen_values[at].window(frozen_begin, frozen_end));
-      }
-      h = layer(h, normed, context, call, normed_old);
-      if (s >= chunks) next.set(numbered("act", s - chunks, l), official() ? carried(h) : seen);
+    Step step;
+    step.number = s;
+    step.chunks = chunks;
+    if (has_frozen()) {
+      step.frozen_begin = std::max<std::int64_t>(0, past + s - steps_ + 1) * chunk_;
+      step.frozen_end = std::max<std::int64_t>(0, past + s - passes_ + 1) * chunk_;
+      step.frozen_keys = frozen_keys;
+      step.frozen_values = frozen_values;
     }
+    const auto after = std::make_shared<State>();
+    h = recomputed(
+        run.recompute == Recompute::block,
+        [this, step, state, call, recompute = run.recompute, after](const std::vector<Tensor>& in) {
+          *after = {};
+          return run_step(in[0], step, state, call, recompute, *after);
+        },
+        {h});
+    for (const auto& [name, rows] : *after) next.set(name, rows);
     name_value("state", h);
     if (s < passes_ - 1) continue;
     const std::int64_t rest = h.dim(1) - chunk_;

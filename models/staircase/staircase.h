@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "autograd/seq_buffer.h"
 #include "models/staircase/family.h"
 
 namespace eddy {
@@ -37,6 +38,7 @@ class Staircase final : public StaircaseFamily {
 
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
   bool is_recurrent() const override { return true; }
+  bool has_blocks() const override { return true; }
   std::int64_t stream_period() const override { return chunk_; }
 
  private:
@@ -50,6 +52,15 @@ class Staircase final : public StaircaseFamily {
   // act.step.layer of a state, as activations; undefined where there is none.
   Tensor carried_rows(const State& state, std::int64_t step, std::int64_t layer) const;
   Segment run_rows(const Tensor& x, const State& state, Run& run) const;
+  // One step of run_rows: which one, of a segment of how many chunks, and the frozen chunks that it sees, as rows
+  // [frozen_begin, frozen_end) of each layer's keys and values.
+  struct Step {
+    std::int64_t number = 0, chunks = 0, frozen_begin = 0, frozen_end = 0;
+    std::vector<SeqBuffer> frozen_keys{}, frozen_values{};
+  };
+  // The active chunks x after it. Steps after the segment's last chunk set their part of the next state.
+  Tensor run_step(const Tensor& x, const Step& step, const State& state, const LayerCall& call,
+                  Recompute recompute, State& next) const;
   Segment run_literal(const Tensor& x, const State& state, Run& run) const;
   State begin_stream(const State& imported, std::int64_t batch) const override;
   Tensor run_stream(const Tensor& x, State& state) const override;

@@ -63,9 +63,15 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
       h = layer.literal(h, memory.defined() ? concat({memory, h}, 1) : h, call);
       return;
     }
-    const Tensor normed = layer.normed(h);
-    h = layer(h, normed,
+    h = recomputed(
+        run.recompute != Recompute::none,
+        [&layer, memory, call](const std::vector<Tensor>& in) {
+          const Tensor normed = layer.normed(in[0]);
+          return layer(
+              in[0], normed,
               layer.keys_values(memory.defined() ? concat({layer.normed(memory), normed}, 1) : normed), call);
+        },
+        {h});
   });
   return {h, next};
 }

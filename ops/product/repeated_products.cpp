@@ -69,6 +69,11 @@ RepeatedProducts::RepeatedProducts(std::int64_t times)
   if (counts_) of_this_thread() = std::make_shared<PackedWeights>();
 }
 
+RepeatedProducts::RepeatedProducts(std::shared_ptr<PackedWeights> of_loop)
+    : counts_(of_loop != nullptr && of_this_thread() == nullptr) {
+  if (counts_) of_this_thread() = std::move(of_loop);
+}
+
 RepeatedProducts::~RepeatedProducts() {
   if (counts_) of_this_thread() = nullptr;
 }

@@ -61,6 +61,8 @@ class PackedWeights : public RefCounted {
 class RepeatedProducts {
  public:
   explicit RepeatedProducts(std::int64_t times);
+  // Goes on with the packed weights of a loop, for what is computed again after it; null: there was none.
+  explicit RepeatedProducts(std::shared_ptr<PackedWeights> of_loop);
   ~RepeatedProducts();
   RepeatedProducts(const RepeatedProducts&) = delete;
   RepeatedProducts& operator=(const RepeatedProducts&) = delete;

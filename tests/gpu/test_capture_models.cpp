@@ -36,4 +36,20 @@ TEST_SUITE("device") {
       CHECK(result.state != stateless);
     }
   }
+
+  TEST_CASE("captured steps that compute activations again are those that keep them") {
+    for (ModelConfig config : test::bf16_configs()) {
+      CAPTURE(config.model);
+      CAPTURE(config.gate);
+      config.init_std = 0.3;
+      config.dropout = 0.1;
+      const Recompute most =
+          make_unallocated_model(config)->has_blocks() ? Recompute::block : Recompute::layer;
+      const Compared result = compare(
+          config, "adamw", true, kSteps,
+          [](int step) { return std::vector<Batch>{batch_of(kTime, static_cast<std::uint64_t>(step))}; },
+          Dtype::f32, most);
+      CHECK(result.graphs >= 1);
+    }
+  }
 }

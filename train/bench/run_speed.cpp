@@ -43,6 +43,7 @@ RunSpeed measure_run_speed(const PlannedRun& run, double seconds,
   options.capture = train.capture == "auto";
   options.carry_state = run.carries_state;
   options.micro_batches = train.micro_batches;
+  options.recompute = recompute_named(train.recompute);
   options.batches.assign(static_cast<std::size_t>(train.accumulate), continued(run.batch));
   options.optimizer = train;
   StepTrial trial(options, run.placement);

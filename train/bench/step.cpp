@@ -71,6 +71,8 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.sequence = sequence;
   result.threads = thread_count();
   result.dropout = trial.model().config().dropout;
+  constexpr const char* kRecompute[] = {"none", "layer", "block"};
+  result.recompute = kRecompute[static_cast<std::size_t>(options.recompute)];
   result.device = options.device;
   result.precision = options.precision;
   result.flops_per_token =
@@ -127,8 +129,9 @@ Measurement measurement_of(const StepBench& b) {
   m.bench = "step";
   m.title = "A training step";
   m.conditions =
-      fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {}, {}{} thread{}, {} steps",
-                  b.model, grouped(b.parameters), b.batch, b.sequence, b.dropout, b.precision,
+      fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {}{}, {}{} thread{}, {} steps",
+                  b.model, grouped(b.parameters), b.batch, b.sequence, b.dropout,
+                  b.recompute == "none" ? "" : fmt::format("{} recomputed, ", b.recompute), b.precision,
                   b.device == "cuda" ? b.captured ? "cuda (graph), " : "cuda, " : "", b.threads,
                   b.threads == 1 ? "" : "s", b.step.runs);
   m.facts = {{"model", b.model},
@@ -137,6 +140,7 @@ Measurement measurement_of(const StepBench& b) {
              {"sequence", b.sequence},
              {"threads", b.threads},
              {"dropout", b.dropout},
+             {"recompute", b.recompute},
              {"device", b.device},
              {"precision", b.precision},
              {"steps", b.step.runs},

@@ -37,11 +37,13 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
     : capture_(options.capture && can_capture(placement.device)),
       carry_state_(options.carry_state),
       micro_batches_(options.micro_batches),
+      recompute_(options.recompute),
       sequence_(options.sequence > 0 ? options.sequence : options.model.context),
       model_(make_model(resolved(options.model), placement.dtype, placement.device, placement.matmul)),
       recorder_(model_->params(), {.wanted = options.capture}) {
   const ModelConfig& config = model_->full_config();
   model_->check_length(sequence_, carry_state_);
+  model_->check_recompute(recompute_);
   model_->params().initialize(kBenchSeed);
   optimizer_ = make_optimizer(model_->params(), options.optimizer);
   if (!options.batches.empty()) {
@@ -65,6 +67,7 @@ StepResult StepTrial::run(Recorder* recorder) {
   options.step = steps_;
   options.carry_state = carry_state_;
   options.micro_batches = micro_batches_;
+  options.recompute = recompute_;
   StepResult result =
       train_step(*model_, *optimizer_, batches_[static_cast<std::size_t>(steps_ % std::ssize(batches_))],
                  carried_, options, recorder);

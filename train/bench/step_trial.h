@@ -21,6 +21,7 @@ struct StepTrialOptions {
   std::int64_t tail = 16;          // scored positions of a model with readout tail, at most the sequence
   bool capture = true;             // where the device supports it
   std::int64_t micro_batches = 1;  // as StepOptions
+  Recompute recompute = Recompute::none;
   bool carry_state = false;      // each step continues from the state of the last; else it starts without one
   std::vector<Batch> batches{};  // of every step; none: one of random tokens, another for each step
   OptimizerOptions optimizer{};
@@ -28,7 +29,7 @@ struct StepTrialOptions {
 
 class StepTrial {
  public:
-  // errors: ConfigError for the model's sizes; ShapeError for a sequence that it does not support;
+  // errors: ConfigError for the model's sizes, and for a value of `recompute` that it does not have; ShapeError for a sequence that it does not support;
   // OutOfMemoryError.
   StepTrial(const StepTrialOptions& options, const DevicePrecision& placement);
 
@@ -51,6 +52,7 @@ class StepTrial {
 
   bool capture_, carry_state_;
   std::int64_t micro_batches_;
+  Recompute recompute_;
   std::int64_t sequence_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -177,6 +177,11 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add(
       "shard_optimizer", c.shard_optimizer,
       "Whether each of several processes keeps the optimizer's state of a part of the parameters, not all of it");
+  keys.add(
+      "recompute", c.recompute,
+      "Activations that the backward pass computes again, for less memory: those of each layer, or also of each turn "
+      "of a loop over the sequence",
+      {"none", "layer", "block"});
   keys.add("sequence", c.sequence, "Tokens of a sequence; 0: model.segment, or else model.context",
            {0, 1'000'000'000})
       .everyday();

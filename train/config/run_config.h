@@ -64,6 +64,7 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t accumulate = 1;     // batches whose gradients are accumulated for one step
   std::int64_t micro_batches = 1;  // parts of a batch's rows, whose gradients are summed as a binary tree
   bool shard_optimizer = false;    // whether each of several processes keeps a part of the optimizer's state
+  std::string recompute = "none";  // none | layer | block: models/recompute.h
   std::int64_t sequence = 0;       // tokens per row; 0: model.segment, or where that is 0 too model.context
   std::string carry_state = "auto";  // auto: as the task's order of data needs it | always | never
   std::int64_t seed = 1337;

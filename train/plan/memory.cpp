@@ -75,6 +75,7 @@ class CountedRun {
     options.step = number;
     options.carry_state = carries_;
     options.micro_batches = train_.micro_batches;
+    options.recompute = recompute_named(train_.recompute);
     static_cast<void>(train_step(*model_, *optimizer_, batches, carried_, options));
   }
   void evaluate() {

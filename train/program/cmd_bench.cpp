@@ -156,7 +156,7 @@ ModelConfig preset_config(const std::string& name) {
 
 struct StepFlags {
   StepBenchOptions options;
-  std::string config, preset = "unit";
+  std::string config, preset = "unit", recompute = "none";
   double dropout = -1;
   std::int64_t batch = 0;
   bool no_capture = false;
@@ -185,6 +185,7 @@ struct StepFlags {
     // The batch of the paper where a thread takes only a second or two for it.
     options.batch = batch > 0 ? batch : preset == "cifar_block" ? 256 : 16;
     options.capture = !no_capture;
+    options.recompute = recompute_named(recompute);
   }
 };
 
@@ -218,6 +219,9 @@ void add_step(CLI::App& bench, std::function<int()>& action) {
   add_size(command, "--steps", options.steps, 100'000'000, "Timed steps, instead of --seconds");
   command.add_option("--dropout", flags->dropout, "Short for --model.dropout")
       ->check(number_between(0, 0.999));
+  add_option(command, "--recompute", flags->recompute,
+             "What the backward pass computes again, as train.recompute: compare time and peak memory",
+             CLI::IsMember({"none", "layer", "block"}));
   command.add_flag("--profile", options.profile,
                    "Also show time, work and floor of each op and module, from as many further steps");
   add_device_option(command, options.device);

@@ -55,6 +55,31 @@ void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoo
                in_gib(room.bytes));
 }
 
+// What other values of train.recompute would take.
+void print_recompute(const PlannedRun& run, const MemoryPlan& plan) {
+  const std::unique_ptr<Model> model = make_unallocated_model(run.config.model);
+  std::vector<std::vector<std::string>> rows{{"train.recompute", "activations, GiB", "peak, GiB"}};
+  std::string missing;
+  for (const char* const value : {"none", "layer", "block"}) {
+    if (recompute_named(value) == Recompute::block && !model->has_blocks()) {
+      missing = fmt::format(
+          "train.recompute \"block\" is not for {}: it has no loop over the sequence whose turns could "
+          "be computed again",
+          run.config.model.model);
+      continue;
+    }
+    PlannedRun other = run;
+    other.config.train.recompute = value;
+    const bool is_own = value == run.config.train.recompute;
+    const MemoryPlan counted = is_own ? plan : plan_memory(other);
+    rows.push_back({is_own ? std::string(value) + ", as now" : value, in_gib(counted.activations),
+                    in_gib(counted.peak)});
+  }
+  print_line("");
+  print(text_table(rows));
+  if (!missing.empty()) print_line("{}", missing);
+}
+
 void print_speed(const PlannedRun& run, const Task& task, const RunSpeed& speed) {
   const TrainConfig& train = run.config.train;
   const double rate = speed.tokens_per_second(), step = speed.step.median;
@@ -98,8 +123,9 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
   const std::unique_ptr<Task> task = make_task(std::move(arguments));
   task->set_model_sizes(config.model);
   fit_params(config.model);
-  if (task->row_length() > 0)
-    make_unallocated_model(config.model)->check_length(task->row_length(), task->carries_state());
+  const std::unique_ptr<Model> form = make_unallocated_model(config.model);
+  form->check_recompute(recompute_named(train.recompute));
+  if (task->row_length() > 0) form->check_length(task->row_length(), task->carries_state());
   const PlannedRun run = planned_run(config, placement, *task, before_text);
   const MemoryPlan plan = plan_memory(run);
   print_line("{} on {}: {} parameters, {}, {} on {}\n", config.model.model, task->name(),
@@ -107,6 +133,7 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
   const MemoryRoom room = memory_room();
   const MemoryVerdict verdict = judge(run, plan, room);
   print_memory(run, plan, room);
+  print_recompute(run, plan);
   if (verdict.fit != Fit::fits)
     print_line("{}: {}", verdict.fit == Fit::exceeds ? "too much" : "warning", verdict.text);
   print_now("");

@@ -51,8 +51,8 @@ bool may_change(const std::string& key, const RunConfig& wanted) {
   for (const char* changeable :
        {"data.path", "train.minutes", "train.eval_every", "train.eval_batches", "train.checkpoint_every",
         "train.keep", "train.sample_every", "train.sample_tokens", "train.log_every", "train.max_bad_steps",
-        "train.threads", "train.device", "train.state_gain_batches", "train.shard_optimizer",
-        "train.rank_timeout"})
+        "train.threads", "train.device", "train.state_gain_batches", "train.recompute", "train.rollback",
+        "train.shard_optimizer", "train.rank_timeout"})
     if (key == changeable) return true;
   return false;
 }

@@ -269,8 +269,9 @@ ReadyRun prepare_run(const TrainRequest& request) {
     theirs.vocab = run.config.model.vocab;
   }
   if (loaded) check_same_model(run.config, *loaded, resuming);
-  if (run.task->row_length() > 0)
-    make_unallocated_model(run.config.model)->check_length(run.task->row_length(), run.task->carries_state());
+  const std::unique_ptr<Model> form = make_unallocated_model(run.config.model);
+  form->check_recompute(recompute_named(t.recompute));
+  if (run.task->row_length() > 0) form->check_length(run.task->row_length(), run.task->carries_state());
   run.memory = require_memory(planned_run(run.config, {device, dtype, precision}, *run.task, before_text));
   run.model = make_model(run.config.model, dtype, device, precision);
   ParamStore& params = run.model->params();

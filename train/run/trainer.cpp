@@ -238,6 +238,7 @@ class Run {
     options.step = run_.state.step;
     options.carry_state = run_.task->carries_state();
     options.micro_batches = run_.config.train.micro_batches;
+    options.recompute = recompute_named(run_.config.train.recompute);
     options.stop = [this] { return gives_up_step(); };
     std::vector<Batch> own = batches;
     if (shared_) shared_->begin_step(own, options);

@@ -31,6 +31,7 @@ void put_options(Message& message, const StepOptions& options) {
   message.put(options.step);
   message.put(options.carry_state);
   message.put(options.micro_batches);
+  message.put(options.recompute);
   message.put(options.scored);
 }
 
@@ -41,6 +42,7 @@ StepOptions get_options(Message& message) {
   options.step = message.get<std::int64_t>();
   options.carry_state = message.get<bool>();
   options.micro_batches = message.get<std::int64_t>();
+  options.recompute = message.get<Recompute>();
   options.scored = message.get_numbers();
   return options;
 }

@@ -90,7 +90,8 @@ struct StepInputs {
     return all;
   }
   std::string kind() const {
-    std::string text = fmt::format("{} {} {}", options.seed, options.carry_state, options.micro_batches);
+    std::string text = fmt::format("{} {} {} {}", options.seed, options.carry_state, options.micro_batches,
+                                   static_cast<int>(options.recompute));
     for (const Batch& leaf : leaves) text += batch_kind(leaf);
     return text;
   }
@@ -102,6 +103,7 @@ struct StepInputs {
     input.dropout = {true, options.seed, number(i),
                      static_cast<const std::uint64_t*>(leaves_before.raw_data())};
     input.logits = false;
+    input.recompute = options.recompute;
     return input;
   }
 

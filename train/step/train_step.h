@@ -22,6 +22,7 @@ struct StepOptions {
   std::int64_t step = 0;   // optimizer steps done before; numbers the dropout masks
   bool carry_state = false;
   std::int64_t micro_batches = 1;  // parts of each batch: a power of two
+  Recompute recompute = Recompute::none;
   // With ranks, `batches` and `carried` hold this rank's rows, `scored` has the number of scored targets of each
   // micro-batch of the step, batch by batch, those of other ranks too, and `buckets` are those of all ranks. The
   // optimizer holds buckets->held_by(rank). Without ranks, `scored` and `buckets` are not read.

@@ -202,6 +202,18 @@ TEST_CASE("the benchmark of a step counts tokens and operations and leaves no gr
   CHECK(to_text(measurement_of(bench)).find("tokens per second") != std::string::npos);
 }
 
+TEST_CASE("the benchmark of a step shows what recomputing saves") {
+  StepBenchOptions options = tiny_step();
+  const StepBench kept = bench_step(options);
+  options.recompute = Recompute::layer;
+  const StepBench again = bench_step(options);
+  CHECK(again.loss == kept.loss);
+  CHECK(again.saved_bytes < kept.saved_bytes);
+  CHECK(to_text(measurement_of(again)).find("layer recomputed") != std::string::npos);
+  options.recompute = Recompute::block;
+  CHECK_THROWS_AS(bench_step(options), ConfigError);
+}
+
 TEST_CASE("a profiled step names ops and modules and its parts add up to the step") {
   StepBenchOptions options = tiny_step();
   options.profile = true;

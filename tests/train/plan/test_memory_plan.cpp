@@ -54,6 +54,7 @@ std::int64_t measured_peak(const PlannedRun& run) {
   CarriedState carried;
   StepOptions options;
   options.carry_state = run.carries_state;
+  options.recompute = recompute_named(run.config.train.recompute);
   for (options.step = 0; options.step < 3; ++options.step) {
     const StepResult result =
         train_step(*model, *optimizer,
@@ -100,6 +101,26 @@ TEST_CASE("memory plan: it counts accumulated batches and factored moments and l
     run.placement.dtype = Dtype::bf16;
     check_counted(run);
   }
+}
+
+TEST_CASE("memory plan: it counts activations that are computed again, and that is less") {
+  const Threads threads(2);
+  for (const char* const name :
+       {"regular", "block_forget", "block_recurrent", "memory_llama", "staircase", "lstm"})
+    for (const ModelEntry& entry : model_registry()) {
+      if (entry.model != std::string(name)) continue;
+      PlannedRun run = small_run(entry);
+      run.config.model.layers = 4;
+      const std::int64_t kept = plan_memory(run).activations;
+      for (const char* const value : {"layer", "block"}) {
+        CAPTURE(value);
+        if (value == std::string("block") && !make_unallocated_model(run.config.model)->has_blocks())
+          continue;
+        run.config.train.recompute = value;
+        check_counted(run);
+        CHECK_MESSAGE(plan_memory(run).activations < kept, name);
+      }
+    }
 }
 
 TEST_CASE("memory plan: it takes no memory of tensors and leaves none behind") {

@@ -94,7 +94,8 @@ TEST_CASE(
       "--data text.txt --model.model memory_llama --data.order stream --train.optimizer adafactor" + small,
       "--data texts --data.tokenizer byte260 --model.family staircase --model.model lstm --data.order documents" +
           small,
-      "--data text.txt --model.model unit_forget --model.dropout 0.1 --train.precision bf16" + small,
+      "--data text.txt --model.model unit_forget --model.dropout 0.1 --train.precision bf16 --train.recompute layer" +
+          small,
       // Several buckets of gradients, and factored statistics.
       "--data text.txt --model.model staircase --data.order stream --model.dim 256 --train.optimizer adafactor",
   };

@@ -1,0 +1,38 @@
+// Checkpoints of models.
+#include "models/recompute.h"
+
+#include <utility>
+
+#include "autograd/checkpoint.h"
+#include "ops/product/repeated_products.h"
+#include "tensor/base/error.h"
+#include "tensor/base/format.h"
+
+namespace eddy {
+
+Recompute recompute_named(const std::string& name) {
+  if (name == "none") return Recompute::none;
+  if (name == "layer") return Recompute::layer;
+  if (name == "block") return Recompute::block;
+  fail<ConfigError>("config: train.recompute is {:?} (none, layer or block)", name);
+}
+
+std::vector<Tensor> recomputed(bool again, std::function<std::vector<Tensor>(const std::vector<Tensor>&)> fn,
+                               const std::vector<Tensor>& inputs) {
+  if (!again) return fn(inputs);
+  return checkpoint(
+      [packed = RepeatedProducts::current(), fn = std::move(fn)](const std::vector<Tensor>& in) {
+        const RepeatedProducts loop(packed);
+        return fn(in);
+      },
+      inputs);
+}
+
+Tensor recomputed(bool again, std::function<Tensor(const std::vector<Tensor>&)> fn,
+                  const std::vector<Tensor>& inputs) {
+  return recomputed(
+      again, [one = std::move(fn)](const std::vector<Tensor>& in) { return std::vector<Tensor>{one(in)}; },
+      inputs)[0];
+}
+
+}  // namespace eddy
