@@ -1,6 +1,7 @@
 // libedit draws the line and keeps the history. Characters are read here, so that Ctrl-C ends the wait for them.
 #include "train/talk/line_input.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,16 +24,28 @@ namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 24;
 
+// Ctrl-C makes a terminal drop what was typed before it, also between a poll that saw it and the read: the read would wait
+// for the next key, and the interrupt with it. So a terminal is read through a description that never waits; another one,
+// since that of standard input is shared with the shell.
+int input_descriptor() {
+  static const int own = [] {
+    const char* const name = ::isatty(STDIN_FILENO) ? ::ttyname(STDIN_FILENO) : nullptr;
+    return name == nullptr ? -1 : ::open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  }();
+  return own >= 0 ? own : STDIN_FILENO;
+}
+
 // Reads what there is, at least a byte. Returns how much; 0 at the end of the input; -1 for Ctrl-C. A signal ends only a
 // wait that has begun, or another thread takes it: so the wait looks at the flag ten times a second.
 ssize_t read_some(char* bytes, std::size_t most) {
   for (;;) {
     if (is_interrupted()) return -1;
-    pollfd input{STDIN_FILENO, POLLIN, 0};
+    pollfd input{input_descriptor(), POLLIN, 0};
     if (::poll(&input, 1, 100) == 0) continue;
-    const ssize_t got = ::read(STDIN_FILENO, bytes, most);
+    const ssize_t got = ::read(input.fd, bytes, most);
     if (got >= 0) return got;
-    if (errno != EINTR) fail<IoError>("chat: cannot read standard input: {}", std::strerror(errno));
+    if (errno != EINTR && errno != EAGAIN)
+      fail<IoError>("chat: cannot read standard input: {}", std::strerror(errno));
   }
 }
 

@@ -1,4 +1,4 @@
-// `eddy chat` as a script uses it. test_slow_chat_terminal.cpp is as a person does.
+// `eddy chat` as a script uses it. test_chat_terminal.cpp is as a person does.
 #include <doctest/doctest.h>
 
 #include <string>

@@ -1,5 +1,4 @@
-// `eddy chat` as a person uses it: keys, Ctrl-C, history. What is typed about when Ctrl-C is may be lost, as on any
-// terminal, so this needs a machine that does nothing else.
+// `eddy chat` as a person uses it: keys, Ctrl-C, history. Each step waits for what the one before shows.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <poll.h>
