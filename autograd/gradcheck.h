@@ -20,19 +20,21 @@
 
 namespace eddy {
 
+// How a gradient is checked.
 struct GradcheckOptions {
   // h = step * max(1, sqrt|x|). At 1e-4, for a function of size 1, the truncation error (h^4 = 1e-16) and the
   // rounding error (2e-16 / h = 2e-12) are both far below the tolerance. Near a kink, where D(h) and D(2h)
   // disagree, smaller steps are tried.
   double step = 1e-4;
-  double tolerance = 1e-7;
+  double tolerance = 1e-7;  // the largest error that passes
   // Errors are relative to the larger of the two values, or to this if both are smaller.
   double floor = 1e-2;
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1;  // of the cotangent
 };
 
+// What a check found.
 struct GradcheckResult {
-  bool ok = true;
+  bool ok = true;  // whether all errors are within the tolerance
   // The element with the largest error; input is -1 when nothing was compared.
   int input = -1;
   std::vector<std::int64_t> index;

@@ -47,6 +47,7 @@ class EnableGrad : detail::Setting<bool> {
  public:
   EnableGrad();
 };
+// Whether operations on this thread record nodes.
 bool grad_enabled();
 
 // While alive, every forward result and every gradient on this thread is checked: a NaN or infinity throws a
@@ -55,18 +56,22 @@ class AnomalyMode : detail::Setting<bool> {
  public:
   AnomalyMode();
 };
+// Whether an AnomalyMode is alive on this thread.
 bool anomaly_mode();
 
 // Whether every element is finite; true for integers.
 bool all_finite(const Tensor& x);
 
+// The size of all graphs together.
 struct GraphStats {
   std::int64_t nodes = 0;        // alive now, leaves excluded
   std::int64_t saved_bytes = 0;  // of buffers saved for backward, each counted once
   std::int64_t max_depth = 0;    // the longest path recorded since the last reset
   std::int64_t recorded = 0;     // nodes recorded so far
 };
+// Returns the size of all graphs of the process.
 GraphStats graph_stats();
+// Begins a new measurement of max_depth.
 void reset_graph_depth();
 
 // Declares an in-place write to x by `writer`; call it after the write. Bumps the buffer's version.

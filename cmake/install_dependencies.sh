@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Eddy needs to build, test and fetch its sample text: Debian 12 or later, Ubuntu 24.04 or later.
-# Further packages can be named. Only missing ones are installed; when nothing is missing, neither root nor a network is needed. On another system
-# or without a network it says what is needed and ends well: the build then says what it does not find.
+# Further packages can be named, such as doxygen, for the API pages. Only missing ones are installed; when nothing is
+# missing, neither root nor a network is needed. On another system or without a network it says what is needed and ends
+# well: the build then says what it does not find.
 # EDDY_NO_INSTALL=1 leaves the system as it is.
 set -euo pipefail
 

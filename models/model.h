@@ -36,6 +36,7 @@ struct ForwardInput {
   Recompute recompute = Recompute::none;  // what the backward pass computes again, in the fast form
 };
 
+// What a call gives.
 struct ForwardOutput {
   Tensor logits;          // [batch, rows, n_out]; rows = time, 1 or tail, by the model's readout. Undefined
                           // without input.logits
@@ -51,9 +52,10 @@ struct ForwardOutput {
 
 // A key of a config with its value, and the value that helps.
 struct KeySetting {
-  const char *key, *value, *instead;
+  const char *key, *value, *instead;  // the key without its section, and two of its values
 };
 
+// A model: parameters, and how they turn tokens into logits.
 class Model {
  public:
   Model() = default;
@@ -162,9 +164,10 @@ class Model {
 template <class Keys>
 class FamilyModel : public Model {
  public:
-  using FamilyKeys = Keys;
-  using Config = FamilyConfig<Keys>;
+  using FamilyKeys = Keys;            // the keys of the family alone
+  using Config = FamilyConfig<Keys>;  // with those of all families
 
+  // A model of this resolved config.
   explicit FamilyModel(Config config) : config_(std::move(config)) {}
   const Config& config() const final { return config_; }
 

@@ -19,10 +19,11 @@
 
 namespace eddy {
 
+// How the parameters of a module are made.
 struct ModuleOptions {
   std::uint64_t seed = 0;    // of the initial values
   Dtype dtype = Dtype::f32;  // bf16: values are f32, and products read a rounded copy
-  Device device = kCpu;
+  Device device = kCpu;      // where they lie
   MatmulPrecision matmul_precision = MatmulPrecision::f32;  // of the products with the module's parameters
 };
 
@@ -32,6 +33,7 @@ struct ModuleOptions {
 template <class M>
 class Module {
  public:
+  // Makes an M with these arguments, and initial values by the seed.
   template <class... Args>
   explicit Module(const ModuleOptions& options, const Args&... args)
       : params_(counted(args...), options.dtype, options.device, options.matmul_precision),

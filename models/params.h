@@ -16,11 +16,15 @@
 
 namespace eddy {
 
+// The initial values of a parameter.
 struct Init {
-  enum class Kind { zeros, ones, normal, truncated_normal, uniform } kind = Kind::zeros;
+  // Their distribution.
+  enum class Kind { zeros, ones, normal, truncated_normal, uniform };
+  Kind kind = Kind::zeros;
   double deviation = 0;  // standard deviation; for uniform: the limit
   double mean = 0;       // of normal
 
+  // All 0, all 1, and normal numbers.
   static Init zeros() { return {Kind::zeros, 0}; }
   static Init ones() { return {Kind::ones, 0}; }
   static Init normal(double deviation, double mean = 0) { return {Kind::normal, deviation, mean}; }
@@ -30,10 +34,11 @@ struct Init {
   static Init uniform(double limit) { return {Kind::uniform, limit}; }
 };
 
+// One parameter of a store.
 struct Parameter {
-  std::string name;
-  Shape shape;
-  Init init;
+  std::string name;         // "layers.0.attn.wq.weight"
+  Shape shape;              // of its value
+  Init init;                // its initial values
   std::int64_t offset = 0;  // of its first element in both arenas
   Tensor value;             // a leaf: a view of the value arena; undefined in a store that only counts
 
@@ -48,7 +53,9 @@ class ParamStore;
 // A prefix of parameter names: scope("layers").scope("0").param("weight", ...) declares "layers.0.weight".
 class ParamScope {
  public:
+  // Names that begin with `prefix`, which ends with a point.
   ParamScope(ParamStore& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
+  // The scope of a part: of that name, or number.
   ParamScope scope(const std::string& name) const { return {store_, prefix_ + name + "."}; }
   ParamScope scope(std::int64_t index) const { return scope(std::to_string(index)); }
   // Declares a parameter and returns its tensor (undefined while counting).
@@ -62,6 +69,7 @@ class ParamScope {
   std::string prefix_;
 };
 
+// The parameters of a model, their gradients and their names.
 class ParamStore {
  public:
   // A store that counts.
@@ -74,7 +82,9 @@ class ParamStore {
   ParamStore(ParamStore&&) = default;
   ParamStore& operator=(ParamStore&&) = default;
 
+  // The scope of the whole.
   ParamScope root() { return {*this, ""}; }
+  // All parameters, in the order in which they were declared.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // The parameter of that name.
   // errors: ValueError when there is none.

@@ -26,6 +26,7 @@
 
 namespace eddy {
 
+// A value of train.recompute.
 enum class Recompute { none, layer, block };
 
 // The one of this name.

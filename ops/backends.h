@@ -31,8 +31,9 @@ std::vector<std::string> measure_gpu();
 // measure what a barrier of the fused recurrences costs. No effect in a build without CUDA.
 void run_grid_barriers(int barriers);
 
+// The memory of a GPU.
 struct GpuMemory {
-  AllocatorStats stats;
+  AllocatorStats stats;       // of tensors
   std::int64_t segments = 0;  // pieces of memory allocated from the GPU
 };
 // Returns the memory that tensors use on the GPU; nothing if this build has no CUDA or finds no GPU that it
@@ -65,9 +66,10 @@ void refuse_gpu_kernels(std::string_view text, std::vector<std::string> why = {}
 // Returns whether a choice is left to "auto".
 bool has_automatic_kernels();
 
+// Which kernels a GPU runs.
 struct GpuKernels {
-  std::string attention, short_attention, recurrence, products;
-  std::vector<std::string> refused{};  // lines on the kernels that are refused
+  std::string attention, short_attention, recurrence, products;  // the choice for each, "wgmma"
+  std::vector<std::string> refused{};                            // lines on the kernels that are refused
 };
 // Returns the kernels in force, or nothing before a GPU is opened.
 std::optional<GpuKernels> gpu_kernels();
@@ -90,8 +92,9 @@ enum class KernelOp { attention, short_attention, recurrence, products };
 enum class Kernel { automatic, plain, mma, wgmma, fused };
 struct KernelChoice {
   Kernel kernel;  // never automatic
-  bool asked;
+  bool asked;     // by set_gpu_kernels
 };
+// For the backend: the choice for an op, and the name of a kernel.
 KernelChoice kernel_choice(KernelOp op);
 std::string_view kernel_name(Kernel kernel);
 // For the backend: the lines given to refuse_gpu_kernels.

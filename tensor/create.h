@@ -22,6 +22,7 @@ Tensor zeros(Size, Sizes...) {
   static_assert(sizeof(Size) == 0, "write the sizes in braces: zeros({2, 3})");
   return {};
 }
+// The same.
 template <std::integral Size, class... Sizes>
 Tensor ones(Size, Sizes...) {
   static_assert(sizeof(Size) == 0, "write the sizes in braces: ones({2, 3})");
@@ -59,15 +60,19 @@ template <class T>
 Tensor tensor(std::initializer_list<T> values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
 }
+// The same from a vector.
 template <class T>
 Tensor tensor(const std::vector<T>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
 }
+// The same from one number: a scalar.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(T value) {
   return Tensor::from({value}, {});
 }
+// Throws the error for rows that differ in length.
 [[noreturn]] void rows_differ(std::int64_t first, std::int64_t other);
+// The same from rows: a matrix.
 template <class T>
 Tensor tensor(std::initializer_list<std::initializer_list<T>> rows) {
   const auto columns = static_cast<std::int64_t>(rows.size() == 0 ? 0 : rows.begin()->size());

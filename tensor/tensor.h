@@ -22,11 +22,14 @@ namespace eddy {
 // saved for backward remembers the version at that time.
 class Buffer : public RefCounted {
  public:
+  // Uninitialised.
+  // errors: OutOfMemoryError, DeviceError.
   Buffer(std::int64_t bytes, Device device);
   ~Buffer() override;
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
+  // Where the bytes are, how many, and which write was the last.
   void* data() const { return data_; }
   std::int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
@@ -66,6 +69,7 @@ class Buffer : public RefCounted {
 // Base of the data that autograd attaches to a tensor (autograd/node.h).
 class AutogradData : public RefCounted {};
 
+// A handle to a view of a buffer: copying it is cheap, and copies share the bytes.
 class Tensor {
  public:
   Tensor() = default;  // undefined: no storage; defined() is false
@@ -87,6 +91,7 @@ class Tensor {
   static Tensor over(Ref<Buffer> buffer, std::int64_t offset, const Shape& shape, const std::int64_t* strides,
                      Dtype dtype);
 
+  // Whether there is a storage.
   bool defined() const { return impl_ != nullptr; }
   // All that follows throws a ValueError on an undefined tensor.
   const Shape& shape() const { return impl().shape; }

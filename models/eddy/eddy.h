@@ -28,4 +28,5 @@
 #include "models/optimizer/adam.h"
 #include "models/optimizer/optimizer.h"
 #include "models/params.h"
+#include "models/recompute.h"
 #include "models/weights.h"

@@ -43,9 +43,9 @@ std::int64_t stream_bytes(const ModelConfig& config, std::int64_t time);
 
 // One family: what its config.cpp says of its keys.
 struct FamilyEntry {
-  const char* name;
-  std::type_index keys;
-  void (*describe)(KeyList&, ModelConfig&);
+  const char* name;                                      // of its folder
+  std::type_index keys;                                  // the type of the struct of its keys
+  void (*describe)(KeyList&, ModelConfig&);              // declares its keys
   void (*check)(const ModelConfig&);                     // rules between keys
   void (*choose_sizes)(ModelConfig&, const GivenKeys&);  // sizes that nobody gave, for this family's models
   void (*fill)(ModelConfig&);  // defaults that depend on other keys, for the models of all families
@@ -55,15 +55,16 @@ std::span<const FamilyEntry> family_registry();
 
 // A model's name with its family.
 struct ModelName {
-  const char *family, *model;
+  const char *family, *model;  // as model.family and model.model name them
 };
 // What a model is an example of, where one of each is shown.
 enum class ExampleOf { nothing, recurrence, plain_attention };
 // One entry of the registry.
 struct ModelEntry : ModelName {
-  const char* summary;
-  ExampleOf example;
-  const char* common;  // as that of ModelTraits
+  const char* summary;  // a line for `eddy models`
+  ExampleOf example;    // what it is shown as
+  const char* common;   // as that of ModelTraits
+  // Makes the model with parameters of this scope.
   std::unique_ptr<Model> (*make)(const ModelConfig&, ParamScope);
   // Makes the keys that follow from sizes fit those of a config, whose sizes a program has chosen.
   void (*fit_to_sizes)(ModelConfig&);

@@ -8,6 +8,7 @@
 
 namespace eddy {
 
+// Adam and AdamW; ops/optimizer/optimizer.h has the formulas.
 class Adam final : public Optimizer {
  public:
   // Weight decay applies to every parameter with two axes or more (embedding tables included) and to no

@@ -27,11 +27,11 @@ namespace eddy {
 struct OptimizerOptions {
   std::string optimizer = "adamw";  // adamw | adam | adafactor
   double learning_rate = 1e-3;      // with a schedule, the rate after the warm-up
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;  // adamw: for each parameter with two axes or more; 0: none
-  double clip = 1.0;          // the largest global norm of the gradients; 0: no clipping
+  double beta1 = 0.9;               // decay of the running mean of the gradient
+  double beta2 = 0.95;              // and of its square
+  double eps = 1e-8;                // added to the root of the latter
+  double weight_decay = 0.1;        // adamw: for each parameter with two axes or more; 0: none
+  double clip = 1.0;                // the largest global norm of the gradients; 0: no clipping
 
   friend bool operator==(const OptimizerOptions&, const OptimizerOptions&) = default;
 };
@@ -39,9 +39,9 @@ struct OptimizerOptions {
 // The name of a schedule, its lowest rate, and its lengths in optimizer steps.
 struct ScheduleOptions {
   std::string schedule = "constant";  // constant | cosine | linear | rsqrt | block_cosine
-  double min_learning_rate = 0.0;
-  std::int64_t steps = 5000;
-  std::int64_t warmup = 0;       // steps of the linear rise at the start; 0: none
+  double min_learning_rate = 0.0;     // at the last step
+  std::int64_t steps = 5000;          // of the whole run
+  std::int64_t warmup = 0;            // steps of the linear rise at the start; 0: none
   std::int64_t warmup_from = 1;  // number of the first step in the warm-up; with 0 its learning rate is 0
 
   friend bool operator==(const ScheduleOptions&, const ScheduleOptions&) = default;
@@ -74,6 +74,7 @@ struct HeldStretch {
 // Which parameters an optimizer holds, one mark for each; empty: all. Those that it does not hold it leaves alone.
 using HeldParameters = std::vector<bool>;
 
+// What moves parameters along their gradients.
 class Optimizer {
  public:
   // The parameters are those of a module, net.params(), or of any other store. They must outlive this object.
@@ -123,8 +124,8 @@ class Optimizer {
   virtual void update(const Tensor& numbers, const Tensor& norm) = 0;
   // A part of the state: its name in a checkpoint, and a view of it.
   struct Part {
-    std::string name;
-    Tensor view;
+    std::string name;  // "<what>.<parameter>"
+    Tensor view;       // of the arena that holds it
   };
   // All of the state but the number of steps.
   virtual std::vector<Part> parts() const = 0;
@@ -133,9 +134,9 @@ class Optimizer {
   Tensor make_statistics() const;
   Tensor part_of(const Tensor& statistics, const HeldStretch& stretch, const Parameter& parameter) const;
 
-  ParamStore& params_;
-  std::vector<HeldStretch> held_;
-  std::int64_t steps_ = 0;
+  ParamStore& params_;             // which it moves
+  std::vector<HeldStretch> held_;  // of them
+  std::int64_t steps_ = 0;         // counted so far
 
  private:
   double learning_rate_;

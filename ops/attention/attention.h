@@ -25,8 +25,8 @@ namespace eddy {
 //   score(j, t) = scale * head_scale[h] * (q_j . k_t + q_j . positions[distance] + bias[h, distance])
 struct AttentionOptions {
   bool causal = false;  // hides the keys after the query, like band.least = 0
-  AttentionBand band;
-  double scale = 0;  // of the scores; 0 stands for 1 / sqrt(head_size)
+  AttentionBand band;   // the distances that are visible
+  double scale = 0;     // of the scores; 0 stands for 1 / sqrt(head_size)
   // Cosine attention: first each vector of q and k is scaled to length 1, as by unit_norm with this eps.
   // Past keys are unit vectors already. Only for attention and attention_composed.
   std::optional<double> unit_eps;

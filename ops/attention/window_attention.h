@@ -26,10 +26,11 @@ namespace eddy {
 // process a group in parts.
 inline constexpr std::int64_t kWindowLanes = 16;
 
+// Options of window_attention.
 struct WindowAttentionOptions {
-  std::int64_t heads = 1;
-  double dropout = 0;     // rate for probabilities
-  RandomKey dropout_key;  // gives the masks of `attention` over past and own concatenated
+  std::int64_t heads = 1;  // into which dim is cut
+  double dropout = 0;      // rate for probabilities
+  RandomKey dropout_key;   // gives the masks of `attention` over past and own concatenated
   MatmulPrecision precision = MatmulPrecision::f32;  // as that of AttentionOptions
 };
 

@@ -21,7 +21,7 @@ enum class MemorySearch { bucket, exact };
 
 // The keys and values found, [batch, time, topk, heads, head_dim] each; zeros where there is no entry.
 struct MemoryMatches {
-  Tensor keys, values;
+  Tensor keys, values;  // side by side, best first with `exact`
 };
 
 // Returns the best entries for each query and head. An entry whose key is zero is empty: it ranks below all
@@ -65,7 +65,8 @@ extern Slot<MemoryTakeArgs> memory_take_slot;
 
 // An entry whose score is `gap` below the best of its bucket has weight exp(-kMemorySharpness gap). A weight
 // below exp(-kMemoryNegligible) is lost in rounding and counts as 0.
-inline constexpr double kMemorySharpness = 1e6, kMemoryNegligible = 60;
+inline constexpr double kMemorySharpness = 1e6;
+inline constexpr double kMemoryNegligible = 60;
 // The score of an empty entry.
 inline constexpr double kMemoryEmptyScore = -1e6;
 

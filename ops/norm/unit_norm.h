@@ -25,7 +25,7 @@ Tensor unit_norm(const Tensor& x, double eps = 1e-6);
 
 // A range of an axis: `count` entries from `first`.
 struct AxisRange {
-  std::int64_t first = 0, count = 0;
+  std::int64_t first = 0, count = 0;  // entries
 };
 // The same for the heads of a fused projection, except the heads in `plain`, which are copied. So queries and
 // keys become unit vectors, and values stay.

@@ -31,12 +31,13 @@
 
 namespace eddy {
 
+// The constants of a run.
 struct AdafactorOptions {
-  double momentum = 0.9;
+  double momentum = 0.9;        // decay of the running mean of the update
   double decay_exponent = 0.8;  // of beta2
   double update_clip = 1.0;     // the largest RMS of u
-  double square_eps = 1e-30;
-  double least_scale = 1e-3;  // for the RMS of w
+  double square_eps = 1e-30;    // added to squares of the gradient
+  double least_scale = 1e-3;    // for the RMS of w
 };
 
 // The numbers that change from step to step, as in Adam, but `step` (t above) counts from 0.
@@ -44,31 +45,32 @@ using AdafactorScalars = AdamScalars;
 
 // One parameter in the arenas.
 struct AdafactorTensor {
-  std::int64_t begin = 0;              // its first element in params, grads and momentum
-  std::int64_t rows = 0, columns = 1;  // of the matrix; not factored: all elements, and 1
-  bool factored = false;
-  std::int64_t second = 0;  // its offset in the second moments: r then c, or v
-  std::int64_t first_block = 0, blocks = 0;
-  std::int64_t scratch = 0;  // factored: its offset in column_sums
+  std::int64_t begin = 0;                    // its first element in params, grads and momentum
+  std::int64_t rows = 0, columns = 1;        // of the matrix; not factored: all elements, and 1
+  bool factored = false;                     // whether the second moment is that of rows and columns
+  std::int64_t second = 0;                   // its offset in the second moments: r then c, or v
+  std::int64_t first_block = 0, blocks = 0;  // of the plan, in a row
+  std::int64_t scratch = 0;                  // factored: its offset in column_sums
 };
 
 // Some rows of a parameter: the unit of work and of partial sums. Its borders depend only on the shapes.
 struct AdafactorBlock {
-  std::int64_t tensor = 0, begin = 0, end = 0;  // rows; not factored: elements
+  std::int64_t tensor = 0, begin = 0, end = 0;  // its number, and rows of it; not factored: elements
 };
 
 // The layout of a set of parameters, made once.
 struct AdafactorPlan {
-  std::vector<AdafactorTensor> tensors;
-  std::vector<AdafactorBlock> blocks;
-  std::int64_t arena_elements = 0;   // the minimum size of the arenas
-  std::int64_t second_elements = 0;  // of the second moments
-  std::int64_t scratch_elements = 0;
+  std::vector<AdafactorTensor> tensors;  // in the order of the arenas
+  std::vector<AdafactorBlock> blocks;    // of all of them
+  std::int64_t arena_elements = 0;       // the minimum size of the arenas
+  std::int64_t second_elements = 0;      // of the second moments
+  std::int64_t scratch_elements = 0;     // of the working memory
 };
 
+// A parameter to make room for.
 struct AdafactorParameter {
   std::int64_t begin = 0;  // in the arenas
-  Shape shape;
+  Shape shape;             // a matrix may be factored
 };
 
 // Returns the layout for these parameters.
@@ -95,8 +97,9 @@ void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& mom
 
 // The tables of a plan in device memory, as bytes.
 struct AdafactorTables {
-  Tensor tensors, blocks;
+  Tensor tensors, blocks;  // u8
 };
+// Sends a plan to a device.
 AdafactorTables adafactor_tables(const AdafactorPlan& plan, Device device);
 // The same as adafactor_step, with tables and scalars already in the memory of the arenas' device: `tables`
 // are those of the plan, `scalars` the bytes of one AdafactorScalars, which kernels read without a check.

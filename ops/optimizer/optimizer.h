@@ -26,19 +26,19 @@ namespace eddy {
 
 // The elements begin .. end - 1 of the arena share a weight decay.
 struct DecaySegment {
-  std::int64_t begin = 0, end = 0;
-  double decay = 0;
+  std::int64_t begin = 0, end = 0;  // in elements
+  double decay = 0;                 // multiplied by the learning rate
 };
 
 // The constants of a run, as above. They have no defaults; OptimizerOptions has (models/optimizer/optimizer.h).
 struct AdamConstants {
-  double beta1, beta2, eps;
+  double beta1, beta2, eps;  // decays of the two means, and what is added to the root
 };
 
 // The numbers that change from step to step. Kernels read them from device memory, so that a captured step
 // can be replayed with new numbers.
 struct AdamScalars {
-  double lr = 0;
+  double lr = 0;          // the learning rate
   std::int64_t step = 1;  // t above, counted from 1
   double clip = 0;        // the largest global norm allowed; 0 for no clipping
 };
@@ -79,13 +79,14 @@ void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tenso
                           const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
                           const Tensor& norm);
 
+// An arena with its name in errors.
+struct NamedArena {
+  const Tensor& tensor;  // the arena
+  const char* name;      // "grads"
+};
 // Checks of both optimizers: arenas of the kind of `params` and, but for one named "second", of its shape; a
 // norm, which may be undefined; the scalars of a step, counted from `first_step`, in host or device memory.
 // errors: those of adamw_step.
-struct NamedArena {
-  const Tensor& tensor;
-  const char* name;
-};
 void check_arenas(const char* op, const Tensor& params, std::initializer_list<NamedArena> others,
                   const Tensor& norm);
 void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t first_step);
@@ -129,6 +130,7 @@ struct NormArgs {
   double* partial;
   double* norm;
 };
+// Elements that one partial sum of the norm covers.
 inline constexpr std::int64_t kNormBlock = 1 << 14;
 extern Slot<NormArgs> l2_norm_slot;
 

@@ -13,6 +13,7 @@
 
 namespace eddy {
 
+// Of each element; gelu is the exact one, gelu_tanh its approximation by tanh.
 Tensor neg(const Tensor& x);
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
@@ -26,6 +27,7 @@ Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
 Tensor abs(const Tensor& x);
 
+// Of two elements, whose tensors broadcast.
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
@@ -104,6 +106,7 @@ EDDY_COMPARE(==, equal(a, b))
 EDDY_COMPARE(!=, not_equal(a, b))
 #undef EDDY_COMPARE
 
+// -a
 inline Tensor operator-(const Tensor& a) {
   return neg(a);
 }
@@ -119,6 +122,7 @@ struct UnaryArgs {
 };
 extern Slot<UnaryArgs> unary_forward_slot, unary_backward_slot;
 
+// What a binary kernel computes.
 enum class BinaryPart : std::uint8_t { forward, gradient_a, gradient_b };
 
 // One result over a broadcast shape: y = f(a, b), or da or db before the sum over broadcast axes. y and dy

@@ -10,6 +10,7 @@ namespace eddy {
 
 class VjpContext;
 
+// What a product does besides.
 struct LinearOptions {
   bool relu = false;  // max(x W^T + b, 0): the product applies it, and the values before it are not stored
   Tensor residual{};  // [..., out], of x's dtype, or undefined: added last, on a GPU by the product if it can
@@ -41,7 +42,7 @@ std::vector<Tensor> linear_parts(const Tensor& x, const std::vector<Tensor>& wei
 
 // A linear layer x W^T + b that is about to be added to something (add_layer_norm, add_rms_norm).
 struct LinearTerm {
-  Tensor x, weight, bias{};
+  Tensor x, weight, bias{};  // as `linear` takes them
 };
 
 namespace detail {

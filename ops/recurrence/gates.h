@@ -42,6 +42,7 @@ Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tan
 Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor& f, const Tensor& bias_i,
                  const Tensor& bias_f, bool tanh_z);
 
+// The two gates.
 enum class GateKind : std::uint8_t { fixed, lstm };
 
 // Rows that one partial sum of the bias gradients covers.

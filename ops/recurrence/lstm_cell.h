@@ -17,8 +17,9 @@
 
 namespace eddy {
 
+// The state of an LSTM.
 struct LstmCell {
-  Tensor h, c;
+  Tensor h, c;  // hidden and cell, [batch, dim] each
 };
 
 // Returns the next hidden and cell state. `gates` holds the gates before their nonlinearities, side by side

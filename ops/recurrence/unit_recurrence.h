@@ -35,14 +35,16 @@ namespace eddy {
 // Parameters of the layer, as TransformerLayer holds them; biases may be undefined.
 // shapes: wqkv [3 D, D], rows of q, then k, then v; wo [D, D]; up [M, D]; down [D, M].
 struct UnitRecurrenceWeights {
-  Tensor norm1, norm1_bias, wqkv, wqkv_bias, wo, wo_bias, norm2, norm2_bias, up, up_bias, down, down_bias;
+  Tensor norm1, norm1_bias, wqkv, wqkv_bias, wo, wo_bias;  // of attention
+  Tensor norm2, norm2_bias, up, up_bias, down, down_bias;  // of the MLP
 };
 
+// Options of unit_recurrence.
 struct UnitRecurrenceOptions {
-  std::int64_t heads = 1;
-  bool gelu = true;  // exact GELU, else ReLU
-  double eps = 1e-5;
-  double dropout = 0;  // rate; 0 in evaluation
+  std::int64_t heads = 1;  // into which D is cut
+  bool gelu = true;        // exact GELU, else ReLU
+  double eps = 1e-5;       // of both norms
+  double dropout = 0;      // rate; 0 in evaluation
   // bf16: products may round their operands to bf16, with sums in f32; a kernel may be more exact. The op
   // chooses bf16 itself if x is bf16. A GPU's kernels do round, and the weight gradients after them are bf16
   // products.
@@ -52,6 +54,7 @@ struct UnitRecurrenceOptions {
   RandomKey attn_key, mlp_key;  // of the attention's and the MLP's result: element (t B + b) D + i
 };
 
+// What the recurrence gives for all steps.
 struct UnitRecurrenceResult {
   Tensor h, key, value;  // [time, batch, D] each; key and value are those of LN1(h)
 };

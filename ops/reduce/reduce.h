@@ -77,6 +77,7 @@ extern Slot<SumArgs> sum_slot;
 constexpr std::int64_t sum_block(std::int64_t inner) {
   return inner >= 512 ? 64 : 32768 / inner;
 }
+// The number of such blocks.
 constexpr std::int64_t sum_blocks(std::int64_t count, std::int64_t inner) {
   return (count + sum_block(inner) - 1) / sum_block(inner);
 }

@@ -42,11 +42,13 @@ Tensor log_softmax(const Tensor& x);
 // A band over [rows, width]: row r is query j = r mod queries and sees the entries j + first .. j + end - 1.
 // Without a band, queries is 1, first 0 and end width.
 struct SoftmaxBand {
-  std::int64_t queries, first, end;
+  std::int64_t queries, first, end;  // as above
 };
+// The entries of a row that are visible.
 struct SoftmaxSpan {
   std::int64_t begin, end;  // begin <= end
 };
+// Returns what row `row` sees of a band; begin and end are 0 if that is nothing.
 EDDY_HD_INLINE SoftmaxSpan softmax_span(const SoftmaxBand& band, std::int64_t row, std::int64_t width) {
   const std::int64_t query = band.queries == 1 ? 0 : row % band.queries;
   const std::int64_t begin = query + band.first, end = query + band.end;
@@ -68,6 +70,7 @@ struct SoftmaxArgs {
   std::int64_t shape[6], mask_strides[6], bias_strides[6];
   void* y;
 };
+// Returns where a row of the mask or the bias begins.
 EDDY_HD_INLINE std::int64_t softmax_row_offset(const SoftmaxArgs& args, const std::int64_t* strides,
                                                std::int64_t row) {
   std::int64_t offset = 0;

@@ -20,16 +20,17 @@
 
 namespace eddy {
 
+// The texts under "__metadata__", by key.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
 // One tensor of an open file.
 struct SafetensorsEntry {
-  std::string name;
+  std::string name;            // unique in the file
   std::string type;            // the format's name of the element type: "F32", "F16", "BOOL", ...
   std::optional<Dtype> dtype;  // Eddy's dtype of this name; nothing for F16 and other types that it lacks
-  std::vector<std::int64_t> shape;
-  std::int64_t offset = 0;  // of its data, from the beginning of the file
-  std::int64_t bytes = 0;
+  std::vector<std::int64_t> shape;  // as in the file, of any rank
+  std::int64_t offset = 0;          // of its data, from the beginning of the file
+  std::int64_t bytes = 0;           // of its data
 };
 
 // An open file with its header in memory. Data are read when they are asked for: a file that becomes shorter
@@ -64,10 +65,10 @@ class SafetensorsFile {
 
 // One tensor to write: row-major elements in the machine's byte order.
 struct SafetensorsItem {
-  std::string name;
-  Dtype dtype = Dtype::f32;
-  std::vector<std::int64_t> shape;
-  const void* data = nullptr;
+  std::string name;                 // unique
+  Dtype dtype = Dtype::f32;         // of the elements
+  std::vector<std::int64_t> shape;  // of any rank
+  const void* data = nullptr;       // as many elements as the shape has
 };
 
 // Writes a file completely or not at all. Names are sorted in the header; data are ordered by element size,

@@ -23,7 +23,9 @@ bool in_parallel_region();
 // briefly, then sleeps.
 class TeamBarrier {
  public:
+  // For so many threads.
   explicit TeamBarrier(int threads) : threads_(threads) {}
+  // Returns when all of them have called it.
   void arrive_and_wait();
 
  private:
