@@ -74,7 +74,7 @@ std::span<const ModelEntry> model_registry();
 
 // What the registry may know of a model.
 struct ModelTraits {
-  ExampleOf example = ExampleOf::nothing;
+  ExampleOf example = ExampleOf::nothing;  // what it is shown as
   // Common keys (models/config.h) that it reads, or with "-" does not read, other than their descriptions say:
   // "-heads tied".
   const char* common = "";
