@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
