@@ -21,16 +21,16 @@ struct Dropout {
   __device__ void get(float (&factors)[Count], const RandomKey& key, std::int64_t element) const {
 #pragma unroll
     for (int i = 0; i < Count; i += 4) {
-      const Philox4 words = on ? key.words(static_cast<std::uint64_t>(element + i) / 4) : Philox4{};
-#pragma unroll
-      for (int j = 0; j < Count - i && j < 4; ++j) {
-        // Not words.word[element % 4 + j], which would be a table in local memory.
-        std::uint32_t word = words.word[j];
-#pragma unroll
-        for (unsigned first = Count; first + j < 4; first += Count)
-          if ((static_cast<unsigned>(element) & 3u) == first) word = words.word[first + j];
-        factors[i + j] = !on ? 1.0f : (word >> 8) >= drop_below ? scale : 0.0f;
+      Philox4 words = on ? key.words(static_cast<std::uint64_t>(element + i) / 4) : Philox4{};
+      // The words of the element first: an index into them would make a table in local memory.
+      if (Count < 4 && (element & 2) != 0) {
+        words.word[0] = words.word[2];
+        words.word[1] = words.word[3];
       }
+      if (Count < 2 && (element & 1) != 0) words.word[0] = words.word[1];
+#pragma unroll
+      for (int j = 0; j < Count - i && j < 4; ++j)
+        factors[i + j] = !on ? 1.0f : (words.word[j] >> 8) >= drop_below ? scale : 0.0f;
     }
   }
 };
