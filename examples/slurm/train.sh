@@ -19,7 +19,7 @@ config="${CONFIG:-examples/configs/shakespeare-unit.toml}"
 if [[ -e "$run/checkpoints/latest" ]]; then
   arguments=(--resume "$run")
 else
-  arguments=("$config" --run "$run" --train.micro_batches "${MICRO_BATCHES:-${SLURM_JOB_NUM_NODES:-4}}")
+  arguments=("$config" --run "$run" --train.micro_batches "${MICRO_BATCHES:-${SLURM_NTASKS:-${SLURM_JOB_NUM_NODES:-4}}}")
 fi
 
 # SIGUSR1 comes 300 s before the time is over, to this script alone: it passes it on. Rank 0 saves, and all end.

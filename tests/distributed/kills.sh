@@ -34,16 +34,16 @@ for i in $(seq 400); do echo "line $i says $((i * i % 97)) and $((i * 7 % 31))";
 sizes=(--data text.txt --model.model block_recurrent --data.order stream --model.dim 16 --model.heads 2
   --model.context 16 --model.dropout 0.1 --train.batch 8 --train.micro_batches 4 --train.eval_every 0
   --train.sample_tokens 0)
-# Of the command that runs: has it trained a step?
+# Has a command after the first $1 trained a step?
 stepped() {
-  [[ -f run/metrics.jsonl ]] && tac run/metrics.jsonl 2>/dev/null |
-    awk '/"kind":"command"/ { exit } /"kind":"step"/ { found = 1 } END { exit !found }'
+  awk -v before="$1" '/"kind":"command"/ { ++commands; steps = 0 } /"kind":"step"/ { ++steps }
+    END { exit !(commands > before && steps > 0) }' run/metrics.jsonl 2>/dev/null
 }
 commands_of_run() { grep -s -c '"kind":"command"' run/metrics.jsonl || [[ -f run/metrics.jsonl ]] || echo 0; }
 now() { date +%s%N; }
 fail() {
   echo "$*"
-  tail -n 20 log
+  tail -c 2000 log
   exit 1
 }
 
@@ -60,7 +60,7 @@ for ((kill_number = 0; kill_number <= kills; ++kill_number)); do
   "${launcher[@]}" -n "$ranks" "$eddy" "${command[@]}" </dev/null >log 2>&1 &
   pid=$!
   begun="$(now)"
-  until (($(commands_of_run) > commands)) && stepped; do
+  until stepped "$commands"; do
     kill -0 "$pid" 2>/dev/null || fail "the run ended by itself on $ranks ranks"
     (($(now) - begun < 60000000000)) || fail "no step within 60 s on $ranks ranks"
     sleep 0.02

@@ -3,8 +3,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "ops/backends.h"
+#include "ops/core/peers.h"
 #include "train/bench/ceilings.h"
 #include "train/kernels/prove.h"
 #include "train/launch/launcher.h"
@@ -54,6 +56,10 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
     for (const std::string& line : environment_lines()) print_line("{}", line);
     print_kernels();
     print_line("ranks: {}", mpi_of_build());
+    if (std::string_view(backend_names()).find("cuda") != std::string_view::npos) {
+      const std::string why = why_no_peers();
+      print_line("ranks on GPUs: {}", why.empty() ? "NCCL" : why);
+    }
     if (!*measure) return 0;
     flush_output();
     print_measured();

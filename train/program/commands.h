@@ -104,9 +104,7 @@ struct NewRunOptions {
 // Has a value of --threads override that of the configuration, which training would apply later.
 void take_threads(RunConfig& config, const CLI::App& app);
 
-// Runs a command in this process, or, of several that a launcher started, on rank 0, with the others at its disposal; the
-// argument is null without others. Returns the exit status.
-// errors: those of the command; ConfigError when the processes cannot compute together.
+// As run_on_ranks in train/launch/team.h, with the threads that the user chose.
 int run_on_ranks(const CLI::App& app, const std::function<int(Ranks*)>& command);
 
 // Where the page of a run is served.

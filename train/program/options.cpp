@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "train/config/new_config.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
+#include "train/launch/team.h"
 #include "train/page/human_text.h"
 #include "train/run/run_folder.h"
 
@@ -133,6 +135,11 @@ RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>&
 void take_threads(RunConfig& config, const CLI::App& app) {
   const CLI::Option& threads = *app.get_option("--threads");
   if (threads.count() > 0 && config.train.threads > 0) config.train.threads = threads.as<std::int64_t>();
+}
+
+int run_on_ranks(const CLI::App& app, const std::function<int(Ranks*)>& command) {
+  const bool chosen = app.get_option("--threads")->count() > 0 || std::getenv("EDDY_NUM_THREADS") != nullptr;
+  return run_on_ranks(!chosen, command, say);
 }
 
 LoadedRun load_run(const char* command, const RunOptions& options) {

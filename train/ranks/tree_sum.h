@@ -67,7 +67,7 @@ class TreeSum {
   // Does what can be done without waiting. Returns whether the sum is done.
   // errors: those of Exchange::done.
   bool advance();
-  // Waits for the rest.
+  // Waits for the rest. All ranks finish their sums in one order: while it waits, the others do not go on.
   // errors: those of Exchange::wait.
   void finish();
 

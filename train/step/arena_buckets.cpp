@@ -50,6 +50,7 @@ ArenaBuckets::ArenaBuckets(const ParamStore& params, int ranks, bool shard, std:
     : shard_(shard) {
   const std::vector<Parameter>& all = params.parameters();
   const Tensor& arena = params.gradients();
+  if (bytes == 0) bytes = arena.device() == kCpu ? kBytes : kGpuBytes;
   const std::int64_t most = bytes / static_cast<std::int64_t>(dtype_bytes(arena.dtype()));
   const auto offset = [&](std::size_t i) { return i < all.size() ? all[i].offset : arena.elements(); };
   std::vector<std::int64_t> held(static_cast<std::size_t>(ranks));

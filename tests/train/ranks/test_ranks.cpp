@@ -95,15 +95,16 @@ TEST_CASE("ranks: several sums are on their way at once, each cut where it is as
   on_ranks(kRanks, [&](ThreadRanks& ranks) {
     const auto rank = static_cast<std::size_t>(ranks.rank());
     std::vector<Tensor> arrays;
-    std::vector<std::unique_ptr<TreeSum>> sums;
+    std::vector<std::unique_ptr<TreeSum>> sums(kSums);
     for (std::size_t i = 0; i < kSums; ++i)
       arrays.push_back(Tensor::from(numbers_of(rank, kCount), {static_cast<std::int64_t>(kCount)}));
-    // Ranks begin them in different orders.
+    // Ranks begin them in different orders, and finish them in one.
     for (std::size_t i = 0; i < kSums; ++i) {
       const std::size_t which = (i + rank) % kSums;
-      sums.push_back(std::make_unique<TreeSum>(ranks, arrays[which], cuts, present,
-                                               static_cast<int>(which) + 1, TreeSum::Work::add));
-      for (const auto& sum : sums) static_cast<void>(sum->advance());
+      sums[which] = std::make_unique<TreeSum>(ranks, arrays[which], cuts, present,
+                                              static_cast<int>(which) + 1, TreeSum::Work::add);
+      for (const auto& sum : sums)
+        if (sum != nullptr) static_cast<void>(sum->advance());
     }
     for (const auto& sum : sums) sum->finish();
     const Halving::Part own = cuts.own(ranks.rank());

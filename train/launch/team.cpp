@@ -1,11 +1,10 @@
-// Commands on several processes that a launcher started: rank 0 runs the command, the others do what it says.
-#include <CLI/CLI.hpp>
+// What ranks compare before they compute together, and what they do when one fails.
+#include "train/launch/team.h"
+
 #include <array>
-#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +14,6 @@
 #include "train/files/digest.h"
 #include "train/launch/launcher.h"
 #include "train/plan/environment.h"
-#include "train/program/commands.h"
 #include "train/step/shared_steps.h"
 #include "train/step/stop_signal.h"
 
@@ -68,7 +66,8 @@ void send_fingerprint(Ranks& ranks) {
 }
 
 // Rank 0's status is that of all: a launcher that saw another one fail would end this one too, before it has said why.
-int lead(Ranks& ranks, const std::function<int(Ranks*)>& command) {
+int lead(Ranks& ranks, const std::function<int(Ranks*)>& command,
+         const std::function<void(std::string_view)>& say) {
   try {
     compare_fingerprints(ranks);
     const int status = command(&ranks);
@@ -85,7 +84,7 @@ int lead(Ranks& ranks, const std::function<int(Ranks*)>& command) {
 }
 
 // Another rank. Signals are rank 0's to answer.
-int follow(Ranks& ranks) {
+int follow(Ranks& ranks, const std::function<void(std::string_view)>& say) {
   const StopOnSignal signals;
   try {
     send_fingerprint(ranks);
@@ -99,11 +98,11 @@ int follow(Ranks& ranks) {
 
 }  // namespace
 
-int run_on_ranks(const CLI::App& app, const std::function<int(Ranks*)>& command) {
-  const bool chosen = app.get_option("--threads")->count() > 0 || std::getenv("EDDY_NUM_THREADS") != nullptr;
-  const std::unique_ptr<Ranks> ranks = ranks_of_launcher(!chosen);
+int run_on_ranks(bool choose_threads, const std::function<int(Ranks*)>& command,
+                 const std::function<void(std::string_view)>& say) {
+  const std::unique_ptr<Ranks> ranks = ranks_of_launcher(choose_threads);
   if (ranks == nullptr) return command(nullptr);
-  return ranks->rank() == 0 ? lead(*ranks, command) : follow(*ranks);
+  return ranks->rank() == 0 ? lead(*ranks, command, say) : follow(*ranks, say);
 }
 
 }  // namespace eddy
