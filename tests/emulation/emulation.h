@@ -51,6 +51,11 @@ class OpenMemory {
   OpenMemory(const OpenMemory&) = delete;
   OpenMemory& operator=(const OpenMemory&) = delete;
 };
+// Closes all blocks; from then on each page of one opens at its first access, after `touched` got its bytes.
+// nullptr opens all blocks again.
+void watch_pages(void (*touched)(const char* start, std::size_t bytes));
+// Opens the page of an address, for the handler of forbidden accesses. Returns false where that is not the reason.
+bool open_page(const void* address);
 // Prints what is at an address, for the report of a forbidden access.
 void describe_address(const void* address);
 // Prints the size of every live block.
@@ -62,6 +67,9 @@ struct Launch {
   const char* kernel;
   std::int64_t blocks;
   int threads, shared_bytes;
+  const void* function = nullptr;  // the kernel and its arguments, for the record (record.h)
+  const void* arguments = nullptr;
+  std::size_t argument_bytes = 0;
 };
 // Runs a kernel's body once for every thread, block by block, both in random order. Each thread has its own
 // stack and runs until it waits for others.

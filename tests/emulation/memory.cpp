@@ -35,6 +35,7 @@ std::map<char*, std::size_t>& pinned() {
   return *all;
 }
 int open_count = 0, to_refuse = 0;
+void (*page_touched)(const char*, std::size_t) = nullptr;
 
 void allow(const Block& block, int rights) {
   if (mprotect(block.map, block.length, rights) != 0) stop("mprotect failed");
@@ -105,6 +106,24 @@ OpenMemory::OpenMemory() {
 }
 OpenMemory::~OpenMemory() {
   if (--open_count == 0) allow_all(PROT_NONE);
+}
+
+void watch_pages(void (*touched)(const char*, std::size_t)) {
+  page_touched = touched;
+  allow_all(touched == nullptr ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+bool open_page(const void* address) {
+  const char* const at = static_cast<const char*>(address);
+  if (page_touched == nullptr) return false;
+  for (const auto& [start, block] : blocks()) {
+    if (at < block.map || at >= block.map + block.length) continue;
+    char* const page = block.map + static_cast<std::size_t>(at - block.map) / kPage * kPage;
+    if (mprotect(page, kPage, PROT_READ | PROT_WRITE) != 0) stop("mprotect failed");
+    const char* const first = page < start ? start : page;
+    page_touched(first, static_cast<std::size_t>(page + kPage - first));
+    return true;
+  }
+  return false;
 }
 
 void describe_address(const void* address) {

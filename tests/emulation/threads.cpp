@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "tests/emulation/include/cuda_runtime.h"
+#include "tests/emulation/record.h"
 #include "tests/emulation/together.h"
 
 EmulatedIndex threadIdx, blockIdx;
@@ -253,8 +254,9 @@ void make_shared(int bytes) {
   std::memset(end - used, 0xff, used);
 }
 
-// Names the kernel and the thread before the program ends.
+// Opens a page whose first access is recorded; else names the kernel and the thread before the program ends.
 void report_fault(int, siginfo_t* info, void*) {
+  if (open_page(info->si_addr)) return;
   std::signal(SIGSEGV, SIG_DFL);
   std::signal(SIGBUS, SIG_DFL);
   std::fputs("emulated GPU: a thread touches memory that it may not touch\n", stderr);
@@ -321,6 +323,7 @@ void run(const Launch& launch, const std::function<void()>& body) {
   if (counts_only()) return count_launch(launch.kernel);
   prepare(launch, body, false);
   const WatchFaults watch;
+  const Recorded recorded(launch, false);
   RandomOrder order(gridDim.x);
   for (std::int64_t i = 0; i < launch.blocks; ++i) {
     blockIdx.x = order.next();
@@ -338,6 +341,7 @@ void run_resident(const Launch& launch, const std::function<void()>& body) {
          static_cast<long long>(launch.blocks), launch.threads, most_resident_blocks(launch.threads));
   prepare(launch, body, true);
   const WatchFaults watch;
+  const Recorded recorded(launch, true);
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
     make_shared(launch.shared_bytes);
     ++machine.blocks;

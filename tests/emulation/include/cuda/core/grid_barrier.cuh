@@ -50,7 +50,9 @@ void start_resident(const char* name, void (*kernel)(Args), int blocks, int thre
   if (shared_bytes > most_shared_bytes())
     emulation::stop("%s: %d bytes of shared memory", name, shared_bytes);
   emulation::submit(stream(), [=] {
-    emulation::run_resident({name, blocks, threads, shared_bytes}, [&] { kernel(args); });
+    emulation::run_resident(
+        {name, blocks, threads, shared_bytes, reinterpret_cast<const void*>(kernel), &args, sizeof args},
+        [&] { kernel(args); });
   });
 }
 

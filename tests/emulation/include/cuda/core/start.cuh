@@ -18,7 +18,9 @@ void start(const char* name, void (*kernel)(Args), std::int64_t blocks, int thre
   // The shared memory of a block on 9.0; kernels for all GPUs assert less.
   if (shared_bytes > 227 * 1024) emulation::stop("%s: %d bytes of shared memory", name, shared_bytes);
   emulation::submit(stream(), [=] {
-    emulation::run({name, blocks, threads, shared_bytes}, [&] { kernel(args); });
+    emulation::run(
+        {name, blocks, threads, shared_bytes, reinterpret_cast<const void*>(kernel), &args, sizeof args},
+        [&] { kernel(args); });
   });
 }
 

@@ -1,0 +1,99 @@
+#include "tests/ptx/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+
+#include "tests/ptx/interpreter/bf16.h"
+
+namespace ptx {
+namespace {
+
+// Of the largest number within kAround bytes. f32: some hundred roundings of 2^-24, and expf's few ulp in scores
+// of up to 50. bf16: one rounding of 2^-8 may fall to the other side, and what was computed from such a number.
+constexpr double kFloatBound = 0x1p-14, kHalfBound = 0x1p-6, kDoubleBound = 0x1p-26;
+constexpr std::size_t kAround = 4096;
+
+template <class T>
+T number_at(std::span<const unsigned char> bytes, std::size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+double value_at(std::span<const unsigned char> bytes, std::size_t at, Type type) {
+  if (type == Type::f32) return double{number_at<float>(bytes, at)};
+  if (type == Type::f64) return number_at<double>(bytes, at);
+  return double{from_bf16(number_at<std::uint16_t>(bytes, at))};
+}
+
+struct Format {
+  Type type;
+  std::size_t bytes;
+  double bound;
+};
+Format format_of(Type stored) {
+  switch (stored) {
+    case Type::f32:
+      return {Type::f32, 4, kFloatBound};
+    case Type::f64:
+      return {Type::f64, 8, kDoubleBound};
+    case Type::u16:
+    case Type::u32:
+      return {Type::u16, 2, kHalfBound};
+    default:
+      return {stored, 1, 0};
+  }
+}
+
+// The largest finite number of a kind near a place.
+double scale_near(std::span<const unsigned char> bytes, std::size_t at, const Format& format) {
+  const std::size_t first = at > kAround ? (at - kAround) + (kAround % format.bytes) : at % format.bytes;
+  double scale = 0;
+  for (std::size_t i = first; i + format.bytes <= std::min(bytes.size(), at + kAround); i += format.bytes) {
+    const double size = std::fabs(value_at(bytes, i, format.type));
+    if (std::isfinite(size)) scale = std::max(scale, size);
+  }
+  return scale;
+}
+
+}  // namespace
+
+Difference compare(const RecordedLaunch& launch, GlobalMemory& after) {
+  Difference difference;
+  for (const Piece& piece : launch.pieces) {
+    const GlobalMemory::Range& range = *after.find(piece.start, piece.after.size());
+    const std::size_t offset = piece.start - range.start;
+    const std::span<const unsigned char> want(piece.after);
+    const std::span<const unsigned char> have(range.bytes.data() + offset, piece.after.size());
+    for (std::size_t at = 0; at < want.size(); ++at) {
+      if (want[at] == have[at] || after.released.contains((piece.start + at) / 4 * 4)) continue;
+      const auto stored = static_cast<Type>(std::uint32_t{range.stamps[(offset + at) / 2].type});
+      const bool ours = range.stamps[(offset + at) / 2].writer != 0;
+      const Format format = ours ? format_of(stored) : Format{Type::u8, 1, 0};
+      const std::size_t start = at / format.bytes * format.bytes;
+      double excess = std::numeric_limits<double>::infinity();
+      std::string values = fmt::format("byte {:02x} for {:02x}", have[at], want[at]);
+      if (format.bound > 0 && start + format.bytes <= want.size()) {
+        const double a = value_at(want, start, format.type), b = value_at(have, start, format.type);
+        values = fmt::format("{} for {}", b, a);
+        if (std::isnan(a) && std::isnan(b))
+          excess = 0;
+        else if (std::isfinite(a) && std::isfinite(b))
+          excess = std::fabs(a - b) / (format.bound * std::max(scale_near(want, start, format), 1e-300));
+        at = start + format.bytes - 1;
+      }
+      if (excess < difference.worst && !difference.where.empty()) continue;
+      difference.worst = excess;
+      difference.where = fmt::format("{} of {} bytes stored as {}: {}", after.describe(piece.start + start),
+                                     format.bytes, ours ? static_cast<int>(stored) : -1, values);
+    }
+  }
+  return difference;
+}
+
+}  // namespace ptx

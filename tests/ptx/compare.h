@@ -1,0 +1,27 @@
+// Compares the memory after a launch of compiled code with that after the emulated launch.
+//
+// Both compute the same, and round differently: nvcc fuses a product and a sum, g++ does not; expf and tanhf are
+// other approximations; products of matrices add in another order. So numbers are compared by what stored them:
+//
+//   st.f32, st.f64     |a - b| <= bound * (the largest size of the numbers around it)
+//   st.u16, st.u32     equal to the bit, or as bf16 (a pair of them): the same, with bf16's bound
+//   others             equal to the bit
+//
+// A NaN equals a NaN, and an infinity itself. The counters of grid barriers are left out: the emulation has its own.
+#pragma once
+
+#include <string>
+
+#include "tests/ptx/launches.h"
+
+namespace ptx {
+
+struct Difference {
+  double worst = 0;   // in units of its bound: above 1 is an error
+  std::string where;  // of the worst one; "" if all bits are equal
+  bool equal() const { return where.empty(); }
+};
+
+Difference compare(const RecordedLaunch& launch, GlobalMemory& after);
+
+}  // namespace ptx

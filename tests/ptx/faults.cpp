@@ -1,0 +1,189 @@
+#include "tests/ptx/faults.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "tests/ptx/compare.h"
+
+namespace ptx {
+namespace {
+
+constexpr int kMostPlaces = 24, kPlacesOfKernel = 4;
+
+struct PlantedFault {
+  const char* name;
+  const char* kernel;  // a part of the kernel's name, or ""
+  // Changes a statement and returns true, or returns false.
+  bool (*plant)(Statement&);
+};
+
+bool drop(Statement& statement, std::string_view op) {
+  if (!statement.op.starts_with(op)) return false;
+  statement.op = "membar.cta";  // which does nothing here
+  statement.operands.clear();
+  return true;
+}
+bool swap_operands(Statement& statement, std::string_view op, std::size_t a, std::size_t b) {
+  if (statement.op != op || statement.operands[a] == statement.operands[b]) return false;
+  std::swap(statement.operands[a], statement.operands[b]);
+  return true;
+}
+bool rename(Statement& statement, std::string_view from, const char* to) {
+  if (statement.op != from) return false;
+  statement.op = to;
+  return true;
+}
+bool move_address(Statement& statement, std::string_view op, std::size_t operand, int bytes) {
+  if (!statement.op.starts_with(op)) return false;
+  std::string& address = statement.operands[operand];
+  std::int64_t offset = bytes;
+  std::string base = address.substr(1, address.size() - 2);
+  if (const std::size_t plus = base.rfind('+'); plus != std::string::npos) {
+    offset += std::stoll(base.substr(plus + 1));
+    base.resize(plus);
+  }
+  address = fmt::format("[{}+{}]", base, offset);
+  return true;
+}
+bool set_operand(Statement& statement, std::string_view op, std::size_t operand, const char* from,
+                 const char* to) {
+  if (statement.op != op || statement.operands[operand] != from) return false;
+  statement.operands[operand] = to;
+  return true;
+}
+// Swaps the first two registers of an operand in braces.
+bool swap_in_braces(Statement& statement, std::string_view op, std::size_t operand) {
+  if (!statement.op.starts_with(op) || statement.operands[operand].front() != '{') return false;
+  std::string& list = statement.operands[operand];
+  std::vector<std::string> names = split_list(std::string_view(list).substr(1, list.size() - 2));
+  std::swap(names[0], names[1]);
+  list = fmt::format("{{{}}}", fmt::join(names, ", "));
+  return true;
+}
+
+const PlantedFault kFaults[] = {
+    {"a barrier of the block is left out", "", [](Statement& s) { return drop(s, "bar.sync"); }},
+    {"a barrier of the warp is left out", "", [](Statement& s) { return drop(s, "bar.warp.sync"); }},
+    {"a wait for cp.async is left out", "", [](Statement& s) { return drop(s, "cp.async.wait_all"); }},
+    {"fence.proxy.async is left out", "wgmma", [](Statement& s) { return drop(s, "fence.proxy.async"); }},
+    {"wgmma.fence is left out", "wgmma", [](Statement& s) { return drop(s, "wgmma.fence"); }},
+    {"the wait for a product is left out", "wgmma", [](Statement& s) { return drop(s, "wgmma.wait_group"); }},
+    {"a commit of products is left out", "wgmma", [](Statement& s) { return drop(s, "wgmma.commit_group"); }},
+    {"a wait leaves one product more", "wgmma",
+     [](Statement& s) { return set_operand(s, "wgmma.wait_group.sync.aligned", 0, "0", "1"); }},
+    {"registers of a product's left operand are swapped", "wgmma",
+     [](Statement& s) { return swap_in_braces(s, "wgmma.mma_async", 1); }},
+    {"registers of mma's left operand are swapped", "",
+     [](Statement& s) { return swap_in_braces(s, "mma.sync", 1); }},
+    {"ldmatrix does not transpose", "",
+     [](Statement& s) {
+       return rename(s, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16",
+                     "ldmatrix.sync.aligned.m8n8.x4.shared.b16");
+     }},
+    {"a load of four numbers is 4 bytes off", "",
+     [](Statement& s) { return move_address(s, "ld.global.v4", 1, 4); }},
+    {"a load of one number is 4 bytes off", "",
+     [](Statement& s) { return move_address(s, "ld.global.f32", 1, 4); }},
+    {"a store of one number is 4 bytes off", "",
+     [](Statement& s) { return move_address(s, "st.global.f32", 0, 4); }},
+    {"a load of shared memory is 4 bytes off", "",
+     [](Statement& s) { return move_address(s, "ld.shared.f32", 1, 4); }},
+    {"operands of a difference are swapped", "",
+     [](Statement& s) { return swap_operands(s, "sub.f32", 1, 2); }},
+    {"an addend and a factor are swapped", "",
+     [](Statement& s) { return swap_operands(s, "fma.rn.f32", 2, 3); }},
+    {"halves of a pair of bf16 are swapped", "",
+     [](Statement& s) { return swap_operands(s, "cvt.rn.bf16x2.f32", 1, 2); }},
+    {"a choice is the other way round", "", [](Statement& s) { return swap_operands(s, "selp.f32", 1, 2); }},
+    {"a constant of expf loses bits", "",
+     [](Statement& s) { return set_operand(s, "fma.rn.f32", 2, "0f3FB8AA3B", "0f3FB80000"); }},
+    {"an index is compared with <= for <", "",
+     [](Statement& s) { return rename(s, "setp.ge.s64", "setp.gt.s64"); }},
+    {"a shift loses the sign", "", [](Statement& s) { return rename(s, "shr.s32", "shr.u32"); }},
+    {"an index is not extended by its sign", "",
+     [](Statement& s) { return rename(s, "cvt.s64.s32", "cvt.u64.u32"); }},
+    {"lanes exchange with others", "",
+     [](Statement& s) { return set_operand(s, "shfl.sync.bfly.b32", 2, "16", "8"); }},
+    {"a release of the grid's barrier is relaxed", "",
+     [](Statement& s) { return rename(s, "atom.add.release.gpu.u32", "atom.add.relaxed.gpu.u32"); }},
+    {"an acquire of the grid's barrier is relaxed", "",
+     [](Statement& s) { return rename(s, "ld.acquire.gpu.b32", "ld.relaxed.gpu.b32"); }},
+    {"a guard is the other way round", "",
+     [](Statement& s) {
+       if (s.guard.empty() || s.op != "bra") return false;
+       s.negated = !s.negated;
+       return true;
+     }},
+};
+
+// What a launch ends with: "" if memory is right.
+std::string outcome_of(const Module& module, const Function& function, const RecordedLaunch& launch,
+                       std::uint64_t most, std::set<int>* lines, std::uint64_t* instructions) {
+  try {
+    const auto program = translate(module, function);
+    GlobalMemory memory = memory_before(launch);
+    Grid grid(*program, memory, launch.shape, launch.arguments);
+    grid.most_instructions = most;
+    grid.run();
+    if (instructions != nullptr) *instructions = grid.instructions;
+    if (lines != nullptr)
+      for (std::size_t i = 0; i < grid.reached.size(); ++i)
+        if (grid.reached[i] != 0) lines->insert(program->code[i].statement->line);
+    const Difference difference = compare(launch, memory);
+    return difference.worst > 1 ? difference.where : "";
+  } catch (const Fault& fault) {
+    return fault.what();
+  }
+}
+
+struct Reached {
+  std::set<int> lines;
+  std::uint64_t instructions = 0;
+};
+
+}  // namespace
+
+int count_unseen_faults(const std::map<std::string, Candidate>& kernels) {
+  int unseen = 0;
+  std::map<const Function*, Reached> reached;
+  for (const PlantedFault& fault : kFaults) {
+    int places = 0;
+    std::string seen, where;
+    for (const auto& [name, kernel] : kernels) {
+      if (kernel.launches.empty() || name.find(fault.kernel) == std::string::npos) continue;
+      const Function& function = *kernel.function;
+      const RecordedLaunch& launch = kernel.launches.back();
+      int of_kernel = 0;
+      for (std::size_t i = 0; i < function.body.size() && seen.empty() && of_kernel < kPlacesOfKernel; ++i) {
+        Statement changed = function.body[i];
+        if (!fault.plant(changed)) continue;
+        const auto [known, fresh] = reached.try_emplace(&function);
+        if (fresh && !outcome_of(*kernel.module, function, launch, ~std::uint64_t{0}, &known->second.lines,
+                                 &known->second.instructions)
+                          .empty())
+          known->second.lines.clear();  // wrong without a fault: another test's business
+        if (!known->second.lines.contains(changed.line)) continue;
+        Function copy = function;
+        copy.body[i] = changed;
+        ++places, ++of_kernel;
+        seen = outcome_of(*kernel.module, copy, launch, 8 * known->second.instructions + 1'000'000, nullptr,
+                          nullptr);
+        where = fmt::format("{} line {}", name.substr(0, 70), changed.line);
+      }
+      if (!seen.empty() || places >= kMostPlaces) break;
+    }
+    unseen += seen.empty();
+    if (seen.empty())
+      fmt::print("NOT SEEN in {} places: {}\n", places, fault.name);
+    else
+      fmt::print("seen, place {}: {}\n  {}\n  {}\n", places, fault.name, where,
+                 seen.substr(seen.size() > 160 ? seen.size() - 160 : 0));
+  }
+  fmt::print("{} of {} planted faults seen\n", std::size(kFaults) - static_cast<std::size_t>(unseen),
+             std::size(kFaults));
+  return unseen;
+}
+
+}  // namespace ptx

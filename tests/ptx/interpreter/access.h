@@ -1,0 +1,20 @@
+// Loads, stores, atomic operations and asynchronous copies.
+#pragma once
+
+#include "tests/ptx/interpreter/machine.h"
+
+namespace ptx {
+
+// The functions of `ld`, `st` and `atom.add` of a type; the register may be wider than the memory.
+// errors: Fault for a type that has none.
+Run run_of_load(Type memory, Type in_register);
+Run run_of_store(Type memory, Type in_register);
+Run run_of_atomic_add(Type type);
+// cp.async of up to 16 bytes: from = {shared address, global address, size}.
+void copy_async(Warp& warp, const Instruction& instruction, Mask mask);
+void wait_for_copies(Warp& warp, const Instruction& instruction, Mask mask);
+
+// What `option` of a load or an atomic operation says.
+enum : int { kPlain = 0, kAcquires = 1, kReleases = 2 };
+
+}  // namespace ptx
