@@ -1,4 +1,4 @@
-// Example 7: what a library costs. One training step of a small model, once in plain loops and once by Eddy: the
+// Example 8: what a library costs. One training step of a small model, once in plain loops and once by Eddy: the
 // same parameters, the same losses, and the microseconds of both.
 //
 // The model is `regular` of models/recurrent_transformer: one layer of the transformer, for T tokens of one

@@ -1,6 +1,6 @@
-// Example 8: all else is efficiency. A training step of the model of 00_everything.cpp: first by that file, then by
+// Example 9: all else is efficiency. A training step of the model of 00_everything.cpp: first by that file, then by
 // Eddy in six rungs, each of which makes one thing faster and leaves the rest. Every rung by Eddy computes the same
-// loss and gradients; the program checks that, and prints the milliseconds of a step and the factor of each rung.
+// loss, and in f64 a gradient of the same norm; the program checks that, and prints the milliseconds of a step and the factor of each rung.
 //
 //   1 plain       00_everything.cpp: f64, one scalar product after another, a closure and new memory for each matrix;
 //                 compiled as Eddy's kernels are
@@ -259,7 +259,7 @@ int main(int argc, char** argv) try {
   const int threads = thread_count();
   bool same = true;
   for (const std::int64_t width : {32, 256}) same = climb(width, threads, seconds) && same;
-  std::printf("\n%s\n", same ? "all rungs by Eddy have the same loss and gradient" : "a rung is wrong");
+  std::printf("\n%s\n", same ? "all rungs by Eddy have the same loss, and gradients of the same norm" : "a rung is wrong");
   return same ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "error: %s\n", error.what());

@@ -1,4 +1,4 @@
-// Example 9: what is written first after the first program. docs/recipes.md shows these lines and says what they are in
+// Example 10: what is written first after the first program. docs/recipes.md shows these lines and says what they are in
 // libtorch and MLX; here they run, on a text that Eddy makes, and each checks itself.
 #include <eddy/eddy.h>
 #include <unistd.h>
@@ -69,6 +69,7 @@ struct Net {
 std::unique_ptr<Task> batches_of(const std::string& path, std::int64_t& vocab) {
   TaskArguments arguments;
   arguments.config.data.path = path;  // a file or a folder; other keys as in a configuration file
+  arguments.config.data.tokenizer = "byte";  // the same numbers for every text
   arguments.config.train.batch = 8;
   arguments.config.train.sequence = 32;
   std::unique_ptr<Task> text = make_task(std::move(arguments));
@@ -79,13 +80,13 @@ std::unique_ptr<Task> batches_of(const std::string& path, std::int64_t& vocab) {
 }
 
 struct Recipes {
-  Task& text;
+  Task &text, &validation;
   std::int64_t vocab;
   std::filesystem::path folder;
 
   double loss_of_validation(const Module<Net>& net) const {
     const NoGrad no_grad;
-    const Batch held_out = text.next(1'000'000, 0);  // a batch that the loops below do not come to
+    const Batch held_out = validation.next(0, 0);  // of another text
     return cross_entropy(net(held_out.tokens), held_out.targets).item();
   }
 
@@ -218,9 +219,11 @@ int main() try {
       std::filesystem::temp_directory_path() / ("recipes-" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "stories.txt") << generate_stories(1, 60000);
-  std::int64_t vocab = 0;
-  const std::unique_ptr<Task> text = batches_of((folder / "stories.txt").string(), vocab);
-  const Recipes recipes{*text, vocab, folder};
+  std::ofstream(folder / "held_out.txt") << generate_stories(2, 20000);
+  std::int64_t vocab = 0, same_vocab = 0;
+  const std::unique_ptr<Task> text = batches_of((folder / "stories.txt").string(), vocab),
+                              held_out = batches_of((folder / "held_out.txt").string(), same_vocab);
+  const Recipes recipes{*text, *held_out, vocab, folder};
   recipes.schedules();
   recipes.groups();
   recipes.accumulation();

@@ -11,7 +11,7 @@ namespace eddy {
 class OwnKeys {
  public:
   // The struct of a type; that of its initial values where nobody has changed it. Keys is copied and compared.
-  // aliasing: the reference is valid as long as this object.
+  // aliasing: the reference is valid until this object is assigned to or ends.
   template <class Keys>
   Keys& get() {
     Part& part = parts_[typeid(Keys)];

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "models/block_recurrent/block_recurrent.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
@@ -99,6 +100,16 @@ void add_model(const FamilyEntry& family, const ModelEntry& model) {
     if (std::string_view(other.model) == model.model)
       fail<ConfigError>("register_model: {} is the name of a model of the family {} (name it otherwise)",
                         model.model, other.family);
+  // Descriptions of keys name either a family or a model.
+  for (const ModelEntry& other : all.models) {
+    if (std::string_view(other.family) == family.name) continue;
+    for (const auto& [name, taken] : {std::pair{family.name, other.model}, {model.model, other.family}})
+      if (std::string_view(name) == taken)
+        fail<ConfigError>(
+            "register_model: {} would be the name of a family and of another family's model (name it "
+            "otherwise)",
+            name);
+  }
   const Registry before = all;
   all.add(family, model);
   try {

@@ -89,7 +89,11 @@ std::vector<Exercise> read_exercises(const fs::path& folder) {
 const Exercise& find_exercise(const std::vector<Exercise>& exercises, const std::string& which) {
   std::vector<std::string> names;
   for (const Exercise& exercise : exercises) {
-    if (which == exercise.name || which == std::to_string(exercise.number)) return exercise;
+    const std::string number = std::to_string(exercise.number),
+                      stem = fs::path(exercise.file).stem().string();
+    if (which == exercise.name || which == number || which == "0" + number || which == stem ||
+        which == exercise.file)
+      return exercise;
     names.push_back(exercise.name);
   }
   const std::string likely = likely_name(which, names);

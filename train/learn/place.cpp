@@ -54,7 +54,7 @@ Place find_place() {
   }
   if (!fs::is_directory(place.exercises, error))
     fail<IoError>(
-        "learn: no exercises in {} (run the program of a tree's build folder, or one that cmake --install put "
+        "learn: no exercises in {} (run `eddy` itself, of a tree's build folder or as cmake --install put it "
         "in its place)",
         place.exercises.string());
   if (!fs::exists(place.library, error)) place.library.clear();

@@ -11,6 +11,7 @@
 #include "tensor/files/json_text.h"
 #include "tensor/files/safetensors.h"
 #include "tensor/files/strict_json.h"
+#include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/record/metrics_summary.h"
 #include "train/run/checkpoint.h"
@@ -24,10 +25,15 @@ using nlohmann::json;
 
 namespace {
 
-void make_folder(const fs::path& folder) {
+constexpr int kFormat = 1;  // of state.json
+
+// Makes the folder of a loop, and refuses one that `eddy train` keeps: its checkpoints and metrics would be removed.
+void take_folder(const fs::path& folder) {
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail<IoError>("training: {} cannot be made: {}", folder.string(), error.message());
+  if (fs::exists(folder / "config.json", error) || fs::exists(folder / kRunIdFile, error))
+    fail<IoError>("training: {} is a run of eddy train, which goes on by --resume (name another folder)",
+                  folder.string());
+  make_folders(folder);
 }
 
 SavedTraining read_training(const fs::path& checkpoint) {
@@ -39,6 +45,10 @@ SavedTraining read_training(const fs::path& checkpoint) {
     if (!about.contains("numbers"))
       fail<FormatError>(
           "training: {} is of a run of eddy train, which goes on by --resume (name another folder)", file);
+    if (about.at("format") != kFormat)
+      fail<FormatError>(
+          "training: {} has format {}, and this program reads {} (take the program that wrote it)", file,
+          about.at("format").dump(), kFormat);
     training.step = about.at("step").get<std::int64_t>();
     training.numbers = about.at("numbers").get<std::map<std::string, double>>();
   } catch (const json::exception& error) {
@@ -56,7 +66,7 @@ void save_training(const fs::path& folder, const ParamStore& params, const Optim
   for (const auto& [name, number] : training.numbers)
     if (!std::isfinite(number))
       fail<ValueError>("save_training: the number {} is {} (finite: JSON has no other)", name, number);
-  make_folder(folder);
+  take_folder(folder);
   write_checkpoint(
       folder, training.step,
       [&](const fs::path& temporary) {
@@ -64,7 +74,7 @@ void save_training(const fs::path& folder, const ParamStore& params, const Optim
         save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save());
         if (!training.state.empty())
           save_safetensors((temporary / "recurrent.safetensors").string(), training.state.to_map());
-        const json about{{"format", 1}, {"step", training.step}, {"numbers", training.numbers}};
+        const json about{{"format", kFormat}, {"step", training.step}, {"numbers", training.numbers}};
         replace_text_file(temporary / "state.json", about.dump(1) + "\n");
       },
       [&](const fs::path& checkpoints, const std::string& name) {
@@ -86,7 +96,7 @@ std::optional<SavedTraining> load_training(const fs::path& folder, ParamStore& p
 }
 
 MetricsWriter continue_metrics(const fs::path& folder, std::int64_t step, const RunRecord& about) {
-  make_folder(folder);
+  take_folder(folder);
   const fs::path path = folder / "metrics.jsonl";
   MetricsSummary kept;
   drop_metrics_after(path, step, kept);

@@ -36,9 +36,10 @@ struct SavedTraining {
   std::map<std::string, double> numbers{};  // the loop's own: a best loss, the steps since it; finite
 };
 
-// Writes checkpoints/step-N of a folder, which it makes, points checkpoints/latest to it, and removes all older ones but
-// the last `keep`. A checkpoint is complete or absent.
-// errors: IoError, and the checkpoints before it are whole; ValueError for a number that is not finite.
+// Writes checkpoints/step-N of a folder, which it makes, points checkpoints/latest to it, and keeps the last `keep`, this one
+// included. A checkpoint is complete or absent.
+// errors: IoError, also for a folder of `eddy train`, and the checkpoints before it are whole; ValueError for a number that
+// is not finite.
 void save_training(const std::filesystem::path& folder, const ParamStore& params, const Optimizer& optimizer,
                    const SavedTraining& training, std::int64_t keep = 2);
 
@@ -63,7 +64,7 @@ std::optional<SavedTraining> load_training(const std::filesystem::path& folder, 
 
 // Opens metrics.jsonl of a folder, which it makes, for a loop that goes on at `step`: a new file begins with `about`, and
 // lines of an earlier process behind `step`, which is done again, are removed.
-// errors: IoError.
+// errors: IoError, also for a folder of `eddy train`.
 MetricsWriter continue_metrics(const std::filesystem::path& folder, std::int64_t step,
                                const RunRecord& about);
 

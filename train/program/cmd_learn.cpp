@@ -129,8 +129,10 @@ void add_learn_command(CLI::App& app, std::function<int()>& action) {
     of.add_option("EXERCISE", flags->which, help + " (a number or a name; default: the next one)")
         ->check(not_empty());
   };
-  command->add_option("EXERCISE", flags->which,
-                      "Show an exercise, a number or a name, and copy its file to your folder");
+  command
+      ->add_option("EXERCISE", flags->which,
+                   "Show an exercise, a number or a name, and copy its file to your folder")
+      ->check(not_empty());
   command->footer("Without an exercise it lists all of them. docs/tour/ leads through Eddy along them.");
   command->callback([&action, flags, command] {  // runs after that of a command below, too
     if (command->get_subcommands().empty())

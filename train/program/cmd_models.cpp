@@ -85,6 +85,11 @@ int list_sizes(const ModelsOptions& options) {
 // The one model that the options describe.
 RunConfig described(const ModelsOptions& options) {
   NewConfig gathered;
+  if (!options.explain.empty())
+    for (const char* const key : {"model.model", "model.family"})
+      if (options.keys.given().contains(key))
+        fail<ConfigError>("models: --explain {} names the model, and --{} another (leave out one)",
+                          options.explain, key);
   if (!options.explain.empty()) gathered.take_preset(options.explain, "models");
   if (!options.config.empty()) gathered.take_file(options.config);
   gathered.take_flags(options.keys.given());

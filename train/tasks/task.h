@@ -1,6 +1,7 @@
 // A task defines what a run is trained and evaluated on. The trainer knows no data: a Task gives it batches,
 // says whether the model's state is carried from batch to batch, and evaluates the model. A task is one file,
-// train/tasks/task_<name>.cpp, a declaration below and a row in task_registry.cpp; the key `data.name` chooses it.
+// task_<name>.cpp in train/tasks/ or, where its data are random, train/tasks/generated/, a declaration below and a row in
+// task_registry.cpp; a program registers its own by register_task. The key `data.name` chooses it.
 //
 //   for each step:    rate = learning_rate(step, scheduled)
 //                     next(step, 0), ..., next(step, accumulate - 1)      the batches of one optimizer step

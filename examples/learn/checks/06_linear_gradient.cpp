@@ -4,7 +4,7 @@
 #include <learn.h>
 #include EXERCISE
 
-Numbers linear(const Numbers& x, const Numbers& w, const Numbers& b, Size rows, Size in, Size out) {
+Numbers wanted_linear(const Numbers& x, const Numbers& w, const Numbers& b, Size rows, Size in, Size out) {
   Numbers y(rows * out);
   for (Size r = 0; r < rows; ++r)
     for (Size o = 0; o < out; ++o) {
@@ -19,9 +19,9 @@ void check(Size rows, Size in, Size out) {
   const Numbers x = numbers(rows * in, 1), w = numbers(out * in, 2), b = numbers(out, 3);
   const Numbers dy = numbers(rows * out, 4);
   const Gradients g = linear_gradients(x, w, dy, rows, in, out);
-  const auto of_x = [&](const Numbers& v) { return dot(dy, linear(v, w, b, rows, in, out)); };
-  const auto of_w = [&](const Numbers& v) { return dot(dy, linear(x, v, b, rows, in, out)); };
-  const auto of_b = [&](const Numbers& v) { return dot(dy, linear(x, w, v, rows, in, out)); };
+  const auto of_x = [&](const Numbers& v) { return dot(dy, wanted_linear(v, w, b, rows, in, out)); };
+  const auto of_w = [&](const Numbers& v) { return dot(dy, wanted_linear(x, v, b, rows, in, out)); };
+  const auto of_b = [&](const Numbers& v) { return dot(dy, wanted_linear(x, w, v, rows, in, out)); };
   near("dx" + sizes, g.dx, slopes(of_x, x), in, 1e-7);
   near("dw" + sizes, g.dw, slopes(of_w, w), in, 1e-7);
   near("db" + sizes, g.db, slopes(of_b, b), 0, 1e-7);

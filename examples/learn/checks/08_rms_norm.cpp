@@ -4,7 +4,7 @@
 #include <learn.h>
 #include EXERCISE
 
-Numbers rms_norm(const Numbers& x, const Numbers& w, double eps) {
+Numbers wanted_rms_norm(const Numbers& x, const Numbers& w, double eps) {
   Numbers y(x.size());
   for (Size row = 0; row < x.size(); row += w.size()) {
     double square = eps;
@@ -18,10 +18,10 @@ void check(Size rows, Size n, double eps) {
   const std::string sizes = " at rows " + text_of(rows) + ", n " + text_of(n) + ", eps " + text_of(eps);
   const Numbers x = numbers(rows * n, 1), w = numbers(n, 2), dy = numbers(rows * n, 3);
   const Gradients g = rms_norm_gradients(x, w, dy, eps);
-  near("dx" + sizes, g.dx, slopes([&](const Numbers& v) { return dot(dy, rms_norm(v, w, eps)); }, x), n,
-       1e-6);
-  near("dw" + sizes, g.dw, slopes([&](const Numbers& v) { return dot(dy, rms_norm(x, v, eps)); }, w), 0,
-       1e-6);
+  near("dx" + sizes, g.dx, slopes([&](const Numbers& v) { return dot(dy, wanted_rms_norm(v, w, eps)); }, x),
+       n, 1e-6);
+  near("dw" + sizes, g.dw, slopes([&](const Numbers& v) { return dot(dy, wanted_rms_norm(x, v, eps)); }, w),
+       0, 1e-6);
 }
 
 int main() {

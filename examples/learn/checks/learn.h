@@ -57,10 +57,11 @@ bool same(const std::string& what, const Value& got, const Value& want, const st
   return say(got == want, what, text_of(got), text_of(want), note);
 }
 
-// Whether two numbers differ by at most `tolerance`, relative to the larger where that exceeds 1. A NaN is far from
-// every number.
+// Whether a number differs from the wanted one by at most `tolerance`, relative to that where it exceeds 1. A NaN is far
+// from every number, and what is not infinite from an infinity.
 inline bool is_near(double got, double want, double tolerance) {
-  return got == want || std::abs(got - want) <= tolerance * std::max(1.0, std::abs(want));
+  return got == want ||
+         (std::isfinite(want) && std::abs(got - want) <= tolerance * std::max(1.0, std::abs(want)));
 }
 inline bool near(const std::string& what, double got, double want, double tolerance = 1e-9,
                  const std::string& note = "") {
