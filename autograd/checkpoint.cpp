@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autograd/engine.h"
+#include "autograd/leaf_watch.h"
 #include "autograd/named_values.h"
 #include "tensor/base/format.h"
 
@@ -41,7 +42,10 @@ void refuse_later_results(const Node& checkpoint, const std::vector<Tensor>& ys,
 class CheckpointNode final : public Node {
  public:
   CheckpointNode(Function fn, std::vector<Shape> shapes)
-      : Node("checkpoint", static_cast<int>(shapes.size())), fn_(std::move(fn)), shapes_(std::move(shapes)) {}
+      : Node("checkpoint", static_cast<int>(shapes.size())),
+        fn_(std::move(fn)),
+        shapes_(std::move(shapes)),
+        captured_(captures_values()) {}
 
   void vjp(VjpContext& context) override {
     const std::uint64_t first = make_ref<LeafNode>()->sequence;
@@ -70,8 +74,14 @@ class CheckpointNode final : public Node {
     }
     const ScopeGuard module(*scope);
     const EnableGrad recording;
+    std::vector<Tensor> ys;
+    const auto run = [&] { ys = fn_(inputs); };
+    // Values are not captured again. But where they were, the function took the same form as now, in parts.
     const detail::Setting<detail::ValueCapture*> not_again(detail::value_capture, nullptr);
-    std::vector<Tensor> ys = fn_(inputs);
+    if (captured_)
+      capture_values({}, run);
+    else
+      run();
     if (ys.size() != static_cast<std::size_t>(outputs()))
       fail<GraphError>(
           "{}: the function gave {} results and {} when recomputed (it must compute the same twice)",
@@ -87,6 +97,7 @@ class CheckpointNode final : public Node {
 
   Function fn_;
   const std::vector<Shape> shapes_;  // of the results
+  const bool captured_;              // values, when the function first ran
 };
 
 }  // namespace
@@ -109,6 +120,9 @@ std::vector<Tensor> checkpoint(Function fn, const std::vector<Tensor>& inputs) {
   std::vector<Shape> shapes;
   for (Tensor& y : ys) {
     if (!y.defined()) fail<ValueError>("checkpoint: result {} of the function is undefined", shapes.size());
+    // A watched leaf that fn returns is read by this node, which has no number yet.
+    if (LeafWatch* const watch = LeafWatch::of_thread(); watch != nullptr && variable_of(y) != nullptr)
+      watch->note_reader(*variable_of(y)->node, 1);
     // An alias, because fn may return an input or a parameter, which has autograd data of its own.
     y = raw::alias(y);
     shapes.push_back(y.shape());

@@ -22,7 +22,6 @@ class LeafWatch {
  public:
   // In the backward pass `is_final(i)` is called once for each of `leaves`, when its gradient is: for those without a
   // reader at its beginning, for those that checkpoint() reads at its end. `between` is called before each node runs.
-  // A gradient that is final is not added to: this is checked, and GraphError.
   // errors: GraphError when a tensor is not a leaf, or when another watch is alive.
   LeafWatch(const std::vector<Tensor>& leaves, std::function<void(std::size_t)> is_final,
             std::function<void()> between);

@@ -14,7 +14,7 @@
 namespace eddy::cuda {
 
 inline constexpr int kLongestBlock = 64, kWidestHead = 32;
-inline constexpr int kLaneKeys = 2 * kLongestBlock / 32, kLaneQueries = kLongestBlock / 32;
+inline constexpr int kLaneKeys = 2 * kLongestBlock / 32;
 
 // Returns how many rows each sequence has in a step.
 __device__ inline int rows_of(const RecurrenceArgs& args, std::int64_t t) {

@@ -299,7 +299,8 @@ struct Calls {
   const GemmArgs* end() const { return at + count; }
 };
 
-// What a side has beyond a multiple of 8, and 8 more where that is 1: no bias is added to a vector (has_vector). 0 if nothing would be left.
+// The rest of a side beyond a multiple of 8, but 9 in place of 1, because no bias is added to a vector (has_vector). 0
+// where the rest would be all of it.
 std::int64_t rest_of(std::int64_t side) {
   const std::int64_t rest = side % 8 == 1 ? 9 : side % 8;
   return rest < side ? rest : 0;

@@ -41,6 +41,7 @@ void set_panels(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, Packed
 Tensor gates_of(const Tensor& qkv, const Tensor& key, const Tensor& first_key, std::int64_t heads) {
   const std::int64_t time = key.dim(0), batch = key.dim(1), dim = key.dim(2),
                      begin = first_key.defined() ? 0 : 1;
+  if (time == 0) return Tensor::zeros({batch, heads, 0}, key.dtype(), key.device());
   const Shape by_head{time - begin, batch, heads, dim / heads};
   const auto rows = [&](const Tensor& x, std::int64_t column) {
     return reshape(narrow(narrow(x, 2, column, dim), 0, begin, time - begin), by_head);

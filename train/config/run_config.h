@@ -80,8 +80,9 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t max_bad_steps = 10;
   std::string rollback = "off";  // off | auto: what happens after max_bad_steps
   std::int64_t threads = 0;      // 0: all
-  double rank_timeout = 600.0;   // seconds that a rank waits for another within a step; 0: for ever
-  double minutes = 0.0;          // 0: no limit
+  double rank_timeout =
+      600.0;             // seconds that a rank waits for another within a step or an evaluation; 0: for ever
+  double minutes = 0.0;  // 0: no limit
   std::string device = "cpu";
   std::string precision = "f32";
   bool tensorboard = false;      // whether the folder gets event files for TensorBoard

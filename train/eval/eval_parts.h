@@ -58,8 +58,8 @@ class EvalParts {
   bool begun_ = false;
 };
 
-// The part of a plan that another rank needs, and its answers to RankCommand::evaluate and send_evaluated: `evaluation`
-// becomes that of a new plan where the message begins one.
+// Another rank's side: its answers to RankCommand::evaluate and send_evaluated. A message that begins an evaluation
+// carries the plan, and replaces `evaluation`.
 void answer_evaluation(Ranks& ranks, Message& message, const Model& model,
                        std::unique_ptr<OwnParts>& evaluation);
 void answer_evaluated(Ranks& ranks, const OwnParts& evaluation);

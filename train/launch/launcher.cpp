@@ -128,6 +128,7 @@ class MpiRanks final : public Ranks {
         static_cast<std::size_t>(std::count_if(places_.begin(), places_.begin() + rank_,
                                                [&](const Place& other) { return own.host == other.host; }));
     const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (variable != nullptr && *variable == '\0') return;  // the user hides all of them
     std::vector<std::string> visible;
     for (std::istringstream list(variable != nullptr ? variable : ""); list.good();)
       if (std::string gpu; std::getline(list, gpu, ',')) visible.push_back(gpu);
@@ -183,7 +184,7 @@ class MpiRanks final : public Ranks {
         const double waited = seconds_between(start), most = ranks_.timeout_;
         if (patience == Patience::limited && most > 0 && waited > most)
           fail<IoError>(
-              "ranks: {} waited {:.0f} s for {} within a step (it or its host hangs, or train.rank_timeout is too short)",
+              "ranks: {} waited {:.0f} s for {} within a step or an evaluation (it or its host hangs, or train.rank_timeout is too short)",
               ranks_.name(ranks_.rank()), waited, ranks_.name(other_));
         if (waited < kSpin)
           std::this_thread::yield();

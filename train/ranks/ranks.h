@@ -45,8 +45,8 @@ class Ranks {
   // Sets how many seconds a limited wait takes at most; 0: any time.
   virtual void set_timeout(double seconds) = 0;
 
-  // Begins to send bytes to a rank and to receive as many as fit `in` from it, both at once. One of the two may be
-  // empty. Exchanges of the same two ranks and the same tag meet in the order in which they begin.
+  // Begins to send bytes to a rank and to receive as many as fit `in` from it, both at once. Either or both may
+  // be empty. Exchanges of the same two ranks and the same tag meet in the order in which they begin.
   // errors: IoError.
   virtual std::unique_ptr<Exchange> begin(int other, std::span<const std::byte> out, std::span<std::byte> in,
                                           int tag) = 0;

@@ -61,9 +61,8 @@ struct TrainingState {
   std::int64_t pass_tokens = 0;        // Task::pass_tokens
   std::string task = "null";           // the result of Task::save, as JSON
   std::int64_t bad_steps = 0;          // steps in a row until now that were not finite
-  std::int64_t good_step =
-      -1;  // of the last good checkpoint (rollback.h), and of one that may prove good; -1:
-  std::int64_t candidate_step = -1;  // there is none
+  std::int64_t good_step = -1;         // of the last good checkpoint (rollback.h); -1: none
+  std::int64_t candidate_step = -1;    // of one that may prove good; -1: none
   std::vector<Rollback> rollbacks;
 
   double rate_factor() const { return rollbacks.empty() ? 1 : rollbacks.back().rate_factor; }

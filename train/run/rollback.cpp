@@ -57,12 +57,15 @@ RollbackResult roll_back(ReadyRun& run, bool has_part) {
         ", and there is no good checkpoint yet to go back to (a lower --train.learning_rate may help)");
   const std::string name = fmt::format("step-{}", state.good_step);
   try {
-    std::unique_ptr<Optimizer> whole =
-        has_part ? make_optimizer(run.model->params(), run.config.train) : nullptr;
+    // Nothing changes before both files have been read.
     const std::filesystem::path checkpoint = run.folder / "checkpoints" / name;
+    std::unique_ptr<Optimizer> whole = make_optimizer(run.model->params(), run.config.train);
+    load_optimizer(checkpoint, *whole);
     load_weights(checkpoint, run.model->params());
-    load_optimizer(checkpoint, has_part ? *whole : *run.optimizer);
-    if (has_part) run.optimizer = std::move(whole);
+    if (has_part)
+      run.optimizer = std::move(whole);
+    else
+      run.optimizer->load(whole->save(), name);  // in its own memory, which captured steps hold
   } catch (const Error& error) {
     return ends(
         fmt::format(", and {}, the last good checkpoint, cannot be taken up: {}", name, error.what()));
