@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,7 +16,9 @@
 #include "tests/support/files.h"
 #include "tests/support/tiny_run.h"
 #include "train/files/digest.h"
+#include "train/files/text_file.h"
 #include "train/kernels/prove.h"
+#include "train/kernels/run_kernels.h"
 #include "train/record/metrics.h"
 
 using namespace eddy;
@@ -164,6 +167,28 @@ TEST_SUITE("device") {
     options.command.clear();  // nothing is left to choose: nothing is tried
     choose_proven_kernels(options);
     CHECK(gpu_kernels()->attention == "mma");
+  }
+
+  TEST_CASE("a new run takes the kernels that its own steps are the fastest with, once for such steps") {
+    const TempFolder folder;
+    ProveOptions options = options_in(folder, {"products=fused"});
+    int timed = 0;
+    options.say = [&](const std::string& line) { timed += contains(line, " ms a step with ") ? 1 : 0; };
+    const auto kernels_of = [&](const std::string& name) {
+      TrainRequest request = request_in(folder, name);
+      request.choose_kernels = [&](const PlannedRun& run) { choose_kernels_of_run(run, options); };
+      static_cast<void>(events_of(request));
+      return read_json_file(latest_of(request.run_dir) + "/state.json").at("kernels").get<std::string>();
+    };
+    const std::string taken = kernels_of("run");
+    CHECK(timed == 2);
+    CHECK(taken == describe(gpu_kernels().value()));
+    set_automatic_kernels("plain");
+    CHECK(kernels_of("again") == taken);
+    CHECK(timed == 2);
+    set_gpu_kernels("products=fused,recurrence=fused");  // who names them gets them
+    CHECK(contains(kernels_of("named"), "recurrence=fused,products=fused"));
+    CHECK(timed == 2);
   }
 
   TEST_CASE("a resumed run keeps its kernels, or says that its bits will differ") {

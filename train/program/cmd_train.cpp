@@ -6,6 +6,7 @@
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
 #include "train/config/new_config.h"
+#include "train/kernels/run_kernels.h"
 #include "train/program/commands.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_start.h"
@@ -72,6 +73,8 @@ int run_here(TrainFlags& flags, const CLI::App& app) {
   }
   if (flags.watch) start_watching(resuming ? request.resume : request.run_dir, flags.watching);
   keep_on_without_output();
+  if (request.ranks == nullptr)  // of several each would take what was the fastest for it
+    request.choose_kernels = [](const PlannedRun& run) { choose_kernels_of_run(run, program_trials()); };
   const TrainEnd end = train(request);
   return end == TrainEnd::interrupted ? 130 : end == TrainEnd::too_many_bad_steps ? 3 : 0;
 }

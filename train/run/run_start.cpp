@@ -272,7 +272,9 @@ ReadyRun prepare_run(const TrainRequest& request) {
   const std::unique_ptr<Model> form = make_unallocated_model(run.config.model);
   form->check_recompute(recompute_named(t.recompute));
   if (run.task->row_length() > 0) form->check_length(run.task->row_length(), run.task->carries_state());
-  run.memory = require_memory(planned_run(run.config, {device, dtype, precision}, *run.task, before_text));
+  const PlannedRun planned = planned_run(run.config, {device, dtype, precision}, *run.task, before_text);
+  run.memory = require_memory(planned);
+  if (!resuming && device != kCpu && request.choose_kernels) request.choose_kernels(planned);
   run.model = make_model(run.config.model, dtype, device, precision);
   ParamStore& params = run.model->params();
   if (!loaded || has_new_rows) params.initialize(static_cast<std::uint64_t>(t.seed));

@@ -1,6 +1,7 @@
 // The training loop: data, forward, backward, optimizer, evaluation, checkpoints, progress and report.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 namespace eddy {
 
 class Ranks;
+struct PlannedRun;
 
 struct TrainRequest {
   RunConfig config;
@@ -23,6 +25,9 @@ struct TrainRequest {
       nullptr;  // the processes that share the run, of which this is the first; null: this one alone
   std::string command_line;        // for the report
   std::vector<std::string> notes;  // to be said and recorded at the beginning
+  // Called for a new run on a GPU before its model is made: what the program has to settle about the kernels of such
+  // steps (train/kernels/run_kernels.h). May be empty.
+  std::function<void(const PlannedRun&)> choose_kernels{};
 };
 
 enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };

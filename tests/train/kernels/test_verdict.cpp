@@ -1,6 +1,7 @@
 // What a verdict on a GPU's kernels takes and refuses, and its file.
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "train/kernels/prove.h"
+#include "train/kernels/run_kernels.h"
 #include "train/kernels/verdict.h"
 
 namespace {
@@ -34,6 +36,32 @@ TEST_CASE("verdict: of the kernels that passed the one with the smallest part of
   CHECK(verdict.refused() == "");
   CHECK_NOTHROW(set_automatic_kernels(verdict.kernels()));
   set_automatic_kernels("auto");
+}
+
+TEST_CASE("verdict: of the kernels that passed a run takes those with which its own steps are the fastest") {
+  const KernelVerdict verdict =
+      verdict_of({{"attention=mma", "", "", {{"attention", 2, 10}, {"short_attention", 1, 4}}},
+                  {"attention=wgmma", "", "", {{"attention", 1, 10}, {"short_attention", 3, 4}}},
+                  {"recurrence=fused", "", "", {{"a model", 3, 2}}},
+                  {"products=fused", "wrong", ""}});
+  const std::string own = "attention=wgmma,short_attention=mma,recurrence=plain,products=plain";
+  std::vector<std::string> tried;
+  const auto seconds_of = [&](const std::string& kernels) -> std::optional<double> {
+    tried.push_back(kernels);
+    if (contains(kernels, "short_attention=wgmma")) return {};  // no such step can be run
+    return 1 - (contains(kernels, "recurrence=fused") ? 0.5 : 0) - (contains(kernels, "=mma,s") ? 0.01 : 0);
+  };
+  CHECK(fastest_kernels(verdict, seconds_of) ==
+        "attention=wgmma,short_attention=mma,recurrence=fused,products=plain");
+  CHECK(tried ==
+        std::vector<std::string>{own, "attention=mma,short_attention=mma,recurrence=plain,products=plain",
+                                 "attention=wgmma,short_attention=wgmma,recurrence=plain,products=plain",
+                                 "attention=wgmma,short_attention=mma,recurrence=fused,products=plain"});
+  set_gpu_kernels("recurrence=plain,attention=mma");
+  tried.clear();
+  CHECK(fastest_kernels(verdict, seconds_of) == own);
+  CHECK(tried.empty());
+  set_gpu_kernels("auto");
 }
 
 TEST_CASE("verdict: what failed is refused, what is left out is not, and neither is taken") {
