@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests: an optimised build with every suite but the slow ones, the tests of tensor/ and autograd/ under the
 # address, undefined behaviour and leak sanitizers, the thread pool under the thread sanitizer, every file read by itself
-# where there is clang 19, and a CUDA build and a look into its PTX where there is nvcc.
+# where there is clang 19, and where there is nvcc a CUDA build, whose kernels run again from PTX without a GPU.
 #
 #   tests/run.sh               all of this
 #   tests/run.sh --fast        the optimised build and its tests alone
@@ -65,6 +65,12 @@ test_release() {
   heading "Release build"
   build release
   heading "Release tests"
+  # The emulated GPU records what it launches, for tests/ptx.
+  if find_nvcc >/dev/null; then
+    export EDDY_RECORD_LAUNCHES="$root/build/release/launches"
+    rm -rf "$EDDY_RECORD_LAUNCHES"
+    mkdir -p "$EDDY_RECORD_LAUNCHES"
+  fi
   ctest --preset release
 }
 
@@ -107,8 +113,8 @@ build_cuda() {
   else
     heading "CUDA: build for one architecture with $nvcc"
     build cuda-ci eddy_cuda eddy_cuda_90a
-    heading "CUDA: no register of a product is written behind wgmma's fence"
-    tests/ptx_fences.sh
+    heading "CUDA: the launches of the emulated tests again, by compiled code"
+    tests/ptx/run.sh
   fi
 }
 
