@@ -33,7 +33,7 @@ __device__ void for_each_half(Worker<T>& worker, const BlockAccumulateArgs& args
     const std::int64_t block = t - older;
     if (block < 0 || block >= args.time) continue;
     worker.start_step(rows_of(args, block));
-    body(Step{args, block, older, dropout});
+    body(Step{args, block, older, dropout, worker.shift(rows_of(args, block), args.block)});
   }
 }
 

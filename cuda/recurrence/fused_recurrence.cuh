@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
   }
 
   for (std::int64_t t = 0; t < args.time; ++t) {
-    const Step step{args, t, 0, dropout};
+    const Step step{args, t, 0, dropout, kBlocks<Args> ? worker.shift(rows_of(args, t), args.block) : 0};
     if constexpr (kBlocks<Args>) {
       const int heads = static_cast<int>(args.heads), rows_each = rows_of(args, t);
       worker.start_step(rows_each);
@@ -89,9 +89,9 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
       });
     }
     worker.sync_group();
-    mlp_up(worker, step, up, act);
+    mlp_up(worker, step, up, step.working(act, 0, mlp));
     worker.sync_group();
-    mlp_down(worker, step, down, act);
+    mlp_down(worker, step, down, step.working(act, 0, mlp));
     worker.sync_group();
     make_state(worker, launched, step, wkv, [&](int first, int count, int, int) {
       stage_norm(worker, step, {args.norm1, args.norm1_bias, args.a1, args.mean1, args.rstd1}, nullptr, first,
@@ -112,13 +112,14 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
   const Tiles down = load_tiles<T>(free, worker.rank(), blocks, args.down, mlp, dim, 1, mlp);
   const Tiles up = load_tiles<T>(free, worker.rank(), blocks, args.up, dim, mlp, 1, dim);
   const Tiles wo = load_tiles<T>(free, worker.rank(), blocks, args.wo, dim, dim, 1, dim);
-  float* const carry = static_cast<float*>(launched.act_or_carry);
+  float* const all_carry = static_cast<float*>(launched.act_or_carry);
   const Dropout dropout = dropout_of(Drops, args.dropout);
 
   // The unit recurrence has a turn more, -1, for what step 0 leaves to the one before it.
   for (std::int64_t t = args.time - 1; t >= (kBlocks<Args> ? 0 : -1); --t) {
-    const Step step{args, t, 0, dropout};
+    const Step step{args, t, 0, dropout, kBlocks<Args> ? worker.shift(rows_of(args, t), args.block) : 0};
     if constexpr (kBlocks<Args>) worker.start_step(rows_of(args, t));
+    float* const carry = step.working(all_carry, 0, dim);
     // An array made by the forward pass or by this kernel.
     const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
     if (t >= 0)

@@ -260,6 +260,12 @@ class Worker {
     begin = first_ * rows;
     end = last_ * rows;
   }
+  // How much further on the group's rows lie in arrays with the rows of one step (Step::shift), of a step with `rows` of the
+  // `block` that each sequence has room for. Groups are at different steps: without it those of a short step would lie
+  // where another group has its own.
+  __device__ std::int64_t shift(std::int64_t rows, std::int64_t block) const {
+    return first_ * (block - rows);
+  }
   __device__ void sync_group() { group_.sync(); }
   // The same, and calls between() while this block waits for the others.
   template <class Between>

@@ -52,6 +52,7 @@ struct Step {
   std::int64_t t;
   int older = 0;
   Dropout dropout = {};
+  std::int64_t shift = 0;  // of this group's rows in arrays with the rows of one step (Worker::shift)
 
   // Returns row `row` of this step of an array [time, batch, width]; of T if it is stored as args.kept.
   template <class T = float>
@@ -69,7 +70,7 @@ struct Step {
   // The same for an array that has the rows of one step, of both halves.
   template <class T>
   __device__ T* working(T* base, std::int64_t row, std::int64_t width) const {
-    return base + entries(older * args.batch + row, width);
+    return base + entries(older * args.batch + shift + row, width);
   }
   // Returns the key of one of a block's three dropouts: 0 of probabilities, 1 of the attention's result, 2 of
   // the MLP's.

@@ -33,16 +33,6 @@ std::string read_text(const std::string& file) {
 }
 
 // What a replay found and nobody has mended yet: it is printed, and does not fail. A line goes when its error does.
-struct KnownError {
-  const char *kernel, *message;
-};
-constexpr KnownError kKnown[] = {
-    // Where the last block is shorter, rows of a group of blocks lie elsewhere in act, carry and scratch in the last step:
-    // where another group, which may be at another step, has its own.
-    {"eddy::BlockForgetArgs>", "no barrier of the grid stands between"},
-    {"accumulate_forward_kernel<", "no barrier of the grid stands between"},
-    {"accumulate_backward_kernel<", "no barrier of the grid stands between"},
-};
 // Kernels that no test launches yet, by a part of their names: they are named, and do not fail. Gradients of comparisons and
 // of sums have no caller.
 constexpr const char* kUnlaunched[] = {
@@ -65,12 +55,6 @@ bool may_be_unlaunched(const std::string& kernel) {
   return std::any_of(std::begin(kUnlaunched), std::end(kUnlaunched),
                      [&](const char* part) { return kernel.find(part) != std::string::npos; });
 }
-bool is_known(const std::string& kernel, const std::string& error) {
-  return std::any_of(std::begin(kKnown), std::end(kKnown), [&](const KnownError& known) {
-    return kernel.find(known.kernel) != std::string::npos && error.find(known.message) != std::string::npos;
-  });
-}
-
 struct Kernel {
   const Module* module = nullptr;
   const Function* function = nullptr;
@@ -78,7 +62,7 @@ struct Kernel {
   int launches = 0, equal = 0;
   double worst = 0;
   std::string worst_where;
-  std::vector<std::string> errors, known;
+  std::vector<std::string> errors;
   std::vector<std::uint8_t> reached;
   std::uint64_t instructions = 0;
 };
@@ -133,7 +117,7 @@ struct Replay {
     const std::string at =
         fmt::format("{} ({} x {})", launch.file, launch.shape.blocks, launch.shape.threads);
     if (!error.empty()) {
-      (is_known(launch.kernel, error) ? kernel.known : kernel.errors).push_back(at + ": " + error);
+      kernel.errors.push_back(at + ": " + error);
     } else if (difference.equal()) {
       ++kernel.equal;
     } else {
@@ -144,7 +128,7 @@ struct Replay {
   }
 
   int report(bool verbose) const {
-    int launches = 0, equal = 0, wrong = 0, without = 0, missing = 0, known = 0;
+    int launches = 0, equal = 0, wrong = 0, without = 0, missing = 0;
     std::uint64_t instructions = 0, code = 0, reached = 0;
     for (const auto& [name, kernel] : kernels) {
       launches += kernel.launches;
@@ -159,8 +143,6 @@ struct Replay {
       if (kernel.launches == 0)
         fmt::print("{} launched by any test: {}\n", may_be_unlaunched(name) ? "known, not" : "NOT", name);
       for (const std::string& error : kernel.errors) fmt::print("WRONG: {}\n  {}\n", name, error);
-      for (const std::string& error : kernel.known) fmt::print("known, not mended: {}\n  {}\n", name, error);
-      known += static_cast<int>(kernel.known.size());
       if (verbose)
         fmt::print(
             "{:3} launches, {:3} equal, worst {:.3f} of its bound, {} of {} instructions ran: {}\n  {}\n",
@@ -168,11 +150,11 @@ struct Replay {
             kernel.worst_where);
     }
     fmt::print(
-        "{} launches of {} of {} kernels: {} equal to the bit, {} known errors, {} within rounding or wrong; "
+        "{} launches of {} of {} kernels: {} equal to the bit, {} within rounding or wrong; "
         "{} kernels wrong, {} without a launch; {:.1f} % of the code ran, {:.2f} G instructions of threads; {} "
         "launches of the tests' own kernels\n",
-        launches, kernels.size() - static_cast<std::size_t>(without), kernels.size(), equal, known,
-        launches - equal - known, wrong, without,
+        launches, kernels.size() - static_cast<std::size_t>(without), kernels.size(), equal, launches - equal,
+        wrong, without,
         100.0 * static_cast<double>(reached) / static_cast<double>(std::max<std::uint64_t>(code, 1)),
         static_cast<double>(instructions) * 1e-9, others);
     return wrong > 0 || missing > 0 || launches == 0 ? 1 : 0;
