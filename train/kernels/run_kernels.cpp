@@ -22,9 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// What a kernel has to save of a step to take another's place: less is chance.
-constexpr double kWorthIt = 0.98;
-
 // An op in a list of kernels: the one that it has, and those that may take its place.
 struct Choice {
   KernelOp op;

@@ -15,7 +15,7 @@ namespace eddy {
 using StepSeconds = std::function<std::optional<double>(const std::string& kernels)>;
 
 // Returns the kernels with which a step is the fastest: those of the verdict, and for one op after the other what passed
-// its trials and takes at least 2 % less. Ops that set_gpu_kernels chose a kernel for are left alone.
+// its trials and is worth it (kWorthIt). Ops that set_gpu_kernels chose a kernel for are left alone.
 std::string fastest_kernels(const KernelVerdict& verdict, const StepSeconds& seconds_of);
 
 // Before a new run's model is made: times steps of the run and takes their fastest kernels, which is kept beside the

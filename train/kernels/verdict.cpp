@@ -31,7 +31,7 @@ double part_of_plain(const KernelTrial& trial, const std::string& what) {
 std::string fastest(const std::vector<KernelTrial>& trials, const std::string& choice, const std::string& op,
                     const std::string& what) {
   std::string best = "plain";
-  double least = 1;
+  double least = kWorthIt;
   for (const KernelTrial& trial : trials) {
     const std::size_t equals = trial.name.find('=');
     if (trial.name.substr(0, equals) != op || !trial.passed() || trial.times.empty()) continue;
