@@ -30,7 +30,7 @@ constexpr int kFormat = 1;  // of state.json
 // Makes the folder of a loop, and refuses one that `eddy train` keeps: its checkpoints and metrics would be removed.
 void take_folder(const fs::path& folder) {
   std::error_code error;
-  if (fs::exists(folder / "config.json", error) || fs::exists(folder / kRunIdFile, error))
+  if (fs::exists(folder / kRunIdFile, error))
     fail<IoError>("training: {} is a run of eddy train, which goes on by --resume (name another folder)",
                   folder.string());
   make_folders(folder);

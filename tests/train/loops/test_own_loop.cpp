@@ -17,6 +17,8 @@
 #include "tensor/create.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/tiny_run.h"
+#include "train/files/text_file.h"
 #include "train/run/checkpoint.h"
 #include "train/study/side_by_side.h"
 
@@ -124,6 +126,21 @@ TEST_CASE("own loops: other parameters are refused, and so is a loop where a run
                  "factor [3] is not in the model"));
   CHECK(contains(error_of<FormatError>([&] { static_cast<void>(load_run(folder.path("run"))); }),
                  "of a program's own loop"));
+}
+
+TEST_CASE("own loops: the folder of a run of eddy train is refused, and nothing in it changes") {
+  const TempFolder folder;
+  const TrainRequest request = tiny_run(folder, "run");
+  REQUIRE(train_quietly(request) == TrainEnd::finished);
+  const std::string metrics = read_text_file(request.run_dir + "/metrics.jsonl");
+  auto net = make_module<Scale>(1);
+  Adam adam(net.params());
+  CHECK(contains(error_of<IoError>([&] { save_training(request.run_dir, net, adam, 1); }),
+                 "is a run of eddy train"));
+  CHECK(contains(error_of<IoError>([&] { static_cast<void>(continue_metrics(request.run_dir, 0, {})); }),
+                 "is a run of eddy train"));
+  CHECK(read_text_file(request.run_dir + "/metrics.jsonl") == metrics);
+  CHECK_NOTHROW(static_cast<void>(load_run(request.run_dir)));
 }
 
 TEST_CASE("own loops: a report has each as a line of its own, without a configuration") {

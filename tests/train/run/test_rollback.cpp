@@ -203,15 +203,20 @@ TEST_CASE("rollback: without a good checkpoint the run says so and ends") {
 TEST_CASE("rollback: a good checkpoint that is damaged is named, and the run ends as without it") {
   const OneThread one;
   const TempFolder folder;
-  const TrainRequest start = good_start(folder, "run");
-  TrainRequest next = with_rate(start, kHopeless, 8);
-  CHECK(train_quietly(next) == TrainEnd::finished);
-  const std::string good = "run/checkpoints/step-6/model.safetensors";
-  folder.write(good, read_text_file(folder.path(good)) + "x");
-  next.config.train.steps = 60;
-  CHECK(train_quietly(next) == TrainEnd::too_many_bad_steps);
-  CHECK(load_run(start.run_dir).step == 10);
-  CHECK(contains(text_of_events(start.run_dir), "step-6, the last good checkpoint, cannot be taken up"));
+  for (const std::string file : {"model.safetensors", "optimizer.safetensors"}) {
+    CAPTURE(file);
+    const std::string name = "run-" + file;
+    const TrainRequest start = good_start(folder, name);
+    TrainRequest next = with_rate(start, kHopeless, 8);
+    CHECK(train_quietly(next) == TrainEnd::finished);
+    const std::string good = name + "/checkpoints/step-6/" + file;
+    folder.write(good, read_text_file(folder.path(good)) + "x");
+    next.config.train.steps = 60;
+    CHECK(train_quietly(next) == TrainEnd::too_many_bad_steps);
+    CHECK(load_run(start.run_dir).step == 10);
+    CHECK(numbers_at(start.run_dir, 10) == numbers_at(start.run_dir, 8));  // bad steps change nothing
+    CHECK(contains(text_of_events(start.run_dir), "step-6, the last good checkpoint, cannot be taken up"));
+  }
 }
 
 TEST_CASE(
