@@ -106,9 +106,7 @@ void add_model(const FamilyEntry& family, const ModelEntry& model) {
     for (const auto& [name, taken] : {std::pair{family.name, other.model}, {model.model, other.family}})
       if (std::string_view(name) == taken)
         fail<ConfigError>(
-            "register_model: {} would be the name of a family and of another family's model (name it "
-            "otherwise)",
-            name);
+            "register_model: {} names a family and a model of another family (name it otherwise)", name);
   }
   const Registry before = all;
   all.add(family, model);

@@ -16,7 +16,7 @@
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
-#include "train/program/percent_line.h"
+#include "train/record/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/study/comparison.h"
 #include "train/tasks/task.h"

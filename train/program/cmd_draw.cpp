@@ -9,7 +9,7 @@
 #include "tensor/base/format.h"
 #include "train/page/svg_picture.h"
 #include "train/program/commands.h"
-#include "train/program/percent_line.h"
+#include "train/record/percent_line.h"
 #include "train/study/curves.h"
 #include "train/study/state_numbers.h"
 #include "train/tasks/task.h"

@@ -14,7 +14,7 @@
 #include "train/page/human_text.h"
 #include "train/plan/verdict.h"
 #include "train/program/commands.h"
-#include "train/program/percent_line.h"
+#include "train/record/percent_line.h"
 #include "train/tasks/task.h"
 
 namespace eddy {
