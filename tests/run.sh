@@ -209,6 +209,8 @@ test_gpu() {
 
 heading "Dependencies"
 cmake/install_dependencies.sh
+# Continuous integration also reads the comments of the public names.
+if [[ -n "${CI:-}" ]]; then cmake/install_dependencies.sh doxygen || echo "run.sh: doxygen cannot be installed" >&2; fi
 if $gpu; then
   test_gpu
 elif $sanitize; then
