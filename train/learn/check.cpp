@@ -110,7 +110,7 @@ std::vector<std::string> compile_command(const std::vector<std::string>& compile
          "-isystem", place.tree.string()});
   add({exercise.check(place.exercises).string(), "-o", program.string()});
   if (exercise.needs == Needs::tree)
-    for (const char* const part : {"threads.cpp", "memory.cpp", "device.cpp"})
+    for (const char* const part : {"threads.cpp", "record.cpp", "memory.cpp", "device.cpp"})
       add({(emulation / part).string()});
   if (exercise.needs == Needs::eddy) {
     add({place.library.string()});
