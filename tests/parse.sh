@@ -69,7 +69,7 @@ commands() {
 # Lets the files share modules: options and macros that do not change how a library's header reads are left out or not
 # counted. Kernels have options of their own and few includes, so they are read plainly.
 share() {
-  local options="-fmodules -Wno-modules-ambiguous-internal-linkage -Xclang -fmodules-local-submodule-visibility -fno-implicit-module-maps \
+  local options="-fmodules -Wno-modules-ambiguous-internal-linkage -Wno-modules-import-nested-redundant -Xclang -fmodules-local-submodule-visibility -fno-implicit-module-maps \
 -fmodule-map-file=$modules/map -fmodules-cache-path=$modules/cache"
   local macro
   for macro in $(grep -oE -- '-D(EDDY|eddy)_\w+' "$modules/commands" | sort -u); do
