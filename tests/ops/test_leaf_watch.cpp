@@ -74,6 +74,16 @@ TEST_CASE("leaf watch: what checkpoint reads is final at the end") {
   CHECK(at_end == std::vector<double>{3 * 3.0 * 2 * 2, 3 * 3.0 * 2 * 2});
 }
 
+TEST_CASE("leaf watch: a leaf that checkpoint's function returns as it is is read there") {
+  const Tensor kept = leaf(2), input = leaf(3);
+  std::vector<double> at_end;
+  const LeafWatch watch(
+      {kept}, [&](std::size_t) { at_end = gradient_of(kept); }, [] {});
+  const Tensor same = checkpoint([&](const std::vector<Tensor>&) { return kept; }, {input});
+  backward(sum(same * input));
+  CHECK(at_end == std::vector<double>{3, 3});
+}
+
 TEST_CASE("leaf watch: deferred gradients are computed before they are reported") {
   const Tensor weight = require_grad(Tensor::full({3, 2}, 0.5, Dtype::f32));
   std::vector<float> seen;
