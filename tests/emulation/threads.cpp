@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 
@@ -23,9 +24,10 @@ namespace emulation {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kMostThreads = 1024;   // of a block
-constexpr int kMostResident = 8192;  // threads of resident blocks
-constexpr int kMostBlocks = 16;      // resident blocks
+constexpr int kMostThreads = 1024;            // of a block
+constexpr int kMostBlocks = 132;              // resident blocks: one on each multiprocessor of an H100
+constexpr int kMostResident = 132 * 512;      // threads of resident blocks
+constexpr int kBlocks = 16, kThreads = 8192;  // the same, unless EDDY_EMULATED_BLOCKS asks for more
 constexpr std::size_t kStackBytes = 256 << 10, kPage = 4096;
 constexpr std::size_t kMostShared = 227 << 10;
 
@@ -55,6 +57,20 @@ struct Machine {
   std::uint64_t random = 0x9e3779b97f4a7c15u;
 };
 Machine machine;
+
+// The resident blocks that there may be.
+int wanted_blocks() {
+  static const int wanted = [] {
+    const char* const given = std::getenv("EDDY_EMULATED_BLOCKS");
+    const int blocks = given == nullptr ? kBlocks : std::atoi(given);
+    if (blocks < 1 || blocks > kMostBlocks) stop("EDDY_EMULATED_BLOCKS: %d (1 to %d)", blocks, kMostBlocks);
+    return blocks;
+  }();
+  return wanted;
+}
+int most_threads() {
+  return wanted_blocks() > kBlocks ? kMostResident : kThreads;
+}
 
 // Returns the index of the current block's shared memory: blocks that are not resident together all use the
 // first.
@@ -116,7 +132,8 @@ __attribute__((noinline)) void start_thread(int index) {
   ucontext_t context;
   if (getcontext(&context) != 0) stop("getcontext failed");
   char* const stack = machine.stacks + static_cast<std::size_t>(index) * kStackBytes;
-  mprotect(stack, kPage, PROT_NONE);
+  // A page that stops an overflow. A process may have some 65,000 mappings: of many threads every eighth has one.
+  if (index < kThreads || index % 8 == 0) mprotect(stack, kPage, PROT_NONE);
   context.uc_stack.ss_sp = stack + kPage;
   context.uc_stack.ss_size = kStackBytes - kPage;
   context.uc_link = nullptr;
@@ -310,7 +327,8 @@ void prepare(const Launch& launch, const std::function<void()>& body, bool resid
   if (launch.threads < 1 || launch.threads > kMostThreads || launch.blocks > 0x7fffffff)
     stop("%s: %lld blocks of %d threads", launch.kernel, static_cast<long long>(launch.blocks),
          launch.threads);
-  if (machine.stacks == nullptr) machine.stacks = map_bytes(kMostResident * kStackBytes);
+  if (machine.stacks == nullptr)
+    machine.stacks = map_bytes(static_cast<std::size_t>(most_threads()) * kStackBytes);
   machine.launch = &launch;
   machine.body = &body;
   machine.resident = resident;
@@ -352,7 +370,7 @@ void run_resident(const Launch& launch, const std::function<void()>& body) {
 
 int most_resident_blocks(int threads) {
   if (counts_only()) return multiprocessors();  // whatever blocks need, one fits on each
-  return std::min(kMostBlocks, kMostResident / threads);
+  return std::min(wanted_blocks(), most_threads() / threads);
 }
 
 void sync_blocks(int first_block, int blocks) {
