@@ -42,15 +42,6 @@ class BackwardRoot final : public Node {
   void vjp(VjpContext&) override {}
 };
 
-class RunningQueue {
- public:
-  explicit RunningQueue(BackwardQueue& queue) : before_(std::exchange(running, &queue)) {}
-  ~RunningQueue() { running = before_; }
-
- private:
-  BackwardQueue* before_;
-};
-
 void run_node(Node& node, BackwardQueue& queue) {
   if (node.freed)
     fail<GraphError>(
@@ -143,7 +134,7 @@ void run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys, const std
                         to_string(y.device()), to_string(dys[i].device()));
   }
   const NoGrad no_recording;
-  const RunningQueue this_one(queue);
+  const detail::Setting<BackwardQueue*> this_one(running, &queue);
   for (std::size_t i = 0; i < ys.size(); ++i) {
     const Tensor& y = ys[i];
     BackwardRoot root;

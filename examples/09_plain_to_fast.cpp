@@ -259,7 +259,8 @@ int main(int argc, char** argv) try {
   const int threads = thread_count();
   bool same = true;
   for (const std::int64_t width : {32, 256}) same = climb(width, threads, seconds) && same;
-  std::printf("\n%s\n", same ? "all rungs by Eddy have the same loss, and gradients of the same norm" : "a rung is wrong");
+  std::printf("\n%s\n", same ? "all rungs by Eddy have the same loss, and gradients of the same norm"
+                             : "a rung is wrong");
   return same ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "error: %s\n", error.what());

@@ -68,7 +68,7 @@ struct Net {
 
 std::unique_ptr<Task> batches_of(const std::string& path, std::int64_t& vocab) {
   TaskArguments arguments;
-  arguments.config.data.path = path;  // a file or a folder; other keys as in a configuration file
+  arguments.config.data.path = path;         // a file or a folder; other keys as in a configuration file
   arguments.config.data.tokenizer = "byte";  // the same numbers for every text
   arguments.config.train.batch = 8;
   arguments.config.train.sequence = 32;

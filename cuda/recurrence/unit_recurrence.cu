@@ -6,8 +6,6 @@
 // by side, and the gate of the next step separates them; backward one product reads their gradients side by
 // side in dkv.
 //
-
-//
 //   mapping        gates: a warp for each head of each row. Rows with a norm: a block for each row, since a
 //                  step waits for all rows; each thread has every 256th entry, the first two in registers.
 //                  Activations: a thread for each entry.

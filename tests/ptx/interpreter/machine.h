@@ -142,7 +142,8 @@ struct Grid {
   std::minstd_rand random{1};
 
   Grid(const Program& of, GlobalMemory& with, const Shape& shape, std::span<const unsigned char> arguments);
-  // Runs all blocks. errors: Fault at the first error, with kernel, block, thread and instruction.
+  // Runs all blocks.
+  // errors: Fault at the first error, with kernel, block, thread and instruction.
   void run();
 };
 

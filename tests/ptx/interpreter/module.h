@@ -46,7 +46,8 @@ struct Module {
   std::vector<Variable> variables;  // shared and global ones
   std::vector<Function> functions;
 
-  // Returns a function with a body. errors: Fault where there is none.
+  // Returns a function with a body.
+  // errors: Fault where there is none.
   const Function& function(std::string_view name) const;
 };
 
