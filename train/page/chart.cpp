@@ -272,9 +272,11 @@ std::string chart_figure(const Chart& chart, bool full_width) {
       // The line as it is drawn: with its dashes one tells it from the others without colours.
       fmt::format_to(out,
                      "<span class=\"key {0} c{1}\"><svg class=\"sample\" viewBox=\"0 0 30 8\">"
-                     "<path class=\"{0}\" d=\"M2 4{2}\"/></svg>{3}</span>",
+                     "<path class=\"{0}\" d=\"M2 4{2}\"/>{3}</svg>{4}</span>",
                      style_class(s.style), colour_of(chart, i),
-                     s.style == SeriesStyle::points ? "m13 0h0" : "H28", html_escape(s.name));
+                     s.style == SeriesStyle::points ? "m13 0h0" : "H28",
+                     s.style == SeriesStyle::line_points ? "<path class=\"points\" d=\"M15 4h0\"/>" : "",
+                     html_escape(s.name));
     }
     html += "</div>\n";
   }

@@ -59,6 +59,13 @@ Series running_median(const Series& series);
 // count.
 bool wants_log(const std::vector<Series>& series);
 
+// How a line of a colour is drawn: with more lines than colours, the later ones have points, in the legend too.
+SeriesStyle line_style(int colour);
+// Adds runs of one configuration as one line of a colour: their mean and, of several, a band from the lowest to the
+// highest. It ends with the first run that does: the mean of those that are left would be of others. Runs without points
+// do not count.
+void add_runs(Chart& chart, std::vector<Series> runs, const std::string& name, int colour);
+
 // Returns the chart as an SVG element of `width` by `height` units; text is 12 units high. Series are
 // decimated to `most_points`.
 // errors: ValueError when x and y of a series differ in length.

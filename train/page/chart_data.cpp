@@ -1,5 +1,5 @@
 // Prepares series for drawing: decimate() keeps fewer points that draw the same, running_median() smooths, wants_log()
-// chooses an axis.
+// chooses an axis, add_runs() draws several runs as one.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -12,6 +12,17 @@ namespace {
 
 bool drawable(double x, double y) {
   return std::isfinite(x) && std::isfinite(y);
+}
+
+// The value of a series at x, on a straight line between its points; NaN beyond them.
+double value_on_line(const Series& series, double x) {
+  const auto after = std::lower_bound(series.x.begin(), series.x.end(), x);
+  if (after == series.x.end()) return std::nan("");
+  const auto i = static_cast<std::size_t>(after - series.x.begin());
+  if (*after == x) return series.y[i];
+  if (i == 0) return std::nan("");
+  const double part = (x - series.x[i - 1]) / (series.x[i] - series.x[i - 1]);
+  return series.y[i - 1] + part * (series.y[i] - series.y[i - 1]);
 }
 
 }  // namespace
@@ -98,6 +109,44 @@ bool wants_log(const std::vector<Series>& series) {
     }
   }
   return low > 0 && high > 50 * low;
+}
+
+SeriesStyle line_style(int colour) {
+  return colour < kChartColours ? SeriesStyle::line : SeriesStyle::line_points;
+}
+
+void add_runs(Chart& chart, std::vector<Series> runs, const std::string& name, int colour) {
+  constexpr std::size_t kMostPoints = 500;  // of a band, whose outline is drawn whole
+  std::erase_if(runs, [](const Series& run) { return run.x.empty(); });
+  if (runs.empty()) return;
+  Series line{name, {}, {}, line_style(colour), colour}, upper, lower;
+  if (runs.size() == 1) {
+    line.x = std::move(runs.front().x);
+    line.y = std::move(runs.front().y);
+    chart.series.push_back(std::move(line));
+    return;
+  }
+  const std::vector<double>& places = runs.front().x;
+  const std::size_t stride = (places.size() + kMostPoints - 1) / kMostPoints;
+  for (std::size_t i = 0; i < places.size();
+       i += i + 1 == places.size() ? 1 : std::min(stride, places.size() - 1 - i)) {
+    double low = INFINITY, high = -INFINITY, sum = 0;
+    for (const Series& run : runs) {
+      const double value = value_on_line(run, places[i]);
+      sum += value;
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+    if (!std::isfinite(sum)) continue;
+    line.add(places[i], sum / static_cast<double>(runs.size()));
+    upper.add(places[i], high);
+    lower.add(places[i], low);
+  }
+  if (line.x.empty()) return;
+  Series band{name, upper.x, upper.y, SeriesStyle::band, colour};
+  for (std::size_t i = lower.x.size(); i-- > 0;) band.add(lower.x[i], lower.y[i]);
+  chart.series.push_back(std::move(band));
+  chart.series.push_back(std::move(line));
 }
 
 }  // namespace eddy

@@ -80,7 +80,9 @@ std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& r
   const auto [mean, deviation] = own_spread(table, rows, shown, column);
   if (!std::isfinite(mean)) return "-";
   std::string cell = fmt::format("{:.{}f}", mean, column.decimals);
-  if (std::isfinite(deviation)) cell += fmt::format(" ± {:.{}f}", deviation, column.decimals);
+  // A whole number that no seed changes, such as that of parameters, has none.
+  if (std::isfinite(deviation) && (column.decimals > 0 || deviation > 0))
+    cell += fmt::format(" ± {:.{}f}", deviation, column.decimals);
   return cell;
 }
 
@@ -149,19 +151,6 @@ std::vector<std::string> remarks_of(const std::vector<ShownRow>& rows) {
   return lines;
 }
 
-// With more rows than colours, the later ones are drawn with points.
-SeriesStyle style_of(std::size_t index) {
-  return index < static_cast<std::size_t>(kChartColours) ? SeriesStyle::line : SeriesStyle::line_points;
-}
-
-void add_series(Chart& chart, Series series, std::size_t index, const ShownRow& shown) {
-  if (series.x.empty()) return;
-  series.name = shown.row->title;
-  series.style = style_of(index);
-  series.colour = static_cast<int>(index);
-  chart.series.push_back(std::move(series));
-}
-
 // The metrics of a row; none where it has no file yet.
 std::optional<Metrics> metrics_of(const ShownRow& shown) {
   try {
@@ -171,7 +160,8 @@ std::optional<Metrics> metrics_of(const ShownRow& shown) {
   }
 }
 
-// The curves of all rows against one quantity; rows that do not say how far they were have none.
+// The curves of all rows against one quantity, those of several seeds as one; rows that do not say how far they were
+// have none.
 std::vector<Chart> curves_against(Along along, const ReproduceTable& table, const std::vector<ShownRow>& rows,
                                   const std::vector<std::optional<Metrics>>& metrics) {
   std::string name = table.chart_key;
@@ -180,28 +170,37 @@ std::vector<Chart> curves_against(Along along, const ReproduceTable& table, cons
   Chart extra{name, x, name, false, false, {}};
   Chart valid{"Validation loss of all rows", x, "loss, nats", false, false, {}};
   Chart training{"Training loss, running median", x, "loss, nats", false, false, {}};
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!metrics[i]) continue;
-    double flops = kNotMeasured;
-    if (rows[i].result)
-      if (const auto found = rows[i].result->values.find("flops_per_token");
-          found != rows[i].result->values.end())
-        flops = found->second;
-    const Course course(metrics[i]->steps, flops);
-    Series losses, numbers, steps;
-    const auto add = [&](Series& series, std::int64_t step, double value) {
-      if (const double at = course.at(step, along); std::isfinite(at)) series.add(at, value);
-    };
-    for (const EvalRecord& record : metrics[i]->evals) {
-      add(losses, record.step, record.loss);
-      for (const auto& [key, value] : record.extras)
-        if (key == table.chart_key) add(numbers, record.step, table.chart_factor * value);
+  int colour = 0;
+  for (std::size_t first = 0, end = 0; first < rows.size(); first = end, ++colour) {
+    std::vector<Series> losses, numbers, steps;
+    for (; end < rows.size() && rows[end].row->group == rows[first].row->group; ++end) {
+      if (!metrics[end]) continue;
+      const Metrics& run = *metrics[end];
+      double flops = kNotMeasured;
+      if (rows[end].result)
+        if (const auto found = rows[end].result->values.find("flops_per_token");
+            found != rows[end].result->values.end())
+          flops = found->second;
+      const Course course(run.steps, flops);
+      Series loss, number, step;
+      const auto add = [&](Series& series, std::int64_t at_step, double value) {
+        if (const double at = course.at(at_step, along); std::isfinite(at)) series.add(at, value);
+      };
+      for (const EvalRecord& record : run.evals) {
+        add(loss, record.step, record.loss);
+        for (const auto& [key, value] : record.extras)
+          if (key == table.chart_key) add(number, record.step, table.chart_factor * value);
+      }
+      for (const StepRecord& record : run.steps) add(step, record.step, record.loss);
+      Series smooth = running_median(step);
+      losses.push_back(std::move(loss));
+      numbers.push_back(std::move(number));
+      steps.push_back(smooth.x.empty() ? std::move(step) : std::move(smooth));
     }
-    for (const StepRecord& record : metrics[i]->steps) add(steps, record.step, record.loss);
-    Series smooth = running_median(steps);
-    add_series(valid, std::move(losses), i, rows[i]);
-    add_series(extra, std::move(numbers), i, rows[i]);
-    add_series(training, smooth.x.empty() ? std::move(steps) : std::move(smooth), i, rows[i]);
+    const std::string& title = rows[first].row->title;
+    add_runs(valid, std::move(losses), title, colour);
+    add_runs(extra, std::move(numbers), title, colour);
+    add_runs(training, std::move(steps), title, colour);
   }
   std::vector<Chart> charts;
   if (!extra.series.empty()) charts.push_back(std::move(extra));
@@ -215,6 +214,11 @@ MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>
   for (const ShownRow& row : rows) metrics.push_back(metrics_of(row));
   MeasuredTable curves;
   curves.title = "Curves";
+  if (std::adjacent_find(rows.begin(), rows.end(), [](const ShownRow& a, const ShownRow& b) {
+        return a.row->group == b.row->group;
+      }) != rows.end())
+    curves.notes = {
+        "A row of several seeds is one line, their mean, in a band from the lowest to the highest."};
   for (const Along along : kAlong) {
     std::vector<Chart> charts = curves_against(along, table, rows, metrics);
     const bool empty =
@@ -229,7 +233,10 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
   Chart ours{
       "Loss on the last targets by length, ours", "tokens of the window", "loss, nats", true, false, {}};
   Chart paper{"The same, as published", "tokens of the window", "loss, nats", true, false, {}};
+  int colour = 0;
+  std::string group;
   for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (std::exchange(group, rows[i].row->group) == rows[i].row->group) continue;
     Series own, published;
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const ReproduceColumn& column = table.columns[c];
@@ -240,8 +247,9 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
       if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value))
         published.add(length, rows[i].row->published[c].value);
     }
-    add_series(ours, std::move(own), i, rows[i]);
-    add_series(paper, std::move(published), i, rows[i]);
+    add_runs(ours, {std::move(own)}, rows[i].row->title, colour);
+    add_runs(paper, {std::move(published)}, rows[i].row->title, colour);
+    ++colour;
   }
   MeasuredTable lengths;
   lengths.title = "Loss by length";

@@ -55,56 +55,6 @@ Series training_of(const ReportedRun& run) {
   return smooth.x.empty() ? raw : smooth;
 }
 
-// The value of a series at x, on a straight line between its points; NaN beyond them.
-double value_on_line(const Series& series, double x) {
-  const auto after = std::lower_bound(series.x.begin(), series.x.end(), x);
-  if (after == series.x.end()) return kNotMeasured;
-  const auto i = static_cast<std::size_t>(after - series.x.begin());
-  if (*after == x) return series.y[i];
-  if (i == 0) return kNotMeasured;
-  const double part = (x - series.x[i - 1]) / (series.x[i] - series.x[i - 1]);
-  return series.y[i - 1] + part * (series.y[i] - series.y[i - 1]);
-}
-
-// Adds the line of a group, and around the mean of several runs its band. It ends with the first run that does: the
-// mean of those that are left would be of others. Runs that have nothing yet do not count.
-void add_group(Chart& chart, std::vector<Series> of_runs, const std::string& name, int colour) {
-  constexpr std::size_t kMostPoints = 500;  // of a band, whose outline is drawn whole
-  // With more groups than colours, the later ones are drawn with points.
-  const SeriesStyle style = colour < kChartColours ? SeriesStyle::line : SeriesStyle::line_points;
-  std::erase_if(of_runs, [](const Series& run) { return run.x.empty(); });
-  if (of_runs.empty()) return;
-  if (of_runs.size() == 1) {
-    chart.series.push_back(of_runs.front());
-    chart.series.back().name = name;
-    chart.series.back().style = style;
-    chart.series.back().colour = colour;
-    return;
-  }
-  Series line{name, {}, {}, style, colour}, upper, lower;
-  const std::vector<double>& places = of_runs.front().x;
-  const std::size_t stride = (places.size() + kMostPoints - 1) / kMostPoints;
-  for (std::size_t i = 0; i < places.size();
-       i += i + 1 == places.size() ? 1 : std::min(stride, places.size() - 1 - i)) {
-    double low = INFINITY, high = -INFINITY, sum = 0;
-    for (const Series& run : of_runs) {
-      const double value = value_on_line(run, places[i]);
-      sum += value;
-      low = std::min(low, value);
-      high = std::max(high, value);
-    }
-    if (!std::isfinite(sum)) continue;
-    line.add(places[i], sum / static_cast<double>(of_runs.size()));
-    upper.add(places[i], high);
-    lower.add(places[i], low);
-  }
-  if (line.x.empty()) return;
-  Series band{name, upper.x, upper.y, SeriesStyle::band, colour};
-  for (std::size_t i = lower.x.size(); i-- > 0;) band.add(lower.x[i], lower.y[i]);
-  chart.series.push_back(std::move(band));
-  chart.series.push_back(std::move(line));
-}
-
 // Where the runs of a group stood: tokens of the first one, since the configuration decides them, and the mean of the
 // seconds.
 Course course_of(const std::vector<ReportedRun>& runs, const SeedGroup& group) {
@@ -248,7 +198,7 @@ std::vector<Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
         of_runs.push_back(n == 1 ? training_of(runs[run])
                                  : evaluations_of(runs[run], n == 0 ? std::string() : measures[n - 2]));
       Chart by_step;
-      add_group(by_step, std::move(of_runs), groups[g].name, static_cast<int>(g));
+      add_runs(by_step, std::move(of_runs), groups[g].name, static_cast<int>(g));
       Chart drawn = drawn_along(std::move(by_step), course_of(runs, groups[g]), along);
       std::move(drawn.series.begin(), drawn.series.end(), std::back_inserter(chart.series));
     }

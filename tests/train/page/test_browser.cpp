@@ -4,10 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "tensor/base/format.h"
 #include "tests/support/browser.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "train/bench/measurement.h"
 #include "train/page/html_page.h"
+#include "train/reproduce/page.h"
 #include "train/run/report.h"
 #include "train/study/side_by_side.h"
 
@@ -83,6 +86,57 @@ ReportData long_report() {
   return data;
 }
 
+// The page of a paper's table: nine rows of two seeds each, with curves.
+std::string long_table(const TempFolder& folder) {
+  ReproduceTable table;
+  table.name = "a_family/table-1";
+  table.title = "A paper of a long title (Someone et al. 2021), Table 1: a task";
+  table.notes = {"what to know when comparing, in a sentence that is long enough to be broken at a blank"};
+  for (const char* title : {"accuracy of all test images, %", "estimated loss", "parameters, thousands"})
+    table.columns.push_back({title, "loss"});
+  for (int i = 0; i < 18; ++i) {
+    ReproduceRow& row = table.rows.emplace_back();
+    row.group = "row_of_a_name_" + std::to_string(i / 2);
+    row.name = row.group + "-seed-" + std::to_string(i % 2);
+    row.title = "block recurrence, accumulate " + std::to_string(i / 2);
+    row.published = {{1.5, "the paper's data"}, {2.5, ""}, {12.25, ""}};
+  }
+  std::vector<ShownRow> rows;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    std::string lines;
+    for (int step = 1; step <= 30; ++step)
+      lines += fmt::format("{{\"step\": {0}, \"loss\": {1}, \"tokens\": {2}, \"seconds\": {0}}}\n", step,
+                           3.0 / step + 0.1 * static_cast<double>(i), 1000 * step);
+    folder.write(table.rows[i].name + "/metrics.jsonl", lines);
+    RowResult result;
+    result.values = {{"loss", 1.0 + static_cast<double>(i)}, {"flops_per_token", 1e6}};
+    result.device = "cpu, 2 threads, Some Processor with a long name @ 2.5 GHz";
+    rows.push_back({&table.rows[i], result, "eddy reproduce a_family/table-1 --rows " + table.rows[i].name,
+                    folder.path(table.rows[i].name)});
+  }
+  return table_page(table, rows);
+}
+
+// The page of a benchmark: a table of many columns, and plots of many lines.
+std::string long_measurement() {
+  Measurement m;
+  m.bench = "length";
+  m.title = "Steps on segments of growing length";
+  m.conditions = "batch 16, f32, 2 threads, Some Processor with a long name @ 2.5 GHz";
+  MeasuredTable& table = m.tables.emplace_back();
+  table.names = "model";
+  table.columns = {
+      {"", "tokens"}, {"", "step, ms"}, {"", "share of the floor, %"}, {"", "peak memory"}, {"", "bound by"}};
+  table.plots = {{"Time of a step", "ms", 1}};
+  for (int i = 0; i < 9; ++i) {
+    MeasuredSeries& series = table.series.emplace_back();
+    series.name = "recurrent_transformer/block_accumulate " + std::to_string(i);
+    for (const double tokens : {128.0, 256.0, 512.0})
+      series.rows.push_back({tokens, tokens * (i + 1), 50.0, bytes_cell(1 << 20), "memory"});
+  }
+  return to_html(m);
+}
+
 }  // namespace
 
 TEST_CASE("browser: no page scrolls sideways or breaks a word, on a phone and on a wide screen") {
@@ -109,13 +163,19 @@ TEST_CASE("browser: no page scrolls sideways or breaks a word, on a phone and on
   folder.write("report.html", render_report(long_report()));
   folder.write("runs.html", side_by_side_page(runs, groups_of(runs)));
   folder.write("tables.html", tables.html());
+  folder.write("reproduce.html", long_table(folder));
+  folder.write("bench.html", long_measurement());
   std::string look = kLook;
-  look.replace(look.find("@PAGES@"), 7, "'report.html', 'runs.html', 'tables.html'");
+  const std::vector<std::string> pages{"report.html", "runs.html", "tables.html", "reproduce.html",
+                                       "bench.html"};
+  std::string names;
+  for (const std::string& page : pages) names += "'" + page + "', ";
+  look.replace(look.find("@PAGES@"), 7, names);
   const std::string shown = shown_by_browser("file://" + folder.write("look.html", look));
   if (shown.empty()) return;
-  for (const char* page : {"report.html", "runs.html", "tables.html"})
+  for (const std::string& page : pages)
     for (const char* width : {"390", "1400"}) {
-      const std::string line = std::string(page) + " " + width + " fits, broken: []";
+      const std::string line = page + " " + width + " fits, broken: []";
       CHECK_MESSAGE(contains(shown, line), line << " is not in\n" << shown.substr(shown.find("<pre"), 3000));
     }
 }
