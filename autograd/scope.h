@@ -30,8 +30,9 @@ class Setting {
 
 }  // namespace detail
 
+// A module's place in the model while it computes.
 struct Scope {
-  std::string path;
+  std::string path;                      // "layers.0.attn"
   mutable std::int64_t saved_bytes = 0;  // saved for backward by the nodes of this scope
 
   // Returns the scope called `name` inside this one.
@@ -47,6 +48,7 @@ const Scope* current_scope();
 // Enters a child of the current scope for the guard's lifetime.
 class ScopeGuard : detail::Setting<const Scope*> {
  public:
+  // Enters the child of that name.
   explicit ScopeGuard(std::string_view name);
   // Enters a given scope, for a recomputation, which belongs to the module of its forward pass.
   explicit ScopeGuard(const Scope& scope);

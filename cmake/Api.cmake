@@ -1,7 +1,9 @@
-# The target `api`: pages by Doxygen of what `#include <eddy/eddy.h>` gives, the headers that it and ops/ops.h name.
+# The target `api`: pages by Doxygen of what `#include <eddy/eddy.h>` gives, the headers that it and ops/ops.h name, and of
+# those that an own op, model, task or loop includes beside it.
 # A public name without a comment is an error. The kernels' side of the ops (their arguments, and the slots that hold a
 # kernel per device) is left out: it is for those who write an op. cmake/api.awk reads the comments.
-set(EDDY_API_HEADERS models/eddy/eddy.h)
+set(EDDY_API_HEADERS models/eddy/eddy.h autograd/named_values.h autograd/scope.h ops/core/op_spec.h ops/core/checks.h
+  train/program/program.h train/loops/own_loop.h train/tasks/task.h train/tasks/generated/generated_task.h train/run/checkpoint.h)
 foreach(list models/eddy/eddy.h ops/ops.h)
   file(STRINGS ${PROJECT_SOURCE_DIR}/${list} lines REGEX "^#include \"")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${list})
@@ -22,7 +24,7 @@ list(JOIN EDDY_API_HEADERS " " headers)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/api/Doxyfile @ONLY CONTENT [[
 PROJECT_NAME = Eddy
 PROJECT_NUMBER = @PROJECT_VERSION@
-PROJECT_BRIEF = "What #include <eddy/eddy.h> gives"
+PROJECT_BRIEF = "The headers for programs of your own"
 INPUT = @headers@
 INPUT_FILTER = "awk -f @PROJECT_SOURCE_DIR@/cmake/api.awk"
 STRIP_FROM_PATH = @PROJECT_SOURCE_DIR@

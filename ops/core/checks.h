@@ -7,6 +7,7 @@
 
 namespace eddy::checks {
 
+// Checks that x is a tensor and not an empty handle.
 inline void defined(const char* op, const Tensor& x, const char* name = "input") {
   if (!x.defined()) fail<ValueError>("{}: {} is undefined", op, name);
 }

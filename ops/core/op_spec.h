@@ -12,28 +12,30 @@
 
 namespace eddy {
 
-using Tensors = std::vector<Tensor>;
+using Tensors = std::vector<Tensor>;  // the inputs or the results of an op
 
 // A function that returns tensors; a single one may be returned as a Tensor.
 template <class... Inputs>
 struct TensorsOf : std::function<Tensors(Inputs...)> {
   TensorsOf() = default;
+  // `f` returns Tensors or one Tensor.
   template <class F>
   TensorsOf(F f) : std::function<Tensors(Inputs...)>([f](Inputs... x) -> Tensors { return {f(x...)}; }) {}
 };
 using OpFunction = TensorsOf<const Tensors&>;  // from the inputs of an op to its results
 
 // The inputs of one call. Floating inputs are f64; tests cast them to the dtype under test (the values should
-// be exact in f32). The label says what is special: "odd_tail", "size_0", "strided", "broadcast", "large".
+// be exact in f32). Labels in use are "odd_tail", "size_0", "strided", "broadcast", "large".
 struct OpSample {
-  std::string label;
-  Tensors inputs;
+  std::string label;      // what is special about it
+  Tensors inputs;         // as `run` takes them
   bool gradcheck = true;  // false if the function has a kink or a pole at these inputs
   // Whether the tolerance of an element of a result or gradient scales with its own size, and not with the
   // largest element: for elementwise ops whose results are not small by cancellation.
   bool own_size = false;
 };
 
+// What an op is: its formula, a reference, and the inputs at which all backends are tested and measured.
 struct OpSpec {
   std::string name;     // as in tests: op/<name>/<label>
   std::string formula;  // for the docs table
@@ -48,8 +50,8 @@ struct OpSpec {
 
 // The ops of one header: a section of docs/ops.md.
 struct OpGroup {
-  std::string header;
-  std::vector<OpSpec> specs;
+  std::string header;         // its path: "ops/views/views.h"
+  std::vector<OpSpec> specs;  // in the order of the page
 };
 
 // Returns all ops, in the order of ops/op_list.h.

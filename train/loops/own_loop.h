@@ -31,7 +31,7 @@ namespace eddy {
 
 // What else a checkpoint of a loop holds.
 struct SavedTraining {
-  std::int64_t step = 0;
+  std::int64_t step = 0;                    // optimizer steps done
   State state{};                            // a recurrent state that the next step goes on from
   std::map<std::string, double> numbers{};  // the loop's own: a best loss, the steps since it; finite
 };
@@ -56,6 +56,7 @@ void save_training(const std::filesystem::path& folder, const Net& net, const Op
                    std::int64_t step) {
   save_training(folder, net.params(), optimizer, {.step = step});
 }
+// The same for what has parameters.
 template <class Net>
 std::optional<SavedTraining> load_training(const std::filesystem::path& folder, Net& net,
                                            Optimizer& optimizer) {

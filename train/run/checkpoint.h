@@ -37,18 +37,18 @@ namespace eddy {
 // A time when the run went back (rollback.h): the steps after `to` up to `step` count, but the weights after `step` are
 // those of step-`to`. The learning rate is multiplied by the factor from then on.
 struct Rollback {
-  std::int64_t step = 0, to = 0;
-  double rate_factor = 1;
+  std::int64_t step = 0, to = 0;  // from which step to which
+  double rate_factor = 1;         // of the learning rate, all times taken together
 };
 
 // The content of state.json besides config and tokenizer.
 struct TrainingState {
-  std::int64_t step = 0;  // optimizer steps done, skipped ones included
-  std::int64_t tokens = 0;
-  double seconds = 0;
-  double best_loss = std::numeric_limits<double>::infinity();
-  std::int64_t best_step = -1;
-  double loss = std::numeric_limits<double>::quiet_NaN();        // of the last step
+  std::int64_t step = 0;                                       // optimizer steps done, skipped ones included
+  std::int64_t tokens = 0;                                     // trained on
+  double seconds = 0;                                          // of training
+  double best_loss = std::numeric_limits<double>::infinity();  // of an evaluation
+  std::int64_t best_step = -1;                                 // of that evaluation; -1: none yet
+  double loss = std::numeric_limits<double>::quiet_NaN();      // of the last step
   double lowest_loss = std::numeric_limits<double>::infinity();  // of all steps
   bool learned = false;                 // the task ended the run before its steps were done
   std::string run_id;                   // run_folder.h; empty in a checkpoint of a version without
@@ -63,8 +63,9 @@ struct TrainingState {
   std::int64_t bad_steps = 0;          // steps in a row until now that were not finite
   std::int64_t good_step = -1;         // of the last good checkpoint (rollback.h); -1: none
   std::int64_t candidate_step = -1;    // of one that may prove good; -1: none
-  std::vector<Rollback> rollbacks;
+  std::vector<Rollback> rollbacks;     // the times when the run went back, in order
 
+  // What the learning rate is multiplied by.
   double rate_factor() const { return rollbacks.empty() ? 1 : rollbacks.back().rate_factor; }
 };
 
@@ -89,12 +90,12 @@ std::filesystem::path write_checkpoint(
 
 // A trained model with its configuration and training state.
 struct LoadedRun {
-  RunConfig config;
+  RunConfig config;                      // that it was trained with
   std::unique_ptr<Tokenizer> tokenizer;  // null when the task has none
-  std::unique_ptr<Model> model;
-  std::int64_t step = 0;
-  TrainingState state;
-  std::filesystem::path checkpoint;  // the folder it came from
+  std::unique_ptr<Model> model;          // with the checkpoint's weights
+  std::int64_t step = 0;                 // optimizer steps done
+  TrainingState state;                   // what else state.json says
+  std::filesystem::path checkpoint;      // the folder it came from
 };
 
 // The run at a path, which is a checkpoint's folder or a run's folder. Of a run the checkpoint `which` is

@@ -38,6 +38,8 @@ struct AfterStep {
   bool stop = false;                     // the task is learned: end the run as if its steps were done
 };
 
+// Where a run's batches come from, how the model is measured on them, and what a checkpoint keeps of it. A task of one's own
+// derives from it, or from GeneratedTask, and is registered (register_task).
 class Task {
  public:
   Task() = default;
@@ -132,7 +134,7 @@ class Task {
 
 // What a task is made from.
 struct TaskArguments {
-  RunConfig config;
+  RunConfig config;                         // of the run
   std::unique_ptr<Tokenizer> tokenizer;     // of the run that is resumed, evaluated or started from; or none
   std::string expected_sha256;              // data_sha256 of the run that is resumed; empty: any data
   std::vector<std::string> expected_files;  // data_files of that run
@@ -157,9 +159,9 @@ std::vector<std::string> data_paths(const TaskArguments& arguments);
 
 // One row of the list of tasks.
 struct TaskEntry {
-  const char* name;
-  const char* summary;  // what the model predicts
-  std::unique_ptr<Task> (*make)(TaskArguments&& arguments);
+  const char* name;                                          // the value of data.name
+  const char* summary;                                       // what the model predicts
+  std::unique_ptr<Task> (*make)(TaskArguments&& arguments);  // makes the task
 };
 // All tasks: those of this build, then those that a program registered.
 std::span<const TaskEntry> task_registry();

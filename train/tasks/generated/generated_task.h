@@ -10,8 +10,11 @@
 
 namespace eddy {
 
+// A task whose rows are made from step, batch and row alone, so that nothing needs to be saved: what copying, recall and
+// parity share.
 class GeneratedTask : public Task {
  public:
+  // Rows have the length of the configuration's segments.
   explicit GeneratedTask(const RunConfig& config) : config_(config), length_(segment_length(config)) {}
 
   std::int64_t row_length() const final { return length_; }
