@@ -42,10 +42,6 @@ const OwnKind kOwnNumbers{"a file of numbers of eddy bench", [](const std::strin
                             return old.is_object() && old.contains("bench") && old.contains("environment");
                           }};
 
-std::filesystem::path whole_path(const std::string& file) {
-  return std::filesystem::weakly_canonical(std::filesystem::absolute(file));
-}
-
 using Keep = std::function<void(const Measurement&)>;
 
 // What a benchmark would measure: a row of its table, or the points of one model.
@@ -89,8 +85,7 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
     const std::string where = "bench " + name;
     if (!files->json.empty()) check_output(where, files->json, kOwnNumbers);
     if (!files->html.empty()) check_output(where, files->html, kOwnPage);
-    if (!files->json.empty() && !files->html.empty() && whole_path(files->json) == whole_path(files->html))
-      fail<ValueError>("{}: --json and --html name the same file {} (name two)", where, files->json);
+    check_two_files(where, "--json", files->json, "--html", files->html);
     const Keep keep = [&](const Measurement& so_far) {
       if (!files->json.empty())
         write_own_file(where, files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n",

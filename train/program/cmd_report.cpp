@@ -21,6 +21,7 @@ struct ReportFlags {
 int run_report(const ReportFlags& flags) {
   check_output("report", flags.html, kOwnPage);
   if (!flags.csv.empty()) check_output("report", flags.csv, kOwnPoints);
+  check_two_files("report", "--html", flags.html, "--csv", flags.csv);
   std::vector<std::string> folders;
   for (const std::string& given : flags.runs)
     for (const std::string& run : runs_in(given, "report"))

@@ -138,6 +138,10 @@ LoadedRun load_text_run(const char* command, const RunOptions& options, const ch
 // (keep_on_without_output).
 // errors: IoError; the text begins with `where`.
 void check_output(const std::string& where, const std::string& file, const OwnKind& kind);
+// Refuses two flags that name one file, which both would write; an empty name is none.
+// errors: ValueError; the text begins with `where`.
+void check_two_files(const std::string& where, const char* flag, const std::string& file,
+                     const char* other_flag, const std::string& other);
 
 // Thrown when the reader has closed the output. It is not an eddy::Error, since it is no failure.
 struct OutputClosed {};

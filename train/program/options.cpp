@@ -172,4 +172,14 @@ void check_output(const std::string& where, const std::string& file, const OwnKi
   keep_on_without_output();
 }
 
+void check_two_files(const std::string& where, const char* flag, const std::string& file,
+                     const char* other_flag, const std::string& other) {
+  const auto whole = [](const std::string& name) {
+    std::error_code error;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(name), error);
+  };
+  if (!file.empty() && !other.empty() && whole(file) == whole(other))
+    fail<ValueError>("{}: {} and {} name the same file {} (name two)", where, flag, other_flag, file);
+}
+
 }  // namespace eddy

@@ -91,6 +91,8 @@ TEST_CASE("program: sessions and pages and numbers replace nothing of another ki
   check_refused(run(folder, "tokenizer train --data text.txt --out link.model"), 1, "it is a link");
   check_refused(run(folder, "bench ops --json page --html ./page"), 1,
                 "--json and --html name the same file");
+  check_refused(run(folder, "report tiny --csv ./runs.html"), 1, "--html and --csv name the same file");
+  CHECK(!fs::exists(folder.path("runs.html")));
   CHECK(fs::is_symlink(folder.path("link")));
   CHECK(fs::is_fifo(folder.path("pipe")));
   folder.write("numbers", "");
