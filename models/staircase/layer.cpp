@@ -51,10 +51,13 @@ StaircaseLayer::StaircaseLayer(const ParamScope& scope, std::string layer_path,
 }
 
 Tensor StaircaseLayer::normed(const Tensor& x) const {
+  const ScopeGuard scope(path), inside("attn");
   return prenorm_ ? attn_norm_(x) : x;
 }
 
-KeysValues StaircaseLayer::keys_values(const Tensor& normed_context) const {
+KeysValues StaircaseLayer::keys_values(const Tensor& normed_rows, const Tensor& normed_past) const {
+  const ScopeGuard scope(path), inside("attn");
+  const Tensor normed_context = normed_past.defined() ? concat({normed_past, normed_rows}, 1) : normed_rows;
   const Shape by_head{normed_context.dim(0), normed_context.dim(1), heads, head_dim};
   return {reshape(linear(normed_context, wk_), by_head), reshape(linear(normed_context, wv_), by_head)};
 }

@@ -44,8 +44,8 @@ class StaircaseLayer {
 
   // The input of queries, keys and values: LN1(x) with pre-norm, x itself with post-norm.
   Tensor normed(const Tensor& x) const;
-  // Keys and values of normed rows [batch, keys, dim].
-  KeysValues keys_values(const Tensor& normed_context) const;
+  // Keys and values of normed rows [batch, keys, dim], and of earlier ones before them if `normed_past` has these.
+  KeysValues keys_values(const Tensor& normed_rows, const Tensor& normed_past = {}) const;
   // The layer's output [batch, time, dim] for x of that shape, normed(x) and the context's keys and values.
   // Without a context x attends to itself, and to earlier rows if `normed_past` has their normed(...).
   Tensor operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context, const LayerCall& call,

@@ -114,7 +114,7 @@ Tensor Staircase::run_step(const Tensor& x, const Step& step, const State& state
                                   normed_old = old.defined() ? layer.normed(old) : Tensor();
                      KeysValues context;
                      if (frozen.k.defined())
-                       context = layer.keys_values(joined(normed_old, normed)).with_past(frozen.k, frozen.v);
+                       context = layer.keys_values(normed, normed_old).with_past(frozen.k, frozen.v);
                      return layer(in[0], normed, context, call, normed_old);
                    },
                    {h});

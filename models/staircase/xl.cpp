@@ -63,15 +63,13 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
       h = layer.literal(h, memory.defined() ? concat({memory, h}, 1) : h, call);
       return;
     }
-    h = recomputed(
-        run.recompute != Recompute::none,
-        [&layer, memory, call](const std::vector<Tensor>& in) {
-          const Tensor normed = layer.normed(in[0]);
-          return layer(
-              in[0], normed,
-              layer.keys_values(memory.defined() ? concat({layer.normed(memory), normed}, 1) : normed), call);
-        },
-        {h});
+    h = recomputed(run.recompute != Recompute::none,
+                   [&layer, memory, call](const std::vector<Tensor>& in) {
+                     const Tensor normed = layer.normed(in[0]),
+                                  normed_memory = memory.defined() ? layer.normed(memory) : Tensor();
+                     return layer(in[0], normed, layer.keys_values(normed, normed_memory), call);
+                   },
+                   {h});
   });
   return {h, next};
 }

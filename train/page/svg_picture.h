@@ -1,5 +1,5 @@
-// Pictures as SVG files of their own, for a README or a paper: white ground, its own colours, no style sheet, no
-// script. chart.h draws the charts of a page.
+// Pictures as SVG files of their own, for a README or a paper: white ground, its own colours, no script. Where the
+// reader's scheme is dark, the picture is shown in it, with the same hues. chart.h draws the charts of a page.
 #pragma once
 
 #include <string>
@@ -27,14 +27,20 @@ class SvgPicture {
     double x = 0, y = 0;
   };
   enum class Anchor { start, middle, end };
+  enum class Font { plain, bold, code };  // code: all characters are as wide, 0.61 of the size at most
 
-  void text(Point at, Anchor anchor, std::string_view text, std::string_view colour = "#222222");
+  void text(Point at, Anchor anchor, std::string_view text, std::string_view colour = "#222222",
+            Font font = Font::plain, double size = 13);
   void line(Point from, Point to, std::string_view colour, bool dashed = false);
   void polyline(const std::vector<Point>& points, std::string_view colour);
   // A pale area around which the points lie.
   void area(const std::vector<Point>& points, std::string_view colour);
   void dot(Point at, double radius, std::string_view colour);
   void bar(Point low, Point high, std::string_view colour);
+  // A rectangle with round corners, a pale ground of the colour and a border in it.
+  void box(Point low, Point high, std::string_view colour, bool dashed = false);
+  // A line through the points, with a head at the last one.
+  void arrow(const std::vector<Point>& points, std::string_view colour, bool dashed = false);
 
   // The whole file.
   std::string svg() const;

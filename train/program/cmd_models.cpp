@@ -11,6 +11,7 @@
 #include "train/config/config_flags.h"
 #include "train/config/new_config.h"
 #include "train/page/human_text.h"
+#include "train/page/svg_picture.h"
 #include "train/program/commands.h"
 #include "train/study/model_outline.h"
 #include "train/tasks/task.h"
@@ -20,7 +21,7 @@ namespace eddy {
 namespace {
 
 struct ModelsOptions {
-  std::string config, explain;
+  std::string config, explain, svg;
   std::int64_t vocab = 0, params = 0;
   ModelConfig defaults;
   ConfigFlags keys;
@@ -101,7 +102,13 @@ RunConfig described(const ModelsOptions& options) {
 
 int explain_model(const ModelsOptions& options) {
   const RunConfig config = described(options);
-  print(to_text(outline_model(config.model, segment_length(config))));
+  if (!options.svg.empty()) check_output("models", options.svg, kOwnPicture);
+  const ModelOutline outline = outline_model(config.model, segment_length(config));
+  print(to_text(outline));
+  if (!options.svg.empty()) {
+    write_own_file("models", options.svg, draw_outline(outline), kOwnPicture);
+    print_line("picture: {}", options.svg);
+  }
   return 0;
 }
 
@@ -138,6 +145,8 @@ void add_models_command(CLI::App& app, std::function<int()>& action) {
       "Explain instead a model or configuration of a paper, by its name: what reads what, the work and the "
       "parameters of each part, the state, and how far back it sees",
       not_empty());
+  add_option(*command, "--svg", options->svg, "With --explain, write the same as a picture to this file too",
+             not_empty());
   options->keys.add_to(*command, keys_of(options->defaults));
   command->footer(
       "With --config, a key of a model, or both, it lists the parameters of that one: eddy models --model staircase "
@@ -147,6 +156,8 @@ void add_models_command(CLI::App& app, std::function<int()>& action) {
       fail<ValueError>("models: --params lists all models (for one: --model.params {})", options->params);
     if (options->params > 0 && !options->explain.empty())
       fail<ValueError>("models: --params lists all models, --explain is about one (give one of them)");
+    if (!options->svg.empty() && options->explain.empty())
+      fail<ValueError>("models: --svg draws one model (name it by --explain)");
     if (options->params > 0) return list_sizes(*options);
     if (!options->explain.empty()) return explain_model(*options);
     if (options->vocab > 0 && !options->names_one())

@@ -69,6 +69,34 @@ void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
+// Whether an op runs all steps of a loop over time. The other such ops of ops/recurrence/ need a GPU; without one their
+// steps are on the tape.
+bool loops_inside(std::string_view op) {
+  return op.starts_with("unit_recurrence");
+}
+
+// The modules that read what they gave in an earlier step of a loop over time, without another module between: one of
+// their ops loops, or works with a parameter on what came of that parameter. `nodes` is sorted, oldest first.
+std::set<std::string> modules_with_loops(const std::vector<Node*>& nodes) {
+  std::set<std::string> looping;
+  std::map<const Node*, std::set<const Node*>>
+      behind;  // the parameters from which a node comes, in its module
+  for (const Node* node : nodes) {
+    if (node->is_leaf()) continue;
+    if (loops_inside(node->op)) looping.insert(node->scope->path);
+    if (looping.contains(node->scope->path)) continue;
+    std::set<const Node*>& parameters = behind[node];
+    for (const Edge& edge : node->edges())
+      if (const auto from = behind.find(edge.node.get());
+          from != behind.end() && edge.node->scope->path == node->scope->path)
+        parameters.insert(from->second.begin(), from->second.end());
+    for (const Edge& edge : node->edges())
+      if (edge.node != nullptr && edge.node->is_leaf() && !parameters.insert(edge.node.get()).second)
+        looping.insert(node->scope->path);
+  }
+  return looping;
+}
+
 // Sorts modules so that each stands behind those that it reads, but for loops: modules that read each other stay in the
 // order of their first op. What is read from behind becomes a loop.
 void put_in_order(std::vector<OutlinedModule>& modules) {
@@ -111,7 +139,8 @@ std::vector<OutlinedModule> modules_behind(const Tensor& y, const ParamStore& pa
       parameters[variable->node.get()] = parameter.shape.elements();
   std::vector<OutlinedModule> modules;
   std::map<std::string, std::size_t> places;
-  for (const Node* node : nodes_behind(y)) {
+  const std::vector<Node*> nodes = nodes_behind(y);
+  for (const Node* node : nodes) {
     if (node->is_leaf()) continue;
     const std::string& name = node->scope->path;
     const auto [place, is_new] = places.try_emplace(name, modules.size());
@@ -127,6 +156,9 @@ std::vector<OutlinedModule> modules_behind(const Tensor& y, const ParamStore& pa
     }
   }
   put_in_order(modules);
+  const std::set<std::string> looping = modules_with_loops(nodes);
+  for (OutlinedModule& module : modules)
+    if (looping.contains(module.name)) module.loops.push_back(module.name);
   return modules;
 }
 
@@ -228,11 +260,13 @@ std::string to_text(const ModelOutline& outline) {
     for (const std::string& name : module.loops) reads.push_back(shown(name) + "*");
     has_loop = has_loop || !module.loops.empty();
     row(shown(module.name), grouped(module.parameters), grouped(std::llround(module.multiply_adds)),
-        reads.empty() ? "tokens" : fmt::format("{}", fmt::join(reads, ", ")));
+        !reads.empty()                        ? fmt::format("{}", fmt::join(reads, ", "))
+        : &module == &outline.modules.front() ? "tokens"
+                                              : "its parameters");
   }
   row("all", grouped(outline.parameters), grouped(std::llround(outline.multiply_adds)), "");
   text += "multiply-adds: of products, for each token\n";
-  if (has_loop) text += "*: what it gave in an earlier step of a loop over time\n";
+  if (has_loop) text += "*: what it gave in an earlier step of a loop\n";
 
   text += "\nops\n";
   for (const OutlinedModule& module : outline.modules)

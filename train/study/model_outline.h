@@ -20,7 +20,8 @@ struct OutlinedModule {
   double multiply_adds = 0;          // of products, for each token
   std::vector<std::string> ops{};    // each once, in the order of their first call
   std::vector<std::string> reads{};  // modules before it in the list
-  std::vector<std::string> loops{};  // modules behind it, whose results of an earlier step it reads
+  std::vector<std::string>
+      loops{};  // modules behind it, or itself, whose results of an earlier step it reads
 };
 
 struct ModelOutline {
@@ -42,5 +43,8 @@ struct ModelOutline {
 ModelOutline outline_model(const ModelConfig& config, std::int64_t tokens);
 
 std::string to_text(const ModelOutline& outline);
+
+// The same as a picture, an SVG file of its own.
+std::string draw_outline(const ModelOutline& outline);
 
 }  // namespace eddy

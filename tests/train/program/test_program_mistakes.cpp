@@ -156,6 +156,7 @@ TEST_CASE("program: options that would go unread are refused") {
   const TinyRun tiny;
   const TempFolder& folder = tiny.folder;
   check_refused(run(folder, "models --vocab 7"), 1, "--vocab is for one model");
+  check_refused(run(folder, "models --svg a.svg"), 1, "--svg draws one model (name it by --explain)");
   check_refused(run(folder, "eval tiny --from 8"), 2, "--from requires --score-last");
   check_refused(run(folder, "eval tiny --seed 3"), 1, "--seed has no effect");
   CHECK(run(folder, "eval tiny --seed 3 --batches 2").status == 0);

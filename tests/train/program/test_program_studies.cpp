@@ -179,6 +179,24 @@ TEST_CASE("eddy report: runs side by side are a page, a table and points") {
   check_refused(s.start("report"), "RUN");
 }
 
+TEST_CASE("program: models draws an outline as a picture, and replaces only a picture of its own") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string small =
+      "models --explain unit_forget --model.dim 8 --model.heads 2 --model.context 8 --vocab 5";
+  for (int times = 0; times < 2; ++times) {
+    const Ended drawn = run_program({words_of(small + " --svg a.svg"), folder.path()});
+    CHECK_MESSAGE(drawn.status == 0, drawn.err);
+    CHECK_MESSAGE(contains(drawn.out, "layers.0.mlp"), drawn.out);
+    CHECK_MESSAGE(drawn.out.ends_with("picture: a.svg\n"), drawn.out);
+  }
+  CHECK(contains(read_text_file(folder.path("a.svg")), ">layers.0.mlp<"));
+  folder.write("mine.svg", "<svg/>");
+  const Ended refused = run_program({words_of(small + " --svg mine.svg"), folder.path()});
+  CHECK(refused.status == 1);
+  CHECK(read_text_file(folder.path("mine.svg")) == "<svg/>");
+}
+
 TEST_CASE("program: draw makes pictures of runs and replaces only its own") {
   if (!has_program()) return;
   const TempFolder folder;
