@@ -26,7 +26,7 @@ struct Checked {
   std::string text;  // what to tell the student, in lines
 };
 
-// errors: as find_compiler and compile_command; IoError for a missing file.
+// errors: as find_compiler and compile_command.
 Checked check_exercise(const Place& place, const Exercise& exercise, const std::filesystem::path& file);
 
 }  // namespace eddy

@@ -84,6 +84,10 @@ int show_exercise(const LearnFlags& flags) {
 int check_one(const LearnFlags& flags) {
   Lessons lessons(flags);
   const Exercise& exercise = lessons.chosen(flags.which);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(lessons.file(exercise), error))
+    fail<IoError>("learn: there is no {} ({} {} writes it)", lessons.file(exercise), lessons.command,
+                  exercise.number);
   const Checked checked = check_exercise(lessons.place, exercise, lessons.file(exercise));
   print(checked.text);
   if (!checked.right) {

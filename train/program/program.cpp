@@ -169,10 +169,19 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
   for (const CLI::App* known : (command != nullptr ? *command : app).get_subcommands({}))
     commands.push_back(known->get_name());
   const std::string name = command != nullptr ? full_name(*command) : "eddy";
-  if (commands.empty())
+  // After a value of the command's own, as in `eddy learn chek 3`, that was perhaps meant as a command.
+  std::string wrong = argument;
+  bool takes_value = false;
+  if (command != nullptr)
+    for (const CLI::Option* option : command->get_options())
+      if (option->get_positional() && option->count() > 0) {
+        takes_value = true;
+        wrong = option->results().front();
+      }
+  if (commands.empty() || (takes_value && likely_name(wrong, commands).empty()))
     return fmt::format("{}: unexpected argument '{}' (see eddy {} --help)", name, argument, name);
   return fmt::format("{}unknown command '{}' (nearest: {}; see {}{} --help)",
-                     command != nullptr ? name + ": " : "", argument, nearest_match(argument, commands),
+                     command != nullptr ? name + ": " : "", wrong, nearest_match(wrong, commands),
                      command != nullptr ? "eddy " : "", name);
 }
 

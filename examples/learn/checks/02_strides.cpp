@@ -4,7 +4,9 @@
 #include <learn.h>
 #include EXERCISE
 
-int main() {
+namespace eddy_learn {
+
+int check() {
   same("the strides of [2, 3, 4]", contiguous({2, 3, 4}).strides, Sizes{12, 4, 1});
   same("the strides of [5]", contiguous({5}).strides, Sizes{1});
   same("the strides of [7, 1, 2]", contiguous({7, 1, 2}).strides, Sizes{2, 2, 1});
@@ -25,3 +27,5 @@ int main() {
   same("the offset of that, transposed, column 3", both.offset, 7L, "an offset adds to the one before");
   return result();
 }
+
+}  // namespace eddy_learn

@@ -3,6 +3,8 @@
 #include <learn.h>
 #include EXERCISE
 
+namespace eddy_learn {
+
 void check(int queries, int keys, int window, const std::vector<std::string>& want) {
   for (int q = 0; q < queries; ++q) {
     std::string row;
@@ -13,7 +15,7 @@ void check(int queries, int keys, int window, const std::vector<std::string>& wa
   }
 }
 
-int main() {
+int check() {
   check(3, 3, 0, {"#..", "##.", "###"});
   check(2, 5, 0, {"####.", "#####"});
   check(4, 4, 2, {"#...", "##..", ".##.", "..##"});
@@ -22,3 +24,5 @@ int main() {
   check(2, 3, 9, {"##.", "###"});
   return result();
 }
+
+}  // namespace eddy_learn

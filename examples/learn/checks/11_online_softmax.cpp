@@ -5,6 +5,8 @@
 #include <learn.h>
 #include EXERCISE
 
+namespace eddy_learn {
+
 // By two passes.
 double wanted(const std::vector<double>& scores, const std::vector<double>& values) {
   double largest = scores[0], sum = 0, weighted = 0;
@@ -23,7 +25,7 @@ Seen of(const std::vector<double>& scores, const std::vector<double>& values, st
   return seen;
 }
 
-int main() {
+int check() {
   const auto pass = [](const std::vector<double>& scores, const std::vector<double>& values) {
     return read(of(scores, values, 0, scores.size()));
   };
@@ -49,3 +51,5 @@ int main() {
   near("two parts of masked keys, joined", read(join(of({kNothing}, {1}, 0, 1), Seen{})), 0);
   return result();
 }
+
+}  // namespace eddy_learn

@@ -2,7 +2,9 @@
 #include <learn.h>
 #include EXERCISE
 
-int main() {
+namespace eddy_learn {
+
+int check() {
   near("gate(c 4, z 0, b 0)", gate({4}, {0}, {0}), {2});
   near("gate(c 4, z 8, b ln 3)", gate({4}, {8}, {std::log(3.0)}), {5}, 0, 1e-9, "f is 3/4");
   const Numbers c = numbers(6, 1), z = numbers(6, 2), b = numbers(6, 3), dnext = numbers(6, 4);
@@ -29,3 +31,5 @@ int main() {
   near("what is left of a gradient of 1 after 100 steps back at b 5", back, {kept});
   return result();
 }
+
+}  // namespace eddy_learn

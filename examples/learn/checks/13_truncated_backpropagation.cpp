@@ -3,7 +3,9 @@
 #include <learn.h>
 #include EXERCISE
 
-int main() {
+namespace eddy_learn {
+
+int check() {
   const double a = 0.9;
   const Numbers x = numbers(12, 1);
   const auto loss_of = [&](const Numbers& factor) {
@@ -34,3 +36,5 @@ int main() {
   near("da of a stream of no steps", run(a, {}, 4).da, 0);
   return result();
 }
+
+}  // namespace eddy_learn

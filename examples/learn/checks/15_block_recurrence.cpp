@@ -5,6 +5,8 @@
 #include <learn.h>
 #include EXERCISE
 
+namespace eddy_learn {
+
 using Cube = std::vector<double>;  // [rows, dim] of one batch
 
 Cube attended(const Cube& q, const Cube& x, std::size_t dim) {
@@ -25,7 +27,7 @@ Cube attended(const Cube& q, const Cube& x, std::size_t dim) {
   return result;
 }
 
-int main() {
+int check() {
   constexpr std::size_t kTime = 6, kStates = 2, kDim = 3;
   const Cube tokens = numbers(kTime * kDim, 1), state = numbers(kStates * kDim, 2);
   const Tensor tokens_in = Tensor::from(tokens, {1, kTime, kDim}),
@@ -60,3 +62,5 @@ int main() {
   holds(!tracked_state, "the state that is handed on", "part of the tape", "detached");
   return result();
 }
+
+}  // namespace eddy_learn

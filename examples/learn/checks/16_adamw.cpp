@@ -3,7 +3,9 @@
 #include <learn.h>
 #include EXERCISE
 
-int main() {
+namespace eddy_learn {
+
+int check() {
   {
     AdamW adam;
     Numbers p{1, 1, 1};
@@ -37,3 +39,5 @@ int main() {
   }
   return result();
 }
+
+}  // namespace eddy_learn

@@ -5,7 +5,9 @@
 #include <learn.h>
 #include EXERCISE
 
-int main() {
+namespace eddy_learn {
+
+int check() {
   const Tensor x = tensor({{0.f, 0.f}, {0.f, 1.f}, {1.f, 0.f}, {1.f, 1.f}});
   const Tensor target = tensor({{0.f}, {1.f}, {1.f}, {0.f}});
   auto net = make_module<Mlp>(1), other = make_module<Mlp>(1);
@@ -35,3 +37,5 @@ int main() {
   }
   return result();
 }
+
+}  // namespace eddy_learn

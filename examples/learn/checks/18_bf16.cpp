@@ -6,13 +6,15 @@
 #include <learn.h>
 #include EXERCISE
 
+namespace eddy_learn {
+
 std::string hex(std::uint32_t bits) {
   char text[16];
   std::snprintf(text, sizeof text, "0x%x", bits);
   return text;
 }
 
-int main() {
+int check() {
   const auto expect = [](std::uint32_t from, std::uint16_t want, const char* note) {
     same("to_bf16 of the bits " + hex(from), hex(to_bf16(std::bit_cast<float>(from))), hex(want), note);
   };
@@ -36,3 +38,5 @@ int main() {
   near("from_bf16(0xff80)", from_bf16(0xff80), -std::numeric_limits<double>::infinity());
   return result();
 }
+
+}  // namespace eddy_learn

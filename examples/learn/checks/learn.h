@@ -3,10 +3,17 @@
 //
 //   #include <learn.h>
 //   #include EXERCISE
-//   int main() {
+//
+//   namespace eddy_learn {
+//
+//   int check() {
 //     near("softplus(0)", softplus(0), 0.6931471805599453);
 //     return result();
 //   }
+//
+//   }  // namespace eddy_learn
+//
+// All that a check declares is in this namespace, so that a student may use the same names.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +25,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace learn {
+namespace eddy_learn {
 
 inline int checked = 0, wrong = 0;
 constexpr int kShown = 6;  // faults that are printed
@@ -123,6 +130,11 @@ inline int result() {
   return wrong == 0 ? 0 : 1;
 }
 
-}  // namespace learn
+// Checks the exercise, and returns its result(): each check defines this.
+int check();
 
-using namespace learn;
+}  // namespace eddy_learn
+
+int main() {
+  return eddy_learn::check();
+}

@@ -110,6 +110,21 @@ TEST_CASE(
   CHECK(contains(student.learn({}).out, "1 of 20 are right"));
 }
 
+TEST_CASE("learn: a student's own helpers may have the names that the checks use") {
+  if (!has_program()) return;
+  const Student student("1");
+  std::string text = read_bytes(kExercises / "answers/01_softplus.cpp");
+  text += "#include <string>\n#include <vector>\nusing namespace std;\n";
+  for (const char* name :
+       {"near", "same", "holds", "say", "dot", "slope", "numbers", "text_of", "result", "check"})
+    text += std::string("double ") + name + "(const vector<double>&, const string& = \"\") { return 0; }\n";
+  text += "int checked = 0, wrong = 0;\nstruct learn {};\n";
+  CHECK(student.take().status == 0);
+  student.hand_in("01_softplus.cpp", text);
+  const Ended checked = student.check();
+  CHECK_MESSAGE(checked.status == 0, checked.out, checked.err);
+}
+
 TEST_CASE("learn: hints come one by one and then the answer is offered") {
   if (!has_program()) return;
   const Student student("1");
@@ -156,6 +171,11 @@ TEST_CASE("learn: what is missing is said with what to do") {
   if (!has_program()) return;
   const Student student("1");
   CHECK(contains(student.check().err, "there is no learn/01_softplus.cpp (eddy learn 1 writes it)"));
+  CHECK(contains(student.learn({"--folder", "of mine", "check", "1"}).err,
+                 "there is no of mine/01_softplus.cpp (eddy learn --folder 'of mine' 1 writes it)"));
+  CHECK(contains(student.learn({"chek", "3"}).err, "learn: unknown command 'chek' (nearest: check;"));
+  CHECK(contains(student.learn({"chek"}).err, "no exercise chek (nearest: check;"));
+  CHECK(contains(student.learn({"3", "5"}).err, "learn: unexpected argument '5'"));
   CHECK(contains(student.learn({"softplas"}).err, "nearest: softplus; 1 to 20; eddy learn lists them"));
   CHECK(contains(student.learn({"21"}).err, "there is no exercise 21"));
   CHECK(student.take().status == 0);
