@@ -156,6 +156,10 @@ class SinceOne final : public GeneratedTask {
   }
 };
 
+std::unique_ptr<Task> since_one(TaskArguments&& arguments) {
+  return std::make_unique<SinceOne>(arguments.config);
+}
+
 // ---- the check: trains, resumes and measures through the command line
 
 int run(std::vector<std::string> words) {
@@ -210,18 +214,12 @@ int check_itself() {
 
 }  // namespace own
 
-int main(int argc, char** argv) {
-  try {
-    eddy::register_model<own::MinimalGate>({"own_cells", "minimal_gate"},
-                                           "one gate for each number of a state",
-                                           {.common = "-heads -mlp_dim -norm_eps init_std"});
-    eddy::register_task<own::TaskKeys>({"since_one", "how many bits ago the last one was",
-                                        [](eddy::TaskArguments&& arguments) -> std::unique_ptr<eddy::Task> {
-                                          return std::make_unique<own::SinceOne>(arguments.config);
-                                        }});
-  } catch (const eddy::Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
+int main(int argc, char** argv) try {
+  eddy::register_model<own::MinimalGate>({"own_cells", "minimal_gate"}, "a cell with one gate",
+                                         {.common = "-heads -mlp_dim -norm_eps init_std"});
+  eddy::register_task<own::TaskKeys>({"since_one", "how many bits ago the last one was", own::since_one});
   return argc > 1 ? eddy::program(argc, argv) : own::check_itself();
+} catch (const eddy::Error& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
 }

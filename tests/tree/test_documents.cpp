@@ -258,29 +258,6 @@ TEST_CASE("documents: every file and folder that a page names exists") {
   CHECK(paths > 300);
 }
 
-TEST_CASE("documents: the code that the tour quotes stands in the files that it names") {
-  static const std::regex mark(R"(<!-- from: (\S+) -->)");
-  int quotes = 0;
-  for (const std::string& page : pages()) {
-    if (!page.starts_with("docs/tour/")) continue;
-    const Lines lines = lines_of(page);
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (lines[i] != "```cpp") continue;
-      std::smatch match;
-      const bool marked = i > 0 && std::regex_match(lines[i - 1], match, mark);
-      CHECK_MESSAGE(marked, page << ":" << i + 1 << ": no line <!-- from: FILE --> above the code");
-      const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-      const Lines code(begin, std::find(begin, lines.end(), "```"));
-      if (!marked) continue;
-      ++quotes;
-      const Lines file = lines_of(match[1].str());
-      CHECK_MESSAGE(std::search(file.begin(), file.end(), code.begin(), code.end()) != file.end(),
-                    page << ":" << i + 1 << ": these lines are not in " << match[1].str());
-    }
-  }
-  CHECK(quotes >= 10);
-}
-
 TEST_CASE("documents: every exercise is named in the tour, which names no other") {
   static const std::regex command(R"(`eddy learn (\d+)`)");
   std::set<int> named, there;
@@ -373,16 +350,32 @@ std::ptrdiff_t occurrences(const Lines& whole, const Lines& part) {
 
 }  // namespace
 
-TEST_CASE("documents: the code of the recipes is that of their example") {
-  const Lines example = trimmed(lines_of("examples/10_recipes.cpp"));
-  const std::vector<Lines> blocks = blocks_of("docs/recipes.md", "cpp");
-  CHECK(blocks.size() >= 10);
-  for (const Lines& block : blocks) {
-    const Lines code = trimmed(block);
-    REQUIRE(!code.empty());
-    CHECK_MESSAGE(occurrences(example, code) >= 1,
-                  "examples/10_recipes.cpp has not the lines from: " << code[0]);
+TEST_CASE("documents: the C++ of every page stands in a file that is compiled, and which the page names") {
+  // <!-- from: FILE --> holds for the blocks below it, up to the next one. Indentation and empty lines do not count.
+  static const std::regex mark(R"(<!-- from: ((\w+)/\S+\.(cpp|cu|cuh|h)) -->)");
+  int quotes = 0;
+  for (const std::string& page : pages()) {
+    const Lines lines = lines_of(page);
+    std::string named;
+    Lines file;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      std::smatch match;
+      if (std::regex_match(lines[i], match, mark)) {
+        named = match[1].str();
+        CHECK_MESSAGE(exists(page, named), page << " quotes " << named << ", which does not exist");
+        file = trimmed(lines_of(named));
+      }
+      if (lines[i] != "```cpp") continue;
+      ++quotes;
+      CHECK_MESSAGE(!named.empty(), page << ":" << i + 1 << ": no line <!-- from: FILE --> above the code");
+      const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      const Lines code = trimmed(Lines(begin, std::find(begin, lines.end(), "```")));
+      CHECK_MESSAGE(!code.empty(), page << ":" << i + 1 << ": no code");
+      CHECK_MESSAGE(occurrences(file, code) >= 1,
+                    page << ":" << i + 1 << ": these lines are not in " << named);
+    }
   }
+  CHECK(quotes >= 30);
 }
 
 TEST_CASE("documents: the differences of the variations apply to the tree") {
