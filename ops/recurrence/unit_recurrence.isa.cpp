@@ -24,6 +24,12 @@ constexpr std::int64_t kManyRows = 128;
 constexpr std::int64_t kBlockRows = 64;
 // Multiply-adds of one step below which threads lose more at the barriers than they gain.
 constexpr std::int64_t kSmallStep = 1 << 20;
+// The activation is computed in pieces of so many elements. After each, so many cache lines of the next product's
+// panels are fetched: products wait for memory, the activation does not. In bf16, 16 rows of width 384, forward and
+// backward take 42.5 + 81.5 ms so and 44.0 + 83.5 without; 24 or 32 lines bring no more (Intel Xeon with AMX,
+// 2026-11-27).
+constexpr std::int64_t kPiece = 128;
+constexpr int kPieceLines = 16;
 
 template <class T>
 EDDY_INLINE const PackedGemm<T>& kernels(MatmulPrecision precision) {
@@ -93,6 +99,35 @@ EDDY_INLINE ColumnRange<T> multiply(const Share& share, const Packed<T>& w, cons
                    w.panels, c + share.begin * w.columns, w.columns, accumulate});
   const std::int64_t limit = last * gemm.panel_columns;
   return {first * gemm.panel_columns, limit < w.columns ? limit : w.columns};
+}
+
+// Fetches this thread's panels of a product that comes soon.
+class Ahead {
+ public:
+  template <class T>
+  Ahead(const Share& share, const Packed<T>& w) {
+    if (w.panels == nullptr) return;
+    const std::int64_t panels = w.gemm.panels(w.columns),
+                       each = w.gemm.packed_elements(w.inner, w.columns) / panels;
+    next_ = reinterpret_cast<const char*>(w.panels + panels * share.rank / share.size * each);
+    end_ = reinterpret_cast<const char*>(w.panels + panels * (share.rank + 1) / share.size * each);
+  }
+  EDDY_INLINE void fetch(int lines) {
+    constexpr std::int64_t kLine = 64;
+    for (; lines > 0 && next_ < end_; --lines, next_ += kLine) __builtin_prefetch(next_, 0, 2);
+  }
+
+ private:
+  const char *next_ = nullptr, *end_ = nullptr;
+};
+
+// Calls piece(begin, end) for pieces of the columns.
+template <class T, class Piece>
+EDDY_INLINE void in_pieces(const ColumnRange<T>& columns, Ahead& ahead, Piece&& piece) {
+  for (std::int64_t begin = columns.begin; begin < columns.end; begin += kPiece) {
+    piece(begin, begin + kPiece < columns.end ? begin + kPiece : columns.end);
+    ahead.fetch(kPieceLines);
+  }
 }
 
 // y = drop(x), y may be x; the element numbers are those of [time, batch, dim].
@@ -243,16 +278,19 @@ struct Chain {
       share.wait();
       const auto columns =
           multiply(share, up, at(static_cast<const void*>(args.a2), t, 0, dim), at(args.u, t, 0, mlp));
+      Ahead ahead(share, down);
       for (std::int64_t row = share.begin; row < share.end; ++row) {
         T* u = at(args.u, t, row, mlp);
         T* a = act + row * mlp;
         if (up_bias != nullptr)
           for (std::int64_t i = columns.begin; i < columns.end; ++i) u[i] += up_bias[i];
-        if (args.gelu) {
-          for (std::int64_t i = columns.begin; i < columns.end; ++i) a[i] = pointwise::Gelu::forward(u[i]);
-        } else {
-          for (std::int64_t i = columns.begin; i < columns.end; ++i) a[i] = pointwise::Relu::forward(u[i]);
-        }
+        in_pieces(columns, ahead, [&](std::int64_t begin, std::int64_t end) {
+          if (args.gelu) {
+            for (std::int64_t i = begin; i < end; ++i) a[i] = pointwise::Gelu::forward(u[i]);
+          } else {
+            for (std::int64_t i = begin; i < end; ++i) a[i] = pointwise::Relu::forward(u[i]);
+          }
+        });
       }
       share.wait();
       multiply(share, down, static_cast<const T*>(act), at(args.h, t, 0, dim));
@@ -284,6 +322,17 @@ struct Chain {
     for (std::int64_t i = 0; i < dim; ++i) y[i] += residual[i];
   }
 
+  // a = act(u), and du becomes the gradient of u. Both are computed before either is stored, so that
+  // what they share is computed once: for all the compiler knows, a lies over u.
+  template <class Act>
+  EDDY_INLINE static void activate(std::int64_t begin, std::int64_t end, const T* u, T* a, T* du) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const T result = Act::forward(u[i]), gradient = Act::vjp(du[i], u[i]);
+      a[i] = result;
+      du[i] = gradient;
+    }
+  }
+
   void backward(Share share, const Packed<T>& wk, const Packed<T>& wv, const Packed<T>& wo,
                 const Packed<T>& up, const Packed<T>& down) const {
     T* const dout = static_cast<T*>(args.scratch);  // [batch, dim], one step
@@ -299,21 +348,18 @@ struct Chain {
       share.wait();
       const auto columns = multiply(share, down, at(static_cast<const void*>(args.dmlp_out), t, 0, dim),
                                     at(args.du, t, 0, mlp));
+      Ahead ahead(share, up);
       for (std::int64_t row = share.begin; row < share.end; ++row) {
         const T* u = at(static_cast<const void*>(args.u), t, row, mlp);
         T* a = at(args.act, t, row, mlp);
         T* du = at(args.du, t, row, mlp);
-        if (args.gelu) {
-          for (std::int64_t i = columns.begin; i < columns.end; ++i) {
-            a[i] = pointwise::Gelu::forward(u[i]);
-            du[i] = pointwise::Gelu::vjp(du[i], u[i]);
+        in_pieces(columns, ahead, [&](std::int64_t begin, std::int64_t end) {
+          if (args.gelu) {
+            activate<pointwise::Gelu>(begin, end, u, a, du);
+          } else {
+            activate<pointwise::Relu>(begin, end, u, a, du);
           }
-        } else {
-          for (std::int64_t i = columns.begin; i < columns.end; ++i) {
-            a[i] = pointwise::Relu::forward(u[i]);
-            du[i] = pointwise::Relu::vjp(du[i], u[i]);
-          }
-        }
+        });
       }
       share.wait();
       multiply(share, up, at(static_cast<const void*>(args.du), t, 0, mlp), at(args.da2, t, 0, dim));
