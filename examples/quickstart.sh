@@ -70,6 +70,7 @@ From here:
   $eddy generate $run --prompt "Once "                           # let it write
   $eddy train --resume $run --train.minutes 10                   # train it longer
   $eddy train --init-from $run --data my_texts/ --run runs/mine  # go on from its weights with your own texts
+  $eddy learn                                                    # exercises that check themselves
   $eddy tasks                                                    # what else to train on, public data sets too
   $eddy plan --help                                              # memory and time of a run before it begins
   $eddy train --help

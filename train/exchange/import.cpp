@@ -14,6 +14,7 @@
 #include "train/exchange/name_map.h"
 #include "train/page/human_text.h"
 #include "train/record/metrics.h"
+#include "train/record/program_name.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_report.h"
 #include "train/run/run_start.h"
@@ -53,9 +54,9 @@ std::string import_run(const ImportRequest& request) {
     if (run.made_folder) fs::remove_all(run.folder, ignored);
     throw;
   }
-  return fmt::format("{}: {}, {} parameters, {} tensors read; go on with: eddy train --resume {}",
+  return fmt::format("{}: {}, {} parameters, {} tensors read; go on with: {} train --resume {}",
                      run.folder.string(), run.config.model.model, grouped(params.count()), theirs.size(),
-                     shell_quoted(run.folder.string()));
+                     program_name(), shell_quoted(run.folder.string()));
 }
 
 }  // namespace eddy

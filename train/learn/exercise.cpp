@@ -92,7 +92,7 @@ const Exercise& find_exercise(const std::vector<Exercise>& exercises, const std:
     const std::string number = std::to_string(exercise.number),
                       stem = fs::path(exercise.file).stem().string();
     if (which == exercise.name || which == number || which == "0" + number || which == stem ||
-        which == exercise.file)
+        fs::path(which).filename() == exercise.file)
       return exercise;
     names.push_back(exercise.name);
   }

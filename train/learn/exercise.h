@@ -28,7 +28,7 @@ struct Exercise {
 // errors: IoError; FormatError for a file that has not this form.
 std::vector<Exercise> read_exercises(const std::filesystem::path& folder);
 
-// The one with this number or name.
+// The one with this number, name or file.
 // errors: ValueError.
 const Exercise& find_exercise(const std::vector<Exercise>& exercises, const std::string& which);
 

@@ -37,6 +37,11 @@ StudentFolder::StudentFolder(const fs::path& folder) : folder_(folder) {
   }
 }
 
+bool StudentFolder::is_one(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / kFile, error);
+}
+
 void StudentFolder::save() const {
   const nlohmann::json saved{{"right", right_}, {"hints", hints_}};
   make_folders(folder_);

@@ -16,6 +16,9 @@ class StudentFolder {
   // progress.json.
   explicit StudentFolder(const std::filesystem::path& folder);
 
+  // Whether a folder is one already.
+  static bool is_one(const std::filesystem::path& folder);
+
   const std::filesystem::path& folder() const { return folder_; }
   // Where the file of an exercise is or will be.
   std::filesystem::path file(const std::string& name) const { return folder_ / name; }

@@ -14,19 +14,29 @@
 #include "train/learn/place.h"
 #include "train/learn/student_folder.h"
 #include "train/program/commands.h"
+#include "train/record/program_name.h"
 
 namespace eddy {
 namespace {
 
+constexpr const char* kFolder = "learn";
+
 struct LearnFlags {
-  std::string folder = "learn", which;
+  std::string folder = kFolder, which;
 };
 
 // What every one of these commands begins with.
 struct Lessons {
   explicit Lessons(const LearnFlags& flags)
-      : place(find_place()), exercises(read_exercises(place.exercises)), student(flags.folder) {
-    command = flags.folder == "learn" ? "eddy learn" : fmt::format("eddy learn --folder '{}'", flags.folder);
+      : place(find_place()), exercises(read_exercises(place.exercises)), student(folder_of(flags)) {
+    command = program_name() + " learn";
+    if (flags.folder != kFolder) command += fmt::format(" --folder '{}'", flags.folder);
+  }
+  // Who works in the folder itself means this one.
+  static std::string folder_of(const LearnFlags& flags) {
+    return flags.folder == kFolder && !std::filesystem::exists(kFolder) && StudentFolder::is_one(".")
+               ? "."
+               : flags.folder;
   }
 
   bool is_done(const Exercise& exercise) const { return student.is_right(exercise.name); }
@@ -64,7 +74,8 @@ int list_exercises(const LearnFlags& flags) {
                exercise.needs == Needs::eddy   ? " (with Eddy)"
                : exercise.needs == Needs::tree ? " (in Eddy's tree)"
                                                : "");
-  print_line("\n{} of {} are right, in {}.", done, lessons.exercises.size(), flags.folder);
+  print_line("\n{} of {} are right, in {}.", done, lessons.exercises.size(),
+             lessons.student.folder().string());
   if (next != nullptr) print_line("Next: {} {}", lessons.command, next->number);
   return 0;
 }

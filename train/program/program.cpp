@@ -33,6 +33,7 @@
 #include "train/kernels/prove.h"
 #include "train/launch/launcher.h"
 #include "train/program/commands.h"
+#include "train/record/program_name.h"
 
 namespace eddy {
 namespace {
@@ -188,7 +189,8 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
 int run_command_line(int argc, char** argv) {
   std::function<int()> action;
   int threads = 0;
-  CLI::App app{"Trains, evaluates and runs recurrent transformers.", "eddy"};
+  if (argc > 0 && *argv[0] != '\0') program_name() = std::filesystem::path(argv[0]).filename().string();
+  CLI::App app{"Trains, evaluates and runs recurrent transformers.", program_name()};
   app.set_version_flag("--version", "eddy " EDDY_VERSION, "Print the version and exit");
   app.add_option("--threads", threads,
                  "CPU threads; may also follow the command (default: EDDY_NUM_THREADS, or all that this "
@@ -239,7 +241,7 @@ int run_command_line(int argc, char** argv) {
   const std::vector<std::string> extras = app.remaining(true);
   if (!extras.empty()) return report(refuse_argument(app, command, extras.front()), kUsage);
   if (!action) {
-    std::cerr << (command != nullptr ? command->help("eddy") : app.help());
+    std::cerr << (command != nullptr ? command->help(program_name()) : app.help());
     return kUsage;
   }
   check_thread_variable();

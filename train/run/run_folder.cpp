@@ -160,11 +160,31 @@ fs::path newest_whole_checkpoint(const fs::path& run) {
   }
 }
 
+namespace {
+
+// For errors: "; runs has the runs a, b, ..." of the runs directly in a folder, or "".
+std::string runs_in(const fs::path& folder) {
+  constexpr std::size_t kShown = 5;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (std::error_code none; fs::is_directory(entry->path() / "checkpoints", none))
+      names.push_back(entry->path().filename().string());
+  if (names.empty()) return "";
+  std::sort(names.begin(), names.end());
+  const bool more = names.size() > kShown;
+  if (more) names.resize(kShown);
+  return fmt::format("; {} has the runs {}{}", folder.string(), fmt::join(names, ", "), more ? ", ..." : "");
+}
+
+}  // namespace
+
 fs::path find_checkpoint(const std::string& path, const std::string& which) {
   fs::path run(path);
   std::error_code error;
   if (!fs::is_directory(run, error))
-    fail<IoError>("run: {} is not a folder (a run, or a checkpoint in it)", path);
+    fail<IoError>("run: {} is not a folder (a run, or a checkpoint in it{})", path,
+                  runs_in(run.has_parent_path() ? run.parent_path() : fs::path(".")));
   if (!is_checkpoint_name(which))
     fail<ValueError>("run: no checkpoint is called {:?} (latest, best, {}, or step-N)", which, kNewestWhole);
   if (!run.has_filename()) run = run.parent_path();  // "step-5/" becomes "step-5"
@@ -178,9 +198,10 @@ fs::path find_checkpoint(const std::string& path, const std::string& which) {
   const std::vector<fs::path> found = checkpoints_of_run(run);
   if (found.empty())
     fail<IoError>("run: {} holds no checkpoint{}", path,
-                  ended_before_first_checkpoint(run) ? " (it ended before its first one: start it again with "
-                                                       "the same command, --run and all)"
-                                                     : " (the folder of a run holds checkpoints/step-N)");
+                  ended_before_first_checkpoint(run)
+                      ? " (it ended before its first one: start it again with "
+                        "the same command, --run and all)"
+                      : fmt::format(" (the folder of a run holds checkpoints/step-N{})", runs_in(run)));
   const Pointer latest = read_pointer(run / "checkpoints" / "latest");
   if (which == kNewestWhole || (which == "latest" && latest.missing)) {
     const fs::path whole = newest_whole_checkpoint(run);

@@ -11,6 +11,7 @@
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/page/human_text.h"
+#include "train/record/program_name.h"
 
 namespace eddy {
 
@@ -86,7 +87,7 @@ PageStatus running_status(const ReadyRun& run, const Progress& progress, Clock::
     status.text += fmt::format(", {} left", human_duration(std::floor(*left)));
   const std::string folder = shell_quoted(run.folder.string());
   status.commands = {fmt::format("to stop it, saved: kill -INT {}", ::getpid()),
-                     fmt::format("to go on after that: eddy train --resume {}", folder)};
+                     fmt::format("to go on after that: {} train --resume {}", program_name(), folder)};
   return status;
 }
 
@@ -101,12 +102,12 @@ PageStatus ended_status(const ReadyRun& run, TrainEnd end) {
   if (end == TrainEnd::too_many_bad_steps) status.text += ": too many steps in a row were not finite";
   if (end == TrainEnd::interrupted) {
     status.text += ", saved";
-    status.commands = {fmt::format("to go on: eddy train --resume {}", folder)};
+    status.commands = {fmt::format("to go on: {} train --resume {}", program_name(), folder)};
   } else {
     status.commands = continuing_texts(run, end);
   }
   if (run.task->tokenizer() != nullptr)
-    status.commands.push_back(fmt::format("to write with it: eddy chat {}", folder));
+    status.commands.push_back(fmt::format("to write with it: {} chat {}", program_name(), folder));
   return status;
 }
 
@@ -114,19 +115,22 @@ PageStatus failed_status(const ReadyRun& run) {
   PageStatus status;
   status.word = "failed";
   status.text = fmt::format("at step {}: an error ended it", grouped(run.state.step));
-  status.commands = {fmt::format("to go on: eddy train --resume {}", shell_quoted(run.folder.string()))};
+  status.commands = {
+      fmt::format("to go on: {} train --resume {}", program_name(), shell_quoted(run.folder.string()))};
   return status;
 }
 
 std::vector<std::string> continuing_texts(const ReadyRun& run, TrainEnd end) {
   const std::string folder = shell_quoted(run.folder.string());
-  if (end == TrainEnd::time_over) return {fmt::format("to go on: eddy train --resume {}", folder)};
+  if (end == TrainEnd::time_over)
+    return {fmt::format("to go on: {} train --resume {}", program_name(), folder)};
   if (end != TrainEnd::finished || run.state.learned) return {};
-  std::vector<std::string> lines = {fmt::format("to train on: eddy train --resume {} --train.steps {}",
-                                                folder,
+  std::vector<std::string> lines = {fmt::format("to train on: {} train --resume {} --train.steps {}",
+                                                program_name(), folder,
                                                 2 * std::max<std::int64_t>(run.config.train.steps, 1))};
   if (run.task->tokenizer() != nullptr)
-    lines.push_back(fmt::format("on another text: eddy train --init-from {} --data TEXTS --run NEW", folder));
+    lines.push_back(fmt::format("on another text: {} train --init-from {} --data TEXTS --run NEW",
+                                program_name(), folder));
   return lines;
 }
 

@@ -14,6 +14,7 @@
 #include "train/page/human_text.h"
 #include "train/plan/environment.h"
 #include "train/plan/machine_memory.h"
+#include "train/record/program_name.h"
 #include "train/record/run_log.h"
 #include "train/run/checkpoint.h"
 #include "train/run/report.h"
@@ -390,8 +391,8 @@ class Run {
     given_up_at_ = run_.state.step;
     event(fmt::format(
         "step {}: the evaluation was stopped, it takes too much of train.minutes {}: the loss on its first {} is {:.4f} "
-        "(eddy eval {} measures all; a train.eval_batches of 1 or more less)",
-        run_.state.step, run_.config.train.minutes, extent_text(run_, so_far), so_far.loss,
+        "({} eval {} measures all; a train.eval_batches of 1 or more less)",
+        run_.state.step, run_.config.train.minutes, extent_text(run_, so_far), so_far.loss, program_name(),
         run_.folder.string()));
   }
 
@@ -410,8 +411,8 @@ class Run {
       log_->say(fmt::format("step {}: validation loss of the whole split {}", run_.state.step,
                             record_evaluation(whole.result, false, true)));
     else if (!stop_requested())
-      log_->say(fmt::format("the whole validation split has {} targets, more than time allows: eddy eval {}",
-                            grouped(sampled->of), run_.folder.string()));
+      log_->say(fmt::format("the whole validation split has {} targets, more than time allows: {} eval {}",
+                            grouped(sampled->of), program_name(), run_.folder.string()));
   }
 
   void save_best(double loss) {

@@ -9,6 +9,7 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config.h"
+#include "train/config/likely_name.h"
 #include "train/fetch/named_data.h"
 
 namespace eddy {
@@ -70,7 +71,16 @@ std::vector<std::string> data_paths(const TaskArguments& arguments) {
   add(path);
   if (path.is_relative() && !path.empty())
     for (const std::string& folder : arguments.folders) add(fs::path(folder) / path);
-  if (paths.empty()) paths.push_back(path.string());
+  if (paths.empty()) {
+    std::vector<std::string> names;
+    for (const DataSet& set : data_sets()) names.push_back(set.name);
+    if (const std::string likely = path.has_parent_path() ? "" : likely_name(path.string(), names);
+        !likely.empty())
+      fail<IoError>(
+          "data: no such file or folder: '{}' (the data set of a like name is {}; eddy tasks lists them)",
+          path.string(), likely);
+    paths.push_back(path.string());
+  }
   return paths;
 }
 

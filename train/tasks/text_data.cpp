@@ -12,6 +12,7 @@
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
+#include "train/record/program_name.h"
 #include "train/tasks/text_reading.h"
 #include "train/text/dataset.h"
 #include "train/text/sentencepiece_tokenizer.h"
@@ -111,10 +112,10 @@ void check_new_characters(const Tokenizer& tokenizer, const Reading& reading,
   if (missing.empty()) return;
   fail<ConfigError>(
       "train: the vocabulary of {} lacks {} characters of the new texts, the first of them in {}: {} (a run keeps its "
-      "vocabulary; a new run from its weights takes them in: eddy train --init-from {} --data {} --run NEW)",
+      "vocabulary; a new run from its weights takes them in: {} train --init-from {} --data {} --run NEW)",
       arguments.run, missing.size(), first,
-      list_characters(std::vector<char32_t>(missing.begin(), missing.end())), shell_quoted(arguments.run),
-      shell_quoted(arguments.config.data.path));
+      list_characters(std::vector<char32_t>(missing.begin(), missing.end())), program_name(),
+      shell_quoted(arguments.run), shell_quoted(arguments.config.data.path));
 }
 
 // Adds the tokens of a file, unless it is one of a stream that is too short for a segment: those are left out.

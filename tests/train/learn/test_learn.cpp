@@ -36,8 +36,10 @@ class Student {
  public:
   explicit Student(std::string which) : which_(std::move(which)) {}
 
-  Ended learn(const std::vector<std::string>& words, const std::vector<std::string>& environment = {}) const {
-    Start start{{"learn"}, folder_.path()};
+  // `in`: the working directory, below that of the student.
+  Ended learn(const std::vector<std::string>& words, const std::vector<std::string>& environment = {},
+              const std::string& in = "") const {
+    Start start{{"learn"}, in.empty() ? folder_.path() : folder_.path(in)};
     start.arguments.insert(start.arguments.end(), words.begin(), words.end());
     start.environment = environment;
     return run_program(start);
@@ -123,6 +125,17 @@ TEST_CASE("learn: a student's own helpers may have the names that the checks use
   student.hand_in("01_softplus.cpp", text);
   const Ended checked = student.check();
   CHECK_MESSAGE(checked.status == 0, checked.out, checked.err);
+}
+
+TEST_CASE("learn: a file may be named by its path, and the folder itself be worked in") {
+  if (!has_program()) return;
+  const Student student("1");
+  CHECK(student.take().status == 0);
+  student.hand_in("01_softplus.cpp", read_bytes(kExercises / "answers/01_softplus.cpp"));
+  CHECK(student.learn({"check", "learn/01_softplus.cpp"}).status == 0);
+  const Ended inside = student.learn({"check", "01_softplus.cpp"}, {}, "learn");
+  CHECK_MESSAGE(inside.status == 0, inside.err);
+  CHECK(contains(student.learn({}, {}, "learn").out, "1 of 20 are right, in ."));
 }
 
 TEST_CASE("learn: hints come one by one and then the answer is offered") {

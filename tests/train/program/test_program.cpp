@@ -181,6 +181,7 @@ TEST_CASE("program: a text that is missing or empty or no text is refused before
     check_refused(run(folder, {"train", "--run", "out", "--data", data}), 1, what);
   };
   refused("none.txt", "no such file or folder: 'none.txt'");
+  refused("tinyshakespear", "(the data set of a like name is tinyshakespeare; eddy tasks lists them)");
   refused("empty.txt", "the file 'empty.txt' is empty");
   refused("binary.txt", "not UTF-8: byte 0xff at offset 2");
   refused("texts", "no text in the folder 'texts'");
@@ -200,6 +201,12 @@ TEST_CASE("program: a run's folder that exists is refused and stays as it is") {
   check_refused(run(folder, tiny_train(text) + Words{"--run", "file/inside"}), 1, "file/inside");
   check_refused(run(folder, {"train", "--resume", "out"}), 1, "holds no checkpoint");
   check_refused(run(folder, {"train", "--resume", "nowhere"}), 1, "nowhere is not a folder");
+  folder.write("runs/a/checkpoints/step-1/state.json", "{}");
+  const auto with_runs = content_of(folder.path());
+  check_refused(run(folder, {"generate", "runs/b"}), 1, "a checkpoint in it; runs has the runs a)");
+  check_refused(run(folder, {"generate", "runs"}), 1, "holds checkpoints/step-N; runs has the runs a)");
+  CHECK(content_of(folder.path()) == with_runs);
+  fs::remove_all(folder.path("runs"));
   CHECK(content_of(folder.path()) == before);
 }
 
