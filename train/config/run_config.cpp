@@ -325,8 +325,9 @@ void validate(const RunConfig& config) {
         "config: train.micro_batches is {} with train.batch {} (a power of two that divides the batch)",
         train.micro_batches, train.batch);
   if (train.warmup > train.steps)
-    fail<ConfigError>("config: train.warmup must not exceed train.steps: warmup {}, steps {}", train.warmup,
-                      train.steps);
+    fail<ConfigError>(
+        "config: train.warmup must not exceed train.steps: warmup {}, steps {} (for few steps set train.warmup to 0)",
+        train.warmup, train.steps);
   if (train.min_learning_rate > train.learning_rate)
     fail<ConfigError>("config: train.min_learning_rate must not exceed train.learning_rate: {} and {}",
                       train.min_learning_rate, train.learning_rate);

@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -75,9 +77,41 @@ bool loops_inside(std::string_view op) {
   return op.starts_with("unit_recurrence");
 }
 
-// The modules that read what they gave in an earlier step of a loop over time, without another module between: one of
-// their ops loops, or works with a parameter on what came of that parameter. `nodes` is sorted, oldest first.
-std::set<std::string> modules_with_loops(const std::vector<Node*>& nodes) {
+// The step of each node in loops: 0, and one more each time that an op works with a parameter on what it made with that
+// parameter before. `nodes` is sorted, oldest first.
+std::map<const Node*, int> steps_of(const std::vector<Node*>& nodes) {
+  const auto site_of = [](const Node& node, const Edge& edge) {
+    return std::tuple(edge.node.get(), std::string_view(node.op), node.scope);
+  };
+  std::map<std::tuple<const Node*, std::string_view, const Scope*>, std::size_t> sites;
+  for (const Node* node : nodes)
+    for (const Edge& edge : node->edges())
+      if (edge.node != nullptr && edge.node->is_leaf()) sites.try_emplace(site_of(*node, edge), sites.size());
+  std::map<const Node*, int> steps;
+  std::map<const Node*, std::vector<int>> next;  // the step that a site would have behind a node
+  for (const Node* node : nodes) {
+    if (node->is_leaf()) continue;
+    int& step = steps[node];
+    std::vector<int>& of_sites = next[node];
+    of_sites.resize(sites.size());
+    for (const Edge& edge : node->edges())
+      if (const auto from = next.find(edge.node.get()); from != next.end()) {
+        step = std::max(step, steps[from->first]);
+        for (std::size_t i = 0; i < of_sites.size(); ++i)
+          of_sites[i] = std::max(of_sites[i], from->second[i]);
+      }
+    for (const Edge& edge : node->edges())
+      if (edge.node != nullptr && edge.node->is_leaf())
+        step = std::max(step, of_sites[sites.at(site_of(*node, edge))]);
+    for (const Edge& edge : node->edges())
+      if (edge.node != nullptr && edge.node->is_leaf()) of_sites[sites.at(site_of(*node, edge))] = step + 1;
+  }
+  return steps;
+}
+
+// The modules that read what they gave in an earlier step of a loop, without another module between: one of their ops
+// loops, or works with a parameter on what came of that parameter. `nodes` is sorted, oldest first.
+std::set<std::string> modules_that_read_themselves(const std::vector<Node*>& nodes) {
   std::set<std::string> looping;
   std::map<const Node*, std::set<const Node*>>
       behind;  // the parameters from which a node comes, in its module
@@ -95,6 +129,29 @@ std::set<std::string> modules_with_loops(const std::vector<Node*>& nodes) {
         looping.insert(node->scope->path);
   }
   return looping;
+}
+
+// Tells the modules that run in the steps of a loop, and of what modules read from behind which is no loop.
+void find_loops(std::vector<OutlinedModule>& modules, const std::vector<Node*>& nodes) {
+  const std::map<const Node*, int> steps = steps_of(nodes);
+  // An op that a module uses twice stands in two steps where a loop lies between. In a loop it stands in each.
+  std::map<std::tuple<const Scope*, std::string_view, std::string>, std::set<int>> of_ops;
+  int last = 0;
+  for (Node* node : nodes) {
+    if (node->is_leaf()) continue;
+    of_ops[{node->scope, node->op, to_string(node->slot(0).shape)}].insert(steps.at(node));
+    last = std::max(last, steps.at(node));
+  }
+  const std::set<std::string> themselves = modules_that_read_themselves(nodes);
+  std::set<std::string> in_steps = themselves;
+  for (const auto& [op, found] : of_ops)
+    if (found.size() > 2 || (found.size() == 2 && last == 1)) in_steps.insert(std::get<0>(op)->path);
+  for (OutlinedModule& module : modules) {
+    module.in_steps = in_steps.contains(module.name);
+    for (const std::string& from : std::exchange(module.loops, {}))
+      (module.in_steps && in_steps.contains(from) ? module.loops : module.parts).push_back(from);
+    if (themselves.contains(module.name)) module.loops.push_back(module.name);
+  }
 }
 
 // Sorts modules so that each stands behind those that it reads, but for loops: modules that read each other stay in the
@@ -156,9 +213,7 @@ std::vector<OutlinedModule> modules_behind(const Tensor& y, const ParamStore& pa
     }
   }
   put_in_order(modules);
-  const std::set<std::string> looping = modules_with_loops(nodes);
-  for (OutlinedModule& module : modules)
-    if (looping.contains(module.name)) module.loops.push_back(module.name);
+  find_loops(modules, nodes);
   return modules;
 }
 
@@ -257,6 +312,7 @@ std::string to_text(const ModelOutline& outline) {
   for (const OutlinedModule& module : outline.modules) {
     std::vector<std::string> reads;
     for (const std::string& name : module.reads) reads.push_back(shown(name));
+    for (const std::string& name : module.parts) reads.push_back(shown(name));
     for (const std::string& name : module.loops) reads.push_back(shown(name) + "*");
     has_loop = has_loop || !module.loops.empty();
     row(shown(module.name), grouped(module.parameters), grouped(std::llround(module.multiply_adds)),
@@ -266,7 +322,7 @@ std::string to_text(const ModelOutline& outline) {
   }
   row("all", grouped(outline.parameters), grouped(std::llround(outline.multiply_adds)), "");
   text += "multiply-adds: of products, for each token\n";
-  if (has_loop) text += "*: what it gave in an earlier step of a loop\n";
+  if (has_loop) text += "*: in a loop, whose steps wait for each other\n";
 
   text += "\nops\n";
   for (const OutlinedModule& module : outline.modules)

@@ -20,8 +20,10 @@ struct OutlinedModule {
   double multiply_adds = 0;          // of products, for each token
   std::vector<std::string> ops{};    // each once, in the order of their first call
   std::vector<std::string> reads{};  // modules before it in the list
-  std::vector<std::string>
-      loops{};  // modules behind it, or itself, whose results of an earlier step it reads
+  // Modules behind it that read its first ops, and whose result its last ones read: parts of it.
+  std::vector<std::string> parts{};
+  std::vector<std::string> loops{};  // modules behind it, or itself, that it reads in a loop
+  bool in_steps = false;             // whether it runs in the steps of a loop
 };
 
 struct ModelOutline {

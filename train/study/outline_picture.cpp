@@ -1,6 +1,7 @@
 // Modules stand in a column, in the order in which they run. What the next one reads goes straight down. What later
-// ones read goes down a lane at the right of the column, one for each module that is read; what a loop reads goes
-// up a lane at the left, one for each module that reads. Below: the state and the reach.
+// ones read goes down a lane at the right of the column, one for each module that is read. What is read from behind, in
+// a loop or from a part of a module, goes up a lane at the left, one for each module that reads. Below: the state and
+// the reach.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -49,11 +50,11 @@ struct Row {
   bool in_loop = false;
 };
 
-// A line beside the column: from the hub to the taps, or for a loop from the taps up to the hub.
+// A line beside the column: from the hub to the taps, or from the taps up to the hub.
 struct Lane {
   std::size_t hub = 0;
   std::vector<std::size_t> taps;
-  bool loop = false;
+  bool up = false, loop = false;
   int place = 0;  // 0 is next to the column
   double hub_y = 0;
   std::vector<double> tap_y;
@@ -132,36 +133,19 @@ class OutlinePicture {
     for (std::size_t i = 0; i < modules.size(); ++i) {
       for (const std::string& from : modules[i].reads)
         if (const std::size_t source = index_.at(from); source + 1 != i) readers[source].push_back(i);
-      Lane loop{.hub = i, .taps = {}, .loop = true, .tap_y = {}};
-      for (const std::string& from : modules[i].loops) loop.taps.push_back(index_.at(from));
-      if (!loop.taps.empty()) loops_.push_back(std::move(loop));
-    }
-    for (const auto& [source, taps] : readers) skips_.push_back({.hub = source, .taps = taps, .tap_y = {}});
-  }
-
-  // Whether a module reads, through others, what it gave itself.
-  std::vector<char> in_loops() const {
-    const std::size_t count = outline_.modules.size();
-    std::vector<std::set<std::size_t>> behind(count);
-    for (std::size_t i = 0; i < count; ++i)
-      for (const std::vector<std::string>* names : {&outline_.modules[i].reads, &outline_.modules[i].loops})
-        for (const std::string& name : *names) behind[i].insert(index_.at(name));
-    for (bool grows = true; grows;) {
-      grows = false;
-      for (std::set<std::size_t>& read : behind) {
-        const std::size_t before = read.size();
-        for (const std::size_t from : std::vector<std::size_t>(read.begin(), read.end()))
-          read.insert(behind[from].begin(), behind[from].end());
-        grows = grows || read.size() > before;
+      for (const bool loop : {false, true}) {
+        Lane lane{.hub = i, .taps = {}, .up = true, .loop = loop, .tap_y = {}};
+        for (const std::string& from : loop ? modules[i].loops : modules[i].parts)
+          lane.taps.push_back(index_.at(from));
+        if (!lane.taps.empty()) left_lanes_.push_back(std::move(lane));
       }
     }
-    std::vector<char> looping(count);
-    for (std::size_t i = 0; i < count; ++i) looping[i] = behind[i].contains(i) ? 1 : 0;
-    return looping;
+    for (const auto& [source, taps] : readers)
+      right_lanes_.push_back({.hub = source, .taps = taps, .tap_y = {}});
   }
 
   void lay_out() {
-    const int left = put_in_places(loops_), right = put_in_places(skips_);
+    const int left = put_in_places(left_lanes_), right = put_in_places(right_lanes_);
     double wide = 0;  // what the widest names need
     for (const OutlinedModule& module : outline_.modules)
       wide = std::max(wide, kNameWide * static_cast<double>(shown(module.name).size()) + 16);
@@ -172,18 +156,18 @@ class OutlinePicture {
     right_ = column_ - kLane * (right + 1);
 
     double y = kFlow;
-    const std::vector<char> looping = in_loops();
     const auto fit = static_cast<std::size_t>((right_ - left_ - 14) / kSmallWide);
     for (std::size_t i = 0; i < outline_.modules.size(); ++i) {
       Row row{.top = y, .ops = wrapped(fmt::format("{}", fmt::join(outline_.modules[i].ops, ", ")), fit)};
       row.bottom = y + std::max(kLeastBox, 26 + kSmallLine * static_cast<double>(row.ops.size()));
-      row.in_loop = looping[i] != 0;
+      row.in_loop = outline_.modules[i].in_steps;
+      has_loop_ = has_loop_ || row.in_loop;
       y = row.bottom + kGap;
       rows_.push_back(std::move(row));
     }
-    put_ends(loops_, rows_);
-    put_ends(skips_, rows_);
-    state_top_ = y + kTextLine + (loops_.empty() ? 18 : 42);
+    put_ends(left_lanes_, rows_);
+    put_ends(right_lanes_, rows_);
+    state_top_ = y + kTextLine + (has_loop_ ? 42 : 18);
     const double tensors = static_cast<double>(outline_.state.size());
     reach_top_ = state_top_ + kTextLine * (tensors + static_cast<double>(kept().size())) + 26;
     height_ = reach_top_ + (outline_.reach ? 52 : 4) + kTextLine * static_cast<double>(seen().size());
@@ -216,14 +200,14 @@ class OutlinePicture {
       picture.text({width_ - kMargin, at + 14}, Anchor::end, grouped(module.parameters), kGrey, Font::code,
                    kSmall);
     }
-    for (const Lane& lane : skips_) draw_lane(picture, lane, right_, right_ + kLane * (lane.place + 1));
-    for (const Lane& lane : loops_) draw_lane(picture, lane, left_, left_ - kLane * (lane.place + 1));
+    for (const Lane& lane : right_lanes_) draw_lane(picture, lane, right_, right_ + kLane * (lane.place + 1));
+    for (const Lane& lane : left_lanes_) draw_lane(picture, lane, left_, left_ - kLane * (lane.place + 1));
     const double end = rows_.empty() ? kFlow : rows_.back().bottom;
     picture.arrow({{middle, end}, {middle, end + kGap}}, kArrow);
     picture.text({middle, end + kGap + 12}, Anchor::middle, "logits", kGrey, Font::plain, kText);
-    if (!loops_.empty())
-      picture.text({kMargin, end + kGap + 32}, Anchor::start, "dashed: from an earlier step of a loop",
-                   colour(true), Font::plain, kText);
+    if (has_loop_)
+      picture.text({kMargin, end + kGap + 32}, Anchor::start,
+                   "dashed: in a loop, whose steps wait for each other", colour(true), Font::plain, kText);
   }
 
   // Draws a lane at x beside the boxes whose side is at `side`.
@@ -232,15 +216,15 @@ class OutlinePicture {
     const auto furthest = std::max_element(lane.tap_y.begin(), lane.tap_y.end());
     const Point hub{side, lane.hub_y}, at_hub{x, lane.hub_y};
     const Point end{side, *furthest}, at_end{x, *furthest};
-    if (lane.loop)
-      picture.arrow({end, at_end, at_hub, hub}, colour, true);
+    if (lane.up)
+      picture.arrow({end, at_end, at_hub, hub}, colour, lane.loop);
     else
       picture.arrow({hub, at_hub, at_end, end}, colour);
     for (const double& y : lane.tap_y) {
       if (&y == &*furthest) continue;
       picture.dot({x, y}, 2, colour);
-      if (lane.loop)
-        picture.line({side, y}, {x, y}, colour, true);
+      if (lane.up)
+        picture.line({side, y}, {x, y}, colour, lane.loop);
       else
         picture.arrow({{x, y}, {side, y}}, colour);
     }
@@ -310,7 +294,8 @@ class OutlinePicture {
 
   const ModelOutline& outline_;
   std::map<std::string, std::size_t> index_;  // of modules by name
-  std::vector<Lane> skips_, loops_;
+  bool has_loop_ = false;
+  std::vector<Lane> right_lanes_, left_lanes_;
   std::vector<Row> rows_;
   double width_ = 0, height_ = 0, left_ = 0, right_ = 0, column_ = 0, state_top_ = 0, reach_top_ = 0;
 };
