@@ -35,6 +35,14 @@ while (($# > 0)); do
   esac
 done
 
+# A path that is not there is said before the build. A name without a slash may be that of a data set.
+for ((i = 0; i + 1 < ${#options[@]}; ++i)); do
+  if [[ "${options[i]}" == --data.path && "${options[i + 1]}" == */* && ! -e "${options[i + 1]}" ]]; then
+    echo "quickstart: there is no ${options[i + 1]} (a file or a folder of texts; taken from the working directory)" >&2
+    exit 2
+  fi
+done
+
 # The script's own limit stands only where the user gives none.
 if [[ ! " ${options[*]-} " =~ [[:space:]]--train\.minutes[=[:space:]] ]]; then
   options=(--train.minutes 2 "${options[@]}")
