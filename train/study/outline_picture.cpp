@@ -24,9 +24,9 @@ using Anchor = SvgPicture::Anchor;
 using Font = SvgPicture::Font;
 
 constexpr double kMargin = 14, kLeastWidth = 400, kColumn = 96, kLane = 11, kGap = 18;
-constexpr double kName = 12, kSmall = 10.5, kText = 12;                 // sizes of fonts
+constexpr double kTitle = 15, kName = 12, kSmall = 10.5, kText = 12;    // sizes of fonts
 constexpr double kNameWide = 0.61 * kName, kSmallWide = 0.61 * kSmall;  // of a character of code
-constexpr double kTextWide = 0.58 * kText;                              // of one of prose, on average
+constexpr double kTextWide = 0.58 * kText, kTitleWide = 0.66 * kTitle;  // of one of prose, on average
 constexpr double kSmallLine = 13, kTextLine = 16;                       // heights of lines
 constexpr double kLeastBox = 46;                                        // for three lines beside it
 constexpr const char *kInk = "#222222", *kGrey = "#666666", *kArrow = "#555555";
@@ -109,11 +109,8 @@ class OutlinePicture {
                        fmt::format("What a {} model is made of: its modules and what they read, the "
                                    "multiply-adds of each, its state and its reach",
                                    outline_.name));
-    picture.text({kMargin, 24}, Anchor::start, outline_.name, kInk, Font::bold, 15);
-    picture.text({kMargin, 42}, Anchor::start,
-                 fmt::format("{} parameters, {} multiply-adds a token", grouped(outline_.parameters),
-                             grouped(std::llround(outline_.multiply_adds))),
-                 kGrey, Font::plain, kText);
+    picture.text({kMargin, 24}, Anchor::start, outline_.name, kInk, Font::bold, kTitle);
+    picture.text({kMargin, 42}, Anchor::start, sizes(), kGrey, Font::plain, kText);
     draw_flow(picture);
     draw_state(picture);
     draw_reach(picture);
@@ -125,6 +122,11 @@ class OutlinePicture {
   const char* colour(bool in_loop) const { return picture_colour(in_loop ? 1 : 0); }
   std::size_t characters(double wide) const {
     return static_cast<std::size_t>(std::max(1.0, (width_ - 2 * kMargin) / wide));
+  }
+
+  std::string sizes() const {
+    return fmt::format("{} parameters, {} multiply-adds a token", grouped(outline_.parameters),
+                       grouped(std::llround(outline_.multiply_adds)));
   }
 
   void collect_lanes() {
@@ -151,9 +153,13 @@ class OutlinePicture {
       wide = std::max(wide, kNameWide * static_cast<double>(shown(module.name).size()) + 16);
     const double beside = 2 * kMargin + kLane * (left + right) + 2 * kLane + kColumn;
     width_ = std::max(kLeastWidth, std::ceil(wide + beside));
+    const auto make_room = [&](double text) { width_ = std::max(width_, std::ceil(text + 2 * kMargin)); };
+    make_room(kTitleWide * static_cast<double>(outline_.name.size()));
+    make_room(kTextWide * static_cast<double>(sizes().size()));
+    for (const auto& [name, shape] : outline_.state)
+      make_room(kSmallWide * static_cast<double>(name.size() + to_string(shape).size() + 2) + kColumn);
     left_ = kMargin + kLane * left + (left > 0 ? kLane : 0);
-    column_ = width_ - kMargin - kColumn;
-    right_ = column_ - kLane * (right + 1);
+    right_ = width_ - kMargin - kColumn - kLane * (right + 1);
 
     double y = kFlow;
     const auto fit = static_cast<std::size_t>((right_ - left_ - 14) / kSmallWide);
@@ -297,7 +303,7 @@ class OutlinePicture {
   bool has_loop_ = false;
   std::vector<Lane> right_lanes_, left_lanes_;
   std::vector<Row> rows_;
-  double width_ = 0, height_ = 0, left_ = 0, right_ = 0, column_ = 0, state_top_ = 0, reach_top_ = 0;
+  double width_ = 0, height_ = 0, left_ = 0, right_ = 0, state_top_ = 0, reach_top_ = 0;
 };
 
 }  // namespace
