@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "ops/attention/attention_rounded.h"
 #include "ops/attention/attention_row.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/vec_math.h"
@@ -131,9 +132,10 @@ void forward_tile(const Item<T, P>& item, const Rows& rows, std::int64_t key_cou
 
   T correction[P::kQueryTile];
   for (std::int64_t b = 0; b < rows.blocks; ++b)
-    block_exponentials(item, rows, b, first, direct, sums, correction);
-  if constexpr (kInner<F> != 1)
-    item.round_along(scores, at.score_row, rows, rows.begin, rows.end, item.factors_at(at.scores));
+    if constexpr (kInner<F> == 1)
+      block_exponentials(item, rows, b, first, direct, sums, correction);
+    else
+      rounded_exponentials(item, rows, b, first, sums, correction);
 
   if (!first)
     for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -148,9 +150,13 @@ void forward_tile(const Item<T, P>& item, const Rows& rows, std::int64_t key_cou
   }
   for (std::int64_t r = 0; r < rows.count; ++r) {
     T* y = const_cast<T*>(item.at(args.output, strides, rows.query[r], rows.head[r]));
-    const T factor = !last ? T(1) : sums[r] == T(0) ? T(0) : T(1) / sums[r];
+    const T kept = kInner<F> == 1 ? T(1) : static_cast<T>(args.keep_scale);
+    const T factor = !last ? T(1) : sums[r] == T(0) ? T(0) : kept / sums[r];
     for (std::int64_t i = 0; i < args.head_size; ++i) y[i] = output[r * at.row + i] * factor;
-    if (last && sums[r] != T(0)) *item.log_sum(rows.head[r], rows.query[r]) += vec::log(sums[r]);
+    if (!last) continue;
+    T& log_sum = *item.log_sum(rows.head[r], rows.query[r]);
+    if constexpr (kInner<F> != 1) log_sum *= kLn2;
+    if (sums[r] != T(0)) log_sum += vec::log(sums[r]);
   }
 }
 

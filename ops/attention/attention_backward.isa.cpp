@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "ops/attention/attention_rounded.h"
 #include "ops/attention/attention_row.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/vec_math.h"
@@ -81,18 +82,19 @@ EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const 
 }
 
 // Writes the rows of dscores shifted so that their columns are distances, with zeros elsewhere, as far as any
-// product reads.
+// product reads. If dscores is null, what the rows see is there already.
 template <class T, class P>
 EDDY_INLINE void skew_rows(const Item<T, P>& item, const Rows& rows, const Skew& skew, const T* dscores,
                            T* skewed) {
   const AttentionScratch& at = item.layout;
   for (std::int64_t r = 0; r < rows.count; ++r) {
     T* const to = skewed + r * at.skew_row;
-    const T* const from = dscores + r * at.score_row;
     const std::int64_t shift = skew.base - r - skew.origin, width = up_to(P::kRows, skew.end - skew.origin);
     const std::int64_t begin = larger(0, smaller(width, shift + rows.see_begin[r]));
     const std::int64_t end = begin + (rows.see_end[r] - rows.see_begin[r]);
     zero_unseen(to, 0, begin, end, width);
+    if (dscores == nullptr) continue;
+    const T* const from = dscores + r * at.score_row;
     for (std::int64_t t = rows.see_begin[r]; t < rows.see_end[r]; ++t) to[shift + t] = from[t];
   }
 }
@@ -111,10 +113,11 @@ EDDY_INLINE void skew_rows(const Item<T, P>& item, const Rows& rows, const Skew&
 //   dposition   = dr^T q, by distance
 //   dhead_scale = scale sum(dscore r)
 //
-// rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over the keys is needed.
+// rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over the keys is needed. has_sums says of which kRows
+// keys the scratch has sums of gradients so far.
 template <class T, class P>
 void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
-                   const KeyRows<typename P::Factor>& keys, const TableSums<T>& sums) {
+                   const KeyRows<typename P::Factor>& keys, const TableSums<T>& sums, bool* has_sums) {
   using F = typename P::Factor;
   const AttentionArgs& args = item.args;
   const AttentionScratch& at = item.layout;
@@ -138,75 +141,114 @@ void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient
 
   item.pack_query_side(args.q, args.q_strides, rows, q, q_across);
   item.pack_query_side(gradient.doutput, gradient.doutput_strides, rows, doutput, doutput_across);
-  // In a loop of its own, so that the reads of one row do not wait for the arithmetic of the row before.
-  T deltas[P::kQueryTile];
-  for (std::int64_t r = 0; r < rows.count; ++r)
-    deltas[r] = dot(item.at(gradient.doutput, gradient.doutput_strides, rows.query[r], rows.head[r]),
-                    item.at(args.output, strides, rows.query[r], rows.head[r]), args.head_size);
   const Skew skew = item.call.has_tables() ? item.skew_of(rows) : Skew{};
-  item.raw_scores(rows, skew, q, keys.direct, scores);
-  if (keys.direct)
-    item.direct_products(rows, gradient.doutput, gradient.doutput_strides, args.v, args.v_strides, dscores);
-  else
-    item.block_products(rows.blocks, rows.block_begin, rows.block_end, doutput, item.factors_at(at.values_t),
-                        dscores, at.score_row, 0);
-
-  const bool whole = rows.tile.begin >= key_begin && rows.tile.end <= key_begin + kAttentionKeyTile;
-  T dhead_scale = T(0);
   const std::int64_t group_head = rows.head[0] - item.kv_head * item.group;
-  for (std::int64_t r = 0; r < rows.count; ++r) {
-    const std::int64_t sees = rows.see_end[r] - rows.see_begin[r], row = rows.tile.first + r;
-    T* const p = scores + r * at.score_row + rows.see_begin[r];
-    T* const ds = dscores + r * at.score_row + rows.see_begin[r];
-    const Place next = item.query_place(row + P::kQueryTile);
-    item.prefetch(args.q, args.q_strides, next);
-    item.prefetch(args.output, strides, next);
-    item.prefetch(gradient.doutput, gradient.doutput_strides, next);
-    item.prefetch(gradient.dq, gradient.dq_strides, item.query_place(row));
-    item.prefetch_next_keys(key_begin, row);
-    if (row < kAttentionKeyTile && key_begin + row < args.keys) {
-      item.prefetch(gradient.dk, gradient.dk_strides, item.key_place(key_begin + row));
-      item.prefetch(gradient.dv, gradient.dv_strides, item.key_place(key_begin + row));
+  T* const dbias = sums.bias == nullptr ? nullptr : sums.bias + group_head * item.call.shared.bias_row;
+  T* const dhead_scale = sums.head_scale == nullptr ? nullptr : sums.head_scale + group_head;
+  Place next{};  // of the row of the next tile that is being prefetched
+  const auto prefetch = [&](std::int64_t r, std::int64_t tensor) __attribute__((always_inline)) {
+    const std::int64_t row = rows.tile.first + r;
+    const bool is_key = row < kAttentionKeyTile && key_begin + row < args.keys;
+    switch (tensor) {
+      case 0:
+        next = item.query_place(row + P::kQueryTile);
+        return item.prefetch(args.q, args.q_strides, next);
+      case 1:
+        return item.prefetch(args.output, strides, next);
+      case 2:
+        return item.prefetch(gradient.doutput, gradient.doutput_strides, next);
+      case 3:
+        return item.prefetch(gradient.dq, gradient.dq_strides, {item.batch, rows.query[r], rows.head[r]});
+      case 4:
+        return item.prefetch_next_keys(key_begin, row);
+      case 5:
+        if (is_key) item.prefetch(gradient.dk, gradient.dk_strides, item.key_place(key_begin + row));
+        return;
+      default:
+        if (is_key) item.prefetch(gradient.dv, gradient.dv_strides, item.key_place(key_begin + row));
     }
-    if (sees > 0) {
-      const T log_sum = *item.log_sum(rows.head[r], rows.query[r]);
+  };
+  if constexpr (kMoves) {
+    RoundedGradients x;
+    rounded_deltas(item, rows, gradient.doutput, gradient.doutput_strides, args.output, strides, x.delta);
+    for (std::int64_t r = 0; r < rows.count; ++r) {
       const T factor = item.call.factor(rows.head[r]);
-      // Over one key the softmax is constant. Without this, rounding would leave a gradient.
-      const bool one = item.call.sees_one(rows.query[r]);
-      const T* const keep = args.drop_below == 0
-                                ? nullptr
-                                : keep_row(args.dropout_key, item.element(rows, r), sees, args.drop_below,
-                                           static_cast<T>(args.keep_scale), item.scratch + at.keep);
-      if (sums.head_scale == nullptr) {
-        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], one ? T(0) : factor, whole);
-      } else {
-        T* const raw_scores = item.scratch + at.raw_scores;
-        for (std::int64_t t = 0; t < sees; ++t) raw_scores[t] = p[t];
-        probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], one ? T(0) : T(1), whole);
-        dhead_scale += dot(raw_scores, ds, sees);
-        for (std::int64_t t = 0; t < sees; ++t) ds[t] *= factor;
-      }
-      if (sums.bias != nullptr)
-        add_to(sums.bias + group_head * item.call.shared.bias_row + skew.base - r + rows.see_begin[r], ds,
-               sees);
+      x.scale[r] = factor * kLog2E;
+      x.log_sum[r] = *item.log_sum(rows.head[r], rows.query[r]) * kLog2E;
+      x.factor[r] = item.call.sees_one(rows.query[r]) ? T(0) : factor;  // as below
     }
-    for (T* unseen : {scores, dscores})
-      zero_unseen(unseen + r * at.score_row, rows.begin, rows.see_begin[r], rows.see_end[r], rows.end);
+    x.q = q;
+    x.doutput = doutput;
+    x.keys_t = item.factors_at(at.keys_t);
+    x.values_t = item.factors_at(at.values_t);
+    x.p_across = p_across;
+    x.dr_across = ds_across;
+    x.dr_along = ds_along;
+    x.bias = args.bias == nullptr ? nullptr : item.call.bias + rows.head[0] * item.call.shared.bias_row;
+    x.dbias = dbias;
+    x.relative = args.positions == nullptr ? nullptr : skewed;
+    x.dhead_scale = dhead_scale;
+    if (args.positions != nullptr) {
+      item.relative_scores(rows, skew, q, skewed);
+      skew_rows<T>(item, rows, skew, nullptr, skewed);
+    }
+    P::with_tiles([&]<class Tiles>(Tiles) { rounded_gradients<Tiles>(item, rows, skew, x, prefetch); });
+  } else {
+    // In a loop of its own, so that the reads of one row do not wait for the arithmetic of the row before.
+    T deltas[P::kQueryTile];
+    for (std::int64_t r = 0; r < rows.count; ++r)
+      deltas[r] = dot(item.at(gradient.doutput, gradient.doutput_strides, rows.query[r], rows.head[r]),
+                      item.at(args.output, strides, rows.query[r], rows.head[r]), args.head_size);
+    item.raw_scores(rows, skew, q, keys.direct, scores);
+    if (keys.direct)
+      item.direct_products(rows, gradient.doutput, gradient.doutput_strides, args.v, args.v_strides, dscores);
+    else
+      item.block_products(rows.blocks, rows.block_begin, rows.block_end, doutput,
+                          item.factors_at(at.values_t), dscores, at.score_row, 0);
+
+    const bool whole = rows.tile.begin >= key_begin && rows.tile.end <= key_begin + kAttentionKeyTile;
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+      const std::int64_t sees = rows.see_end[r] - rows.see_begin[r];
+      T* const p = scores + r * at.score_row + rows.see_begin[r];
+      T* const ds = dscores + r * at.score_row + rows.see_begin[r];
+      for (std::int64_t tensor = 0; tensor < kPrefetches; ++tensor) prefetch(r, tensor);
+      if (sees > 0) {
+        const T log_sum = *item.log_sum(rows.head[r], rows.query[r]);
+        const T factor = item.call.factor(rows.head[r]);
+        // Over one key the softmax is constant. Without this, rounding would leave a gradient.
+        const bool one = item.call.sees_one(rows.query[r]);
+        const T* const keep = args.drop_below == 0
+                                  ? nullptr
+                                  : keep_row(args.dropout_key, item.element(rows, r), sees, args.drop_below,
+                                             static_cast<T>(args.keep_scale), item.scratch + at.keep);
+        if (dhead_scale == nullptr) {
+          probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], one ? T(0) : factor, whole);
+        } else {
+          T* const raw_scores = item.scratch + at.raw_scores;
+          for (std::int64_t t = 0; t < sees; ++t) raw_scores[t] = p[t];
+          probability_gradients(p, ds, keep, sees, factor, log_sum, deltas[r], one ? T(0) : T(1), whole);
+          *dhead_scale += dot(raw_scores, ds, sees);
+          for (std::int64_t t = 0; t < sees; ++t) ds[t] *= factor;
+        }
+        if (dbias != nullptr) add_to(dbias + skew.base - r + rows.see_begin[r], ds, sees);
+      }
+      for (T* unseen : {scores, dscores})
+        zero_unseen(unseen + r * at.score_row, rows.begin, rows.see_begin[r], rows.see_end[r], rows.end);
+    }
+    if (args.positions != nullptr) skew_rows(item, rows, skew, dscores, skewed);
+    if constexpr (kRounds) {
+      item.round_across(scores, at.score_row, rows, rows.begin, rows.end, p_across);
+      item.round_along(dscores, at.score_row, rows, rows.begin, rows.end, ds_along);
+      item.round_across(dscores, at.score_row, rows, rows.begin, rows.end, ds_across);
+    }
   }
-  if (sums.head_scale != nullptr) sums.head_scale[group_head] += dhead_scale;
-  if (args.positions != nullptr) skew_rows(item, rows, skew, dscores, skewed);
-  if constexpr (kRounds) {
-    const auto round = [&](T* x, std::int64_t stride, std::int64_t begin, std::int64_t end, F* across,
-                           F* along) {
-      if (kMoves) item.round_across(x, stride, rows, begin, end, across);
-      if (along != nullptr) item.round_along(x, stride, rows, begin, end, along);
-      if (!kMoves) item.round_across(x, stride, rows, begin, end, across);
-    };
-    round(scores, at.score_row, rows.begin, rows.end, p_across, nullptr);
-    round(dscores, at.score_row, rows.begin, rows.end, ds_across, ds_along);
-    if (args.positions != nullptr)
-      round(skewed, at.skew_row, 0, up_to(P::kRows, skew.end - skew.origin), skewed_across, skewed_along);
-  }
+  if constexpr (kRounds)
+    if (args.positions != nullptr) {
+      const std::int64_t width = up_to(P::kRows, skew.end - skew.origin);
+      if (kMoves) item.round_across(skewed, at.skew_row, rows, 0, width, skewed_across);
+      item.round_along(skewed, at.skew_row, rows, 0, width, skewed_along);
+      if (!kMoves) item.round_across(skewed, at.skew_row, rows, 0, width, skewed_across);
+    }
 
   // kRows keys at a time, with the rows from the first to the last that sees one of them.
   for (std::int64_t key = rows.begin, from = 0, to = 0; key < rows.end; key += P::kRows) {
@@ -214,12 +256,14 @@ void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient
     while (to < rows.count && rows.see_begin[to] < key + P::kRows) ++to;
     const std::int64_t first = inner_begin<P>(from), inner = inner_size<P>(to) - first,
                        row = down_to(P::kStep, from);
+    const bool adds = has_sums[key / P::kRows];
+    has_sums[key / P::kRows] = true;
     P::product_across(inner, args.head_size, P::across(p_across, row, key, at.score_row), at.score_row,
                       doutput_across + first * at.row, at.row, item.scratch + at.dvalues + key * at.row,
-                      at.row, true);
+                      at.row, adds);
     P::product_across(inner, args.head_size, P::across(ds_across, row, key, at.score_row), at.score_row,
                       q_across + first * at.row, at.row, item.scratch + at.dkeys + key * at.row, at.row,
-                      true);
+                      adds);
   }
   // The same for columns of the table, from the last one down: the rows that use them then come in order.
   if (sums.positions != nullptr)
@@ -337,8 +381,7 @@ void backward_item(const Item<T, P>& item, const AttentionBackwardArgs& gradient
     const std::int64_t key_count = smaller(args.keys - key_begin, kAttentionKeyTile);
     const T* keys = item.at(args.k, args.k_strides, key_begin, item.kv_head);
     const T* values = item.at(args.v, args.v_strides, key_begin, item.kv_head);
-    for (T* sum : {item.scratch + at.dkeys, item.scratch + at.dvalues})
-      for (std::int64_t i = 0; i < up_to(P::kRows, key_count) * at.row; ++i) sum[i] = T(0);
+    bool has_sums[kAttentionKeyTile / attention_tile::kRows + 1] = {};  // of kRows keys
     bool packed = false;
     for (Tile tile = item.tile_at(0, item.rows()); tile.count > 0;
          tile = item.tile_at(tile.first + tile.count, item.rows())) {
@@ -359,13 +402,16 @@ void backward_item(const Item<T, P>& item, const AttentionBackwardArgs& gradient
       const KeyRows<F> key_rows =
           keys_in_place ? KeyRows<F>{direct, reinterpret_cast<const F*>(keys), args.k_strides.time}
                         : KeyRows<F>{direct, item.factors_at(at.keys), at.row};
-      backward_tile(item, gradient, item.rows_of(tile, key_begin, key_count), key_rows, sums);
+      backward_tile(item, gradient, item.rows_of(tile, key_begin, key_count), key_rows, sums, has_sums);
     }
     const auto write = [&](void* base, const AttentionStrides& strides, const T* from) {
       if (base == nullptr) return;
       T* to = const_cast<T*>(item.at(base, strides, key_begin, item.kv_head));
-      for (std::int64_t t = 0; t < key_count; ++t)
-        for (std::int64_t i = 0; i < args.head_size; ++i) to[t * strides.time + i] = from[t * at.row + i];
+      for (std::int64_t t = 0; t < key_count; ++t, to += strides.time, from += at.row)
+        if (has_sums[t / P::kRows])
+          for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = from[i];
+        else
+          for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = T(0);
     };
     write(gradient.dk, gradient.dk_strides, item.scratch + at.dkeys);
     write(gradient.dv, gradient.dv_strides, item.scratch + at.dvalues);

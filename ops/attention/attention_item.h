@@ -341,14 +341,12 @@ struct Item {
                        F* across) const {
     const auto row = [&](std::int64_t r) { return at(base, strides, rows.query[r], rows.head[r]); };
     for (std::int64_t r = 0; r < rows.count; ++r) {
-      if constexpr (kInner<F> == 1) {
+      if constexpr (kInner<F> == 1)
         pack_rows(row(r), 0, 1, args.head_size, 1, packed + r * layout.row, layout.row);
-      } else {
-        round_row(row(r), args.head_size, packed + r * layout.row);
-        if (across != nullptr && r % 2 == 0)
-          pair_rows(row(r), r + 1 < rows.count ? row(r + 1) : nullptr, args.head_size,
-                    across + r / 2 * layout.row);
-      }
+      else if (r % 2 == 0)
+        round_two_rows(row(r), r + 1 < rows.count ? row(r + 1) : nullptr, args.head_size,
+                       packed + r * layout.row, packed + (r + 1) * layout.row,
+                       across == nullptr ? nullptr : across + r / 2 * layout.row);
     }
     for (std::int64_t i = rows.count * layout.row; i < rows.blocks * kRows * layout.row; ++i)
       packed[i] = F(0);
@@ -408,6 +406,12 @@ struct Item {
                   rows.visible_end);
   }
 
+  // q . position by distance; column 0 is distance column skew.origin.
+  void relative_scores(const Rows& rows, const Skew& skew, const F* q, T* relative) const {
+    block_products(rows.blocks, skew.block_begin, skew.block_end, q, call.positions_t, relative,
+                   layout.skew_row, skew.origin);
+  }
+
   // A tile of raw scores: q . k + q . position + bias. `direct` as above.
   void raw_scores(const Rows& rows, const Skew& skew, const F* q, bool direct, T* scores) const {
     if (direct)
@@ -424,8 +428,7 @@ struct Item {
               positions + (args.distances - 1 - (skew.base - r + t)) * args.positions_stride, args.head_size);
     } else if (args.positions != nullptr) {
       T* const relative = scratch + layout.skewed;
-      block_products(rows.blocks, skew.block_begin, skew.block_end, q, call.positions_t, relative,
-                     layout.skew_row, skew.origin);
+      relative_scores(rows, skew, q, relative);
       for (std::int64_t r = 0; r < rows.count; ++r)
         add_to(scores + r * layout.score_row + rows.see_begin[r],
                relative + r * layout.skew_row + (skew.base - r + rows.see_begin[r] - skew.origin),

@@ -129,18 +129,25 @@ struct TileProducts {
   static constexpr bool kMovesAcross = true;
   static_assert(kQueryTile <= kAttentionQueryTile);
   static void begin() {
-    if (!emulates_tiles()) bf16::AmxTiles::begin();
+    with_tiles([]<class Tiles>(Tiles) { Tiles::begin(); });
   }
   static void end() {
-    if (!emulates_tiles()) bf16::AmxTiles::end();
+    with_tiles([]<class Tiles>(Tiles) { Tiles::end(); });
+  }
+  // Calls body(Tiles{}) with the tiles in use.
+  template <class Body>
+  EDDY_INLINE static void with_tiles(Body&& body) {
+    if (emulates_tiles())
+      body(bf16::EmulatedTiles{});
+    else
+      body(bf16::AmxTiles{});
   }
   static void product(std::int64_t pairs, std::int64_t columns, const Pair* a, std::int64_t a_stride,
                       const Pair* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
                       bool accumulate) {
-    if (emulates_tiles())
-      multiply_rows<bf16::EmulatedTiles>(pairs, columns, a, a_stride, b, b_stride, c, c_stride, accumulate);
-    else
-      multiply_rows<bf16::AmxTiles>(pairs, columns, a, a_stride, b, b_stride, c, c_stride, accumulate);
+    with_tiles([&]<class Tiles>(Tiles) {
+      multiply_rows<Tiles>(pairs, columns, a, a_stride, b, b_stride, c, c_stride, accumulate);
+    });
   }
   static void product_across(std::int64_t pairs, std::int64_t columns, const Pair* a, std::int64_t,
                              const Pair* b, std::int64_t b_stride, float* c, std::int64_t c_stride,

@@ -190,6 +190,25 @@ __attribute__((noinline)) inline void pack_rows(const float* x, std::int64_t str
     pair_rows(x + t * stride, t + 1 < count ? x + (t + 1) * stride : nullptr, size, packed + t / 2 * row);
   for (std::int64_t i = factors<Pair>(count) * row; i < inner * row; ++i) packed[i] = 0;
 }
+// Rounds two rows of `size` elements: each to pairs of neighbours and, unless `across` is null, both to pairs of the two.
+// The second may be null, for zeros.
+__attribute__((noinline)) inline void round_two_rows(const float* first, const float* second,
+                                                     std::int64_t size, Pair* first_along, Pair* second_along,
+                                                     Pair* across) {
+  const __m512 zeros = _mm512_setzero_ps();
+  for (std::int64_t i = 0; i < size; i += 2 * kLanes<float>) {
+    const __mmask16 low = bf16::mask_of(size - i), high = bf16::mask_of(size - i - kLanes<float>);
+    const __m512 a0 = _mm512_maskz_loadu_ps(low, first + i),
+                 a1 = _mm512_maskz_loadu_ps(high, first + i + kLanes<float>),
+                 b0 = second == nullptr ? zeros : _mm512_maskz_loadu_ps(low, second + i),
+                 b1 = second == nullptr ? zeros : _mm512_maskz_loadu_ps(high, second + i + kLanes<float>);
+    bf16::store(first_along + i / 2, reinterpret_cast<bf16::PairVector>(_mm512_cvtne2ps_pbh(a1, a0)));
+    bf16::store(second_along + i / 2, reinterpret_cast<bf16::PairVector>(_mm512_cvtne2ps_pbh(b1, b0)));
+    if (across == nullptr) continue;
+    bf16::store(across + i, bf16::pairs_of(a0, b0));
+    if (high != 0) bf16::store(across + i + kLanes<float>, bf16::pairs_of(a1, b1));
+  }
+}
 // Rounds a row of `size` elements to pairs of neighbours. The pairs may overwrite the row.
 __attribute__((noinline)) inline void round_row(const float* x, std::int64_t size, Pair* pairs) {
   for (std::int64_t i = 0; i < factors<Pair>(size); i += kLanes<float>)
