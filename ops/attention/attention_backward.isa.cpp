@@ -30,6 +30,30 @@ struct KeyRows {
   std::int64_t stride;
 };
 
+// Where a product of kRows rows goes: on tiles to the gradient itself, if it holds them all in whole vectors; else to
+// scratch memory, from which it is copied.
+template <class T>
+struct Sums {
+  T* to;
+  std::int64_t stride;
+  bool in_place;
+};
+template <class T, class P>
+EDDY_INLINE Sums<T> sums_of(const Item<T, P>& item, const void* gradient, const AttentionStrides& strides,
+                            std::int64_t time, std::int64_t head, bool all_rows, T* scratch) {
+  if (P::kMovesAcross && gradient != nullptr && all_rows && item.args.head_size % kLanes<T> == 0)
+    return {const_cast<T*>(item.at(gradient, strides, time, head)), strides.time, true};
+  return {scratch, item.layout.row, false};
+}
+// The same for the gradients of kRows keys from `key` of a key tile on.
+template <class T, class P>
+EDDY_INLINE Sums<T> key_sums(const Item<T, P>& item, const void* gradient, const AttentionStrides& strides,
+                             std::int64_t key_begin, std::int64_t key, std::int64_t scratch) {
+  return sums_of(item, gradient, strides, key_begin + key, item.kv_head,
+                 key_begin + key + P::kRows <= item.args.keys,
+                 item.scratch + scratch + key * item.layout.row);
+}
+
 // Computes, with M = keep (1 if it is null):
 //
 //   P  = exp(scale score - log_sum)
@@ -258,12 +282,12 @@ void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient
                        row = down_to(P::kStep, from);
     const bool adds = has_sums[key / P::kRows];
     has_sums[key / P::kRows] = true;
+    const Sums<T> dv = key_sums(item, gradient.dv, gradient.dv_strides, key_begin, key, at.dvalues),
+                  dk = key_sums(item, gradient.dk, gradient.dk_strides, key_begin, key, at.dkeys);
     P::product_across(inner, args.head_size, P::across(p_across, row, key, at.score_row), at.score_row,
-                      doutput_across + first * at.row, at.row, item.scratch + at.dvalues + key * at.row,
-                      at.row, adds);
+                      doutput_across + first * at.row, at.row, dv.to, dv.stride, adds);
     P::product_across(inner, args.head_size, P::across(ds_across, row, key, at.score_row), at.score_row,
-                      q_across + first * at.row, at.row, item.scratch + at.dkeys + key * at.row, at.row,
-                      adds);
+                      q_across + first * at.row, at.row, dk.to, dk.stride, adds);
   }
   // The same for columns of the table, from the last one down: the rows that use them then come in order.
   if (sums.positions != nullptr)
@@ -281,26 +305,31 @@ void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient
     }
 
   if (gradient.dq == nullptr) return;
-  T* const dq = item.scratch + at.output;
-  for (std::int64_t b = 0; b < rows.blocks; ++b) {
-    const std::int64_t begin = inner_begin<P>(rows.block_begin[b]);
-    P::product(inner_size<P>(rows.block_end[b]) - begin, args.head_size,
-               ds_along + b * P::kRows * at.score_row + begin, at.score_row, keys.data + begin * keys.stride,
-               keys.stride, dq + b * P::kRows * at.row, at.row, false);
-    if (args.positions == nullptr) continue;
-    const std::int64_t column = inner_begin<P>(skew.block_begin[b]);
-    P::product(inner_size<P>(skew.block_end[b]) - column, args.head_size,
-               skewed_along + b * P::kRows * at.skew_row + (column - skew.origin / kInner<F>), at.skew_row,
-               item.call.positions + column * at.row, at.row, dq + b * P::kRows * at.row, at.row, true);
-  }
   const bool first = rows.tile.begin >= key_begin;
-  for (std::int64_t r = 0; r < rows.count; ++r) {
-    T* to = const_cast<T*>(item.at(gradient.dq, gradient.dq_strides, rows.query[r], rows.head[r]));
-    const T* from_row = dq + r * at.row;
-    if (first)
-      for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = from_row[i];
-    else
-      for (std::int64_t i = 0; i < args.head_size; ++i) to[i] += from_row[i];
+  for (std::int64_t b = 0; b < rows.blocks; ++b) {
+    const std::int64_t begin = inner_begin<P>(rows.block_begin[b]), row = b * P::kRows,
+                       end = smaller(rows.count, row + P::kRows);
+    const Sums<T> dq =
+        sums_of(item, gradient.dq, gradient.dq_strides, rows.query[row], rows.head[row],
+                row + P::kRows == end && rows.head[row] == rows.head[end - 1], item.scratch + at.output);
+    P::product(inner_size<P>(rows.block_end[b]) - begin, args.head_size,
+               ds_along + row * at.score_row + begin, at.score_row, keys.data + begin * keys.stride,
+               keys.stride, dq.to, dq.stride, dq.in_place && !first);
+    if (args.positions != nullptr) {
+      const std::int64_t column = inner_begin<P>(skew.block_begin[b]);
+      P::product(inner_size<P>(skew.block_end[b]) - column, args.head_size,
+                 skewed_along + row * at.skew_row + (column - skew.origin / kInner<F>), at.skew_row,
+                 item.call.positions + column * at.row, at.row, dq.to, dq.stride, true);
+    }
+    if (dq.in_place) continue;
+    for (std::int64_t r = row; r < end; ++r) {
+      T* to = const_cast<T*>(item.at(gradient.dq, gradient.dq_strides, rows.query[r], rows.head[r]));
+      const T* from = dq.to + (r - row) * at.row;
+      if (first)
+        for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = from[i];
+      else
+        for (std::int64_t i = 0; i < args.head_size; ++i) to[i] += from[i];
+    }
   }
 }
 
@@ -404,17 +433,23 @@ void backward_item(const Item<T, P>& item, const AttentionBackwardArgs& gradient
                         : KeyRows<F>{direct, item.factors_at(at.keys), at.row};
       backward_tile(item, gradient, item.rows_of(tile, key_begin, key_count), key_rows, sums, has_sums);
     }
-    const auto write = [&](void* base, const AttentionStrides& strides, const T* from) {
+    const auto write = [&](void* base, const AttentionStrides& strides, std::int64_t part) {
       if (base == nullptr) return;
-      T* to = const_cast<T*>(item.at(base, strides, key_begin, item.kv_head));
-      for (std::int64_t t = 0; t < key_count; ++t, to += strides.time, from += at.row)
-        if (has_sums[t / P::kRows])
-          for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = from[i];
-        else
-          for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = T(0);
+      for (std::int64_t key = 0; key < key_count; key += P::kRows) {
+        const bool has = has_sums[key / P::kRows];
+        if (has && key_sums(item, base, strides, key_begin, key, part).in_place) continue;
+        for (std::int64_t t = key; t < smaller(key_count, key + P::kRows); ++t) {
+          T* to = const_cast<T*>(item.at(base, strides, key_begin + t, item.kv_head));
+          const T* from = item.scratch + part + t * at.row;
+          if (has)
+            for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = from[i];
+          else
+            for (std::int64_t i = 0; i < args.head_size; ++i) to[i] = T(0);
+        }
+      }
     };
-    write(gradient.dk, gradient.dk_strides, item.scratch + at.dkeys);
-    write(gradient.dv, gradient.dv_strides, item.scratch + at.dvalues);
+    write(gradient.dk, gradient.dk_strides, at.dkeys);
+    write(gradient.dv, gradient.dv_strides, at.dvalues);
   }
 }
 
