@@ -76,8 +76,11 @@ bool try_small_gemm(const GemmArgs& g) {
     whole.b = b;
     whole.b_stride = g.n;
   }
-  const std::int64_t enough = (kPieceWork / (g.n * g.k) + 8) / 8 * 8;  // whole tiles
-  const std::int64_t grain = gradient ? enough : std::clamp(enough, kLeastPiece, kMostPiece);
+  constexpr std::int64_t kTile = 8;
+  const std::int64_t threads = thread_count(), enough = (kPieceWork / (g.n * g.k) + kTile) / kTile * kTile,
+                     equal = (g.m + kTile * threads - 1) / (kTile * threads) * kTile;
+  // Each piece of a transposed A reads all of B, and whole lines of A: a thread has one.
+  const std::int64_t grain = gradient ? std::max(enough, equal) : std::clamp(enough, kLeastPiece, kMostPiece);
   parallel_for(g.m, grain, [&](std::int64_t begin, std::int64_t end) {
     SmallGemmArgs piece = whole;
     piece.rows = end - begin;

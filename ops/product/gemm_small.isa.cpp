@@ -28,11 +28,12 @@ constexpr std::int64_t kLanes = kVectorBytes / 4;
 typedef float Vector __attribute__((vector_size(kVectorBytes)));
 typedef float Loose __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
 
-// What a tile prefetches while it computes: at every inner step a cache line of A, `a_step` elements on, and
-// one of B, `b_ahead` elements ahead of the one in use.
+// What a tile prefetches while it computes: at every inner step the lines at a and b, which then move on.
 struct Ahead {
   const float* a;
-  std::int64_t a_step, b_ahead;
+  std::int64_t a_step;
+  const float* b;
+  std::int64_t b_step;
 };
 
 template <int Rows, int Vectors>
@@ -48,8 +49,9 @@ void tile(const SmallGemmArgs& g, Ahead ahead) {
     Vector right[Vectors];
     for (int v = 0; v < Vectors; ++v) right[v] = *reinterpret_cast<const Loose*>(b + v * kLanes);
     __builtin_prefetch(ahead.a, 0, 2);
-    __builtin_prefetch(b + ahead.b_ahead, 0, 2);
+    __builtin_prefetch(ahead.b, 0, 2);
     ahead.a += ahead.a_step;
+    ahead.b += ahead.b_step;
     b += b_stride;
     for (int r = 0; r < Rows; ++r)
       for (int v = 0; v < Vectors; ++v) sum[r][v] += row[r][k] * right[v];
@@ -86,29 +88,70 @@ Tile tile_of(std::int64_t rows, std::int64_t vectors) {
   return tile_of_rows<Vectors>(rows);
 }
 
-void multiply(const SmallGemmArgs& g) {
-  // Tiles of nearly equal size: a narrow one left over would cost as much as a wide one.
-  const std::int64_t vectors = g.columns / kLanes;
-  const std::int64_t column_tiles = (vectors + kTileVectors - 1) / kTileVectors;
-  const std::int64_t row_tiles = (g.rows + kTileRows - 1) / kTileRows;
-  const std::int64_t block = g.inner_block;
-  for (std::int64_t k = 0; k < g.inner; k += block) {
+// Elements of a block of B that stays in the first cache beside a tile's rows of A and C.
+constexpr std::int64_t kNearElements = 6144;
+
+// How the tiles of a transposed A fetch the next block of A or B, whose rows have `width` of `stride` elements. They
+// share the block in the order of memory, where the processor's own prefetching helps; where rows lie far apart, each
+// fetches its own column.
+struct NextBlock {
+  std::int64_t step, part;  // elements an inner step and a tile
+
+  NextBlock(std::int64_t stride, std::int64_t width, std::int64_t inner, std::int64_t tiles)
+      : step(stride < 2 * width ? (stride + tiles - 1) / tiles : stride),
+        part(stride < 2 * width ? step * inner : 0) {}
+  const float* begin(const float* block, std::int64_t tile, std::int64_t column) const {
+    return block + (part > 0 ? tile * part : column);
+  }
+};
+
+// The tiles of C and a block of inner indices, which begins at k.
+struct Block {
+  const SmallGemmArgs& g;
+  std::int64_t row_tiles, column_tiles;
+  NextBlock next_a, next_b;
+  std::int64_t k;
+
+  void multiply_tile(std::int64_t y, std::int64_t x) const {
+    const std::int64_t vectors = g.columns / kLanes, first = vectors * x / column_tiles,
+                       count = vectors * (x + 1) / column_tiles - first, column = first * kLanes,
+                       row = g.rows * y / row_tiles, rows = g.rows * (y + 1) / row_tiles - row,
+                       block = g.inner_block;
     SmallGemmArgs t = g;
     t.inner = std::min(block, g.inner - k);
     t.accumulate = g.accumulate || k > 0;
     t.relu = g.relu && k + block >= g.inner;
-    for (std::int64_t x = 0; x < column_tiles; ++x) {
-      const std::int64_t first = vectors * x / column_tiles, count = vectors * (x + 1) / column_tiles - first;
-      t.b = g.b + k * g.b_stride + first * kLanes;
-      for (std::int64_t y = 0; y < row_tiles; ++y) {
-        const std::int64_t row = g.rows * y / row_tiles, rows = g.rows * (y + 1) / row_tiles - row;
-        t.a = g.a + row * g.a_row + k * g.a_inner;
-        t.c = g.c + row * g.c_stride + first * kLanes;
-        // A transposed A is read again in the next block, a plain one in the next tile.
-        const Ahead ahead = g.a_inner == 1 ? Ahead{t.a + kTileRows * g.a_row, kTileRows, 0}
-                                           : Ahead{t.a + block * g.a_inner, g.a_inner, block * g.b_stride};
-        tile_of(rows, count)(t, ahead);
-      }
+    t.a = g.a + row * g.a_row + k * g.a_inner;
+    t.b = g.b + k * g.b_stride + column;
+    t.c = g.c + row * g.c_stride + column;
+    // A plain A goes on with the rows of the next tile.
+    Ahead ahead{t.a + kTileRows * g.a_row, kTileRows, t.b, 0};
+    if (g.a_inner != 1) {
+      const std::int64_t tile = x * row_tiles + y;
+      ahead = {next_a.begin(g.a + (k + block) * g.a_inner, tile, row), next_a.step,
+               next_b.begin(g.b + (k + block) * g.b_stride, tile, column), next_b.step};
+    }
+    tile_of(rows, count)(t, ahead);
+  }
+};
+
+void multiply(const SmallGemmArgs& g) {
+  // Tiles of nearly equal size: a narrow one left over would cost as much as a wide one.
+  const std::int64_t row_tiles = (g.rows + kTileRows - 1) / kTileRows,
+                     column_tiles = (g.columns / kLanes + kTileVectors - 1) / kTileVectors,
+                     tiles = row_tiles * column_tiles, block = g.inner_block;
+  Block of{
+      g, row_tiles, column_tiles, {g.a_inner, g.rows, block, tiles}, {g.b_stride, g.columns, block, tiles},
+      0};
+  // C is written in the order of memory if B stays near meanwhile.
+  const bool by_rows = g.a_inner == 1 && std::min(block, g.inner) * g.columns <= kNearElements;
+  for (; of.k < g.inner; of.k += block) {
+    if (by_rows) {
+      for (std::int64_t y = 0; y < row_tiles; ++y)
+        for (std::int64_t x = 0; x < column_tiles; ++x) of.multiply_tile(y, x);
+    } else {
+      for (std::int64_t x = 0; x < column_tiles; ++x)
+        for (std::int64_t y = 0; y < row_tiles; ++y) of.multiply_tile(y, x);
     }
   }
 }
