@@ -23,12 +23,16 @@ if(NOT nlohmann_json_FOUND)
 endif()
 
 # OpenBLAS with pthreads or OpenMP: the serial build gives wrong results when several threads call it.
-set(BLA_VENDOR OpenBLAS)
-find_package(BLAS QUIET)
-find_path(EDDY_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas openblas-pthread
-  PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} /usr/include)
-if(NOT BLAS_FOUND OR NOT EDDY_CBLAS_INCLUDE)
-  eddy_missing("OpenBLAS" libopenblas-dev)
+set(EDDY_BLAS_TARGET)
+if(EDDY_BLAS STREQUAL "OpenBLAS")
+  set(BLA_VENDOR OpenBLAS)
+  find_package(BLAS QUIET)
+  find_path(EDDY_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas openblas-pthread
+    PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} /usr/include)
+  if(NOT BLAS_FOUND OR NOT EDDY_CBLAS_INCLUDE)
+    eddy_missing("OpenBLAS, without which -DEDDY_BLAS=none builds," libopenblas-dev)
+  endif()
+  set(EDDY_BLAS_TARGET BLAS::BLAS)
 endif()
 
 # ---- training and the program ---------------------------------------------------------------------------------------

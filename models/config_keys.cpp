@@ -110,8 +110,9 @@ void KeyList::section(const std::string& name) {
 }
 
 ConfigField* KeyList::find(std::string_view section, std::string_view key) {
-  const auto found = std::ranges::find_if(
-      fields_, [&](const ConfigField& field) { return field.key == key && field.section == section; });
+  const auto found = std::find_if(fields_.begin(), fields_.end(), [&](const ConfigField& field) {
+    return field.key == key && field.section == section;
+  });
   return found == fields_.end() ? nullptr : &*found;
 }
 

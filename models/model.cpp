@@ -134,7 +134,9 @@ void Model::check_state(const State& state, const StateLayout& layout) const {
   }
   if (present == state.size()) return;  // a stream is checked at every token
   for (const auto& [name, tensor] : state) {
-    if (std::ranges::any_of(layout, [&](const StateTensor& part) { return part.name == name; })) continue;
+    if (std::any_of(layout.begin(), layout.end(),
+                    [&wanted = name](const StateTensor& part) { return part.name == wanted; }))
+      continue;
     std::string known;
     for (const StateTensor& part : layout) known += (known.empty() ? "" : ", ") + part.name;
     fail<ValueError>("{}: the state holds {}, which this model does not carry (it carries {})", model, name,
@@ -172,7 +174,7 @@ Tensor Model::start_flags(const Tensor& start, std::int64_t segment) const {
   if (!start.defined()) return {};
   const Tensor column = raw::cast(raw::contiguous(raw::select(start, 1, segment)), Dtype::u8);
   const auto flags = raw::integers_at_hand(column);
-  if (flags && std::ranges::find(*flags, 1) == flags->end()) return {};
+  if (flags && std::find(flags->begin(), flags->end(), 1) == flags->end()) return {};
   return raw::to_device(column, params_.values().device());
 }
 

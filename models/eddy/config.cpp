@@ -88,7 +88,7 @@ bool reads_key(const ModelConfig& config, std::string_view key) {
   ModelConfig copy = config;  // described keys point into a struct that is not const
   KeyList keys;
   describe(keys, copy);
-  return std::ranges::any_of(keys.fields(), [&](const ConfigField& field) {
+  return std::any_of(keys.fields().begin(), keys.fields().end(), [&](const ConfigField& field) {
     return field.key == key && field.is_read_by(config.family, config.model);
   });
 }

@@ -56,8 +56,9 @@ class Registry {
   }
 
   void add(const FamilyEntry& family, const ModelEntry& model) {
-    const auto known = std::ranges::find_if(
-        families, [&](const FamilyEntry& other) { return std::string_view(other.name) == family.name; });
+    const auto known = std::find_if(families.begin(), families.end(), [&](const FamilyEntry& other) {
+      return std::string_view(other.name) == family.name;
+    });
     if (known != families.end() && known->keys != family.keys)
       fail<ConfigError>("register_model: the family {} of {} has other keys (name another family)",
                         family.name, model.model);
@@ -85,7 +86,7 @@ Registry& registry() {
 }  // namespace
 
 void check_new_name(const char* what, std::string_view name) {
-  const bool plain = !name.empty() && std::ranges::all_of(name, [](char c) {
+  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   });
   if (!plain) fail<ConfigError>("{}: \"{}\" is no name (letters a-z, digits and _)", what, name);

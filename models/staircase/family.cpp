@@ -87,7 +87,7 @@ State StaircaseFamily::restarted(const State& state, const Tensor& start, std::i
   const State cold = cold_state(batch);
   const Tensor column = raw::select(start, 1, segment);
   if (const auto of_rows = raw::integers_at_hand(cold.empty() ? raw::to_device(column, kCpu) : column)) {
-    const std::int64_t flagged = std::ranges::count(*of_rows, 1);
+    const std::int64_t flagged = std::count(of_rows->begin(), of_rows->end(), 1);
     if (flagged == batch) return cold;
     if (flagged == 0) return state;
     if (cold.empty())

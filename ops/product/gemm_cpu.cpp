@@ -4,15 +4,15 @@
 //
 //   packed_gemm.h   a weight that is packed already, factors that are rounded to bf16, large products on Intel
 //   gemm_small.h    narrow layers, read in place
-//   openblas.h      all others
+//   blas.h          all others
 #include <algorithm>
 #include <cstring>
 
 #include "ops/cpu/isa.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
+#include "ops/product/blas.h"
 #include "ops/product/gemm_small.h"
-#include "ops/product/openblas.h"
 #include "ops/product/packed_gemm.h"
 #include "tensor/threads/thread_pool.h"
 
@@ -48,11 +48,11 @@ void multiply_in_blocks(const GemmArgs& g) {
   const std::int64_t piece = ((length + pieces - 1) / pieces + 15) / 16 * 16;
   parallel_for(length, piece, [&](std::int64_t begin, std::int64_t end) {
     if (by_rows) {
-      multiply_by_openblas(g, end - begin, g.n, at(g.a, begin * (g.transpose_a ? 1 : g.lda)), g.b,
-                           const_cast<char*>(at(g.c, begin * g.ldc)));
+      multiply_by_blas(g, end - begin, g.n, at(g.a, begin * (g.transpose_a ? 1 : g.lda)), g.b,
+                       const_cast<char*>(at(g.c, begin * g.ldc)));
     } else {
-      multiply_by_openblas(g, g.m, end - begin, g.a, at(g.b, begin * (g.transpose_b ? g.ldb : 1)),
-                           const_cast<char*>(at(g.c, begin)));
+      multiply_by_blas(g, g.m, end - begin, g.a, at(g.b, begin * (g.transpose_b ? g.ldb : 1)),
+                       const_cast<char*>(at(g.c, begin)));
     }
   });
 }
@@ -87,7 +87,7 @@ void write_bias(const GemmArgs& g) {
 //    128 x  384 x  384     169 145 191      174 186 230      194 167 207      102  88 108
 //
 // At AVX2 dy^T x is 3 to 10 % slower than OpenBLAS's. On processors of AMD OpenBLAS is near the machine's rate.
-bool packs_factors(const GemmArgs& g) {
+bool packs_factors([[maybe_unused]] const GemmArgs& g) {
 #if defined(EDDY_X86_LEVELS)
   static const bool measured = __builtin_cpu_is("intel");
   constexpr std::int64_t kLeastRows = 64, kLeastWidth = 96, kPanel = 32, kWide = 256, kLargeFactor = 1 << 16,
@@ -118,17 +118,17 @@ void gemm(const GemmArgs& args) {
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(g.dtype));
   if (matrices == 1) {
     if (try_small_gemm(g)) return;
-    if (work < 4 * kSmallPiece) return multiply_by_openblas(g, g.m, g.n, g.a, g.b, g.c);
+    if (work < 4 * kSmallPiece) return multiply_by_blas(g, g.m, g.n, g.a, g.b, g.c);
     return multiply_in_blocks(g);
   }
   const std::int64_t grain = std::max<std::int64_t>(1, kSmallPiece / std::max<std::int64_t>(1, work));
   parallel_for(matrices, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t outer = i / g.batch, inner = i % g.batch;
-      multiply_by_openblas(g, g.m, g.n,
-                           static_cast<const char*>(g.a) + (outer * g.outer_a + inner * g.stride_a) * bytes,
-                           static_cast<const char*>(g.b) + (outer * g.outer_b + inner * g.stride_b) * bytes,
-                           static_cast<char*>(g.c) + (outer * g.outer_c + inner * g.stride_c) * bytes);
+      multiply_by_blas(g, g.m, g.n,
+                       static_cast<const char*>(g.a) + (outer * g.outer_a + inner * g.stride_a) * bytes,
+                       static_cast<const char*>(g.b) + (outer * g.outer_b + inner * g.stride_b) * bytes,
+                       static_cast<char*>(g.c) + (outer * g.outer_c + inner * g.stride_c) * bytes);
     }
   });
 }
@@ -137,7 +137,7 @@ void gemm(const GemmArgs& args) {
 
 void install_gemm();
 void install_gemm() {
-  prepare_openblas();
+  prepare_blas();
   gemm_slot.function[0] = gemm;
 }
 

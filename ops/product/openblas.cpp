@@ -1,6 +1,4 @@
-// OpenBLAS: its products, memory and kernels.
-#include "ops/product/openblas.h"
-
+// OpenBLAS: its products, the memory that it takes, and the kernels that it chooses.
 #include <cblas.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "ops/cpu/isa.h"
+#include "ops/product/blas.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -115,8 +114,8 @@ void choose_openblas_kernels([[maybe_unused]] IsaLevel level) {
 
 }  // namespace
 
-void multiply_by_openblas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
-                          void* c) {
+void multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
+                      void* c) {
   const auto int_of = [](std::int64_t x) { return static_cast<blasint>(x); };
   const CBLAS_TRANSPOSE ta = g.transpose_a ? CblasTrans : CblasNoTrans,
                         tb = g.transpose_b ? CblasTrans : CblasNoTrans;
@@ -132,7 +131,7 @@ void multiply_by_openblas(const GemmArgs& g, std::int64_t m, std::int64_t n, con
   if (g.relu) apply_relu(g, m, n, c);
 }
 
-void prepare_openblas() {
+void prepare_blas() {
   choose_openblas_kernels(best_isa_level());
   follow_isa_level(choose_openblas_kernels);
   openblas_set_num_threads(1);
@@ -162,6 +161,23 @@ void reserve_product_memory(int threads) {
     for (void* const buffer : buffers) blas_memory_free(buffer);
   }
   threads_with_buffers.store(threads, std::memory_order_release);
+}
+
+const char* blas_name() {
+  return "OpenBLAS";
+}
+
+std::string blas_core() {
+  return openblas_get_corename();
+}
+
+std::string blas_build(const std::string& kernels) {
+  const char* const flavours[] = {"serial, which is not safe here", "pthread", "openmp"};
+  const int flavour = openblas_get_parallel();
+  std::string config = openblas_get_config();
+  config.resize(config.find_last_not_of(" \t") + 1);
+  return fmt::format("{}; core {}; {}", config, kernels,
+                     flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown flavour");
 }
 
 }  // namespace eddy

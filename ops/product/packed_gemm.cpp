@@ -58,7 +58,8 @@ PanelProduct<T> product_of(const GemmArgs& g, std::int64_t panels) {
 constexpr std::int64_t kSharedRows = 192;
 
 // Spreads a product over threads: rows of C, or, where there are few, panels.
-void share(const PackedGemm<float>& kernels, const PanelProduct<float>& whole, bool transposed) {
+template <class T>
+void share(const PackedGemm<T>& kernels, const PanelProduct<T>& whole, bool transposed) {
   const auto multiply = transposed ? kernels.multiply_transposed : kernels.multiply;
   const std::int64_t work = whole.rows * whole.columns * whole.inner, threads = thread_count();
   if (work < 4 * kSmallPiece || threads == 1) return multiply(whole);
@@ -66,7 +67,7 @@ void share(const PackedGemm<float>& kernels, const PanelProduct<float>& whole, b
     constexpr std::int64_t kPiecesOfAThread = 4, kTile = 32;
     const std::int64_t equal = whole.rows / (kPiecesOfAThread * threads) / kTile * kTile;
     return parallel_for(whole.rows, std::max(kSharedRows, equal), [&](std::int64_t begin, std::int64_t end) {
-      PanelProduct<float> piece = whole;
+      PanelProduct<T> piece = whole;
       piece.rows = end - begin;
       piece.a += begin * (transposed ? 1 : whole.a_stride);
       piece.c += begin * whole.c_stride;
@@ -77,7 +78,7 @@ void share(const PackedGemm<float>& kernels, const PanelProduct<float>& whole, b
   const std::int64_t panels = whole.panel_end,
                      pieces = std::min<std::int64_t>(work / kSmallPiece, 2 * threads);
   parallel_for(panels, (panels + pieces - 1) / pieces, [&](std::int64_t begin, std::int64_t end) {
-    PanelProduct<float> piece = whole;
+    PanelProduct<T> piece = whole;
     piece.panel_begin = begin;
     piece.panel_end = end;
     multiply(piece);
@@ -100,24 +101,33 @@ void multiply_panels_of(const GemmArgs& g, const PackedGemm<T>& kernels) {
   });
 }
 
+template <class T>
+const PackedGemm<T>& kernels_of(MatmulPrecision precision) {
+  if constexpr (std::is_same_v<T, float>)
+    return packed_gemm_kernels(precision).f32;
+  else
+    return packed_gemm_kernels(precision).f64;
+}
+
 // Numbers of B that are packed at a time: 4 MiB in f32. More columns have their turn after those.
 constexpr std::int64_t kPackedElements = 1 << 20;
 
 // One matrix of the batch, or a part of one, whose inner indices have their turns.
+template <class T>
 void multiply_in_turns(const GemmArgs& g) {
-  const PackedGemm<float>& kernels = packed_gemm_kernels(g.precision).f32;
-  const PanelProduct<float> whole = product_of<float>(g, kernels.panels(g.n));
+  const PackedGemm<T>& kernels = kernels_of<T>(g.precision);
+  const PanelProduct<T> whole = product_of<T>(g, kernels.panels(g.n));
   if (g.panels_b != nullptr) return share(kernels, whole, g.transpose_a);
   const std::int64_t depth = g.transpose_a ? std::min(kernels.packed_inner, g.k) : g.k,
                      width = kernels.panel_columns,
                      columns =
                          std::max(width, kPackedElements / std::max<std::int64_t>(1, depth) / width * width);
-  const Tensor scratch = Tensor::empty({kernels.packed_elements(depth, std::min(columns, g.n))});
-  float* const packed = scratch.mutable_data<float>();
+  const Tensor scratch = Tensor::empty({kernels.packed_elements(depth, std::min(columns, g.n))}, g.dtype);
+  T* const packed = scratch.mutable_data<T>();
   const PackLayout layout = g.transpose_b ? PackLayout::columns_by_inner : PackLayout::inner_by_columns;
   for (std::int64_t k = 0; k < g.k; k += depth)
     for (std::int64_t column = 0; column < g.n; column += columns) {
-      PanelProduct<float> part = whole;
+      PanelProduct<T> part = whole;
       part.inner = std::min(depth, g.k - k);
       part.columns = std::min(columns, g.n - column);
       part.panel_end = kernels.panels(part.columns);
@@ -127,8 +137,8 @@ void multiply_in_turns(const GemmArgs& g) {
       part.accumulate = whole.accumulate || k > 0;
       part.bias = k > 0 || whole.bias == nullptr ? nullptr : whole.bias + column;
       part.relu = g.relu && k + depth >= g.k;
-      const float* const b = static_cast<const float*>(g.b) + k * (g.transpose_b ? 1 : g.ldb) +
-                             column * (g.transpose_b ? g.ldb : 1);
+      const T* const b =
+          static_cast<const T*>(g.b) + k * (g.transpose_b ? 1 : g.ldb) + column * (g.transpose_b ? g.ldb : 1);
       parallel_for(part.panel_end, std::max<std::int64_t>(1, kSmallPiece / (part.inner * width)),
                    [&](std::int64_t begin, std::int64_t end) {
                      kernels.pack(b, g.ldb, layout, part.inner, part.columns, begin, end, packed);
@@ -138,17 +148,19 @@ void multiply_in_turns(const GemmArgs& g) {
 }
 
 // The part [begin, end) of C's rows, or columns.
+template <class T>
 GemmArgs rows_of(GemmArgs g, std::int64_t begin, std::int64_t end) {
   g.m = end - begin;
-  g.a = static_cast<const float*>(g.a) + begin * (g.transpose_a ? 1 : g.lda);
-  g.c = static_cast<float*>(g.c) + begin * g.ldc;
+  g.a = static_cast<const T*>(g.a) + begin * (g.transpose_a ? 1 : g.lda);
+  g.c = static_cast<T*>(g.c) + begin * g.ldc;
   return g;
 }
+template <class T>
 GemmArgs columns_of(GemmArgs g, std::int64_t begin, std::int64_t end) {
   g.n = end - begin;
-  g.b = static_cast<const float*>(g.b) + begin * (g.transpose_b ? g.ldb : 1);
-  g.c = static_cast<float*>(g.c) + begin;
-  if (g.bias != nullptr) g.bias = static_cast<const float*>(g.bias) + begin;
+  g.b = static_cast<const T*>(g.b) + begin * (g.transpose_b ? g.ldb : 1);
+  g.c = static_cast<T*>(g.c) + begin;
+  if (g.bias != nullptr) g.bias = static_cast<const T*>(g.bias) + begin;
   return g;
 }
 
@@ -160,11 +172,12 @@ GemmArgs columns_of(GemmArgs g, std::int64_t begin, std::int64_t end) {
 //   4096 x  256 x 1024    1,054 : 1,695   790        4096 x 384 x 1536    1,073 : 1,614   828
 //   4096 x 1024 x  256      675 : 1,397   788        4096 x 1536 x 384      909 : 1,291   716
 //   4096 x  256 x  256      614 :   882   877        4096 x 384 x 1152    1,094 : 1,796   853
+template <class T>
 void multiply_one_packing(const GemmArgs& g) {
-  const std::int64_t threads = thread_count(), turn = packed_gemm_kernels(g.precision).f32.packed_inner;
+  const std::int64_t threads = thread_count(), turn = kernels_of<T>(g.precision).packed_inner;
   if (g.panels_b != nullptr || !g.transpose_a || g.k <= turn || threads == 1 ||
       g.m * g.n * g.k < 4 * kSmallPiece)
-    return multiply_in_turns(g);
+    return multiply_in_turns<T>(g);
   // The parts are a grid with the least to pack.
   std::int64_t across = 1;
   for (std::int64_t count = 2; count <= threads; ++count)
@@ -180,9 +193,56 @@ void multiply_one_packing(const GemmArgs& g) {
   parallel_for(down * wide, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / wide * rows, column = i % wide * columns;
-      multiply_in_turns(
-          columns_of(rows_of(g, row, std::min(g.m, row + rows)), column, std::min(g.n, column + columns)));
+      multiply_in_turns<T>(columns_of<T>(rows_of<T>(g, row, std::min(g.m, row + rows)), column,
+                                         std::min(g.n, column + columns)));
     }
+  });
+}
+
+// The same with what the kernels do not take: alpha, another beta than 0 and 1, and A transposed where they read rows only.
+// C is scaled first, A copied.
+template <class T>
+void multiply_any_packing(GemmArgs g) {
+  if (g.beta != 0 && g.beta != 1) {
+    for (std::int64_t i = 0; i < g.m; ++i)
+      for (std::int64_t j = 0; j < g.n; ++j) static_cast<T*>(g.c)[i * g.ldc + j] *= static_cast<T>(g.beta);
+    g.beta = 1;
+  }
+  if (g.alpha == 1 && (!g.transpose_a || kernels_of<T>(g.precision).multiply_transposed != nullptr))
+    return multiply_one_packing<T>(g);
+  const Tensor rows = Tensor::empty({g.m, g.k}, g.dtype);
+  T* const copied = rows.mutable_data<T>();
+  const T* const a = static_cast<const T*>(g.a);
+  const T alpha = static_cast<T>(g.alpha);
+  constexpr std::int64_t kRows = 16;  // of A transposed, they lie in one or two cache lines
+  const std::int64_t row = g.transpose_a ? 1 : g.lda, inner = g.transpose_a ? g.lda : 1;
+  for (std::int64_t begin = 0; begin < g.m; begin += kRows)
+    for (std::int64_t k = 0; k < g.k; ++k)
+      for (std::int64_t i = begin; i < std::min(begin + kRows, g.m); ++i)
+        copied[i * g.k + k] = alpha * a[i * row + k * inner];
+  g.a = copied;
+  g.lda = g.k;
+  g.transpose_a = false;
+  g.alpha = 1;
+  multiply_one_packing<T>(g);
+}
+
+template <class T>
+void multiply_matrices_packing(const GemmArgs& g) {
+  const auto matrix = [&g](std::int64_t i) {
+    const std::int64_t outer = i / g.batch, inner = i % g.batch;
+    GemmArgs one = g;
+    one.a = static_cast<const T*>(g.a) + outer * g.outer_a + inner * g.stride_a;
+    one.b = static_cast<const T*>(g.b) + outer * g.outer_b + inner * g.stride_b;
+    one.c = static_cast<T*>(g.c) + outer * g.outer_c + inner * g.stride_c;
+    multiply_any_packing<T>(one);
+  };
+  const std::int64_t matrices = g.batch * g.outer;
+  if (matrices == 1) return matrix(0);
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, kSmallPiece / std::max<std::int64_t>(1, g.m * g.n * g.k));
+  parallel_for(matrices, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) matrix(i);
   });
 }
 
@@ -194,21 +254,7 @@ void multiply_panels(const GemmArgs& g) {
 }
 
 void multiply_packing(const GemmArgs& g) {
-  const auto matrix = [&g](std::int64_t i) {
-    const std::int64_t outer = i / g.batch, inner = i % g.batch;
-    GemmArgs one = g;
-    one.a = static_cast<const float*>(g.a) + outer * g.outer_a + inner * g.stride_a;
-    one.b = static_cast<const float*>(g.b) + outer * g.outer_b + inner * g.stride_b;
-    one.c = static_cast<float*>(g.c) + outer * g.outer_c + inner * g.stride_c;
-    multiply_one_packing(one);
-  };
-  const std::int64_t matrices = g.batch * g.outer;
-  if (matrices == 1) return matrix(0);
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kSmallPiece / std::max<std::int64_t>(1, g.m * g.n * g.k));
-  parallel_for(matrices, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) matrix(i);
-  });
+  return g.dtype == Dtype::f32 ? multiply_matrices_packing<float>(g) : multiply_matrices_packing<double>(g);
 }
 
 }  // namespace eddy

@@ -107,8 +107,8 @@ void set_packed_gemm_kernels(const PackedGemmKernels& kernels, const Bf16GemmKer
 // Multiplies by the panels of g. They are spread over threads; the bits do not depend on how.
 void multiply_panels(const GemmArgs& g);
 
-// Multiplies f32 factors, and packs B if the caller has not; rounds them to bf16 at a precision that does. Threads share
-// rows of C, or, where there are few, panels; the bits do not depend on how.
+// Computes any product of f32 or f64, and packs B if the caller has not; rounds f32 factors to bf16 at a precision that
+// does. Threads share rows of C, or, where there are few, panels; the bits do not depend on how.
 void multiply_packing(const GemmArgs& g);
 
 }  // namespace eddy

@@ -1,6 +1,5 @@
 // Safetensors files as maps of tensors.
 #include <algorithm>
-#include <bit>
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
@@ -14,7 +13,7 @@ float from_half(std::uint16_t bits) {
   const std::uint32_t sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 0x1fu, mantissa = bits & 0x3ffu;
   if (exponent == 0) return (sign != 0 ? -0x1p-24f : 0x1p-24f) * static_cast<float>(mantissa);
   const std::uint32_t wide = exponent == 0x1f ? 0xffu : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
+  return __builtin_bit_cast(float, sign | wide << 23 | mantissa << 13);
 }
 
 Tensor load_entry(const SafetensorsFile& file, const SafetensorsEntry& entry) {

@@ -27,7 +27,7 @@ class CpuAllocator final : public Allocator {
  public:
   void* allocate(std::size_t bytes) override {
     if (bytes == 0) return nullptr;
-    if (bytes > (std::size_t{1} << 46)) out_of_memory(bytes);
+    if (static_cast<std::uint64_t>(bytes) > std::uint64_t{1} << 46) out_of_memory(bytes);
     const int size_class = class_of(bytes);
     const std::size_t rounded = class_bytes(size_class);
     std::lock_guard lock(mutex_);

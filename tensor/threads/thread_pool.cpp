@@ -44,10 +44,12 @@ int threads_by(const char* variable) {
 // The processors that this process may use, for as much of the time as its quota allows.
 int processors() {
   int count = static_cast<int>(std::thread::hardware_concurrency());
+#if defined(__linux__)
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0)
     count = CPU_COUNT(&allowed);
+#endif
   if (const int quota = cpu_quota_threads(); quota > 0) count = std::min(count, quota);
   return std::clamp(count, 1, kMostThreads);
 }

@@ -2,8 +2,6 @@
 // sum of two tensors.
 #include "train/bench/ceilings.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -11,6 +9,7 @@
 #include "autograd/tape.h"
 #include "ops/backends.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/product/blas.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -86,32 +85,39 @@ ProductProbe::ProductProbe(std::int64_t size, Device device, Dtype dtype, Matmul
   c_ = Tensor::zeros({size, size}, on_cpu ? Dtype::f32 : dtype, device);
 }
 
-double ProductProbe::run(MatmulPrecision precision) const {
+GemmArgs ProductProbe::product() const {
   GemmArgs args{};
-  args.precision = precision;
   args.dtype = a_.dtype();
   args.m = args.n = args.k = args.lda = args.ldb = args.ldc = size_;
   args.a = a_.raw_data();
   args.b = b_.raw_data();
   args.c = c_.raw_data();
+  return args;
+}
+
+double ProductProbe::gflops(int products, double seconds) const {
+  const auto rows = static_cast<double>(size_);
+  return products * 2 * rows * rows * rows / std::max(seconds, 1e-9) * 1e-9;
+}
+
+double ProductProbe::run(MatmulPrecision precision) const {
+  GemmArgs args = product();
+  args.precision = precision;
   const Device device = a_.device();
   const int products = device == kCpu ? 1 : kGpuProducts;
   synchronize(device);
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < products; ++i) gemm_slot(device, args);
   synchronize(device);
-  const auto rows = static_cast<double>(size_);
-  return products * 2 * rows * rows * rows / std::max(seconds_between(start), 1e-9) * 1e-9;
+  return gflops(products, seconds_between(start));
 }
 
 double ProductProbe::run_blas() const {
   install_backends();  // sets OpenBLAS to one thread
-  const auto n = static_cast<blasint>(size_);
+  const GemmArgs args = product();
   const Clock::time_point start = Clock::now();
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, a_.data<float>(), n, b_.data<float>(),
-              n, 0.0f, c_.mutable_data<float>(), n);
-  const auto rows = static_cast<double>(size_);
-  return 2 * rows * rows * rows / std::max(seconds_between(start), 1e-9) * 1e-9;
+  multiply_by_blas(args, size_, size_, args.a, args.b, args.c);
+  return gflops(1, seconds_between(start));
 }
 
 double Ceilings::bandwidth_for(double bytes) const {
@@ -175,7 +181,7 @@ MeasuredTable table_of(const Ceilings& ceilings) {
   if (ceilings.device == kCpu) {
     row(fmt::format("f32 product, {} thread{}", ceilings.threads, ceilings.threads == 1 ? "" : "s"),
         ceilings.product, "GFLOP/s");
-    row("f32 product, OpenBLAS alone, 1 thread", ceilings.product_one_blas, "GFLOP/s");
+    row(fmt::format("f32 product, {} alone, 1 thread", blas_name()), ceilings.product_one_blas, "GFLOP/s");
     if (ceilings.rounded_product.best > 0)
       row("bf16 product, the same threads", ceilings.rounded_product, "GFLOP/s");
   } else {

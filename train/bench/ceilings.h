@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/core/matmul_precision.h"
+#include "ops/product/gemm.h"
 #include "tensor/tensor.h"
 #include "train/bench/measurement.h"
 
@@ -36,7 +36,7 @@ struct Ceilings {
   Device device = kCpu;
   int threads = 1;
   Rate product;  // GFLOP/s of f32 through gemm_slot, in the precision asked for, with the threads in use
-  Rate product_one_blas;          // the same with cblas_sgemm on one thread; 0 for a GPU
+  Rate product_one_blas;          // the same by the library for products on one thread; 0 for a GPU
   Rate rounded_product;           // the same with factors rounded to bf16; 0 where the CPU level has none
   std::vector<Bandwidth> memory;  // GB/s, f32, from small to large
 
@@ -56,10 +56,13 @@ class ProductProbe {
   // row.
   double run() const { return run(precision_); }
   double run(MatmulPrecision precision) const;
-  // The same with cblas_sgemm on the calling thread, for a probe on the CPU.
+  // The same by the library for products (ops/product/blas.h) on the calling thread, for a probe on the CPU.
   double run_blas() const;
 
  private:
+  GemmArgs product() const;
+  double gflops(int products, double seconds) const;
+
   std::int64_t size_;
   MatmulPrecision precision_;
   Tensor a_, b_, c_;

@@ -1,7 +1,6 @@
 // Read from the compiler's macros, /proc/cpuinfo, OpenBLAS and the backends.
 #include "train/plan/environment.h"
 
-#include <cblas.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 
 #include "ops/backends.h"
 #include "ops/cpu/isa.h"
-#include "ops/product/gemm.h"
+#include "ops/product/blas.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
@@ -63,14 +62,9 @@ std::string without_edge_blanks(const std::string& text) {
 }  // namespace
 
 std::string blas_in_use() {
-  const auto text = [](const char* from) { return without_edge_blanks(from == nullptr ? "" : from); };
-  const char* const flavours[] = {"serial, which is not safe here", "pthread", "openmp"};
-  const int flavour = openblas_get_parallel();
-  const std::string core = text(openblas_get_corename());
   std::string hint = slow_matmul_reason();
   if (!hint.empty()) hint = " (" + hint + ")";
-  return fmt::format("{}; core {}{}; {}", text(openblas_get_config()), core, hint,
-                     flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown flavour");
+  return blas_build(without_edge_blanks(blas_core()) + hint);
 }
 
 namespace {
@@ -98,7 +92,8 @@ std::string processor_name() {
 std::string slow_matmul_reason() {
   install_backends();
   if (best_isa_level() == IsaLevel::baseline) return "";
-  std::string core = openblas_get_corename();
+  std::string core = blas_core();
+  if (core.empty()) return "";
   for (char& c : core) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const auto is_one_of = [&](std::initializer_list<const char*> cores) {
     return std::any_of(cores.begin(), cores.end(), [&](const char* known) { return core == known; });

@@ -14,7 +14,7 @@ std::vector<std::string> environment_lines();
 // The processor's name, as the system gives it.
 std::string processor_name();
 
-// OpenBLAS: its version, the kernels that it uses, how it runs threads. Its bits depend on them.
+// OpenBLAS: its version, the kernels that it uses, how it runs threads; or that there is none. Bits depend on them.
 std::string blas_in_use();
 
 // The line on the GPU's allocator as it is now; "" without a usable GPU.

@@ -23,7 +23,7 @@
 #include "ops/backends.h"
 #include "ops/core/warnings.h"
 #include "ops/cpu/isa.h"
-#include "ops/product/openblas.h"
+#include "ops/product/blas.h"
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "tensor/threads/thread_pool.h"

@@ -1,15 +1,17 @@
-// OpenBLAS: its products, the memory that it takes, and the kernels that it chooses.
+// The products that no kernel of Eddy's is chosen for: those of OpenBLAS (openblas.cpp) or, in a build with
+// -DEDDY_BLAS=none, of packed_gemm.h (no_blas.cpp).
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "ops/product/gemm.h"
 
 namespace eddy {
 
 // Computes one matrix C [m, n] of a product on this thread, with its ReLU.
-void multiply_by_openblas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
-                          void* c);
+void multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
+                      void* c);
 
 // Allocates the memory that CPU products need on `threads` threads, besides their operands. A product does so
 // itself if needed; a program that calls this at its start learns early if a memory limit is too low.
@@ -18,6 +20,13 @@ void reserve_product_memory(int threads);
 
 // Makes OpenBLAS run each product on the thread that calls it, with the kernels that suit the level in use, now and
 // whenever another is chosen.
-void prepare_openblas();
+void prepare_blas();
+
+// "OpenBLAS" or "own kernels".
+const char* blas_name();
+// The kernels that OpenBLAS has chosen; "" without OpenBLAS.
+std::string blas_core();
+// `kernels` is what to say of the chosen ones. The library with its version, these kernels, and how it runs threads.
+std::string blas_build(const std::string& kernels);
 
 }  // namespace eddy
