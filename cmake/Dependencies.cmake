@@ -8,6 +8,11 @@ function(eddy_missing what package)
   message(FATAL_ERROR "${what} was not found. Install it: sudo apt-get install ${package} (or run cmake/install_dependencies.sh)")
 endfunction()
 
+if(EMSCRIPTEN)
+  include(Emscripten)
+  return()
+endif()
+
 # ---- the library ----------------------------------------------------------------------------------------------------
 find_package(Threads REQUIRED)
 

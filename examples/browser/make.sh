@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Makes the page that runs in a browser: trains four models, compiles Eddy to WebAssembly, and writes one HTML file that opens
+# from disk, without a network.
+#
+#   examples/browser/make.sh                    some 50 minutes on two cores: build/browser/eddy.html
+#   examples/browser/make.sh --steps 200        at most so many steps for each model
+#   examples/browser/make.sh --out page.html    where the page is written
+#   examples/browser/make.sh --runs FOLDER      where the runs are: runs/browser; what has been trained there is taken
+#   examples/browser/make.sh --engine           compiles alone: build/browser/bin/page.js
+#
+# The text is tiny Shakespeare: tinyshakespeare/input.txt under EDDY_DATA_DIR, or downloaded once.
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+here="$root/examples/browser"
+native="${EDDY_NATIVE_BUILD:-$root/build/release}"
+wasm="${EDDY_BROWSER_BUILD:-$root/build/browser}"
+runs="$root/runs/browser"
+out=""
+engine_only=""
+steps=()
+started=$SECONDS
+heading() { printf '\n== %s (%d s)\n' "$1" $((SECONDS - started)); }
+
+while (($# > 0)); do
+  case "$1" in
+    -h | --help)
+      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    --engine) engine_only=yes && shift ;;
+    --steps | --out | --runs)
+      if (($# < 2)); then
+        echo "make.sh: $1 needs a value" >&2
+        exit 2
+      fi
+      case "$1" in
+        --steps) steps=(--train.steps "$2" --train.warmup "$(($2 / 30))") ;;
+        --out) out="$(realpath -m "$2")" ;;
+        --runs) runs="$(realpath -m "$2")" ;;
+      esac
+      shift 2
+      ;;
+    *)
+      echo "make.sh: unknown option $1 (--help lists them)" >&2
+      exit 2
+      ;;
+  esac
+done
+out="${out:-$wasm/eddy.html}"
+
+# Before an hour of training.
+if ! command -v emcmake >/dev/null; then
+  echo "make.sh: Emscripten, the compiler to WebAssembly, is not installed (apt-get install emscripten)" >&2
+  exit 77
+fi
+
+# Emscripten runs modules of Node that Debian keeps in a folder which Nodes of others do not search.
+export NODE_PATH="${NODE_PATH:+$NODE_PATH:}/usr/share/nodejs"
+
+compile() {
+  heading "Eddy to WebAssembly"
+  emcmake cmake -S "$root" -B "$wasm" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DEDDY_BLAS=none -DEDDY_BUILD_TRAIN=OFF -DEDDY_BUILD_TESTS=OFF \
+    -DEDDY_BUILD_EXAMPLES=OFF -DEDDY_INSTALL=OFF
+  cmake --build "$wasm" --target page
+}
+
+if [[ -n "$engine_only" ]]; then
+  compile
+  exit
+fi
+
+if [[ -z "${EDDY_NATIVE_BUILD:-}" ]]; then
+  heading "Eddy for this machine"
+  (cd "$root" && cmake --preset release && cmake --build --preset release --target eddy_program example_browser)
+fi
+
+compile
+
+# name | what the page says | flags
+models=(
+  "unit|Unit recurrence|one vector a layer goes from letter to letter|--model.model unit_forget --model.positions false --model.layers 2"
+  "block|Block-Recurrent|a set of state vectors, read and written block by block|--model.model block_recurrent --model.layers 4"
+  "memory|Block-wise memory|a chunk of memory rows in each layer|--model.model memory_llama --model.layers 4"
+  "staircase|Staircase|tokens pass the same layers again, step by step|--model.model staircase --model.layers 4"
+)
+for model in "${models[@]}"; do
+  IFS='|' read -r name _ _ flags <<<"$model"
+  run="$runs/$name"
+  if [[ ! -e "$run.safetensors" ]]; then
+    heading "Training: $name"
+    if [[ -e "$run" ]]; then
+      "$native/eddy" train --resume "$run" "${steps[@]}"
+    else
+      # shellcheck disable=SC2086
+      "$native/eddy" train "$here/../configs/browser.toml" --run "$run" $flags "${steps[@]}"
+    fi
+    rm -rf "$run-export"
+    "$native/eddy" export "$run" --out "$run-export"
+    "$native/bin/example_browser" pack "$run-export" "$run.safetensors"
+    rm -rf "$run-export"
+  fi
+done
+
+heading "The page"
+{
+  echo '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Recurrent transformers at work</title>'
+  echo '<meta name="viewport" content="width=device-width, initial-scale=1"><style>'
+  cat "$here/page.css"
+  echo '</style></head><body>'
+  cat "$here/page.html"
+  for model in "${models[@]}"; do
+    IFS='|' read -r name title about _ <<<"$model"
+    printf '<script type="text/plain" class="model" data-name="%s" data-about="%s">' "$title" "$about"
+    base64 -w0 "$runs/$name.safetensors"
+    echo '</script>'
+  done
+  for script in "$wasm/bin/page.js" "$here/engine.js" "$here/page.js"; do
+    echo '<script>'
+    cat "$script"
+    echo '</script>'
+  done
+  echo '</body></html>'
+} >"$out.part"
+mv "$out.part" "$out"
+bytes=$(stat -c %s "$out")
+if ((bytes > 16000000)); then
+  echo "make.sh: $out has $bytes bytes, more than the 16 MB that it may have" >&2
+  exit 1
+fi
+echo "$out: $bytes bytes; open it in a browser"

@@ -1,0 +1,367 @@
+// The page itself: texts, states, and the parity model, drawn as they go. The models stand in elements of class "model", in base64.
+'use strict';
+
+const $ = id => document.getElementById(id);
+const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const frame = () => new Promise(resolve => setTimeout(resolve, 0));
+const kSlice = 24;      // milliseconds of work between two drawings
+const kLetters = 1500;  // that one press of Continue adds
+const kHistory = 400;   // norms that are kept
+
+let engine = null;
+const loaded = new Map();  // by the index of the element
+const texts = [0, 1].map(() => ({shown: [], length: 0, norms: new Map(), running: false, seed: 1}));
+let chosenModel = 0, chosenText = 0, chosenTensor = '';
+const marked = new Set();
+
+function fail(error) {
+  $('problem').hidden = false;
+  $('problem').textContent = String(error && error.message ? error.message : error);
+}
+
+function guarded(action) {
+  return async (...values) => {
+    $('problem').hidden = true;
+    try {
+      await action(...values);
+    } catch (error) {
+      fail(error);
+    }
+  };
+}
+
+function bytesOf(base64) {
+  const text = atob(base64.trim()), bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+
+function model() {
+  if (!loaded.has(chosenModel))
+    loaded.set(chosenModel, engine.load(bytesOf(document.querySelectorAll('.model')[chosenModel].textContent)));
+  return loaded.get(chosenModel);
+}
+
+// ---- texts
+
+// Shows what was read and written: [text, whether the reader wrote it] in turn.
+function showText(which) {
+  const output = $(`output-${which}`), text = texts[which];
+  output.replaceChildren(...text.shown.map(([part, given]) => {
+    const element = document.createElement(given ? 'b' : 'span');
+    element.textContent = part;
+    return element;
+  }));
+  output.scrollTop = output.scrollHeight;
+}
+
+function append(which, part, given) {
+  const shown = texts[which].shown, last = shown[shown.length - 1];
+  if (last && last[1] === given) last[0] += part;
+  else shown.push([part, given]);
+}
+
+function begin(which) {
+  const text = texts[which], box = $(`prompt-${which}`);
+  if (box.value === '') box.value = box.defaultValue;
+  Object.assign(text, {shown: [], length: 0, norms: new Map(), running: false});
+  ++text.seed;
+  engine.restart(model(), which);
+  showText(which);
+  showState();
+}
+
+async function go(which) {
+  const text = texts[which], button = document.querySelector(`[data-go="${which}"]`);
+  if (text.running) {
+    text.running = false;
+    return;
+  }
+  const used = model();
+  const box = $(`prompt-${which}`), typed = Array.from(box.value || (text.length === 0 ? '\n' : ''));
+  box.value = '';
+  chooseText(which);
+  if (typed.length > 0) {
+    engine.read(used, which, used.tokenizer.encode(typed.join('')));
+    append(which, typed.join(''), true);
+    text.length += typed.length;
+  }
+  text.running = true;
+  button.textContent = 'Stop';
+  const started = performance.now();
+  let letters = 0;
+  try {
+    while (text.running && letters < kLetters && used === model()) {
+      const until = performance.now() + kSlice;
+      do {
+        const id = engine.draw(used, which, Number($('temperature').value), text.seed);
+        append(which, used.tokenizer.decode(id), false);
+        engine.read(used, which, [id]);
+        ++letters;
+        ++text.length;
+      } while (performance.now() < until && letters < kLetters);
+      showText(which);
+      if (which === chosenText) showState();
+      $('speed').textContent = `${Math.round(1000 * letters / (performance.now() - started))} letters a second`;
+      await frame();
+    }
+  } finally {
+    text.running = false;
+    button.textContent = 'Continue';
+  }
+}
+
+function chooseText(which) {
+  chosenText = which;
+  document.querySelector(`[name=text][value="${which}"]`).checked = true;
+  $('which').textContent = 'AB'[which];
+  showState();
+}
+
+// ---- the state
+
+function showState() {
+  const text = texts[chosenText], views = engine.views(model(), chosenText, chosenTensor);
+  $('no-state').hidden = views.length > 0;
+  for (const button of ['forget', 'freeze', 'swap']) $(button).disabled = views.length === 0;
+  if (views.length > 0 && !views.some(view => view.name === chosenTensor)) {
+    chosenTensor = views[0].name;
+    return showState();
+  }
+  const list = $('tensors');
+  const names = views.map(view => view.name).join('\n');
+  if (list.dataset.names !== names) {
+    list.dataset.names = names;
+    marked.clear();
+    list.replaceChildren(...views.map(view => {
+      marked.add(view.name);
+      const item = document.createElement('li');
+      item.innerHTML = '<input type="checkbox" checked><span></span><canvas width="168" height="52"></canvas>';
+      const [box] = item.children;
+      box.setAttribute('aria-label', `Mark ${view.name}`);
+      box.addEventListener('click', event => event.stopPropagation());
+      box.addEventListener('change', () => {
+        if (box.checked) marked.add(view.name);
+        else marked.delete(view.name);
+        showState();
+      });
+      item.addEventListener('click', () => {
+        chosenTensor = view.name;
+        showState();
+      });
+      return item;
+    }));
+  }
+  views.forEach((view, i) => {
+    const norms = text.norms.get(view.name) || [];
+    if (norms.length === 0 || norms[norms.length - 1][0] !== text.length || norms[norms.length - 1][1] !== view.norm)
+      norms.push([text.length, view.norm]);
+    if (norms.length > kHistory) norms.shift();
+    text.norms.set(view.name, norms);
+    const item = list.children[i];
+    item.className = view.name === chosenTensor ? 'shown' : '';
+    item.children[1].textContent =
+        `${view.name}  ${view.rows} × ${view.columns}, norm ${view.norm.toPrecision(3)}${view.frozen ? ', frozen' : ''}`;
+    drawCurve(item.children[2], norms);
+  });
+  $('freeze').textContent = views.some(view => view.frozen && marked.has(view.name)) ? 'Let go' : 'Freeze';
+  const shown = views.find(view => view.name === chosenTensor);
+  $('shown').textContent = shown ? shown.name : '\u00a0';
+  if (shown) drawHeatmap(shown);
+  else $('scale').textContent = '';
+}
+
+function drawCurve(canvas, points) {
+  const context = canvas.getContext('2d');
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  if (points.length < 2) return;
+  const high = Math.max(...points.map(point => point[1]), 1e-9);
+  context.strokeStyle = colour('--accent');
+  context.lineWidth = 3;
+  context.beginPath();
+  points.forEach(([, norm], i) => context.lineTo(
+      i * canvas.width / (points.length - 1), canvas.height - 3 - norm / high * (canvas.height - 6)));
+  context.stroke();
+}
+
+// Rows are rows; a single row is cut into lines. Colours end at three times the root mean square.
+function drawHeatmap(view) {
+  const width = view.rows === 1 ? Math.ceil(Math.sqrt(view.columns * 4)) : view.columns;
+  const height = Math.ceil(view.values.length / width);
+  const most = 3 * view.norm / Math.sqrt(view.values.length) || 1;
+  const canvas = $('heatmap');
+  canvas.width = width;
+  canvas.height = height;
+  canvas.style.height = `${Math.max(90, Math.min(360, canvas.clientWidth * height / width))}px`;
+  const context = canvas.getContext('2d'), image = context.createImageData(width, height);
+  const low = colour('--low').split(',').map(Number), high = colour('--high').split(',').map(Number);
+  view.values.forEach((value, i) => {
+    const side = value < 0 ? low : high;
+    image.data.set([...side, 255 * Math.min(1, Math.abs(value) / most)], 4 * i);
+  });
+  context.putImageData(image, 0, 0);
+  $('scale').innerHTML = `<span><i style="background:rgb(${colour('--low')})"></i>−${most.toPrecision(2)} or less</span>
+    <span><i style="background:rgb(${colour('--high')})"></i>${most.toPrecision(2)} or more</span> <span>empty: 0</span>`;
+}
+
+function change(action) {
+  return guarded(() => {
+    const present = new Set(engine.views(model(), chosenText, '').map(view => view.name));
+    for (const name of marked) if (present.has(name)) action(name);
+    showState();
+  });
+}
+
+// ---- parity
+
+const parity = {running: false, losses: [], right: [], step: 0, states: null};
+const kStates = 48, kStateBits = 16, kEvery = 5;
+
+function beginParity() {
+  engine.parity.begin(1);
+  Object.assign(parity, {running: false, losses: [], right: [], step: 0});
+  parity.states = engine.parity.states(kStates, kStateBits);
+  drawParity();
+}
+
+async function trainParity() {
+  if (parity.running) {
+    parity.running = false;
+    return;
+  }
+  parity.running = true;
+  $('train').textContent = 'Pause';
+  try {
+    while (parity.running) {
+      const until = performance.now() + 2 * kSlice;
+      do {
+        parity.losses.push(engine.parity.step());
+        ++parity.step;
+        if (parity.step % kEvery === 0)
+          parity.right.push([parity.step, engine.parity.accuracy(16), engine.parity.accuracy(64)]);
+      } while (performance.now() < until);
+      parity.states = engine.parity.states(kStates, kStateBits);
+      drawParity();
+      await frame();
+      if (parity.step >= 1000) break;
+    }
+  } finally {
+    parity.running = false;
+    $('train').textContent = 'Train';
+  }
+}
+
+// A canvas of the size that it has on the screen, cleared; drawn in CSS pixels.
+function prepared(canvas) {
+  const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  const context = canvas.getContext('2d');
+  context.scale(ratio, ratio);
+  context.font = '12px system-ui, sans-serif';
+  return {context, width, height};
+}
+
+function drawParity() {
+  const last = parity.right[parity.right.length - 1];
+  $('progress').textContent = `step ${parity.step}` + (last
+    ? `: right ${(100 * last[1]).toFixed(1)} % at 16 bits, ${(100 * last[2]).toFixed(1)} % at 64` : '');
+  {
+    const {context, width, height} = prepared($('curve'));
+    const left = 34, right = width - 40, top = 10, bottom = height - 22;
+    const most = Math.max(200, parity.step), x = step => left + (right - left) * step / most;
+    context.strokeStyle = colour('--line');
+    context.fillStyle = colour('--soft');
+    for (const part of [0, 0.5, 1]) {
+      const y = bottom - part * (bottom - top);
+      context.beginPath();
+      context.moveTo(left, y);
+      context.lineTo(right, y);
+      context.stroke();
+      context.fillText((0.8 * part).toFixed(1), 8, y + 4);
+      context.fillText(`${100 * part} %`, right + 4, y + 4);
+    }
+    context.fillText('step', left, height - 6);
+    context.fillText(String(most), right - 24, height - 6);
+    const line = (points, name) => {
+      context.strokeStyle = colour(name);
+      context.lineWidth = 2;
+      context.beginPath();
+      for (const [step, part] of points) context.lineTo(x(step), bottom - Math.min(1, part) * (bottom - top));
+      context.stroke();
+    };
+    line(parity.losses.map((loss, i) => [i + 1, loss / 0.8]), '--soft');
+    line(parity.right.map(([step, near]) => [step, near]), '--even');
+    line(parity.right.map(([step, , far]) => [step, far]), '--odd');
+  }
+  {
+    const {context, width, height} = prepared($('scatter'));
+    const states = parity.states;
+    let most = 1e-6;
+    for (let i = 0; i < states.length; ++i) if (i % 3 < 2) most = Math.max(most, Math.abs(states[i]));
+    context.globalAlpha = 0.6;
+    for (let i = 0; i < states.length; i += 3) {
+      context.fillStyle = colour(states[i + 2] > 0 ? '--odd' : '--even');
+      context.beginPath();
+      context.arc(width / 2 + states[i] / most * (width / 2 - 12), height / 2 - states[i + 1] / most * (height / 2 - 12), 2.6, 0, 7);
+      context.fill();
+    }
+  }
+}
+
+// ---- the beginning
+
+function listModels() {
+  $('models').replaceChildren(...Array.from(document.querySelectorAll('.model'), (element, i) => {
+    const label = document.createElement('label');
+    label.innerHTML = `<input type="radio" name="model" value="${i}"${i === 0 ? ' checked' : ''}> <b></b><small></small>`;
+    label.children[1].textContent = element.dataset.name;
+    label.children[2].textContent = element.dataset.about;
+    label.children[0].addEventListener('change', guarded(() => {
+      chosenModel = i;
+      chosenTensor = '';
+      $('tensors').dataset.names = '';
+      for (const which of [0, 1]) begin(which);
+      $('speed').textContent = `${Math.round(model().parameters / 1000)} thousand parameters`;
+    }));
+    return label;
+  }));
+}
+
+const ready = guarded(async () => {
+  engine = openEngine(await makeEddy());
+  listModels();
+  for (const which of [0, 1]) {
+    document.querySelector(`[data-go="${which}"]`).addEventListener('click', guarded(() => go(which)));
+    document.querySelector(`[data-new="${which}"]`).addEventListener('click', guarded(() => begin(which)));
+    document.querySelector(`[name=text][value="${which}"]`).addEventListener('change', guarded(() => chooseText(which)));
+  }
+  $('temperature').addEventListener('input', () => {
+    $('temperature-value').textContent = Number($('temperature').value).toFixed(2);
+  });
+  $('forget').addEventListener('click', change(name => engine.forget(model(), chosenText, name)));
+  $('freeze').addEventListener('click', guarded(() => {
+    const on = $('freeze').textContent === 'Freeze';
+    return change(name => engine.freeze(model(), chosenText, name, on))();
+  }));
+  $('swap').addEventListener('click', guarded(() => {
+    if (texts.some(text => text.length === 0)) throw new Error('swap: both texts must have begun (press Continue at each)');
+    engine.swap(model());
+    showState();
+  }));
+  $('train').addEventListener('click', guarded(trainParity));
+  $('again').addEventListener('click', guarded(beginParity));
+  window.addEventListener('resize', guarded(() => {
+    showState();
+    drawParity();
+  }));
+  window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', guarded(() => {
+    showState();
+    drawParity();
+  }));
+  $('speed').textContent = `${Math.round(model().parameters / 1000)} thousand parameters`;
+  beginParity();
+  showState();
+  document.body.dataset.ready = 'yes';
+});
+ready();

@@ -1,0 +1,134 @@
+// node open_page.js PAGE [PICTURES]: opens the page from disk in Chromium without a screen and uses it as a reader would. With a
+// folder it leaves pictures there, light and dark, of a phone's width and a wide one. It prints how many letters a second each
+// model wrote. Where there is no Chromium it says so.
+'use strict';
+const {spawn, execSync} = require('child_process');
+const fs = require('fs'), os = require('os'), path = require('path');
+const [, , page, pictures] = process.argv;
+
+const name = ['chromium', 'chromium-browser', 'google-chrome'].find(one => {
+  try {
+    return execSync(`command -v ${one}`, {stdio: 'pipe'}).length > 0;
+  } catch {
+    return false;
+  }
+});
+if (!name) {
+  console.log('not opened: there is no browser (apt-get install chromium)');
+  process.exit(0);
+}
+const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'eddy-page-'));
+const chromium = spawn(name,
+    ['--headless', '--no-sandbox', '--disable-gpu', '--remote-debugging-pipe', `--user-data-dir=${profile}`, 'about:blank'],
+    {stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], env: {...process.env, HOME: profile}});
+
+// The browser's protocol: JSON between zero bytes, requests into pipe 3, answers from pipe 4.
+let last = 0, session, text = '';
+const waiting = new Map(), problems = [];
+chromium.stdio[4].on('data', data => {
+  const parts = (text + data).split('\0');
+  text = parts.pop();
+  for (const part of parts) {
+    const message = JSON.parse(part);
+    if (message.method === 'Runtime.exceptionThrown') problems.push(message.params.exceptionDetails.text);
+    if (message.method === 'Network.requestWillBeSent' && /^https?:/.test(message.params.request.url))
+      problems.push(`the page asked for ${message.params.request.url}`);
+    if (!waiting.has(message.id)) continue;
+    const [resolve, reject] = waiting.get(message.id);
+    waiting.delete(message.id);
+    if (message.error) reject(new Error(message.error.message));
+    else resolve(message.result);
+  }
+});
+function ask(method, params = {}) {
+  return new Promise((resolve, reject) => {
+    waiting.set(++last, [resolve, reject]);
+    chromium.stdio[3].write(JSON.stringify({id: last, method, params, sessionId: session}) + '\0');
+  });
+}
+async function value(expression) {
+  const answer = await ask('Runtime.evaluate', {expression, awaitPromise: true, returnByValue: true});
+  if (answer.exceptionDetails) throw new Error(`${expression}: ${JSON.stringify(answer.exceptionDetails.exception)}`);
+  return answer.result.value;
+}
+async function until(expression, seconds = 120) {
+  for (let i = 0; i < 10 * seconds; ++i) {
+    if (await value(expression)) return;
+    await new Promise(resolve => setTimeout(resolve, 100));
+  }
+  throw new Error(`after ${seconds} s it does not hold that ${expression}; the page says: ${await value("$('problem').textContent")}`);
+}
+async function expect(expression) {
+  if (!await value(expression))
+    throw new Error(`it does not hold that ${expression}; the page says: ${await value("$('problem').textContent")}`);
+}
+const click = selector => value(`document.querySelector('${selector}').click()`);
+
+async function use() {
+  const {targetId} = await ask('Target.createTarget', {url: 'about:blank'});
+  ({sessionId: session} = await ask('Target.attachToTarget', {targetId, flatten: true}));
+  for (const domain of ['Runtime', 'Page', 'Network']) await ask(`${domain}.enable`);
+  await ask('Page.navigate', {url: 'file://' + path.resolve(page)});
+  await until("document.body && document.body.dataset.ready === 'yes' || document.getElementById('problem') && !document.getElementById('problem').hidden");
+  const count = await value("document.querySelectorAll('.model').length");
+  for (let i = 0; i < count; ++i) {
+    await click(`#models input[value="${i}"]`);
+    await click('[data-go="0"]');
+    await until('texts[0].length > 300');
+    console.log(`${await value("document.querySelectorAll('.model')[" + i + "].dataset.name")}: ${await value("$('speed').textContent")}`);
+    await click('[data-go="0"]');
+    await until('!texts[0].running');
+    await click('[data-go="1"]');
+    await until('texts[1].length > 100');
+    await click('[data-go="1"]');
+    await until('!texts[1].running');
+    // Swapping the states twice changes nothing; forgetting sets norms to zero; what is frozen stays.
+    const norms = "engine.views(model(), 1, '').map(view => view.norm).join()";
+    const before = await value(norms);
+    await click('#swap');
+    await expect(`${norms} !== '${before}'`);
+    await click('#swap');
+    await expect(`${norms} === '${before}'`);
+    await click('#freeze');
+    await value('engine.read(model(), 1, [1, 2, 3])');
+    await expect(`${norms} === '${before}'`);
+    await click('#freeze');
+    await value('engine.read(model(), 1, [1, 2, 3])');
+    await expect(`${norms} !== '${before}'`);
+    await click('#forget');
+    await expect("engine.views(model(), 1, '').every(view => view.norm === 0)");
+    await expect("$('problem').hidden");
+  }
+  await click('#models input[value="0"]');
+  await click('[data-go="0"]');
+  await click('#train');
+  await until('parity.step >= 300 && !texts[0].running', 300);
+  await click('#train');
+  console.log(`parity: ${await value("$('progress').textContent")}`);
+  await expect('parity.right[parity.right.length - 1][1] > 0.9');
+  for (const scheme of ['light', 'dark'])
+    for (const width of [400, 1400]) {
+      await ask('Emulation.setEmulatedMedia', {features: [{name: 'prefers-color-scheme', value: scheme}]});
+      await ask('Emulation.setDeviceMetricsOverride', {width, height: 900, deviceScaleFactor: 1, mobile: false});
+      await value("new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve, 100)))");
+      const wide = await value('document.documentElement.scrollWidth');
+      if (wide > width) throw new Error(`at ${width} pixels the page scrolls sideways, to ${wide}`);
+      if (!pictures) continue;
+      const {cssContentSize} = await ask('Page.getLayoutMetrics');
+      const {data} = await ask('Page.captureScreenshot',
+          {captureBeyondViewport: true, clip: {x: 0, y: 0, width, height: cssContentSize.height, scale: 1}});
+      fs.writeFileSync(path.join(pictures, `${scheme}-${width}.png`), Buffer.from(data, 'base64'));
+    }
+  if (problems.length > 0) throw new Error(problems.join('; '));
+}
+
+use().then(() => 0, error => {
+  console.error(error.message);
+  return 1;
+}).then(status => {
+  chromium.on('exit', () => {
+    fs.rmSync(profile, {recursive: true, force: true});
+    process.exit(status);
+  });
+  chromium.kill();
+});
