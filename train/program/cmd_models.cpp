@@ -52,14 +52,15 @@ int list_models() {
   return differs ? 1 : 0;
 }
 
-// Returns the size of a vocabulary that does not depend on a text; 0 for the others.
-std::int64_t fixed_vocab(const std::string& tokenizer) {
-  return tokenizer == "char" ? 0 : make_tokenizer(tokenizer, "")->vocab_size();
+constexpr std::int64_t kBytes = 256;  // the vocabulary where nothing says another
+
+// The size of a tokenizer's vocabulary; of one that a text decides, that of bytes.
+std::int64_t usual_vocab(const std::string& tokenizer) {
+  return tokenizer == "char" ? kBytes : make_tokenizer(tokenizer, "")->vocab_size();
 }
 
 // The sizes at which every model has so many parameters.
 int list_sizes(const ModelsOptions& options) {
-  constexpr std::int64_t kBytes = 256;
   const std::int64_t vocab = options.vocab > 0 ? options.vocab : kBytes;
   print_line("Sizes at {} parameters, a vocabulary of {}, and else those of a new run:",
              grouped(options.params), vocab);
@@ -96,7 +97,7 @@ RunConfig described(const ModelsOptions& options) {
   gathered.take_flags(options.keys.given());
   RunConfig config = gathered.completed();
   if (options.vocab > 0) config.model.vocab = options.vocab;
-  if (config.model.vocab == 0) config.model.vocab = fixed_vocab(config.data.tokenizer);
+  if (config.model.vocab == 0) config.model.vocab = usual_vocab(config.data.tokenizer);
   return config;
 }
 
@@ -134,7 +135,7 @@ void add_models_command(CLI::App& app, std::function<int()>& action) {
              "List the parameters of this configuration (TOML or JSON) instead", not_empty());
   command
       ->add_option("--vocab", options->vocab,
-                   "Size of the vocabulary, if the configuration leaves it to the text")
+                   "Size of the vocabulary, if the configuration leaves it to the text (default: 256)")
       ->check(whole_number(1, 1'000'000'000));
   command
       ->add_option("--params", options->params,
