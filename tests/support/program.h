@@ -40,6 +40,7 @@ struct Start {
   std::size_t file_size_limit = 0;         // in bytes; 0: none
   std::vector<std::string> environment{};  // further NAME=value
   std::string output{};                    // a file that takes standard output; empty: it is read here
+  std::string name = kProgram;             // what the program is told that it is called
 };
 
 struct Ended {
@@ -51,7 +52,7 @@ struct Ended {
 class Program {
  public:
   explicit Program(const Start& start) {
-    std::vector<std::string> words{kProgram}, environment = start.environment;
+    std::vector<std::string> words{start.name}, environment = start.environment;
     words.insert(words.end(), start.arguments.begin(), start.arguments.end());
     environment.insert(environment.end(), {"HOME=" + start.folder, "EDDY_NUM_THREADS=1"});
     // No text of the user's, no download, no chosen kernels.

@@ -188,6 +188,17 @@ TEST_CASE("program: a text that is missing or empty or no text is refused before
   CHECK(!fs::exists(folder.path("out")));
 }
 
+TEST_CASE("program: the commands that it suggests begin with its own name") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string text = folder.write("text.txt", generate_stories(3, 4000));
+  Start start{tiny_train(text) + Words{"--run", "out"}, folder.path()};
+  start.name = "somewhere/my_eddy";
+  const Ended trained = run_program(start);
+  CHECK_MESSAGE(trained.status == 0, trained.err);
+  CHECK_MESSAGE(contains(trained.out, "to train on: my_eddy train --resume out "), trained.out);
+}
+
 TEST_CASE("program: a run's folder that exists is refused and stays as it is") {
   if (!has_program()) return;
   const TempFolder folder;
