@@ -151,6 +151,23 @@ EDDY_INLINE void mix(const V<F>* weight, std::int64_t weight_row, std::int64_t w
     mix_some<T, F, Rows, 1>(weight, weight_row, weight_step, x + c, width, count, factor, to + c);
 }
 
+// The largest of `count` vectors, lane by lane. Two maxima go side by side, since each waits for the one before.
+template <class T>
+EDDY_INLINE V<T> largest(const V<T>* x, std::int64_t count) {
+  V<T> most[2] = {x[0], x[0]};
+  std::int64_t t = 1;
+  for (; t + 2 <= count; t += 2)
+    for (int i = 0; i < 2; ++i) most[i] = x[t + i] > most[i] ? x[t + i] : most[i];
+  if (t < count) most[0] = x[t] > most[0] ? x[t] : most[0];
+  return most[1] > most[0] ? most[1] : most[0];
+}
+
+// y += ln x. One loop over the sums of all queries: the logarithms of the few of one query are not vectorised.
+template <class T>
+void add_logs(const T* x, std::int64_t count, T* y) {
+  for (std::int64_t i = 0; i < count; ++i) y[i] += vec::log(x[i]);
+}
+
 // One work item: a group of sequences and some heads. F is the type of the factors of sums.
 template <class T, class F>
 struct Item {
@@ -306,8 +323,7 @@ struct Item {
     for (int i = 0; i < Rows; ++i) {
       V<T>* const p = row + i * padded;
       const std::int64_t visible = sees(first + i);
-      V<T> most = p[0];
-      for (std::int64_t t = 1; t < visible; ++t) most = p[t] > most ? p[t] : most;
+      const V<T> most = largest<T>(p, visible);
       V<T> sum{};
       for (std::int64_t t = 0; t < visible; ++t) {
         T* const e = reinterpret_cast<T*>(p + t);
@@ -317,10 +333,8 @@ struct Item {
       }
       for (std::int64_t t = visible; t < factors<F>(limit) * kInner<F>; ++t) p[t] = V<T>{};
       inverse[i] = T(1) / sum;
-      V<T> log;
-      for (std::int64_t lane = 0; lane < kLanes<T>; ++lane)
-        reinterpret_cast<T*>(&log)[lane] = vec::log(reinterpret_cast<const T*>(&sum)[lane]);
-      log_sum(h, first + i) = most + log;
+      log_sum(h, first + i) = most;  // add_logs adds the rest
+      slopes[first + i] = sum;
       if (args.drop_below > 0) {
         draw_keep(h, first + i, visible);
         for (std::int64_t t = 0; t < visible; ++t) p[t] *= keep[t];
@@ -339,6 +353,8 @@ struct Item {
       std::int64_t j = 0;
       for (; j + 2 <= args.queries; j += 2) forward_queries<2>(qs, ks, vs, h, j);
       if (j < args.queries) forward_queries<1>(qs, ks, vs, h, j);
+      add_logs(reinterpret_cast<const T*>(slopes), args.queries * kLanes<T>,
+               reinterpret_cast<T*>(&log_sum(h, 0)));
     }
     write_columns<T>(other, group, args.queries, head * d, width, args.heads * d, args.output);
   }
