@@ -78,15 +78,27 @@ fi
 
 compile
 
-# name | what the page says | flags
+# name | flags | title | what it is | the part of the state that is shown first | what its parts are
 models=(
-  "unit|Unit recurrence|one vector a layer goes from letter to letter|--model.model unit_forget --model.positions false --model.layers 2"
-  "block|Block-Recurrent|a set of state vectors, read and written block by block|--model.model block_recurrent --model.layers 4"
-  "memory|Block-wise memory|a chunk of memory rows in each layer|--model.model memory_llama --model.layers 4"
-  "staircase|Staircase|tokens pass the same layers again, step by step|--model.model staircase --model.layers 4"
+  "unit|--model.model unit_forget --model.positions false --model.layers 2|Unit recurrence\
+|one vector in each layer goes from letter to letter|layers.1.v\
+|layers.N.k and layers.N.v are the key and the value of what layer N made of the last letter. The next letter attends to itself and to \
+them, and to nothing else."
+  "block|--model.model block_recurrent --model.layers 4|Block-Recurrent\
+|state vectors, read at each letter and rewritten after each block|layers.3.state\
+|layers.3.state has the state vectors, one a row, which gates rewrite after each block; state_k and state_v are their keys and values. \
+layers.N.k and layers.N.v are those of the last letters: a window, which slides."
+  "memory|--model.model memory_llama --model.layers 4|Block-wise memory\
+|each layer attends to a chunk and to a memory of the chunks before|memory\
+|memory has, for each layer, a row for each letter of a chunk: what the layer's attention gave for the last letter in that place. keys and \
+values are those of the memory, renewed after each chunk, and then of the letters of this chunk."
+  "staircase|--model.model staircase --model.layers 4|Staircase\
+|chunks pass the same layers again, step by step|stream.rows.2\
+|A row is a letter in a layer: its key, its value, and what came into the layer. stream.rows has what the first pass of a letter sees, \
+stream.rows.2 what the second sees."
 )
 for model in "${models[@]}"; do
-  IFS='|' read -r name _ _ flags <<<"$model"
+  IFS='|' read -r name flags _ <<<"$model"
   run="$runs/$name"
   if [[ ! -e "$run.safetensors" ]]; then
     heading "Training: $name"
@@ -111,8 +123,9 @@ heading "The page"
   echo '</style></head><body>'
   cat "$here/page.html"
   for model in "${models[@]}"; do
-    IFS='|' read -r name title about _ <<<"$model"
-    printf '<script type="text/plain" class="model" data-name="%s" data-about="%s">' "$title" "$about"
+    IFS='|' read -r name _ title about part parts <<<"$model"
+    printf '<script type="text/plain" class="model" data-name="%s" data-about="%s" data-part="%s" data-parts="%s">' \
+      "$title" "$about" "$part" "$parts"
     base64 -w0 "$runs/$name.safetensors"
     echo '</script>'
   done

@@ -121,11 +121,13 @@ function chooseText(which) {
 // ---- the state
 
 function showState() {
+  $('parts').textContent = document.querySelectorAll('.model')[chosenModel].dataset.parts;
   const text = texts[chosenText], views = engine.views(model(), chosenText, chosenTensor);
   $('no-state').hidden = views.length > 0;
   for (const button of ['forget', 'freeze', 'swap']) $(button).disabled = views.length === 0;
   if (views.length > 0 && !views.some(view => view.name === chosenTensor)) {
-    chosenTensor = views[0].name;
+    const first = document.querySelectorAll('.model')[chosenModel].dataset.part;
+    chosenTensor = views.some(view => view.name === first) ? first : views[0].name;
     return showState();
   }
   const list = $('tensors');
