@@ -10,7 +10,7 @@ const kHistory = 400;   // norms that are kept
 
 let engine = null;
 const loaded = new Map();  // by the index of the element
-const texts = [0, 1].map(() => ({shown: [], length: 0, norms: new Map(), running: false, seed: 1}));
+const texts = [0, 1].map(which => ({shown: [], length: 0, norms: new Map(), running: false, seed: 1000 * which}));
 let chosenModel = 0, chosenText = 0, chosenTensor = '';
 const marked = new Set();
 
@@ -270,7 +270,7 @@ function drawParity() {
     ? `: right ${(100 * last[1]).toFixed(1)} % at 16 bits, ${(100 * last[2]).toFixed(1)} % at 64` : '');
   {
     const {context, width, height} = prepared($('curve'));
-    const left = 34, right = width - 40, top = 10, bottom = height - 22;
+    const left = 34, right = width - 46, top = 10, bottom = height - 22;
     const most = Math.max(200, parity.step), x = step => left + (right - left) * step / most;
     context.strokeStyle = colour('--line');
     context.fillStyle = colour('--soft');

@@ -1,6 +1,6 @@
-// node open_page.js PAGE [PICTURES]: opens the page from disk in Chromium without a screen and uses it as a reader would. With a
-// folder it leaves pictures there, light and dark, of a phone's width and a wide one. It prints how many letters a second each
-// model wrote. Where there is no Chromium it says so.
+// node open_page.js PAGE [PICTURES]: opens the page from disk in Chromium without a screen and uses it as a reader would. It
+// prints how many letters a second each model wrote. With a folder it leaves pictures there: of each model, and light and dark,
+// of a phone's width and a wide one. Where there is no Chromium it says so.
 'use strict';
 const {spawn, execSync} = require('child_process');
 const fs = require('fs'), os = require('os'), path = require('path');
@@ -64,10 +64,20 @@ async function expect(expression) {
 }
 const click = selector => value(`document.querySelector('${selector}').click()`);
 
+// Leaves a picture of the whole page, where pictures are wanted.
+async function picture(file, width) {
+  if (!pictures) return;
+  const {cssContentSize} = await ask('Page.getLayoutMetrics');
+  const {data} = await ask('Page.captureScreenshot',
+      {captureBeyondViewport: true, clip: {x: 0, y: 0, width, height: cssContentSize.height, scale: 1}});
+  fs.writeFileSync(path.join(pictures, file), Buffer.from(data, 'base64'));
+}
+
 async function use() {
   const {targetId} = await ask('Target.createTarget', {url: 'about:blank'});
   ({sessionId: session} = await ask('Target.attachToTarget', {targetId, flatten: true}));
   for (const domain of ['Runtime', 'Page', 'Network']) await ask(`${domain}.enable`);
+  await ask('Emulation.setDeviceMetricsOverride', {width: 1000, height: 900, deviceScaleFactor: 1, mobile: false});
   await ask('Page.navigate', {url: 'file://' + path.resolve(page)});
   await until("document.body && document.body.dataset.ready === 'yes' || document.getElementById('problem') && !document.getElementById('problem').hidden");
   const count = await value("document.querySelectorAll('.model').length");
@@ -82,6 +92,7 @@ async function use() {
     await until('texts[1].length > 100');
     await click('[data-go="1"]');
     await until('!texts[1].running');
+    await picture(`model-${i}.png`, 1000);
     // Swapping the states twice changes nothing; forgetting sets norms to zero; what is frozen stays.
     const norms = "engine.views(model(), 1, '').map(view => view.norm).join()";
     const before = await value(norms);
@@ -113,11 +124,7 @@ async function use() {
       await value("new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve, 100)))");
       const wide = await value('document.documentElement.scrollWidth');
       if (wide > width) throw new Error(`at ${width} pixels the page scrolls sideways, to ${wide}`);
-      if (!pictures) continue;
-      const {cssContentSize} = await ask('Page.getLayoutMetrics');
-      const {data} = await ask('Page.captureScreenshot',
-          {captureBeyondViewport: true, clip: {x: 0, y: 0, width, height: cssContentSize.height, scale: 1}});
-      fs.writeFileSync(path.join(pictures, `${scheme}-${width}.png`), Buffer.from(data, 'base64'));
+      await picture(`${scheme}-${width}.png`, width);
     }
   if (problems.length > 0) throw new Error(problems.join('; '));
 }
