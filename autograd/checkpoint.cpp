@@ -118,16 +118,17 @@ std::vector<Tensor> checkpoint(Function fn, const std::vector<Tensor>& inputs) {
           "checkpoint: the function overwrote its input {} ({}), so it cannot be computed again (copy it)", k,
           inputs[k].buffer()->last_writer());
   std::vector<Shape> shapes;
+  LeafWatch* const watch = LeafWatch::of_thread();
   for (Tensor& y : ys) {
     if (!y.defined()) fail<ValueError>("checkpoint: result {} of the function is undefined", shapes.size());
-    // A watched leaf that fn returns is read by this node, which has no number yet.
-    if (LeafWatch* const watch = LeafWatch::of_thread(); watch != nullptr && variable_of(y) != nullptr)
-      watch->note_reader(*variable_of(y)->node, 1);
+    // A watched leaf that fn returns is read by the node as well.
+    if (watch != nullptr && variable_of(y) != nullptr) watch->note_reader(*variable_of(y)->node);
     // An alias, because fn may return an input or a parameter, which has autograd data of its own.
     y = raw::alias(y);
     shapes.push_back(y.shape());
   }
   auto node = make_ref<CheckpointNode>(std::move(fn), std::move(shapes));
+  if (watch != nullptr) watch->number_readers(node->sequence);
   for (const Tensor& x : inputs) {
     node->add_edge(x);
     node->save(x);

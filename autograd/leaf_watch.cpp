@@ -39,9 +39,21 @@ LeafWatch::~LeafWatch() {
 
 void LeafWatch::note_reader(const Node& read, std::uint64_t number) {
   if (!read.is_leaf()) return;
-  const auto found = index_.find(&read);
-  if (found == index_.end()) return;
-  std::uint64_t& first = leaves_[found->second].first_reader;
+  if (const auto found = index_.find(&read); found != index_.end()) lower(found->second, number);
+}
+
+void LeafWatch::note_reader(const Node& read) {
+  if (!read.is_leaf()) return;
+  if (const auto found = index_.find(&read); found != index_.end()) unnumbered_.push_back(found->second);
+}
+
+void LeafWatch::number_readers(std::uint64_t number) {
+  for (const std::size_t leaf : unnumbered_) lower(leaf, number);
+  unnumbered_.clear();
+}
+
+void LeafWatch::lower(std::size_t leaf, std::uint64_t number) {
+  std::uint64_t& first = leaves_[leaf].first_reader;
   first = first == 0 ? number : std::min(first, number);
 }
 

@@ -231,10 +231,10 @@ bool should_record(const char* op, std::span<const Tensor> inputs, std::span<con
   if (tape_observer != nullptr) observe_forward(op);
   if (anomaly_mode())
     for (const Tensor& y : ys) check_finite_result(op, y);
-  // What checkpoint() computes without recording is read again at a time that is not known here.
+  // What checkpoint() computes without recording is computed again when its node runs, which has no number yet.
   if (LeafWatch* const watch = LeafWatch::of_thread(); watch != nullptr && !grad_enabled())
     for (const Tensor& input : inputs)
-      if (const Variable* const variable = variable_of(input)) watch->note_reader(*variable->node, 1);
+      if (const Variable* const variable = variable_of(input)) watch->note_reader(*variable->node);
   return grad_enabled() && std::any_of(inputs.begin(), inputs.end(), requires_grad);
 }
 

@@ -55,7 +55,39 @@ TEST_CASE(
   CHECK(between > 3);
 }
 
-TEST_CASE("leaf watch: what checkpoint reads is final at the end") {
+TEST_CASE("leaf watch: what one checkpoint reads is final when it has run, before those that ran before it") {
+  const Tensor first = leaf(2), second = leaf(3), both = leaf(5), input = leaf(7);
+  const std::vector<Tensor> leaves{first, second, both, input};
+  std::vector<std::size_t> order;
+  std::vector<std::vector<double>> seen(4);
+  std::vector<std::size_t> nodes_before;  // of each report
+  std::size_t nodes = 0;
+  const LeafWatch watch(
+      leaves,
+      [&](std::size_t i) {
+        order.push_back(i);
+        seen[i] = gradient_of(leaves[i]);
+        nodes_before.push_back(nodes);
+      },
+      [&] { ++nodes; });
+  const auto layer = [&](const Tensor& weight) {
+    return [&](const std::vector<Tensor>& x) {
+      // A checkpoint within one.
+      return checkpoint([&](const std::vector<Tensor>& z) { return z[0] * weight * both; }, x);
+    };
+  };
+  const Tensor x = checkpoint(layer(first), {input});
+  const Tensor y = checkpoint(layer(second), {x});
+  backward(sum(y));
+  REQUIRE(order.size() == 4);
+  CHECK(order[0] == 1);
+  CHECK(nodes_before[0] == 2);  // the sum and the second checkpoint
+  CHECK(nodes_before[1] == 3);
+  for (std::size_t i = 0; i < leaves.size(); ++i) CHECK(seen[i] == gradient_of(leaves[i]));
+  CHECK(seen[1] == std::vector<double>{7 * 2 * 5 * 5, 7 * 2 * 5 * 5});
+}
+
+TEST_CASE("leaf watch: what several checkpoints read is final after the first of them") {
   const Tensor inside = leaf(2), outside = leaf(3);
   std::vector<std::size_t> order;
   std::vector<double> at_end;
