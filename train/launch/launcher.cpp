@@ -111,6 +111,7 @@ class MpiRanks final : public Ranks {
    public:
     bool done() override { return true; }
     void wait(Patience) override {}
+    bool take_back() override { return true; }
   };
 
   // How many ranks of this host have a processor in common with this one, itself included.
@@ -191,6 +192,19 @@ class MpiRanks final : public Ranks {
         else
           std::this_thread::sleep_for(std::chrono::microseconds(waited < kShort ? 20 : 500));
       }
+    }
+
+    // MPI takes back a receive for which nothing has come. What has begun to move may go on.
+    bool take_back() override {
+      bool is_free = true;
+      for (std::size_t i = 0; i < requests_.size(); ++i) {
+        if (requests_[i] == MPI_REQUEST_NULL) continue;
+        int complete = 0;
+        if (i < receives_) MPI_Cancel(&requests_[i]);
+        MPI_Test(&requests_[i], &complete, MPI_STATUS_IGNORE);
+        is_free = is_free && complete != 0;
+      }
+      return is_free;
     }
 
    private:

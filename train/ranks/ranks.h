@@ -16,7 +16,8 @@ namespace eddy {
 // Whether a wait ends with an error after the group's time limit.
 enum class Patience : std::uint8_t { limited, endless };
 
-// Bytes on their way, both those sent and those received. Their memory must stay until the exchange is done.
+// Bytes on their way, both those sent and those received. Their memory must stay until the exchange is done, or taken
+// back.
 class Exchange {
  public:
   Exchange() = default;
@@ -29,6 +30,9 @@ class Exchange {
   // Returns when all have.
   // errors: as done; IoError when the other rank does not answer in time.
   virtual void wait(Patience patience) = 0;
+  // Gives up what has not arrived and left. Returns whether the memory is free now; else the bytes are being moved, and
+  // it must stay for good.
+  virtual bool take_back() = 0;
 };
 
 class Ranks {

@@ -2,6 +2,7 @@
 #include "train/ranks/tree_sum.h"
 
 #include <bit>
+#include <mutex>
 #include <utility>
 
 #include "tensor/base/error.h"
@@ -60,6 +61,14 @@ TreeSum::TreeSum(Ranks& ranks, const Tensor& x, Halving halving, std::vector<boo
     if (subtree_present(present_, 0, levels)) steps_ = work == Work::add ? levels : 2 * levels;
   }
   static_cast<void>(advance());
+}
+
+TreeSum::~TreeSum() {
+  if (pending_ == nullptr || pending_->take_back()) return;
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<Tensor>;
+  const std::lock_guard lock(mutex);
+  for (const Tensor& in_use : {x_, received_}) kept->push_back(in_use);
 }
 
 int TreeSum::level_of(int step) const {

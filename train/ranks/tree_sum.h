@@ -63,6 +63,11 @@ class TreeSum {
   // not read. x must stay as it is until the sum is done, but for what this object writes.
   // errors: those of Ranks::begin; ValueError for `present` of another size.
   TreeSum(Ranks& ranks, const Tensor& x, Halving halving, std::vector<bool> present, int tag, Work work);
+  // A sum that is not done, because an error ends the work, takes back its exchange. Where that cannot be, its memory
+  // stays until the process ends.
+  ~TreeSum();
+  TreeSum(const TreeSum&) = delete;
+  TreeSum& operator=(const TreeSum&) = delete;
 
   // Does what can be done without waiting. Returns whether the sum is done.
   // errors: those of Exchange::done.

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -17,6 +19,8 @@
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "train/files/text_file.h"
+#include "train/launch/launcher.h"
+#include "train/ranks/tree_sum.h"
 #include "train/text/stories/stories.h"
 
 namespace {
@@ -369,4 +373,40 @@ TEST_CASE("ranks: SIGUSR1 to the launcher saves and ends all of them") {
   CHECK(run.end() == 130);
   CHECK(contains(run.log(), "interrupted at step"));
   check_whole_and_resumable(folder);
+}
+
+// The next two are one test: the first starts the second as two ranks.
+TEST_CASE("ranks: what MPI still receives for a sum that ended early is not written any more") {
+  if (!can_launch()) return;
+  const TempFolder folder;
+  const std::string self = fs::read_symlink("/proc/self/exe");
+  const int status =
+      std::system(("cd " + folder.path() + " && mpirun --allow-run-as-root --oversubscribe -n 2 " + self +
+                   " --test-case='under mpirun:*' > log 2>&1")
+                      .c_str());
+  CAPTURE(read_text_file(folder.path("log")));
+  CHECK(status == 0);
+  CHECK(contains(read_text_file(folder.path("log")), "1 passed"));
+}
+
+TEST_CASE("under mpirun: a sum that ends early takes back its exchange") {
+  const std::unique_ptr<Ranks> ranks = ranks_of_launcher(false);
+  if (ranks == nullptr) return;  // not under mpirun
+  constexpr std::int64_t kCount = 512;
+  const Tensor x = Tensor::full({2 * kCount}, 1, Dtype::f32);
+  std::byte word{};
+  if (ranks->rank() == 0) {
+    std::make_unique<TreeSum>(*ranks, x, Halving({0, 2 * kCount}, 2), std::vector<bool>{true, true}, 7,
+                              TreeSum::Work::add)
+        .reset();
+    // Has the memory in which the sum would have received.
+    const Tensor next = Tensor::full({kCount}, 3, Dtype::f32);
+    ranks->send(1, {&word, 1});
+    ranks->receive(1, {&word, 1});  // comes after the numbers
+    for (const float number : next.to_vector<float>()) CHECK(number == 3);
+  } else {
+    ranks->receive(0, {&word, 1});
+    ranks->begin(0, std::as_bytes(std::span(x.data<float>(), kCount)), {}, 7)->wait(Patience::limited);
+    ranks->send(0, {&word, 1});
+  }
 }

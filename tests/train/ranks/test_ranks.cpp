@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
 #include "tests/support/errors.h"
 #include "tests/train/ranks/thread_ranks.h"
 #include "train/ranks/message.h"
@@ -39,7 +40,60 @@ std::vector<float> tree_sum(const std::vector<bool>& present, std::size_t begin,
   return left;
 }
 
+// Rank 0 of two, whose partner never answers. Bytes on their way can be taken back, or not.
+class Unanswered final : public Ranks {
+ public:
+  explicit Unanswered(bool gives_back) : gives_back_(gives_back) {}
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  std::string name(int) const override { return "rank"; }
+  void set_timeout(double) override {}
+  std::unique_ptr<Exchange> begin(int, std::span<const std::byte>, std::span<std::byte> in, int) override {
+    return std::make_unique<Endless>(*this, in);
+  }
+  std::span<std::byte> taken_back;
+
+ private:
+  class Endless final : public Exchange {
+   public:
+    Endless(Unanswered& ranks, std::span<std::byte> in) : ranks_(ranks), in_(in) {}
+    bool done() override { return false; }
+    void wait(Patience) override { throw IoError("nobody answers"); }
+    bool take_back() override {
+      ranks_.taken_back = in_;
+      return ranks_.gives_back_;
+    }
+
+   private:
+    Unanswered& ranks_;
+    std::span<std::byte> in_;
+  };
+  bool gives_back_;
+};
+
 }  // namespace
+
+TEST_CASE("ranks: a sum that ends early takes back its bytes, or leaves them the memory that they move in") {
+  constexpr std::int64_t kCount = 1 << 16;
+  const auto live = [] { return allocator(kCpu).stats().live_bytes; };
+  for (const bool gives_back : {true, false}) {
+    CAPTURE(gives_back);
+    Unanswered ranks(gives_back);
+    const std::int64_t before = live();
+    {
+      const Tensor x = Tensor::full({kCount}, 1, Dtype::f32);
+      CHECK_THROWS_AS(add_all(ranks, x, {true, true}), IoError);
+    }
+    CHECK(std::ssize(ranks.taken_back) == kCount / 2 * 4);
+    CHECK((live() == before) == gives_back);
+    if (!gives_back) {
+      std::fill(ranks.taken_back.begin(), ranks.taken_back.end(), std::byte{7});  // as MPI may, at any time
+      const Tensor other = Tensor::full({kCount / 2}, 1, Dtype::f32);
+      CHECK(other.data<float>()[0] == 1);
+      CHECK(ranks.taken_back[0] == std::byte{7});
+    }
+  }
+}
 
 TEST_CASE("ranks: the sum over ranks is that of the tree to the bit, with the least possible bytes sent") {
   for (const int size : {1, 2, 4, 8})

@@ -60,6 +60,8 @@ class ThreadRanks final : public Ranks {
       mail_.arrived.wait(lock, [this] { return take(); });
     }
 
+    bool take_back() override { return true; }
+
    private:
     bool take() {
       if (from_.size() < in_.size()) return false;
