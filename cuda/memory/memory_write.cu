@@ -1,13 +1,12 @@
-// Writing into the ring buffer of a memory. It moves bits, so one instantiation per element size serves all
-// types.
+// Writing into the ring buffer of a memory, whose numbers are copied as they are.
 //
 //   mapping        a warp per place of a sequence, which finds the row that belongs there and copies its keys
 //                  and values, each thread every 32nd element
 //   shared memory  none
 //   bytes moved    every entry read and written once, the least for a result that is another tensor
+#include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
 #include "ops/memory/memory_write.h"
-#include "tensor/convert.h"
 
 namespace eddy::cuda {
 namespace {
@@ -28,8 +27,8 @@ __global__ void write_kernel(MemoryWriteArgs args) {
     T* const to_values = static_cast<T*>(args.to_values) + i * args.width;
     const bool zero = emptied && !fresh;
     for (std::int64_t c = Rows::lane(); c < args.width; c += 32) {
-      to_keys[c] = zero ? T(0) : keys[c];
-      to_values[c] = zero ? T(0) : values[c];
+      to_keys[c] = zero ? T{} : keys[c];
+      to_values[c] = zero ? T{} : values[c];
     }
     if (i % args.size == 0 && Rows::lane() == 0) args.to_count[sequence] = count + args.rows;
   }
@@ -44,7 +43,7 @@ void write(const MemoryWriteArgs& args) {
 }  // namespace
 
 void memory_write(const MemoryWriteArgs& args) {
-  dispatch_by_size(args.dtype, [&](auto bits) { write<decltype(bits)>(args); });
+  for_activations("memory_write", args.dtype, [&](auto* type) { write<StoredIn<decltype(type)>>(args); });
 }
 
 }  // namespace eddy::cuda

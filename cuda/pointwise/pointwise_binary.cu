@@ -1,6 +1,6 @@
-// Pointwise functions of two tensors over their broadcast shape, and the gradient for each of the two: a map
-// (cuda/core/map.cuh) for each functor of ops/pointwise/pointwise_functors.h and part. A broadcast operand
-// comes from the cache after its first use.
+// Pointwise functions of two tensors over their broadcast shape, and the gradients of the two of ops that have
+// kernels for them: a map (cuda/core/map.cuh) for each functor of ops/pointwise/pointwise_functors.h and part. A
+// broadcast operand comes from the cache after its first use.
 #include "cuda/core/map.cuh"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
@@ -50,14 +50,10 @@ void run(const BinaryArgs& args) {
 
 template <class Op, class T>
 void run_part(const BinaryArgs& args) {
-  switch (args.part) {
-    case BinaryPart::forward:
-      return run<Op, BinaryPart::forward, T>(args);
-    case BinaryPart::gradient_a:
-      return run<Op, BinaryPart::gradient_a, T>(args);
-    case BinaryPart::gradient_b:
-      return run<Op, BinaryPart::gradient_b, T>(args);
-  }
+  if (args.part == BinaryPart::forward) return run<Op, BinaryPart::forward, T>(args);
+  if constexpr (kHasGradients<Op>)
+    args.part == BinaryPart::gradient_a ? run<Op, BinaryPart::gradient_a, T>(args)
+                                        : run<Op, BinaryPart::gradient_b, T>(args);
 }
 
 // Finds the op by its place in the list.

@@ -56,6 +56,11 @@ struct Times {
     return (device_factor != nullptr ? factor * *device_factor : factor) * static_cast<float>(x);
   }
 };
+template <class Y, class X>
+void multiply(const ScaleArgs& args) {
+  const Times factor{static_cast<float>(args.factor), static_cast<const float*>(args.device_factor)};
+  launch_flat_map("scale", factor, args.n, static_cast<Y*>(args.y), static_cast<const X*>(args.x));
+}
 
 }  // namespace
 
@@ -70,12 +75,11 @@ void unary_backward(const UnaryArgs& args) {
 }
 
 void scale(const ScaleArgs& args) {
-  const Times factor{static_cast<float>(args.factor), static_cast<const float*>(args.device_factor)};
-  for_activations("scale", args.dtype, [&](auto* x) {
-    for_activations("scale", args.y_dtype, [&](auto* y) {
-      launch_flat_map("scale", factor, args.n, static_cast<StoredIn<decltype(y)>*>(args.y),
-                      static_cast<const StoredIn<decltype(x)>*>(args.x));
-    });
+  for_activations("scale", args.dtype, [&](auto* type) {
+    using T = StoredIn<decltype(type)>;
+    if (args.y_dtype == args.dtype) return multiply<T, T>(args);
+    require_f32("scale", args.dtype);
+    multiply<bf16, float>(args);
   });
 }
 

@@ -100,8 +100,8 @@ std::string mismatch(const DeviceInfo& device) {
 }
 
 std::string probe(const DeviceInfo& device) {
-  cudaFuncAttributes attributes{};
-  const cudaError_t error = cudaFuncGetAttributes(&attributes, probe_kernel);
+  cudaError_t error = cudaLaunchKernel(probe_kernel, 1, 1, nullptr);
+  if (error == cudaSuccess) error = cudaDeviceSynchronize();
   if (error == cudaSuccess) return "";
   cudaGetLastError();
   return device.name + " cannot run what this build has for " + built_architectures() + ": " +

@@ -43,8 +43,8 @@ bool runs_on(std::string_view architectures, int major, int minor);
 // memory on it.
 std::string mismatch(const DeviceInfo& device);
 
-// Returns "" when a kernel of this build is found on `device`, which must be the thread's current one, else
-// why not. This finds what a capability does not tell, such as a driver that is older than the code.
+// Returns "" when a kernel of this build runs on `device`, which must be the thread's current one, else why not. This
+// finds what a capability does not tell, such as a driver that is older than the code.
 std::string probe(const DeviceInfo& device);
 
 }  // namespace eddy::cuda

@@ -127,7 +127,8 @@ Tensor embedding_sum(const Tensor& table, const Tensor& ids, const Tensor& rows,
 }
 
 Tensor gather(const Tensor& x, int axis, const Tensor& index) {
-  if (is_bf16(x)) return downcast(gather(upcast(x), axis, index));
+  // Gradients of bf16 add up in f32; without one bits are moved.
+  if (is_bf16(x) && grad_enabled() && requires_grad(x)) return downcast(gather(upcast(x), axis, index));
   checks::defined("gather", x);
   checks::defined("gather", index, "index");
   if (index.dtype() != Dtype::i64)

@@ -14,6 +14,17 @@ namespace {
 
 using namespace pointwise;
 
+// The gradient of x: vjp(dy, saved), where the op saves something; dy is contiguous.
+template <class Op>
+Tensor unary_gradient(const Tensor& dy, const Tensor& saved) {
+  const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+  if (dx.elements() > 0)
+    unary_backward_slot(dy.device(),
+                        {IndexOf<Op, UnaryOps>::value, dy.dtype(), dy.elements(),
+                         saved.defined() ? saved.raw_data() : dy.raw_data(), dy.raw_data(), dx.raw_data()});
+  return dx;
+}
+
 template <class Op>
 Tensor unary(const Tensor& input) {
   if (must_upcast(input)) return downcast(unary<Op>(upcast(input)));
@@ -25,14 +36,7 @@ Tensor unary(const Tensor& input) {
     unary_forward_slot(x.device(), {number, x.dtype(), x.elements(), x.raw_data(), nullptr, y.raw_data()});
   const Tensor saved = Op::kSaves == Saves::input ? x : Op::kSaves == Saves::output ? y : Tensor();
   return record(Op::kName, {input}, y, {saved}, [](VjpContext& v) {
-    const Tensor dy = raw::contiguous(v.dy());
-    const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
-    const Tensor& kept = v.saved(0);
-    if (dx.elements() > 0)
-      unary_backward_slot(
-          dy.device(), {number, dy.dtype(), dy.elements(), kept.defined() ? kept.raw_data() : dy.raw_data(),
-                        dy.raw_data(), dx.raw_data()});
-    v.sink.give(0, dx);
+    v.sink.give(0, unary_gradient<Op>(raw::contiguous(v.dy()), v.saved(0)));
   });
 }
 
@@ -83,29 +87,31 @@ Tensor binary(const Tensor& a, const Tensor& b) {
   constexpr int number = IndexOf<Op, BinaryOps>::value;
   const Shape shape = broadcast_shape(Op::kName, a.shape(), b.shape());
   const Tensor y = run_binary(number, BinaryPart::forward, shape, a, b, {});
-  // add and sub save no operand, mul saves each factor only for the gradient of the other, the rest save
+  // Sums and comparisons save no operand, mul saves each factor only for the gradient of the other, the rest save
   // both.
-  constexpr bool kLinear = std::is_same_v<Op, Add> || std::is_same_v<Op, Sub>;
   constexpr bool kProduct = std::is_same_v<Op, Mul>;
-  const Tensor kept_a = kLinear || (kProduct && !requires_grad(b)) ? Tensor() : a;
-  const Tensor kept_b = kLinear || (kProduct && !requires_grad(a)) ? Tensor() : b;
+  const Tensor kept_a = !kHasGradients<Op> || (kProduct && !requires_grad(b)) ? Tensor() : a;
+  const Tensor kept_b = !kHasGradients<Op> || (kProduct && !requires_grad(a)) ? Tensor() : b;
   return record(
       Op::kName, {a, b}, y, {kept_a, kept_b}, [shape_a = a.shape(), shape_b = b.shape()](VjpContext& v) {
         const Tensor dy = raw::contiguous(v.dy());
-        // The kernel does not read an operand that was not saved.
-        const auto kept = [&](int k) { return v.saved(k).defined() ? v.saved(k) : dy; };
-        if (v.sink.needs(0)) {
-          const Tensor da =
-              kLinear ? dy : run_binary(number, BinaryPart::gradient_a, dy.shape(), kept(0), kept(1), dy);
-          v.sink.give(0, da.shape() == shape_a ? da : sum_to(da, shape_a));
-        }
-        if (v.sink.needs(1)) {
-          const Tensor db =
-              std::is_same_v<Op, Add> ? dy
-              : kLinear               ? run_binary(number, BinaryPart::gradient_b, dy.shape(), dy, dy, dy)
-                        : run_binary(number, BinaryPart::gradient_b, dy.shape(), kept(0), kept(1), dy);
-          v.sink.give(1, db.shape() == shape_b ? db : sum_to(db, shape_b));
-        }
+        const auto gradient = [&](BinaryPart part) {
+          if constexpr (kHasGradients<Op>) {
+            // The kernel does not read an operand that was not saved.
+            const auto kept = [&](int k) { return v.saved(k).defined() ? v.saved(k) : dy; };
+            return run_binary(number, part, dy.shape(), kept(0), kept(1), dy);
+          } else {
+            return std::is_same_v<Op, Sub> && part == BinaryPart::gradient_b ? unary_gradient<Neg>(dy, {})
+                                                                             : dy;
+          }
+        };
+        const auto give = [&](int k, BinaryPart part, const Shape& to) {
+          if (!v.sink.needs(k)) return;
+          const Tensor dx = gradient(part);
+          v.sink.give(k, dx.shape() == to ? dx : sum_to(dx, to));
+        };
+        give(0, BinaryPart::gradient_a, shape_a);
+        give(1, BinaryPart::gradient_b, shape_b);
       });
 }
 
@@ -142,6 +148,7 @@ EDDY_UNARY_OPS(EDDY_UNARY)
   Tensor name(const Tensor& a, const Tensor& b) { \
     return binary<Name>(a, b);                    \
   }
+EDDY_SUMS(EDDY_BINARY)
 EDDY_BINARY_OPS(EDDY_BINARY)
 
 #define EDDY_COMPARISON(Name, name, sign)         \

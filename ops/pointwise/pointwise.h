@@ -141,7 +141,7 @@ extern Slot<BinaryArgs> binary_slot;
 
 // y[i] = factor x[i].
 struct ScaleArgs {
-  Dtype dtype, y_dtype;  // of x and y: equal, or on a GPU each f32 or bf16
+  Dtype dtype, y_dtype;  // of x and y: equal, or on a GPU f32 and bf16
   std::int64_t n;
   const void* x;
   void* y;  // may be x

@@ -135,11 +135,23 @@ void unary_backward_kernel(const UnaryArgs& args) {
 }
 
 template <class T>
+using BinaryRun = void (*)(const Run<T>&, std::int64_t);
+
+// The loop for a part of an op, or null if the op has no gradients.
+template <class Op, BinaryPart Part, class T>
+constexpr BinaryRun<T> binary_run_of() {
+  if constexpr (Part == BinaryPart::forward || kHasGradients<Op>)
+    return binary_run<Op, Part, T>;
+  else
+    return nullptr;
+}
+
+template <class T>
 void binary_kernel(const BinaryArgs& args) {
   [&]<class... Ops>(OpList<Ops...>) {
-    static constexpr void (*kKernels[][3])(const Run<T>&, std::int64_t) = {
-        {binary_run<Ops, BinaryPart::forward, T>, binary_run<Ops, BinaryPart::gradient_a, T>,
-         binary_run<Ops, BinaryPart::gradient_b, T>}...};
+    static constexpr BinaryRun<T> kKernels[][3] = {{binary_run_of<Ops, BinaryPart::forward, T>(),
+                                                    binary_run_of<Ops, BinaryPart::gradient_a, T>(),
+                                                    binary_run_of<Ops, BinaryPart::gradient_b, T>()}...};
     for_runs<T>(args, kKernels[args.op][static_cast<int>(args.part)]);
   }(BinaryOps{});
 }

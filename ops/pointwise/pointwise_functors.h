@@ -60,11 +60,15 @@ EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
      x < T(0) ? -x : x + T(0), \
      x > T(0) ? dy : (x < T(0) ? -dy : x * T(0)))
 
+// OP(Name, name, formula, forward): y = forward of a and b. Their gradients are dy and -dy, without a kernel of
+// their own.
+#define EDDY_SUMS(OP) \
+  OP(Add, add, "a + b", a + b) \
+  OP(Sub, sub, "a - b", a - b)
+
 // OP(Name, name, formula, forward, vjp_a, vjp_b): y = forward of a and b; da and db = vjp_a and vjp_b of dy, a
 // and b.
 #define EDDY_BINARY_OPS(OP) \
-  OP(Add, add, "a + b", a + b, dy, dy) \
-  OP(Sub, sub, "a - b", a - b, dy, -dy) \
   OP(Mul, mul, "a b", a * b, dy * b, dy * a) \
   OP(Div, div, "a / b", a / b, dy / b, -(dy / b) * (a / b)) \
   OP(Pow, pow, "a^b; the derivative by b is 0 where a <= 0", \
@@ -75,7 +79,7 @@ EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
      Silu::forward(a) * b, Silu::vjp(dy * b, a), dy * Silu::forward(a))
 
 // OP(Name, name, sign): 1 where a sign b holds, 0 elsewhere. The public functions return u8 and record no
-// gradient, so the vjps are never called.
+// gradient.
 #define EDDY_COMPARISONS(OP) \
   OP(Greater, greater, >) \
   OP(GreaterEqual, greater_equal, >=) \
@@ -122,12 +126,29 @@ EDDY_UNARY_OPS(EDDY_UNARY)
       return dy == T(0) ? dy : db;                                                                     \
     }                                                                                                  \
   };
-#define EDDY_COMPARISON(Name, name, sign) \
-  EDDY_BINARY(Name, name, "a " #sign " b", a sign b ? T(1) : T(0), T(0), T(0))
 EDDY_BINARY_OPS(EDDY_BINARY)
-EDDY_COMPARISONS(EDDY_COMPARISON)
 #undef EDDY_BINARY
+
+#define EDDY_FORWARD(Name, name, formula, forward_of) \
+  struct Name {                                       \
+    static constexpr const char* kName = #name;       \
+    static constexpr const char* kFormula = formula;  \
+    template <class T>                                \
+    EDDY_HD_INLINE static T forward(T a, T b) {       \
+      return forward_of;                              \
+    }                                                 \
+  };
+#define EDDY_COMPARISON(Name, name, sign) EDDY_FORWARD(Name, name, "a " #sign " b", a sign b ? T(1) : T(0))
+EDDY_SUMS(EDDY_FORWARD)
+EDDY_COMPARISONS(EDDY_COMPARISON)
+#undef EDDY_FORWARD
 #undef EDDY_COMPARISON
+
+// Whether an op has kernels for the gradients of its operands.
+template <class Op>
+inline constexpr bool kHasGradients = requires(float x) {
+  Op::vjp_a(x, x, x);
+};
 
 // All ops. The index in the list is the number of the kernel.
 template <class... Ops>
@@ -136,7 +157,8 @@ template <class, class... Ops>
 OpList<Ops...> op_list();
 #define EDDY_NEXT(Name, ...) , Name
 using UnaryOps = decltype(op_list<void EDDY_UNARY_OPS(EDDY_NEXT)>());
-using BinaryOps = decltype(op_list<void EDDY_BINARY_OPS(EDDY_NEXT) EDDY_COMPARISONS(EDDY_NEXT)>());
+using BinaryOps =
+    decltype(op_list<void EDDY_SUMS(EDDY_NEXT) EDDY_BINARY_OPS(EDDY_NEXT) EDDY_COMPARISONS(EDDY_NEXT)>());
 #undef EDDY_NEXT
 
 template <class Op, class List>

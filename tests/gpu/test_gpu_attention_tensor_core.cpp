@@ -60,12 +60,16 @@ const AttentionCase kLongCases[] = {
     {1, 192, 192, 1, 1, 128, 0, kFar, false, false, false, false},
     {1, 130, 260, 2, 1, 32, 1, 130, true, true, true, false},
 };
+// Heads that only the plain kernels take.
+const AttentionCase kPlainCases[] = {
+    {1, 20, 35, 2, 1, 200, 0, 20, true, true, true, true},
+};
 const AttentionCase kLargeCases[] = {
     {2, 512, 1024, 8, 2, 64, 0, 512, true, true, true, true},
     {2, 1024, 1024, 4, 4, 128, 0, kFar, false, false, false, false},
 };
 
-// Bias without a gradient of positions, which the kernels for dq sum themselves; in the last, positions are
+// Bias without a gradient of positions, which the kernels for dq sum themselves; in the last two, positions are
 // read alone.
 constexpr unsigned kNoPositions = kAllWanted - 32, kBiasAlone = 16;
 const AttentionCase kBiasCases[] = {
@@ -78,6 +82,7 @@ const AttentionCase kBiasCases[] = {
     {70, 3, 4, 1, 1, 32, 0, kFar, true, true, false, true, kNoPositions},
     {1, 140, 330, 1, 1, 64, 5, 300, false, true, false, false, kNoPositions},
     {1, 70, 131, 2, 2, 64, 3, 60, true, true, true, true, kNoPositions},
+    {1, 20, 90, 1, 1, 128, 3, 60, true, true, true, true, kNoPositions},
 };
 
 // Tails of heads and rows, grouped heads, a past that is taken as it is, gradients of one input alone.
@@ -171,6 +176,7 @@ TEST_SUITE("device") {
     choose("plain");
     for (const AttentionCase& c : kCases) check(c);
     for (const AttentionCase& c : kLongCases) check(c);
+    for (const AttentionCase& c : kPlainCases) check(c);
     if (!kEmulated)
       for (const AttentionCase& c : kLargeCases) check(c);
   }

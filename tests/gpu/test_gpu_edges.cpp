@@ -156,6 +156,22 @@ TEST_SUITE("device") {
     CHECK(to_cpu(grad(x)).to_vector<float>() == std::vector<float>{1, 0, 0, 0, 0, 0, 0, 1});
   }
 
+  TEST_CASE("choices and picks on the GPU move the numbers of every type") {
+    const Tensor index = sample_indices({4, 9}, "index", 37);
+    const Tensor mask = raw::cast(sample_indices({4, 37}, "mask", 2), Dtype::u8);
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::i32, Dtype::i64, Dtype::u8}) {
+      const auto results = [&](auto&& put) {
+        const Tensor x = put(raw::cast(sample_uniform({4, 37}, "x", 0, 200), dtype)),
+                     z = put(raw::cast(sample_uniform({37}, "z", 0, 200), dtype));
+        return Tensors{gather(x, 1, put(index)), where(put(mask), x, z)};
+      };
+      const Tensors got = results(to_gpu), want = results([](const Tensor&t) { return t; });
+      for (std::size_t i = 0; i < got.size(); ++i)
+        CHECK(raw::cast(to_cpu(got[i]), Dtype::f64).to_vector<double>() ==
+              raw::cast(want[i], Dtype::f64).to_vector<double>());
+    }
+  }
+
   TEST_CASE("the gradients of a norm's weight and bias are summed from few and many rows on the GPU") {
     // 40 and 2100 blocks of rows: by one launch, and by a sum for each. One tensor for both gets both.
     for (const std::int64_t rows : {40 * 64 - 3, 2100 * 64})

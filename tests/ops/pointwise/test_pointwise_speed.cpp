@@ -78,10 +78,12 @@ void add_binary(std::vector<Loop>& loops, int op) {
     const std::string name = std::string(Op::kName) + (step == 0 ? " of a row and a number" : "");
     loops.push_back({name, kernel(BinaryPart::forward),
                      [] { scalar([](float x, float z, float) { return Op::forward(x, z); }); }});
-    loops.push_back({name + ", first derivative", kernel(BinaryPart::gradient_a),
-                     [] { scalar([](float x, float z, float grad) { return Op::vjp_a(grad, x, z); }); }});
-    loops.push_back({name + ", second derivative", kernel(BinaryPart::gradient_b),
-                     [] { scalar([](float x, float z, float grad) { return Op::vjp_b(grad, x, z); }); }});
+    if constexpr (kHasGradients<Op>) {
+      loops.push_back({name + ", first derivative", kernel(BinaryPart::gradient_a),
+                       [] { scalar([](float x, float z, float grad) { return Op::vjp_a(grad, x, z); }); }});
+      loops.push_back({name + ", second derivative", kernel(BinaryPart::gradient_b),
+                       [] { scalar([](float x, float z, float grad) { return Op::vjp_b(grad, x, z); }); }});
+    }
   }
 }
 
