@@ -11,10 +11,12 @@
 #pragma once
 
 #include <cmath>
+#include <compare>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "tests/emulation/include/cuda/core/warp_matrix.cuh"
@@ -74,6 +76,20 @@ class SharedMatrix {
   std::uint64_t start_, leading_, stride_, span_ = 0;
   bool k_major_;
 };
+
+// What a product sees of a descriptor besides the address.
+struct OperandKind {
+  std::uint64_t fields;
+  bool k_major;
+
+  static OperandKind of(std::uint64_t descriptor, bool k_major) { return {descriptor >> 14, k_major}; }
+  auto operator<=>(const OperandKind&) const = default;
+};
+// Those of all products so far.
+inline std::set<OperandKind>& operand_kinds() {
+  static std::set<OperandKind> kinds;
+  return kinds;
+}
 
 // ---- asynchronous products
 
@@ -169,7 +185,11 @@ inline void start(const Product& product, float* sums, const std::uint32_t* left
   const Warp warp(operands);
   if (unpublished().count != 0) emulation::stop("a copy was finished and not published before a product");
   std::vector<Product>& group = block().started[threadIdx.x / 128];
-  if (mine.started == group.size()) group.push_back(product);
+  if (mine.started == group.size()) {
+    group.push_back(product);
+    operand_kinds().insert(OperandKind::of(product.right, !product.across));
+    if (!product.from_registers) operand_kinds().insert(OperandKind::of(product.left, true));
+  }
   if (!(group[mine.started++] == product)) emulation::stop("warps of a warpgroup start different products");
 
   Part part{product, sums, left, {}, {}};
