@@ -10,13 +10,14 @@
 #pragma once
 
 #include "cuda/attention/attention.cuh"
+#include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
 #include "cuda/core/warp_matrix.cuh"
 
 namespace eddy::cuda {
 namespace {
 
-constexpr float kLog2OfE = 1.44269504f, kLogOf2 = 0.693147181f;
+constexpr float kLogOf2 = 0.693147181f;
 
 __device__ inline int lane() {
   return static_cast<int>(threadIdx.x) % 32;

@@ -11,6 +11,9 @@
 
 namespace eddy::cuda {
 
+// log2(e): e^x is fast_exp2(x * kLog2OfE).
+inline constexpr float kLog2OfE = 1.44269504f;
+
 // A group: the neighbours that fill 16 bytes, four of f32 or eight of bf16. As stored, and as computed with.
 template <class T>
 inline constexpr int kGroup = 16 / static_cast<int>(sizeof(T));

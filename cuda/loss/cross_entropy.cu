@@ -119,7 +119,6 @@ __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
 // e^x for x <= 0 by one instruction that computes a power of 2: within 2 units of the last place near 0, and within
 // |x| units elsewhere. Results below 2^-126 are 0.
 __device__ float share_of(float x) {
-  constexpr float kLog2OfE = 1.44269504f;
   return fast_exp2(x * kLog2OfE);
 }
 
