@@ -138,6 +138,21 @@ TEST_SUITE("device") {
         }
   }
 
+  TEST_CASE("norms of rows without entries, and of no rows, are empty on the GPU") {
+    for (const NormCase& one : norm_cases())
+      for (const Shape& shape : {Shape{2, 4, 0}, Shape{0, 4, 8}})
+        for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) check(one, shape, dtype);
+    // The kernels by themselves, which the ops do not call then: no row is read.
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      const Tensor rstd = Tensor::full({3}, 0, Dtype::f32, gpu());
+      rms_norm_forward_slot(
+          gpu(), {dtype, 3, 0, nullptr, 0, nullptr, nullptr, nullptr, 0, nullptr, rstd.raw_data(), 1e-5});
+      rms_norm_backward_slot(gpu(), {dtype, 3, 0, nullptr, 0, nullptr, 0, nullptr, nullptr, rstd.raw_data(),
+                                     nullptr, 0, 0, nullptr, nullptr, 0});
+      CHECK(to_cpu(rstd).to_vector<float>().size() == 3);
+    }
+  }
+
   TEST_CASE("norms of many rows agree with the CPU and repeat their bits") {
     // So many blocks of 64 rows that dx and the sums for the parameters are one kernel.
     const std::vector<NormCase> cases = norm_cases();
