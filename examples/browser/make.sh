@@ -52,7 +52,7 @@ out="${out:-$wasm/eddy.html}"
 # Before an hour of training.
 if ! command -v emcmake >/dev/null; then
   echo "make.sh: Emscripten, the compiler to WebAssembly, is not installed (apt-get install emscripten)" >&2
-  exit 77
+  exit 1
 fi
 
 # Emscripten runs modules of Node that Debian keeps in a folder which Nodes of others do not search.

@@ -1,5 +1,4 @@
-// cuBLASLt's products by OpenBLAS, with its layouts, epilogues and rounding of inputs as documented.
-#include <cblas.h>
+// cuBLASLt's products by those of the CPU, with its layouts, epilogues and rounding of inputs as documented.
 #include <fmt/format.h>
 
 #include <bit>
@@ -7,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "ops/product/blas.h"
 #include "tensor/base/dtype.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/include/cublasLt.h"
@@ -93,10 +93,18 @@ void multiply(const Call& call) {
                              b = read(call.at_b, call.b, batch, rounded);
     std::vector<float> d(call.d.rows * call.d.columns);
     if (call.beta != 0) d = read(call.at_c, call.d, batch, false);
-    cblas_sgemm(CblasColMajor, desc.transpose_a ? CblasTrans : CblasNoTrans,
-                desc.transpose_b ? CblasTrans : CblasNoTrans, m, n, k, call.alpha, a.data(),
-                static_cast<int>(call.a.rows), b.data(), static_cast<int>(call.b.rows), call.beta, d.data(),
-                m);
+    // By columns D = op(A) op(B); by rows the same bytes are D^T = op(B)^T op(A)^T.
+    eddy::GemmArgs g{};
+    g.dtype = eddy::Dtype::f32;
+    g.transpose_a = desc.transpose_b;
+    g.transpose_b = desc.transpose_a;
+    g.k = k;
+    g.lda = static_cast<std::int64_t>(call.b.rows);
+    g.ldb = static_cast<std::int64_t>(call.a.rows);
+    g.ldc = m;
+    g.alpha = static_cast<double>(call.alpha);
+    g.beta = static_cast<double>(call.beta);
+    eddy::multiply_by_blas(g, n, m, b.data(), a.data(), d.data());
     for (std::int64_t column = 0; column < n; ++column)
       for (std::int64_t row = 0; row < m; ++row) {
         float x = d[static_cast<std::size_t>(row + column * m)];
