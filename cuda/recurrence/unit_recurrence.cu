@@ -55,13 +55,7 @@ template <class T>
 __global__ void gate_kernel(LaunchedStep launched) {
   const UnitRecurrenceArgs& args = launched.args;
   for_each_head(launched, [&](const Step& step, std::int64_t row, int head, std::int64_t place) {
-    const std::int64_t size = args.dim / args.heads, to = place - row * args.dim;
-    if (step.t > 0)  // each lane writes what it reads again
-      for (std::int64_t i = Team<32>::lane(); i < size; i += 32) {
-        step.at(args.key, -args.batch, args.dim)[to + i] = launched.kv[place + i];
-        step.at(args.value, -args.batch, args.dim)[to + i] = launched.kv[place + args.dim + i];
-      }
-    gate_of_head<T>(args, step, row, head);
+    gate_of_head<T>(args, step, row, head, step.t > 0 ? launched.kv + place : nullptr);
   });
 }
 

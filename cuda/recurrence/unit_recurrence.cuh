@@ -130,7 +130,9 @@ struct HeadOfRow {
   HeadEntries kh, vh;     // of the state before
   float scale, keep[2];   // of the state's probability and the token's
 
-  __device__ HeadOfRow(const UnitRecurrenceArgs& args, const Step& step, std::int64_t of_row, int of_head)
+  // `kv`: the key of the state before, with the value args.dim numbers on; null where both are in their arrays.
+  __device__ HeadOfRow(const UnitRecurrenceArgs& args, const Step& step, std::int64_t of_row, int of_head,
+                       const float* kv = nullptr)
       : row(of_row),
         head(of_head),
         d(static_cast<int>(args.dim) / static_cast<int>(args.heads)),
@@ -139,8 +141,8 @@ struct HeadOfRow {
         q(qkv(args, step, 0), d),
         kx(qkv(args, step, 1), d),
         vx(qkv(args, step, 2), d),
-        kh(state(step, args.key, args.key0), d),
-        vh(state(step, args.value, args.value0), d),
+        kh(kv != nullptr ? kv : state(step, args.key, args.key0), d),
+        vh(kv != nullptr ? kv + args.dim : state(step, args.value, args.value0), d),
         scale(1.0f / sqrtf(static_cast<float>(d))) {
     step.dropout.get(keep, args.gate_key, ((step.t * args.batch + row) * args.heads + head) * 2);
   }
@@ -168,10 +170,14 @@ struct HeadOfRow {
 //
 //   (ph, px) = softmax over the two scores, each with its own dropout
 //   o        = px vx + ph vh
+//
+// With `kv` it also stores key and value of the state before. All loads come first: those behind a store, to what may
+// be the same place, would wait for what is stored.
 template <class T>
-__device__ void gate_of_head(const UnitRecurrenceArgs& args, const Step& step, std::int64_t row, int head) {
+__device__ void gate_of_head(const UnitRecurrenceArgs& args, const Step& step, std::int64_t row, int head,
+                             const float* kv = nullptr) {
   using Warp = Team<32>;
-  const HeadOfRow own(args, step, row, head);
+  const HeadOfRow own(args, step, row, head, kv);
   float g = 0;
   if (own.has_state) {
     float to_state = 0, to_token = 0;
@@ -185,6 +191,13 @@ __device__ void gate_of_head(const UnitRecurrenceArgs& args, const Step& step, s
   const float ph = g * own.keep[0], px = (1.0f - g) * own.keep[1];
   T* const o = step.at<T>(args.o, 0, args.dim) + own.place;
   own.for_each([&](int j, int i) { o[i] = static_cast<T>(px * own.vx.at(j, i) + ph * own.vh.at(j, i)); });
+  if (kv == nullptr) return;
+  float* const key = step.at(args.key, -args.batch, args.dim) + own.place;
+  float* const value = step.at(args.value, -args.batch, args.dim) + own.place;
+  own.for_each([&](int j, int i) {
+    key[i] = own.kh.at(j, i);
+    value[i] = own.vh.at(j, i);
+  });
 }
 
 // Its gradient. From do, in the scratch memory: dq, dkx, dvx of this step; and, to dkh and dvh if they are not null,
