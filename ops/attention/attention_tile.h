@@ -229,11 +229,11 @@ EDDY_INLINE typename Vector<T>::type seen(typename Vector<T>::type x, std::int64
   return keys < static_cast<Unsigned>(end > begin ? end - begin : 0) ? x : typename Vector<T>::type{} + other;
 }
 
-// Prefetches a row of `size` elements.
-template <class T>
+// Prefetches a row of `size` elements, with locality 3 into the first-level cache, with 2 into the second-level one.
+template <int Locality = 3, class T>
 EDDY_INLINE void prefetch_row(const T* row, std::int64_t size) {
   for (std::int64_t i = 0; i < size; i += static_cast<std::int64_t>(64 / sizeof(T)))
-    __builtin_prefetch(row + i, 0, 3);
+    __builtin_prefetch(row + i, 0, Locality);
 }
 
 // Returns the dropout factors, 0 or keep_scale, of the elements first .. first + count - 1 of a stream: a
