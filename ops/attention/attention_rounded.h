@@ -88,10 +88,11 @@ struct KeepBits {
     const std::int64_t before = static_cast<std::int64_t>(first & 3);
     shift = before - begin;
     const __m512i below = _mm512_set1_epi32(static_cast<int>(item.args.drop_below));
-    for (std::int64_t at = 0; at < before + end - begin; at += kPhiloxWords) {
-      alignas(64) std::uint32_t words[kPhiloxWords];
-      philox_words(item.args.dropout_key, (first >> 2) + static_cast<std::uint64_t>(at / 4), words);
-      for (std::int64_t i = 0; i < kPhiloxWords; i += 16) {
+    constexpr std::int64_t kWords = 4 * kPhiloxLanes;
+    for (std::int64_t at = 0; at < before + end - begin; at += kWords) {
+      alignas(64) std::uint32_t words[kWords];
+      philox_lanes(item.args.dropout_key, (first >> 2) + static_cast<std::uint64_t>(at / 4), words);
+      for (std::int64_t i = 0; i < kWords; i += 16) {
         const __m512i draws = _mm512_maskz_srli_epi32(0xffff, _mm512_load_si512(words + i), 8);
         const __mmask16 keeps = _mm512_cmpge_epu32_mask(draws, below);
         memcpy(bits + (at + i) / 8, &keeps, sizeof keeps);
@@ -279,8 +280,7 @@ __attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, con
   const AttentionScratch& at = item.layout;
   const std::int64_t pairs = inner_size<P>(args.head_size);
   const __m512 keep_scale = _mm512_set1_ps(static_cast<float>(args.keep_scale));
-  const bool drops = args.drop_below > 0,
-             plain = !drops && !item.call.has_tables() && x.dhead_scale == nullptr;
+  const bool drops = args.drop_below > 0, tables = item.call.has_tables() || x.dhead_scale != nullptr;
   KeepBits keep[P::kQueryTile];
   if (drops)
     for (std::int64_t r = 0; r < rows.count; ++r)
@@ -288,9 +288,11 @@ __attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, con
   alignas(64) float scores[2][kPiece * kPiece], dscores[2][kPiece * kPiece];
   __m512 dhead_scale = _mm512_setzero_ps();
 
-  // Pairs of row r and of 32 keys, of p and of dr. `full`: the row sees all of them. `plain`: nothing but scores.
+  // Pairs of row r and of 32 keys, of p and of dr. With with_drops and with_tables there may
+  // be dropout and tables; `full` says that the row sees all keys.
   const auto round_row = [&](std::int64_t r, std::int64_t t, const float* score_row, const float* dp_row,
-                             auto full, auto is_plain, __m512i& p_pairs, __m512i& dr_pairs) {
+                             auto full, auto with_drops, auto with_tables, __m512i& p_pairs,
+                             __m512i& dr_pairs) {
     const __m512 scale = _mm512_set1_ps(x.scale[r]), log_sum = _mm512_set1_ps(x.log_sum[r]),
                  delta = _mm512_set1_ps(x.delta[r]), factor = _mm512_set1_ps(x.factor[r]);
     __m512 p[2], dr[2];
@@ -300,13 +302,13 @@ __attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, con
       __mmask16 seen = 0xffff;
       if (!full) seen = r < rows.count ? seen_mask(rows, r, key) : static_cast<__mmask16>(0);
       __m512 score = _mm512_load_ps(score_row + 16 * half), dp = _mm512_load_ps(dp_row + 16 * half);
-      if (!is_plain) {
+      if (with_tables) {
         if (x.relative != nullptr) score += _mm512_maskz_loadu_ps(seen, x.relative + relative);
         if (x.bias != nullptr) score += _mm512_maskz_loadu_ps(seen, x.bias + distance);
       }
       const __m512 e = power_of_two(score * scale - log_sum);
       p[half] = e;
-      if (!is_plain && drops) {
+      if (with_drops && drops) {
         const __mmask16 kept = seen == 0 ? seen : keep[r].at(key);
         dp = _mm512_maskz_mul_ps(kept, dp, keep_scale);
         p[half] = _mm512_maskz_mul_ps(kept, e, keep_scale);
@@ -317,7 +319,7 @@ __attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, con
         p[half] = _mm512_maskz_mov_ps(seen, p[half]);
         dr[half] = _mm512_maskz_mov_ps(seen, dr[half]);
       }
-      if (is_plain) continue;
+      if (!with_tables) continue;
       if (x.relative != nullptr) _mm512_mask_storeu_ps(x.relative + relative, seen, dr[half]);
       if (x.dbias != nullptr)
         _mm512_mask_storeu_ps(x.dbias + distance, seen,
@@ -365,7 +367,7 @@ __attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, con
                      fetches = (rows.count * kPrefetches + count * kTurns - 1) / (count * kTurns);
   std::int64_t fetched_row = 0, fetched = 0;
   // squares[k][h] of p (k = 0) and dr (1): pairs of rows for columns 8 j + 4 h + 0 to 3, j = 0 to 3.
-  const auto round_piece = [&](std::int64_t i, auto full, auto is_plain) {
+  const auto round_piece = [&](std::int64_t i, auto full, auto with_drops, auto with_tables) {
     alignas(64) __m512i squares[2][2][kTurns];
     const std::int64_t first = pieces[i].block * P::kRows, t = pieces[i].key;
     const float *score_row = scores[i % 2], *dp_row = dscores[i % 2];
@@ -380,9 +382,9 @@ __attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, con
         }
       }
       __m512i upper[2], lower[2];
-      round_row(first + 2 * turn, t, score_row, dp_row, full, is_plain, upper[0], upper[1]);
-      round_row(first + 2 * turn + 1, t, score_row + kPiece, dp_row + kPiece, full, is_plain, lower[0],
-                lower[1]);
+      round_row(first + 2 * turn, t, score_row, dp_row, full, with_drops, with_tables, upper[0], upper[1]);
+      round_row(first + 2 * turn + 1, t, score_row + kPiece, dp_row + kPiece, full, with_drops, with_tables,
+                lower[0], lower[1]);
       score_row += 2 * kPiece;
       dp_row += 2 * kPiece;
       _mm512_storeu_si512(along, upper[1]);
@@ -407,12 +409,14 @@ __attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, con
   products.run(products.units());
   for (std::int64_t i = 0; i < count; ++i) {
     if (i + 1 < count) start(i + 1);
-    if (!plain)
-      round_piece(i, std::false_type{}, std::false_type{});
-    else if (pieces[i].full)
-      round_piece(i, std::true_type{}, std::true_type{});
+    const std::true_type yes;
+    const std::false_type no;
+    if (tables)
+      round_piece(i, no, yes, yes);
+    else if (drops)
+      pieces[i].full ? round_piece(i, yes, yes, no) : round_piece(i, no, yes, no);
     else
-      round_piece(i, std::false_type{}, std::true_type{});
+      pieces[i].full ? round_piece(i, yes, no, no) : round_piece(i, no, no, no);
   }
   if (x.dhead_scale != nullptr) {
     alignas(64) float lanes[16];

@@ -46,6 +46,17 @@ EDDY_INLINE PhiloxLanes multiply_low_halves(PhiloxLanes a, PhiloxLanes b) {
 #endif
 }
 
+// Moves the upper half of each lane into the lower one.
+EDDY_INLINE PhiloxLanes upper_halves(PhiloxLanes x) {
+#if defined(__AVX512F__)
+  // A shuffle, since the unit that multiplies also shifts, but does not shuffle.
+  return reinterpret_cast<PhiloxLanes>(
+      _mm512_maskz_shuffle_epi32(0xffff, reinterpret_cast<__m512i>(x), _MM_PERM_DDBB));
+#else
+  return x >> 32;
+#endif
+}
+
 // Ten rounds. `counters` holds words 0 and 1 of each counter; the results are the lower halves of c[0] to
 // c[3].
 EDDY_INLINE void philox_rounds(const RandomKey& key, PhiloxLanes counters, PhiloxLanes* c) {
@@ -60,9 +71,9 @@ EDDY_INLINE void philox_rounds(const RandomKey& key, PhiloxLanes counters, Philo
   for (int round = 0; round < 10; ++round) {
     const PhiloxLanes a = multiply_low_halves(c[0], factor0);
     const PhiloxLanes b = multiply_low_halves(c[2], factor2);
-    c[0] = (b >> 32) ^ c[1] ^ std::uint64_t{key0};
+    c[0] = upper_halves(b) ^ c[1] ^ std::uint64_t{key0};
     c[1] = b;
-    c[2] = (a >> 32) ^ c[3] ^ std::uint64_t{key1};
+    c[2] = upper_halves(a) ^ c[3] ^ std::uint64_t{key1};
     c[3] = a;
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
