@@ -115,6 +115,7 @@ void gemm(const GemmArgs& args) {
   const std::int64_t matrices = g.batch * g.outer, work = g.m * g.n * g.k;
   if (matrices == 0 || g.m == 0 || g.n == 0) return;
   reserve_product_memory(thread_count());
+  if (g.transpose_a && std::min(g.m, g.n) < kLeastRoundedSide) g.precision = MatmulPrecision::f32;
   if (g.dtype == Dtype::f32 && rounds_to_bf16(g.precision)) return multiply_packing(g);
   if (g.panels_b != nullptr) return multiply_panels(g);
   if (matrices == 1 && packs_factors(g)) return multiply_packing(g);

@@ -7,6 +7,7 @@
 
 #include "ops/backends.h"
 #include "ops/core/peers.h"
+#include "ops/product/packed_gemm.h"
 #include "train/bench/ceilings.h"
 #include "train/kernels/prove.h"
 #include "train/launch/launcher.h"
@@ -29,6 +30,8 @@ void print_measured() {
              times == 0    ? "f32 (the CPU level in use has no products in bf16)"
              : times < 1.2 ? fmt::format("f32 (products in bf16 are {:.1f} times as fast)", times)
                            : fmt::format("bf16 (its products are {:.1f} times as fast as in f32)", times));
+  if (times > 0)
+    print_line("products in f32 at either: gradients of weights with a side below {}", kLeastRoundedSide);
 }
 
 // What is known of the kernels on the GPU that is here; it is not opened.

@@ -212,4 +212,18 @@ TEST_CASE("linear with rounded factors: the same bits for any number of threads,
   CHECK(worst > 0);
 }
 
+TEST_CASE("bf16 products: the gradient of a weight with a short side is that in f32") {
+  if (!test::has_rounded_products()) return;
+  const Tensor x = randn({300, 32});
+  for (const std::int64_t side : {kLeastRoundedSide - 1, kLeastRoundedSide}) {
+    const Tensor dy = randn({300, side});
+    const auto gradient = [&](MatmulPrecision precision) {
+      const Tensor dw = Tensor::empty({side, 32});
+      multiply_into(dw, raw::transpose(dy, 0, 1), x, 0, {.precision = precision});
+      return dw.to_vector<float>();
+    };
+    CHECK((gradient(MatmulPrecision::bf16) == gradient(MatmulPrecision::f32)) == (side < kLeastRoundedSide));
+  }
+}
+
 }  // namespace eddy

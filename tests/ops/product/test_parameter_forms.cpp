@@ -28,7 +28,7 @@ struct Layer {
   Tensor x, weight, y;
 
   explicit Layer(MatmulPrecision precision)
-      : x(normal({5, 33}, "x", Dtype::f32)), weight(normal({7, 33}, "weight", Dtype::f32)) {
+      : x(normal({5, 33}, "x", Dtype::f32)), weight(normal({17, 33}, "weight", Dtype::f32)) {
     hold_parameters(weight, precision);
     require_grad(x);
     require_grad(weight);
@@ -80,7 +80,7 @@ TEST_CASE("parameters: a product of activations takes the precision that is give
   if (!has_rounded_products()) return;
   const auto product = [](MatmulPrecision precision) {
     const Tensor a = require_grad(normal({2, 5, 33}, "a", Dtype::f32)),
-                 b = require_grad(normal({2, 33, 7}, "b", Dtype::f32));
+                 b = require_grad(normal({2, 33, 17}, "b", Dtype::f32));
     const Tensor y = matmul(a, b, precision);
     backward(y, normal(y.shape(), "dy", Dtype::f32));
     return std::vector<Tensor>{y, grad(a), grad(b)};
@@ -101,7 +101,7 @@ TEST_CASE("parameters: packed panels follow a write") {
   raw::fill(layer.weight, 0.5);
   wrote_in_place(layer.weight, "a test");
   layer.run();
-  const Tensor sums = matmul(detach(layer.x), Tensor::full({33, 7}, 0.5), MatmulPrecision::bf16);
+  const Tensor sums = matmul(detach(layer.x), Tensor::full({33, 17}, 0.5), MatmulPrecision::bf16);
   CHECK(equal_bits(detach(layer.y), sums));
   CHECK_FALSE(equal_bits(detach(layer.y), before));
 }
