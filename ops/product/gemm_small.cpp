@@ -79,7 +79,7 @@ bool try_small_gemm(const GemmArgs& g) {
   constexpr std::int64_t kTile = 8;
   const std::int64_t threads = thread_count(), enough = (kPieceWork / (g.n * g.k) + kTile) / kTile * kTile,
                      equal = (g.m + kTile * threads - 1) / (kTile * threads) * kTile;
-  // Each piece of a transposed A reads all of B, and whole lines of A: a thread has one.
+  // Each piece of a transposed A reads all of B, and whole lines of A: a thread has one. Sums are the same in any cut.
   const std::int64_t grain = gradient ? std::max(enough, equal) : std::clamp(enough, kLeastPiece, kMostPiece);
   parallel_for(g.m, grain, [&](std::int64_t begin, std::int64_t end) {
     SmallGemmArgs piece = whole;
