@@ -10,7 +10,7 @@ set(EDDY_CUDA_FOLDERS cuda/runtime cuda/core cuda/views cuda/pointwise cuda/redu
 set(EDDY_MODELS_FOLDERS models models/optimizer models/recurrent_transformer models/block_recurrent
   models/blockwise_recurrent models/staircase models/eddy)
 set(EDDY_TRAIN_FOLDERS train/files train/fetch train/config train/page train/ranks train/step train/text/stories train/text train/eval
-  train/record train/generate train/tasks train/tasks/generated train/plan train/run train/loops train/exchange train/study train/bench
+  train/record train/generate train/tasks train/tasks/generated train/plan train/run train/loops train/exchange train/study train/inspect train/bench
   train/kernels train/reproduce)
 set(EDDY_PROGRAM_FOLDERS train/watch train/talk train/launch train/learn train/program)
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "ops/ops.h"
 
@@ -86,6 +87,7 @@ Tensor BlockRecurrentLayer::finish(const Tensor& x, const TokenHeads& heads, con
     options.head_scale = rules_.scale(scale_);
     options.unit_eps = heads.unit_eps;
     if (rel_bias_.defined()) options.bias = distance_bias(rel_bias_, call.bias_index);
+    name_value("bias", options.bias);
     call.attn_drop.set_attention(options, path + ".attn_probs", call.draw);
     Tensor mixed = attend(heads.q, tokens, options, call.literal);
     if (memory) mixed = memory->mix(mixed, heads.q, *entries, options.head_scale, call.literal);

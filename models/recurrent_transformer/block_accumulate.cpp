@@ -8,12 +8,22 @@
 #include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "autograd/tape.h"
+#include "models/named_place.h"
 #include "models/recurrent_transformer/block_variant.h"
 #include "ops/ops.h"
 #include "ops/recurrence/block_accumulate.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
+namespace {
+
+// Names the place of the attention of rows from token `first` on, whose keys begin `earlier` tokens before.
+void name_place_of(std::int64_t first, std::int64_t earlier) {
+  const ScopeGuard scope("attn");
+  name_place(first, first - earlier);
+}
+
+}  // namespace
 
 std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, const BlockRows& x,
                                                     const BlockPlan& plan) const {
@@ -76,6 +86,7 @@ BlockAccumulate::Window BlockAccumulate::carried_window(const WindowLayer& layer
     return {carried.rows(path + ".half", dtype), carried.rows(path + ".past", dtype), p};
   const Tensor half = p * config().accumulate_factor, h = carried.rows(path + ".state", dtype),
                older = half + h, past = layer.key_value(older);
+  if (spreads_output()) name_place_of(-config().block, 0);
   return {half, past, spreads_output() ? layer.output(older, past, 0, 0) : h};
 }
 
@@ -88,21 +99,25 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
   const auto added = [block = plan.block](const Tensor& half, const Tensor& to) {
     return (to.dim(1) == block ? half : narrow(half, 1, 0, to.dim(1))) + to;
   };
-  const auto state_of = [layer](const Tensor& newer, const Tensor& past, std::uint64_t at) {
+  // Rows that stand at block `to`.
+  const auto state_of = [layer, block = plan.block](const Tensor& newer, const Tensor& past, std::uint64_t at,
+                                                    std::int64_t to) {
     const auto [query, own] = layer.query_key_value(newer);
+    name_place_of(to * block, past.defined() ? block : 0);
     return layer.finish(newer, query, past, own, at);
   };
   const Window before_all = carried_window(layer, carried, x[0].dtype());
   // p and h after the first block.
-  const auto begin = [&](const Tensor& first, std::uint64_t at) -> std::pair<Tensor, Tensor> {
-    const auto anew = [&] { return state_of(first, {}, at); };
+  const auto begin = [&](const Tensor& first, std::uint64_t at,
+                         std::int64_t to) -> std::pair<Tensor, Tensor> {
+    const auto anew = [&] { return state_of(first, {}, at, to); };
     if (!before_all.past.defined()) return {first, anew()};
-    const Tensor h = state_of(added(before_all.half, first), before_all.past, at);
+    const Tensor h = state_of(added(before_all.half, first), before_all.past, at, to);
     if (first.dim(1) != plan.block) return {Tensor(), carried.chosen(h, anew)};  // nothing follows
     return {carried.chosen(before_all.spread, [&] { return first; }), carried.chosen(h, anew)};
   };
   const bool leaves = leaves_state(carried, plan.time, plan.block);
-  auto [p, h] = begin(x[0], call++);
+  auto [p, h] = begin(x[0], call++, 0);
   name_value("state", h);
   Tensor half, past;  // of the last window
   for (std::size_t i = 1; i < count; ++i) {
@@ -112,12 +127,15 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
     // Half of p, keys and values of the older half, h, and y of the block before if something reads it.
     const std::vector<Tensor> done = recomputed(
         plan.recomputes,
-        [factor = config().accumulate_factor, layer, added, state_of, reads, skipped,
-         call](const std::vector<Tensor>& in) {
+        [factor = config().accumulate_factor, layer, added, state_of, reads, skipped, call, before,
+         block = plan.block](const std::vector<Tensor>& in) {
           const Tensor half_p = in[0] * factor, older = half_p + in[1], newer = added(half_p, in[2]);
           std::vector<Tensor> results{half_p, layer.key_value(older)};
-          if (reads) results.push_back(layer.output(older, results[1], skipped, call));
-          results.push_back(state_of(newer, results[1], call + 1));
+          if (reads) {
+            name_place_of(before * block + skipped, skipped);
+            results.push_back(layer.output(older, results[1], skipped, call));
+          }
+          results.push_back(state_of(newer, results[1], call + 1, before + 1));
           return results;
         },
         {p, h, x[i]});
@@ -134,19 +152,21 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
     call += 2;
   }
   const auto last = static_cast<std::int64_t>(count) - 1;
+  name_place_of(last * plan.block + plan.skipped(last), plan.skipped(last));
   outputs[count - 1] = layer.output(h, layer.key_value(h), plan.skipped(last), call);
   if (!leaves) return outputs;
 
   const NoGrad no_grad;
   if (carried.below.defined()) {
     if (count == 1)
-      std::tie(p, h) = begin(carried.below, call + 1);
+      std::tie(p, h) = begin(carried.below, call + 1, last + 1);
     else
-      h = state_of(added(half, carried.below), past, call + 1);
+      h = state_of(added(half, carried.below), past, call + 1, last + 1);
   }
   carried.keep(layer.layer.path + ".spread", p);
   carried.keep(layer.layer.path + ".state", h);
   const Tensor older = p * config().accumulate_factor + h;
+  name_place_of(plan.time, 0);  // of what follows, if it does: no token of this call
   carried.below = layer.output(older, layer.key_value(older), 0, call + 2);
   return outputs;
 }

@@ -118,6 +118,7 @@ ForwardOutput StaircaseFamily::forward(const ForwardInput& input) const {
   std::vector<Tensor> hidden;
   for (std::int64_t i = 0; i < segments; ++i) {
     const std::int64_t begin = i * length;
+    run.first = begin;
     if (input.start.defined()) state = restarted(state, input.start, i);
     Segment done = run_segment(
         segments == 1 ? x : contiguous(narrow(x, axis, begin, std::min(length, time - begin))), state, run);

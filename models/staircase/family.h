@@ -55,6 +55,7 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
     bool literal = false;
     std::uint64_t calls = 0;  // calls of layers so far; names their dropout masks
     Recompute recompute = Recompute::none;
+    std::int64_t first = 0;  // the token of the call at which the segment begins
   };
   struct Segment {
     Tensor hidden;  // like x

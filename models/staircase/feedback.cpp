@@ -87,6 +87,7 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
   LayerCall call = call_with_positions();
   call.drop = run.drop;
   call.literal = run.literal;
+  call.behind = config().feedback_self ? 0 : 1;
   const Tensor weights = mix_weights();
 
   const RepeatedProducts repeated(time);
@@ -114,6 +115,7 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
   for (std::int64_t t = 0; t < time; ++t) {
     const std::int64_t end = past + t, begin = std::max<std::int64_t>(0, end - reach());
     call.index = run.calls++;
+    call.first = run.first + t;
     // The rows that exist now, which later ones follow in the same storage.
     const auto seen = [this, run, begin, end, literal_memory, keys, values](std::size_t l) -> KeysValues {
       if (run.literal) {

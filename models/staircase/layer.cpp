@@ -6,7 +6,10 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
+#include "models/named_place.h"
+#include "ops/cast/upcast.h"
 #include "ops/ops.h"
 
 namespace eddy {
@@ -62,6 +65,14 @@ KeysValues StaircaseLayer::keys_values(const Tensor& normed_rows, const Tensor& 
   return {reshape(linear(normed_context, wk_), by_head), reshape(linear(normed_context, wv_), by_head)};
 }
 
+Tensor StaircaseLayer::mean_bias(const Tensor& normed_x, const AttentionOptions& options) const {
+  const std::int64_t inner = heads * head_dim;
+  const Tensor q = reshape(upcast(linear(normed_x, wq_)), {normed_x.dim(0) * normed_x.dim(1), inner});
+  const Tensor by_head = reshape(mean(q, 0), {heads, head_dim});
+  return matmul(by_head, transpose(upcast(options.positions), 0, 1)) *
+         (1 / std::sqrt(static_cast<double>(head_dim)));
+}
+
 Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const KeysValues& context,
                                   const LayerCall& call, const Tensor& normed_past) const {
   const ScopeGuard scope(path);
@@ -72,6 +83,12 @@ Tensor StaircaseLayer::operator()(const Tensor& x, const Tensor& normed_x, const
     AttentionOptions options = call.attention;
     options.precision = matmul_precision(wo_);
     call.drop.set_attention(options, path + ".attn.probabilities", call.index);
+    if (call.first >= 0) {
+      const std::int64_t keys =
+          context.k.defined() ? context.rows() : time + (normed_past.defined() ? normed_past.dim(1) : 0);
+      name_place(call.first, call.first + time - keys - call.behind);
+    }
+    if (options.positions.defined()) name_value("bias", [&] { return mean_bias(normed_x, options); });
     Tensor mixed;
     if (context.k.defined()) {
       const Tensor q = reshape(linear(normed_x, wq_), {batch, time, heads, head_dim});

@@ -34,6 +34,9 @@ struct LayerCall {
   DropoutSite drop;
   std::uint64_t index = 0;  // names the dropout masks of this call
   bool literal = false;     // attention from stored scores instead of the fused op
+  // For name_place: the token of the call at which the first query stands, and at how many before the last query the
+  // last key; negative: not named.
+  std::int64_t first = -1, behind = 0;
 };
 
 class StaircaseLayer {
@@ -57,6 +60,9 @@ class StaircaseLayer {
   const std::int64_t heads, head_dim;
 
  private:
+  // What the position table adds to a score, [heads, distances], in the mean over the queries of a call: for name_value.
+  Tensor mean_bias(const Tensor& normed_x, const AttentionOptions& options) const;
+
   const bool prenorm_;
   LayerNorm attn_norm_;
   Tensor wq_, wk_, wv_, wo_;

@@ -36,6 +36,7 @@
 
 #include "autograd/named_values.h"
 #include "autograd/tape.h"
+#include "models/named_place.h"
 #include "models/staircase/lstm.h"
 #include "models/staircase/staircase.h"
 #include "ops/ops.h"
@@ -64,6 +65,7 @@ StaircaseFamily::Segment Staircase::run_literal(const Tensor& x, const State& st
     Tensor h;
     for (std::int64_t j = first; j <= last; ++j) h = joined(h, now[static_cast<std::size_t>(j)]);
     call.index = run.calls++;
+    call.first = run.first + first * chunk_;
     for (std::int64_t l = 0; l < layers; ++l) {
       const Tensor old = carried_rows(state, s, l);
       if (s >= chunks && !official())
@@ -71,6 +73,7 @@ StaircaseFamily::Segment Staircase::run_literal(const Tensor& x, const State& st
       h = core_.layers[static_cast<std::size_t>(l)].literal(h, joined(frozen, joined(old, h)), call);
       if (s >= chunks && official()) next.set(numbered("act", s - chunks, l), carried(h));
     }
+    name_place(call.first, call.first);
     name_value("state", h);
     for (std::int64_t j = first; j <= last; ++j)
       now[static_cast<std::size_t>(j)] = narrow(h, 1, (j - first) * chunk_, chunk_);

@@ -13,6 +13,7 @@
 
 #include "autograd/named_values.h"
 #include "autograd/tape.h"
+#include "models/named_place.h"
 #include "ops/product/repeated_products.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
@@ -163,6 +164,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
       h = h.defined() ? joined(h, entering) : contiguous(entering);
     }
     call.index = run.calls++;
+    call.first = run.first + std::max<std::int64_t>(0, s - passes_ + 1) * chunk_;
     Step step;
     step.number = s;
     step.chunks = chunks;
@@ -181,6 +183,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
         },
         {h});
     for (const auto& [name, rows] : *after) next.set(name, rows);
+    name_place(call.first, call.first);
     name_value("state", h);
     if (s < passes_ - 1) continue;
     const std::int64_t rest = h.dim(1) - chunk_;

@@ -52,6 +52,7 @@ StaircaseFamily::Segment StaircaseXl::run_segment(const Tensor& x, const State& 
   LayerCall call = call_with_positions();
   call.drop = run.drop;
   call.literal = run.literal;
+  call.first = run.first;
   State next;
   Tensor h = x;
   each_layer([&](const std::string& name, std::int64_t, const StaircaseLayer& layer) {

@@ -273,11 +273,12 @@ std::string HtmlPage::html() const {
       every_s_ > 0 ? "; connect-src 'self'" : "");
   if (every_s_ > 0)
     fmt::format_to(out, "<noscript><meta http-equiv=\"refresh\" content=\"{:.0f}\"/></noscript>\n", every_s_);
-  fmt::format_to(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n", title_, kStyle);
+  fmt::format_to(out, "<title>{}</title>\n<style>\n{}{}</style>\n</head>\n", title_, kStyle, own_style_);
   fmt::format_to(out, "<body>\n<main>\n{}</main>\n", body_);
   const auto has = [&](const char* part) { return body_.find(part) != std::string::npos; };
   if (every_s_ > 0 || has("<svg class=\"plot\"") || has("<div class=\"slider\""))
     fmt::format_to(out, "<script>\n{}</script>\n", kScript);
+  if (!own_script_.empty()) fmt::format_to(out, "<script>\n{}</script>\n", own_script_);
   page += "</body>\n</html>\n";
   return page;
 }

@@ -92,12 +92,17 @@ class HtmlPage {
   // errors: ValueError for more.
   void choice(std::string_view label, const std::vector<Choice>& choices);
 
+  // A style sheet and a script of this page alone, behind those of every page.
+  void own_style(std::string_view css) { own_style_ += css; }
+  void own_script(std::string_view script) { own_script_ += script; }
+
   // Returns the whole page.
   std::string html() const;
 
  private:
   std::string title_;
   std::string body_;
+  std::string own_style_, own_script_;
   int choices_ = 0;
   double every_s_ = 0;
 };

@@ -1,6 +1,7 @@
 // `eddy compare`: compares two runs, or one run with its state kept and cleared, on the same texts, token by
-// token.
+// token. `eddy report`: any number of runs side by side, as a page, a table and comma-separated values.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <iostream>
@@ -19,7 +20,8 @@
 #include "train/record/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/study/comparison.h"
-#include "train/tasks/task.h"
+#include "train/study/curves.h"
+#include "train/study/side_by_side.h"
 #include "train/tasks/text_reading.h"
 #include "train/text/text_files.h"
 
@@ -32,25 +34,6 @@ struct CompareFlags {
   std::int64_t top = 20, rows = 4;
   bool clear_state = false;
 };
-
-// Returns how a run reads a text: as in training.
-TokenReading reading_of(const LoadedRun& run, std::int64_t rows) {
-  TokenReading reading;
-  reading.segment = segment_length(run.config);
-  reading.rows = rows;
-  const std::string& carry = run.config.train.carry_state;
-  reading.carry_state = carry == "auto" ? run.config.data.order != "windows" : carry == "always";
-  return reading;
-}
-
-std::string about(const LoadedRun& run, const TokenReading& reading) {
-  return fmt::format("{}, step {}, segments of {}, {}, f32{}", run.config.model.model, run.step,
-                     reading.segment,
-                     reading.clear_state   ? "the state cleared at each"
-                     : reading.carry_state ? "the state carried"
-                                           : "each read afresh",
-                     precision_note(run.config.train.precision, "f32"));
-}
 
 void print_list(const char* heading, const std::vector<TokenDifference>& list, bool with_text) {
   print_line("\n{}", heading);
@@ -100,7 +83,7 @@ int run_compare(const CompareFlags& flags) {
   }
   const Comparison comparison = compare_runs(*a.tokenizer, texts, flags.top);
   ComparedRuns runs{flags.a.path, same_run ? flags.a.path + " with its state cleared" : flags.run_b,
-                    about(a, reading_a), about(b, reading_b)};
+                    describe_reading(a, reading_a, "f32"), describe_reading(b, reading_b, "f32")};
   write_own_file("compare", flags.html, render_comparison(runs, texts, comparison), kOwnPage);
 
   const bool several = texts.size() > 1;
@@ -112,6 +95,32 @@ int run_compare(const CompareFlags& flags) {
   print_list("tokens that A predicts better:", comparison.a_better, several);
   print_list("tokens that B predicts better:", comparison.b_better, several);
   print_line("\npage: {}", flags.html);
+  return 0;
+}
+
+struct ReportFlags {
+  std::vector<std::string> runs;
+  std::string html = "runs.html", csv;
+};
+
+int run_report(const ReportFlags& flags) {
+  check_output("report", flags.html, kOwnPage);
+  if (!flags.csv.empty()) check_output("report", flags.csv, kOwnPoints);
+  check_two_files("report", "--html", flags.html, "--csv", flags.csv);
+  std::vector<std::string> folders;
+  for (const std::string& given : flags.runs)
+    for (const std::string& run : runs_in(given, "report"))
+      if (std::find(folders.begin(), folders.end(), run) == folders.end()) folders.push_back(run);
+  const std::vector<ReportedRun> runs = read_reported_runs(folders);
+  const std::vector<SeedGroup> groups = groups_of(runs);
+  write_own_file("report", flags.html, side_by_side_page(runs, groups), kOwnPage);
+  if (!flags.csv.empty()) write_own_file("report", flags.csv, points_csv(runs), kOwnPoints);
+
+  print(aligned(ends_of(runs, groups)));
+  if (const TextTable differing = differences_of(runs, groups); !differing.rows.empty())
+    print("\n" + aligned(differing));
+  print_line("\npage: {}", flags.html);
+  if (!flags.csv.empty()) print_line("points: {}", flags.csv);
   return 0;
 }
 
@@ -133,6 +142,19 @@ void add_compare_command(CLI::App& app, std::function<int()>& action) {
   add_checkpoint_option(*command, flags->a.checkpoint, "Checkpoint of the run");
   add_device_option(*command, flags->a.device);
   on_chosen(*command, action, [flags] { return run_compare(*flags); });
+}
+
+void add_report_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand(
+      "report", "Lay runs side by side: curves, differences of configuration, and where they ended");
+  const auto flags = std::make_shared<ReportFlags>();
+  command->add_option("RUN", flags->runs, "Folders of runs, or folders that hold runs; they may be training")
+      ->required();
+  add_option(*command, "--html", flags->html, "Page to write", not_empty());
+  add_option(*command, "--csv", flags->csv, "Also write all points as comma-separated values to this file",
+             not_empty());
+  command->footer("Runs that differ in train.seed alone are one line with a band.");
+  on_chosen(*command, action, [flags] { return run_report(*flags); });
 }
 
 }  // namespace eddy

@@ -34,6 +34,7 @@ void add_plan_command(CLI::App& app, std::function<int()>& action);
 void add_reproduce_command(CLI::App& app, std::function<int()>& action);
 void add_eval_command(CLI::App& app, std::function<int()>& action);
 void add_compare_command(CLI::App& app, std::function<int()>& action);
+void add_inspect_command(CLI::App& app, std::function<int()>& action);
 void add_watch_command(CLI::App& app, std::function<int()>& action);
 void add_report_command(CLI::App& app, std::function<int()>& action);
 void add_draw_command(CLI::App& app, std::function<int()>& action);

@@ -69,8 +69,8 @@ void refuse_closed_output(const std::string& command) {
 
 // Asks early for the memory of products, for the commands that compute.
 void reserve_memory(const std::string& command) {
-  for (const char* const computes : {"train", "plan", "reproduce", "eval", "compare", "draw", "generate",
-                                     "chat", "export", "import", "bench", "dump"})
+  for (const char* const computes : {"train", "plan", "reproduce", "eval", "compare", "inspect", "draw",
+                                     "generate", "chat", "export", "import", "bench", "dump"})
     if (command == computes) return reserve_product_memory(thread_count());
 }
 
@@ -201,12 +201,12 @@ int run_command_line(int argc, char** argv) {
   // the nearest one.
   app.require_subcommand(0, 1)->allow_extras()->fallthrough();
   for (const auto add :
-       {add_train_command,    add_plan_command,      add_reproduce_command, add_eval_command,
-        add_compare_command,  add_report_command,    add_watch_command,     add_draw_command,
-        add_generate_command, add_chat_command,      add_check_command,     add_tokenizer_command,
-        add_models_command,   add_keys_command,      add_tasks_command,     add_info_command,
-        add_bench_command,    add_dump_command,      add_export_command,    add_import_command,
-        add_learn_command,    add_completion_command})
+       {add_train_command,     add_plan_command,     add_reproduce_command, add_eval_command,
+        add_compare_command,   add_inspect_command,  add_report_command,    add_watch_command,
+        add_draw_command,      add_generate_command, add_chat_command,      add_check_command,
+        add_tokenizer_command, add_models_command,   add_keys_command,      add_tasks_command,
+        add_info_command,      add_bench_command,    add_dump_command,      add_export_command,
+        add_import_command,    add_learn_command,    add_completion_command})
     add(app, action);
   // Set after the commands were added: they would inherit it.
   app.footer(

@@ -9,7 +9,9 @@
 
 #include "tensor/base/format.h"
 #include "train/files/utf8.h"
+#include "train/run/checkpoint.h"
 #include "train/tasks/sequence_reader.h"
+#include "train/tasks/task.h"
 
 namespace eddy {
 namespace {
@@ -120,6 +122,25 @@ std::vector<TokenDifference> largest(const std::vector<ComparedText>& texts, std
 }
 
 }  // namespace
+
+TokenReading reading_of(const LoadedRun& run, std::int64_t rows) {
+  TokenReading reading;
+  reading.segment = segment_length(run.config);
+  reading.rows = rows;
+  const std::string& carry = run.config.train.carry_state;
+  reading.carry_state = carry == "auto" ? run.config.data.order != "windows" : carry == "always";
+  return reading;
+}
+
+std::string describe_reading(const LoadedRun& run, const TokenReading& reading,
+                             const std::string& precision) {
+  return fmt::format("{}, step {}, segments of {}, {}, {}{}", run.config.model.model, run.step,
+                     reading.segment,
+                     reading.clear_state   ? "the state cleared at each"
+                     : reading.carry_state ? "the state carried"
+                                           : "each read afresh",
+                     precision, precision_note(run.config.train.precision, precision));
+}
 
 // Texts are read as sequences whose labels are the tokens one position further.
 std::vector<std::vector<double>> token_losses(const Model& model,

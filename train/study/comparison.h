@@ -14,6 +14,8 @@
 
 namespace eddy {
 
+struct LoadedRun;  // train/run/checkpoint.h
+
 // How a run reads texts.
 struct TokenReading {
   std::int64_t segment = 1;  // tokens of one forward pass
@@ -21,6 +23,12 @@ struct TokenReading {
   bool carry_state = false;  // carry the state from segment to segment; else each segment starts without one
   bool clear_state = false;  // EvalPlan::clear_state (train/eval/evaluate.h)
 };
+
+// Returns how a run reads a text: as in training.
+TokenReading reading_of(const LoadedRun& run, std::int64_t rows);
+// "unit_forget, step 400, segments of 256, the state carried, f32", with a note where the precision is another than that
+// of training.
+std::string describe_reading(const LoadedRun& run, const TokenReading& reading, const std::string& precision);
 
 // Returns the loss in nats of each token of each text, given the tokens before it. The first token of a text
 // is NaN, since nothing predicts it. Texts start without a state. The last token of a segment predicts the

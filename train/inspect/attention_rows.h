@@ -1,0 +1,44 @@
+// Keeps the largest probabilities of each token and head, in 8 bits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "train/inspect/inspection.h"
+#include "train/inspect/named_segment.h"
+
+namespace eddy {
+
+class AttentionCollector {
+ public:
+  // errors: ValueError for a range that is not in the text.
+  AttentionCollector(std::int64_t tokens, const InspectOptions& options);
+
+  // Whether any token of a segment that begins here is wanted.
+  bool wants(std::int64_t begin, std::int64_t time) const { return begin < to_ && begin + time > from_; }
+  // Adds the attention of the next segment. The first one decides how many tokens fit.
+  // errors: ValueError for a range that takes more than options.most_bytes.
+  void add(const NamedSegment& segment);
+  // Moves what was collected into an inspection.
+  void take(Inspection& inspection) &&;
+
+ private:
+  struct Kind {
+    std::string keys;  // AttentionView::keys
+    bool gate = false;
+  };
+
+  // Calls visit(path, kind, token, pass, p, head_stride, heads, keys, first) for each row of queries.
+  template <class Visit>
+  void visit_rows(const NamedSegment& segment, const Visit& visit) const;
+  void choose_range(const NamedSegment& segment);
+
+  InspectOptions options_;
+  std::int64_t tokens_, from_, to_;
+  bool chosen_ = false;
+  std::map<std::string, AttentionView> views_;
+};
+
+}  // namespace eddy

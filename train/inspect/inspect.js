@@ -1,0 +1,535 @@
+// The page of `eddy inspect`. The text is laid out once as lines of tokens; only the lines in sight are in the document,
+// and their colours are drawn on a canvas below them. Charts are drawn once for each width, then copied under the cursor.
+(function () {
+  const data = JSON.parse(document.getElementById("inspected").textContent);
+  const $ = id => document.getElementById(id);
+  const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
+  const shorts = text => new Uint16Array(bytes(text).buffer), floats = text => new Float32Array(bytes(text).buffer);
+  const count = data.tokens, lengths = shorts(data.lengths), text = data.text;
+  const begin = new Uint32Array(count + 1);
+  for (let i = 0; i < count; i++) begin[i + 1] = begin[i] + lengths[i];
+  const shown = piece => piece.replace(/\n/g, "\u23ce").replace(/\t/g, "\u2192").replace(/\r/g, "\u240d") || "\u00b7";
+  const piece = i => i < 0 || i >= count ? "" : shown(text.slice(begin[i], begin[i + 1]));
+  const grouped = n => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const number = v => isNaN(v) ? "none" : v !== 0 && Math.abs(v) < 0.001 ? v.toExponential(1) : String(Number(v.toPrecision(4)));
+
+  // ---- series: a number for each token
+  const series = data.series.map(s => {
+    let values;
+    if (s.low === undefined) {
+      values = floats(s.data);
+    } else {
+      values = new Float32Array(count);
+      shorts(s.data).forEach((q, i) => { values[i] = q === 65535 ? NaN : s.low + (s.high - s.low) * q / 65534; });
+    }
+    return { measure: s.measure, path: s.path, label: s.label, unit: s.unit, values };
+  });
+  const of = measure => series.filter(s => s.measure === measure);
+  const loss = of("loss")[0], cleared = of("loss_cleared")[0];
+  if (cleared) {
+    const gain = new Float32Array(count);
+    for (let i = 0; i < count; i++) gain[i] = cleared.values[i] - loss.values[i];
+    series.push({ measure: "gain", path: "", label: "what the state saves (loss without it - loss)", unit: " nats", values: gain });
+  }
+  const colours = { loss: "--c1", loss_cleared: "--c1", gain: "--c2", change: "--c3", moved: "--c3", norm: "--c5", gate: "--c0" };
+  // The ends of the scale: all but one in fifty tokens lie inside.
+  for (const s of series) {
+    const some = [], step = Math.max(1, Math.floor(count / 20000));
+    for (let i = 0; i < count; i += step) if (!isNaN(s.values[i])) some.push(s.measure === "gain" ? Math.abs(s.values[i]) : s.values[i]);
+    some.sort((a, b) => a - b);
+    const at = f => some.length ? some[Math.min(some.length - 1, Math.floor(f * some.length))] : 0;
+    s.low = s.measure === "norm" ? at(0.02) : 0;
+    s.high = s.measure === "gate" ? 1 : Math.max(at(0.98), s.low + 1e-9);
+  }
+  const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  let ink = {};
+  const readColours = () => {
+    for (const name of ["--c0", "--c1", "--c2", "--c3", "--c4", "--c5", "--rule", "--soft", "--ink"]) ink[name] = style(name);
+  };
+  const alphaOf = (s, v) => isNaN(v) ? 0 : 0.62 * Math.min(1, Math.max(0, (Math.abs(v) - s.low) / (s.high - s.low)));
+  const hueOf = (s, v) => ink[s.measure === "gain" && v < 0 ? "--c4" : colours[s.measure]];
+
+  // ---- the text
+  const reader = $("reader"), sheet = $("sheet"), lines = $("lines"), canvas = $("tint"), pen = canvas.getContext("2d");
+  const lineHeight = 24, font = getComputedStyle(lines).fontSize + " " + getComputedStyle(lines).fontFamily;
+  let by = series[0], chosen = -1, over = -1, lineStart = new Uint32Array(1), lineCount = 0, letter = 9, width = 0, sharp = 1;
+  const most = 48;  // columns of a token; longer ones are cut here, and shown whole below
+  const cut = p => p.length > most ? p.slice(0, most - 1) + "\u2026" : p;
+  const plain = p => /^[ -~]*$/.test(p);
+  const wide = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\ud800-\udbff]/;
+  const columnsOf = p => {
+    if (plain(p)) return p.length;
+    let sum = 0;
+    for (const c of p) sum += wide.test(c) ? 2 : 1;
+    return sum;
+  };
+  const layOut = () => {
+    width = sheet.clientWidth;
+    pen.font = font;
+    letter = pen.measureText("0".repeat(100)).width / 100;
+    const columns = Math.max(8, Math.floor(width / letter));
+    // Lines break before a word where they can: at the token `word`, from which on `held` columns are used.
+    const starts = [0];
+    let used = 0, word = -1, held = 0, spaced = false;
+    for (let i = 0; i < count; i++) {
+      const raw = text.slice(begin[i], begin[i + 1]), need = columnsOf(cut(shown(raw)));
+      if (spaced || raw.startsWith(" ")) { word = i; held = 0; }
+      if (used > 0 && used + need > columns) {
+        const whole = word > starts[starts.length - 1] && held + need <= columns;
+        starts.push(whole ? word : i);
+        used = whole ? held : 0;
+        word = -1;
+      }
+      used += need;
+      held += need;
+      spaced = raw.endsWith(" ");
+      if (raw.includes("\n") && i + 1 < count) { starts.push(i + 1); used = 0; word = -1; spaced = false; }
+    }
+    lineStart = Uint32Array.from(starts);
+    lineCount = starts.length;
+    $("tall").style.height = lineCount * lineHeight + 16 + "px";
+    drawn = "";
+  };
+  const lineOf = token => {
+    let low = 0, high = lineCount - 1;
+    while (low < high) {
+      const mid = (low + high + 1) >> 1;
+      if (lineStart[mid] <= token) low = mid; else high = mid - 1;
+    }
+    return low;
+  };
+  const endOf = line => line + 1 < lineCount ? lineStart[line + 1] : count;
+  // Where the tokens of a line begin, and its end, in pixels.
+  const edgesOf = line => {
+    const from = lineStart[line], to = endOf(line), edges = new Float32Array(to - from + 1);
+    let all = "", columns = 0, simple = true;
+    for (let i = from; i < to; i++) {
+      const p = cut(piece(i));
+      simple = simple && plain(p);
+      all += p;
+      columns += p.length;
+      edges[i - from + 1] = simple ? columns * letter : pen.measureText(all).width;
+    }
+    return { from, to, edges, all };
+  };
+  let drawn = "", looked = new Map();
+  const draw = () => {
+    const top = reader.scrollTop, extra = 6;
+    const first = Math.max(0, Math.floor(top / lineHeight) - extra);
+    const last = Math.min(lineCount, Math.ceil((top + reader.clientHeight) / lineHeight) + extra);
+    const state = [first, last, width, by.label, by.measure, chosen, over, attention.version].join("|");
+    if (state === drawn) return;
+    drawn = state;
+    const height = (last - first) * lineHeight;
+    sheet.style.transform = "translateY(" + (first * lineHeight + 8) + "px)";
+    sharp = window.devicePixelRatio || 1;
+    if (canvas.width !== Math.ceil(width * sharp) || canvas.height !== Math.ceil(height * sharp)) {
+      canvas.width = Math.ceil(width * sharp);
+      canvas.height = Math.ceil(height * sharp);
+      canvas.style.width = width + "px";
+      canvas.style.height = height + "px";
+    }
+    pen.setTransform(sharp, 0, 0, sharp, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    pen.font = font;
+    while (lines.childElementCount > last - first) lines.lastChild.remove();
+    while (lines.childElementCount < last - first) lines.append(document.createElement("div"));
+    for (let line = first; line < last; line++) {
+      const { from, to, edges, all } = edgesOf(line), y = (line - first) * lineHeight;
+      const box = lines.children[line - first];
+      if (box.textContent !== all) box.textContent = all;
+      for (let i = from; i < to; i++) {
+        const v = by.values[i], x = edges[i - from], w = edges[i - from + 1] - x;
+        const alpha = alphaOf(by, v);
+        if (alpha > 0.01) {
+          pen.globalAlpha = alpha;
+          pen.fillStyle = hueOf(by, v);
+          pen.fillRect(x, y + 1, w, lineHeight - 2);
+        }
+        const share = looked.get(i);
+        if (share) {
+          const thick = 2 + 5 * Math.sqrt(share / 255);
+          pen.globalAlpha = 1;
+          pen.fillStyle = ink["--c0"];
+          pen.fillRect(x, y + lineHeight - 1 - thick, Math.max(2, w - 1), thick);
+        }
+        if (i === chosen || i === over) {
+          pen.globalAlpha = 1;
+          pen.strokeStyle = ink["--ink"];
+          pen.lineWidth = i === chosen ? 2 : 1;
+          pen.strokeRect(x + 0.5, y + 1.5, Math.max(3, w - 1), lineHeight - 3);
+        }
+      }
+    }
+    pen.globalAlpha = 1;
+  };
+  let waiting = false;
+  const drawSoon = () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; draw(); });
+  };
+  const tokenAt = event => {
+    const box = reader.getBoundingClientRect();
+    const line = Math.floor((event.clientY - box.top - reader.clientTop + reader.scrollTop - 8) / lineHeight);
+    if (line < 0 || line >= lineCount) return -1;
+    const x = event.clientX - sheet.getBoundingClientRect().left, { from, to, edges } = edgesOf(line);
+    for (let i = from; i < to; i++) if (x >= edges[i - from] && x < edges[i - from + 1]) return i;
+    return -1;
+  };
+
+  // ---- what is said of a token
+  const quoted = i => "\u201c" + piece(i) + "\u201d";
+  const tell = token => {
+    const out = $("told");
+    out.textContent = "";
+    if (token < 0) return;
+    const strong = document.createElement("b");
+    strong.textContent = "token " + grouped(token) + " " + quoted(token);
+    out.append(strong);
+    const parts = series.filter(s => s === by || s.measure.startsWith("loss") || s.measure === "gain")
+        .map(s => (s.measure === "gain" ? "the state saves" : s.label) + " " + number(s.values[token]) + (isNaN(s.values[token]) ? "" : s.unit));
+    out.append(" \u00b7 " + parts.join(" \u00b7 ") + (token % data.segment === 0 ? " \u00b7 a segment begins here" : ""));
+  };
+  const context = token => {
+    const code = document.createElement("code"), mark = document.createElement("mark");
+    const around = (a, b) => shown(text.slice(begin[Math.max(0, a)], begin[Math.min(count, Math.max(0, b))])).replace(/^\u00b7$/, "");
+    let from = token, to = token + 1;
+    while (from > 0 && begin[token] - begin[from] < 12) from--;
+    while (to < count && begin[to] - begin[token + 1] < 24) to++;
+    mark.textContent = piece(token);
+    code.append(around(from, token), mark, around(token + 1, to));
+    return code;
+  };
+  const row = (left, where, middle, share, action) => {
+    const made = document.createElement(action ? "button" : "div");
+    made.className = "row";
+    const name = document.createElement("span"), place = document.createElement("span");
+    const meter = document.createElement("div"), bar = document.createElement("i");
+    name.textContent = left;
+    place.textContent = where;
+    place.className = "soft";
+    meter.className = "meter";
+    bar.style.width = 100 * Math.min(1, share) + "%";
+    meter.append(bar);
+    made.append(name, place, middle, meter);
+    if (action) { made.type = "button"; made.addEventListener("click", action); }
+    return made;
+  };
+  const softly = words => {
+    const span = document.createElement("span");
+    span.className = "soft";
+    span.textContent = words;
+    return span;
+  };
+
+  // ---- attention
+  const attention = { version: 0, views: data.attention.map(v => ({
+    ...v, key: v.wide ? new Int32Array(bytes(v.key).buffer) : shorts(v.key), share: bytes(v.share), rest: bytes(v.rest) })) };
+  const options = (select, names, keep) => {
+    const before = select.value;
+    select.textContent = "";
+    names.forEach(([value, name]) => select.add(new Option(name, value)));
+    if (keep && names.some(([value]) => String(value) === before)) select.value = before;
+  };
+  const view = () => attention.views[Number($("view").value) || 0];
+  const fillHeads = () => {
+    const v = view();
+    if (!v) return;
+    options($("head"), [[v.heads, "mean over " + v.heads + " heads"]].concat(Array.from({ length: v.heads }, (_, h) => [h, "head " + h])), true);
+    options($("pass"), Array.from({ length: v.passes }, (_, p) => [p, "pass " + (p + 1) + " of " + v.passes]), true);
+    $("pass").parentElement.hidden = v.passes < 2;
+  };
+  // [[key, share]] of a token, the largest first, and what is left.
+  const looks = token => {
+    const v = view();
+    if (!v || token < v.from || token >= v.to) return null;
+    const pass = Number($("pass").value) || 0, head = Number($("head").value);
+    const at = (pass * (v.heads + 1) + head) * (v.to - v.from) + token - v.from, found = [];
+    for (let j = 0; j < v.kept; j++) {
+      const share = v.share[at * v.kept + j];
+      if (share > 0) found.push([v.keys ? v.key[at * v.kept + j] : token - v.key[at * v.kept + j], share]);
+    }
+    return { found, rest: v.rest[at] };
+  };
+  const showAttention = () => {
+    looked = new Map();
+    attention.version++;
+    const v = view(), out = $("keys");
+    if (!v) return;
+    out.textContent = "";
+    const said = $("looks");
+    if (chosen < 0) {
+      said.textContent = "Choose a token in the text.";
+      return;
+    }
+    const seen = looks(chosen);
+    if (!seen) {
+      said.textContent = "Attention is kept for the tokens " + grouped(v.from) + " to " + grouped(v.to - 1) + " (--attention FROM:TO chooses others).";
+      return;
+    }
+    said.textContent = "Token " + grouped(chosen) + " " + quoted(chosen) + (seen.found.length ? " reads from:" : " sees nothing here.");
+    for (const [key, share] of seen.found) {
+      const part = number(Math.round(1000 * share / 255) / 10) + " %";
+      if (v.keys) out.append(row(part, String(key), softly(v.keys), share / 255));
+      else if (key < 0) out.append(row(part, grouped(chosen - key) + " back", softly("before the text: what a cold start has there"), share / 255));
+      else {
+        looked.set(key, share);
+        out.append(row(part, key === chosen ? "itself" : grouped(chosen - key) + " back", context(key), share / 255, () => choose(key, true)));
+      }
+    }
+    if (seen.rest > 0) out.append(row(number(Math.round(1000 * seen.rest / 255) / 10) + " %", "", softly("all other keys together"), seen.rest / 255));
+  };
+
+  // ---- charts
+  const charts = [], margin = 52;  // pixels on the left of a chart, for the numbers of its axis
+  const chart = (host, title, lines, length, options) => {
+    if (!lines.length) return;
+    const box = document.createElement("div"), head = document.createElement("div"), pad = document.createElement("canvas");
+    const ends = document.createElement("div"), name = document.createElement("strong");
+    box.className = "graph";
+    head.className = "head";
+    ends.className = "ends";
+    name.textContent = title;
+    head.append(name);
+    const told = lines.map((line, i) => {
+      const key = document.createElement("span"), dash = document.createElement("i"), value = document.createElement("span");
+      dash.style.setProperty("--c", "var(--c" + i % 6 + ")");
+      key.append(dash, line.name + " ", value);
+      head.append(key);
+      return value;
+    });
+    pad.setAttribute("role", "img");
+    pad.setAttribute("aria-label", title);
+    box.append(head, pad, ends);
+    host.append(box);
+    const made = { box, pad, lines, told, ends, length, picture: document.createElement("canvas"), ...options };
+    charts.push(made);
+    if (options.seek) {
+      const seek = event => {
+        const area = pad.getBoundingClientRect();
+        choose(Math.min(count - 1, Math.max(0, Math.floor((event.clientX - area.left - margin) / (area.width - margin) * length))), true);
+      };
+      pad.addEventListener("pointerdown", event => { pad.setPointerCapture(event.pointerId); seek(event); });
+      pad.addEventListener("pointermove", event => { if (event.buttons & 1) seek(event); });
+    }
+    return made;
+  };
+  // The means of the tokens behind each pixel, and their range, on a canvas of its own.
+  const paint = one => {
+    const w = one.pad.clientWidth - margin, h = one.pad.clientHeight, scale = window.devicePixelRatio || 1;
+    if (w <= 0) return;
+    for (const c of [one.pad, one.picture]) { c.width = Math.ceil((w + margin) * scale); c.height = Math.ceil(h * scale); }
+    const g = one.picture.getContext("2d");
+    g.scale(scale, scale);
+    const columns = Math.min(Math.floor(w), one.length), drawn = one.lines.map(line => {
+      const mean = new Float32Array(columns), low = new Float32Array(columns), high = new Float32Array(columns);
+      for (let x = 0; x < columns; x++) {
+        const from = Math.floor(x * one.length / columns), to = Math.max(from + 1, Math.floor((x + 1) * one.length / columns));
+        let sum = 0, n = 0, a = Infinity, b = -Infinity;
+        for (let i = from; i < to; i++) {
+          const v = line.values[i];
+          if (isNaN(v)) continue;
+          sum += v; n++;
+          if (v < a) a = v;
+          if (v > b) b = v;
+        }
+        mean[x] = n ? sum / n : NaN;
+        low[x] = n ? a : NaN;
+        high[x] = n ? b : NaN;
+      }
+      return { mean, low, high };
+    });
+    const all = drawn.flatMap(d => Array.from(d.mean)).filter(v => !isNaN(v)).sort((a, b) => a - b);
+    const tops = drawn.flatMap(d => Array.from(d.high)).filter(v => !isNaN(v)).sort((a, b) => a - b);
+    if (!all.length) return;
+    // A few high ones would flatten the rest: they are cut, and the highest is said.
+    const end = (sorted, f) => sorted[Math.round(f * (sorted.length - 1))], highest = tops[tops.length - 1];
+    const bottom = one.zero ? Math.min(0, end(all, 0.005)) : all[0];
+    let top = Math.max(1.1 * end(all, 0.99), end(tops, 0.5));
+    if (one.whole || top > highest) top = highest;
+    if (one.top) top = one.top;
+    if (!(top > bottom)) top = bottom + 1;
+    const y = v => h - 4 - (h - 8) * (Math.min(top, Math.max(bottom, v)) - bottom) / (top - bottom);
+    g.fillStyle = ink["--soft"];
+    g.font = "12px sans-serif";
+    g.textAlign = "right";
+    for (const [value, at] of [[top, 15], [(top + bottom) / 2, h / 2 + 4], [bottom, h - 5]])
+      g.fillText(number(Number(value.toPrecision(Math.abs(value) < 0.1 ? 2 : 3))), margin - 6, at);
+    g.translate(margin, 0);
+    g.strokeStyle = ink["--rule"];
+    g.lineWidth = 1;
+    for (const f of [0, 0.5, 1]) { g.beginPath(); g.moveTo(0, 4 + f * (h - 8)); g.lineTo(w, 4 + f * (h - 8)); g.stroke(); }
+    drawn.forEach((d, i) => {
+      const colour = ink["--c" + i % 6];
+      g.fillStyle = g.strokeStyle = colour;
+      if (drawn.length === 1 && columns < one.length) {
+        g.globalAlpha = 0.16;
+        for (let x = 0; x < columns; x++) if (!isNaN(d.low[x])) g.fillRect(x * w / columns, y(d.high[x]), w / columns, Math.max(1, y(d.low[x]) - y(d.high[x])));
+        g.globalAlpha = 1;
+      }
+      g.lineWidth = 1.5;
+      g.beginPath();
+      let open = false;
+      for (let x = 0; x < columns; x++) {
+        if (isNaN(d.mean[x])) { open = false; continue; }
+        const px = (x + 0.5) * w / columns;
+        if (open) g.lineTo(px, y(d.mean[x])); else g.moveTo(px, y(d.mean[x]));
+        open = true;
+      }
+      g.stroke();
+    });
+    one.ends.textContent = "";
+    const cutOff = highest > top ? ["cut here; highest " + number(highest)] : [];
+    for (const words of [one.names[0], ...cutOff, one.names[1]]) { const span = document.createElement("span"); span.textContent = words; one.ends.append(span); }
+    one.ready = true;
+  };
+  const pointer = one => {
+    if (!one.ready) return;
+    const g = one.pad.getContext("2d"), at = one.at();
+    g.setTransform(1, 0, 0, 1, 0, 0);
+    g.clearRect(0, 0, one.pad.width, one.pad.height);
+    g.drawImage(one.picture, 0, 0);
+    if (at < 0) return;
+    const left = margin * one.pad.width / one.pad.clientWidth, x = left + (at + 0.5) / one.length * (one.pad.width - left);
+    g.fillStyle = ink["--ink"];
+    g.fillRect(Math.round(x) - 1, 0, 2, one.pad.height);
+    one.lines.forEach((line, i) => { one.told[i].textContent = number(line.values[at]); });
+  };
+
+  // ---- the list of tokens
+  const fillMoved = () => {
+    const s = series[Number($("which").value)], out = $("moved");
+    if (!s) return;
+    out.textContent = "";
+    // A value that all tokens of a block share is listed once, at the first of them.
+    const order = [];
+    for (let i = 0; i < count; i++) if (s.values[i] > 0 && !(s.measure === "change" && s.values[i] === s.values[i - 1])) order.push(i);
+    order.sort((a, b) => s.values[b] - s.values[a] || a - b);
+    const top = order.slice(0, 15), high = top.length ? s.values[top[0]] : 1;
+    for (const i of top) {
+      out.append(row(number(s.values[i]), grouped(i), context(i), s.values[i] / high, () => choose(i, true)));
+    }
+    if (!top.length) { const p = document.createElement("p"); p.className = "empty"; p.textContent = "No token did."; out.append(p); }
+  };
+
+  // ---- choosing
+  const choose = (token, jump) => {
+    if (!(token >= 0 && token < count)) return;
+    chosen = token;
+    $("scrub").value = $("go").value = token;
+    if (jump) {
+      const y = lineOf(token) * lineHeight;
+      if (y < reader.scrollTop + lineHeight || y > reader.scrollTop + reader.clientHeight - 2 * lineHeight) reader.scrollTop = Math.max(0, y - reader.clientHeight / 2);
+    }
+    tell(token);
+    showAttention();
+    charts.forEach(pointer);
+    drawSoon();
+  };
+  const colourBy = () => {
+    by = series[Number($("by").value)] || series[0];
+    const g = $("scale").getContext("2d"), c = $("scale"), signed = by.measure === "gain";
+    c.width = 180; c.height = 24;
+    g.clearRect(0, 0, 180, 24);
+    for (let x = 0; x < 180; x++) {
+      const v = signed ? by.high * (x / 90 - 1) : by.low + (by.high - by.low) * x / 179;
+      g.globalAlpha = alphaOf(by, v);
+      g.fillStyle = hueOf(by, v);
+      g.fillRect(x, 0, 1, 24);
+    }
+    $("low").textContent = number(signed ? -by.high : by.low);
+    $("high").textContent = number(by.high) + by.unit;
+    tell(over >= 0 ? over : chosen);
+    drawSoon();
+  };
+
+  // ---- all together
+  const everything = () => {
+    readColours();
+    layOut();
+    charts.forEach(paint);
+    charts.forEach(pointer);
+    colourBy();
+    draw();
+  };
+  options($("by"), series.map((s, i) => [i, s.label]));
+  const hosts = $("charts"), last = grouped(count - 1), plainChart = { seek: true, at: () => chosen, names: ["token 0", "token " + last] };
+  const named = list => list.map(s => ({ name: s.path || s.label, values: s.values }));
+  chart(hosts, "Loss, nats: means of the tokens behind each pixel", named(of("loss").concat(of("loss_cleared"))), count, { ...plainChart, zero: true });
+  chart(hosts, "What the state saves, nats", of("gain").map(s => ({ name: "loss without the state - loss", values: s.values })), count,
+      { ...plainChart, zero: true });
+  chart(hosts, "Norm of the state", named(of("norm")), count, plainChart);
+  chart(hosts, "Change of the state, as a share of its norm", named(of("change")), count, { ...plainChart, zero: true });
+  chart(hosts, "Gates: means over heads or channels", named(of("gate")), count, { ...plainChart, zero: true, top: 1 });
+  options($("view"), attention.views.map((v, i) => [i, v.path + (v.keys ? ": which " + v.keys : "")]));
+  fillHeads();
+  const moving = series.map((s, i) => [s, i]).filter(([s]) => s.measure === "moved" || s.measure === "change" || s.measure === "gain");
+  if ($("which")) {
+    moving.sort(([a], [b]) => (a.measure === "moved" ? 0 : a.measure === "change" ? 1 : 2) - (b.measure === "moved" ? 0 : b.measure === "change" ? 1 : 2));
+    options($("which"), moving.map(([s, i]) => [i, s.label]));
+    fillMoved();
+    $("which").addEventListener("change", fillMoved);
+  }
+  // The bias of the chosen head, if its layer has one.
+  let biasChart = null;
+  const showBias = () => {
+    const host = $("bias"), v = view();
+    if (!host || !v) return;
+    host.textContent = "";
+    if (biasChart) charts.splice(charts.indexOf(biasChart), 1);
+    biasChart = null;
+    const b = data.bias.find(one => one.path === v.path.replace(/probabilities$/, "bias"));
+    if (!b) return;
+    const all = floats(b.data), distances = all.length / b.heads, head = Number($("head").value);
+    const of = h => Float32Array.from(all.subarray(h * distances, (h + 1) * distances));
+    const lines = head < b.heads ? [{ name: "head " + head, values: of(head) }] :
+        Array.from({ length: b.heads }, (_, h) => ({ name: "head " + h, values: of(h) }));
+    biasChart = chart(host, "Relative bias: what a distance adds to the score", lines, distances,
+        { at: () => -1, whole: true, names: ["0 tokens back", distances - 1 + " back"] });
+    paint(biasChart);
+    pointer(biasChart);
+  };
+  $("by").addEventListener("change", colourBy);
+  for (const id of ["view", "head", "pass"]) {
+    $(id).addEventListener("change", () => { if (id === "view") fillHeads(); showBias(); showAttention(); drawSoon(); });
+  }
+  reader.addEventListener("scroll", drawSoon, { passive: true });
+  reader.addEventListener("pointermove", event => {
+    const token = tokenAt(event);
+    if (token === over) return;
+    over = token;
+    tell(over >= 0 ? over : chosen);
+    drawSoon();
+  });
+  reader.addEventListener("pointerleave", () => { over = -1; tell(chosen); drawSoon(); });
+  reader.addEventListener("click", event => {
+    const token = tokenAt(event);
+    if (token < 0) return;
+    choose(token, false);
+    try { history.replaceState(null, "", "#t" + token); } catch (refused) { }
+  });
+  reader.addEventListener("keydown", event => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (!step) return;
+    event.preventDefault();
+    choose(Math.min(count - 1, Math.max(0, chosen + step)), true);
+  });
+  $("scrub").addEventListener("input", () => choose(Number($("scrub").value), true));
+  $("go").addEventListener("change", () => choose(Math.min(count - 1, Math.max(0, Math.round(Number($("go").value)))), true));
+  const openSource = () => {
+    const token = /^#t(\d+)$/.exec(location.hash), line = /^#L\d+$/.test(location.hash);
+    if (token) choose(Number(token[1]), true);
+    if (line && $("literal")) { $("literal").open = true; document.querySelector(location.hash).scrollIntoView({ block: "center" }); }
+  };
+  window.addEventListener("hashchange", openSource);
+  let later = 0;
+  window.addEventListener("resize", () => { clearTimeout(later); later = setTimeout(everything, 60); });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", everything);
+  everything();
+  showBias();
+  showAttention();
+  choose(Math.max(0, (lineCount > 4 ? lineStart[4] : count) - 1), true);
+  openSource();
+  document.body.dataset.ready = "yes";  // for tests: nothing above failed
+})();
