@@ -50,14 +50,13 @@ void AttentionCollector::visit_rows(const NamedSegment& segment, const Visit& vi
       const Tensor& gate = calls.front();
       const std::int64_t heads = gate.dim(1), time = gate.dim(2);
       const auto entered = segment.values.find(beside(scope_of(path), meaning->enters));
+      const bool enters = entered != segment.values.end() && !entered->second.empty();
+      const Tensor window = enters ? in_f64(entered->second.front()) : Tensor();
       std::vector<double> pair(static_cast<std::size_t>(2 * heads));
       for (std::int64_t at = 0; at < std::min(time, segment.valid); ++at) {
         for (std::int64_t head = 0; head < heads; ++head) {
           double g = gate.data<double>()[head * time + at];
-          if (at == 0 && entered != segment.values.end() && !entered->second.empty()) {
-            const Tensor& window = entered->second.front();
-            g = window.data<double>()[head * window.dim(2) * window.dim(3)];
-          }
+          if (at == 0 && enters) g = window.data<double>()[head * window.dim(2) * window.dim(3)];
           pair[static_cast<std::size_t>(2 * head)] = g;
           pair[static_cast<std::size_t>(2 * head + 1)] = 1 - g;
         }
@@ -70,7 +69,7 @@ void AttentionCollector::visit_rows(const NamedSegment& segment, const Visit& vi
     const std::vector<Tensor>* const places = segment.places_of(path, calls.size());
     std::int64_t next = 0;
     for (std::size_t call = 0; call < calls.size(); ++call) {
-      const Tensor& all = calls[call];
+      const Tensor all = in_f64(calls[call]);
       if (all.rank() != 4) continue;
       const std::int64_t parts = all.dim(0), heads = all.dim(1), queries = all.dim(2), keys = all.dim(3);
       for (std::int64_t part = 0; part < parts; ++part) {

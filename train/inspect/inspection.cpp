@@ -15,9 +15,8 @@
 namespace eddy {
 namespace {
 
-std::vector<double> numbers_of(Tensor x) {
-  x = raw::to_device(x, kCpu);
-  return raw::contiguous(x.dtype() == Dtype::f64 ? x : raw::cast(x, Dtype::f64)).to_vector<double>();
+std::vector<double> numbers_of(const Tensor& x) {
+  return in_f64(raw::to_device(x, kCpu)).to_vector<double>();
 }
 
 // Which values to copy out of a segment. The first two show which there are: a value may be named only where a state is
@@ -62,7 +61,7 @@ NamedValues values_of(const std::vector<std::string>& patterns, const std::funct
     for (auto& [path, calls] : values)
       for (Tensor& call : calls) {
         call = raw::to_device(call, kCpu);
-        call = raw::contiguous(call.dtype() == Dtype::f64 ? call : raw::cast(call, Dtype::f64));
+        if (!is_attention_path(path)) call = in_f64(call);
       }
     return values;
   } catch (const CaptureError&) {

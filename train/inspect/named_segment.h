@@ -13,7 +13,7 @@ namespace eddy {
 
 struct NamedSegment {
   const ModelConfig& config;
-  const NamedValues& values;  // copies in f64 on the CPU, of a batch of one row
+  const NamedValues& values;  // copies on the CPU, of a batch of one row; all but attention in f64
   std::int64_t begin = 0;     // of the segment in the text
   std::int64_t time = 0;      // its tokens, padding included
   std::int64_t valid = 0;     // those of the text
@@ -21,6 +21,9 @@ struct NamedSegment {
   // The places (models/named_place.h) of the calls of a value; null where it has none, or not as many.
   const std::vector<Tensor>* places_of(const std::string& path, std::size_t calls) const;
 };
+
+// A contiguous tensor of the CPU in f64. Attention is made so one call at a time: that of all layers would take much room.
+Tensor in_f64(const Tensor& x);
 
 // "layers.0.attn" of "layers.0.attn.place"; empty for a path without a scope.
 std::string scope_of(const std::string& path);

@@ -54,6 +54,10 @@ const std::vector<Tensor>* NamedSegment::places_of(const std::string& path, std:
   return found != values.end() && found->second.size() == calls ? &found->second : nullptr;
 }
 
+Tensor in_f64(const Tensor& x) {
+  return raw::contiguous(x.dtype() == Dtype::f64 ? x : raw::cast(x, Dtype::f64));
+}
+
 std::string scope_of(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   return dot == std::string::npos ? "" : path.substr(0, dot);
@@ -193,7 +197,7 @@ void SeriesCollector::add_moved(const NamedSegment& segment, const std::string& 
   const std::int64_t block = segment.time / count;
   for (std::int64_t call = 0; call < count; ++call) {
     const double change = found->second[static_cast<std::size_t>(call)];
-    const Tensor& p = calls[static_cast<std::size_t>(call)];
+    const Tensor p = in_f64(calls[static_cast<std::size_t>(call)]);
     const std::int64_t keys = p.dim(3), readers = p.elements() / std::max<std::int64_t>(1, keys);
     if (keys == 0) continue;
     std::vector<double> paid(static_cast<std::size_t>(keys));
@@ -249,7 +253,7 @@ void SeriesCollector::add_gate(const NamedSegment& segment, const std::string& p
   // The state of the segment before, key 0 of the window of the first token.
   const auto entered = segment.values.find(beside(scope_of(path), meaning->enters));
   if (entered == segment.values.end() || entered->second.empty()) return;
-  const Tensor& window = entered->second.front();
+  const Tensor window = in_f64(entered->second.front());
   double sum = 0;
   for (std::int64_t head = 0; head < window.dim(1); ++head)
     sum += window.data<double>()[head * window.dim(2) * window.dim(3)];
