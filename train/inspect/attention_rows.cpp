@@ -34,7 +34,7 @@ bool is_of_tokens(const NamedSegment& segment, const std::string& path) {
 }  // namespace
 
 AttentionCollector::AttentionCollector(std::int64_t tokens, const InspectOptions& options)
-    : options_(options), tokens_(tokens), from_(options.from), to_(options.to < 0 ? tokens : options.to) {
+    : options_(options), from_(options.from), to_(options.to < 0 ? tokens : options.to) {
   if (from_ < 0 || from_ >= to_ || to_ > tokens)
     fail<ValueError>("inspect: attention of the tokens {}:{} of a text with {} (FROM below TO, at most {})",
                      options.from, to_, tokens, tokens);

@@ -25,18 +25,14 @@ class AttentionCollector {
   void take(Inspection& inspection) &&;
 
  private:
-  struct Kind {
-    std::string keys;  // AttentionView::keys
-    bool gate = false;
-  };
-
-  // Calls visit(path, kind, token, pass, p, head_stride, heads, keys, first) for each row of queries.
+  // Calls visit(path, keys, token of the segment, pass, probabilities of its heads) for each token that attends; `keys` is
+  // AttentionView::keys.
   template <class Visit>
   void visit_rows(const NamedSegment& segment, const Visit& visit) const;
   void choose_range(const NamedSegment& segment);
 
   InspectOptions options_;
-  std::int64_t tokens_, from_, to_;
+  std::int64_t from_, to_;
   bool chosen_ = false;
   std::map<std::string, AttentionView> views_;
 };
