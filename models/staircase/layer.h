@@ -34,8 +34,8 @@ struct LayerCall {
   DropoutSite drop;
   std::uint64_t index = 0;  // names the dropout masks of this call
   bool literal = false;     // attention from stored scores instead of the fused op
-  // For name_place: the token of the call at which the first query stands, and at how many before the last query the
-  // last key; negative: not named.
+  // For name_place: the token of the call at which the first query stands (negative: no place is named), and how many
+  // tokens the last key stands behind the last query.
   std::int64_t first = -1, behind = 0;
 };
 
