@@ -271,11 +271,13 @@
     said.textContent = "Token " + grouped(chosen) + " " + quoted(chosen) + (seen.found.length ? " reads from:" : " sees nothing here.");
     for (const [key, share] of seen.found) {
       const part = number(Math.round(1000 * share / 255) / 10) + " %";
-      if (v.keys) out.append(row(part, String(key), softly(v.keys), share / 255));
+      if (v.keys) out.append(row(part, "", softly(v.keys + " " + key), share / 255));
       else if (key < 0) out.append(row(part, grouped(chosen - key) + " back", softly("before the text: what a cold start has there"), share / 255));
       else {
         looked.set(key, share);
-        out.append(row(part, key === chosen ? "itself" : grouped(chosen - key) + " back", context(key), share / 255, () => choose(key, true)));
+        // A gate has two keys: the token, and the state, which stands at the token before.
+        const where = key === chosen ? "itself" : /gate$/.test(v.path) ? "the state" : grouped(chosen - key) + " back";
+        out.append(row(part, where, context(key), share / 255, () => choose(key, true)));
       }
     }
     if (seen.rest > 0) out.append(row(number(Math.round(1000 * seen.rest / 255) / 10) + " %", "", softly("all other keys together"), seen.rest / 255));
