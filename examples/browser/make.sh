@@ -3,9 +3,10 @@
 # from disk, without a network.
 #
 #   examples/browser/make.sh                    some 50 minutes on two cores: build/browser/eddy.html
-#   examples/browser/make.sh --steps 200        at most so many steps for each model
+#   examples/browser/make.sh --steps 200        a trial: at most so many steps for each model
 #   examples/browser/make.sh --out page.html    where the page is written
-#   examples/browser/make.sh --runs FOLDER      where the runs are: runs/browser; what has been trained there is taken
+#   examples/browser/make.sh --runs FOLDER      where the runs are: runs/browser, or runs/browser-200 for --steps 200; what has
+#                                               been trained there is taken
 #   examples/browser/make.sh --engine           compiles alone: build/browser/bin/page.js
 #
 # The text is tiny Shakespeare: tinyshakespeare/input.txt under EDDY_DATA_DIR, or downloaded once.
@@ -15,7 +16,8 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 here="$root/examples/browser"
 native="${EDDY_NATIVE_BUILD:-$root/build/release}"
 wasm="${EDDY_BROWSER_BUILD:-$root/build/browser}"
-runs="$root/runs/browser"
+runs=""
+trial=""
 out=""
 engine_only=""
 steps=()
@@ -35,7 +37,14 @@ while (($# > 0)); do
         exit 2
       fi
       case "$1" in
-        --steps) steps=(--train.steps "$2" --train.warmup "$(($2 / 30))") ;;
+        --steps)
+          if [[ ! "$2" =~ ^[1-9][0-9]{0,8}$ ]]; then
+            echo "make.sh: --steps $2 (a number from 1 on)" >&2
+            exit 2
+          fi
+          steps=(--train.steps "$2" --train.warmup "$(($2 / 30))")
+          trial="-$2"
+          ;;
         --out) out="$(realpath -m "$2")" ;;
         --runs) runs="$(realpath -m "$2")" ;;
       esac
@@ -48,8 +57,13 @@ while (($# > 0)); do
   esac
 done
 out="${out:-$wasm/eddy.html}"
+runs="${runs:-$root/runs/browser$trial}" # a trial's models are not taken for those of the page
 
-# Before an hour of training.
+# What an hour of training would be lost for is looked at before it.
+if [[ -d "$out" ]]; then
+  echo "make.sh: $out is a folder (--out names the file of the page)" >&2
+  exit 2
+fi
 if ! command -v emcmake >/dev/null; then
   echo "make.sh: Emscripten, the compiler to WebAssembly, is not installed (apt-get install emscripten)" >&2
   exit 1
@@ -75,8 +89,15 @@ if [[ -z "${EDDY_NATIVE_BUILD:-}" ]]; then
   heading "Eddy for this machine"
   (cd "$root" && cmake --preset release && cmake --build --preset release --target eddy_program example_browser)
 fi
+for program in "$native/eddy" "$native/bin/example_browser"; do
+  if [[ ! -x "$program" ]]; then
+    echo "make.sh: there is no $program (build the targets eddy_program and example_browser)" >&2
+    exit 1
+  fi
+done
 
 compile
+mkdir -p "$(dirname "$out")"
 
 # name | flags | title | what it is | the part of the state that is shown first | what its parts are
 models=(
@@ -102,7 +123,7 @@ for model in "${models[@]}"; do
   run="$runs/$name"
   if [[ ! -e "$run.safetensors" ]]; then
     heading "Training: $name"
-    if [[ -e "$run" ]]; then
+    if [[ -e "$run/checkpoints/latest" ]]; then
       "$native/eddy" train --resume "$run" "${steps[@]}"
     else
       # shellcheck disable=SC2086
