@@ -13,6 +13,7 @@
 #include "train/learn/exercise.h"
 #include "train/learn/place.h"
 #include "train/learn/student_folder.h"
+#include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/record/program_name.h"
 
@@ -30,7 +31,7 @@ struct Lessons {
   explicit Lessons(const LearnFlags& flags)
       : place(find_place()), exercises(read_exercises(place.exercises)), student(folder_of(flags)) {
     command = program_name() + " learn";
-    if (flags.folder != kFolder) command += fmt::format(" --folder '{}'", flags.folder);
+    if (flags.folder != kFolder) command += " --folder " + shell_quoted(flags.folder);
   }
   // Who works in the folder itself means this one.
   static std::string folder_of(const LearnFlags& flags) {
