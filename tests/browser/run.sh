@@ -22,26 +22,27 @@ export EDDY_NATIVE_BUILD="$build" EDDY_BROWSER_BUILD="${EDDY_BROWSER_BUILD:-$bui
 mkdir -p "$temporary/data/tinyshakespeare"
 for i in $(seq 3000); do echo "Line $i says: $((i * i % 97)), $((i * 7 % 31))."; done >"$temporary/data/tinyshakespeare/input.txt"
 page="${2:-$temporary/page.html}"
-if (($# < 2)); then
-  EDDY_DATA_DIR="$temporary/data" "$root/examples/browser/make.sh" --steps 2 --runs "$temporary/runs" --out "$page" >"$temporary/log" 2>&1 ||
-    { cat "$temporary/log" >&2 && exit 1; }
-fi
+make=(--steps 2 --runs "$temporary/runs" --out "$page")
+if (($# > 1)); then make=(--engine); fi
+EDDY_DATA_DIR="$temporary/data" "$root/examples/browser/make.sh" "${make[@]}" >"$temporary/log" 2>&1 ||
+  { cat "$temporary/log" >&2 && exit 1; }
 
 engine="$EDDY_BROWSER_BUILD/bin/page.js"
 native="$build/bin/example_browser"
 wasm=(node "$root/examples/browser/logits.js" "$engine")
 # The largest difference between the numbers of two files, of a number beyond 1 relative to it; their count must be equal, and
-# not 0.
+# not 0, and each must be finite.
 difference() {
   paste -d' ' <(tr -s ' ' '\n' <"$1" | sed '/^$/d') <(tr -s ' ' '\n' <"$2" | sed '/^$/d') |
-    awk 'NF != 2 { bad = 1 }
+    awk 'NF != 2 || /[^-+.0-9e ]/ { bad = 1 }
       { d = $1 > $2 ? $1 - $2 : $2 - $1; size = $1 < 0 ? -$1 : $1; if (size > 1) d /= size; if (!(d <= most)) most = d }
       END { if (bad || NR == 0) exit 1; printf "%.3g\n", most }'
 }
 # Sums have other orders in WebAssembly, whose vectors have four numbers: at most 1e-5 apart.
 compare() {
   local most
-  most="$(difference "$temporary/native" "$temporary/wasm")"
+  most="$(difference "$temporary/native" "$temporary/wasm")" ||
+    { echo "$1: there are none, or not as many of both, or one is not finite" >&2 && exit 1; }
   echo "$1: largest difference $most"
   awk -v most="$most" 'BEGIN { exit !(most <= 1e-5) }'
 }
