@@ -159,13 +159,13 @@ EMSCRIPTEN_KEEPALIVE double parity_step() {
 EMSCRIPTEN_KEEPALIVE double parity_accuracy(int bits) {
   return guarded(std::nan(""), [&] { return parity->accuracy(bits); });
 }
-// The states behind the bits of new streams, three floats each: across, along, and 1 for odd.
+// The states behind the bits of streams, three floats each: sideways, upwards, and 1 for odd.
 EMSCRIPTEN_KEEPALIVE const float* parity_states(int streams, int bits) {
   return guarded<const float*>(nullptr, [&]() -> const float* {
     static std::vector<float> floats;
     floats.clear();
     for (const Parity::Point& point : parity->states(streams, bits))
-      floats.insert(floats.end(), {point.across, point.along, point.odd ? 1.0f : 0.0f});
+      floats.insert(floats.end(), {point.sideways, point.upwards, point.odd ? 1.0f : 0.0f});
     return floats.data();
   });
 }

@@ -213,25 +213,25 @@ std::vector<Parity::Point> Parity::states(std::int64_t count, std::int64_t bits)
     odds += points[i].odd ? 1 : 0;
   }
   const auto all = static_cast<double>(vectors.size());
-  std::vector<double> across(size), along(size, 1.0);
-  subtract(across, -1 / std::max(1.0, odds), odd_mean);
-  subtract(across, 1 / std::max(1.0, all - odds), even_mean);
-  normalise(across);
-  // The largest principal direction of what is left without `across`, by power iteration.
+  std::vector<double> sideways(size), upwards(size, 1.0);
+  subtract(sideways, -1 / std::max(1.0, odds), odd_mean);
+  subtract(sideways, 1 / std::max(1.0, all - odds), even_mean);
+  normalise(sideways);
+  // The largest principal direction of what is left without `sideways`, by power iteration.
   for (std::vector<double>& vector : vectors) subtract(vector, 1 / all, mean);
   constexpr int kIterations = 20;
   for (int iteration = 0; iteration < kIterations; ++iteration) {
-    subtract(along, dot(along, across), across);
-    normalise(along);
+    subtract(upwards, dot(upwards, sideways), sideways);
+    normalise(upwards);
     std::vector<double> next(size);
-    for (const std::vector<double>& vector : vectors) subtract(next, -dot(vector, along), vector);
-    along = std::move(next);
+    for (const std::vector<double>& vector : vectors) subtract(next, -dot(vector, upwards), vector);
+    upwards = std::move(next);
   }
-  subtract(along, dot(along, across), across);
-  normalise(along);
+  subtract(upwards, dot(upwards, sideways), sideways);
+  normalise(upwards);
   for (std::size_t i = 0; i < vectors.size(); ++i) {
-    points[i].across = static_cast<float>(dot(vectors[i], across));
-    points[i].along = static_cast<float>(dot(vectors[i], along));
+    points[i].sideways = static_cast<float>(dot(vectors[i], sideways));
+    points[i].upwards = static_cast<float>(dot(vectors[i], upwards));
   }
   return points;
 }

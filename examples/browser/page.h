@@ -83,10 +83,10 @@ class Parity {
   // The share of right answers on new streams of so many bits.
   double accuracy(std::int64_t bits) const;
 
-  // The state behind each bit of new streams, seen from two sides: along the direction from the mean of the even ones to the
-  // mean of the odd ones, and along that direction across it in which the states differ most.
+  // The state behind each bit of streams that are the same at every call, seen from two sides: sideways from the mean of
+  // the even ones to the mean of the odd ones, upwards along that direction across it in which the states differ most.
   struct Point {
-    float across, along;
+    float sideways, upwards;
     bool odd;
   };
   std::vector<Point> states(std::int64_t streams, std::int64_t bits) const;
