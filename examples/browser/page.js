@@ -7,10 +7,12 @@ const frame = () => new Promise(resolve => setTimeout(resolve, 0));
 const kSlice = 24;      // milliseconds of work between two drawings
 const kLetters = 1500;  // that one press of Continue adds
 const kHistory = 400;   // norms that are kept
+const kReadAtOnce = 8;  // letters of the reader's text, which may be long
 
 let engine = null;
 const loaded = new Map();  // by the index of the element
-const texts = [0, 1].map(which => ({shown: [], length: 0, norms: new Map(), running: false, seed: 1000 * which}));
+// `going` is the press of Continue that is at work, or null.
+const texts = [0, 1].map(which => ({shown: [], length: 0, norms: new Map(), going: null, seed: 1000 * which}));
 let chosenModel = 0, chosenText = 0, chosenTensor = '';
 const marked = new Set();
 
@@ -64,37 +66,42 @@ function append(which, part, given) {
 function begin(which) {
   const text = texts[which], box = $(`prompt-${which}`);
   if (box.value === '') box.value = box.defaultValue;
-  Object.assign(text, {shown: [], length: 0, norms: new Map(), running: false});
+  Object.assign(text, {shown: [], length: 0, norms: new Map(), going: null});
   ++text.seed;
   engine.restart(model(), which);
   showText(which);
   showState();
 }
 
+// Reads what was typed and goes on from it. What is typed and not yet read at a stop goes back to its box.
 async function go(which) {
   const text = texts[which], button = document.querySelector(`[data-go="${which}"]`);
-  if (text.running) {
-    text.running = false;
+  if (text.going) {
+    text.going = null;
     return;
   }
-  const used = model();
+  const used = model(), seed = text.seed;
   const box = $(`prompt-${which}`), typed = Array.from(box.value || (text.length === 0 ? '\n' : ''));
+  const ids = used.tokenizer.encode(typed.join(''));
   box.value = '';
   chooseText(which);
-  if (typed.length > 0) {
-    engine.read(used, which, used.tokenizer.encode(typed.join('')));
-    append(which, typed.join(''), true);
-    text.length += typed.length;
-  }
-  text.running = true;
+  const me = text.going = {};
   button.textContent = 'Stop';
   const started = performance.now();
-  let letters = 0;
+  let read = 0, letters = 0;
   try {
-    while (text.running && letters < kLetters && used === model()) {
+    while (text.going === me && letters < kLetters) {
       const until = performance.now() + kSlice;
       do {
-        const id = engine.draw(used, which, Number($('temperature').value), text.seed);
+        if (read < ids.length) {
+          const next = ids.slice(read, read + kReadAtOnce);
+          engine.read(used, which, next);
+          append(which, next.map(used.tokenizer.decode).join(''), true);
+          read += next.length;
+          text.length += next.length;
+          continue;
+        }
+        const id = engine.draw(used, which, Number($('temperature').value), seed);
         append(which, used.tokenizer.decode(id), false);
         engine.read(used, which, [id]);
         ++letters;
@@ -102,12 +109,14 @@ async function go(which) {
       } while (performance.now() < until && letters < kLetters);
       showText(which);
       if (which === chosenText) showState();
-      $('speed').textContent = `${Math.round(1000 * letters / (performance.now() - started))} letters a second`;
+      $('speed').textContent = `${Math.round(1000 * (read + letters) / (performance.now() - started))} letters a second`;
       await frame();
     }
   } finally {
-    text.running = false;
-    button.textContent = 'Continue';
+    // Not where the text was begun anew.
+    if (read < typed.length && text.seed === seed) box.value = typed.slice(read).join('') + box.value;
+    if (text.going === me) text.going = null;
+    if (!text.going) button.textContent = 'Continue';
   }
 }
 
@@ -169,8 +178,12 @@ function showState() {
   $('freeze').textContent = views.some(view => view.frozen && marked.has(view.name)) ? 'Let go' : 'Freeze';
   const shown = views.find(view => view.name === chosenTensor);
   $('shown').textContent = shown ? shown.name : '\u00a0';
-  if (shown) drawHeatmap(shown);
-  else $('scale').textContent = '';
+  if (shown) {
+    drawHeatmap(shown);
+  } else {
+    $('heatmap').width = $('heatmap').height = 1;  // empty
+    $('scale').textContent = '';
+  }
 }
 
 function drawCurve(canvas, points) {
@@ -216,40 +229,40 @@ function change(action) {
 
 // ---- parity
 
-const parity = {running: false, losses: [], right: [], step: 0, states: null};
+const parity = {going: null, losses: [], right: [], step: 0, states: null};
 const kStates = 48, kStateBits = 16, kEvery = 5;
+const kSteps = 1000;  // that one press of Train adds
 
 function beginParity() {
   engine.parity.begin(1);
-  Object.assign(parity, {running: false, losses: [], right: [], step: 0});
+  Object.assign(parity, {going: null, losses: [], right: [], step: 0});
   parity.states = engine.parity.states(kStates, kStateBits);
   drawParity();
 }
 
 async function trainParity() {
-  if (parity.running) {
-    parity.running = false;
+  if (parity.going) {
+    parity.going = null;
     return;
   }
-  parity.running = true;
+  const me = parity.going = {}, last = parity.step + kSteps;
   $('train').textContent = 'Pause';
   try {
-    while (parity.running) {
+    while (parity.going === me && parity.step < last) {
       const until = performance.now() + 2 * kSlice;
       do {
         parity.losses.push(engine.parity.step());
         ++parity.step;
         if (parity.step % kEvery === 0)
           parity.right.push([parity.step, engine.parity.accuracy(16), engine.parity.accuracy(64)]);
-      } while (performance.now() < until);
+      } while (performance.now() < until && parity.step < last);
       parity.states = engine.parity.states(kStates, kStateBits);
       drawParity();
       await frame();
-      if (parity.step >= 1000) break;
     }
   } finally {
-    parity.running = false;
-    $('train').textContent = 'Train';
+    if (parity.going === me) parity.going = null;
+    if (!parity.going) $('train').textContent = 'Train';
   }
 }
 

@@ -23,8 +23,10 @@ const chromium = spawn(name,
     {stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], env: {...process.env, HOME: profile}});
 
 // The browser's protocol: JSON between zero bytes, requests into pipe 3, answers from pipe 4.
-let last = 0, session, text = '';
+let last = 0, session, text = '', ended = false;
 const waiting = new Map(), problems = [];
+for (const pipe of [3, 4]) chromium.stdio[pipe].on('error', () => {});  // the browser has ended, which `exited` tells
+chromium.stdio[4].setEncoding('utf8');
 chromium.stdio[4].on('data', data => {
   const parts = (text + data).split('\0');
   text = parts.pop();
@@ -40,8 +42,13 @@ chromium.stdio[4].on('data', data => {
     else resolve(message.result);
   }
 });
+const exited = new Promise(resolve => chromium.on('exit', resolve)).then(() => {
+  ended = true;
+  for (const [, reject] of waiting.values()) reject(new Error('the browser ended'));
+});
 function ask(method, params = {}) {
   return new Promise((resolve, reject) => {
+    if (ended) return reject(new Error('the browser ended'));
     waiting.set(++last, [resolve, reject]);
     chromium.stdio[3].write(JSON.stringify({id: last, method, params, sessionId: session}) + '\0');
   });
@@ -87,11 +94,11 @@ async function use() {
     await until('texts[0].length > 300');
     console.log(`${await value("document.querySelectorAll('.model')[" + i + "].dataset.name")}: ${await value("$('speed').textContent")}`);
     await click('[data-go="0"]');
-    await until('!texts[0].running');
+    await until('!texts[0].going');
     await click('[data-go="1"]');
     await until('texts[1].length > 100');
     await click('[data-go="1"]');
-    await until('!texts[1].running');
+    await until('!texts[1].going');
     await picture(`model-${i}.png`, 1000);
     // Swapping the states twice changes nothing; forgetting sets norms to zero; what is frozen stays.
     const norms = "engine.views(model(), 1, '').map(view => view.norm).join()";
@@ -111,9 +118,20 @@ async function use() {
     await expect("$('problem').hidden");
   }
   await click('#models input[value="0"]');
+  // What is typed and not yet read at a stop goes back; what the vocabulary lacks is read as blanks.
+  await value("$('prompt-0').value = '\u2603'.repeat(100000)");
+  await click('[data-go="0"]');
+  await until('texts[0].length > 0');
+  await click('[data-go="0"]');
+  await until(`document.querySelector('[data-go="0"]').textContent === 'Continue'`);
+  await expect("texts[0].length + $('prompt-0').value.length === 100000");
+  await expect("/^ +$/.test($('output-0').textContent)");
+  await value("$('prompt-0').value = ''");
+  await click('[data-new="0"]');
+  await expect("$('prompt-0').value === $('prompt-0').defaultValue && $('heatmap').width === 1");
   await click('[data-go="0"]');
   await click('#train');
-  await until('parity.step >= 300 && !texts[0].running', 300);
+  await until('parity.step >= 300 && !texts[0].going', 300);
   await click('#train');
   console.log(`parity: ${await value("$('progress').textContent")}`);
   await expect('parity.right[parity.right.length - 1][1] > 0.9');
@@ -132,10 +150,9 @@ async function use() {
 use().then(() => 0, error => {
   console.error(error.message);
   return 1;
-}).then(status => {
-  chromium.on('exit', () => {
-    fs.rmSync(profile, {recursive: true, force: true});
-    process.exit(status);
-  });
+}).then(async status => {
   chromium.kill();
+  await exited;
+  fs.rmSync(profile, {recursive: true, force: true, maxRetries: 10});  // its other processes may end later
+  process.exit(status);
 });
