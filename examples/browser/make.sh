@@ -10,6 +10,7 @@
 #   examples/browser/make.sh --engine           compiles alone: build/browser/bin/page.js
 #
 # The text is tiny Shakespeare: tinyshakespeare/input.txt under EDDY_DATA_DIR, or downloaded once.
+# EDDY_NATIVE_BUILD names a folder with a build that stands already, EDDY_BROWSER_BUILD another one than build/browser.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
