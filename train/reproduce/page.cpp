@@ -80,8 +80,8 @@ std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& r
   const auto [mean, deviation] = own_spread(table, rows, shown, column);
   if (!std::isfinite(mean)) return "-";
   std::string cell = fmt::format("{:.{}f}", mean, column.decimals);
-  // A whole number that no seed changes, such as that of parameters, has none.
-  if (std::isfinite(deviation) && (column.decimals > 0 || deviation > 0))
+  // A whole number that no seed changes, such as that of parameters, has none. Its mean may be rounded.
+  if (std::isfinite(deviation) && (column.decimals > 0 || deviation >= 0.5))
     cell += fmt::format(" ± {:.{}f}", deviation, column.decimals);
   return cell;
 }
