@@ -268,11 +268,14 @@
       said.textContent = "Attention is kept for the tokens " + grouped(v.from) + " to " + grouped(v.to - 1) + " (--attention FROM:TO chooses others).";
       return;
     }
-    said.textContent = "Token " + grouped(chosen) + " " + quoted(chosen) + (seen.found.length ? " reads from:" : " sees nothing here.");
+    said.textContent = "Token " + grouped(chosen) + " " + quoted(chosen) +
+        (seen.found.length ? " reads from:" : " sees nothing here.");
+    // Where nothing is carried, keys before the segment are no tokens of the text.
+    const warm = data.carried ? 0 : chosen - chosen % data.segment;
     for (const [key, share] of seen.found) {
       const part = number(Math.round(1000 * share / 255) / 10) + " %";
       if (v.keys) out.append(row(part, "", softly(v.keys + " " + key), share / 255));
-      else if (key < 0) out.append(row(part, grouped(chosen - key) + " back", softly("before the text: what a cold start has there"), share / 255));
+      else if (key < warm) out.append(row(part, grouped(chosen - key) + " back", softly("before the " + (key < 0 ? "text" : "segment") + ": what a cold start has there"), share / 255));
       else {
         looked.set(key, share);
         // A gate has two keys: the token, and the state, which stands at the token before.

@@ -335,10 +335,10 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
   add_meanings(page, config, inspection);
 
   const ShownTokens shown = shown_tokens(tokenizer, tokens);
-  json data{{"tokens", inspection.tokens}, {"segment", inspection.segment},
-            {"text", shown.text},          {"lengths", base64_of(shown.lengths)},
-            {"series", json::array()},     {"attention", json::array()},
-            {"bias", json::array()}};
+  json data{{"tokens", inspection.tokens},         {"segment", inspection.segment},
+            {"carried", inspection.carried},       {"text", shown.text},
+            {"lengths", base64_of(shown.lengths)}, {"series", json::array()},
+            {"attention", json::array()},          {"bias", json::array()}};
   for (const MeasureWords& measure : kMeasures)
     for (const TokenSeries& one : inspection.series)
       if (one.measure == measure.measure) data["series"].push_back(series_json(one));

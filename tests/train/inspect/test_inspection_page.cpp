@@ -74,6 +74,7 @@ TEST_CASE("inspection page: losses are there as they are, other series to a step
   const json data = shown.data();
   CHECK(data["tokens"] == std::ssize(shown.tokens));
   CHECK(data["text"] == kPlainText);
+  CHECK(data["carried"] == true);
   REQUIRE(data["series"].size() == shown.inspection.series.size());
   for (const json& series : data["series"]) {
     const TokenSeries* wanted = nullptr;
@@ -135,6 +136,7 @@ TEST_CASE(
     CHECK_MESSAGE(contains(plain.page, line), line);
   const Shown unit(tiny_config("unit_forget", 0), kPlainText, segments_of(16, false));
   CHECK_FALSE(contains(unit.page, "names no state"));
+  CHECK(unit.data()["carried"] == false);
   ModelConfig own = unit.config;
   own.family = "own_cells";
   const std::string page = unit.render(own);
