@@ -269,7 +269,7 @@
       return;
     }
     said.textContent = "Token " + grouped(chosen) + " " + quoted(chosen) +
-        (seen.found.length ? " reads from:" : " sees nothing here.");
+        (seen.found.length || seen.rest > 0 ? " reads from:" : " sees nothing here.");
     // Where nothing is carried, keys before the segment are no tokens of the text.
     const warm = data.carried ? 0 : chosen - chosen % data.segment;
     for (const [key, share] of seen.found) {
