@@ -53,7 +53,7 @@
   const reader = $("reader"), sheet = $("sheet"), lines = $("lines"), canvas = $("tint"), pen = canvas.getContext("2d");
   const lineHeight = 24, font = getComputedStyle(lines).fontSize + " " + getComputedStyle(lines).fontFamily;
   let by = series[0], chosen = -1, over = -1, lineStart = new Uint32Array(1), lineCount = 0, letter = 9, width = 0, sharp = 1;
-  const most = 48;  // columns of a token; longer ones are cut here, and shown whole below
+  let most = 48;  // letters of a token; longer ones are cut here, and shown whole below
   const cut = p => p.length > most ? p.slice(0, most - 1) + "\u2026" : p;
   const plain = p => /^[ -~]*$/.test(p);
   const wide = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\ud800-\udbff]/;
@@ -68,6 +68,7 @@
     pen.font = font;
     letter = pen.measureText("0".repeat(100)).width / 100;
     const columns = Math.max(8, Math.floor(width / letter));
+    most = Math.min(48, columns);
     // Lines break before a word where they can: at the token `word`, from which on `held` columns are used.
     const starts = [0];
     let used = 0, word = -1, held = 0, spaced = false;
