@@ -517,7 +517,7 @@
   });
   reader.addEventListener("keydown", event => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-    if (!step) return;
+    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     choose(Math.min(count - 1, Math.max(0, chosen + step)), true);
   });
