@@ -234,10 +234,12 @@
     if (keep && names.some(([value]) => String(value) === before)) select.value = before;
   };
   const view = () => attention.views[Number($("view").value) || 0];
+  // The chosen head of a view; the mean stands behind the last one.
+  const headOf = v => $("head").value === "mean" ? v.heads : Number($("head").value);
   const fillHeads = () => {
     const v = view();
     if (!v) return;
-    options($("head"), [[v.heads, "mean over " + v.heads + " heads"]].concat(Array.from({ length: v.heads }, (_, h) => [h, "head " + h])), true);
+    options($("head"), [["mean", "mean over " + v.heads + " heads"]].concat(Array.from({ length: v.heads }, (_, h) => [h, "head " + h])), true);
     options($("pass"), Array.from({ length: v.passes }, (_, p) => [p, "pass " + (p + 1) + " of " + v.passes]), true);
     $("pass").parentElement.hidden = v.passes < 2;
   };
@@ -245,7 +247,7 @@
   const looks = token => {
     const v = view();
     if (!v || token < v.from || token >= v.to) return null;
-    const pass = Number($("pass").value) || 0, head = Number($("head").value);
+    const pass = Number($("pass").value) || 0, head = headOf(v);
     const at = (pass * (v.heads + 1) + head) * (v.to - v.from) + token - v.from, found = [];
     for (let j = 0; j < v.kept; j++) {
       const share = v.share[at * v.kept + j];
@@ -487,7 +489,7 @@
     biasChart = null;
     const b = data.bias.find(one => one.path === v.path.replace(/probabilities$/, "bias"));
     if (!b) return;
-    const all = floats(b.data), distances = all.length / b.heads, head = Number($("head").value);
+    const all = floats(b.data), distances = all.length / b.heads, head = headOf(v);
     const of = h => Float32Array.from(all.subarray(h * distances, (h + 1) * distances));
     const lines = head < b.heads ? [{ name: "head " + head, values: of(head) }] :
         Array.from({ length: b.heads }, (_, h) => ({ name: "head " + h, values: of(h) }));
