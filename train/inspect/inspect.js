@@ -532,6 +532,9 @@
   };
   window.addEventListener("hashchange", openSource);
   let later = 0;
+  // A width can change without a resize of the window, as when a scroll bar comes. Lines fit before they are shown;
+  // charts stretch until they are drawn anew.
+  new ResizeObserver(() => { if (sheet.clientWidth !== width) { layOut(); draw(); } }).observe(reader);
   window.addEventListener("resize", () => { clearTimeout(later); later = setTimeout(everything, 60); });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", everything);
   everything();
