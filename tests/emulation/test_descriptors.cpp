@@ -149,7 +149,6 @@ int misplaced(const Operand& operand, const Fields& fields) {
   return count;
 }
 
-// What a product sees of a descriptor besides its address; `columns` of B, 0 for A.
 using Kind = emulated::OperandKind;
 
 }  // namespace

@@ -17,7 +17,7 @@ struct TokenRows {
   std::int64_t stride = 0, heads = 0, keys = 0, first = 0;
 };
 
-// Where an attention of tokens stands: whether its keys are tokens, and the gates beside it that say the same.
+// Whether a value is an attention whose queries are tokens, and no gate shows it.
 bool is_of_tokens(const NamedSegment& segment, const std::string& path) {
   if (!is_attention_path(path)) return false;
   const ValueMeaning* const meaning = meaning_of(segment.config, path);
@@ -36,8 +36,8 @@ bool is_of_tokens(const NamedSegment& segment, const std::string& path) {
 AttentionCollector::AttentionCollector(std::int64_t tokens, const InspectOptions& options)
     : options_(options), from_(options.from), to_(options.to < 0 ? tokens : options.to) {
   if (from_ < 0 || from_ >= to_ || to_ > tokens)
-    fail<ValueError>("inspect: attention of the tokens {}:{} of a text with {} (FROM below TO, at most {})",
-                     options.from, to_, tokens, tokens);
+    fail<ValueError>("inspect: attention {}:{} of {} tokens (FROM below TO, TO at most {})", options.from,
+                     to_, tokens, tokens);
 }
 
 template <class Visit>

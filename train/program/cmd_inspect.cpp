@@ -98,9 +98,6 @@ int run_inspect(const InspectFlags& flags) {
   std::vector<std::int32_t> ids = tokens_of(flags, run, about.text);
   about.tokens_in_all = std::ssize(ids);
   ids.resize(static_cast<std::size_t>(std::min(about.tokens_in_all, flags.tokens)));
-  if (options.to > std::ssize(ids))
-    fail<ValueError>("inspect: --attention {} of {} tokens (at most {}:{})", flags.attention, ids.size(),
-                     options.from, ids.size());
   Inspection inspection;
   {
     PercentLine line("inspect");
