@@ -118,7 +118,6 @@ Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> toke
 
   TokenSeries losses{TokenMeasure::loss, {}, std::vector<float>(tokens.size(), std::nanf(""))};
   CarriedState carried;
-  const std::int64_t total = plan.carry_state ? 2 * result.tokens : result.tokens;
   for (Batch batch; reader.next(batch); batch = {}) {
     const std::int64_t begin = reader.places().front().position;
     const bool looks = attention.wants(begin, reading.segment);
@@ -135,7 +134,9 @@ Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> toke
     series.add(segment, output.carried);
     if (looks) attention.add(segment);
     result.carried = result.carried || output.carried;
-    if (progress) progress(begin + valid, total);
+    // Whether there is a state to clear in a second reading is known from the second segment on.
+    const bool twice = begin == 0 ? plan.carry_state : result.carried;
+    if (progress) progress(begin + valid, twice ? 2 * result.tokens : result.tokens);
   }
   result.loss = mean_of(losses.values);
   result.series.push_back(std::move(losses));
@@ -145,7 +146,8 @@ Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> toke
     cleared.clear_state = true;
     const std::vector<double> nats =
         token_losses(model, {tokens}, cleared, [&](std::int64_t done, std::int64_t) {
-          return !progress || progress(result.tokens + done, total);
+          if (progress) progress(result.tokens + done, 2 * result.tokens);
+          return true;
         })[0];
     result.series.push_back({TokenMeasure::loss_cleared, {}, {nats.begin(), nats.end()}});
     result.loss_cleared = mean_of(result.series.back().values);

@@ -86,7 +86,7 @@ struct Inspection {
   const TokenSeries* find(TokenMeasure measure, const std::string& path = "") const;
 };
 
-// Reads the tokens, twice where a state is carried.
+// Reads the tokens, twice where a state is carried. A text is read to its end, whatever `progress` returns.
 // errors: ValueError for fewer than 2 tokens, a range of attention that is not in the text, or one that takes more than
 // options.most_bytes; those of the model.
 Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> tokens,
