@@ -262,7 +262,11 @@ void SeriesCollector::add_gate(const NamedSegment& segment, const std::string& p
 }
 
 void SeriesCollector::take(Inspection& inspection) && {
-  for (auto& [key, values] : series_) inspection.series.push_back({key.first, key.second, std::move(values)});
+  for (auto& [key, values] : series_) {
+    // Where a token has one pass, or a text one block, nothing changes.
+    if (std::ranges::all_of(values, [](float v) { return std::isnan(v); })) continue;
+    inspection.series.push_back({key.first, key.second, std::move(values)});
+  }
   for (auto& [path, curve] : biases_) inspection.biases.push_back(std::move(curve));
   for (auto& [path, values] : learned_) inspection.learned.push_back({path, std::move(values)});
   inspection.unplaced.assign(unplaced_.begin(), unplaced_.end());
