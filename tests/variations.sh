@@ -9,6 +9,10 @@ source_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 if (($# > 0)); then
   copy="$1"
   mkdir -p "$copy"
+  if [[ -n "$(ls -A "$copy")" ]]; then # what an earlier copy had built would pass for what is built now
+    echo "variations.sh: $copy is not empty (name a new folder)" >&2
+    exit 1
+  fi
 else
   copy="$(mktemp --directory)"
   trap 'rm -rf "$copy"' EXIT

@@ -26,7 +26,7 @@ class WantedValues {
   explicit WantedValues(const ModelConfig& config) : config_(config) {}
 
   std::vector<std::string> patterns(bool attention) const {
-    if (segments_ < 2) return {"*"};
+    if (segments_ < 2 || varies_) return {"*"};
     std::vector<std::string> wanted;
     for (const std::string& path : paths_) {
       const ValueMeaning* const meaning = meaning_of(config_, path);
@@ -35,7 +35,10 @@ class WantedValues {
     }
     return wanted;
   }
-  void add(const NamedValues& values) {
+  // `values`: what a segment gave of `patterns`.
+  void add(const std::vector<std::string>& patterns, const NamedValues& values) {
+    // Nothing: a model that leaves a name out at times. From now on all that it names is taken.
+    varies_ = varies_ || (segments_ >= 2 && values.empty() && !patterns.empty());
     if (segments_++ >= 2) return;
     for (const auto& [path, calls] : values) paths_.insert(path);
   }
@@ -44,6 +47,7 @@ class WantedValues {
   const ModelConfig& config_;
   std::set<std::string> paths_;
   int segments_ = 0;
+  bool varies_ = false;
 };
 
 // Runs `run` and returns the values that it names and that are wanted; none for a run that names nothing.
@@ -122,9 +126,10 @@ Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> toke
     const std::int64_t begin = reader.places().front().position;
     const bool looks = attention.wants(begin, reading.segment);
     BatchLosses output;
-    const NamedValues values = values_of(
-        wanted.patterns(looks), [&] { output = evaluate_batch(model, batch, carried, plan, recorder); });
-    wanted.add(values);
+    const std::vector<std::string> patterns = wanted.patterns(looks);
+    const NamedValues values =
+        values_of(patterns, [&] { output = evaluate_batch(model, batch, carried, plan, recorder); });
+    wanted.add(patterns, values);
     const std::vector<double> nats = numbers_of(output.losses);
     const std::int64_t valid = std::min(reading.segment, result.tokens - begin);
     for (std::int64_t i = 0; i < valid && begin + i + 1 < result.tokens; ++i)
