@@ -122,6 +122,8 @@ bool edits_lines() {
 LineInput::Line LineInput::next_edited() {
   EditLine* const line = editor_->line;
   el_resize(line);
+  // Before the prompt is shown: libedit does it behind that, and a Ctrl-D typed in between arrives as a zero.
+  el_set(line, EL_PREP_TERM, 1);
   int count = 0;
   const char* const text = el_gets(line, &count);
   if (take_interrupt()) return {End::interrupted, ""};
