@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/base/format.h"
 #include "tests/models/every_model.h"
 #include "tests/support/browser.h"
 #include "tests/support/errors.h"

@@ -82,7 +82,8 @@ TEST_CASE("inspection page: losses are there as they are, other series to a step
       const bool loss = candidate.measure == TokenMeasure::loss && series["measure"] == "loss",
                  norm = candidate.measure == TokenMeasure::norm && series["measure"] == "norm",
                  gate = candidate.measure == TokenMeasure::gate && series["measure"] == "gate";
-      if ((loss || norm || gate) && candidate.path == series["path"]) wanted = &candidate;
+      if ((loss || norm || gate) && candidate.path == series.at("path").get<std::string>())
+        wanted = &candidate;
     }
     if (wanted == nullptr) continue;
     CAPTURE(series["label"].get<std::string>());
