@@ -17,6 +17,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/program/trained_runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 
@@ -24,68 +25,12 @@ namespace {
 
 using namespace eddy;
 using namespace eddy::test;
+using namespace eddy::test::program;
 namespace fs = std::filesystem;
-
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 const Words kCommands{"train",    "plan",  "reproduce", "eval",      "compare", "draw",
                       "generate", "check", "tokenizer", "models",    "keys",    "tasks",
                       "info",     "bench", "dump",      "completion"};
-
-// A few steps of a 16-wide model in a context of 16 tokens.
-Words tiny_train(const std::string& text, int steps = 4) {
-  return words_of(
-             "train --model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.threads 1 "
-             "--train.eval_every 0 --train.eval_batches 2 --train.log_every 1 --train.sample_tokens 0 "
-             "--train.checkpoint_every 0") +
-         Words{"--data", text, "--train.steps", std::to_string(steps)};
-}
-
-// One trained run of each model, made once; tests that change a run take a copy.
-struct Trained {
-  TempFolder folder;
-  std::string text = folder.write("text.txt", generate_stories(3, 4000));
-  std::string unit = folder.path("unit"), regular = folder.path("regular");
-  Ended unit_end, regular_end;
-
-  Trained() {
-    unit_end = run_program({tiny_train(text) + Words{"--run", unit}, folder.path()});
-    regular_end = run_program(
-        {tiny_train(text) + Words{"--run", regular, "--model.model", "regular", "--model.positions", "true"},
-         folder.path()});
-    REQUIRE_MESSAGE(unit_end.status == 0, unit_end.err);
-    REQUIRE_MESSAGE(regular_end.status == 0, regular_end.err);
-  }
-  std::string copy_to(const TempFolder& other) const {
-    fs::copy(unit, other.path("unit"), fs::copy_options::recursive);
-    return other.path("unit");
-  }
-};
-const Trained& trained() {
-  static const Trained once;
-  return once;
-}
-
-Ended run(const TempFolder& folder, const Words& arguments) {
-  return run_program({arguments, folder.path()});
-}
-
-// An error a person can use: the status, and as the last line on standard error what is wrong.
-void check_refused(const Ended& ended, int status, const std::string& what) {
-  CAPTURE(ended.out);
-  CAPTURE(ended.err);
-  CHECK(ended.status == status);
-  const std::size_t line = ended.err.rfind("error: ");
-  REQUIRE(line != std::string::npos);
-  CHECK((line == 0 || ended.err[line - 1] == '\n'));
-  CHECK(ended.err.find('\n', line) == ended.err.size() - 1);
-  CHECK_MESSAGE(contains(ended.err.substr(line), what), what);
-}
 
 }  // namespace
 
@@ -305,96 +250,6 @@ TEST_CASE("program: a prompt or a text outside the vocabulary of a run is refuse
   check_refused(run(folder, Words{"train", "--resume", t.unit} + bytes), 1, "data.tokenizer is byte");
   check_refused(run(folder, {"generate", "nowhere"}), 1, "nowhere is not a folder");
   CHECK(!fs::exists(folder.path("out")));
-}
-
-TEST_CASE("program: a text is put away and gone on with by the run it came from alone") {
-  if (!has_program()) return;
-  const Trained& t = trained();
-  const TempFolder folder;
-  const Words begin{"generate", t.unit, "--prompt", "Once", "--seed", "5", "--temperature", "0.9"};
-  const Ended whole = run(folder, begin + Words{"--tokens", "60"});
-  CHECK(whole.status == 0);
-  const Ended first = run(folder, begin + Words{"--tokens", "25", "--save-session", "a.session"});
-  CHECK_MESSAGE(first.status == 0, first.err);
-  const Words go_on{"generate", t.unit, "--session", "a.session", "--tokens"};
-  const Ended second = run(folder, go_on + Words{"20", "--save-session", "a.session"});
-  CHECK_MESSAGE(second.status == 0, second.err);
-  const Ended third = run(folder, go_on + Words{"15"});
-  CHECK_MESSAGE(third.status == 0, third.err);
-  CHECK(first.out + second.out + third.out == whole.out);
-  CHECK(run(folder, go_on + Words{"15", "--seed", "6"}).out != third.out);
-
-  check_refused(run(folder, {"generate", t.regular, "--session", "a.session"}), 1,
-                "a.session was written by a unit_forget, and this model is a regular");
-  check_refused(run(folder, {"generate", t.unit, "--session", t.text}), 1,
-                "is not a session (expected: a file that --save-session wrote)");
-  check_refused(run(folder, {"generate", t.unit, "--session", latest_of(t.unit) + "/model.safetensors"}), 1,
-                "has no format");
-  check_refused(run(folder, {"generate", t.unit, "--session", ""}), 2, "--session: the name is empty");
-  check_refused(run(folder, begin + Words{"--save-session", ""}), 2, "--save-session: the name is empty");
-  check_refused(run(folder, begin + Words{"--save-session", "nowhere/a.session"}), 1,
-                "nowhere is not a folder");
-  CHECK(run(folder, {"eval", t.unit, "--session", "a.session"}).status == 2);
-}
-
-TEST_CASE("program: an interrupt puts the text away that --save-session asked for") {
-  if (!has_program()) return;
-  const Trained& t = trained();
-  const TempFolder folder;
-  const Words begin{"generate", t.unit, "--prompt", "Once", "--seed", "5", "--tokens"};
-  Program endless({begin + Words{"1000000000000", "--save-session", "a.session"}, folder.path()});
-  REQUIRE(endless.read_output(200));
-  endless.signal(SIGINT);
-  const Ended ended = endless.finish();
-  CHECK_MESSAGE(ended.status == 130, ended.err);
-  const std::string length = std::to_string(ended.out.size());
-  CHECK(contains(ended.err, "interrupted after " + length + " of 1000000000000 tokens; saved in a.session"));
-  const Ended more = run(folder, {"generate", t.unit, "--session", "a.session", "--tokens", "30"});
-  CHECK_MESSAGE(more.status == 0, more.err);
-  const Ended whole = run(folder, begin + Words{std::to_string(ended.out.size() + 30)});
-  CHECK(ended.out + more.out == whole.out);
-}
-
-TEST_CASE("program: a session is saved however the output ends") {
-  if (!has_program()) return;
-  const Trained& t = trained();
-  const TempFolder folder;
-  const Words begin{"generate", t.unit, "--prompt", "Once", "--seed", "5", "--tokens"};
-  const Words saved = begin + Words{"1000000000000", "--save-session", "a.session"};
-  Program left({saved, folder.path()});
-  REQUIRE(left.read_output(200));
-  left.close_output();
-  const Ended ended = left.finish();
-  CHECK_MESSAGE(ended.status == 0, ended.err);
-  CHECK(contains(ended.err, "; saved in a.session"));
-  CHECK(run(folder, {"generate", t.unit, "--session", "a.session", "--tokens", "30"}).status == 0);
-
-  fs::remove(folder.path("a.session"));
-  const Ended full = run_program({saved, folder.path(), "/dev/null", 0, {}, "/dev/full"});
-  check_refused(full, 1, "No space left on device");
-  CHECK(contains(full.err, "; saved in a.session"));
-  const Ended more = run(folder, {"generate", t.unit, "--session", "a.session", "--tokens", "30"});
-  const Ended whole = run(folder, begin + Words{"31"});
-  CHECK(more.out == whole.out.substr(1));
-}
-
-TEST_CASE("program: a stop within the prompt saves no session and says so") {
-  if (!has_program()) return;
-  const Trained& t = trained();
-  const TempFolder folder;
-  std::string prompt;
-  for (int i = 0; i < 1000; ++i) prompt += read_bytes(t.text);
-  folder.write("long.txt", prompt);
-  Program reading({{"generate", t.unit, "--prompt", "-", "--save-session", "a.session"},
-                   folder.path(),
-                   folder.path("long.txt")});
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  reading.signal(SIGTERM);
-  reading.signal(SIGHUP);
-  const Ended ended = reading.finish();
-  CHECK(ended.status == 130);
-  CHECK(contains(ended.err, "no session is saved"));
-  CHECK(!fs::exists(folder.path("a.session")));
 }
 
 TEST_CASE("program: a training and a file that was asked for do not need the output") {
