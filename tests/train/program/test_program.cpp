@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ops/backends.h"
@@ -28,10 +29,6 @@ using namespace eddy::test;
 using namespace eddy::test::program;
 namespace fs = std::filesystem;
 
-const Words kCommands{"train",    "plan",  "reproduce", "eval",      "compare", "draw",
-                      "generate", "check", "tokenizer", "models",    "keys",    "tasks",
-                      "info",     "bench", "dump",      "completion"};
-
 }  // namespace
 
 TEST_CASE("program: version and help go to standard output and are no errors") {
@@ -45,30 +42,38 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
   const Ended help = run(folder, {"--help"});
   CHECK(help.status == 0);
   CHECK(help.err.empty());
-  const std::vector<Words> options{{"--run", "--resume", "--init-from", "--model.dim", "--train.steps",
-                                    "--data.path", "--dry-run", "--print-config"},
-                                   {"--seconds", "--preset", "--data", "--model.dim"},
-                                   {"--rows", "--scale", "--task", "--set", "--runs", "--dry-run"},
-                                   {"--data", "--split", "--batches"},
-                                   {"--data", "--top", "--clear-state", "--html"},
-                                   {"curves", "state"},
-                                   {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"},
-                                   {"--all"},
-                                   {"train", "show"},
-                                   {"--config", "--vocab"},
-                                   {"MODEL"},
-                                   {"--help"},
-                                   {"--measure"},
-                                   {"ops", "step", "generate", "length"},
-                                   {"--case", "--weights", "--out", "--grads"},
-                                   {"bash", "zsh"}};
-  for (std::size_t i = 0; i < kCommands.size(); ++i) {
-    CAPTURE(kCommands[i]);
-    CHECK(contains(help.out, "\n  " + kCommands[i] + " "));
-    const Ended one = run(folder, {kCommands[i], "--help"});
+  const std::vector<std::pair<std::string, Words>> commands{
+      {"train",
+       {"--run", "--resume", "--init-from", "--model.dim", "--train.steps", "--data.path", "--dry-run",
+        "--print-config"}},
+      {"plan", {"--seconds", "--preset", "--data", "--model.dim"}},
+      {"reproduce", {"--rows", "--scale", "--task", "--set", "--runs", "--dry-run"}},
+      {"eval", {"--data", "--split", "--batches"}},
+      {"compare", {"--data", "--top", "--clear-state", "--html"}},
+      {"report", {"RUN", "--html", "--csv"}},
+      {"inspect", {"RUN", "--text", "--out", "--attention", "--replace-unknown"}},
+      {"draw", {"curves", "state"}},
+      {"generate", {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"}},
+      {"chat", {"RUN", "--tokens"}},
+      {"check", {"--all"}},
+      {"tokenizer", {"train", "show"}},
+      {"models", {"--config", "--vocab", "--explain", "--svg"}},
+      {"keys", {"MODEL"}},
+      {"tasks", {"--help"}},
+      {"info", {"--measure"}},
+      {"bench", {"ops", "step", "generate", "length"}},
+      {"dump", {"--case", "--weights", "--out", "--grads", "--capture"}},
+      {"export", {"RUN", "--out"}},
+      {"import", {"--weights", "--map", "--run"}},
+      {"learn", {"--folder"}},
+      {"completion", {"bash", "zsh"}}};
+  for (const auto& [command, options] : commands) {
+    CAPTURE(command);
+    CHECK(contains(help.out, "\n  " + command + " "));
+    const Ended one = run(folder, {command, "--help"});
     CHECK(one.status == 0);
     CHECK(one.err.empty());
-    for (const std::string& option : options[i]) CHECK_MESSAGE(contains(one.out, option), option);
+    for (const std::string& option : options) CHECK_MESSAGE(contains(one.out, option), option);
   }
 }
 
