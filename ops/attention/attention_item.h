@@ -320,7 +320,8 @@ struct Item {
     return {beyond ? next_batch : batch, key, beyond ? next_kv_head : kv_head};
   }
   // Into the second-level cache, since the first is full of what is being computed: on tiles the backward pass takes 6 %
-  // more time otherwise. Both are always inline: GCC drops calls of a function that only prefetches, as if it had no effect.
+  // more time otherwise (16 sequences of 256 tokens, 6 heads of 64, causal; Intel Xeon with AMX, 2026-11-27). Both are
+  // always inline: GCC drops calls of a function that only prefetches, as if it had no effect.
   __attribute__((always_inline)) void prefetch(const void* base, const AttentionStrides& s,
                                                const Place& place) const {
     if (base != nullptr && place.batch < args.batch)
