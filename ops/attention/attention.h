@@ -89,6 +89,10 @@ namespace detail {
 // Whether attention on this device reads past keys in place. If not, a caller that attends to the same keys
 // several times should concatenate them once.
 bool attention_reads_past(const Device& device);
+// Whether a CPU computes attention without tables for 16 queries side by side, and so reads past keys in place: heads of 4,
+// 8 or 16 with AVX-512, in f32 (ops/attention/attention_narrow.h).
+bool attention_has_narrow_heads(Dtype dtype, std::int64_t queries, std::int64_t keys, std::int64_t head_size,
+                                MatmulPrecision precision);
 // Keys and values with the past in front of them, and the options without the past.
 struct JoinedPast {
   Tensor k, v;
@@ -141,7 +145,7 @@ struct AttentionArgs {
   RandomKey dropout_key;
   const void *q, *k, *v;
   AttentionStrides q_strides, k_strides, v_strides;
-  // The first `past` keys and values are in past_k and past_v; past is 0 on the CPU. k and v, and their
+  // The first `past` keys and values are in past_k and past_v; on the CPU past is 0 but for narrow heads. k and v, and their
   // gradients, point `past` rows before their first row, so that one index counts all keys; their rows below
   // `past` are never read or written.
   std::int64_t past;

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "ops/attention/attention_narrow.h"
 #include "ops/attention/attention_rounded.h"
 #include "ops/attention/attention_row.h"
 #include "ops/cpu/isa.h"
@@ -36,7 +37,7 @@ EDDY_INLINE T exponentials(T* row, std::int64_t sees, T scale, T maximum) {
   using Loose = typename Vector<T>::loose;
   const std::int64_t end = (sees + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
   for (std::int64_t t = 0; t < end; t += kLanes<T>)
-    for (int lane = 0; lane < kLanes<T>; ++lane) row[t + lane] = vec::exp(row[t + lane] * scale - maximum);
+    each_lane<T>([&](std::int64_t lane) { row[t + lane] = vec::exp(row[t + lane] * scale - maximum); });
   for (std::int64_t t = sees; t < end; ++t) row[t] = T(0);
   typename Vector<T>::type sum{};
   for (std::int64_t t = 0; t < end; t += kLanes<T>) sum += *reinterpret_cast<const Loose*>(row + t);
@@ -99,7 +100,7 @@ EDDY_INLINE void block_exponentials(const Item<T, P>& item, const Rows& rows, st
     const T shift = maximum == nothing ? T(0) : maximum;  // a row that sees nothing: exp(-infinity) is 0
     Vec sum{};
     for (std::int64_t t = span.begin; t < span.end; t += kLanes<T>) {
-      for (std::int64_t lane = t; lane < t + kLanes<T>; ++lane) row[lane] = vec::exp(row[lane] - shift);
+      each_lane<T>([&](std::int64_t lane) { row[t + lane] = vec::exp(row[t + lane] - shift); });
       sum += *reinterpret_cast<const Loose*>(row + t);
     }
     sums[r] = sums[r] * correction[r] + fold<T>(sum, [](auto x, auto y) { return x + y; });
@@ -261,6 +262,10 @@ void forward_in(const AttentionArgs& args) {
 
 template <class T>
 void forward(const AttentionArgs& args) {
+#if defined(__AVX512F__)
+  if (has_narrow_heads(args))
+    return with_narrow_size(args, [&](auto size) { narrow_forward_of<size()>(args); });
+#endif
   with_products<T>(args, [&]<class P>(P) { forward_in<T, P>(args); });
 }
 

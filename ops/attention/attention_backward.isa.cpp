@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "ops/attention/attention_narrow.h"
 #include "ops/attention/attention_rounded.h"
 #include "ops/attention/attention_row.h"
 #include "ops/cpu/isa.h"
@@ -527,6 +528,10 @@ void backward_in(const AttentionBackwardArgs& gradient) {
 
 template <class T>
 void backward(const AttentionBackwardArgs& gradient) {
+#if defined(__AVX512F__)
+  if (has_narrow_heads(gradient.forward))
+    return with_narrow_size(gradient.forward, [&](auto size) { narrow_backward_of<size()>(gradient); });
+#endif
   with_products<T>(gradient.forward, [&]<class P>(P) { backward_in<T, P>(gradient); });
 }
 

@@ -11,7 +11,6 @@
 namespace eddy::EDDY_ISA {
 namespace {
 
-inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 // Tensors of which the backward prefetches a row for each query row.
 inline constexpr std::int64_t kPrefetches = 7;
 

@@ -1,5 +1,5 @@
 // Building blocks of the CPU's attention kernels: a register tile of a matrix product, the packing of its
-// operands, and a row of the dropout mask. Operands are in scratch memory with rows padded to whole vectors, so
+// operands, and dropout masks of rows and of lanes. Operands are in scratch memory with rows padded to whole vectors, so
 // the product has no tails. Only *.isa.cpp files include this header: everything is in the namespace of the
 // instruction set.
 //
@@ -39,6 +39,16 @@ struct Vector {
 };
 template <class T>
 inline constexpr std::int64_t kLanes = Vector<T>::lanes;
+// Calls body(lane) for the lanes of a vector, a loop to vectorise. GCC would unroll the 4 or 8 lanes of SSE2 and AVX2 first
+// and then see no loop any more: with AVX2 forward attention took 1.6 times as long.
+template <class T, class Body>
+EDDY_INLINE void each_lane(Body&& body) {
+#pragma GCC unroll 1
+  for (std::int64_t lane = 0; lane < kLanes<T>; ++lane) body(lane);
+}
+
+inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
 // Columns of a panel of a transposed operand.
 template <class T>
 inline constexpr std::int64_t kPanel = kLanes<T>* kVectors;
@@ -250,6 +260,39 @@ __attribute__((noinline)) const T* keep_row(const RandomKey& key, std::uint64_t 
       buffer[at + i] = (words[i] >> 8) < drop_below ? T(0) : keep_scale;
   }
   return buffer + offset;
+}
+
+// Writes dropout factors of probabilities that lie side by side in lanes, `count` of each lane: those of a lane have the numbers from
+// first[lane] on in the stream of dropout draws. `keep` holds count + 4 vectors: one counter gives four words, and where
+// a lane does not begin at a counter, up to three of the row before are drawn, too.
+template <class T>
+__attribute__((noinline)) void keep_columns(const RandomKey& key, const std::uint64_t* first,
+                                            std::int64_t count, std::uint32_t drop_below, T keep_scale,
+                                            typename Vector<T>::type* keep) {
+  using Vec = typename Vector<T>::type;
+  std::uint64_t blocks[kLanes<T>];
+  Vec before;
+  std::int64_t most_before = 0;
+  for (std::int64_t lane = 0; lane < kLanes<T>; ++lane) {
+    const std::int64_t words_before = static_cast<std::int64_t>(first[lane] & 3);
+    blocks[lane] = first[lane] >> 2;
+    reinterpret_cast<T*>(&before)[lane] = static_cast<T>(words_before);
+    most_before = words_before > most_before ? words_before : most_before;
+  }
+  std::uint32_t words[4 * kLanes<T>];
+  for (std::int64_t t = 0; t < count + most_before; t += 4) {
+    philox_columns<kLanes<T>>(key, blocks, words);
+    for (std::int64_t lane = 0; lane < kLanes<T>; ++lane) ++blocks[lane];
+    T* const to = reinterpret_cast<T*>(keep + t);
+    for (std::int64_t i = 0; i < 4 * kLanes<T>; ++i)
+      to[i] = (words[i] >> 8) >= drop_below ? keep_scale : T(0);
+  }
+  if (most_before == 0) return;
+  for (std::int64_t t = 0; t < count; ++t) {
+    const Vec later = before == Vec{} + T(2) ? keep[t + 2] : keep[t + 3],
+              sooner = before == Vec{} ? keep[t] : keep[t + 1];
+    keep[t] = before < Vec{} + T(2) ? sooner : later;
+  }
 }
 
 // Combines all lanes of a vector, halves first.

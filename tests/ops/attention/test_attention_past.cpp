@@ -73,6 +73,35 @@ TEST_CASE("attention to a past has the bits of attention to its keys joined with
         }
 }
 
+// On a CPU narrow heads read the two places where they are.
+TEST_CASE("attention to keys side by side has the bits of attention to both places joined") {
+  constexpr std::int64_t kHeads = 3;
+  for (const std::int64_t size : {4, 8, 16, 24})
+    for (const std::int64_t past : {1, 37, 70, 300}) {
+      const std::int64_t dim = kHeads * size;
+      const std::vector<Tensor> x{normal({2, 33, dim}, "q", Dtype::f32),
+                                  normal({2, 40, 2 * dim}, "own", Dtype::f32),
+                                  normal({2, past, 2 * dim}, "past", Dtype::f32)};
+      const auto results = [&](bool joined) {
+        std::vector<Tensor> leaves;
+        for (const Tensor& input : x) leaves.push_back(require_grad(raw::alias(input)));
+        AttentionOptions options;
+        options.causal = true;
+        options.dropout = 0.25;
+        options.dropout_key = random_key(5, "test_attention_past", 4);
+        const Tensor own = joined ? concat({leaves[2], leaves[1]}, 1) : leaves[1];
+        const Tensor y =
+            attention_packed_keys(leaves[0], joined ? Tensor() : leaves[2], own, kHeads, options);
+        backward(y, normal(y.shape(), "cotangent", Dtype::f32));
+        return std::vector<Tensor>{y, grad(leaves[0]), grad(leaves[1]), grad(leaves[2])};
+      };
+      CAPTURE(size);
+      CAPTURE(past);
+      const std::vector<Tensor> got = results(false), want = results(true);
+      for (std::size_t i = 0; i < got.size(); ++i) CHECK(equal_bits(got[i], want[i]));
+    }
+}
+
 TEST_CASE("attention to a past names what does not fit") {
   const auto f = [](const Shape& shape) { return Tensor::zeros(shape); };
   const Tensor q = f({2, 3, 6, 8}), k = f({2, 5, 6, 8});
