@@ -14,35 +14,16 @@ namespace detail {
 
 class ValueCapture {
  public:
-  explicit ValueCapture(const std::vector<std::string>& patterns)
-      : patterns_(patterns), fits_(patterns.size(), false) {}
+  explicit ValueCapture(const std::function<bool(const std::string&)>& wants) : wants_(wants) {}
 
-  bool wants(const std::string& path) {
-    names_.insert(path);
-    bool wanted = false;
-    for (std::size_t i = 0; i < patterns_.size(); ++i)
-      if (fnmatch(patterns_[i].c_str(), path.c_str(), FNM_NOESCAPE) == 0) wanted = fits_[i] = true;
-    return wanted;
-  }
-
+  bool wants(const std::string& path) const { return wants_(path); }
   void keep(const std::string& path, const Tensor& value) {
     if (value.defined()) values_[path].push_back(raw::copy(detach(value)));
   }
-
-  NamedValues taken() && {
-    for (std::size_t i = 0; i < patterns_.size(); ++i)
-      if (!fits_[i])
-        throw CaptureError(fmt::format("capture_values: nothing is named \"{}\" ({})", patterns_[i],
-                                       names_.empty()
-                                           ? "this run names no values"
-                                           : fmt::format("this run names {}", fmt::join(names_, ", "))));
-    return std::move(values_);
-  }
+  NamedValues taken() && { return std::move(values_); }
 
  private:
-  const std::vector<std::string>& patterns_;
-  std::vector<bool> fits_;
-  std::set<std::string> names_;
+  const std::function<bool(const std::string&)>& wants_;
   NamedValues values_;
 };
 
@@ -68,7 +49,28 @@ void offer_value(std::string_view name, const std::function<Tensor()>& make) {
 }  // namespace detail
 
 NamedValues capture_values(const std::vector<std::string>& patterns, const std::function<void()>& run) {
-  detail::ValueCapture capture(patterns);
+  std::vector<bool> fits(patterns.size(), false);
+  std::set<std::string> names;
+  const auto wants = [&](const std::string& path) {
+    names.insert(path);
+    bool wanted = false;
+    for (std::size_t i = 0; i < patterns.size(); ++i)
+      if (fnmatch(patterns[i].c_str(), path.c_str(), FNM_NOESCAPE) == 0) wanted = fits[i] = true;
+    return wanted;
+  };
+  NamedValues values = capture_values_if(wants, run);
+  for (std::size_t i = 0; i < patterns.size(); ++i)
+    if (!fits[i])
+      throw CaptureError(fmt::format("capture_values: nothing is named \"{}\" ({})", patterns[i],
+                                     names.empty()
+                                         ? "this run names no values"
+                                         : fmt::format("this run names {}", fmt::join(names, ", "))));
+  return values;
+}
+
+NamedValues capture_values_if(const std::function<bool(const std::string& path)>& wants,
+                              const std::function<void()>& run) {
+  detail::ValueCapture capture(wants);
   {
     const detail::Setting<detail::ValueCapture*> here(detail::value_capture, &capture);
     run();

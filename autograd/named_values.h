@@ -60,4 +60,9 @@ class CaptureError : public ValueError {
 // errors: CaptureError; those of `run`.
 NamedValues capture_values(const std::vector<std::string>& patterns, const std::function<void()>& run);
 
+// The same of the values whose path `wants` says yes to; none where it does not, or where nothing is named.
+// errors: those of `wants` and `run`.
+NamedValues capture_values_if(const std::function<bool(const std::string& path)>& wants,
+                              const std::function<void()>& run);
+
 }  // namespace eddy

@@ -85,4 +85,21 @@ TEST_CASE("a pattern that fits nothing is an error that lists the names of the r
   CHECK_FALSE(captures_values());
 }
 
+TEST_CASE("values can be chosen by their path, and where none is chosen there is none") {
+  int made = 0;
+  const auto run = [&] {
+    for (const char* name : {"state", "probabilities"})
+      name_value(name, [&] {
+        ++made;
+        return Tensor::full({1}, 1.0, Dtype::f32);
+      });
+  };
+  const NamedValues values = capture_values_if([](const std::string& path) { return path == "state"; }, run);
+  CHECK(values.size() == 1);
+  CHECK(values.count("state") == 1);
+  CHECK(made == 1);
+  CHECK(capture_values_if([](const std::string&) { return false; }, run).empty());
+  CHECK_FALSE(captures_values());
+}
+
 }  // namespace

@@ -41,7 +41,7 @@ AttentionCollector::AttentionCollector(std::int64_t tokens, const InspectOptions
 }
 
 template <class Visit>
-void AttentionCollector::visit_rows(const NamedSegment& segment, const Visit& visit) const {
+void AttentionCollector::visit_rows(const NamedSegment& segment, bool numbers, const Visit& visit) const {
   std::vector<std::int64_t> visits(static_cast<std::size_t>(segment.valid));
   for (const auto& [path, calls] : segment.values) {
     const ValueMeaning* const meaning = meaning_of(segment.config, path);
@@ -69,8 +69,9 @@ void AttentionCollector::visit_rows(const NamedSegment& segment, const Visit& vi
     const std::vector<Tensor>* const places = segment.places_of(path, calls.size());
     std::int64_t next = 0;
     for (std::size_t call = 0; call < calls.size(); ++call) {
-      const Tensor all = in_f64(calls[call]);
+      const Tensor all = numbers ? in_f64(calls[call]) : calls[call];
       if (all.rank() != 4) continue;
+      const double* const probabilities = numbers ? all.data<double>() : nullptr;
       const std::int64_t parts = all.dim(0), heads = all.dim(1), queries = all.dim(2), keys = all.dim(3);
       for (std::int64_t part = 0; part < parts; ++part) {
         const double* const place = places != nullptr ? (*places)[call].data<double>() : nullptr;
@@ -83,7 +84,7 @@ void AttentionCollector::visit_rows(const NamedSegment& segment, const Visit& vi
           const std::int64_t at = first + query;
           if (at < 0 || at >= segment.valid) continue;
           const std::int64_t pass = visits[static_cast<std::size_t>(at)]++;
-          const double* const p = all.data<double>() + (part * heads * queries + query) * keys;
+          const double* const p = numbers ? probabilities + (part * heads * queries + query) * keys : nullptr;
           visit(path, meaning != nullptr ? meaning->keys : std::string(), at, pass,
                 TokenRows{p, queries * keys, heads, keys, key});
         }
@@ -92,74 +93,106 @@ void AttentionCollector::visit_rows(const NamedSegment& segment, const Visit& vi
   }
 }
 
-// The first segment shows how many passes and heads each attention has.
-void AttentionCollector::choose_range(const NamedSegment& segment) {
-  visit_rows(segment, [&](const std::string& path, const std::string& keys, std::int64_t, std::int64_t pass,
-                          const TokenRows& rows) {
-    AttentionView& view = views_[path];
-    view.path = path;
-    view.keys = keys;
-    view.heads = rows.heads;
-    view.passes = std::max(view.passes, pass + 1);
-    view.kept = std::max(view.kept, std::min(options_.kept, rows.keys));
-  });
+namespace {
+
+// Gives a view its range, and what it had before, with at most as many passes and keys, in a range that began at `from` too.
+void fill_view(AttentionView& view, const AttentionView& before, std::int64_t from, std::int64_t to) {
+  view.from = from;
+  view.to = to;
+  const auto rows = static_cast<std::size_t>(view.passes * (view.heads + 1) * (to - from)),
+             kept = static_cast<std::size_t>(view.kept), had = static_cast<std::size_t>(before.kept);
+  view.key.assign(rows * kept, 0);
+  view.share.assign(rows * kept, 0);
+  view.rest.assign(rows, 0);
+  for (std::int64_t pass = 0; had > 0 && pass < before.passes; ++pass)
+    for (std::int64_t head = 0; head <= before.heads; ++head)
+      for (std::int64_t token = from; token < std::min(to, before.to); ++token) {
+        const std::size_t old = before.row(pass, head, token), row = view.row(pass, head, token);
+        std::copy_n(before.key.data() + old * had, had, view.key.data() + row * kept);
+        std::copy_n(before.share.data() + old * had, had, view.share.data() + row * kept);
+        view.rest[row] = before.rest[old];
+      }
+}
+
+}  // namespace
+
+void AttentionCollector::make_room(const NamedSegment& segment) {
+  std::map<std::string, AttentionView> wanted;  // sizes
+  for (const auto& [path, view] : views_)
+    wanted[path] = {view.path, view.keys, view.passes, view.heads, view.kept};
+  bool more = false;
+  visit_rows(segment, false,
+             [&](const std::string& path, const std::string& keys, std::int64_t at, std::int64_t pass,
+                 const TokenRows& rows) {
+               if (const std::int64_t token = segment.begin + at; token < from_ || token >= to_) return;
+               const auto [found, is_new] = wanted.try_emplace(path);
+               AttentionView& view = found->second;
+               if (is_new) view = {path, keys, 0, rows.heads};
+               const std::int64_t kept = std::min(options_.kept, rows.keys);
+               more = more || pass >= view.passes || kept > view.kept;
+               view.passes = std::max(view.passes, pass + 1);
+               view.kept = std::max(view.kept, kept);
+             });
+  if (!more) return;
   std::int64_t bytes = 0;  // of a token
-  for (const auto& [path, view] : views_) bytes += view.passes * (view.heads + 1) * (3 * view.kept + 1);
-  chosen_ = true;
-  if (bytes == 0) return;
-  if (options_.to < 0)
-    to_ = std::min(to_, from_ + std::max<std::int64_t>(1, options_.bytes / bytes));
-  else if ((to_ - from_) * bytes > options_.most_bytes)
+  for (const auto& [path, view] : wanted) bytes += view.passes * (view.heads + 1) * (3 * view.kept + 1);
+  const std::int64_t most = options_.most_bytes / bytes;
+  if (options_.to < 0) {
+    std::int64_t room = options_.bytes / bytes;
+    if (segment.begin > from_)
+      room = std::clamp(segment.begin + segment.valid - from_, room, std::max(room, most));
+    to_ = std::min(to_, from_ + std::max<std::int64_t>(1, room));
+  } else if (to_ - from_ > most) {
     fail<ValueError>(
         "inspect: the attention of {} tokens takes {} (at most {} tokens of this model, or fewer --keys)",
-        to_ - from_, human_bytes((to_ - from_) * bytes), options_.most_bytes / bytes);
-  for (auto& [path, view] : views_) {
-    view.from = from_;
-    view.to = to_;
-    const auto rows = static_cast<std::size_t>(view.passes * (view.heads + 1) * (to_ - from_));
-    view.key.resize(rows * static_cast<std::size_t>(view.kept));
-    view.share.resize(view.key.size());
-    view.rest.resize(rows);
+        to_ - from_, human_bytes((to_ - from_) * bytes), most);
   }
+  for (auto& [path, view] : wanted) fill_view(view, views_[path], from_, to_);
+  views_ = std::move(wanted);
 }
 
 void AttentionCollector::add(const NamedSegment& segment) {
-  if (!chosen_) choose_range(segment);
+  make_room(segment);
   std::vector<double> mean;
   std::vector<std::int64_t> order;
-  visit_rows(segment, [&](const std::string& path, const std::string& keys, std::int64_t at,
-                          std::int64_t pass, const TokenRows& rows) {
-    const auto found = views_.find(path);
-    const std::int64_t token = segment.begin + at;
-    if (found == views_.end() || token < from_ || token >= to_) return;
-    AttentionView& view = found->second;
-    if (pass >= view.passes || rows.heads != view.heads) return;
-    mean.assign(static_cast<std::size_t>(rows.keys), 0);
-    for (std::int64_t head = 0; head <= rows.heads; ++head) {
-      const double* const p = head < rows.heads ? rows.p + head * rows.stride : mean.data();
-      order.resize(static_cast<std::size_t>(rows.keys));
-      std::iota(order.begin(), order.end(), 0);
-      const std::int64_t kept = std::min(view.kept, rows.keys);
-      std::partial_sort(order.begin(), order.begin() + kept, order.end(),
-                        [p](std::int64_t a, std::int64_t b) { return p[a] != p[b] ? p[a] > p[b] : a > b; });
-      const std::size_t row = view.row(pass, head, token), place = row * static_cast<std::size_t>(view.kept);
-      double sum = 0, shown = 0;
-      for (std::int64_t k = 0; k < rows.keys; ++k) {
-        sum += p[k];
-        if (head < rows.heads) mean[static_cast<std::size_t>(k)] += p[k] / static_cast<double>(rows.heads);
-      }
-      for (std::int64_t i = 0; i < kept; ++i) {
-        const std::int64_t k = order[static_cast<std::size_t>(i)];
-        const auto share = static_cast<std::uint8_t>(std::lround(std::clamp(p[k], 0.0, 1.0) * 255));
-        if (share == 0) break;
-        view.key[place + static_cast<std::size_t>(i)] =
-            static_cast<std::int32_t>(keys.empty() ? at - (rows.first + k) : k);
-        view.share[place + static_cast<std::size_t>(i)] = share;
-        shown += p[k];
-      }
-      view.rest[row] = static_cast<std::uint8_t>(std::lround(std::clamp(sum - shown, 0.0, 1.0) * 255));
-    }
-  });
+  visit_rows(
+      segment, true,
+      [&](const std::string& path, const std::string& keys, std::int64_t at, std::int64_t pass,
+          const TokenRows& rows) {
+        const auto found = views_.find(path);
+        const std::int64_t token = segment.begin + at;
+        if (found == views_.end() || token < from_ || token >= to_) return;
+        AttentionView& view = found->second;
+        if (rows.heads != view.heads) return;
+        mean.assign(static_cast<std::size_t>(rows.keys), 0);
+        for (std::int64_t head = 0; head <= rows.heads; ++head) {
+          const double* const p = head < rows.heads ? rows.p + head * rows.stride : mean.data();
+          order.resize(static_cast<std::size_t>(rows.keys));
+          std::iota(order.begin(), order.end(), 0);
+          const std::int64_t kept = std::min(view.kept, rows.keys);
+          std::partial_sort(
+              order.begin(), order.begin() + kept, order.end(),
+              [p](std::int64_t a, std::int64_t b) { return p[a] != p[b] ? p[a] > p[b] : a > b; });
+          const std::size_t row = view.row(pass, head, token),
+                            place = row * static_cast<std::size_t>(view.kept);
+          double sum = 0, shown = 0;
+          for (std::int64_t k = 0; k < rows.keys; ++k) {
+            sum += p[k];
+            if (head < rows.heads)
+              mean[static_cast<std::size_t>(k)] += p[k] / static_cast<double>(rows.heads);
+          }
+          for (std::int64_t i = 0; i < kept; ++i) {
+            const std::int64_t k = order[static_cast<std::size_t>(i)];
+            const auto share = static_cast<std::uint8_t>(std::lround(std::clamp(p[k], 0.0, 1.0) * 255));
+            if (share == 0) break;
+            view.key[place + static_cast<std::size_t>(i)] =
+                static_cast<std::int32_t>(keys.empty() ? at - (rows.first + k) : k);
+            view.share[place + static_cast<std::size_t>(i)] = share;
+            shown += p[k];
+          }
+          view.rest[row] = static_cast<std::uint8_t>(std::lround(std::clamp(sum - shown, 0.0, 1.0) * 255));
+        }
+      });
 }
 
 void AttentionCollector::take(Inspection& inspection) && {

@@ -18,7 +18,8 @@ class AttentionCollector {
 
   // Whether any token of a segment that begins here is wanted.
   bool wants(std::int64_t begin, std::int64_t time) const { return begin < to_ && begin + time > from_; }
-  // Adds the attention of the next segment. The first one decides how many tokens fit.
+  // Adds the attention of the next segment. An attention that no segment before it had gets room, and so do its passes and
+  // keys; where options.to is -1 the range ends earlier then, but not before this segment ends.
   // errors: ValueError for a range that takes more than options.most_bytes.
   void add(const NamedSegment& segment);
   // Moves what was collected into an inspection.
@@ -26,14 +27,13 @@ class AttentionCollector {
 
  private:
   // Calls visit(path, keys, token of the segment, pass, probabilities of its heads) for each token that attends; `keys` is
-  // AttentionView::keys.
+  // AttentionView::keys. Without `numbers` there are sizes, and no probabilities.
   template <class Visit>
-  void visit_rows(const NamedSegment& segment, const Visit& visit) const;
-  void choose_range(const NamedSegment& segment);
+  void visit_rows(const NamedSegment& segment, bool numbers, const Visit& visit) const;
+  void make_room(const NamedSegment& segment);
 
   InspectOptions options_;
   std::int64_t from_, to_;
-  bool chosen_ = false;
   std::map<std::string, AttentionView> views_;
 };
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "autograd/tape.h"
@@ -19,59 +21,30 @@ std::vector<double> numbers_of(const Tensor& x) {
   return in_f64(raw::to_device(x, kCpu)).to_vector<double>();
 }
 
-// Which values to copy out of a segment. The first two show which there are: a value may be named only where a state is
-// carried. Probabilities are left out where nobody looks at them, but for those that move a state.
-class WantedValues {
- public:
-  explicit WantedValues(const ModelConfig& config) : config_(config) {}
-
-  std::vector<std::string> patterns(bool attention) const {
-    if (segments_ < 2 || varies_) return {"*"};
-    std::vector<std::string> wanted;
-    for (const std::string& path : paths_) {
-      const ValueMeaning* const meaning = meaning_of(config_, path);
-      const bool moves = meaning != nullptr && !meaning->moves.empty();
-      if (attention || moves || !is_attention_path(path)) wanted.push_back(path);
+// The values that a run names, on the CPU, all but attention in f64. Probabilities that nobody looks at are left out, but
+// for those that move a state and those that `entering` has.
+NamedValues values_of(const ModelConfig& config, bool attention, const std::set<std::string>& entering,
+                      const std::function<void()>& run) {
+  const auto wants = [&](const std::string& path) {
+    if (attention || !is_attention_path(path) || entering.contains(path)) return true;
+    const ValueMeaning* const meaning = meaning_of(config, path);
+    return meaning != nullptr && !meaning->moves.empty();
+  };
+  NamedValues values = capture_values_if(wants, run);
+  for (auto& [path, calls] : values)
+    for (Tensor& call : calls) {
+      call = raw::to_device(call, kCpu);
+      if (!is_attention_path(path)) call = in_f64(call);
     }
-    return wanted;
-  }
-  // `values`: what a segment gave of `patterns`.
-  void add(const std::vector<std::string>& patterns, const NamedValues& values) {
-    // Nothing: a model that leaves a name out at times. From now on all that it names is taken.
-    varies_ = varies_ || (segments_ >= 2 && values.empty() && !patterns.empty());
-    if (segments_++ >= 2) return;
-    for (const auto& [path, calls] : values) paths_.insert(path);
-  }
+  return values;
+}
 
- private:
-  const ModelConfig& config_;
-  std::set<std::string> paths_;
-  int segments_ = 0;
-  bool varies_ = false;
-};
-
-// Runs `run` and returns the values that it names and that are wanted; none for a run that names nothing.
-NamedValues values_of(const std::vector<std::string>& patterns, const std::function<void()>& run) {
-  if (patterns.empty()) {
-    run();
-    return {};
-  }
-  bool ran = false;
-  try {
-    NamedValues values = capture_values(patterns, [&] {
-      run();
-      ran = true;
-    });
-    for (auto& [path, calls] : values)
-      for (Tensor& call : calls) {
-        call = raw::to_device(call, kCpu);
-        if (!is_attention_path(path)) call = in_f64(call);
-      }
-    return values;
-  } catch (const CaptureError&) {
-    if (!ran) throw;
-    return {};
-  }
+// Adds the attention that has a gate's share for the first token of a segment.
+void note_entering(const ModelConfig& config, const NamedValues& values, std::set<std::string>& entering) {
+  for (const auto& [path, calls] : values)
+    if (const ValueMeaning* const meaning = meaning_of(config, path);
+        meaning != nullptr && !meaning->enters.empty())
+      entering.insert(beside(scope_of(path), meaning->enters));
 }
 
 double mean_of(const std::vector<float>& losses) {
@@ -104,7 +77,7 @@ Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> toke
   result.segment = options.reading.segment;
   AttentionCollector attention(result.tokens, options);
   SeriesCollector series(result.tokens);
-  WantedValues wanted(model.full_config());
+  std::set<std::string> entering;
 
   // As token_losses reads a text (train/study/comparison.h): labels are the tokens one position further.
   std::vector<std::int32_t> labels(tokens.begin() + 1, tokens.end());
@@ -126,10 +99,10 @@ Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> toke
     const std::int64_t begin = reader.places().front().position;
     const bool looks = attention.wants(begin, reading.segment);
     BatchLosses output;
-    const std::vector<std::string> patterns = wanted.patterns(looks);
-    const NamedValues values =
-        values_of(patterns, [&] { output = evaluate_batch(model, batch, carried, plan, recorder); });
-    wanted.add(patterns, values);
+    const NamedValues values = values_of(model.full_config(), looks, entering, [&] {
+      output = evaluate_batch(model, batch, carried, plan, recorder);
+    });
+    note_entering(model.full_config(), values, entering);
     const std::vector<double> nats = numbers_of(output.losses);
     const std::int64_t valid = std::min(reading.segment, result.tokens - begin);
     for (std::int64_t i = 0; i < valid && begin + i + 1 < result.tokens; ++i)

@@ -14,6 +14,7 @@
 #include "tests/models/every_model.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
+#include "train/inspect/attention_rows.h"
 #include "train/inspect/inspection.h"
 #include "train/inspect/named_segment.h"
 #include "train/inspect/value_meaning.h"
@@ -257,6 +258,75 @@ TEST_CASE("inspection: windows, blocks, passes and cells look where their family
     CHECK(distances(view, 0).second < 2 * config.block);
     CHECK(distances(view, 1).second < config.block);  // what is read out sees its own block
   }
+}
+
+TEST_CASE(
+    "inspection: an attention that begins in a later segment is shown, and so are keys that come later") {
+  ModelConfig config;
+  config.family = "own";
+  const auto uniform = [](std::int64_t keys) {
+    return Tensor::full({1, 1, 4, keys}, 1.0 / static_cast<double>(keys), Dtype::f64);
+  };
+  const auto seen_with = [&](std::int64_t bytes) {
+    InspectOptions options;
+    options.kept = 6;
+    options.bytes = bytes;
+    AttentionCollector collector(16, options);
+    for (std::int64_t begin = 0; begin < 16; begin += 4) {
+      // Keys of a cache from the second segment on, those of a memory from the third.
+      NamedValues values{{"cached.probabilities", {uniform(begin < 4 ? 4 : 8)}}};
+      if (begin >= 8) values["late.probabilities"] = {uniform(2)};
+      if (collector.wants(begin, 4)) collector.add({config, values, begin, 4, 4});
+    }
+    Inspection seen;
+    std::move(collector).take(seen);
+    return seen;
+  };
+  const Inspection seen = seen_with(4000);
+  REQUIRE(seen.attention.size() == 2);
+  const AttentionView &cached = seen.attention[0], &late = seen.attention[1];
+  const auto keys_of = [](const AttentionView& view, std::int64_t token) {
+    const auto first = view.share.begin() + static_cast<std::ptrdiff_t>(view.row(0, 0, token)) *
+                                                static_cast<std::ptrdiff_t>(view.kept);
+    return std::count_if(first, first + static_cast<std::ptrdiff_t>(view.kept),
+                         [](std::uint8_t share) { return share > 0; });
+  };
+  CHECK(cached.to == 16);
+  CHECK(cached.kept == 6);
+  CHECK(late.path == "late.probabilities");
+  CHECK(late.to == 16);
+  for (std::int64_t token = 0; token < 16; ++token) {
+    CAPTURE(token);
+    CHECK(keys_of(cached, token) == (token < 4 ? 4 : 6));
+    CHECK(keys_of(late, token) == (token < 8 ? 0 : 2));
+    CHECK(cached.rest[cached.row(0, 0, token)] == (token < 4 ? 0 : 64));  // two of eight keys
+    CHECK(cached.key[cached.row(0, 0, token) * 6] == token % 4 - 3);
+  }
+  // A token with four keys, for one head and the mean, takes 26 bytes, with six 38, with two of the memory 14 more.
+  const Inspection narrow = seen_with(16 * 26);  // 16 tokens, then 10, and 8 but for the segment that is read
+  REQUIRE(narrow.attention.size() == 2);
+  CHECK(narrow.attention[0].to == 10);
+  CHECK(keys_of(narrow.attention[0], 9) == 6);
+  CHECK(keys_of(narrow.attention[1], 9) == 2);
+  const Inspection least = seen_with(8 * 26);  // 8 tokens, then 5 but for the segment that is read
+  REQUIRE(least.attention.size() == 1);
+  CHECK(least.attention[0].to == 8);
+  CHECK(keys_of(least.attention[0], 7) == 6);
+}
+
+TEST_CASE("inspection: numbers along the text do not depend on the tokens whose attention is kept") {
+  const OneThread one;
+  for_inspected([](const ModelConfig&, const Model& model, const std::vector<std::int32_t>& tokens,
+                   InspectOptions options) {
+    const Inspection all = inspect_tokens(model, tokens, options);
+    options.to = 1;
+    const Inspection few = inspect_tokens(model, tokens, options);
+    REQUIRE(few.series.size() == all.series.size());
+    for (std::size_t i = 0; i < all.series.size(); ++i) {
+      CAPTURE(all.series[i].path);
+      check_equal(few.series[i].values, {all.series[i].values.begin(), all.series[i].values.end()});
+    }
+  });
 }
 
 TEST_CASE("inspection: every value that a model names has words and a line of its literal form") {
