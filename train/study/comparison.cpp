@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/files/utf8.h"
 #include "train/run/checkpoint.h"
@@ -128,7 +129,8 @@ TokenReading reading_of(const LoadedRun& run, std::int64_t rows) {
   reading.segment = segment_length(run.config);
   reading.rows = rows;
   const std::string& carry = run.config.train.carry_state;
-  reading.carry_state = carry == "auto" ? run.config.data.order != "windows" : carry == "always";
+  const bool wanted = carry == "auto" ? run.config.data.order != "windows" : carry == "always";
+  reading.carry_state = wanted && carries_state(run.model->full_config());
   return reading;
 }
 
@@ -136,9 +138,10 @@ std::string describe_reading(const LoadedRun& run, const TokenReading& reading,
                              const std::string& precision) {
   return fmt::format("{}, step {}, segments of {}, {}, {}{}", run.config.model.model, run.step,
                      reading.segment,
-                     reading.clear_state   ? "the state cleared at each"
-                     : reading.carry_state ? "the state carried"
-                                           : "each read afresh",
+                     reading.clear_state         ? "the state cleared at each"
+                     : !reading.carry_state      ? "each read afresh"
+                     : run.model->is_recurrent() ? "the state carried"
+                                                 : "a cache of the last tokens carried",
                      precision, precision_note(run.config.train.precision, precision));
 }
 

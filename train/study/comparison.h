@@ -20,11 +20,12 @@ struct LoadedRun;  // train/run/checkpoint.h
 struct TokenReading {
   std::int64_t segment = 1;  // tokens of one forward pass
   std::int64_t rows = 1;     // texts read side by side
-  bool carry_state = false;  // carry the state from segment to segment; else each segment starts without one
+  bool carry_state =
+      false;  // carry the state, or a cache, from segment to segment; else each starts without one
   bool clear_state = false;  // EvalPlan::clear_state (train/eval/evaluate.h)
 };
 
-// Returns how a run reads a text: as in training.
+// Returns how a run reads a text: as in training. A model whose calls leave nothing to the next one carries nothing.
 TokenReading reading_of(const LoadedRun& run, std::int64_t rows);
 // "unit_forget, step 400, segments of 256, the state carried, f32", with a note where the precision is another than that
 // of training.

@@ -73,6 +73,21 @@ TEST_CASE("program: inspect writes a page about a run and a text, and says what 
   CHECK_MESSAGE(known.status == 0, known.err);
   CHECK(contains(known.err, "U+20AC"));
 
+  // What a page says is carried is what the model carries.
+  const auto about = [&](const char* name) {
+    TrainRequest other = tiny_run(folder, name);
+    other.config.data.order = "stream";
+    other.config.train.steps = 1;
+    other.config.model.model = name;
+    if (std::string(name) == "xl") other.config.model.family = "block_recurrent";
+    train_quietly(other);
+    CHECK(inspect({name, "--text", "mine.txt", "--out", "other.html"}).status == 0);
+    return read_bytes(folder.path("other.html"));
+  };
+  CHECK(contains(read_bytes(folder.path("mine.html")), ", the state carried,"));
+  CHECK(contains(about("regular"), ", each read afresh,"));
+  CHECK(contains(about("xl"), ", a cache of the last tokens carried,"));
+
   TrainRequest bits = tiny_run(folder, "bits");
   bits.config.data.name = "parity";
   bits.config.data.path = "";
