@@ -80,6 +80,9 @@ struct Inspection {
   std::vector<AttentionView> attention{};
   std::vector<BiasCurve> biases{};
   std::vector<LearnedValue> learned{};
+  // Tokens at the end that fill no block: what is computed once for each block has no number there, for the call fills
+  // the block up with padding.
+  std::int64_t unfilled = 0;
   std::vector<std::string> unplaced{};  // paths of values that stand to the tokens in no known way
 
   // The series of a measure and a path; null for none.

@@ -196,8 +196,15 @@ std::vector<std::string> lacking(const InspectedText& about, const ModelConfig& 
   } else if (!about.recurrent) {
     lines.push_back("What is carried from segment to segment is a cache of the last tokens, not a state.");
   }
-  if (!has(inspection, TokenMeasure::norm)) lines.push_back("This model names no state.");
-  if (!has(inspection, TokenMeasure::gate) && inspection.learned.empty())
+  if (inspection.unfilled > 0)
+    lines.push_back(fmt::format(
+        "The last {} fill{} no block. What the model computes once for each block has no number there: its call "
+        "fills the block up with padding, and would tell of that too.",
+        inspection.unfilled == 1 ? "token" : grouped(inspection.unfilled) + " tokens",
+        inspection.unfilled == 1 ? "s" : ""));
+  const bool some_block = inspection.unfilled < inspection.tokens;
+  if (some_block && !has(inspection, TokenMeasure::norm)) lines.push_back("This model names no state.");
+  if (some_block && !has(inspection, TokenMeasure::gate) && inspection.learned.empty())
     lines.push_back("This model has no gates.");
   if (inspection.attention.empty()) lines.push_back("This model has no attention.");
   if (!inspection.attention.empty() && inspection.biases.empty())

@@ -73,6 +73,12 @@ std::vector<float>& SeriesCollector::series(TokenMeasure measure, const std::str
   return found;
 }
 
+bool SeriesCollector::is_whole(const NamedSegment& segment, std::int64_t block, std::int64_t call) {
+  const std::int64_t has = std::clamp<std::int64_t>(segment.valid - call * block, 0, block);
+  if (has > 0 && has < block) unfilled_ = std::max(unfilled_, has);
+  return has == block;
+}
+
 // States come before the attention that moves them, whatever the order of their names.
 void SeriesCollector::add(const NamedSegment& segment, bool goes_on) {
   changes_.clear();
@@ -82,6 +88,7 @@ void SeriesCollector::add(const NamedSegment& segment, bool goes_on) {
       const Tensor& last = calls.back();
       if (last.rank() != 2) continue;
       BiasCurve& curve = biases_[path];
+      if (!curve.values.empty() && segment.valid < segment.time) continue;  // a mean with padding
       curve = {path, last.dim(0), {}};
       for (const double v : last.to_vector<double>()) curve.values.push_back(static_cast<float>(v));
       continue;
@@ -140,7 +147,7 @@ void SeriesCollector::add_rows(const NamedSegment& segment, const std::string& p
   }
 }
 
-// All tokens of a block have the numbers of its state.
+// All tokens of a block have the numbers of its state; those of a block that padding fills up have none.
 void SeriesCollector::add_slots(const NamedSegment& segment, const std::string& path,
                                 const std::vector<Tensor>& calls) {
   const auto count = std::ssize(calls);
@@ -152,10 +159,14 @@ void SeriesCollector::add_slots(const NamedSegment& segment, const std::string& 
   Before& before = before_[path];
   const std::int64_t block = segment.time / count;
   for (std::int64_t call = 0; call < count; ++call) {
+    if (!is_whole(segment, block, call)) {
+      changes_[path].push_back(kNone);
+      continue;
+    }
     const Rows rows(calls[static_cast<std::size_t>(call)]);
     const double change = change_of(rows.numbers, before.numbers);
     changes_[path].push_back(change);
-    for (std::int64_t at = call * block; at < std::min((call + 1) * block, segment.valid); ++at) {
+    for (std::int64_t at = call * block; at < (call + 1) * block; ++at) {
       const auto token = static_cast<std::size_t>(segment.begin + at);
       norms[token] = static_cast<float>(norm_of(rows.numbers));
       changes[token] = static_cast<float>(change);
@@ -196,6 +207,7 @@ void SeriesCollector::add_moved(const NamedSegment& segment, const std::string& 
   std::vector<float>& moved = series(TokenMeasure::moved, state);
   const std::int64_t block = segment.time / count;
   for (std::int64_t call = 0; call < count; ++call) {
+    if (!is_whole(segment, block, call)) continue;
     const double change = found->second[static_cast<std::size_t>(call)];
     const Tensor p = in_f64(calls[static_cast<std::size_t>(call)]);
     const std::int64_t keys = p.dim(3), readers = p.elements() / std::max<std::int64_t>(1, keys);
@@ -206,7 +218,7 @@ void SeriesCollector::add_moved(const NamedSegment& segment, const std::string& 
       for (std::int64_t key = 0; key < keys; ++key) paid[static_cast<std::size_t>(key)] += row[key];
     for (std::int64_t key = 0; key < keys; ++key) {
       const std::int64_t at = (call + 1) * block - keys + key, token = segment.begin + at;
-      if (at >= segment.valid || token < 0) continue;
+      if (token < 0) continue;
       float& sum = moved[static_cast<std::size_t>(token)];
       const double share = std::isnan(change)
                                ? 0
@@ -237,8 +249,9 @@ void SeriesCollector::add_gate(const NamedSegment& segment, const std::string& p
   if (!last_axis) {
     const std::int64_t block = segment.time / count;
     for (std::int64_t call = 0; call < count; ++call) {
+      if (!is_whole(segment, block, call)) continue;
       const double mean = mean_of(calls[static_cast<std::size_t>(call)]);
-      for (std::int64_t at = call * block; at < std::min((call + 1) * block, segment.valid); ++at)
+      for (std::int64_t at = call * block; at < (call + 1) * block; ++at)
         gates[static_cast<std::size_t>(segment.begin + at)] = static_cast<float>(mean);
     }
     return;
@@ -269,6 +282,7 @@ void SeriesCollector::take(Inspection& inspection) && {
   }
   for (auto& [path, curve] : biases_) inspection.biases.push_back(std::move(curve));
   for (auto& [path, values] : learned_) inspection.learned.push_back({path, std::move(values)});
+  inspection.unfilled = unfilled_;
   inspection.unplaced.assign(unplaced_.begin(), unplaced_.end());
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -327,6 +328,39 @@ TEST_CASE("inspection: numbers along the text do not depend on the tokens whose 
       check_equal(few.series[i].values, {all.series[i].values.begin(), all.series[i].values.end()});
     }
   });
+}
+
+TEST_CASE("inspection: what is computed once for each block has no number where padding fills the block up") {
+  const OneThread one;
+  ModelConfig config = inspected_config({"block_recurrent", "block_recurrent"});
+  config.gate = "lstm";
+  const std::unique_ptr<Model> model = model_of(config);
+  const std::int64_t time = call_time(model->full_config()), block = model->full_config().window;
+  const InspectOptions options = options_for(config, time);
+  const std::vector<std::int32_t> tokens = random_tokens(2 * time, config.vocab);
+  const auto seen_of = [&](std::int64_t count) {
+    return inspect_tokens(*model, std::span(tokens).first(static_cast<std::size_t>(count)), options);
+  };
+  const Inspection whole = seen_of(time + 2 * block), part = seen_of(time + 2 * block - 1);
+  CHECK(whole.unfilled == 0);
+  CHECK(part.unfilled == block - 1);
+  int series = 0;
+  for (const TokenSeries& one_series : part.series) {
+    if (one_series.path.empty()) continue;
+    CAPTURE(one_series.path);
+    ++series;
+    const std::vector<float>& all = whole.find(one_series.measure, one_series.path)->values;
+    // What moved the state in the block before the last one is read by both updates.
+    const std::int64_t same = one_series.measure == TokenMeasure::moved ? time : time + block;
+    for (std::int64_t i = 0; i < time + 2 * block - 1; ++i) {
+      CAPTURE(i);
+      const auto at = static_cast<std::size_t>(i);
+      if (i < same && !std::isnan(all[at])) CHECK(one_series.values[at] == all[at]);
+      if (i >= time + block) CHECK(std::isnan(one_series.values[at]));
+    }
+  }
+  CHECK(series >= 4);  // norm, change, what moved it, gates
+  CHECK(seen_of(block - 1).unfilled == block - 1);
 }
 
 TEST_CASE("inspection: every value that a model names has words and a line of its literal form") {

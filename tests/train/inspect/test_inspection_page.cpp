@@ -146,6 +146,26 @@ TEST_CASE(
   CHECK_FALSE(contains(page, "href=\"#L"));
 }
 
+TEST_CASE(
+    "inspection page: it says which tokens fill no block, and a state that has no number is none that lacks") {
+  const OneThread one;
+  ModelConfig config = tiny_config("block_recurrent", 0);
+  config.family = "block_recurrent";
+  config.recurrent_layers = {1};
+  config.window = 8;
+  config.states = 4;
+  const std::string text = kPlainText;
+  const Shown whole(config, text.substr(0, 64), segments_of(16, true));
+  CHECK_FALSE(contains(whole.page, "no block"));
+  const Shown part(config, text.substr(0, 61), segments_of(16, true));
+  CHECK(contains(part.page, "The last 5 tokens fill no block."));
+  const Shown least(config, text.substr(0, 57), segments_of(16, true));
+  CHECK(contains(least.page, "The last token fills no block."));
+  const Shown nothing(config, text.substr(0, 7), segments_of(16, true));
+  CHECK(contains(nothing.page, "The last 7 tokens fill no block."));
+  CHECK_FALSE(contains(nothing.page, "names no state"));
+}
+
 TEST_CASE("inspection page: a character belongs to the token in which it begins") {
   const auto tokenizer = make_tokenizer("byte", "");
   const std::vector<std::int32_t> tokens = tokenizer->encode("a\xc3\xa9\xf0\x9f\x98\x80\xff\n\x01");
