@@ -52,6 +52,32 @@
   // ---- the text
   const reader = $("reader"), sheet = $("sheet"), lines = $("lines"), canvas = $("tint"), pen = canvas.getContext("2d");
   const lineHeight = 24, font = getComputedStyle(lines).fontSize + " " + getComputedStyle(lines).fontFamily;
+  // Browsers end an element at 17 million pixels and more. A taller text has a shorter sheet, on which the bar stands at `bar`:
+  // `top`, the pixel of the text at the upper edge, is `squeeze` times that.
+  const tallest = 15e6;
+  let top = 0, bar = 0, squeeze = 1;
+  const goTo = y => {
+    top = Math.max(0, Math.min(y, lineCount * lineHeight + 16 - reader.clientHeight));
+    reader.scrollTop = top / squeeze;
+    bar = reader.scrollTop;
+    if (squeeze === 1) top = bar;
+  };
+  // A short move of the bar, by a wheel, a finger or a key, moves the text as far; a long one goes where the bar is.
+  const scrolled = () => {
+    const at = reader.scrollTop, moved = at - bar;
+    if (moved === 0) return;
+    anchor = null;
+    if (squeeze === 1) {
+      top = bar = at;
+    } else if (Math.abs(moved) > 2 * reader.clientHeight) {
+      goTo(at * squeeze);
+    } else {
+      // At an end the bar has no room for all of the move.
+      const isEnd = at <= 0 || at >= tallest - reader.clientHeight - 1;
+      goTo(top + Math.sign(moved) * Math.max(Math.abs(moved), isEnd ? 3 * lineHeight : 0));
+    }
+    drawSoon();
+  };
   let by = series[0], chosen = -1, over = -1, lineStart = new Uint32Array(1), lineCount = 0, letter = 9, width = 0, sharp = 1;
   let most = 48;  // letters of a token; longer ones are cut here, and shown whole below
   const cut = p => p.length > most ? p.slice(0, most - 1) + "\u2026" : p;
@@ -63,7 +89,17 @@
     for (const c of p) sum += wide.test(c) ? 2 : 1;
     return sum;
   };
+  // What `layOut` keeps in its place: { token, y }, y in pixels below the upper edge. The chosen token where it is in view,
+  // else the first one in view; held until the reader moves, so that widths that come and go leave it where it was.
+  let anchor = null;
+  const anchorNow = () => {
+    const least = Math.ceil(top / lineHeight), line = chosen < 0 ? -1 : lineOf(chosen);
+    const inView = line >= least && (line + 1) * lineHeight <= top + reader.clientHeight;
+    const kept = inView ? line : Math.min(least, lineCount - 1);
+    return { token: inView ? chosen : lineStart[kept], y: kept * lineHeight - top };
+  };
   const layOut = () => {
+    if (lineCount && !anchor) anchor = anchorNow();
     width = sheet.clientWidth;
     pen.font = font;
     letter = pen.measureText("0".repeat(100)).width / 100;
@@ -88,7 +124,10 @@
     }
     lineStart = Uint32Array.from(starts);
     lineCount = starts.length;
-    $("tall").style.height = lineCount * lineHeight + 16 + "px";
+    const seen = reader.clientHeight, height = lineCount * lineHeight + 16;
+    $("tall").style.height = Math.min(height, tallest) + "px";
+    squeeze = height > tallest ? (height - seen) / (tallest - seen) : 1;
+    if (anchor) goTo(lineOf(anchor.token) * lineHeight - Math.min(anchor.y, seen - 2 * lineHeight));
     drawn = "";
   };
   const lineOf = token => {
@@ -115,14 +154,14 @@
   };
   let drawn = "", looked = new Map();
   const draw = () => {
-    const top = reader.scrollTop, extra = 6;
+    const extra = 6;
     const first = Math.max(0, Math.floor(top / lineHeight) - extra);
     const last = Math.min(lineCount, Math.ceil((top + reader.clientHeight) / lineHeight) + extra);
-    const state = [first, last, width, by.label, by.measure, chosen, over, attention.version].join("|");
+    const state = [first, last, squeeze === 1 ? 0 : top, width, by.label, by.measure, chosen, over, attention.version].join("|");
     if (state === drawn) return;
     drawn = state;
     const height = (last - first) * lineHeight;
-    sheet.style.transform = "translateY(" + (first * lineHeight + 8) + "px)";
+    sheet.style.transform = "translateY(" + (first * lineHeight + 8 + bar - top) + "px)";
     sharp = window.devicePixelRatio || 1;
     if (canvas.width !== Math.ceil(width * sharp) || canvas.height !== Math.ceil(height * sharp)) {
       canvas.width = Math.ceil(width * sharp);
@@ -172,7 +211,7 @@
   };
   const tokenAt = event => {
     const box = reader.getBoundingClientRect();
-    const line = Math.floor((event.clientY - box.top - reader.clientTop + reader.scrollTop - 8) / lineHeight);
+    const line = Math.floor((event.clientY - box.top - reader.clientTop + top - 8) / lineHeight);
     if (line < 0 || line >= lineCount) return -1;
     const x = event.clientX - sheet.getBoundingClientRect().left, { from, to, edges } = edgesOf(line);
     for (let i = from; i < to; i++) if (x >= edges[i - from] && x < edges[i - from + 1]) return i;
@@ -428,8 +467,9 @@
     $("scrub").value = $("go").value = token;
     if (jump) {
       const y = lineOf(token) * lineHeight;
-      if (y < reader.scrollTop + lineHeight || y > reader.scrollTop + reader.clientHeight - 2 * lineHeight) reader.scrollTop = Math.max(0, y - reader.clientHeight / 2);
+      if (y < top + lineHeight || y > top + reader.clientHeight - 2 * lineHeight) goTo(y - reader.clientHeight / 2);
     }
+    anchor = null;
     tell(token);
     showAttention();
     charts.forEach(pointer);
@@ -502,7 +542,7 @@
   for (const id of ["view", "head", "pass"]) {
     $(id).addEventListener("change", () => { if (id === "view") fillHeads(); showBias(); showAttention(); drawSoon(); });
   }
-  reader.addEventListener("scroll", drawSoon, { passive: true });
+  reader.addEventListener("scroll", scrolled, { passive: true });
   reader.addEventListener("pointermove", event => {
     const token = tokenAt(event);
     if (token === over) return;

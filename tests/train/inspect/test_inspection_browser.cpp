@@ -52,6 +52,75 @@ const use = page => {
 use(pages.shift());
 </script></body></html>)js";
 
+// Moves about in a page in a frame, and prints what stands where. Nothing waits for a frame to be drawn: a browser without a
+// screen may draw none.
+constexpr const char* kMove = R"js(<!DOCTYPE html><html><body><pre id="out"></pre>
+<iframe id="frame" style="width: 1200px; height: 900px; border: 0" src="@PAGE@"></iframe><script>
+const out = document.getElementById("out"), frame = document.getElementById("frame");
+frame.onload = async () => {
+  const doc = frame.contentDocument, id = name => doc.getElementById(name), reader = id("reader");
+  const choose = token => { id("scrub").value = token; id("scrub").dispatchEvent(new Event("input")); };
+  // Of the lines that are wholly in the reader's view.
+  const inSight = () => {
+    const box = reader.getBoundingClientRect();
+    return Array.from(id("lines").children).filter(line => {
+      const place = line.getBoundingClientRect();
+      return place.top >= box.top && place.bottom <= box.bottom;
+    });
+  };
+  const words = () => inSight().map(line => line.textContent).join("");
+  const edge = () => {
+    const place = inSight()[0].getBoundingClientRect();
+    reader.dispatchEvent(new PointerEvent("pointermove", { clientX: place.left + 3, clientY: place.top + 12 }));
+    return Number(/token ([0-9\u202f]+)/.exec(id("told").textContent)[1].replace(/\u202f/g, ""));
+  };
+  const say = (what, value) => { out.textContent += what + " [" + value + "]\n"; };
+  const scroll = y => { reader.scrollTop = y; reader.dispatchEvent(new Event("scroll")); };
+  const resize = async width => {
+    frame.style.width = width + "px";
+    frame.contentWindow.dispatchEvent(new Event("resize"));
+    await new Promise(done => setTimeout(done, 200));
+  };
+  frame.contentWindow.requestAnimationFrame = draw => draw();
+  @MOVES@
+  out.textContent += "moved\n";
+};
+</script></body></html>)js";
+
+// What a browser prints of a page when it is moved about in; empty where there is no browser.
+std::string moved_in_browser(const TempFolder& folder, const std::string& page, const std::string& moves) {
+  folder.write("page.html", page);
+  std::string use = kMove;
+  use.replace(use.find("@PAGE@"), 6, "page.html");
+  use.replace(use.find("@MOVES@"), 7, moves);
+  const std::string shown = shown_by_browser("file://" + folder.write("move.html", use));
+  if (shown.empty()) return shown;
+  const std::size_t begin = shown.find("<pre id=\"out\">");
+  const std::string said = shown.substr(begin, shown.find("</pre>", begin) - begin);
+  CHECK_MESSAGE(contains(said, "moved\n"), said);
+  return said;
+}
+
+// The value that a page said of something.
+std::string said_of(const std::string& said, const std::string& what) {
+  const std::size_t at = said.find(what + " [");
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + what.size() + 2;
+  return said.substr(begin, said.find("]\n", begin) - begin);
+}
+
+// The page of a text whose tokens have all the same loss.
+std::string plain_page(const Tokenizer& tokenizer, const std::string& text) {
+  const std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  Inspection seen;
+  seen.tokens = std::ssize(tokens);
+  seen.segment = seen.tokens;
+  seen.series.push_back({TokenMeasure::loss, "", std::vector<float>(tokens.size(), 1.0f)});
+  const ModelConfig config = plain_config({"recurrent_transformer", "regular"});
+  return render_inspection({"run", "text", "a page of a test", seen.tokens, false}, config, tokenizer, tokens,
+                           seen);
+}
+
 struct MadePage {
   std::string name, loss;  // of the page, and of its token 42
   bool attends = false, is_first = false;
@@ -132,4 +201,53 @@ TEST_CASE(
       }
     }
   }
+}
+
+TEST_CASE("inspection page: what is in sight stays in sight where the window gets another width") {
+  std::string text;
+  for (int i = 1000; i < 4000; ++i) text += "w" + std::to_string(i) + " ";
+  const TempFolder folder;
+  // Token 9000 is in w2500, six characters a word.
+  const std::string said = moved_in_browser(folder, plain_page(*make_tokenizer("char", text), text),
+                                            R"js(choose(9000);
+  say("first", words().includes("w2500"));
+  for (const width of [400, 1400, 500, 1200]) { await resize(width); say("chosen " + width, words().includes("w2500")); }
+  scroll(reader.scrollTop + 1000);
+  const word = /w\d{4}/.exec(words())[0];
+  for (const width of [400, 1400, 500]) { await resize(width); say("unchosen " + width, words().includes(word)); }
+  await resize(1200); say("back", /w\d{4}/.exec(words())[0] === word);)js");
+  if (said.empty()) return;
+  for (const char* what : {"first", "chosen 400", "chosen 1400", "chosen 500", "chosen 1200", "unchosen 400",
+                           "unchosen 1400", "unchosen 500", "back"})
+    CHECK_MESSAGE(said_of(said, what) == "true", std::string(what));
+}
+
+TEST_CASE("inspection page: a text of more lines than a browser has pixels is reached from end to end") {
+  constexpr int kLines = 700'000;  // of 24 pixels: 16.8 million
+  const std::string text(kLines, '\n');
+  const TempFolder folder;
+  const std::string said = moved_in_browser(folder, plain_page(*make_tokenizer("char", text), text),
+                                            R"js(choose(699999);
+  say("tall", id("tall").clientHeight < 17e6);
+  say("last", inSight().length > 8 && edge());
+  choose(0); say("first", edge());
+  choose(350000); const middle = edge(); say("middle", middle);
+  scroll(reader.scrollTop + 240); say("ten lines", edge() - middle);
+  scroll(reader.scrollHeight / 4); say("quarter", edge());
+  scroll(reader.scrollHeight); say("end", edge());
+  for (let i = 0; i < 3; i++) scroll(reader.scrollTop - 240);
+  say("back", edge());
+  for (let i = 0; i < 12; i++) scroll(reader.scrollTop + 100);
+  say("end again", edge());)js");
+  if (said.empty()) return;
+  CHECK(said_of(said, "tall") == "true");
+  const auto token = [&](const char* what) { return std::stoi("0" + said_of(said, what)); };
+  CHECK(token("last") > kLines - 20);
+  CHECK(said_of(said, "first") == "0");
+  CHECK(std::abs(token("middle") - 350'000) < 20);
+  CHECK(said_of(said, "ten lines") == "10");
+  CHECK(std::abs(token("quarter") - kLines / 4) < 100);
+  CHECK(token("end") == token("last"));
+  CHECK(token("back") == token("end") - 30);
+  CHECK(token("end again") == token("end"));
 }
