@@ -24,11 +24,11 @@ function metadataOf(bytes) {
 }
 
 function openEngine(module) {
-  const failed = value => value === -1 || value === null || Number.isNaN(value);
+  // Any value may be a result, NaN and 0 too: whether the call failed is asked for apart.
   const call = (name, result, types, values) => {
     const value = module.ccall(name, result, types, values);
-    if (failed(value) || (name.endsWith('states') && value === 0) || (name === 'page_logits' && value === 0))
-      throw new Error(module.ccall('page_error', 'string', [], []));
+    const problem = module.ccall('page_error', 'string', [], []);
+    if (problem) throw new Error(problem);
     return value;
   };
   const number = (name, ...values) =>

@@ -50,6 +50,8 @@ struct Streams {
 
 Streams random_streams(std::uint64_t seed, const char* what, std::uint64_t number, std::int64_t streams,
                        std::int64_t bits) {
+  if (streams < 1 || bits < 1)
+    fail<ValueError>("page: {} streams of {} bits (at least 1 of each)", streams, bits);
   const RandomKey key = random_key(seed, what, number);
   std::vector<std::int32_t> tokens, parities;
   for (std::int64_t i = 0; i < streams * bits; ++i) {

@@ -82,10 +82,12 @@ class Parity {
   double step();
   std::int64_t steps() const { return adam_->steps(); }
   // The share of right answers on new streams of so many bits.
+  // errors: ValueError for less than one bit.
   double accuracy(std::int64_t bits) const;
 
   // The state behind each bit of streams that are the same at every call, seen from two sides: sideways from the mean of
   // the even ones to the mean of the odd ones, upwards along that direction across it in which the states differ most.
+  // errors: ValueError for less than one stream or bit.
   struct Point {
     float sideways, upwards;
     bool odd;
