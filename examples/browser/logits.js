@@ -7,7 +7,9 @@ const fs = require('fs');
 const {openEngine} = require('./engine.js');
 const [, , script, what, ...rest] = process.argv;
 
-require(require('path').resolve(script))().then(module => {
+// Some versions of Node and Emscripten cannot read page.wasm by themselves.
+const wasmBinary = fs.readFileSync(script.replace(/\.js$/, '.wasm'));
+require(require('path').resolve(script))({wasmBinary}).then(module => {
   const engine = openEngine(module);
   if (what === 'parity') {
     engine.parity.begin(Number(rest[1]));

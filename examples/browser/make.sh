@@ -7,7 +7,7 @@
 #   examples/browser/make.sh --out page.html    where the page is written
 #   examples/browser/make.sh --runs FOLDER      where the runs are: runs/browser, or runs/browser-200 for --steps 200; what has
 #                                               been trained there is taken
-#   examples/browser/make.sh --engine           compiles alone: build/browser/bin/page.js
+#   examples/browser/make.sh --engine           compiles alone: page.js and page.wasm in build/browser/bin
 #
 # The text is tiny Shakespeare: tinyshakespeare/input.txt under EDDY_DATA_DIR, or downloaded once.
 # EDDY_NATIVE_BUILD names a folder with a build that stands already, EDDY_BROWSER_BUILD another one than build/browser.
@@ -151,6 +151,9 @@ heading "The page"
     base64 -w0 "$runs/$name.safetensors"
     echo '</script>'
   done
+  echo '<script type="text/plain" id="wasm">'
+  base64 -w0 "$wasm/bin/page.wasm"
+  echo '</script>'
   for script in "$wasm/bin/page.js" "$here/engine.js" "$here/page.js"; do
     echo '<script>'
     cat "$script"

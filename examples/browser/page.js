@@ -1,4 +1,5 @@
-// The page itself: texts, states, and the parity model, drawn as they go. The models stand in elements of class "model", in base64.
+// The page itself: texts, states, and the parity model, drawn as they go. The models stand in elements of class "model", and
+// the compiled library in the element "wasm", in base64.
 'use strict';
 
 const $ = id => document.getElementById(id);
@@ -344,7 +345,7 @@ function listModels() {
 }
 
 const ready = guarded(async () => {
-  engine = openEngine(await makeEddy());
+  engine = openEngine(await makeEddy({wasmBinary: bytesOf($('wasm').textContent)}));
   listModels();
   for (const which of [0, 1]) {
     document.querySelector(`[data-go="${which}"]`).addEventListener('click', guarded(() => go(which)));

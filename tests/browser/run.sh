@@ -16,7 +16,7 @@ skip() {
 command -v emcmake >/dev/null || skip "there is no Emscripten (apt-get install emscripten)"
 command -v node >/dev/null || skip "there is no Node (apt-get install nodejs)"
 
-temporary="$(mktemp --directory)"
+temporary="$(mktemp -d)"
 trap 'rm -rf "$temporary"' EXIT
 export EDDY_NATIVE_BUILD="$build" EDDY_BROWSER_BUILD="${EDDY_BROWSER_BUILD:-$build/browser}" EDDY_NUM_THREADS=2
 mkdir -p "$temporary/data/tinyshakespeare"
@@ -58,4 +58,5 @@ done
 "${wasm[@]}" parity 10 1 >"$temporary/wasm"
 compare "parity, 10 steps"
 
+node "$root/tests/browser/failures.js" "$engine" "$temporary/0.safetensors"
 node "$root/tests/browser/open_page.js" "$page" "${3:-}"
