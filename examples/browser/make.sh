@@ -21,14 +21,16 @@ runs=""
 trial=""
 out=""
 engine_only=""
-steps=()
+steps=() # read by ${steps[@]+...}: before 4.4, bash takes an empty list for one that is not set
 started=$SECONDS
+# A path from the root on, which need not exist.
+absolute() { [[ "$1" == /* ]] && echo "$1" || echo "$PWD/$1"; }
 heading() { printf '\n== %s (%d s)\n' "$1" $((SECONDS - started)); }
 
 while (($# > 0)); do
   case "$1" in
     -h | --help)
-      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+      awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     --engine) engine_only=yes && shift ;;
@@ -46,8 +48,8 @@ while (($# > 0)); do
           steps=(--train.steps "$2" --train.warmup "$(($2 / 30))")
           trial="-$2"
           ;;
-        --out) out="$(realpath -m "$2")" ;;
-        --runs) runs="$(realpath -m "$2")" ;;
+        --out) out="$(absolute "$2")" ;;
+        --runs) runs="$(absolute "$2")" ;;
       esac
       shift 2
       ;;
@@ -125,10 +127,10 @@ for model in "${models[@]}"; do
   if [[ ! -e "$run.safetensors" ]]; then
     heading "Training: $name"
     if [[ -e "$run/checkpoints/latest" ]]; then
-      "$native/eddy" train --resume "$run" "${steps[@]}"
+      "$native/eddy" train --resume "$run" ${steps[@]+"${steps[@]}"}
     else
       # shellcheck disable=SC2086
-      "$native/eddy" train "$here/../configs/browser.toml" --run "$run" $flags "${steps[@]}"
+      "$native/eddy" train "$here/../configs/browser.toml" --run "$run" $flags ${steps[@]+"${steps[@]}"}
     fi
     rm -rf "$run-export"
     "$native/eddy" export "$run" --out "$run-export"
@@ -138,6 +140,7 @@ for model in "${models[@]}"; do
 done
 
 heading "The page"
+in_base64() { base64 <"$1" | tr -d '\n'; }
 {
   echo '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Recurrent transformers at work</title>'
   echo '<meta name="viewport" content="width=device-width, initial-scale=1"><style>'
@@ -148,11 +151,11 @@ heading "The page"
     IFS='|' read -r name _ title about part parts <<<"$model"
     printf '<script type="text/plain" class="model" data-name="%s" data-about="%s" data-part="%s" data-parts="%s">' \
       "$title" "$about" "$part" "$parts"
-    base64 -w0 "$runs/$name.safetensors"
+    in_base64 "$runs/$name.safetensors"
     echo '</script>'
   done
   echo '<script type="text/plain" id="wasm">'
-  base64 -w0 "$wasm/bin/page.wasm"
+  in_base64 "$wasm/bin/page.wasm"
   echo '</script>'
   for script in "$wasm/bin/page.js" "$here/engine.js" "$here/page.js"; do
     echo '<script>'
@@ -162,7 +165,7 @@ heading "The page"
   echo '</body></html>'
 } >"$out.part"
 mv "$out.part" "$out"
-bytes=$(stat -c %s "$out")
+bytes=$(($(wc -c <"$out")))
 if ((bytes > 16000000)); then
   echo "make.sh: $out has $bytes bytes, more than the 16 MB that it may have" >&2
   exit 1
