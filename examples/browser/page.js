@@ -130,73 +130,103 @@ function chooseText(which) {
 
 // ---- the state
 
+// Shows the state of the chosen text: its parts, and the numbers of the chosen one.
 function showState() {
-  $('parts').textContent = document.querySelectorAll('.model')[chosenModel].dataset.parts;
-  const text = texts[chosenText], views = engine.views(model(), chosenText, chosenTensor);
+  const about = document.querySelectorAll('.model')[chosenModel].dataset, text = texts[chosenText];
+  let views = engine.views(model(), chosenText, chosenTensor);
+  if (views.length > 0 && !views.some(view => view.name === chosenTensor)) {
+    chosenTensor = views.some(view => view.name === about.part) ? about.part : views[0].name;
+    views = engine.views(model(), chosenText, chosenTensor);
+  }
+
+  listParts(views);
+  noteNorms(text, views);
+  views.forEach((view, i) => showPart($('tensors').children[i], view, text.norms.get(view.name)));
+  showNumbers(views.find(view => view.name === chosenTensor));
+
+  $('parts').textContent = about.parts;
   $('no-state').hidden = views.length > 0;
   for (const button of ['forget', 'freeze', 'swap']) $(button).disabled = views.length === 0;
-  if (views.length > 0 && !views.some(view => view.name === chosenTensor)) {
-    const first = document.querySelectorAll('.model')[chosenModel].dataset.part;
-    chosenTensor = views.some(view => view.name === first) ? first : views[0].name;
-    return showState();
-  }
-  const list = $('tensors');
-  const names = views.map(view => view.name).join('\n');
-  if (list.dataset.names !== names) {
-    list.dataset.names = names;
-    marked.clear();
-    list.replaceChildren(...views.map(view => {
-      marked.add(view.name);
-      const item = document.createElement('li');
-      item.innerHTML = '<input type="checkbox" checked><span></span><canvas width="168" height="52"></canvas>';
-      const [box] = item.children;
-      box.setAttribute('aria-label', `Mark ${view.name}`);
-      box.addEventListener('click', event => event.stopPropagation());
-      box.addEventListener('change', () => {
-        if (box.checked) marked.add(view.name);
-        else marked.delete(view.name);
-        showState();
-      });
-      item.addEventListener('click', () => {
-        chosenTensor = view.name;
-        showState();
-      });
-      return item;
-    }));
-  }
-  views.forEach((view, i) => {
-    const norms = text.norms.get(view.name) || [];
-    if (norms.length === 0 || norms[norms.length - 1][0] !== text.length || norms[norms.length - 1][1] !== view.norm)
-      norms.push([text.length, view.norm]);
-    if (norms.length > kHistory) norms.shift();
-    text.norms.set(view.name, norms);
-    const item = list.children[i];
-    item.className = view.name === chosenTensor ? 'shown' : '';
-    item.children[1].textContent =
-        `${view.name}  ${view.rows} × ${view.columns}, norm ${view.norm.toPrecision(3)}${view.frozen ? ', frozen' : ''}`;
-    drawCurve(item.children[2], norms);
-  });
   $('freeze').textContent = views.some(view => view.frozen && marked.has(view.name)) ? 'Let go' : 'Freeze';
-  const shown = views.find(view => view.name === chosenTensor);
-  $('shown').textContent = shown ? shown.name : '\u00a0';
-  if (shown) {
-    drawHeatmap(shown);
+}
+
+// Makes the list of the parts, all of them marked, where it is not yet that of these.
+function listParts(views) {
+  const list = $('tensors'), names = views.map(view => view.name).join('\n');
+  if (list.dataset.names === names) return;
+  list.dataset.names = names;
+
+  marked.clear();
+  for (const view of views) marked.add(view.name);
+  list.replaceChildren(...views.map(view => partOf(view.name)));
+}
+
+// An item of the list: a box that marks the part, and a button, as wide as the item, that shows its numbers.
+function partOf(name) {
+  const item = document.createElement('li');
+  item.innerHTML = '<input type="checkbox" checked><button type="button"><span></span>' +
+      '<canvas width="168" height="52"></canvas></button>';
+  const [box, button] = item.children;
+
+  box.setAttribute('aria-label', `Mark ${name}`);
+  box.addEventListener('change', guarded(() => {
+    if (box.checked) marked.add(name);
+    else marked.delete(name);
+    showState();
+  }));
+  button.addEventListener('click', guarded(() => {
+    chosenTensor = name;
+    showState();
+  }));
+  return item;
+}
+
+// Adds the norms of the parts as they are now: [length of the text, norm], where one of the two has changed.
+function noteNorms(text, views) {
+  for (const view of views) {
+    if (!text.norms.has(view.name)) text.norms.set(view.name, []);
+    const norms = text.norms.get(view.name);
+    const [length, norm] = norms.length > 0 ? norms[norms.length - 1] : [];
+    if (length !== text.length || norm !== view.norm) norms.push([text.length, view.norm]);
+    if (norms.length > kHistory) norms.shift();
+  }
+}
+
+function showPart(item, view, norms) {
+  const button = item.children[1], [words, canvas] = button.children;
+  const shown = view.name === chosenTensor;
+  item.className = shown ? 'shown' : '';
+  button.setAttribute('aria-pressed', shown);
+  words.textContent =
+      `${view.name}  ${view.rows} × ${view.columns}, norm ${view.norm.toPrecision(3)}${view.frozen ? ', frozen' : ''}`;
+  drawCurve(canvas, norms);
+}
+
+function showNumbers(view) {
+  $('shown').textContent = view ? view.name : '\u00a0';
+  if (view) {
+    drawHeatmap(view);
   } else {
     $('heatmap').width = $('heatmap').height = 1;  // empty
     $('scale').textContent = '';
   }
 }
 
-function drawCurve(canvas, points) {
+// The norms of a part as a line, from 0 at the lower edge to the highest at the upper one.
+function drawCurve(canvas, norms) {
   const context = canvas.getContext('2d');
   context.clearRect(0, 0, canvas.width, canvas.height);
-  if (points.length < 2) return;
-  const high = Math.max(...points.map(point => point[1]), 1e-9);
+  if (norms.length < 2) return;
+
+  const highest = Math.max(...norms.map(([, norm]) => norm), 1e-9);
+  const edge = 3;  // so that the line is seen whole at both
+  const x = i => i * canvas.width / (norms.length - 1);
+  const y = norm => canvas.height - edge - norm / highest * (canvas.height - 2 * edge);
+
   context.strokeStyle = colour('--accent');
   context.lineWidth = 3;
   context.beginPath();
-  points.forEach(([, norm], i) => context.lineTo(
-      i * canvas.width / (points.length - 1), canvas.height - 3 - norm / high * (canvas.height - 6)));
+  norms.forEach(([, norm], i) => context.lineTo(x(i), y(norm)));
   context.stroke();
 }
 

@@ -69,6 +69,11 @@ async function expect(expression) {
   if (!await value(expression))
     throw new Error(`it does not hold that ${expression}; the page says: ${await value("$('problem').textContent")}`);
 }
+// Presses a key as a keyboard does.
+async function press(key, code, text) {
+  for (const type of ['keyDown', 'keyUp'])
+    await ask('Input.dispatchKeyEvent', {type, key, code: key === ' ' ? 'Space' : key, windowsVirtualKeyCode: code, text: type === 'keyDown' ? text : undefined});
+}
 const click = selector => value(`document.querySelector('${selector}').click()`);
 
 // Leaves a picture of the whole page, where pictures are wanted.
@@ -115,6 +120,18 @@ async function use() {
     await expect(`${norms} !== '${before}'`);
     await click('#forget');
     await expect("engine.views(model(), 1, '').every(view => view.norm === 0)");
+    // With keys alone: from a part's box to its button, which shows its numbers, and to the next part's box, which unmarks it.
+    await value("document.querySelector('#tensors input').focus()");
+    await press('Tab', 9);
+    await press('Enter', 13, '\r');
+    const name = "engine.views(model(), 1, '')[0].name";
+    await expect(`chosenTensor === ${name} && $('shown').textContent === ${name}`);
+    await expect("document.querySelector('#tensors button').getAttribute('aria-pressed') === 'true'");
+    await press('Tab', 9);
+    await press(' ', 32, ' ');
+    await expect("marked.size === engine.views(model(), 1, '').length - 1");
+    await press(' ', 32, ' ');
+    await expect("marked.size === engine.views(model(), 1, '').length");
     await expect("$('problem').hidden");
   }
   await click('#models input[value="0"]');
