@@ -13,6 +13,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/step.h"
 #include "train/config/config.h"
+#include "train/config/likely_name.h"
 #include "train/config/run_config.h"
 #include "train/page/human_text.h"
 
@@ -40,23 +41,8 @@ class MemoryLimit {
 std::string family_of(const std::string& model) {
   for (const ModelName& name : model_registry())
     if (model == name.model) return name.family;
-  fail<ConfigError>("bench length: there is no model \"{}\" (nearest: {}; all: {})", model,
-                    nearest_match(model, model_list()), fmt::join(model_list(), ", "));
-}
-
-void check_options(const LengthBenchOptions& options) {
-  if (options.shortest < 1 || options.longest < options.shortest || options.longest > kMostBenchTokens)
-    fail<ValueError>("bench length: lengths from {} to {} (1 <= shortest <= longest <= {})", options.shortest,
-                     options.longest, kMostBenchTokens);
-  if (options.dim < 1 || options.layers < 1 || options.batch < 1 || options.memory_bytes < 0 ||
-      !(options.seconds >= 0) || !std::isfinite(options.seconds))
-    fail<ValueError>(
-        "bench length: dim {}, layers {}, batch {}, memory {} bytes, {} seconds (sizes at least 1, the "
-        "others not negative)",
-        options.dim, options.layers, options.batch, options.memory_bytes, options.seconds);
-  if (options.models.empty()) fail<ConfigError>("bench length: no models (at least one)");
-  // Refuse an invalid model before any is measured.
-  for (const std::string& model : options.models) validate(length_model(options, model, options.shortest));
+  fail<ConfigError>("bench length: there is no model \"{}\" ({}all: {})", model,
+                    nearest_text(model, model_list()), fmt::join(model_list(), ", "));
 }
 
 // Times one length and adds it to the series.
@@ -103,6 +89,21 @@ std::string growth(const MeasuredSeries& series) {
 
 }  // namespace
 
+void validate(const LengthBenchOptions& options) {
+  if (options.shortest < 1 || options.longest < options.shortest || options.longest > kMostBenchTokens)
+    fail<ValueError>("bench length: lengths from {} to {} (1 <= shortest <= longest <= {})", options.shortest,
+                     options.longest, kMostBenchTokens);
+  if (options.dim < 1 || options.layers < 1 || options.batch < 1 || options.memory_bytes < 0 ||
+      !(options.seconds >= 0) || !std::isfinite(options.seconds))
+    fail<ValueError>(
+        "bench length: dim {}, layers {}, batch {}, memory {} bytes, {} seconds (sizes at least 1, the "
+        "others not negative)",
+        options.dim, options.layers, options.batch, options.memory_bytes, options.seconds);
+  if (options.models.empty()) fail<ConfigError>("bench length: no models (at least one)");
+  // Refuse an invalid model before any is measured.
+  for (const std::string& model : options.models) validate(length_model(options, model, options.shortest));
+}
+
 ModelConfig length_model(const LengthBenchOptions& options, const std::string& model, std::int64_t length) {
   ModelConfig config;
   config.family = family_of(model);
@@ -120,7 +121,7 @@ ModelConfig length_model(const LengthBenchOptions& options, const std::string& m
 
 Measurement bench_length(const LengthBenchOptions& options,
                          const std::function<void(const Measurement&)>& keep) {
-  check_options(options);
+  validate(options);
   const DevicePrecision placement =
       choose_device_precision({"bench length", "--device", "--precision"}, options.device, options.precision);
   const bool on_cpu = placement.device == kCpu;

@@ -29,6 +29,10 @@ struct LengthBenchOptions {
 // errors: ConfigError for an unknown model.
 ModelConfig length_model(const LengthBenchOptions& options, const std::string& model, std::int64_t length);
 
+// Checks sizes, lengths and models before any is measured.
+// errors: those of bench_length.
+void validate(const LengthBenchOptions& options);
+
 // Times whole training steps on random tokens, starting without a state. A series ends where memory does not
 // suffice and says so; the others continue. `keep` receives the results so far after every point.
 // errors: ConfigError for an unknown model, lengths that the models do not support, a precision that the

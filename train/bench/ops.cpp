@@ -120,7 +120,8 @@ std::vector<std::string> benched_ops(const std::string& filter) {
   std::vector<std::string> names;
   for (const OpSpec& spec : op_specs())
     if (is_benched(spec, filter)) names.emplace_back(spec.name);
-  if (names.empty()) fail<ValueError>("bench ops: no op has '{}' in its name (see eddy bench ops)", filter);
+  if (names.empty())
+    fail<ValueError>("bench ops: no op has '{}' in its name (eddy bench ops --dry-run lists them)", filter);
   return names;
 }
 

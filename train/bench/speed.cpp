@@ -14,6 +14,7 @@
 #include "tensor/files/strict_json.h"
 #include "tensor/memory/allocator.h"
 #include "train/config/config_file.h"
+#include "train/config/likely_name.h"
 #include "train/config/run_config.h"
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
@@ -265,8 +266,8 @@ std::vector<SpeedRow> wanted_speed_rows(const SpeedOptions& options) {
   for (const SpeedRow& row : rows) names.push_back(row.name);
   for (const std::string& name : options.rows)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      fail<ConfigError>("bench speed: there is no row \"{}\" (nearest: {}; all: {})", name,
-                        nearest_match(name, names), fmt::join(names, ", "));
+      fail<ConfigError>("bench speed: there is no row \"{}\" ({}all: {})", name, nearest_text(name, names),
+                        fmt::join(names, ", "));
   if (!options.rows.empty())
     std::erase_if(rows, [&](const SpeedRow& row) {
       return std::find(options.rows.begin(), options.rows.end(), row.name) == options.rows.end();

@@ -1,5 +1,6 @@
 // Checks by type. Numbers are never rounded: 6.0 is no whole number here, and 1e3 is a real one.
 #include "train/config/config.h"
+#include "train/config/likely_name.h"
 
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
@@ -57,6 +59,39 @@ std::string shown(const json& value) {
   fail<ConfigError>("{}: {} is {}, {} ({})", place, field.full_key(), value, problem, field.rule());
 }
 
+// What is wrong with a text that is no number of a field's type: with the number that was meant where it has a unit or
+// separators, or is a whole one written as a real one (10k, 10,000, 1e4 and 10000.0 are 10000).
+std::string wrong_number(const ConfigField& field, std::string text) {
+  const std::string wrong = "which has the wrong type";
+  const bool whole = holds<std::int64_t>(field);
+  if (!whole && !holds<double>(field)) return wrong;
+  std::erase_if(text, [whole](char c) { return c == '_' || c == ' ' || (whole && c == ','); });
+  std::replace(text.begin(), text.end(), ',', '.');  // of a real number it is the point of many languages
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (error == std::errc::result_out_of_range || (whole && unit.empty() && std::abs(number) > kExact))
+    return "which is out of range";
+  if (error != std::errc()) return wrong;
+  struct Unit {
+    std::string_view name;
+    double times, parts = 1;
+  };
+  constexpr Unit kUnits[] = {{"", 1},    {"%", 1, 100}, {"k", 1e3}, {"K", 1e3},
+                             {"M", 1e6}, {"G", 1e9},    {"B", 1e9}};
+  for (const Unit& known : kUnits) {
+    if (unit != known.name) continue;
+    number = number * known.times / known.parts;
+    if (!whole) return field.reals.holds(number) ? fmt::format("{}: write {}", wrong, number) : wrong;
+    if (!(std::abs(number) <= kExact) || number != std::floor(number)) return wrong;
+    const auto exact = static_cast<std::int64_t>(number);
+    return field.ints.holds(exact) ? fmt::format("{}: write {}", wrong, exact) : wrong;
+  }
+  return wrong;
+}
+
 bool right_type(const ConfigField& field, const json& value) {
   if (holds<bool>(field)) return value.is_boolean();
   if (holds<std::int64_t>(field)) return value.is_number_integer();
@@ -90,7 +125,9 @@ std::optional<json> list_from(std::string_view text) {
 }  // namespace
 
 void check_value(const ConfigField& field, const json& value, const std::string& place) {
-  if (!right_type(field, value)) refuse(field, shown(value), "which has the wrong type", place);
+  if (!right_type(field, value))
+    refuse(field, shown(value),
+           wrong_number(field, value.is_string() ? value.get<std::string>() : shown(value)).c_str(), place);
   bool good = true;
   if (holds<std::int64_t>(field)) {
     good = in_range(as_int(value), field.ints);
@@ -101,8 +138,8 @@ void check_value(const ConfigField& field, const json& value, const std::string&
                        [&](const json& e) { return in_range(as_int(e), field.ints); });
   } else if (holds<std::string>(field)) {
     if (const auto& text = value.get_ref<const std::string&>(); !field.allows(text))
-      refuse(field, shown(value), fmt::format("nearest: {}", nearest_match(text, field.allowed)).c_str(),
-             place);
+      fail<ConfigError>("{}: {} is {}, which it cannot be ({}{})", place, field.full_key(), shown(value),
+                        nearest_text(text, field.allowed), field.rule());
   }
   if (!good) refuse(field, shown(value), "which is out of range", place);
 }
@@ -114,7 +151,7 @@ json read_value(const ConfigField& field, const std::string& text, const std::st
   if (holds<std::int64_t>(field)) value = number_from<std::int64_t>(text);
   if (holds<double>(field)) value = number_from<double>(text);
   if (holds<IntList>(field)) value = list_from(text);
-  if (!value) refuse(field, quote_text(text), "which has the wrong type", place);
+  if (!value) refuse(field, quote_text(text), wrong_number(field, text).c_str(), place);
   return *value;
 }
 

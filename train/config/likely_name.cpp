@@ -39,6 +39,7 @@ constexpr std::pair<const char*, const char*> kWords[] = {
     {"threads", "cpus jobs num_threads n_threads num_workers"},
     {"run", "output output_dir out_dir run_dir save_dir"},
     {"data", "dataset input text file train_file"},
+    {"path", "dataset input text file filename train_file folder dir directory corpus"},
     {"checkpoint", "ckpt"},
     {"resume", "continue restart"},
     {"tokens", "max_new_tokens max_tokens n_predict num_tokens length n"},
@@ -88,6 +89,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
+}
+
+std::string nearest_text(std::string_view word, const std::vector<std::string>& names) {
+  const auto lower = [](std::string_view text) {
+    std::string small(text);
+    std::transform(small.begin(), small.end(), small.begin(),
+                   [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(c)); });
+    return small;
+  };
+  word = word.substr(0, 64);
+  std::string best;
+  std::size_t best_distance =
+      (word.size() + 1) / 2;  // a name that shares less than half of it is another word
+  for (const std::string& name : names)
+    if (const std::size_t distance = edit_distance(lower(word), lower(name)); distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  return best.empty() ? "" : "nearest: " + best + "; ";
 }
 
 std::string likely_name(std::string_view given, const std::vector<std::string>& names,

@@ -18,4 +18,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 std::string likely_name(std::string_view word, const std::vector<std::string>& names,
                         std::string_view section = "");
 
+// Returns "nearest: NAME; " with the name that is less than half of the word's letters away, or "". Unlike
+// likely_name, it is for values, of which one that is not near was not meant.
+std::string nearest_text(std::string_view word, const std::vector<std::string>& names);
+
 }  // namespace eddy

@@ -9,6 +9,7 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
+#include "train/config/likely_name.h"
 
 namespace eddy {
 namespace {
@@ -59,8 +60,8 @@ const ModelConfig& paper_config(const std::string& name, const char* program, co
     if (named.name == name) return named.config;
     others.push_back(named.name);
   }
-  fail<ConfigError>("{}: there is no {} '{}' (did you mean '{}'? one of {})", program, kind, name,
-                    nearest_match(name, others), fmt::join(others, ", "));
+  fail<ConfigError>("{}: there is no {} '{}' ({}one of {})", program, kind, name, nearest_text(name, others),
+                    fmt::join(others, ", "));
 }
 
 }  // namespace eddy

@@ -81,11 +81,11 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
              not_empty());
   add_dry_run(command, files->dry_run);
   on_chosen(command, action, [=] {
-    if (files->dry_run) return show_plan(plan());
     const std::string where = "bench " + name;
     if (!files->json.empty()) check_output(where, files->json, kOwnNumbers);
     if (!files->html.empty()) check_output(where, files->html, kOwnPage);
     check_two_files(where, "--json", files->json, "--html", files->html);
+    if (files->dry_run) return show_plan(plan());
     const Keep keep = [&](const Measurement& so_far) {
       if (!files->json.empty())
         write_own_file(where, files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n",
@@ -274,10 +274,10 @@ void add_length(CLI::App& bench, std::function<int()>& action) {
       action,
       [flags] {
         const LengthBenchOptions& o = flags->options;
+        validate(o);
         PlannedRows rows;
         for (const std::string& name : o.models) {
           const ModelConfig model = length_model(o, name, o.shortest);
-          validate(model);
           rows.push_back({name, fmt::format("{} to {} tokens, {}", grouped(o.shortest), grouped(o.longest),
                                             size_of(model))});
         }

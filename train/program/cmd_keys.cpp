@@ -10,6 +10,7 @@
 #include "models/eddy/config.h"
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
+#include "train/config/likely_name.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/program/commands.h"
@@ -49,8 +50,8 @@ ModelName named_model(const std::string& wanted) {
     if (wanted == name.model || wanted == full) return name;
     known.emplace_back(wanted.find('/') == std::string::npos ? name.model : full);
   }
-  fail<ConfigError>("keys: there is no model {:?} (nearest: {}; eddy models lists them)", wanted,
-                    nearest_match(wanted, known));
+  fail<ConfigError>("keys: there is no model {:?} ({}eddy models lists them)", wanted,
+                    nearest_text(wanted, known));
 }
 
 int list_keys(const std::string& model) {

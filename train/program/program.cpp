@@ -181,9 +181,8 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
       }
   if (commands.empty() || (takes_value && likely_name(wrong, commands).empty()))
     return fmt::format("{}: unexpected argument '{}' (see eddy {} --help)", name, argument, name);
-  return fmt::format("{}unknown command '{}' (nearest: {}; see {}{} --help)",
-                     command != nullptr ? name + ": " : "", wrong, nearest_match(wrong, commands),
-                     command != nullptr ? "eddy " : "", name);
+  return fmt::format("{}unknown command '{}' ({}see {}{} --help)", command != nullptr ? name + ": " : "",
+                     wrong, nearest_text(wrong, commands), command != nullptr ? "eddy " : "", name);
 }
 
 int run_command_line(int argc, char** argv) {

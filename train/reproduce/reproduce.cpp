@@ -12,6 +12,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
 #include "train/config/config.h"
+#include "train/config/likely_name.h"
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
@@ -51,8 +52,8 @@ const TableEntry& entry_of(const std::string& name) {
     if (name == entry.name) return entry;
     names.emplace_back(entry.name);
   }
-  fail<ConfigError>("reproduce: there is no table \"{}\" (nearest: {}; all: {})", name,
-                    nearest_match(name, names), fmt::join(names, ", "));
+  fail<ConfigError>("reproduce: there is no table \"{}\" ({}all: {})", name, nearest_text(name, names),
+                    fmt::join(names, ", "));
 }
 
 std::string task_of(const TableEntry& entry, const std::string& wanted) {
@@ -88,8 +89,8 @@ std::vector<const ReproduceRow*> wanted_rows(const ReproduceTable& table,
   };
   for (const std::string& name : names)
     if (std::find(known.begin(), known.end(), name) == known.end())
-      fail<ConfigError>("reproduce: {} has no row \"{}\" (nearest: {}; all: {})", table.name, name,
-                        nearest_match(name, known), fmt::join(known, ", "));
+      fail<ConfigError>("reproduce: {} has no row \"{}\" ({}all: {})", table.name, name,
+                        nearest_text(name, known), fmt::join(known, ", "));
   std::vector<const ReproduceRow*> rows;
   for (const ReproduceRow& row : table.rows)
     if (names.empty() || is_named(row)) rows.push_back(&row);

@@ -6,12 +6,15 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "models/eddy/registry.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "train/config/likely_name.h"
 #include "train/config/new_config.h"
 
 namespace {
@@ -149,7 +152,7 @@ TEST_CASE("new config: a preset is a model or a configuration of a paper") {
     CHECK(of_paper.completed().model.dim == named.config.dim);
   }
   const std::string text = error_of<ConfigError>([&] { config.take_preset("enwik8_stairs", "train"); });
-  CHECK_MESSAGE(contains(text, "train: there is no preset 'enwik8_stairs' (did you mean 'enwik8_staircase'"),
+  CHECK_MESSAGE(contains(text, "train: there is no preset 'enwik8_stairs' (nearest: enwik8_staircase;"),
                 text);
 }
 
@@ -197,4 +200,43 @@ TEST_CASE("new config: the file of a configuration completes to the same") {
   check_same(gathered("", {{"model.model", "slide"}, {"data.order", "windows"}}));
   check_same(gathered("", {{"data.path", "a \"b\"\\c \xc3\xa9.txt"}, {"train.learning_rate", "1e-05"}}));
   CHECK(contains(config_file_of(gathered("", {{"train.steps", "7"}}).completed()), "[train]\nsteps = 7\n"));
+}
+
+TEST_CASE("a number with a unit, separators or a point is refused with the number that was meant") {
+  const auto refused = [](const char* key, const std::string& text) {
+    return error_of<ConfigError>([&] {
+      RunConfig config;
+      keys_of(config).read_texts({{key, text}});
+    });
+  };
+  for (const auto& [key, text, meant] : {std::tuple{"train.steps", "10k", "10000"},
+                                         {"train.steps", "1e3", "1000"},
+                                         {"train.steps", "16.0", "16"},
+                                         {"train.steps", "1,000", "1000"},
+                                         {"model.params", "1_000_000", "1000000"},
+                                         {"model.params", "10M", "10000000"},
+                                         {"data.split", "90%", "0.9"},
+                                         {"data.split", "0,9", "0.9"}})
+    CHECK_MESSAGE(contains(refused(key, text), std::string("wrong type: write ") + meant + " ("),
+                  refused(key, text));
+  for (const auto& [key, text] : {std::pair{"train.steps", "99999999999999999999"},
+                                  {"train.learning_rate", "1e400"},
+                                  {"train.steps", "-99999999999999999999"}})
+    CHECK_MESSAGE(contains(refused(key, text), "which is out of range"), refused(key, text));
+  for (const auto& [key, text] : {std::pair{"train.minutes", "5min"},
+                                  {"train.batch", "2.5"},
+                                  {"train.steps", "-5k"},
+                                  {"train.steps", ""},
+                                  {"train.steps", "k"},
+                                  {"data.split", "150%"}})
+    CHECK_MESSAGE(contains(refused(key, text), "which has the wrong type ("), refused(key, text));
+}
+
+TEST_CASE("a value that is near none is refused without a guess") {
+  CHECK(nearest_text("Staircase", {"lstm", "staircase"}) == "nearest: staircase; ");
+  CHECK(nearest_text("trian", {"train", "eval"}) == "nearest: train; ");
+  CHECK(nearest_text("gpt2", {"lstm", "copy", "xl"}) == "");
+  CHECK(nearest_text("book.txt", {"char", "byte"}) == "");
+  CHECK(nearest_text("x", {}) == "");
+  CHECK(likely_name("file", {"data.name", "data.path"}, "data") == "data.path");
 }

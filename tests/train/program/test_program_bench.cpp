@@ -74,7 +74,8 @@ TEST_CASE("a dry benchmark lists what it would measure and measures nothing") {
   CHECK(dry("length --models lstm --longest 512").find("[lstm] 256 to 512 tokens, ") == 0);
   CHECK(dry("speed --rows unit_256").find("[unit_256] ") == 0);  // those of a GPU too
   for (const char* wrong : {"ops --filter nothing", "step --preset nothing", "generate --configs nothing",
-                            "length --models nothing", "speed --rows nothing", "step --model.heads 5"})
+                            "length --models nothing", "speed --rows nothing", "step --model.heads 5",
+                            "length --longest 3", "step --json no/such.json", "step --html no/such.html"})
     CHECK_MESSAGE(run_line(folder, std::string("bench ") + wrong + " --dry-run").status == 1, wrong);
   CHECK(std::filesystem::is_empty(folder.path()));
 }
