@@ -261,7 +261,10 @@ Reading read_path(const std::string& path, const TaskArguments& arguments, Way w
   bool separate = keeps_files || (order == "stream" && is_folder(path));
   Listing listing = list(path, splits, reading.as_before, separate, document_unit(arguments.config.data));
   reading.test = listing.test;
-  if (reading.as_before) reading.how = " (as the earlier version read it that made the run)";
+  if (lacks_validation(path))
+    reading.how =
+        ", test/ as a part of it, since no folder valid/ is beside train/ (to keep test/ apart, make one)";
+  if (reading.as_before) reading.how += " (as the earlier version read it that made the run)";
 
   Recognised found;
   if (way == Way::digests) {

@@ -28,16 +28,17 @@ std::int64_t training_part(std::int64_t length, double train_fraction, std::int6
   check_sequence("corpus", sequence);
   if (!(train_fraction > 0.0 && train_fraction < 1.0))
     fail<ValueError>(
-        "corpus: the training fraction is {} (above 0 and below 1; 1 where nothing is evaluated)",
+        "corpus: data.split is {}, which leaves nothing to evaluate on (above 0 and below 1; with train.eval_every 0, "
+        "which evaluates nothing, it may be 1)",
         train_fraction);
   const auto train = static_cast<std::int64_t>(std::floor(train_fraction * static_cast<double>(length)));
   const std::int64_t valid = length - train;
   if (train <= sequence || valid <= sequence)
     fail<ValueError>(
-        "corpus: too few tokens: {} for training and {} for validation, sequence {} (each split needs at "
-        "least sequence + 1; take a longer text or a shorter sequence; without evaluations, train.eval_every 0, "
-        "nothing is needed for validation)",
-        train, valid, sequence);
+        "corpus: too few tokens: {} for training and {} for validation, and each needs {}, a sequence of {} and one "
+        "(take a longer text, a shorter train.sequence, or a data.split other than {}; for training without evaluations, "
+        "train.eval_every 0, nothing is needed for validation)",
+        train, valid, sequence + 1, sequence, train_fraction);
   return train;
 }
 

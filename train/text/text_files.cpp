@@ -232,8 +232,10 @@ fs::file_status status_of(const std::string& path) {
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found)
     fail<IoError>(
-        "data: no such file or folder: '{}' (check --data.path; it is taken from the working directory)",
-        path);
+        "data: no such file or folder: '{}' ({})", path,
+        path.starts_with('~')
+            ? "nothing replaced the ~, which a shell does at the beginning of an unquoted word alone: write the whole path"
+            : "check the path; it is taken from the working directory");
   if (error)
     fail<IoError>("data: cannot look at '{}': {} (check the path and its rights)", path, error.message());
   return status;
@@ -358,6 +360,12 @@ std::string describe_left_out(const TextFiles& texts) {
   return text;
 }
 
+bool lacks_validation(const std::string& path) {
+  std::error_code error;
+  return !path.empty() && !find_splits(path) && fs::is_directory(fs::path(path) / "train", error) &&
+         fs::is_directory(fs::path(path) / "test", error);
+}
+
 std::optional<SplitFolder> find_splits(const std::string& path) {
   if (path.empty()) return std::nullopt;
   const auto folder = [&](const char* name) {
@@ -366,7 +374,8 @@ std::optional<SplitFolder> find_splits(const std::string& path) {
     return fs::is_directory(found, error) ? found.string() : std::string();
   };
   SplitFolder splits{folder("train"), folder("valid"), folder("test")};
-  if (splits.valid.empty()) splits.valid = folder("validation");
+  for (const char* const other : {"validation", "val", "dev"})
+    if (splits.valid.empty()) splits.valid = folder(other);
   if (splits.train.empty() || splits.valid.empty()) return std::nullopt;
   return splits;
 }

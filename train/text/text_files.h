@@ -75,8 +75,10 @@ struct SplitFolder {
   std::string train, valid, test;  // test is empty where there is none
 };
 
-// The subfolders train, valid (or validation) and test of a folder; nullopt for a file, and for a folder that
+// The subfolders train, valid (or validation, val, dev) and test of a folder; nullopt for a file, and for a folder that
 // does not have both train and valid.
 std::optional<SplitFolder> find_splits(const std::string& path);
+// Whether a folder has train and test, and no subfolder to validate on: then all of it is one text.
+bool lacks_validation(const std::string& path);
 
 }  // namespace eddy

@@ -76,6 +76,13 @@ std::optional<Unreadable> why_unreadable(const TextFile& file, bool needs_utf8) 
   const std::string_view text = std::string_view(bytes).substr(mark);
   const std::size_t good = utf8_until(text);
   if (good == text.size()) return std::nullopt;
+  // No encoding of one byte for each character has it in a text, and there is nothing to convert.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+    return Unreadable{
+        file.path,
+        fmt::format("it holds bytes of zero, the first at offset {}, as programs and other binary files do",
+                    zero),
+        ""};
   return Unreadable{file.path,
                     fmt::format("byte 0x{:02x} at offset {}", static_cast<unsigned char>(text[good]), good),
                     guessed_encoding(text)};

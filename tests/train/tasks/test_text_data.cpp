@@ -89,6 +89,30 @@ TEST_CASE("text data: all files that are not UTF-8 are named at once with the co
   }
 }
 
+TEST_CASE("text data: a binary file is called so and no conversion of it is named") {
+  const TempFolder folder;
+  folder.write("program.bin", std::string("\x7f"
+                                          "ELF\0\xcf\xfa",
+                                          7));
+  TaskArguments arguments = arguments_for(folder.path("program.bin"), "windows");
+  arguments.config.data.tokenizer = "char";
+  const std::string text = error_of<FormatError>([&] { read(std::move(arguments)); });
+  CHECK_MESSAGE(contains(text, "bytes of zero, the first at offset 4"), text);
+  CHECK_MESSAGE(!contains(text, "iconv"), text);
+}
+
+TEST_CASE(
+    "text data: a folder with a test part and none to validate on says that the test part is trained on") {
+  const TempFolder folder;
+  folder.write("d/train/a.txt", "first");
+  folder.write("d/test/b.txt", "second");
+  TaskArguments arguments = arguments_for(folder.path("d"), "windows");
+  std::ostringstream says;
+  arguments.messages = &says;
+  read(std::move(arguments));
+  CHECK_MESSAGE(contains(says.str(), "test/ as a part of it"), says.str());
+}
+
 TEST_CASE(
     "text data: a stream leaves out files that are no longer than a segment, and one file is one text") {
   const TempFolder folder;

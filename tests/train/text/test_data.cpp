@@ -179,7 +179,7 @@ TEST_CASE("the split of tiny Shakespeare has the sizes the field reports") {
 TEST_CASE("a split shorter than a window says the sizes") {
   CHECK(training_part(40, 0.9, 3) == 36);
   const std::string error = error_of<ValueError>([] { static_cast<void>(training_part(40, 0.9, 4)); });
-  CHECK(contains(error, "36 for training and 4 for validation, sequence 4"));
+  CHECK(contains(error, "36 for training and 4 for validation, and each needs 5"));
   CHECK_THROWS_AS(static_cast<void>(training_part(40, 0.1, 4)), ValueError);
   CHECK_THROWS_AS(static_cast<void>(training_part(0, 0.5, 1)), ValueError);
   CHECK_THROWS_AS(static_cast<void>(training_part(40, 0.9, 0)), ValueError);

@@ -45,7 +45,7 @@ using Names = std::vector<std::string>;
 
 TEST_CASE("text files: a missing or empty or irregular file says what to do") {
   const TempFolder folder;
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("none.txt")); }), "--data.path"));
+  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("none.txt")); }), "check the path"));
   CHECK(contains(error_of<IoError>([&] { read_text(folder.write("empty.txt", "")); }), "is empty"));
   CHECK(
       contains(error_of<IoError>([&] { read_text(folder.write("mark.txt", "\xef\xbb\xbf")); }), "is empty"));
@@ -53,6 +53,7 @@ TEST_CASE("text files: a missing or empty or irregular file says what to do") {
   REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
   CHECK(contains(error_of<IoError>([&] { read_text(folder.path("pipe")); }), "not a regular file"));
   CHECK(contains(error_of<IoError>([&] { read_text(folder.path("empty.txt") + "/below"); }), "below"));
+  CHECK(contains(error_of<IoError>([&] { read_text("~/no such text.txt"); }), "write the whole path"));
 }
 
 TEST_CASE("text files: a file without read permission is an io error") {

@@ -12,6 +12,7 @@
 #include "tests/support/tiny_run.h"
 #include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
+#include "train/text/text_files.h"
 
 namespace {
 
@@ -95,12 +96,18 @@ TEST_CASE("text splits: the digest follows names and contents of training and va
   CHECK(task_of(config)->data_sha256() != before);
 }
 
-TEST_CASE("text splits: validation is another name for valid and one split alone is none") {
+TEST_CASE("text splits: valid has other names and one split alone is none") {
   const TempFolder folder;
   RunConfig config = config_of(folder, "documents");
-  std::filesystem::rename(folder.path("data/valid"), folder.path("data/validation"));
-  CHECK(contains(task_of(config)->summary(), "2 training and 1 validation"));
-  std::filesystem::rename(folder.path("data/validation"), folder.path("data/other"));
+  std::string name = "data/valid";
+  for (const char* const other : {"data/validation", "data/val", "data/dev"}) {
+    std::filesystem::rename(folder.path(name), folder.path(other));
+    CHECK(contains(task_of(config)->summary(), "2 training and 1 validation"));
+    CHECK(!lacks_validation(folder.path("data")));
+    name = other;
+  }
+  std::filesystem::rename(folder.path(name), folder.path("data/other"));
+  CHECK(lacks_validation(folder.path("data")));
   CHECK(
       contains(task_of(config)->summary(), "3 training and 1 validation"));  // four files, cut by data.split
 }
