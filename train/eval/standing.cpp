@@ -58,7 +58,7 @@ std::string standing_text(const std::vector<EvalPoint>& evaluations, double pass
                      grouped(before->step), human_number(passes, 2), -100 * fall);
   if (passes < 1)
     return fmt::format("far from done: {} of the text has been read",
-                       passes < 0.005 ? "less than 1 %" : fmt::format("{:.0f} %", 100 * passes));
+                       passes < 0.01 ? "less than 1 %" : fmt::format("{:.0f} %", 100 * passes));
   if (!can_tell)
     return fmt::format(
         "too early to say: {} evaluations after the first step (at least {}, one of them in the last third)",

@@ -121,7 +121,8 @@ std::vector<fs::path> checkpoints_of_run(const fs::path& run) {
   std::vector<fs::path> found;
   std::error_code error;
   const fs::path folder = run / "checkpoints";
-  if (!fs::is_directory(folder, error)) return found;
+  const bool is_folder = fs::is_directory(folder, error);
+  if (!is_folder && error != std::errc::permission_denied) return found;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     if (checkpoint_step(entry->path()) >= 0) found.push_back(entry->path());
   if (error)
@@ -281,6 +282,20 @@ void prune_checkpoints(const fs::path& checkpoints, std::int64_t saved,
     fs::rename(older[i], gone);
     fs::remove_all(gone);
   }
+}
+
+fs::path checkpoint_before_failure(const fs::path& run, std::int64_t best_step, double lowest_loss) {
+  const std::vector<fs::path> found = checkpoints_of_run(run);
+  const auto first = [&](const auto& fits) {
+    const auto at = std::find_if(found.begin(), found.end(), fits);
+    return at == found.end() ? fs::path() : *at;
+  };
+  // An evaluation measured the weights of the best one; the loss of another is that of the weights before its step.
+  fs::path chosen =
+      first([&](const fs::path& one) { return best_step > 0 && checkpoint_step(one) == best_step; });
+  if (chosen.empty()) chosen = first([&](const fs::path& one) { return is_good(one, lowest_loss); });
+  if (chosen.empty()) chosen = first([](const fs::path& one) { return checkpoint_step(one) == 0; });
+  return chosen;
 }
 
 bool ended_before_first_checkpoint(const fs::path& run) {

@@ -58,6 +58,12 @@ void prune_checkpoints(const std::filesystem::path& checkpoints, std::int64_t sa
                        const std::vector<std::int64_t>& stay, std::int64_t keep, bool is_good,
                        double lowest_loss);
 
+// The checkpoint to go back to where losses are no longer finite: the best one, else the newest good one, else the
+// beginning; an empty path when there is none of these.
+// errors: IoError when the checkpoints cannot be listed.
+std::filesystem::path checkpoint_before_failure(const std::filesystem::path& run, std::int64_t best_step,
+                                                double lowest_loss);
+
 // A run that is further than this above its lowest loss has diverged. Nats: e^2 times the perplexity, which
 // no noise of a batch explains.
 inline constexpr double kGoodLossRange = 2;

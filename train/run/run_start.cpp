@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -47,7 +49,7 @@ State placed(const State& saved, Dtype dtype, Device device) {
     fail<IoError>("train: {} exists and holds no checkpoint to continue from (choose another folder)",
                   run.string());
   fail<IoError>("train: {} exists (continue it with --resume {}, or choose another folder)", run.string(),
-                run.string());
+                shell_quoted(run.string()));
 }
 
 [[noreturn]] void fail_because_it_is_a_checkpoint(const fs::path& folder) {
@@ -207,11 +209,23 @@ void take_kernels_of_run(const std::string& recorded) {
         recorded));
 }
 
+// Adam and AdamW keep the same moments; those of others would be taken for them where their shapes are the same.
+void check_same_moments(const std::string& now, const LoadedRun& loaded) {
+  const auto kind = [](const std::string& name) { return name == "adamw" ? "adam" : name; };
+  const std::string& before = loaded.config.train.optimizer;
+  if (kind(now) != kind(before))
+    fail<ConfigError>(
+        "train: train.optimizer is {}, and {} holds the moments of {} (resume with the same, or start a new run from its "
+        "weights with --init-from)",
+        now, loaded.checkpoint.string(), before);
+}
+
 // Takes up the state of a run where its checkpoint left it.
 void resume(ReadyRun& run, const LoadedRun& loaded) {
   const bool carries = run.task->carries_state();
   const State saved = carries ? load_recurrent(loaded.checkpoint) : State();
   if (!saved.empty()) check_same_rows(run.config, loaded.config.train.batch);
+  check_same_moments(run.config.train.optimizer, loaded);
   load_optimizer(loaded.checkpoint, *run.optimizer);
   run.state = loaded.state;
   if (run.config.train.rollback == "off") run.state.good_step = run.state.candidate_step = -1;
@@ -293,23 +307,45 @@ ReadyRun prepare_run(const TrainRequest& request) {
   return run;
 }
 
-void check_folder(const ReadyRun& run, const TrainRequest& request) {
-  if (!request.resume.empty()) refuse_linked_checkpoints(run.folder);
+namespace {
+
+// Whether the run's files could be written. A resume writes its checkpoints into a folder that is there.
+// errors: IoError.
+void check_writable(const ReadyRun& run, bool resuming) {
   std::error_code error;
+  const std::string name = run.folder.string();
+  if (resuming) {
+    refuse_linked_checkpoints(run.folder);
+    const fs::path checkpoints = run.folder / "checkpoints";
+    if (::access(checkpoints.c_str(), W_OK | X_OK) != 0)
+      fail<IoError>(
+          "train: {} cannot be written: {}: {}, so nothing that is learned could be saved (give yourself the right to "
+          "write there, or resume a copy of the run)",
+          name, checkpoints.string(), std::strerror(errno));
+    return;
+  }
+  if (fs::is_symlink(run.folder, error) && !fs::exists(run.folder, error))
+    fail<IoError>("train: {} cannot be made: it is a link to nothing (remove it, or choose another)", name);
   fs::path place = fs::absolute(run.folder).lexically_normal();
   while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
   if (!fs::is_directory(place, error))
-    fail<IoError>("train: {} cannot be made: {} is no folder (choose another)", run.folder.string(),
-                  place.string());
+    fail<IoError>("train: {} cannot be made: {} is no folder (choose another)", name, place.string());
   if (::access(place.c_str(), W_OK | X_OK) != 0)
-    fail<IoError>("train: {} cannot be written: {} is protected (choose another)", run.folder.string(),
-                  place.string());
+    fail<IoError>(
+        "train: {} cannot be written: {}: {} (choose another, or give yourself the right to write there)",
+        name, place.string(), std::strerror(errno));
+}
+
+}  // namespace
+
+void check_folder(const ReadyRun& run, const TrainRequest& request) {
+  check_writable(run, !request.resume.empty());
   if (request.resume.empty()) static_cast<void>(first_files(run));
 }
 
 void open_folder(ReadyRun& run, const TrainRequest& request) {
+  check_writable(run, !request.resume.empty());
   if (!request.resume.empty()) {
-    refuse_linked_checkpoints(run.folder);
     remove_left_overs(run.folder);
     set_aside_obstacles(run.folder);
     keep_id(run);

@@ -12,6 +12,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/page/human_text.h"
 #include "train/record/program_name.h"
+#include "train/run/run_folder.h"
 
 namespace eddy {
 
@@ -61,7 +62,7 @@ std::string evaluation_text(const ReadyRun& run, const EvalResult& result) {
   std::string text = fmt::format("{:.4f}", result.loss);
   for (const auto& [name, value] : result.extras) {
     text += fmt::format(", {} {}", name, human_number(value));
-    if (name == "bits_per_byte" && run.state.baselines)
+    if (name == "bits_per_byte" && run.state.baselines && std::isfinite(value))
       text += fmt::format(" ({})", run.state.baselines->place_of(value));
   }
   return text + " on " + extent_text(run, result);
@@ -72,7 +73,7 @@ std::string ended_text(const ReadyRun& run, TrainEnd end) {
     return fmt::format("stopped after {} minutes at step {}", run.config.train.minutes, run.state.step);
   if (end == TrainEnd::interrupted)
     return fmt::format("interrupted at step {}: saved; go on with --resume {}", run.state.step,
-                       run.folder.string());
+                       shell_quoted(run.folder.string()));
   return {};
 }
 
@@ -124,10 +125,18 @@ std::vector<std::string> continuing_texts(const ReadyRun& run, TrainEnd end) {
   const std::string folder = shell_quoted(run.folder.string());
   if (end == TrainEnd::time_over)
     return {fmt::format("to go on: {} train --resume {}", program_name(), folder)};
+  if (end == TrainEnd::too_many_bad_steps) {
+    const std::string back =
+        checkpoint_before_failure(run.folder, run.state.best_step, run.state.lowest_loss).filename().string();
+    if (back.empty()) return {};
+    return {fmt::format(
+        "to go back to before that: {} train --resume {} --checkpoint {} --train.learning_rate {}",
+        program_name(), folder, back, human_number(run.config.train.learning_rate / 2))};
+  }
   if (end != TrainEnd::finished || run.state.learned) return {};
-  std::vector<std::string> lines = {fmt::format("to train on: {} train --resume {} --train.steps {}",
-                                                program_name(), folder,
-                                                2 * std::max<std::int64_t>(run.config.train.steps, 1))};
+  std::vector<std::string> lines = {
+      fmt::format("to train on: {} train --resume {} --train.steps {}", program_name(), folder,
+                  2 * std::max<std::int64_t>({run.config.train.steps, run.state.step, 1}))};
   if (run.task->tokenizer() != nullptr)
     lines.push_back(fmt::format("on another text: {} train --init-from {} --data TEXTS --run NEW",
                                 program_name(), folder));

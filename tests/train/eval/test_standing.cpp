@@ -52,3 +52,9 @@ TEST_CASE("standing: passes are tokens over those of the training split") {
   CHECK(passes_text(1) == "1 pass over the text");
   CHECK(passes_text(250.4) == "250 passes over the text");
 }
+
+TEST_CASE("standing: a part of the text that was read is never said to be none of it") {
+  for (const double passes : {0.001, 0.005, 0.0099})
+    CHECK(standing_text({}, passes) == "far from done: less than 1 % of the text has been read");
+  CHECK(standing_text({}, 0.02) == "far from done: 2 % of the text has been read");
+}

@@ -2,6 +2,7 @@
 // wrong place, beside its readers, and when there is nothing left to do.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <string>
@@ -368,4 +369,82 @@ TEST_CASE("recovery: readers beside a run that saves at every step meet no error
       CHECK_NOTHROW(static_cast<void>(load_run(request.run_dir, Dtype::f32, which)));
   child.signal(SIGINT);
   CHECK(child.wait() == static_cast<int>(TrainEnd::interrupted));
+}
+
+TEST_CASE("recovery: a run whose checkpoints cannot be written is refused before it trains") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = whole_run(folder);
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string before = read_text_file(request.run_dir + "/metrics.jsonl");
+  fs::permissions(folder.path(), fs::perms::owner_all | fs::perms::group_all | fs::perms::others_all);
+  fs::permissions(request.run_dir, fs::perms::owner_all | fs::perms::group_all | fs::perms::others_all);
+  fs::permissions(request.run_dir + "/checkpoints", fs::perms(0555));
+  Child reader([&] {
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return 2;  // root may write everywhere
+    try {
+      train_quietly(resumed(request, 8));
+    } catch (const IoError& error) {
+      return contains(error.what(), "nothing that is learned could be saved") ? 0 : 3;
+    }
+    return 4;
+  });
+  CHECK(reader.wait() == 0);
+  CHECK(read_text_file(request.run_dir + "/metrics.jsonl") == before);
+  fs::permissions(request.run_dir, fs::perms::none);
+  Child stranger([&] {
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return 2;
+    return contains(error_of<IoError>([&] { find_checkpoint(request.run_dir, "latest"); }),
+                    "cannot be listed")
+               ? 0
+               : 3;
+  });
+  CHECK(stranger.wait() == 0);
+  fs::permissions(request.run_dir, fs::perms::owner_all);
+  fs::permissions(request.run_dir + "/checkpoints", fs::perms::owner_all);
+}
+
+TEST_CASE("recovery: a new run that cannot be made says why") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = whole_run(folder);
+  fs::create_symlink("nowhere", folder.path("link"));
+  request.run_dir = folder.path("link");
+  CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "it is a link to nothing"));
+  request.run_dir = folder.path("text.txt/below/run");
+  CHECK(
+      contains(error_of<IoError>([&] { train_quietly(request); }), "text.txt is no folder (choose another)"));
+}
+
+TEST_CASE("recovery: the moments of another optimizer are not taken for those of this one") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = whole_run(folder);
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  TrainRequest other = resumed(request, 8);
+  other.config.train.optimizer = "adafactor";
+  CHECK(contains(
+      error_of<ConfigError>([&] { train_quietly(other); }),
+      "train.optimizer is adafactor, and " + latest_of(request.run_dir) + " holds the moments of adamw"));
+  other.config.train.optimizer = "adam";  // the same moments
+  CHECK(train_quietly(other) == TrainEnd::finished);
+}
+
+TEST_CASE("recovery: a run that diverged names the checkpoint from before that") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = whole_run(folder);
+  request.config.train.steps = 4;
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string best = read_pointer(fs::path(request.run_dir) / "checkpoints/best").name;
+  REQUIRE(!best.empty());
+  request = resumed(request, 60);
+  request.config.train.learning_rate = 1e30;
+  CHECK(train_quietly(request) == TrainEnd::too_many_bad_steps);
+  const std::string page = read_text_file(request.resume + "/report.html");
+  CHECK(contains(page, "to go back to before that: "));
+  CHECK_MESSAGE(contains(page, "--checkpoint</span> " + best + " "), best);
+  request.checkpoint = best;
+  request.config.train.learning_rate = 1e-3;
+  CHECK(train_quietly(request) == TrainEnd::finished);
 }
