@@ -112,6 +112,8 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   // Opened before anything is written, so that a directory that cannot be synced fails while the target is
   // whole.
   directory_.reset(open(parent_directory(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory_.get() < 0 && (errno == ENOENT || errno == ENOTDIR))
+    fail<IoError>("write: cannot write {}: {} is not a folder (make it first)", path, parent_directory(path));
   if (directory_.get() < 0) refuse("open the directory of", errno);
   static std::atomic<unsigned> counter{0};
   // A killed process with the same id may have left a file of this name; try the next number.

@@ -19,6 +19,9 @@ void make_folders(const fs::path& folder) {
   if (folder.empty() || fs::is_directory(folder, error)) return;
   make_folders(folder.parent_path());
   const bool made = fs::create_directory(folder, error);
+  if (error == std::errc::file_exists)
+    fail<IoError>("folder: {} cannot be made: it is there, and is no folder (choose another name)",
+                  folder.string());
   if (error) fail<IoError>("folder: {} cannot be made: {}", folder.string(), error.message());
   if (made) flush_folder(folder.has_parent_path() ? folder.parent_path() : ".");
 }

@@ -69,7 +69,13 @@ int run_compare(const CompareFlags& flags) {
   std::vector<ComparedText> texts;
   const TextFiles read = list_text_files(local_data(flags.data, std::cerr), document_unit(a.config.data));
   for (const TextFile& file : read.files) {
-    texts.push_back({printable(file.name), a.tokenizer->encode(text_of(file)), {}, {}});
+    try {
+      texts.push_back({printable(file.name), a.tokenizer->encode(text_of(file)), {}, {}});
+    } catch (const ValueError& error) {
+      fail<ValueError>("compare: {}: {}", file.path, error.what());
+    } catch (const FormatError& error) {
+      fail<FormatError>("compare: {}: {}", file.path, error.what());
+    }
   }
   std::vector<std::span<const std::int32_t>> tokens;
   for (const ComparedText& text : texts) tokens.emplace_back(text.tokens);
@@ -113,6 +119,11 @@ int run_report(const ReportFlags& flags) {
     for (const std::string& run : runs_in(given, "report"))
       if (std::find(folders.begin(), folders.end(), run) == folders.end()) folders.push_back(run);
   const std::vector<ReportedRun> runs = read_reported_runs(folders);
+  for (const ReportedRun& run : runs)
+    if (run.metrics.foreign > 0)
+      say(fmt::format(
+          "warning: {}/metrics.jsonl has lines that are no records, {} of them, the first is {} (they are left out)",
+          run.folder, run.metrics.foreign, run.metrics.first_foreign));
   const std::vector<SeedGroup> groups = groups_of(runs);
   write_own_file("report", flags.html, side_by_side_page(runs, groups), kOwnPage);
   if (!flags.csv.empty()) write_own_file("report", flags.csv, points_csv(runs), kOwnPoints);

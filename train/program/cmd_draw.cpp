@@ -29,6 +29,8 @@ int run_curves(const CurveFlags& flags) {
   for (const std::string& given : flags.groups) {
     const std::size_t equals = given.find('=');
     const std::string folder = equals == std::string::npos ? given : given.substr(equals + 1);
+    if (equals == 0 || folder.empty())
+      fail<ValueError>("draw: {:?} is no NAME=FOLDER, such as mine=runs/mine", given);
     groups.push_back(
         {equals == std::string::npos ? folder : given.substr(0, equals), curves_of(folder, flags.measure)});
   }
@@ -36,7 +38,7 @@ int run_curves(const CurveFlags& flags) {
   write_own_file("draw", flags.out, draw_curves(groups, flags.measure, title), kOwnPicture);
   for (const CurveGroup& group : groups) {
     const auto runs = std::ssize(group.curves);
-    print_line("{}: {} runs", group.name, runs);
+    print_line("{}: {} run{}", group.name, runs, runs == 1 ? "" : "s");
     if (flags.measure == "loss") continue;
     for (const std::int64_t count : {runs - 1, runs})
       if (const auto step = step_for_good(group, flags.good, count))

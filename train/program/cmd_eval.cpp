@@ -127,6 +127,9 @@ int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
   if (options.score_last > 0 && task->tokenizer() == nullptr)
     fail<ValueError>("eval: the task {} is not read in windows (leave out --score-last)",
                      run.config.data.name);
+  if (options.score_last > task->row_length() && task->row_length() > 0)
+    fail<ValueError>("eval: --score-last {} of rows of {} tokens (at most {}, or longer rows by --sequence)",
+                     options.score_last, task->row_length(), task->row_length());
   if (!flags.data.empty() && !task->reads_files())
     fail<ValueError>("eval: the task {} generates its examples (leave out --data)", run.config.data.name);
   if (flags.sequence > 0 && task->row_length() == 0)
@@ -157,6 +160,7 @@ int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
                             : result.carried    ? "carried"
                                                 : "none to carry");
   print_line("loss: {:.6f} nats per {}", result.loss, text ? "token" : "target");
+  if (!std::isfinite(result.loss)) say(diverged_text(flags.run));
   if (result.standard_error >= 0) print_line("standard error: {:.6f}", result.standard_error);
   if (text) {
     print_line("bits per token: {:.6f}", result.bits_per_token());

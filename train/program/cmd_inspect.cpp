@@ -116,6 +116,7 @@ int run_inspect(const InspectFlags& flags) {
                  ? fmt::format(", the first of {} (--tokens reads more)", about.tokens_in_all)
                  : "");
   print_line("loss: {:.6f} nats per token", inspection.loss);
+  if (!std::isfinite(inspection.loss)) say(diverged_text(flags.run));
   if (std::isfinite(inspection.loss_cleared))
     print_line("loss without the state: {:.6f}", inspection.loss_cleared);
   if (!inspection.attention.empty())

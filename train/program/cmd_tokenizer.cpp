@@ -60,6 +60,10 @@ int run_train_tokenizer(TokenizerFlags& flags) {
 std::unique_ptr<Tokenizer> load_tokenizer_of(const std::string& subject) {
   std::error_code error;
   if (is_sentencepiece_path(subject) && !fs::is_directory(subject, error)) return read_sentencepiece(subject);
+  if (fs::is_regular_file(subject, error) && fs::path(subject).extension() != ".json")
+    fail<ValueError>(
+        "tokenizer show: {} is no vocabulary (a .model file, a tokenizer.json, or the folder of a run)",
+        subject);
   if (fs::is_regular_file(subject, error)) return tokenizer_from_json(read_text_file(subject), subject);
   const fs::path kept = fs::path(subject) / "tokenizer.json";
   if (fs::is_regular_file(kept, error)) return tokenizer_from_json(read_text_file(kept), kept.string());

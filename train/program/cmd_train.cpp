@@ -25,9 +25,15 @@ struct TrainFlags {
 // A resumed run keeps its own configuration, but for the keys that a file or flags give again.
 RunConfig config_to_resume(const TrainFlags& flags) {
   RunConfig config = load_config_of_run(flags.request.resume, flags.request.checkpoint);
+  const std::string model = config.model.model;
   ConfigKeys keys = keys_of(config);
   if (!flags.run.config.empty()) keys.read(read_run_config(flags.run.config));
   flags.run.keys.apply(keys);
+  if (config.model.model != model)
+    fail<ConfigError>(
+        "train: the model is {}, and --resume goes on with that of the run, {} (leave the model out, or begin a new run "
+        "with --run)",
+        config.model.model, model);
   if (!flags.run.data.empty()) config.data.path = flags.run.data;
   return config;
 }
@@ -63,7 +69,8 @@ int run_here(TrainFlags& flags, const CLI::App& app) {
   validate(request.config);
   if (flags.print_config) {
     for (const std::string& note : request.notes) say(note);
-    print(config_file_of(request.config));
+    const std::string text = config_file_of(request.config);
+    print(text.empty() ? "# Nothing differs from the defaults.\n" : text);
     return 0;
   }
   if (flags.dry_run) {

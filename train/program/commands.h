@@ -134,6 +134,9 @@ LoadedRun load_run(const char* command, const RunOptions& options);
 // errors: also ValueError.
 LoadedRun load_text_run(const char* command, const RunOptions& options, const char* end = "");
 
+// What to say of a run whose loss is not finite.
+std::string diverged_text(const RunOptions& options);
+
 // Refuses an output file that could not be written later, or that is there and none of this kind. Removes what
 // killed processes left beside it. From here on the command has another result than what it prints
 // (keep_on_without_output).

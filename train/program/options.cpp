@@ -156,6 +156,13 @@ LoadedRun load_text_run(const char* command, const RunOptions& options, const ch
   return run;
 }
 
+std::string diverged_text(const RunOptions& options) {
+  return fmt::format(
+      "warning: the loss is not finite, since weights of {} are not, as after a training that diverged (--checkpoint takes "
+      "an earlier checkpoint: best, or step-N)",
+      options.path);
+}
+
 void check_output(const std::string& where, const std::string& file, const OwnKind& kind) {
   namespace fs = std::filesystem;
   const fs::path parent = fs::path(file).parent_path(), folder = parent.empty() ? fs::path(".") : parent;

@@ -78,6 +78,14 @@ std::vector<std::string> runs_in(const std::string& folder, const char* command)
   std::vector<std::string> runs;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     if (is_run(entry->path())) runs.push_back(entry->path().string());
+  if (runs.empty() && error && error != std::errc::no_such_file_or_directory &&
+      error != std::errc::not_a_directory)
+    fail<IoError>("{}: {} cannot be read: {} (give yourself the right to read it)", command, folder,
+                  error.message());
+  if (runs.empty() && fs::is_directory(fs::path(folder) / "checkpoints", error))
+    fail<IoError>(
+        "{}: {} is a run without metrics.jsonl, which has what a run recorded (eddy eval measures its model)",
+        command, folder);
   if (runs.empty()) fail<IoError>("{}: {} is no run and holds none (name a folder of runs)", command, folder);
   std::sort(runs.begin(), runs.end());
   return runs;

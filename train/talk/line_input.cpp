@@ -173,6 +173,7 @@ LineInput::Line LineInput::next_plain() {
     const std::size_t newline = read_.find('\n', looked);
     if (newline != std::string::npos || (at_end_ && !read_.empty())) {
       Line line{End::line, read_.substr(0, newline)};
+      if (line.text.ends_with('\r')) line.text.pop_back();  // of a file with the line ends of Windows
       read_.erase(0, newline == std::string::npos ? newline : newline + 1);
       return line;
     }

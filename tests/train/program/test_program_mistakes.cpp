@@ -228,3 +228,49 @@ TEST_CASE("program: OMP_NUM_THREADS bounds the threads where nothing else says t
   CHECK(threads("", "none") == all);
   CHECK(threads("3", "1") == 3);
 }
+
+TEST_CASE("program: an error names the file, the flag or the key that was wrong") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  folder.write("other.txt", "~~~");
+  check_refused(run(folder, "compare tiny tiny --data other.txt"), 1, "compare: other.txt: ");
+  check_refused(run(folder, "eval tiny --score-last 100"), 1,
+                "--score-last 100 of rows of 16 tokens (at most 16");
+  check_refused(run(folder, "eval tiny --data nowhere"), 1, "'nowhere' (check the path");
+  check_refused(run(folder, "tokenizer show text.txt"), 1, "text.txt is no vocabulary (a .model file");
+  check_refused(run(folder, "check tiny/checkpoints/step-2/model.safetensors"), 1,
+                "is a file of a checkpoint (eddy check tiny/checkpoints/step-2 verifies all of them)");
+  check_refused(run(folder, "draw curves =tiny"), 1, "is no NAME=FOLDER");
+  check_refused(run(folder, "draw curves mine="), 1, "is no NAME=FOLDER");
+  check_refused(run(folder, "export tiny --out text.txt/model"), 1, "text.txt cannot be made: it is there");
+  check_refused(run(folder, "help"), 2, "unknown command 'help' (see eddy --help)");
+  check_refused(run(folder, "train --resume tiny --model staircase"), 1,
+                "the model is staircase, and --resume goes on with that of the run, unit_forget");
+  check_refused(run(folder, "train --run a --data text.txt --train.steps 1 --train.warmup 0 --data.split 1"),
+                1, "data.split is 1, which leaves nothing to evaluate on");
+  CHECK(contains(run(folder, "train --print-config").out, "# Nothing differs from the defaults."));
+  CHECK(contains(run(folder, "train --resume tiny --train.steps 1").out, "--resume tiny --train.steps 4"));
+}
+
+TEST_CASE("program: a report says which lines of a run's records it leaves out") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  folder.write("tiny/metrics.jsonl", read_bytes(folder.path("tiny/metrics.jsonl")) + "nonsense\n");
+  const Ended ended = run(folder, "report tiny");
+  CHECK(ended.status == 0);
+  CHECK_MESSAGE(contains(ended.err, "tiny/metrics.jsonl has lines that are no records, 1 of them"),
+                ended.err);
+}
+
+TEST_CASE("program: lines of a file from Windows are commands and turns of a chat") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  const std::string input = folder.write("lines", "the\r\n/state\r\n/save no/such.session\r\n");
+  const Ended ended = run_program({words_of("chat tiny --tokens 2"), folder.path(), input});
+  CHECK_MESSAGE(contains(ended.out, "tokens seen: "), ended.out);
+  CHECK_MESSAGE(!contains(ended.err, "U+000D"), ended.err);
+  CHECK_MESSAGE(contains(ended.err, "no is not a folder (make it first)"), ended.err);
+}

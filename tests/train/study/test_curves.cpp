@@ -79,3 +79,10 @@ TEST_CASE("curves: a measure that a run lacks and a folder without runs are refu
                  }),
                  "1 evaluations at the same step"));
 }
+
+TEST_CASE("curves: a run without its records is not called no run") {
+  const TempFolder folder;
+  folder.write("run/checkpoints/latest", "step-2\n");
+  CHECK(contains(error_of<IoError>([&] { curves_of(folder.path("run"), "loss"); }),
+                 "is a run without metrics.jsonl"));
+}
