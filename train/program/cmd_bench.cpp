@@ -86,6 +86,12 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
     if (!files->html.empty()) check_output(where, files->html, kOwnPage);
     check_two_files(where, "--json", files->json, "--html", files->html);
     if (files->dry_run) return show_plan(plan());
+    if (is_terminal(2)) {
+      const PlannedRows rows = plan();
+      say(rows.size() == 1 ? fmt::format("{}: measures {} {}", where, rows[0].name, rows[0].about)
+                           : fmt::format("{}: measures {} rows, from {} to {}", where, rows.size(),
+                                         rows.front().name, rows.back().name));
+    }
     const Keep keep = [&](const Measurement& so_far) {
       if (!files->json.empty())
         write_own_file(where, files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n",

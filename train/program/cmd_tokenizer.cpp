@@ -47,10 +47,14 @@ int run_train_tokenizer(TokenizerFlags& flags) {
   check_output("tokenizer train", flags.out, kNewFile);
   flags.options.most_bytes = flags.megabytes << 20;
   const TextFiles texts = vocabulary_files(local_data(flags.data, std::cerr), unit_of(flags));
+  if (is_terminal(2))
+    say(fmt::format("tokenizer train: reads the text, and trains {} tokens on at most {} MB of it",
+                    flags.options.size, flags.megabytes));
   const TrainedVocabulary made = train_vocabulary(texts.files, flags.options);
   write_own_file("tokenizer train", flags.out, made.model, kNewFile);
-  print_line("text: {} files, {} bytes, {} of them trained on{}", single_files(texts.files).size(),
-             made.bytes, made.used_bytes, describe_left_out(texts));
+  print_line("text: {} file{}, {} bytes, {} of them trained on{}", single_files(texts.files).size(),
+             single_files(texts.files).size() == 1 ? "" : "s", made.bytes, made.used_bytes,
+             describe_left_out(texts));
   print_line("characters: {}, {} of them written as bytes", made.characters, made.without_piece);
   print_line("vocabulary: {} tokens ({}), {}", flags.options.size, flags.options.type, flags.out);
   return 0;

@@ -270,6 +270,8 @@ ReadyRun prepare_run(const TrainRequest& request) {
   if (resuming && device != kCpu) take_kernels_of_run(loaded->state.kernels);
   const std::int64_t before_text = resident_bytes();
   run.task = task_of(request, loaded);
+  if (request.data_given && !run.task->reads_files())
+    fail<ConfigError>("train: the task {} generates its examples (leave out --data)", run.config.data.name);
   if (loaded && !resuming && loaded->tokenizer && run.task->tokenizer() != nullptr) {
     run.notes =
         take_new_tokens(run.config.model, *loaded->tokenizer, *run.task->tokenizer(), request.init_from);

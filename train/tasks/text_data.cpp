@@ -251,6 +251,11 @@ TextData read_text_data(TaskArguments& arguments) {
       for (const TextFile& file : reading.files.files) data.source_files.push_back(printable(file.name));
     if (!reading.as_before)
       for (const ReadPhase& phase : reading.phases) data.source_phases.push_back(phase.about);
+    constexpr std::int64_t kSlow = 8'000'000;  // bytes: two seconds for a vocabulary of subwords
+    if (is_sentencepiece_path(config.tokenizer) && reading.bytes > kSlow)
+      messages << fmt::format("data: {} of text become tokens of {}, some seconds for each 10 MB\n",
+                              decimal_bytes(reading.bytes), printable(config.tokenizer))
+               << std::flush;
     encode(data, arguments, reading);
     messages << "data: " << data.name << (reading.files.folder ? ", " : " ")
              << describe_read(reading.files, reading.bytes) << describe_left_out(reading.files) << reading.how

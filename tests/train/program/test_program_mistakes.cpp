@@ -171,6 +171,8 @@ TEST_CASE("program: options that would go unread are refused") {
   REQUIRE_MESSAGE(copied.status == 0, copied.err);
   check_refused(run(folder, "eval copied --sequence 5000"), 1, "leave out --sequence");
   check_refused(run(folder, "eval copied --data /nonexist"), 1, "leave out --data");
+  check_refused(run(folder, "train --resume copied --train.steps 3 --data text.txt"), 1,
+                "the task copy generates its examples (leave out --data)");
   CHECK(run(folder, "eval copied --seed 3").status == 0);
   check_refused(run(folder, "reproduce --task x"), 1, "--task and no table");
   check_refused(run(folder, "reproduce --set train.steps=1"), 1, "--set and no table");
