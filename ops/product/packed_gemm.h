@@ -101,14 +101,20 @@ struct Bf16GemmKernels {
 };
 const Bf16GemmKernels& bf16_gemm_kernels();
 
-// Sides of a weight below which its gradient dy^T x is computed in f32 at every precision: tiles would be mostly padding.
-// Microseconds in f32 : bf16 on an Intel Xeon with AMX (2026-11-27), rows x in x out:
+// What is decided: whether the gradient dW = dy^T x of a weight W [out, in] is computed in f32 although the precision
+// rounds factors. It is, if min(out, in) < kLeastRoundedSide: then most of a tile is padding. The number of rows decides
+// nothing, and neither does the instruction set. All other products round: x W^T and dy W, and dW of larger weights.
 //
-//   2048 x 32 x 10    12.4 : 17.9     2048 x 96 x 16    39.1 : 39.7     2048 x 32 x 32    23.4 : 23.4
+// By these numbers: microseconds of dW on one core of an Intel Xeon with AMX (2026-11-27),
 //
-// All other products of 64 rows and more, from 32 x 10 to 1536 x 384, are 1.0 to 7 times as fast in bf16. Up to 4 rows of a
-// weight of 128 x 32 and less take 0.1 to 0.2 us longer, which setting up the tiles costs; f32 there would give a row
-// other bits alone than in a batch.
+//   rows x in x out     f32    bf16
+//   2048 x 32 x 10     12.4    17.9     f32 is faster: decided so
+//   2048 x 96 x 16     39.1    39.7     equal: the border
+//   2048 x 32 x 32     23.4    23.4     equal
+//
+// The other products of 64 rows and more, from 32 x 10 to 1536 x 384, are 1.0 to 7 times as fast in bf16. Products of up
+// to 4 rows by weights of 128 x 32 and less are 0.1 to 0.2 us slower in bf16, since setting up the tiles costs that. They
+// round in spite of it: a row would have other bits alone than in a batch.
 inline constexpr std::int64_t kLeastRoundedSide = 16;
 
 // Called when an instruction set is installed.
