@@ -83,13 +83,19 @@ class MpiRanks final : public Ranks {
   std::unique_ptr<Exchange> begin(int other, std::span<const std::byte> out, std::span<std::byte> in,
                                   int tag) override {
     auto started = std::make_unique<MpiExchange>(*this, other, in.size());
-    // The receives come first, so that their requests are at the front.
-    for (std::size_t at = 0; at < in.size(); at += kMostBytes)
-      check(other, MPI_Irecv(in.data() + at, static_cast<int>(std::min(in.size() - at, kMostBytes)), MPI_BYTE,
-                             other, tag, MPI_COMM_WORLD, started->add_receive()));
-    for (std::size_t at = 0; at < out.size(); at += kMostBytes)
-      check(other, MPI_Isend(out.data() + at, static_cast<int>(std::min(out.size() - at, kMostBytes)),
-                             MPI_BYTE, other, tag, MPI_COMM_WORLD, started->add_send()));
+    try {
+      // The receives come first, so that their requests are at the front.
+      for (std::size_t at = 0; at < in.size(); at += kMostBytes)
+        check(other, MPI_Irecv(in.data() + at, static_cast<int>(std::min(in.size() - at, kMostBytes)),
+                               MPI_BYTE, other, tag, MPI_COMM_WORLD, started->add_receive()));
+      for (std::size_t at = 0; at < out.size(); at += kMostBytes)
+        check(other, MPI_Isend(out.data() + at, static_cast<int>(std::min(out.size() - at, kMostBytes)),
+                               MPI_BYTE, other, tag, MPI_COMM_WORLD, started->add_send()));
+    } catch (const IoError&) {
+      // The caller's memory goes with the error, and what comes later would be written into it.
+      started->end();
+      throw;
+    }
     return started;
   }
 
@@ -178,19 +184,23 @@ class MpiRanks final : public Ranks {
       return true;
     }
 
-    // Waits without MPI's own loop, which would keep a processor busy that another rank may need.
     void wait(Patience patience) override {
-      constexpr double kSpin = 200e-6, kShort = 0.05;  // seconds: an exchange inside a step is short
       for (const Clock::time_point start = Clock::now(); !done();) {
         const double waited = seconds_between(start), most = ranks_.timeout_;
         if (patience == Patience::limited && most > 0 && waited > most)
           fail<IoError>(
               "ranks: {} waited {:.0f} s for {} within a step or an evaluation (it or its host hangs, or train.rank_timeout is too short)",
               ranks_.name(ranks_.rank()), waited, ranks_.name(other_));
-        if (waited < kSpin)
-          std::this_thread::yield();
-        else
-          std::this_thread::sleep_for(std::chrono::microseconds(waited < kShort ? 20 : 500));
+        pause(waited);
+      }
+    }
+
+    // Takes back what has begun, and waits for what is being moved; at most as long as a limited wait.
+    void end() {
+      for (const Clock::time_point start = Clock::now(); !take_back();) {
+        const double waited = seconds_between(start), most = ranks_.timeout_;
+        if (most > 0 && waited > most) return;
+        pause(waited);
       }
     }
 
@@ -208,6 +218,15 @@ class MpiRanks final : public Ranks {
     }
 
    private:
+    // Waits without MPI's own loop, which would keep a processor busy that another rank may need.
+    static void pause(double waited) {
+      constexpr double kSpin = 200e-6, kShort = 0.05;  // seconds: an exchange inside a step is short
+      if (waited < kSpin)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(waited < kShort ? 20 : 500));
+    }
+
     const MpiRanks& ranks_;
     int other_;
     std::size_t expected_, receives_ = 0;
