@@ -16,6 +16,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "tensor/base/format.h"
 #include "train/bench/bench.h"
+#include "train/config/program_name.h"
 
 namespace eddy {
 namespace {
@@ -121,7 +122,8 @@ std::vector<std::string> benched_ops(const std::string& filter) {
   for (const OpSpec& spec : op_specs())
     if (is_benched(spec, filter)) names.emplace_back(spec.name);
   if (names.empty())
-    fail<ValueError>("bench ops: no op has '{}' in its name (eddy bench ops --dry-run lists them)", filter);
+    fail<ValueError>("bench ops: no op has '{}' in its name ({} bench ops --dry-run lists them)", filter,
+                     program_name());
   return names;
 }
 

@@ -9,6 +9,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
+#include "train/config/program_name.h"
 
 namespace eddy {
 
@@ -66,7 +67,7 @@ ConfigSource read_run_config(const std::string& path) {
 
 void describe(KeyList& keys, DataConfig& c) {
   keys.section("data");
-  keys.add("name", c.name, "Task; `eddy tasks` lists them").everyday();
+  keys.add("name", c.name, fmt::format("Task; `{} tasks` lists them", program_name()).c_str()).everyday();
   keys.add("path", c.path, "File or folder of the data; empty: the task's own default")
       .read_by("text cifar10")
       .everyday();

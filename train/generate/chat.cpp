@@ -23,7 +23,7 @@ struct ChatCommand {
   const char* help;
 };
 constexpr ChatCommand kChatCommands[] = {
-    {"save", "FILE", "save the text so far, to go on with it later (/load, eddy generate --session)"},
+    {"save", "FILE", "save the text so far, to go on with it later (/load, or generate --session)"},
     {"load", "FILE", "go on with a text that was saved, with its temperature and seed"},
     {"forget", "", "begin a new text"},
     {"state", "", "show what the model keeps: size, norms, tokens seen, gates"},

@@ -23,6 +23,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
 #include "train/bench/measurement.h"
+#include "train/config/program_name.h"
 #include "train/files/digest.h"
 #include "train/files/folders.h"
 #include "train/step/clock.h"
@@ -225,9 +226,9 @@ std::optional<KernelVerdict> kept_verdict(const std::string& cache) {
 void use_verdict(const KernelVerdict& verdict) {
   if (const std::vector<std::string> ops = verdict.refused_ops(); !ops.empty())
     fail<DeviceError>(
-        "cuda: this GPU does not compute as the CPU does, in {} of the ops of this build, first {} (eddy check --device "
+        "cuda: this GPU does not compute as the CPU does, in {} of the ops of this build, first {} ({} check --device "
         "cuda tries again and lists all; EDDY_KERNELS=plain takes the GPU in spite of it)",
-        ops.size(), ops.front());
+        ops.size(), ops.front(), program_name());
   const std::vector<std::string> refused = verdict.refused_choices();
   refuse_gpu_kernels(verdict.refused(), refused);
   set_automatic_kernels(verdict.kernels());

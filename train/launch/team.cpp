@@ -10,6 +10,7 @@
 
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
 #include "train/eval/rank_work.h"
 #include "train/files/digest.h"
 #include "train/launch/launcher.h"
@@ -45,8 +46,8 @@ void compare_fingerprints(Ranks& ranks) {
   for (int rank = 1; rank < ranks.size(); ++rank) {
     const Fingerprint& other = all[static_cast<std::size_t>(rank)];
     if (own.program != other.program)
-      fail<ConfigError>("ranks: {} runs another build of eddy than {} (the same file on all hosts)",
-                        ranks.name(rank), ranks.name(0));
+      fail<ConfigError>("ranks: {} runs another build of {} than {} (the same file on all hosts)",
+                        ranks.name(rank), program_name(), ranks.name(0));
     if (own.level != other.level)
       fail<ConfigError>(
           "ranks: {} has CPU kernels for {} and {} for {}, which differ in their bits (EDDY_CPU_LEVEL={} on all, or the "

@@ -8,6 +8,7 @@
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "train/config/likely_name.h"
+#include "train/config/program_name.h"
 #include "train/files/text_file.h"
 
 namespace eddy {
@@ -97,8 +98,8 @@ const Exercise& find_exercise(const std::vector<Exercise>& exercises, const std:
     names.push_back(exercise.name);
   }
   const std::string likely = likely_name(which, names);
-  fail<ValueError>("learn: there is no exercise {} ({}1 to {}; eddy learn lists them)", which,
-                   likely.empty() ? "" : "nearest: " + likely + "; ", exercises.size());
+  fail<ValueError>("learn: there is no exercise {} ({}1 to {}; {} learn lists them)", which,
+                   likely.empty() ? "" : "nearest: " + likely + "; ", exercises.size(), program_name());
 }
 
 }  // namespace eddy

@@ -20,6 +20,7 @@
 #include "train/bench/step.h"
 #include "train/config/config_flags.h"
 #include "train/config/new_config.h"
+#include "train/config/program_name.h"
 #include "train/config/run_config.h"
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
@@ -209,7 +210,9 @@ void add_step(CLI::App& bench, std::function<int()>& action) {
   StepBenchOptions& options = flags->options;
   CLI::Option* const config = add_option(command, "--config", flags->config,
                                          "Model of this configuration (TOML or JSON)", not_empty());
-  command.add_option("--preset", flags->preset, "unit, regular6, or a name that `eddy models` lists")
+  command
+      .add_option("--preset", flags->preset,
+                  fmt::format("unit, regular6, or a name that `{} models` lists", program_name()))
       ->capture_default_str()
       ->excludes(config);
   add_size(command, "--batch", flags->batch, 1'000'000,
@@ -254,7 +257,9 @@ void add_generate(CLI::App& bench, std::function<int()>& action) {
         return bench_generate(flags->options);
       });
   GenerateBenchOptions& options = flags->options;
-  command.add_option("--configs", options.configs, "Models to compare, by names that `eddy models` lists")
+  command
+      .add_option("--configs", options.configs,
+                  fmt::format("Models to compare, by names that `{} models` lists", program_name()))
       ->delimiter(',')
       ->capture_default_str();
   add_size(command, "--min-length", options.min_length, kMostLength,

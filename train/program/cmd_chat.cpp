@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
 #include "train/generate/chat.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
@@ -104,7 +105,9 @@ void add_chat_command(CLI::App& app, std::function<int()>& action) {
   add_checkpoint_option(*command, flags->run.checkpoint, "Checkpoint of the run");
   add_precision_option(*command, flags->run.precision);
   add_device_option(*command, flags->run.device);
-  command->footer("Lines from a pipe or a file are turns too: printf 'Once\\n/state\\n' | eddy chat runs/a");
+  command->footer(
+      fmt::format("Lines from a pipe or a file are turns too: printf 'Once\\n/state\\n' | {} chat runs/a",
+                  program_name()));
   on_chosen(*command, action, [flags] { return run_chat(*flags); });
 }
 

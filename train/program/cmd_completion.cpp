@@ -1,14 +1,20 @@
-// `eddy completion`: a script that completes the program's commands and flags in a shell, from its own list
-// of options. `cmake --install` installs both.
+// `eddy completion`: a script that completes the commands and flags of the program, by the name that it has, in a shell,
+// from its own list of options. `cmake --install` installs both of `eddy`.
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
+#include "train/page/human_text.h"
 #include "train/program/commands.h"
 
 namespace eddy {
@@ -47,9 +53,16 @@ std::string script_of(const std::string& shell, const CLI::App& app) {
     script =
 #include "embedded/train/program/completion.zsh"
         ;
+  const std::string name = shell_quoted(program_name());
+  std::string function = "_" + program_name();
+  std::replace_if(
+      function.begin(), function.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   for (const auto& [mark, text] : {std::pair{"    # @CASES@\n", cases(app)},
-                                   {"@COMMANDS@", fmt::format("{}", fmt::join(commands_of(app), " "))}})
-    script.replace(script.find(mark), std::string_view(mark).size(), text);
+                                   {"@COMMANDS@", fmt::format("{}", fmt::join(commands_of(app), " "))},
+                                   {"@FUNCTION@", function},
+                                   {"@PROGRAM@", name}})
+    for (std::size_t at = 0; (at = script.find(mark, at)) != std::string::npos; at += text.size())
+      script.replace(at, std::string_view(mark).size(), text);
   return script;
 }
 

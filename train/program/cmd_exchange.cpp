@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
 #include "train/exchange/export.h"
 #include "train/exchange/import.h"
 #include "train/program/commands.h"
@@ -73,8 +74,9 @@ void add_import_command(CLI::App& app, std::function<int()>& action) {
              "TOML file that says which tensor becomes which parameter", not_empty())
       ->required();
   flags->run.add_to(*command);
-  command->footer(
-      "The configuration and --data are as for eddy train. train/exchange/README.md explains the map.");
+  command->footer(fmt::format(
+      "The configuration and --data are as for {} train. train/exchange/README.md explains the map.",
+      program_name()));
   on_chosen(*command, action, [flags, &app] { return run_import(*flags, app); });
 }
 

@@ -9,6 +9,7 @@
 #include "ops/core/peers.h"
 #include "ops/product/packed_gemm.h"
 #include "train/bench/ceilings.h"
+#include "train/config/program_name.h"
 #include "train/kernels/prove.h"
 #include "train/launch/launcher.h"
 #include "train/plan/environment.h"
@@ -40,7 +41,8 @@ void print_kernels() {
   const std::optional<KernelVerdict> verdict = kept_verdict(program_trials().cache);
   if (!verdict)
     return print_line(
-        "gpu kernels: not checked yet (the first use of the GPU does, or eddy check --device cuda)");
+        "gpu kernels: not checked yet (the first use of the GPU does, or {} check --device cuda)",
+        program_name());
   print_line("gpu kernels: {} (checked {})", verdict->kernels(), verdict->day);
   for (const bool choices : {true, false})
     for (const std::string& line : choices ? verdict->refused_choices() : verdict->refused_ops())

@@ -11,6 +11,7 @@
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/config/likely_name.h"
+#include "train/config/program_name.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/program/commands.h"
@@ -50,8 +51,8 @@ ModelName named_model(const std::string& wanted) {
     if (wanted == name.model || wanted == full) return name;
     known.emplace_back(wanted.find('/') == std::string::npos ? name.model : full);
   }
-  fail<ConfigError>("keys: there is no model {:?} ({}eddy models lists them)", wanted,
-                    nearest_text(wanted, known));
+  fail<ConfigError>("keys: there is no model {:?} ({}{} models lists them)", wanted,
+                    nearest_text(wanted, known), program_name());
 }
 
 int list_keys(const std::string& model) {
@@ -69,10 +70,10 @@ int list_keys(const std::string& model) {
       print_key(field);
   }
   print_line("\nA key is TABLE.KEY in a configuration file, and a flag --TABLE.KEY VALUE.");
-  if (!all) print_line("`eddy keys` also lists the keys of [data] and [train].");
+  if (!all) print_line("`{} keys` also lists the keys of [data] and [train].", program_name());
   if (hidden > 0)
-    print_line("Keys for details of published code are left out ({}); `eddy train --help-all` lists them.",
-               hidden);
+    print_line("Keys for details of published code are left out ({}); `{} train --help-all` lists them.",
+               hidden, program_name());
   return 0;
 }
 
@@ -92,7 +93,8 @@ int list_tasks() {
              DataPlaces::standard().cache);
   for (const DataSet& set : data_sets()) print_line("  {:<16} {}", set.name, set.summary);
   print_line("Another folder is named by EDDY_CACHE_DIR.");
-  print_line("\nTrain on one with --data.name TASK; its keys are --data.KEY. `eddy keys` explains them.");
+  print_line("\nTrain on one with --data.name TASK; its keys are --data.KEY. `{} keys` explains them.",
+             program_name());
   return 0;
 }
 

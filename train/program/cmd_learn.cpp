@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
 #include "train/files/text_file.h"
 #include "train/learn/check.h"
 #include "train/learn/exercise.h"
@@ -15,7 +16,6 @@
 #include "train/learn/student_folder.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
-#include "train/record/program_name.h"
 
 namespace eddy {
 namespace {

@@ -10,6 +10,7 @@
 #include "tensor/base/format.h"
 #include "train/config/config_flags.h"
 #include "train/config/new_config.h"
+#include "train/config/program_name.h"
 #include "train/page/human_text.h"
 #include "train/page/svg_picture.h"
 #include "train/program/commands.h"
@@ -149,9 +150,10 @@ void add_models_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--svg", options->svg, "With --explain, write the same as a picture to this file too",
              not_empty());
   options->keys.add_to(*command, keys_of(options->defaults));
-  command->footer(
-      "With --config, a key of a model, or both, it lists the parameters of that one: eddy models --model staircase "
-      "--model.layers 2 --vocab 65");
+  command->footer(fmt::format(
+      "With --config, a key of a model, or both, it lists the parameters of that one: {} models --model staircase "
+      "--model.layers 2 --vocab 65",
+      program_name()));
   on_chosen(*command, action, [options] {
     if (options->params > 0 && options->names_one())
       fail<ValueError>("models: --params lists all models (for one: --model.params {})", options->params);

@@ -11,6 +11,7 @@
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/run_speed.h"
+#include "train/config/program_name.h"
 #include "train/page/human_text.h"
 #include "train/plan/verdict.h"
 #include "train/program/commands.h"
@@ -162,8 +163,9 @@ void add_plan_command(CLI::App& app, std::function<int()>& action) {
              "Seconds in which steps are measured, at least one step; 0: memory alone",
              number_between(0, 1e6));
   flags->run.add_to(*command);
-  command->footer(
-      "Takes the configuration, the preset and the flags of `eddy train`, which checks the memory too before it begins.");
+  command->footer(fmt::format(
+      "Takes the configuration, the preset and the flags of `{} train`, which checks the memory too before it begins.",
+      program_name()));
   on_chosen(*command, action, [flags, &app] { return run_plan(*flags, app); });
 }
 

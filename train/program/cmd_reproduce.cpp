@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
 #include "train/program/commands.h"
 #include "train/reproduce/reproduce.h"
 
@@ -37,9 +38,10 @@ void take_overrides(ReproduceFlags& flags) {
 // Names the command that the table of step times became. It is refused while the line is parsed, before its flags.
 CLI::Validator no_former_table() {
   return {[](std::string& table) {
-            return table == "speed" ? std::string(
-                                          "speed is no table: eddy bench speed measures it, and takes the "
-                                          "same options")
+            return table == "speed" ? fmt::format(
+                                          "speed is no table: {} bench speed measures it, and takes the "
+                                          "same options",
+                                          program_name())
                                     : std::string();
           },
           ""};
@@ -50,8 +52,9 @@ int list_tables() {
     print_line("{:<32}{}{}", entry.name, entry.summary,
                entry.tasks.empty() ? "" : fmt::format(" (--task {})", fmt::join(entry.tasks, " | ")));
   print_line(
-      "\nA table of one's own: eddy reproduce FILE.toml (train/reproduce/README.md). Its columns may be numbers of the "
-      "task, such as loss, and:");
+      "\nA table of one's own: {} reproduce FILE.toml (train/reproduce/README.md). Its columns may be numbers of the "
+      "task, such as loss, and:",
+      program_name());
   for (const CommonColumn& column : common_columns()) print_line("  {:<18}{}", column.key, column.about);
   return 0;
 }

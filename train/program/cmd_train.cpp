@@ -6,6 +6,7 @@
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
 #include "train/config/new_config.h"
+#include "train/config/program_name.h"
 #include "train/kernels/run_kernels.h"
 #include "train/program/commands.h"
 #include "train/run/checkpoint.h"
@@ -118,17 +119,20 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
                     "Print what differs from the defaults as a configuration file (TOML), and train nothing");
   command->add_flag("--dry-run", flags->dry_run,
                     "Check configuration, data, memory and the run's folder, and make nothing");
-  command->add_flag("--watch", flags->watch,
-                    "Serve the report to a browser while the run trains, at loopback alone (eddy watch)");
+  command->add_flag(
+      "--watch", flags->watch,
+      fmt::format("Serve the report to a browser while the run trains, at loopback alone ({} watch)",
+                  program_name()));
   flags->watching.add_to(*command, "With --watch: ");
   flags->run.add_to(*command);
-  command->footer(
-      "eddy plan, with the same configuration and flags, says what a run takes before it begins: memory and time.\n"
-      "eddy keys MODEL lists the keys that a model reads, eddy tasks what it can be trained on, with its data sets.\n\n"
+  command->footer(fmt::format(
+      "{0} plan, with the same configuration and flags, says what a run takes before it begins: memory and time.\n"
+      "{0} keys MODEL lists the keys that a model reads, {0} tasks what it can be trained on, with its data sets.\n\n"
       "Going on:\n"
-      "  eddy train --resume runs/a --train.steps 9000                  more steps\n"
-      "  eddy train --resume runs/a --data texts --train.steps 9000     and texts that came into its folder\n"
-      "  eddy train --init-from runs/a --data others --run runs/b       a new run from its weights, on other texts");
+      "  {0} train --resume runs/a --train.steps 9000                  more steps\n"
+      "  {0} train --resume runs/a --data texts --train.steps 9000     and texts that came into its folder\n"
+      "  {0} train --init-from runs/a --data others --run runs/b       a new run from its weights, on other texts",
+      program_name()));
   on_chosen(*command, action, [flags, &app] { return run_train(*flags, app); });
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
 #include "train/program/commands.h"
 #include "train/step/stop_signal.h"
 #include "train/watch/page_server.h"
@@ -97,7 +98,7 @@ void WatchOptions::add_to(CLI::App& command, const std::string& when) {
 
 void start_watching(const std::string& run, const WatchOptions& options) {
   if (const std::string why = why_no_server(); !why.empty()) fail<ConfigError>("train: --watch: {}", why);
-  std::vector<std::string> words{"eddy",
+  std::vector<std::string> words{program_name(),
                                  "watch",
                                  run,
                                  "--address",
@@ -126,8 +127,11 @@ void add_watch_command(CLI::App& app, std::function<int()>& action) {
   command->add_option("RUN", flags->run, "Folder of a run")->required();
   flags->options.add_to(*command, "");
   command
-      ->add_option("--with-parent", flags->parent,
-                   "End after this process, whose child this one is; RUN may come later (eddy train --watch)")
+      ->add_option(
+          "--with-parent", flags->parent,
+          fmt::format(
+              "End after this process, whose child this one is; RUN may come later ({} train --watch)",
+              program_name()))
       ->check(whole_number(1, INT32_MAX));
   on_chosen(*command, action, [flags] { return run_watch(*flags); });
 }

@@ -1,5 +1,5 @@
-# Completes eddy's commands, flags and files in bash.
-_eddy() {
+# Completes the commands, flags and files of @PROGRAM@ in bash.
+@FUNCTION@() {
   local flags="--help --version --threads" commands="" current="${COMP_WORDS[COMP_CWORD]}"
   case "${COMP_WORDS[1]}" in
     # @CASES@
@@ -12,4 +12,4 @@ _eddy() {
     COMPREPLY=($(compgen -W "$commands" -- "$current") $(compgen -f -- "$current"))
   fi
 }
-complete -o filenames -F _eddy eddy
+complete -o filenames -F @FUNCTION@ @PROGRAM@

@@ -1,6 +1,6 @@
-#compdef eddy
-# Completes eddy's commands, flags and files in zsh.
-_eddy() {
+#compdef @PROGRAM@
+# Completes the commands, flags and files of @PROGRAM@ in zsh.
+@FUNCTION@() {
   local flags="--help --version --threads" commands=""
   case "${words[2]}" in
     # @CASES@
@@ -14,4 +14,4 @@ _eddy() {
     _files
   fi
 }
-compdef _eddy eddy
+compdef @FUNCTION@ @PROGRAM@

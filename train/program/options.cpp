@@ -11,6 +11,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
 #include "train/config/new_config.h"
+#include "train/config/program_name.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/launch/team.h"
@@ -108,8 +109,11 @@ void add_device_option(CLI::App& command, std::string& device) {
 void NewRunOptions::add_to(CLI::App& command) {
   add_option(command, "config,--config", config, "Configuration (TOML or JSON); without one, the defaults",
              not_empty());
-  add_option(command, "--preset", preset,
-             "Model or configuration of a paper, by a name that `eddy models` lists", not_empty());
+  add_option(
+      command, "--preset", preset,
+      fmt::format("Model or configuration of a paper, by a name that `{} models` lists", program_name())
+          .c_str(),
+      not_empty());
   add_option(command, "--data", data,
              ("Short for --data.path: a text file, a folder of texts, or a data set that is fetched once: " +
               names_of_data_sets())

@@ -29,11 +29,11 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/config/config.h"
 #include "train/config/likely_name.h"
+#include "train/config/program_name.h"
 #include "train/config/run_config.h"
 #include "train/kernels/prove.h"
 #include "train/launch/launcher.h"
 #include "train/program/commands.h"
-#include "train/record/program_name.h"
 
 namespace eddy {
 namespace {
@@ -163,13 +163,14 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
     const std::string likely = likely_name(flag, flags),
                       named = command != nullptr ? full_name(*command) : "";
     return fmt::format("{}unknown flag '{}' ({})", named.empty() ? "" : named + ": ", flag,
-                       likely.empty() ? fmt::format("see eddy {}{}--help", named, named.empty() ? "" : " ")
-                                      : "nearest: " + likely);
+                       likely.empty()
+                           ? fmt::format("see {} {}{}--help", program_name(), named, named.empty() ? "" : " ")
+                           : "nearest: " + likely);
   }
   std::vector<std::string> commands;
   for (const CLI::App* known : (command != nullptr ? *command : app).get_subcommands({}))
     commands.push_back(known->get_name());
-  const std::string name = command != nullptr ? full_name(*command) : "eddy";
+  const std::string name = command != nullptr ? full_name(*command) : program_name();
   // After a value of the command's own, as in `eddy learn chek 3`, that was perhaps meant as a command.
   std::string wrong = argument;
   bool takes_value = false;
@@ -180,9 +181,11 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
         wrong = option->results().front();
       }
   if (commands.empty() || (takes_value && likely_name(wrong, commands).empty()))
-    return fmt::format("{}: unexpected argument '{}' (see eddy {} --help)", name, argument, name);
+    return fmt::format("{}: unexpected argument '{}' (see {} {} --help)", name, argument, program_name(),
+                       name);
   return fmt::format("{}unknown command '{}' ({}see {}{} --help)", command != nullptr ? name + ": " : "",
-                     wrong, nearest_text(wrong, commands), command != nullptr ? "eddy " : "", name);
+                     wrong, nearest_text(wrong, commands), command != nullptr ? program_name() + " " : "",
+                     name);
 }
 
 int run_command_line(int argc, char** argv) {
@@ -209,7 +212,8 @@ int run_command_line(int argc, char** argv) {
     add(app, action);
   // Set after the commands were added: they would inherit it.
   app.footer(
-      "eddy COMMAND --help lists the options of a command.\n\n"
+      program_name() +
+      " COMMAND --help lists the options of a command.\n\n"
       "Environment:\n"
       "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
       "  OMP_NUM_THREADS=N                        the most, where none of these says\n"
@@ -232,8 +236,8 @@ int run_command_line(int argc, char** argv) {
     std::string problem = error.what();
     if (const std::size_t at = problem.find(": At Most 1 "); at != std::string::npos)
       problem = problem.substr(0, at) + " is given more than once";
-    return report(fmt::format("{}{} (see eddy {}{}--help)", named.empty() ? "" : named + ": ", problem, named,
-                              named.empty() ? "" : " "),
+    return report(fmt::format("{}{} (see {} {}{}--help)", named.empty() ? "" : named + ": ", problem,
+                              program_name(), named, named.empty() ? "" : " "),
                   kUsage);
   }
   const CLI::App* const command = chosen_command(app);

@@ -13,6 +13,7 @@
 #include "tensor/files/input_file.h"
 #include "train/config/config.h"
 #include "train/config/likely_name.h"
+#include "train/config/program_name.h"
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
 #include "train/page/html_page.h"
@@ -184,8 +185,8 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
 
 std::string command_of(const ReproduceOptions& options, const ReproduceRow& row) {
   const ReproduceOptions defaults;
-  std::string text = fmt::format("eddy reproduce {} --rows {} --scale {}", shell_quoted(options.table),
-                                 row.name, options.scale);
+  std::string text = fmt::format("{} reproduce {} --rows {} --scale {}", program_name(),
+                                 shell_quoted(options.table), row.name, options.scale);
   const auto add = [&](const char* flag, const std::string& value) {
     text += fmt::format(" {} {}", flag, shell_quoted(value));
   };

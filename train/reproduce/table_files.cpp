@@ -3,6 +3,7 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
+#include "train/config/program_name.h"
 #include "train/reproduce/tables.h"
 
 namespace eddy {
@@ -136,15 +137,15 @@ ConfigSource with_base(const ConfigSource& file) {
   const nlohmann::json& base = file.value.at("base");
   if (!base.is_object() || !base.contains("table") || !base.at("table").is_string())
     fail<ConfigError>(
-        "{}: base is not {{table = \"FAMILY/TABLE\"}}, perhaps with a task (eddy reproduce --list has them)",
-        file.place("base"));
+        "{}: base is not {{table = \"FAMILY/TABLE\"}}, perhaps with a task ({} reproduce --list has them)",
+        file.place("base"), program_name());
   const auto table = base.at("table").get<std::string>();
   const std::span<const TableEntry> tables = reproduce_tables();
   const auto entry =
       std::find_if(tables.begin(), tables.end(), [&](const TableEntry& one) { return table == one.name; });
   if (entry == tables.end())
-    fail<ConfigError>("{}: base is \"{}\", which is no table of this build (eddy reproduce --list has them)",
-                      file.place("base"), table);
+    fail<ConfigError>("{}: base is \"{}\", which is no table of this build ({} reproduce --list has them)",
+                      file.place("base"), table, program_name());
   ConfigSource source = built_in_table(*entry, base.value("task", ""));
   source.name = file.name;
   if (file.value.contains("row"))  // its rows are not those of the base

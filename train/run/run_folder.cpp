@@ -19,6 +19,7 @@
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
+#include "train/config/program_name.h"
 #include "train/files/event_file.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
@@ -208,8 +209,8 @@ fs::path find_checkpoint(const std::string& path, const std::string& which) {
     const fs::path whole = newest_whole_checkpoint(run);
     if (whole.empty())
       fail<FormatError>(
-          "run: no checkpoint of {} is whole ({} are there; eddy check {} --all says what is wrong)", path,
-          names_of(found), run.string());
+          "run: no checkpoint of {} is whole ({} are there; {} check {} --all says what is wrong)", path,
+          names_of(found), program_name(), run.string());
     const bool is_left_out = checkpoint_step(latest.name) > checkpoint_step(whole);
     if (is_left_out || which == "latest")
       add_warning(fmt::format("warning: {} {}: {} is taken{}",
@@ -232,10 +233,9 @@ fs::path find_checkpoint(const std::string& path, const std::string& which) {
                   path, names_of(found), found.front().filename().string());
   const fs::path whole = newest_whole_checkpoint(run);
   fail<FormatError>("run: {} {}; {}", file.string(), pointer.problem,
-                    whole.empty()
-                        ? fmt::format("of {} none is whole (eddy check {} --all says what is wrong)",
-                                      names_of(found), run.string())
-                        : advice(whole));
+                    whole.empty() ? fmt::format("of {} none is whole ({} check {} --all says what is wrong)",
+                                                names_of(found), program_name(), run.string())
+                                  : advice(whole));
 }
 
 std::string way_out(const fs::path& checkpoint) {

@@ -10,8 +10,8 @@
 
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
+#include "train/config/program_name.h"
 #include "train/page/human_text.h"
-#include "train/record/program_name.h"
 #include "train/run/run_folder.h"
 
 namespace eddy {

@@ -10,6 +10,7 @@
 #include "tensor/base/format.h"
 #include "train/config/config.h"
 #include "train/config/likely_name.h"
+#include "train/config/program_name.h"
 #include "train/fetch/named_data.h"
 
 namespace eddy {
@@ -77,8 +78,8 @@ std::vector<std::string> data_paths(const TaskArguments& arguments) {
     if (const std::string likely = path.has_parent_path() ? "" : likely_name(path.string(), names);
         !likely.empty())
       fail<IoError>(
-          "data: no such file or folder: '{}' (the data set of a like name is {}; eddy tasks lists them)",
-          path.string(), likely);
+          "data: no such file or folder: '{}' (the data set of a like name is {}; {} tasks lists them)",
+          path.string(), likely, program_name());
     paths.push_back(path.string());
   }
   return paths;

@@ -8,11 +8,11 @@
 
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
 #include "train/fetch/named_data.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
-#include "train/record/program_name.h"
 #include "train/tasks/text_reading.h"
 #include "train/text/dataset.h"
 #include "train/text/sentencepiece_tokenizer.h"
@@ -68,9 +68,10 @@ void warn_of_losses(const TextData& data, const std::string& vocabulary) {
   };
   add_warning(fmt::format(
       "warning: the vocabulary {} does not cover {}: {:.3g} % of its tokens are unknown, and {:.3g} % of its bytes "
-      "are not kept: newlines, runs of spaces, and characters without a piece (eddy tokenizer train makes a "
+      "are not kept: newlines, runs of spaces, and characters without a piece ({} tokenizer train makes a "
       "vocabulary that keeps every text)",
-      vocabulary, data.name, share(cover.unknown, cover.tokens), share(cover.lost_bytes, cover.bytes)));
+      vocabulary, data.name, share(cover.unknown, cover.tokens), share(cover.lost_bytes, cover.bytes),
+      program_name()));
 }
 
 // The error of one text that was joined from several, as that of the first file that has it: with its name, and

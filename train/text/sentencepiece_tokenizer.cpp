@@ -14,6 +14,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/memory/readable_bytes.h"
+#include "train/config/program_name.h"
 #include "train/files/base64.h"
 #include "train/files/text_file.h"
 #include "train/files/utf8.h"
@@ -56,11 +57,12 @@ class SentencePieceTokenizer final : public Tokenizer {
     const auto status = processor_.LoadFromSerializedProto(model_);
     if (model_.empty() || !status.ok() || processor_.GetPieceSize() < 1)
       fail<FormatError>(
-          "tokenizer: {} is no model of SentencePiece: {} (a .model file, as eddy tokenizer train writes it)",
+          "tokenizer: {} is no model of SentencePiece: {} (a .model file, as {} tokenizer train writes it)",
           file,
           model_.empty() ? "it is empty"
           : status.ok()  ? "it has no pieces"
-                         : "its bytes are not those of one");
+                         : "its bytes are not those of one",
+          program_name());
     byte_ids_.fill(-1);
     const int pieces = processor_.GetPieceSize();
     for (int id = 0; id < pieces; ++id)
@@ -142,8 +144,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) / 4)
       fail<ValueError>(
           "tokenizer {}: {} in one piece, and this vocabulary cannot be used line by line (cut the "
-          "text into several files, or train a vocabulary with eddy tokenizer train)",
-          name(), readable_bytes(static_cast<double>(text.size())));
+          "text into several files, or train a vocabulary with {} tokenizer train)",
+          name(), readable_bytes(static_cast<double>(text.size())), program_name());
     if (cover != nullptr) return append_covered(text, ids, *cover);
     std::vector<int> part;
     const auto status = processor_.Encode(text, &part);

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/errors.h"
@@ -104,6 +105,58 @@ TEST_CASE("program: completion completes commands and flags in bash") {
   CHECK(completed("eddy eval --batche", 2) == "--batches\n");
   CHECK(completed("eddy bench len", 2) == "length\n");
   CHECK(contains(output_of({"completion", "zsh"}), "#compdef eddy"));
+}
+
+TEST_CASE("program: help, errors and completion call a program by its own name") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const auto said_by = [&](const std::vector<std::string>& arguments) {
+    Start start{arguments, folder.path()};
+    start.name = "somewhere/my_eddy";
+    const Ended ended = run_program(start);
+    const std::string said = "\n" + ended.out + ended.err;
+    static const std::regex other(R"([^\n]*[^/\w]eddy\b[^\n]*)");
+    std::smatch line;
+    const bool found = std::regex_search(said, line, other);
+    CHECK_MESSAGE(!found, line.str());
+    return said;
+  };
+  const std::string completion = said_by({"completion", "bash"});
+  CHECK(contains(completion, "complete -o filenames -F _my_eddy my_eddy\n"));
+  CHECK(contains(said_by({"completion", "zsh"}), "compdef _my_eddy my_eddy\n"));
+  CHECK(contains(said_by({"--help"}), "my_eddy COMMAND --help"));
+  CHECK(contains(said_by({"train", "--help-all"}), "  my_eddy train --resume runs/a "));
+  static const std::regex known(R"re( (\w+)\) flags="[^"]*" commands="([^"]*)")re");
+  int commands = 0;
+  for (std::sregex_iterator match(completion.begin(), completion.end(), known), end; match != end; ++match) {
+    const std::string command = (*match)[1].str();
+    CHECK(contains(said_by({command, "--help"}), "my_eddy " + command + " "));
+    std::istringstream words((*match)[2].str());
+    for (std::string word; words >> word; ++commands) said_by({command, word, "--help"});
+    ++commands;
+  }
+  CHECK(commands > 25);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes{
+      {{"--frobnicate"}, "(see my_eddy --help)"},
+      {{"eval", "--frobnicate"}, "(see my_eddy eval --help)"},
+      {{"eval"}, "(see my_eddy eval --help)"},
+      {{"bench", "lenght"}, "see my_eddy bench --help)"},
+      {{"trian"}, "see my_eddy --help)"},
+      {{"info", "now"}, "(see my_eddy info --help)"},
+      {{"keys", "unit_forgot"}, "my_eddy models lists them"},
+      {{"keys", "unit_forget"}, "`my_eddy keys` also lists"},
+      {{"tasks"}, "`my_eddy keys` explains them"},
+      {{"train", "--run", "out", "--data", "tinyshakespear"}, "my_eddy tasks lists them"},
+      {{"reproduce", "speed"}, "my_eddy bench speed measures it"},
+      {{"reproduce"}, "my_eddy reproduce FILE.toml"},
+      {{"bench", "ops", "--filter", "abacus"}, "(see my_eddy bench ops)"},
+      {{"learn", "no_such"}, "my_eddy learn lists them"},
+  };
+  for (const auto& [arguments, text] : mistakes) {
+    CAPTURE(text);
+    const std::string said = said_by(arguments);
+    CHECK_MESSAGE(contains(said, text), said);
+  }
 }
 
 TEST_CASE("program: the documents and configurations give it commands and flags that it has") {
