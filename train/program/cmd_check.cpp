@@ -11,6 +11,7 @@
 #include "ops/backends.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
+#include "train/config/program_name.h"
 #include "train/fetch/named_data.h"
 #include "train/files/text_file.h"
 #include "train/generate/session.h"
@@ -153,8 +154,8 @@ int run_check(const CheckFlags& flags) {
       fail<ValueError>("check: {} is a file (--all is for the checkpoints of a run)", flags.path);
     if (is_checkpoint_file(path.filename().string()) &&
         checkpoint_step(fs::absolute(path).parent_path()) >= 0)
-      fail<ValueError>("check: {} is a file of a checkpoint (eddy check {} verifies all of them)", flags.path,
-                       path.has_parent_path() ? path.parent_path().string() : ".");
+      fail<ValueError>("check: {} is a file of a checkpoint ({} check {} verifies all of them)", flags.path,
+                       program_name(), path.has_parent_path() ? path.parent_path().string() : ".");
     checks.add_if_there(path, [](const fs::path& file) { return session_problem(file.string()); });
     if (checks.wrong() == 0 && !SafetensorsFile::open(path.string()).metadata().contains("digest")) {
       print_line("it has no digest (an older version saved it)");

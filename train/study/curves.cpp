@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
 #include "train/page/human_text.h"
 #include "train/page/svg_picture.h"
 #include "train/record/metrics.h"
@@ -84,8 +85,8 @@ std::vector<std::string> runs_in(const std::string& folder, const char* command)
                   error.message());
   if (runs.empty() && fs::is_directory(fs::path(folder) / "checkpoints", error))
     fail<IoError>(
-        "{}: {} is a run without metrics.jsonl, which has what a run recorded (eddy eval measures its model)",
-        command, folder);
+        "{}: {} is a run without metrics.jsonl, which has what a run recorded ({} eval measures its model)",
+        command, folder, program_name());
   if (runs.empty()) fail<IoError>("{}: {} is no run and holds none (name a folder of runs)", command, folder);
   std::sort(runs.begin(), runs.end());
   return runs;
