@@ -423,8 +423,8 @@ TEST_CASE("write_safetensors refuses bad items before it touches the file") {
 TEST_CASE("write_safetensors reports a missing folder and a target that is a folder") {
   const TempFolder folder;
   const std::vector<SafetensorsItem> none;
-  CHECK(
-      contains(error_of<IoError>([&] { write_safetensors(folder.path("no/such"), none); }), "No such file"));
+  CHECK(contains(error_of<IoError>([&] { write_safetensors(folder.path("no/such"), none); }),
+                 "is not a folder (make it first)"));
   REQUIRE(mkdir(folder.path("target").c_str(), 0700) == 0);
   CHECK(
       contains(error_of<IoError>([&] { write_safetensors(folder.path("target"), none); }), "it is a folder"));

@@ -149,7 +149,7 @@ TEST_CASE("program: help, errors and completion call a program by its own name")
       {{"train", "--run", "out", "--data", "tinyshakespear"}, "my_eddy tasks lists them"},
       {{"reproduce", "speed"}, "my_eddy bench speed measures it"},
       {{"reproduce"}, "my_eddy reproduce FILE.toml"},
-      {{"bench", "ops", "--filter", "abacus"}, "(see my_eddy bench ops)"},
+      {{"bench", "ops", "--filter", "abacus"}, "(my_eddy bench ops --dry-run lists them)"},
       {{"learn", "no_such"}, "my_eddy learn lists them"},
   };
   for (const auto& [arguments, text] : mistakes) {
