@@ -15,7 +15,6 @@
 #include "ops/core/checks.h"
 #include "ops/core/cpu_ways.h"
 #include "ops/core/gradient_buffer.h"
-#include "ops/cpu/isa.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/views/views.h"
@@ -196,19 +195,6 @@ std::uint32_t attention_drop_below(const AttentionOptions& options) {
 
 bool detail::attention_reads_past(const Device& device) {
   return !chooses_as_cpu(device);
-}
-
-bool detail::attention_has_narrow_heads(Dtype dtype, std::int64_t queries, std::int64_t keys,
-                                        std::int64_t head_size, MatmulPrecision precision) {
-  constexpr std::int64_t kLeastQueries = 4;
-  if (dtype != Dtype::f32 || (head_size != 4 && head_size != 8 && head_size != 16) ||
-      queries < kLeastQueries || isa_level() < IsaLevel::avx512)
-    return false;
-  // Where products round, tiles are faster for heads of 16 from so many scores on (16 x 256 x 256: 1.2 + 1.9 ms for 1.2 +
-  // 2.9 on a Xeon with AMX, 2026-11-27). VDPBF16PS was not compared.
-  constexpr std::int64_t kLeastTileScores = 128 * 128;
-  return !rounds_to_bf16(precision) ||
-         (isa_level() == IsaLevel::amx && (head_size < 16 || queries * keys < kLeastTileScores));
 }
 
 namespace {
@@ -591,8 +577,8 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
   refuse_unit(op, options);
   const bool narrow =
       chooses_as_cpu(q.device()) &&
-      detail::attention_has_narrow_heads(q.dtype(), q.dim(1), own.dim(1) + (past.defined() ? past.dim(1) : 0),
-                                         q.dim(2) / heads, coarsest(options.precision, q, past, own));
+      attention_has_narrow_heads(q.dtype(), q.dim(1), own.dim(1) + (past.defined() ? past.dim(1) : 0),
+                                 q.dim(2) / heads, coarsest(options.precision, q, past, own));
   if (!detail::attention_reads_past(q.device()) && !narrow) {
     const std::int64_t dim = q.dim(2);
     const std::vector<Tensor> parts = split(past.defined() ? concat({past, own}, 1) : own, 2, {dim, dim});

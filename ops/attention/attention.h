@@ -89,10 +89,6 @@ namespace detail {
 // Whether attention on this device reads past keys in place. If not, a caller that attends to the same keys
 // several times should concatenate them once.
 bool attention_reads_past(const Device& device);
-// Whether a CPU computes attention without tables for 16 queries side by side, and so reads past keys in place: heads of 4,
-// 8 or 16 with AVX-512, in f32 (ops/attention/attention_narrow.h).
-bool attention_has_narrow_heads(Dtype dtype, std::int64_t queries, std::int64_t keys, std::int64_t head_size,
-                                MatmulPrecision precision);
 // Keys and values with the past in front of them, and the options without the past.
 struct JoinedPast {
   Tensor k, v;

@@ -25,8 +25,7 @@ namespace {
 // Whether a call is computed so.
 EDDY_INLINE bool has_narrow_heads(const AttentionArgs& args) {
   return args.head_scale == nullptr && args.bias == nullptr && args.positions == nullptr &&
-         detail::attention_has_narrow_heads(args.dtype, args.queries, args.keys, args.head_size,
-                                            args.precision);
+         attention_has_narrow_heads(args.dtype, args.queries, args.keys, args.head_size, args.precision);
 }
 
 #if defined(__AVX512F__)
@@ -35,19 +34,10 @@ using LaneNumbers = Vector<float>::index;
 inline constexpr std::int64_t kQueryLanes = 16;  // queries side by side
 inline constexpr std::int64_t kPieceKeys = 64;   // keys whose scores are held
 
-// 2^x with a relative error of 1e-7; 0 below 2^-126. With n = floor(x) it is 2^n p(x - n), p the minimax polynomial on
-// [0, 1] with p(0) = 1.
-EDDY_INLINE Lanes power_of_2(Lanes x_lanes) {
-  const __m512 x = reinterpret_cast<__m512>(x_lanes);
-  const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126), _CMP_NLT_UQ);
-  const __m512 f = _mm512_maskz_reduce_ps(0xffff, x, _MM_FROUND_TO_NEG_INF);
-  __m512 p = _mm512_set1_ps(0x1.e974fap-10f);
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.277856p-7f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.c91ce6p-5f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.ebdb56p-3f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.62e4bap-1f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1));
-  return reinterpret_cast<Lanes>(_mm512_maskz_scalef_ps(normal, p, x));
+// 2^x with a relative error of 1e-7; 0 below 2^-126.
+EDDY_INLINE Lanes power_of_2(Lanes x) {
+  return reinterpret_cast<Lanes>(power_of_two_by(reinterpret_cast<__m512>(x), 0x1.e974fap-10f, 0x1.277856p-7f,
+                                                 0x1.c91ce6p-5f, 0x1.ebdb56p-3f, 0x1.62e4bap-1f, 1.0f));
 }
 
 EDDY_INLINE Lanes larger_lanes(Lanes a, Lanes b) {

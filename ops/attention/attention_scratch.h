@@ -1,8 +1,9 @@
-// Tiles and working memory of the CPU's attention kernels: the layout of each thread's part and of what all
+// Choice of kernel, tiles and working memory of the CPU's attention: the layout of each thread's part and of what all
 // threads share. Offsets and sizes are in elements; every part is 64-byte aligned.
 #pragma once
 
 #include "ops/attention/attention.h"
+#include "ops/cpu/isa.h"
 
 namespace eddy {
 
@@ -15,6 +16,21 @@ inline constexpr std::int64_t kAttentionForwardRows = 512;
 // The gradient of positions is summed in parts over consecutive work items: one part for every 16 query rows,
 // within these limits. More parts would keep more threads busy, but each is a whole table to zero and to add.
 inline constexpr std::int64_t kAttentionLeastSums = 16, kAttentionMostSums = 64;
+
+// Whether a CPU computes attention without tables for 16 queries side by side, and so reads past keys in place: heads of 4,
+// 8 or 16 with AVX-512, in f32 (ops/attention/attention_narrow.h).
+EDDY_INLINE bool attention_has_narrow_heads(Dtype dtype, std::int64_t queries, std::int64_t keys,
+                                            std::int64_t head_size, MatmulPrecision precision) {
+  constexpr std::int64_t kLeastQueries = 4;
+  if (dtype != Dtype::f32 || (head_size != 4 && head_size != 8 && head_size != 16) ||
+      queries < kLeastQueries || isa_level() < IsaLevel::avx512)
+    return false;
+  // Where products round, tiles are faster for heads of 16 from so many scores on (16 x 256 x 256: 1.2 + 1.9 ms for 1.2 +
+  // 2.9 on a Xeon with AMX, 2026-11-27). VDPBF16PS was not compared.
+  constexpr std::int64_t kLeastTileScores = 128 * 128;
+  return !rounds_to_bf16(precision) ||
+         (isa_level() == IsaLevel::amx && (head_size < 16 || queries * keys < kLeastTileScores));
+}
 
 // One thread's own part.
 struct AttentionScratch {

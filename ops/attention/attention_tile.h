@@ -49,6 +49,19 @@ EDDY_INLINE void each_lane(Body&& body) {
 
 inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
+#if defined(__AVX512F__)
+// 2^x, 0 below 2^-126: with n = floor(x) it is 2^n p(x - n). The coefficients, of the highest power first, are those of a
+// minimax polynomial on [0, 1] with p(0) = 1.
+template <class... Coefficient>
+EDDY_INLINE __m512 power_of_two_by(__m512 x, float highest, Coefficient... others) {
+  const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126), _CMP_NLT_UQ);
+  const __m512 f = _mm512_maskz_reduce_ps(0xffff, x, _MM_FROUND_TO_NEG_INF);
+  __m512 p = _mm512_set1_ps(highest);
+  ((p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(others))), ...);
+  return _mm512_maskz_scalef_ps(normal, p, x);
+}
+#endif
+
 // Columns of a panel of a transposed operand.
 template <class T>
 inline constexpr std::int64_t kPanel = kLanes<T>* kVectors;

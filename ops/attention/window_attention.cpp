@@ -7,6 +7,7 @@
 #include "autograd/tape.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_probabilities.h"
+#include "ops/attention/attention_scratch.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/cpu_ways.h"
@@ -105,10 +106,9 @@ Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tenso
       q_any.dtype() == Dtype::f32 && q_any.dim(2) >= options.heads * (tiles ? kWideHead / 2 : kWideHead);
   // 16 queries side by side are faster than 16 sequences if they fill four fifths of the lanes.
   const std::int64_t queries = q_any.dim(1);
-  const bool narrow_heads =
-      5 * queries >= 4 * ((queries + 15) / 16 * 16) &&
-      detail::attention_has_narrow_heads(q_any.dtype(), q_any.dim(1), keys, q_any.dim(2) / options.heads,
-                                         options.precision);
+  const bool narrow_heads = 5 * queries >= 4 * ((queries + 15) / 16 * 16) &&
+                            attention_has_narrow_heads(q_any.dtype(), q_any.dim(1), keys,
+                                                       q_any.dim(2) / options.heads, options.precision);
   if (!chooses_as_cpu(q_any.device()) || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||
       q_any.dim(1) * keys > kMostPairs || wide || narrow_heads)
     return by_attention(q_any, past_any, own_any, options);
