@@ -32,6 +32,11 @@ struct AmxTiles {
   EDDY_INLINE static void load(const void* from, std::int64_t bytes) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(bytes), "i"(Tile) : "memory");
   }
+  // The same for what is not read again soon: it leaves the first-level cache to the rest.
+  template <int Tile>
+  EDDY_INLINE static void load_once(const void* from, std::int64_t bytes) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(bytes), "i"(Tile) : "memory");
+  }
   template <int Tile>
   EDDY_INLINE static void store(void* to, std::int64_t bytes) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(bytes), "i"(Tile) : "memory");
@@ -56,6 +61,10 @@ struct EmulatedTiles {
   static void load(const void* from, std::int64_t bytes) {
     for (int r = 0; r < 16; ++r)
       __builtin_memcpy(tiles[Tile][r], static_cast<const char*>(from) + r * bytes, 64);
+  }
+  template <int Tile>
+  static void load_once(const void* from, std::int64_t bytes) {
+    load<Tile>(from, bytes);
   }
   template <int Tile>
   static void store(void* to, std::int64_t bytes) {

@@ -173,7 +173,8 @@ void multiply_by_dots(const Product& g) {
 
 // ---- AMX ----
 
-constexpr std::int64_t kStep = 16;                   // pairs of a tile's row
+constexpr std::int64_t kStep = 16;  // pairs of a tile's row
+constexpr std::int64_t kStepBytes = kStep * 4;
 constexpr std::int64_t kTile = kStep * kLanes;       // pairs of a tile
 constexpr std::int64_t kPanelStep = kStep * kWidth;  // pairs of a panel in a step
 // A block of A: as many rows as fit kBlockPairs, and not all of the inner axis if those would be fewer than kFewRows.
@@ -181,9 +182,16 @@ constexpr std::int64_t kPanelStep = kStep * kWidth;  // pairs of a panel in a st
 // memory once for a block.
 constexpr std::int64_t kBlockPairs = 96 * 1024, kFewRows = 128, kPanelBytes = 1280 << 10,
                        kGroupBytes = 512 << 10;
-// Steps ahead of the one in use that are prefetched from a panel into the first-level cache, if 32 rows are multiplied: with
-// 16 the stream of panels from outer caches is what takes the time, and fetching lines early delays it.
-constexpr std::int64_t kAheadSteps = 2;
+// Where 32 rows are multiplied, a block of A is read for every panel and stays in the first-level cache, if panels do not
+// push it out. They pass it by (TILELOADDT1) where the second-level cache keeps what is read again: all panels, two
+// blocks of A, and C if it is added to, together no more than kNearBytes. Else so many steps are prefetched, past A.
+// GFLOP/s of rows x in x out, the better way first (one core of an Intel Xeon with AMX, 2026-11-27):
+//
+//   passing by     4096 x 384 x 384    1,406 : 1,229     4096 x 384 x 1152    1,680 : 1,443     dW 384 x 384    809 : 715
+//   prefetched     4096 x 384 x 1536   1,314 : 1,267     4096 x 1536 x 384    1,061 : 1,008
+//
+// With 16 rows the stream of panels from outer caches takes the time, and fetching lines early delays it.
+constexpr std::int64_t kNearBytes = 1152 << 10, kAheadSteps = 2;
 
 // A block of A [rows, inner] on its way into tiles: [rows / 16][steps][16][16]. It is rounded while the block before it
 // is multiplied, which hides most of the waiting for memory: `taken` rows or, where A is stored [inner, rows], tiles are
@@ -247,8 +255,9 @@ struct TileProducts {
   }
 
   // Four tiles of sums: 2 x 2, or 1 x 4 with kTall false. A square that is cut off by the edge of C goes through a
-  // buffer. Meanwhile `taking` more rows or tiles of the next block are rounded.
-  template <bool kTall, bool kTransposed>
+  // buffer. Panels that are kNear pass the first-level cache by. Meanwhile `taking` more rows or tiles of the next block
+  // are rounded.
+  template <bool kTall, bool kNear, bool kTransposed>
   static void multiply(const Square& x, Rounding<kTransposed>& next, std::int64_t taking) {
     constexpr std::int64_t rows = kTall ? 32 : 16, columns = kTall ? kWidth : 2 * kWidth,
                            word = sizeof(float);
@@ -288,21 +297,21 @@ struct TileProducts {
           next.fetch_row(next.taken + taking + i, step);
           next.round_row(next.taken + i, step);
         }
-      Tiles::template load<6>(b, kWidth * word);
+      load_panel<kNear, 6>(b);
       Tiles::template load<4>(a, kStep * word);
       Tiles::template multiply<0, 4, 6>();
-      Tiles::template load<7>(b + kLanes, kWidth * word);
+      load_panel<kNear, 7>(b + kLanes);
       Tiles::template multiply<1, 4, 7>();
       if constexpr (kTall) {
-        prefetch(b, 0);
+        if constexpr (!kNear) prefetch(b, 0);
         Tiles::template load<5>(a + x.steps * kTile, kStep * word);
         Tiles::template multiply<2, 5, 6>();
-        prefetch(b, 16);
+        if constexpr (!kNear) prefetch(b, 16);
         Tiles::template multiply<3, 5, 7>();
       } else {
-        Tiles::template load<6>(b + x.b_stride, kWidth * word);
+        load_panel<kNear, 6>(b + x.b_stride);
         Tiles::template multiply<2, 4, 6>();
-        Tiles::template load<7>(b + x.b_stride + kLanes, kWidth * word);
+        load_panel<kNear, 7>(b + x.b_stride + kLanes);
         Tiles::template multiply<3, 4, 7>();
       }
     }
@@ -328,6 +337,15 @@ struct TileProducts {
   }
 
  private:
+  // A tile of a panel.
+  template <bool kNear, int Tile>
+  EDDY_INLINE static void load_panel(const Pair* b) {
+    constexpr std::int64_t bytes = kWidth * static_cast<std::int64_t>(sizeof(Pair));
+    if constexpr (kNear)
+      Tiles::template load_once<Tile>(b, bytes);
+    else
+      Tiles::template load<Tile>(b, bytes);
+  }
   // The sums begin with c; `second` is from the first two tiles to the others.
   EDDY_INLINE static void begin_with(const float* c, std::int64_t second, std::int64_t bytes) {
     Tiles::template load<0>(c, bytes);
@@ -351,6 +369,9 @@ void multiply_by_tiles(const Product& g) {
                      part_steps = larger(1, (steps + parts - 1) / parts);
   const std::int64_t block_rows = fits && !kTransposed ? 32 : kBlockPairs / kStep / part_steps / 32 * 32,
                      group = fits ? count : larger(2, kGroupBytes * parts / panel_bytes);
+  const std::int64_t read_again = count * panel_bytes +
+                                  2 * smaller(block_rows, g.rows) * part_steps * kStepBytes +
+                                  (g.accumulate ? g.rows * count * kWidth * 4 : 0);
   const auto block_of = [&](std::int64_t row, std::int64_t part, Pair* to) {
     const std::int64_t first = steps * part / parts, k = 2 * kStep * first;
     return Rounding<kTransposed>{kTransposed ? g.a + k * g.a_stride + row : g.a + row * g.a_stride + k,
@@ -385,10 +406,12 @@ void multiply_by_tiles(const Product& g) {
                  g.relu && last_part};
         for (std::int64_t panel = first, end = smaller(first + group, g.panel_end); panel < end;) {
           const bool tall = x.rows > kLanes || panel + 1 == end;
-          if (tall)
-            TileProducts<Tiles>::template multiply<true>(x, next, taking);
+          if (!tall)
+            TileProducts<Tiles>::template multiply<false, false>(x, next, taking);
+          else if (read_again <= kNearBytes)
+            TileProducts<Tiles>::template multiply<true, true>(x, next, taking);
           else
-            TileProducts<Tiles>::template multiply<false>(x, next, taking);
+            TileProducts<Tiles>::template multiply<true, false>(x, next, taking);
           const std::int64_t done = tall ? 1 : 2;
           panel += done;
           x.b += done * panel_stride;
