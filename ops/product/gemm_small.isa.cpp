@@ -4,6 +4,8 @@
 #include "ops/product/gemm_small.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "ops/cpu/isa.h"
 
@@ -28,65 +30,79 @@ constexpr std::int64_t kLanes = kVectorBytes / 4;
 typedef float Vector __attribute__((vector_size(kVectorBytes)));
 typedef float Loose __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
 
-// What a tile prefetches while it computes: at every inner step the lines at a and b, which then move on.
-struct Ahead {
-  const float* a;
-  std::int64_t a_step;
-  const float* b;
-  std::int64_t b_step;
+// What the tiles of a block of inner indices share.
+struct Block {
+  std::int64_t a_row, a_inner, b_stride, c_stride, inner;
+  bool accumulate, relu;
+  // What a tile prefetches while it computes moves on by so much at every inner step.
+  std::int64_t next_a_step, next_b_step;
 };
 
-template <int Rows, int Vectors>
-void tile(const SmallGemmArgs& g, Ahead ahead) {
-  Vector sum[Rows][Vectors] = {};
+// One tile of C. With a transposed A the next block of B is prefetched too; a plain A multiplies a B that stays near.
+// Without the pragmas loops are unrolled too late for `sum` to stay in registers from start to end.
+template <bool Transposed, int Rows, int Vectors>
+void tile(const Block& of, const float* a, const float* b, float* c, const float* next_a,
+          [[maybe_unused]] const float* next_b) {
+  const std::int64_t c_stride = of.c_stride;
+#pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)  // prefetch C of the next tile, whose stores would wait
-    for (int v = 0; v < Vectors; ++v) __builtin_prefetch(g.c + (r + kTileRows) * g.c_stride + v * kLanes, 1);
+#pragma GCC unroll 3
+    for (int v = 0; v < Vectors; ++v) __builtin_prefetch(c + (r + kTileRows) * c_stride + v * kLanes, 1);
+  Vector sum[Rows][Vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 3
+    for (int v = 0; v < Vectors; ++v) sum[r][v] = Vector{};
   const float* row[Rows];
-  for (int r = 0; r < Rows; ++r) row[r] = g.a + r * g.a_row;
-  const float* b = g.b;
-  const std::int64_t step = g.a_inner, b_stride = g.b_stride, end = g.inner * step;
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r) row[r] = a + r * of.a_row;
+  const std::int64_t step = Transposed ? of.a_inner : 1, b_stride = of.b_stride, end = of.inner * step,
+                     next_a_step = of.next_a_step;
+  [[maybe_unused]] const std::int64_t next_b_step = of.next_b_step;
   for (std::int64_t k = 0; k < end; k += step) {
     Vector right[Vectors];
+#pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v) right[v] = *reinterpret_cast<const Loose*>(b + v * kLanes);
-    __builtin_prefetch(ahead.a, 0, 2);
-    __builtin_prefetch(ahead.b, 0, 2);
-    ahead.a += ahead.a_step;
-    ahead.b += ahead.b_step;
+    __builtin_prefetch(next_a, 0, 2);
+    next_a += next_a_step;
+    if constexpr (Transposed) {
+      __builtin_prefetch(next_b, 0, 2);
+      next_b += next_b_step;
+    }
     b += b_stride;
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 3
       for (int v = 0; v < Vectors; ++v) sum[r][v] += row[r][k] * right[v];
   }
-  float* const c = g.c;
-  const std::int64_t stride = g.c_stride;
-  if (g.accumulate)
+  if (of.accumulate)
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 3
       for (int v = 0; v < Vectors; ++v)
-        sum[r][v] += *reinterpret_cast<const Loose*>(c + r * stride + v * kLanes);
-  if (g.relu)  // NaN stays
+        sum[r][v] += *reinterpret_cast<const Loose*>(c + r * c_stride + v * kLanes);
+  if (of.relu)  // NaN stays
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 3
       for (int v = 0; v < Vectors; ++v)
         sum[r][v] = sum[r][v] > 0 ? sum[r][v] : (sum[r][v] == sum[r][v] ? Vector{} : sum[r][v]);
+#pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < Vectors; ++v) *reinterpret_cast<Loose*>(c + r * stride + v * kLanes) = sum[r][v];
+#pragma GCC unroll 3
+    for (int v = 0; v < Vectors; ++v) *reinterpret_cast<Loose*>(c + r * c_stride + v * kLanes) = sum[r][v];
 }
 
-using Tile = void (*)(const SmallGemmArgs&, Ahead);
+using Tile = void (*)(const Block&, const float*, const float*, float*, const float*, const float*);
 
-template <int Vectors, int Rows = kTileRows>
-Tile tile_of_rows(std::int64_t rows) {
-  if constexpr (Rows > 1) {
-    if (rows < Rows) return tile_of_rows<Vectors, Rows - 1>(rows);
-  }
-  return tile<Rows, Vectors>;
+template <bool Transposed, int... Sizes>
+constexpr auto tiles_of(std::integer_sequence<int, Sizes...>) {
+  return std::array<Tile, sizeof...(Sizes)>{
+      tile<Transposed, Sizes / kTileVectors + 1, Sizes % kTileVectors + 1>...};
 }
-
-template <int Vectors = kTileVectors>
-Tile tile_of(std::int64_t rows, std::int64_t vectors) {
-  if constexpr (Vectors > 1) {
-    if (vectors < Vectors) return tile_of<Vectors - 1>(rows, vectors);
-  }
-  return tile_of_rows<Vectors>(rows);
-}
+// By rows, then by vectors.
+constexpr std::make_integer_sequence<int, kTileRows * kTileVectors> kSizes;
+constexpr auto kTiles = tiles_of<false>(kSizes), kTransposedTiles = tiles_of<true>(kSizes);
 
 // Elements of a block of B that stays in the first cache beside a tile's rows of A and C.
 constexpr std::int64_t kNearElements = 6144;
@@ -105,54 +121,65 @@ struct NextBlock {
   }
 };
 
-// The tiles of C and a block of inner indices, which begins at k.
-struct Block {
-  const SmallGemmArgs& g;
-  std::int64_t row_tiles, column_tiles;
-  NextBlock next_a, next_b;
-  std::int64_t k;
+// `size` in `parts` of nearly equal size: a narrow tile left over would cost as much as a wide one.
+struct Cut {
+  std::int64_t size, parts;
 
-  void multiply_tile(std::int64_t y, std::int64_t x) const {
-    const std::int64_t vectors = g.columns / kLanes, first = vectors * x / column_tiles,
-                       count = vectors * (x + 1) / column_tiles - first, column = first * kLanes,
-                       row = g.rows * y / row_tiles, rows = g.rows * (y + 1) / row_tiles - row,
-                       block = g.inner_block;
-    SmallGemmArgs t = g;
-    t.inner = std::min(block, g.inner - k);
-    t.accumulate = g.accumulate || k > 0;
-    t.relu = g.relu && k + block >= g.inner;
-    t.a = g.a + row * g.a_row + k * g.a_inner;
-    t.b = g.b + k * g.b_stride + column;
-    t.c = g.c + row * g.c_stride + column;
-    // A plain A goes on with the rows of the next tile.
-    Ahead ahead{t.a + kTileRows * g.a_row, kTileRows, t.b, 0};
-    if (g.a_inner != 1) {
-      const std::int64_t tile = x * row_tiles + y;
-      ahead = {next_a.begin(g.a + (k + block) * g.a_inner, tile, row), next_a.step,
-               next_b.begin(g.b + (k + block) * g.b_stride, tile, column), next_b.step};
+  // Calls body(part, begin, end).
+  template <class Body>
+  void each(Body&& body) const {
+    for (std::int64_t part = 0, begin = 0; part < parts; ++part) {
+      const std::int64_t end = size * (part + 1) / parts;
+      body(part, begin, end);
+      begin = end;
     }
-    tile_of(rows, count)(t, ahead);
   }
 };
 
 void multiply(const SmallGemmArgs& g) {
-  // Tiles of nearly equal size: a narrow one left over would cost as much as a wide one.
-  const std::int64_t row_tiles = (g.rows + kTileRows - 1) / kTileRows,
-                     column_tiles = (g.columns / kLanes + kTileVectors - 1) / kTileVectors,
-                     tiles = row_tiles * column_tiles, block = g.inner_block;
-  Block of{
-      g, row_tiles, column_tiles, {g.a_inner, g.rows, block, tiles}, {g.b_stride, g.columns, block, tiles},
-      0};
+  const std::int64_t vectors = g.columns / kLanes, block = g.inner_block;
+  const Cut rows{g.rows, (g.rows + kTileRows - 1) / kTileRows},
+      columns{vectors, (vectors + kTileVectors - 1) / kTileVectors};
+  const bool transposed = g.a_inner != 1;
+  const auto& tiles = transposed ? kTransposedTiles : kTiles;
+  const NextBlock next_a(g.a_inner, g.rows, block, rows.parts * columns.parts),
+      next_b(g.b_stride, g.columns, block, rows.parts * columns.parts);
   // C is written in the order of memory if B stays near meanwhile.
-  const bool by_rows = g.a_inner == 1 && std::min(block, g.inner) * g.columns <= kNearElements;
-  for (; of.k < g.inner; of.k += block) {
-    if (by_rows) {
-      for (std::int64_t y = 0; y < row_tiles; ++y)
-        for (std::int64_t x = 0; x < column_tiles; ++x) of.multiply_tile(y, x);
-    } else {
-      for (std::int64_t x = 0; x < column_tiles; ++x)
-        for (std::int64_t y = 0; y < row_tiles; ++y) of.multiply_tile(y, x);
-    }
+  const bool by_rows = !transposed && std::min(block, g.inner) * g.columns <= kNearElements;
+  for (std::int64_t k = 0; k < g.inner; k += block) {
+    const Block of{g.a_row,
+                   g.a_inner,
+                   g.b_stride,
+                   g.c_stride,
+                   std::min(block, g.inner - k),
+                   g.accumulate || k > 0,
+                   g.relu && k + block >= g.inner,
+                   transposed ? next_a.step : kTileRows,
+                   next_b.step};
+    const float *const a = g.a + k * g.a_inner, *const b = g.b + k * g.b_stride;
+    const auto multiply_tile = [&](std::int64_t y, std::int64_t row, std::int64_t row_end, std::int64_t x,
+                                   std::int64_t vector, std::int64_t vector_end) {
+      const std::int64_t column = vector * kLanes, number = x * rows.parts + y;
+      const float* const tile_a = a + row * g.a_row;
+      // A plain A goes on with the rows of the next tile.
+      const float* const next =
+          transposed ? next_a.begin(a + block * g.a_inner, number, row) : tile_a + kTileRows * g.a_row;
+      tiles[static_cast<std::size_t>((row_end - row - 1) * kTileVectors + vector_end - vector - 1)](
+          of, tile_a, b + column, g.c + row * g.c_stride + column, next,
+          next_b.begin(b + block * g.b_stride, number, column));
+    };
+    if (by_rows)
+      rows.each([&](std::int64_t y, std::int64_t row, std::int64_t row_end) {
+        columns.each([&](std::int64_t x, std::int64_t vector, std::int64_t vector_end) {
+          multiply_tile(y, row, row_end, x, vector, vector_end);
+        });
+      });
+    else
+      columns.each([&](std::int64_t x, std::int64_t vector, std::int64_t vector_end) {
+        rows.each([&](std::int64_t y, std::int64_t row, std::int64_t row_end) {
+          multiply_tile(y, row, row_end, x, vector, vector_end);
+        });
+      });
   }
 }
 
