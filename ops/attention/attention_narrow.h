@@ -10,6 +10,9 @@
 //   16 of 256 tokens, 4 heads of 16, causal                   1.2 + 2.9    (1.9 + 3.4)
 //   windows: 64 of 32 queries and 64 keys, 4 heads of 8      0.19 + 0.50   (0.30 + 0.61)
 //   windows: 64 of 32 queries and 64 keys, 4 heads of 16     0.32 + 0.80   (0.55 + 1.24)
+//
+// In a slower hour of the same day backward took, before : after the gradients of keys and values were summed without
+// transposing their weights, 29.8 : 25.4, 0.81 : 0.69, 3.0 : 2.8, 0.54 : 0.48 and 0.86 : 0.81.
 #pragma once
 
 #include <math.h>
@@ -44,26 +47,28 @@ EDDY_INLINE Lanes larger_lanes(Lanes a, Lanes b) {
   return a > b ? a : b;
 }
 
+// Rows `from`, from + step and so on side by side, as many as there is room for; in place of those from `count` on the last.
+template <int kSize>
+EDDY_INLINE __m512 rows_beside(const float* x, std::int64_t stride, std::int64_t count, std::int64_t from,
+                               int step) {
+  const auto row = [&](int i) { return x + smaller(from + i * step, count - 1) * stride; };
+  if constexpr (kSize == 16) return _mm512_loadu_ps(row(0));
+  if constexpr (kSize == 8)
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(row(0))), _mm256_loadu_ps(row(1)), 1);
+  if constexpr (kSize == 4) {
+    __m512 rows = _mm512_castps128_ps512(_mm_loadu_ps(row(0)));
+    rows = _mm512_insertf32x4(rows, _mm_loadu_ps(row(1)), 1);
+    rows = _mm512_insertf32x4(rows, _mm_loadu_ps(row(2)), 2);
+    return _mm512_insertf32x4(rows, _mm_loadu_ps(row(3)), 3);
+  }
+}
+
 // to[c] = factor * column c of 16 rows, of which those from `count` on are copies of the last.
 template <int kSize>
 EDDY_INLINE void read_columns(const float* x, std::int64_t stride, std::int64_t count, float factor,
                               Lanes* to) {
-  const auto row = [&](std::int64_t r) { return x + smaller(r, count - 1) * stride; };
-  for (int r = 0; r < kSize; ++r) {
-    __m512 rows;  // r, r + kSize and so on, side by side
-    if constexpr (kSize == 16) {
-      rows = _mm512_loadu_ps(row(r));
-    } else if constexpr (kSize == 8) {
-      rows =
-          _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(row(r))), _mm256_loadu_ps(row(r + 8)), 1);
-    } else {
-      rows = _mm512_castps128_ps512(_mm_loadu_ps(row(r)));
-      rows = _mm512_insertf32x4(rows, _mm_loadu_ps(row(r + 4)), 1);
-      rows = _mm512_insertf32x4(rows, _mm_loadu_ps(row(r + 8)), 2);
-      rows = _mm512_insertf32x4(rows, _mm_loadu_ps(row(r + 12)), 3);
-    }
-    to[r] = reinterpret_cast<Lanes>(rows);
-  }
+  for (int r = 0; r < kSize; ++r)
+    to[r] = reinterpret_cast<Lanes>(rows_beside<kSize>(x, stride, count, r, kSize));
   transpose_squares<kSize, 16>(to);
   for (int c = 0; c < kSize; ++c) to[c] *= factor;
 }
@@ -75,6 +80,19 @@ EDDY_INLINE void write_columns(Lanes* x, std::int64_t stride, std::int64_t count
     const float* const from = reinterpret_cast<const float*>(x + r % kSize) + r / kSize * kSize;
     for (int c = 0; c < kSize; ++c) to[c] = adds ? to[c] + from[c] : from[c];
   }
+}
+
+// kFloats floats, again and again.
+template <int kFloats>
+EDDY_INLINE Lanes repeated(const float* x) {
+  if constexpr (kFloats == 1) return reinterpret_cast<Lanes>(_mm512_set1_ps(*x));
+  if constexpr (kFloats == 2) {
+    double pair;
+    memcpy(&pair, x, sizeof pair);
+    return reinterpret_cast<Lanes>(_mm512_set1_pd(pair));
+  }
+  if constexpr (kFloats == 4)
+    return reinterpret_cast<Lanes>(_mm512_maskz_broadcast_f32x4(0xffff, _mm_loadu_ps(x)));
 }
 
 // to[t] = sum over c of q[c] rows[t][c], for `count` rows.
@@ -117,36 +135,70 @@ __attribute__((noinline)) void narrow_mix(const Lanes* weights, const float* row
   for (int c = 0; c < kSize; ++c) sums[c] = sum[c];
 }
 
-// The same with the keys in the lanes: lane t of sums[c] += sum over the lanes l of weights[t] of weights[t][l] rows[l][c],
-// for 16 keys.
+// Rows of the gradients of keys and values are sums over queries, the lanes. A vector has room for kCopies such rows of one
+// key: copies of an element lie side by side, and each sums every kCopies-th query.
 template <int kSize>
-__attribute__((noinline)) void narrow_mix_across(const Lanes* weights, const float* rows, Lanes* sums) {
-  Lanes turned[kQueryLanes], sum[kSize];
-  for (int t = 0; t < kQueryLanes; ++t) turned[t] = weights[t];
-  transpose_square<kQueryLanes>(turned);
+inline constexpr int kCopies = kQueryLanes / kSize;
+
+// sums[t] += sum over the lanes l of weights[t] of weights[t][l] times row l, for `count` keys. rows[j] holds the rows from
+// j kCopies on, with copies of an element side by side.
+template <int kSize, int kKeys>
+EDDY_INLINE void mix_across_keys(const Lanes* weights, const Lanes* rows, std::int64_t count, Lanes* sums) {
+  constexpr int copies = kCopies<kSize>;
+  std::int64_t t = 0;
+  for (; t + kKeys <= count; t += kKeys) {
+    Lanes sum[kKeys];
+#pragma GCC unroll 8
+    for (int i = 0; i < kKeys; ++i) sum[i] = sums[t + i];
 #pragma GCC unroll 16
-  for (int c = 0; c < kSize; ++c) sum[c] = sums[c];
+    for (int j = 0; j < kSize; ++j)
+#pragma GCC unroll 8
+      for (int i = 0; i < kKeys; ++i)
+        sum[i] += repeated<copies>(reinterpret_cast<const float*>(weights + t + i) + j * copies) * rows[j];
+#pragma GCC unroll 8
+    for (int i = 0; i < kKeys; ++i) sums[t + i] = sum[i];
+  }
+  if constexpr (kKeys > 1) mix_across_keys<kSize, kKeys / 2>(weights + t, rows, count - t, sums + t);
+}
+template <int kSize>
+__attribute__((noinline)) void narrow_mix_across(const Lanes* weights, const Lanes* rows, std::int64_t count,
+                                                 Lanes* sums) {
+  Lanes row[kSize];
 #pragma GCC unroll 16
-  for (int l = 0; l < kQueryLanes; ++l)
-#pragma GCC unroll 16
-    for (int c = 0; c < kSize; ++c) sum[c] += turned[l] * rows[l * kSize + c];
-#pragma GCC unroll 16
-  for (int c = 0; c < kSize; ++c) sums[c] = sum[c];
+  for (int j = 0; j < kSize; ++j) row[j] = rows[j];
+  mix_across_keys<kSize, 8>(weights, row, count, sums);
 }
 
-// Keys whose gradients are summed together: [begin, end), in two parts, those of the past and the rest. Each part begins
-// columns of its own, for 16 keys each; the scratch has room for 16 keys more than a tile.
-struct KeyTile {
-  std::int64_t begin, end, past;
-
-  std::int64_t part_begin(std::int64_t key) const { return key < past ? begin : larger(begin, past); }
-  std::int64_t part_end(std::int64_t key) const { return key < past ? smaller(past, end) : end; }
-  // Where a key's gradient is, counted in keys; `key` may be the end.
-  std::int64_t place(std::int64_t key) const {
-    const std::int64_t before = past > begin && key >= past ? up_to(kQueryLanes, past - begin) : 0;
-    return before + key - part_begin(key);
+// Sums of neighbouring lanes: those of x, then those of y.
+EDDY_INLINE Lanes neighbour_sums(Lanes x, Lanes y) {
+  return __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
+         __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+}
+// Writes the rows of `count` keys. It reads up to kCopies - 1 sums more.
+template <int kSize>
+EDDY_INLINE void write_sums(const Lanes* sums, std::int64_t count, std::int64_t stride, float* to) {
+  constexpr int copies = kCopies<kSize>;
+  for (std::int64_t t = 0; t < count; t += copies) {
+    Lanes rows = sums[t];
+    if constexpr (copies == 2) rows = neighbour_sums(rows, sums[t + 1]);
+    if constexpr (copies == 4)
+      rows = neighbour_sums(neighbour_sums(rows, sums[t + 1]), neighbour_sums(sums[t + 2], sums[t + 3]));
+    const auto write = [&](auto r) __attribute__((always_inline)) {
+      if (t + r() >= count) return;
+      const __m512 x = reinterpret_cast<__m512>(rows);
+      float* const row = to + (t + r()) * stride;
+      if constexpr (kSize == 16) _mm512_storeu_ps(row, x);
+      if constexpr (kSize == 8) _mm256_storeu_ps(row, _mm512_extractf32x8_ps(x, r()));
+      if constexpr (kSize == 4) _mm_storeu_ps(row, _mm512_maskz_extractf32x4_ps(0xf, x, r()));
+    };
+    write(std::integral_constant<int, 0>{});
+    if constexpr (copies > 1) write(std::integral_constant<int, 1>{});
+    if constexpr (copies > 2) {
+      write(std::integral_constant<int, 2>{});
+      write(std::integral_constant<int, 3>{});
+    }
   }
-};
+}
 
 // Up to 16 queries of one head from `first` on.
 template <int kSize>
@@ -205,13 +257,19 @@ struct NarrowQueries {
   void write(Lanes* x, const void* base, const AttentionStrides& s, bool adds) const {
     write_columns<kSize>(x, s.time, count, adds, const_cast<float*>(row(base, s, first, head)));
   }
-  // The same rows as they are, and zeros in place of those past the end.
-  void copy_rows(const void* base, const AttentionStrides& s, float factor, float* to) const {
-    constexpr __mmask16 size = static_cast<__mmask16>((1 << kSize) - 1);
-    for (std::int64_t r = 0; r < kQueryLanes; ++r) {
-      const __mmask16 used = r < count ? size : __mmask16{0};
-      const float* const from = row(base, s, first + smaller(r, count - 1), head);
-      _mm512_mask_storeu_ps(to + r * kSize, size, _mm512_maskz_loadu_ps(used, from) * factor);
+  // The same rows, kCopies in a vector, as narrow_mix_across reads them, and zeros in place of those past the end.
+  void read_rows(const void* base, const AttentionStrides& s, float factor, Lanes* to) const {
+    constexpr std::uint32_t copies = kCopies<kSize>;
+    LaneNumbers lane;
+    for (int i = 0; i < kQueryLanes; ++i) lane[i] = static_cast<std::uint32_t>(i);
+    const LaneNumbers copy = lane % copies, place = copy * std::uint32_t{kSize} + lane / copies;
+    for (int j = 0; j < kSize; ++j) {
+      const std::int64_t from = j * std::int64_t{copies};
+      const __mmask16 used = _mm512_cmplt_epu32_mask(
+          reinterpret_cast<__m512i>(copy), _mm512_set1_epi32(static_cast<int>(larger(0, count - from))));
+      const __m512 rows = rows_beside<kSize>(row(base, s, first, head), s.time, count, from, 1);
+      to[j] = reinterpret_cast<Lanes>(
+          _mm512_maskz_permutexvar_ps(used, reinterpret_cast<__m512i>(place), rows) * factor);
     }
   }
 
@@ -295,24 +353,25 @@ struct NarrowQueries {
       log_sums()[i] = sum[i] > 0 ? shift[i] * kLn2 + vec::log(sum[i]) : -INFINITY;
   }
 
-  // The part of the backward pass that concerns the keys of a tile, whose gradients are added to columns dk and dv. `p` and
+  // The part of the backward pass that concerns the keys [tile_begin, tile_end), to whose gradients dk and dv it adds. `p` and
   // `ds` are those of backward_tile.
-  void backward(const AttentionBackwardArgs& gradient, const KeyTile& tile, Lanes* dk, Lanes* dv) const {
-    const std::int64_t from = larger(tile.begin, begin), to = smaller(tile.end, end);
+  void backward(const AttentionBackwardArgs& gradient, std::int64_t tile_begin, std::int64_t tile_end,
+                Lanes* dk, Lanes* dv) const {
+    const std::int64_t from = larger(tile_begin, begin), to = smaller(tile_end, end);
     if (from >= to) {
       Lanes zeros[kSize] = {};
-      if (begin >= end && tile.begin == 0 && gradient.dq != nullptr)
+      if (begin >= end && tile_begin == 0 && gradient.dq != nullptr)
         write(zeros, gradient.dq, gradient.dq_strides, false);
       return;
     }
     const float scale = static_cast<float>(args.scale);
     Lanes q[kSize], doutput[kSize], output[kSize], dq[kSize] = {};
-    alignas(64) float q_rows[kQueryLanes * kSize], doutput_rows[kQueryLanes * kSize];
+    Lanes q_rows[kSize], doutput_rows[kSize];
     read(args.q, args.q_strides, scale * kLog2E, q);
     read(gradient.doutput, gradient.doutput_strides, 1, doutput);
     read(args.output, output_strides(), 1, output);
-    copy_rows(args.q, args.q_strides, scale, q_rows);
-    copy_rows(gradient.doutput, gradient.doutput_strides, 1, doutput_rows);
+    read_rows(args.q, args.q_strides, scale, q_rows);
+    read_rows(gradient.doutput, gradient.doutput_strides, 1, doutput_rows);
     Lanes delta{}, log_sum{};
     for (int c = 0; c < kSize; ++c) delta += doutput[c] * output[c];
     for (std::int64_t i = 0; i < count; ++i) log_sum[i] = log_sums()[i] * kLog2E;
@@ -328,9 +387,7 @@ struct NarrowQueries {
 
     Lanes p[kPieceKeys], ds[kPieceKeys], keep[kPieceKeys + 4];
     for (std::int64_t key = from, n = 0; key < to; key += n) {
-      const std::int64_t part = tile.part_begin(key);
-      key = part + down_to(kQueryLanes, key - part);
-      n = smaller(kPieceKeys, smaller(to, tile.part_end(key)) - key);
+      n = smaller(kPieceKeys, (key < args.past ? smaller(to, args.past) : to) - key);
       const KeyRows k = keys_from(key), v = values_from(key);
       narrow_dots<kSize>(q, k.first, k.stride, n, p);
       narrow_dots<kSize>(doutput, v.first, v.stride, n, ds);
@@ -351,17 +408,13 @@ struct NarrowQueries {
       hide_unseen(ds, key, n, Lanes{});
       if (some_one)
         for (std::int64_t t = 0; t < n; ++t) ds[t] = one == Lanes{} ? ds[t] : Lanes{};
-      for (std::int64_t t = n; t % kQueryLanes != 0; ++t) p[t] = ds[t] = Lanes{};
       narrow_mix<kSize>(ds, k.first, k.stride, n, dq);
-      for (std::int64_t t = 0; t < n; t += kQueryLanes) {
-        const std::int64_t column = tile.place(key + t) / kQueryLanes * kSize;
-        narrow_mix_across<kSize>(ds + t, q_rows, dk + column);
-        narrow_mix_across<kSize>(p + t, doutput_rows, dv + column);
-      }
+      narrow_mix_across<kSize>(ds, q_rows, n, dk + (key - tile_begin));
+      narrow_mix_across<kSize>(p, doutput_rows, n, dv + (key - tile_begin));
     }
     if (gradient.dq == nullptr) return;
     for (Lanes& x : dq) x *= scale;
-    write(dq, gradient.dq, gradient.dq_strides, begin < tile.begin);
+    write(dq, gradient.dq, gradient.dq_strides, begin < tile_begin);
   }
 };
 
@@ -390,22 +443,21 @@ void narrow_backward_of(const AttentionBackwardArgs& gradient) {
     Lanes *const dk = reinterpret_cast<Lanes*>(scratch + layout.dkeys), *const dv = reinterpret_cast<Lanes*>(
                                                                             scratch + layout.dvalues);
     for (std::int64_t key = 0; key < args.keys; key += kAttentionKeyTile) {
-      const KeyTile tile{key, smaller(args.keys, key + kAttentionKeyTile), args.past};
-      const std::int64_t columns = up_to(kQueryLanes, tile.place(tile.end)) / kQueryLanes * kSize;
-      for (std::int64_t i = 0; i < columns; ++i) dk[i] = dv[i] = Lanes{};
+      const std::int64_t end = smaller(args.keys, key + kAttentionKeyTile);
+      for (std::int64_t t = 0; t < end - key; ++t) dk[t] = dv[t] = Lanes{};
       for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
         for (std::int64_t q = 0; q < args.queries; q += kQueryLanes)
-          NarrowQueries<kSize>(args, batch, head, q).backward(gradient, tile, dk, dv);
+          NarrowQueries<kSize>(args, batch, head, q).backward(gradient, key, end, dk, dv);
       const auto write = [&](void* past, const AttentionStrides& past_strides, void* own,
-                             const AttentionStrides& own_strides, Lanes* x) {
-        for (std::int64_t t = tile.begin, n = 0; t < tile.end; t += n, x += kSize) {
-          n = smaller(kQueryLanes, tile.part_end(t) - t);
-          void* const base = t < args.past ? past : own;
-          const AttentionStrides& s = t < args.past ? past_strides : own_strides;
-          if (base != nullptr)
-            write_columns<kSize>(x, s.time, n, false,
-                                 static_cast<float*>(base) + batch * s.batch + t * s.time + kv_head * s.head);
-        }
+                             const AttentionStrides& own_strides, const Lanes* sums) {
+        const auto write_part = [&](void* base, const AttentionStrides& s, std::int64_t from,
+                                    std::int64_t to) {
+          if (base != nullptr && from < to)
+            write_sums<kSize>(sums + (from - key), to - from, s.time,
+                              static_cast<float*>(base) + batch * s.batch + from * s.time + kv_head * s.head);
+        };
+        write_part(past, past_strides, key, smaller(end, args.past));
+        write_part(own, own_strides, larger(key, args.past), end);
       };
       write(gradient.past_dk, gradient.past_dk_strides, gradient.dk, gradient.dk_strides, dk);
       write(gradient.past_dv, gradient.past_dv_strides, gradient.dv, gradient.dv_strides, dv);
