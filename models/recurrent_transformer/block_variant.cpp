@@ -14,8 +14,8 @@ std::vector<Tensor> BlockRows::blocks() const {
   std::vector<Tensor> parts;
   if (full.defined()) {
     const Shape& s = full.shape();
-    for (const Tensor& part : split(full, 0, std::vector<std::int64_t>(static_cast<std::size_t>(s[0]), 1)))
-      parts.push_back(reshape(part, {s[1], s[2], s[3]}));
+    parts = split(reshape(full, {s[0] * s[1], s[2], s[3]}), 0,
+                  std::vector<std::int64_t>(static_cast<std::size_t>(s[0]), s[1]));
   }
   if (rest.defined()) parts.push_back(rest);
   return parts;

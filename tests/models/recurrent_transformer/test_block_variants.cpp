@@ -200,6 +200,14 @@ TEST_CASE("block variants: both forms agree for every tail and several layers") 
         }
 }
 
+TEST_CASE("block variants: queries, keys and values computed block by block agree with the literal form") {
+  // 17 blocks of 512 rows, 2.2 MiB in f64, and a rest of 3 positions: more than is computed at once.
+  ModelConfig config = block_config("block_forget", 8);
+  config.dim = 33;
+  config.readout = "tail";
+  check_forms(config, 64, 17 * 8 + 3, 4);
+}
+
 TEST_CASE("block variants: a call may set its own block") {
   for (const std::string& name : models_with_blocks()) {
     CAPTURE(name);
