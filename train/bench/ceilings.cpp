@@ -179,7 +179,7 @@ MeasuredTable table_of(const Ceilings& ceilings) {
     table.add({name, rate.best, rate.median, unit});
   };
   if (ceilings.device == kCpu) {
-    row(fmt::format("f32 product, {} thread{}", ceilings.threads, ceilings.threads == 1 ? "" : "s"),
+    row(fmt::format("f32 product, {} {}", ceilings.threads, plural(ceilings.threads, "thread")),
         ceilings.product, "GFLOP/s");
     row(fmt::format("f32 product, {} alone, 1 thread", blas_name()), ceilings.product_one_blas, "GFLOP/s");
     if (ceilings.rounded_product.best > 0)

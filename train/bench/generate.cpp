@@ -190,8 +190,8 @@ std::string describe(const MeasuredSeries& series) {
   const std::int64_t layers = about["layers"];
   const std::string message = about["message"];
   return fmt::format(
-      "{}: {}, {} layer{}, {} parameters without positions{}; the last token takes {:.2f} times the first",
-      series.name, about["model"].get<std::string>(), layers, layers == 1 ? "" : "s",
+      "{}: {}, {} {}, {} parameters without positions{}; the last token takes {:.2f} times the first",
+      series.name, about["model"].get<std::string>(), layers, plural(layers, "layer"),
       grouped(about["parameters"]),
       about["captured"] ? ", replayed from a graph"
       : message.empty() ? ""
@@ -225,10 +225,10 @@ Measurement bench_generate(const GenerateBenchOptions& given) {
   Measurement m;
   m.bench = "generate";
   m.title = "The cost of the next token";
-  m.conditions =
-      fmt::format("generation, {}, {}, random weights, {}{} thread{}",
-                  options.batch == 1 ? "one sequence" : fmt::format("{} sequences", options.batch),
-                  options.precision, on_gpu ? "cuda, " : "", thread_count(), thread_count() == 1 ? "" : "s");
+  m.conditions = fmt::format("generation, {}, {}, random weights, {}{} {}",
+                             options.batch == 1 ? "one sequence" : fmt::format("{} sequences", options.batch),
+                             options.precision, on_gpu ? "cuda, " : "", thread_count(),
+                             plural(thread_count(), "thread"));
   m.about =
       "A recurrent model carries a state of one size, so its next token costs the same after any length. The "
       "regular transformer reads the keys and values of all tokens before. Long pasts were not computed: the "

@@ -132,9 +132,9 @@ Measurement bench_length(const LengthBenchOptions& options,
   m.bench = "length";
   m.title = "Steps by length of the segment";
   m.conditions =
-      fmt::format("steps by length of the segment, {} layers of width {}, batch {}, {}, {}{} thread{}",
-                  options.layers, options.dim, options.batch, options.precision, on_cpu ? "" : "cuda, ",
-                  thread_count(), thread_count() == 1 ? "" : "s");
+      fmt::format("steps by length of the segment, {} {} of width {}, batch {}, {}, {}{} {}", options.layers,
+                  plural(options.layers, "layer"), options.dim, options.batch, options.precision,
+                  on_cpu ? "" : "cuda, ", thread_count(), plural(thread_count(), "thread"));
   m.about =
       "Whole training steps, gradients through all of the segment. The time and the memory of a recurrent "
       "model grow with the length; the regular transformer's attention grows with its square. Both axes are "

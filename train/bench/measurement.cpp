@@ -55,7 +55,7 @@ nlohmann::json rows_json(const MeasuredTable& table, const MeasuredSeries& serie
 
 // "AMD EPYC, 2 threads".
 std::string machine() {
-  return fmt::format("{}, {} thread{}", processor_name(), thread_count(), thread_count() == 1 ? "" : "s");
+  return fmt::format("{}, {} {}", processor_name(), thread_count(), plural(thread_count(), "thread"));
 }
 
 Chart chart_of(const MeasuredTable& table, const MeasuredPlot& plot) {

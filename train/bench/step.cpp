@@ -133,7 +133,7 @@ Measurement measurement_of(const StepBench& b) {
                   b.model, grouped(b.parameters), b.batch, b.sequence, b.dropout,
                   b.recompute == "none" ? "" : fmt::format("{} recomputed, ", b.recompute), b.precision,
                   b.device == "cuda" ? b.captured ? "cuda (graph), " : "cuda, " : "", b.threads,
-                  b.threads == 1 ? "" : "s", b.step.runs);
+                  plural(b.threads, "thread"), b.step.runs, plural(b.step.runs, "step"));
   m.facts = {{"model", b.model},
              {"parameters", b.parameters},
              {"batch", b.batch},
@@ -184,7 +184,7 @@ Measurement measurement_of(const StepBench& b) {
       "profile of {} further steps{}, milliseconds of one step: its time is the floor (the longer of the\n"
       "operations at the rate of a large product and the bytes at that of memory, kernel by kernel), what\n"
       "kernels take above it, and what happens outside of them ({})",
-      b.profiled_steps, b.captured ? ", not captured" : "",
+      b.profiled_steps, plural(b.profiled_steps, "step"), b.captured ? ", not captured" : "",
       b.device == "cuda" ? "the GPU waits for the host" : "copies, allocation, the tape");
   m.facts["by_op"] = profile_json(b.by_op, b.profiled_steps);
   m.facts["by_module"] = profile_json(b.by_module, b.profiled_steps);

@@ -31,7 +31,7 @@ double passes_over(std::int64_t tokens, std::int64_t pass) {
 
 std::string passes_text(double passes) {
   const std::string number = passes < 100 ? human_number(passes, 2) : fmt::format("{:.0f}", passes);
-  return fmt::format("{} {} over the text", number, number == "1" ? "pass" : "passes");
+  return fmt::format("{} {} over the text", number, plural(number == "1" ? 1 : 2, "pass", "passes"));
 }
 
 std::string standing_text(const std::vector<EvalPoint>& evaluations, double passes) {
@@ -61,8 +61,8 @@ std::string standing_text(const std::vector<EvalPoint>& evaluations, double pass
                        passes < 0.01 ? "less than 1 %" : fmt::format("{:.0f} %", 100 * passes));
   if (!can_tell)
     return fmt::format(
-        "too early to say: {} evaluations after the first step (at least {}, one of them in the last third)",
-        trained, kFewestEvaluations);
+        "too early to say: {} {} after the first step (at least {}, one of them in the last third)", trained,
+        plural(trained, "evaluation"), kFewestEvaluations);
   if (fall > kMoves)
     return fmt::format("far from done: the last third of the steps lowered the loss by {:.0f} %", 100 * fall);
   return fmt::format(

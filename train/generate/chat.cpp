@@ -130,8 +130,9 @@ Chat::Turn Chat::turn(std::string_view line, const std::function<void(std::strin
 
 std::string Chat::describe_state() const {
   const GenerateState& text = session_.text;
-  std::string lines = fmt::format("tokens seen: {}\nstate: {} in {} tensors\n", grouped(text.position),
-                                  human_bytes(text.model.bytes()), text.model.size());
+  std::string lines =
+      fmt::format("tokens seen: {}\nstate: {} in {} {}\n", grouped(text.position),
+                  human_bytes(text.model.bytes()), text.model.size(), plural(text.model.size(), "tensor"));
   for (const auto& [name, tensor] : text.model) {
     if (is_floating(tensor.dtype()))
       lines += fmt::format("  {:<32} {:<18} norm {}\n", name, to_string(tensor.shape()),
@@ -146,8 +147,9 @@ std::string Chat::describe_state() const {
   if (gates.empty()) lines += "gates: this model has none to show\n";
   for (const auto& [name, value] : gates) lines += fmt::format("{}: {}\n", name, human_number(value));
   const SampleOptions& sample = session_.sample;
-  return lines + fmt::format("temperature {}, top-k {}, top-p {}, seed {}, {} tokens after a line\n",
-                             sample.temperature, sample.top_k, sample.top_p, sample.seed, tokens_);
+  return lines + fmt::format("temperature {}, top-k {}, top-p {}, seed {}, {} {} after a line\n",
+                             sample.temperature, sample.top_k, sample.top_p, sample.seed, tokens_,
+                             plural(tokens_, "token"));
 }
 
 Chat::Reply Chat::command(std::string_view line) {
@@ -164,13 +166,14 @@ Chat::Reply Chat::command(std::string_view line) {
   Session& session = session_;
   if (name == "save") {
     save_session(argument, model_, session);
-    return {fmt::format("saved in {}: {} tokens, {}\n", argument, grouped(session.text.position),
-                        human_bytes(session.text.model.bytes()))};
+    return {fmt::format("saved in {}: {} {}, {}\n", argument, grouped(session.text.position),
+                        plural(session.text.position, "token"), human_bytes(session.text.model.bytes()))};
   }
   if (name == "load") {
     session = load_session(argument, model_, given_);
-    return {fmt::format("goes on after {} tokens, with temperature {} and seed {}\n",
-                        grouped(session.text.position), session.sample.temperature, session.sample.seed)};
+    return {fmt::format("goes on after {} {}, with temperature {} and seed {}\n",
+                        grouped(session.text.position), plural(session.text.position, "token"),
+                        session.sample.temperature, session.sample.seed)};
   }
   if (name == "forget") {
     session.text = GenerateState();

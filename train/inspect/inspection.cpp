@@ -12,6 +12,7 @@
 #include "tensor/base/format.h"
 #include "train/inspect/attention_rows.h"
 #include "train/inspect/token_series.h"
+#include "train/page/human_text.h"
 #include "train/tasks/sequence_reader.h"
 
 namespace eddy {
@@ -69,8 +70,8 @@ const TokenSeries* Inspection::find(TokenMeasure measure, const std::string& pat
 Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> tokens,
                           const InspectOptions& options, const EvalProgress& progress) {
   if (tokens.size() < 2)
-    fail<ValueError>("inspect: a text of {} token{} (at least 2: the first one is predicted by nothing)",
-                     tokens.size(), tokens.size() == 1 ? "" : "s");
+    fail<ValueError>("inspect: a text of {} {} (at least 2: the first one is predicted by nothing)",
+                     tokens.size(), plural(tokens.size(), "token"));
   const NoGrad no_grad;
   Inspection result;
   result.tokens = std::ssize(tokens);

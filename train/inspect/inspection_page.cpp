@@ -198,10 +198,9 @@ std::vector<std::string> lacking(const InspectedText& about, const ModelConfig& 
   }
   if (inspection.unfilled > 0)
     lines.push_back(fmt::format(
-        "The last {} fill{} no block. What the model computes once for each block has no number there: its call "
-        "fills the block up with padding, and would tell of that too.",
-        inspection.unfilled == 1 ? "token" : grouped(inspection.unfilled) + " tokens",
-        inspection.unfilled == 1 ? "s" : ""));
+        "The last {} no block. What the model computes once for each block has no number there: its call fills "
+        "the block up with padding, and would tell of that too.",
+        plural(inspection.unfilled, "token fills", grouped(inspection.unfilled) + " tokens fill")));
   const bool some_block = inspection.unfilled < inspection.tokens;
   if (some_block && !has(inspection, TokenMeasure::norm)) lines.push_back("This model names no state.");
   if (some_block && !has(inspection, TokenMeasure::gate) && inspection.learned.empty())

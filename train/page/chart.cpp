@@ -288,7 +288,7 @@ std::string chart_figure(const Chart& chart, bool full_width) {
   const std::int64_t beyond = count_beyond(chart, make_axes(chart, ranges, broad_width, broad_height).y);
   const auto note = [&](std::int64_t count, const char* one, const char* many) {
     if (count > 0)
-      fmt::format_to(out, "<p class=\"note\">{} {}</p>\n", grouped(count), count == 1 ? one : many);
+      fmt::format_to(out, "<p class=\"note\">{} {}</p>\n", grouped(count), plural(count, one, many));
   };
   note(ranges.not_finite, "value is not finite and leaves a gap.", "values are not finite and leave gaps.");
   note(ranges.not_positive, "value is not positive and has no place on a log scale.",

@@ -62,7 +62,7 @@ std::string human_bytes(std::int64_t bytes) {
 
 std::string decimal_bytes(std::int64_t bytes) {
   const double mega = static_cast<double>(bytes) / 1e6;
-  if (std::abs(mega) < 1) return fmt::format("{} bytes", bytes);
+  if (std::abs(mega) < 1) return fmt::format("{} {}", bytes, plural(bytes, "byte"));
   const auto [scaled, unit] = in_units(mega, 1000, {"GB", "TB"});
   return fmt::format("{} {}", three_digits(scaled), *unit == '\0' ? "MB" : unit);
 }

@@ -30,6 +30,12 @@ std::string human_number(double value, int digits = 4);
 // Returns an integer with its thousands separated: "12 345 678".
 std::string grouped(std::int64_t value);
 
+// Returns the noun of a count: "run" for 1, else "runs", or `many` where that is not the noun with an s.
+template <class Count>
+std::string plural(Count count, const std::string& one, const std::string& many = "") {
+  return count == 1 ? one : many.empty() ? one + "s" : many;
+}
+
 // Returns the text as valid UTF-8 without control characters other than newline and tab. Invalid bytes and
 // characters that could control a terminal (escape, C1 controls) become U+FFFD. A carriage return becomes a
 // newline; before a newline it is dropped.

@@ -84,8 +84,9 @@ std::string problem_of_json(const fs::path& file) {
 std::string problem_of_metrics(const fs::path& file) {
   const Metrics metrics = read_metrics(file);
   if (metrics.foreign == 0) return "";
-  return fmt::format("{} lines are no records, the first is {} (a resumed run leaves them out)",
-                     metrics.foreign, metrics.first_foreign);
+  return fmt::format("{} {}, the first is {} (a resumed run leaves them out)", metrics.foreign,
+                     plural(metrics.foreign, "line is no record", "lines are no records"),
+                     metrics.first_foreign);
 }
 
 // What is wrong with `latest` or `best`, by the rule of the commands that load a run: a missing one is no error
@@ -182,7 +183,7 @@ int run_check(const CheckFlags& flags) {
                 ? "; no checkpoint is whole"
                 : fmt::format("; the newest checkpoint that is whole is {}", newest.filename().string());
   }
-  print_line("wrong: {}{}", checks.wrong() == 1 ? "1 file" : fmt::format("{} files", checks.wrong()), whole);
+  print_line("wrong: {} {}{}", checks.wrong(), plural(checks.wrong(), "file"), whole);
   return 1;
 }
 

@@ -22,6 +22,7 @@
 #include "train/eval/standing.h"
 #include "train/files/own_file.h"
 #include "train/page/html_page.h"
+#include "train/page/human_text.h"
 #include "train/program/commands.h"
 #include "train/record/metrics.h"
 #include "train/record/percent_line.h"
@@ -179,7 +180,8 @@ int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
     const EvalResult sampled = measure(*task, *run.model, random);
     if (!std::isfinite(sampled.standard_error))
       fail<ValueError>("eval: {} has no random batches (leave out --sampled)", task->name());
-    const std::string sample = fmt::format("of {} random batches of {}", flags.sampled, options.batch);
+    const std::string sample = fmt::format("of {} random {} of {}", flags.sampled,
+                                           plural(flags.sampled, "batch", "batches"), options.batch);
     print_line("loss {}: {:.6f}, standard error {:.6f}", sample, sampled.loss, sampled.standard_error);
     for (const auto& [name, value] : sampled.extras) print_line("{} {}: {:.6g}", spaced(name), sample, value);
   }

@@ -144,10 +144,12 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   if (!result.stopped.empty())
     say(fmt::format("stopped: {}{}", result.stopped, saving ? "; saved in " + options.save_session : ""));
   if (!result.uncaptured.empty()) say(result.uncaptured);
-  say(fmt::format("generated: {} tokens, {:.0f} tokens/s; prompt: {} tokens in {}; state: {}; {}{}",
-                  result.drawn, static_cast<double>(result.drawn) / std::max(result.seconds, 1e-9),
-                  ids.size(), human_duration(read.prompt_seconds), human_bytes(result.state_bytes),
-                  options.run.precision, precision_note(run.config.train.precision, options.run.precision)));
+  say(fmt::format("generated: {} {}, {:.0f} tokens/s; prompt: {} {} in {}; state: {}; {}{}", result.drawn,
+                  plural(result.drawn, "token"),
+                  static_cast<double>(result.drawn) / std::max(result.seconds, 1e-9), ids.size(),
+                  plural(ids.size(), "token"), human_duration(read.prompt_seconds),
+                  human_bytes(result.state_bytes), options.run.precision,
+                  precision_note(run.config.train.precision, options.run.precision)));
   return saving && stop_requested() ? 130 : 0;
 }
 

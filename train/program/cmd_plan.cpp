@@ -84,9 +84,9 @@ void print_recompute(const PlannedRun& run, const MemoryPlan& plan) {
 void print_speed(const PlannedRun& run, const Task& task, const RunSpeed& speed) {
   const TrainConfig& train = run.config.train;
   const double rate = speed.tokens_per_second(), step = speed.step.median;
-  print_line("\nspeed, measured: {} step{} of {} tokens on {} thread{}, {} ms each", speed.step.runs,
-             speed.step.runs == 1 ? "" : "s", grouped(speed.tokens), thread_count(),
-             thread_count() == 1 ? "" : "s", table_number(step * 1e3));
+  print_line("\nspeed, measured: {} {} of {} tokens on {} {}, {} ms each", speed.step.runs,
+             plural(speed.step.runs, "step"), grouped(speed.tokens), thread_count(),
+             plural(thread_count(), "thread"), table_number(step * 1e3));
   print_line("operations a token   {}, {} GFLOP/s", human_count(speed.flops_per_token),
              table_number(speed.flops_per_token * rate * 1e-9));
   print_line("tokens a second      {}", table_number(rate));
@@ -96,9 +96,9 @@ void print_speed(const PlannedRun& run, const Task& task, const RunSpeed& speed)
                human_count(pass), human_count(std::ceil(pass / static_cast<double>(speed.tokens))));
   const auto steps = static_cast<double>(train.steps);
   const RunTime time = time_of_run(run, task, speed);
-  print_line("to the end           {}: {} steps {}, evaluations {}{}", human_duration(time.seconds()),
-             grouped(train.steps), human_duration(time.training), human_duration(time.evaluating),
-             time.whole ? "" : " and those of the whole validation split");
+  print_line("to the end           {}: {} {} {}, evaluations {}{}", human_duration(time.seconds()),
+             grouped(train.steps), plural(train.steps, "step"), human_duration(time.training),
+             human_duration(time.evaluating), time.whole ? "" : " and those of the whole validation split");
   if (pass > 0)
     print_line("                     {} passes over the text",
                table_number(steps * static_cast<double>(speed.tokens) / pass));

@@ -52,9 +52,9 @@ int run_train_tokenizer(TokenizerFlags& flags) {
                     flags.options.size, flags.megabytes));
   const TrainedVocabulary made = train_vocabulary(texts.files, flags.options);
   write_own_file("tokenizer train", flags.out, made.model, kNewFile);
-  print_line("text: {} file{}, {} bytes, {} of them trained on{}", single_files(texts.files).size(),
-             single_files(texts.files).size() == 1 ? "" : "s", made.bytes, made.used_bytes,
-             describe_left_out(texts));
+  const std::size_t files = single_files(texts.files).size();
+  print_line("text: {} {}, {} bytes, {} of them trained on{}", files, plural(files, "file"), made.bytes,
+             made.used_bytes, describe_left_out(texts));
   print_line("characters: {}, {} of them written as bytes", made.characters, made.without_piece);
   print_line("vocabulary: {} tokens ({}), {}", flags.options.size, flags.options.type, flags.out);
   return 0;
@@ -99,7 +99,8 @@ std::string shown(std::string_view bytes) {
 void show_text(const Tokenizer& tokenizer, const std::string& text) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
   for (const std::int32_t id : ids) print_line("  {:>7}  {}", id, shown(tokenizer.decode_one(id)));
-  print_line("{} bytes, {} tokens; decoded it is {}", text.size(), ids.size(),
+  print_line("{} {}, {} {}; decoded it is {}", text.size(), plural(text.size(), "byte"), ids.size(),
+             plural(ids.size(), "token"),
              tokenizer.decode(ids) == text ? "the same text" : shown(tokenizer.decode(ids)));
 }
 
@@ -115,8 +116,8 @@ void show_data(const Tokenizer& tokenizer, const std::string& path, DocumentUnit
     for (const std::int32_t id : tokenizer.encode(text, cover)) ++seen[static_cast<std::size_t>(id)];
   }
   const auto tokens = static_cast<double>(std::max<std::int64_t>(cover.tokens, 1));
-  print_line("{}: {} bytes, {} words, {} tokens{}", path, cover.bytes, words, cover.tokens,
-             describe_left_out(texts));
+  print_line("{}: {} {}, {} {}, {} {}{}", path, cover.bytes, plural(cover.bytes, "byte"), words,
+             plural(words, "word"), cover.tokens, plural(cover.tokens, "token"), describe_left_out(texts));
   print_line("bytes per token: {:.4f}", static_cast<double>(cover.bytes) / tokens);
   print_line("tokens per word: {:.4f}", tokens / static_cast<double>(std::max<std::int64_t>(words, 1)));
   print_line("unknown tokens: {}, bytes not kept: {}", cover.unknown, cover.lost_bytes);

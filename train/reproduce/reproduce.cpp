@@ -167,9 +167,9 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
   const std::size_t story_count = stories.size();
   if (story_count < 2)
     fail<ValueError>(
-        "reproduce: {} has {} stories (at least 2, with <|endoftext|> or blank lines between them: told as "
+        "reproduce: {} has {} {} (at least 2, with <|endoftext|> or blank lines between them: told as "
         "one story, a text repeats nothing within reach)",
-        plan.source, story_count);
+        plan.source, story_count, plural(story_count, "story", "stories"));
   const bool repeat = plan.kind == ReproduceText::Kind::repeat;
   const bool cut = repeat && plan.most_bytes > 0;
   const std::vector<std::string> told = cut ? cut_stories(stories, plan.most_bytes) : stories;
@@ -255,7 +255,7 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
   }
   std::string text = fmt::format("{}\nin {}\n", table.title, folder.string());
   for (const std::string& note : table.notes) text += "- " + note + '\n';
-  text += fmt::format("- {} row{} to train on {}{}\n", count, count == 1 ? "" : "s",
+  text += fmt::format("- {} {} to train on {}{}\n", count, plural(count, "row"),
                       cost_text(all_tokens, all_known ? all_flops : 0),
                       sizes.empty() ? "; parameters are counted when the data are there" : "");
   return text + rows;

@@ -19,6 +19,7 @@
 #include "train/config/run_config.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
+#include "train/page/human_text.h"
 #include "train/plan/environment.h"
 #include "train/record/metrics.h"
 #include "train/reproduce/sample_cost.h"
@@ -457,8 +458,8 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
   result.tokens = run.state.tokens;
   result.seconds = run.state.seconds;
   result.parameters = run.model->params().count();
-  result.device =
-      fmt::format("{}, {} threads, {}", row.config.train.device, thread_count(), processor_name());
+  result.device = fmt::format("{}, {} {}, {}", row.config.train.device, thread_count(),
+                              plural(thread_count(), "thread"), processor_name());
   write_result(state.folder, result);
   return end == TrainEnd::too_many_bad_steps ? ReproduceEnd::failed : ReproduceEnd::done;
 }

@@ -63,7 +63,7 @@ void TimeLeft::measure(const std::function<void(std::string_view)>& log) {
     return row->config.train.steps >= kFewSteps;
   });
   if (!worth) return;
-  log(fmt::format("timing some steps of each of {} rows\n", rows_.size()));
+  log(fmt::format("timing some steps of {} {}\n", rows_.size(), plural(rows_.size(), "row")));
   SharedTask shared;
   for (std::size_t i = 0; i < rows_.size() && !stop_requested(); ++i) {
     try {
@@ -101,8 +101,9 @@ std::string TimeLeft::end(const ReproduceRow& row, double seconds) {
   taken_ += seconds;
   const double left = left_from(place + 1);
   if (left == 0) return {};
-  return fmt::format("{}: trained in {}; about {} left for {} more rows\n", row.name, human_duration(seconds),
-                     human_duration(left), rows_.size() - place - 1);
+  const std::size_t rows = rows_.size() - place - 1;
+  return fmt::format("{}: trained in {}; about {} left for {} more {}\n", row.name, human_duration(seconds),
+                     human_duration(left), rows, plural(rows, "row"));
 }
 
 }  // namespace eddy

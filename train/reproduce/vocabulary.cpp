@@ -9,6 +9,7 @@
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
+#include "train/page/human_text.h"
 #include "train/tasks/text_reading.h"
 #include "train/text/text_files.h"
 #include "train/text/vocabulary_training.h"
@@ -77,8 +78,8 @@ void prepare_vocabulary(const ReproduceRow& row, const fs::path& folder,
         "reproduce: {} was made from other documents than there are now (choose another --runs)",
         model.string());
   }
-  log(fmt::format("vocabulary: {} pieces from {} document{}\n", row.pieces, files.size(),
-                  files.size() == 1 ? "" : "s"));
+  log(fmt::format("vocabulary: {} pieces from {} {}\n", row.pieces, files.size(),
+                  plural(files.size(), "document")));
   fs::create_directories(model.parent_path(), error);
   if (error) fail<IoError>("reproduce: {} cannot be made: {}", model.parent_path().string(), error.message());
   const fs::path part = fs::path(model).replace_extension(".txt");

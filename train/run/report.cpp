@@ -301,7 +301,8 @@ std::string shortened(const std::string& text) {
   if (text.size() <= kMostTextBytes) return text;
   std::size_t end = kMostTextBytes;
   while (end > 0 && is_continuation(text[end])) --end;  // not inside a character
-  return fmt::format("{}\n[{} more bytes]", text.substr(0, end), text.size() - end);
+  return fmt::format("{}\n[{} more {}]", text.substr(0, end), text.size() - end,
+                     plural(text.size() - end, "byte"));
 }
 
 // All samples on a slider; of very many those that are kept, evenly spaced.
@@ -330,7 +331,8 @@ void add_config(HtmlPage& page, RunConfig config) {
   const std::vector<std::string> header = {"setting", "value"};
   page.heading("Configuration");
   if (!changed.empty()) page.table(header, changed);
-  page.folded(fmt::format("{} settings at their defaults", rest.size()), [&] { page.table(header, rest); });
+  page.folded(fmt::format("{} {} at their defaults", rest.size(), plural(rest.size(), "setting")),
+              [&] { page.table(header, rest); });
 }
 
 void add_events(HtmlPage& page, const Metrics& metrics) {

@@ -9,6 +9,7 @@
 
 #include "models/optimizer/optimizer.h"
 #include "tensor/base/format.h"
+#include "train/page/human_text.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
 
@@ -42,7 +43,8 @@ void note_outcome(ReadyRun& run, const StepResult& result) {
 
 RollbackResult roll_back(ReadyRun& run, bool has_part) {
   TrainingState& state = run.state;
-  const std::string failed = fmt::format("{} steps in a row were not finite", state.bad_steps);
+  const std::string failed = fmt::format("{} {} not finite", state.bad_steps,
+                                         plural(state.bad_steps, "step was", "steps in a row were"));
   const auto ends = [&](const std::string& why) -> RollbackResult {
     state.bad_steps = 0;  // a resumed run tries as often again
     return {false, fmt::format("stopped: {}{}", failed, why)};

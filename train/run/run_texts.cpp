@@ -18,9 +18,9 @@ namespace eddy {
 
 std::string opening_text(const ReadyRun& run) {
   const TrainConfig& t = run.config.train;
-  return fmt::format("{} on {}: {} parameters (width {}), {}, {} on {}, {} threads, {}",
-                     run.config.model.model, run.task->name(), run.model->params().count(),
-                     run.config.model.dim, run.task->summary(), t.precision, t.device, thread_count(),
+  return fmt::format("{} on {}: {} parameters (width {}), {}, {} on {}, {} {}, {}", run.config.model.model,
+                     run.task->name(), run.model->params().count(), run.config.model.dim, run.task->summary(),
+                     t.precision, t.device, thread_count(), plural(thread_count(), "thread"),
                      run.folder.string());
 }
 
@@ -70,7 +70,8 @@ std::string evaluation_text(const ReadyRun& run, const EvalResult& result) {
 
 std::string ended_text(const ReadyRun& run, TrainEnd end) {
   if (end == TrainEnd::time_over)
-    return fmt::format("stopped after {} minutes at step {}", run.config.train.minutes, run.state.step);
+    return fmt::format("stopped after {} {} at step {}", run.config.train.minutes,
+                       plural(run.config.train.minutes, "minute"), run.state.step);
   if (end == TrainEnd::interrupted)
     return fmt::format("interrupted at step {}: saved; go on with --resume {}", run.state.step,
                        shell_quoted(run.folder.string()));

@@ -161,9 +161,9 @@ class Run {
     const Metrics metrics = log_->records().metrics();
     if (metrics.foreign > 0)
       event(fmt::format(
-          "warning: metrics.jsonl has {} lines that are no records, the first is {} (they stay, and "
-          "the report leaves them out)",
-          metrics.foreign, metrics.first_foreign));
+          "warning: metrics.jsonl has {} {}, the first is {} (what is none stays, and the report leaves it out)",
+          metrics.foreign, plural(metrics.foreign, "line that is no record", "lines that are no records"),
+          metrics.first_foreign));
   }
 
   TrainEnd loop() {
@@ -543,7 +543,7 @@ class Run {
     for (const std::string& line : continuing_texts(run_, end)) log_->say(line);
     write_report_now(ended_status(run_, end));
     if (const std::string text = standing_of(run_, log_->records()); !text.empty())
-      log_->say(fmt::format("{} step{}: {}; {}", grouped(run_.state.step), run_.state.step == 1 ? "" : "s",
+      log_->say(fmt::format("{} {}: {}; {}", grouped(run_.state.step), plural(run_.state.step, "step"),
                             passes_text(passes_of(run_)), text));
     log_->say(fmt::format("report: {}", (run_.folder / "report.html").string()));
     return end;

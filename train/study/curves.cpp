@@ -37,8 +37,8 @@ std::vector<Spread> spreads_of(const CurveGroup& group) {
     spreads.push_back({step, all.front(), middle, all.back()});
   }
   if (spreads.size() < 2)
-    fail<ValueError>("draw: the runs of \"{}\" have {} evaluations at the same step (at least 2)", group.name,
-                     spreads.size());
+    fail<ValueError>("draw: the runs of \"{}\" have {} {} at the same step (at least 2)", group.name,
+                     spreads.size(), plural(spreads.size(), "evaluation"));
   return spreads;
 }
 

@@ -301,7 +301,8 @@ std::string to_text(const ModelOutline& outline) {
   const auto shown = [](const std::string& name) { return name.empty() ? std::string("(model)") : name; };
   std::size_t width = std::string_view("module").size();
   for (const OutlinedModule& module : outline.modules) width = std::max(width, shown(module.name).size());
-  std::string text = fmt::format("{}, a call of {} tokens\n\n", outline.name, grouped(outline.tokens));
+  std::string text = fmt::format("{}, a call of {} {}\n\n", outline.name, grouped(outline.tokens),
+                                 plural(outline.tokens, "token"));
   const auto row = [&](const std::string& name, const std::string& parameters, const std::string& work,
                        const std::string& reads) {
     std::string line = fmt::format("{:<{}}  {:>11}  {:>13}  {}", name, width, parameters, work, reads);
@@ -334,17 +335,18 @@ std::string to_text(const ModelOutline& outline) {
   else
     text += '\n';
   for (const auto& [name, shape] : outline.state) text += fmt::format("  {}  {}\n", name, to_string(shape));
-  text += outline.stream_bytes == outline.long_stream_bytes
-              ? fmt::format("a stream keeps {} bytes, at any length\n", grouped(outline.stream_bytes))
-              : fmt::format("a stream keeps {} bytes after {} tokens, {} after {}\n",
-                            grouped(outline.stream_bytes), grouped(outline.tokens),
-                            grouped(outline.long_stream_bytes), grouped(10 * outline.tokens));
+  text +=
+      outline.stream_bytes == outline.long_stream_bytes
+          ? fmt::format("a stream keeps {} bytes, at any length\n", grouped(outline.stream_bytes))
+          : fmt::format("a stream keeps {} bytes after {} {}, {} after {}\n", grouped(outline.stream_bytes),
+                        grouped(outline.tokens), plural(outline.tokens, "token"),
+                        grouped(outline.long_stream_bytes), grouped(10 * outline.tokens));
   if (!outline.reach)
     text +=
         "reach: not measured (for smaller sizes it is, where the table of tokens is named embed.weight)\n";
   else
-    text += fmt::format("reach: the last token of a call sees {} of its {} tokens, and {} before it\n",
-                        grouped(*outline.reach), grouped(outline.tokens),
+    text += fmt::format("reach: the last token of a call sees {} of its {} {}, and {} before it\n",
+                        grouped(*outline.reach), grouped(outline.tokens), plural(outline.tokens, "token"),
                         outline.sees_before ? "through the state those" : "nothing");
   return text;
 }

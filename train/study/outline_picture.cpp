@@ -242,8 +242,9 @@ class OutlinePicture {
     text += fmt::format("a stream keeps {} bytes", grouped(outline_.stream_bytes));
     text += outline_.stream_bytes == outline_.long_stream_bytes
                 ? ", at any length"
-                : fmt::format(" after {} tokens, {} after {}", grouped(outline_.tokens),
-                              grouped(outline_.long_stream_bytes), grouped(10 * outline_.tokens));
+                : fmt::format(" after {} {}, {} after {}", grouped(outline_.tokens),
+                              plural(outline_.tokens, "token"), grouped(outline_.long_stream_bytes),
+                              grouped(10 * outline_.tokens));
     return wrapped(text, characters(kTextWide));
   }
 
@@ -267,8 +268,9 @@ class OutlinePicture {
   // What the last token sees, as lines.
   std::vector<std::string> seen() const {
     const std::string text =
-        outline_.reach ? fmt::format("the last token sees {} of the {} tokens of its call, and {} before it",
+        outline_.reach ? fmt::format("the last token sees {} of the {} {} of its call, and {} before it",
                                      grouped(*outline_.reach), grouped(outline_.tokens),
+                                     plural(outline_.tokens, "token"),
                                      outline_.sees_before ? "through the state what was" : "nothing")
                        : "not measured at this size";
     return wrapped(text, characters(kTextWide));

@@ -144,7 +144,9 @@ std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs) {
     }
   }
   for (SeedGroup& group : groups)
-    if (group.runs.size() > 1) group.name += fmt::format(" and {} more seeds", group.runs.size() - 1);
+    if (group.runs.size() > 1)
+      group.name +=
+          fmt::format(" and {} more {}", group.runs.size() - 1, plural(group.runs.size() - 1, "seed"));
   return groups;
 }
 

@@ -155,7 +155,7 @@ std::string aligned(const TextTable& table) {
 }
 
 std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups) {
-  HtmlPage page(fmt::format("{} run{} side by side", runs.size(), runs.size() == 1 ? "" : "s"));
+  HtmlPage page(fmt::format("{} {} side by side", runs.size(), plural(runs.size(), "run")));
   page.heading("Where they ended");
   const TextTable ends = ends_of(runs, groups);
   page.table(ends.head, ends.rows);

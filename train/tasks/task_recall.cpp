@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tensor/base/format.h"
+#include "train/page/human_text.h"
 #include "train/tasks/recall_data.h"
 #include "train/tasks/task.h"
 
@@ -30,9 +31,10 @@ class RecallTask final : public Task {
 
   std::string name() const override { return "recall"; }
   std::string summary() const override {
-    return fmt::format(
-        "{} secrets, asked for behind {} tokens and every {}, in documents of {} segments of {}",
-        shape_.secrets, shape_.noise, shape_.every, shape_.segments, shape_.segment);
+    return fmt::format("{} {}, asked for behind {} {} and every {}, in documents of {} {} of {}",
+                       shape_.secrets, plural(shape_.secrets, "secret"), shape_.noise,
+                       plural(shape_.noise, "token"), shape_.every, shape_.segments,
+                       plural(shape_.segments, "segment"), shape_.segment);
   }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return shape_.segment; }

@@ -17,6 +17,7 @@
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
 #include "train/page/html_page.h"
+#include "train/page/human_text.h"
 #include "train/tasks/sequence_reader.h"
 #include "train/tasks/state_tracking.h"
 #include "train/tasks/task.h"
@@ -63,9 +64,9 @@ class StateTrackingTask final : public Task {
                                             : std::string("random walk");
   }
   std::string summary() const override {
-    return fmt::format("{} training examples, {} tokens, read in {} rows, vocabulary {}",
-                       config_.data.examples, stream(StateSplit::train).tokens.size(), config_.train.batch,
-                       vocab());
+    return fmt::format("{} training {}, {} tokens, read in {} {}, vocabulary {}", config_.data.examples,
+                       plural(config_.data.examples, "example"), stream(StateSplit::train).tokens.size(),
+                       config_.train.batch, plural(config_.train.batch, "row"), vocab());
   }
   std::string data_sha256() const override { return sha256_; }
   std::vector<std::string> numbers() const override { return {"loss", "error_percent"}; }
@@ -244,7 +245,10 @@ class StateTrackingTask final : public Task {
         scored[t / width] += 1;
         wrong[t / width] += predicted[i][t] == examples[i].labels[t] ? 0 : 1;
       }
-    Series series{fmt::format("{} examples", examples.size()), {}, {}, SeriesStyle::line_points};
+    Series series{fmt::format("{} {}", examples.size(), plural(examples.size(), "example")),
+                  {},
+                  {},
+                  SeriesStyle::line_points};
     for (std::size_t bin = 0; bin < scored.size(); ++bin) {
       if (scored[bin] == 0) continue;
       series.add((static_cast<double>(bin) + 0.5) * static_cast<double>(width),
@@ -271,7 +275,8 @@ class StateTrackingTask final : public Task {
       if (lines++ < kLinesShown) text += line + '\n';
       line.clear();
     }
-    if (lines > kLinesShown) text += fmt::format("[{} more lines]\n", lines - kLinesShown);
+    if (lines > kLinesShown)
+      text += fmt::format("[{} more {}]\n", lines - kLinesShown, plural(lines - kLinesShown, "line"));
     return text;
   }
 

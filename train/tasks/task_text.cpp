@@ -11,6 +11,7 @@
 
 #include "tensor/base/format.h"
 #include "train/generate/generate.h"
+#include "train/page/human_text.h"
 #include "train/tasks/block_sizes.h"
 #include "train/tasks/sequence_reader.h"
 #include "train/tasks/task.h"
@@ -273,8 +274,8 @@ class ReadingTask final : public TextTask {
   std::string summary() const override {
     const std::int64_t train = cut(data_.parts());
     if (!separate_files())
-      return fmt::format("{} training and {} validation tokens read in {} rows, {}", train,
-                         valid_end() - train, config_.train.batch, vocabulary());
+      return fmt::format("{} training and {} validation tokens read in {} {}, {}", train, valid_end() - train,
+                         config_.train.batch, plural(config_.train.batch, "row"), vocabulary());
     return fmt::format("{} training and {} validation {} of {} tokens in all, {}", train, valid_end() - train,
                        documents_ ? "documents" : "streams", data_.tokens.size(), vocabulary());
   }
@@ -396,8 +397,8 @@ class ReadingTask final : public TextTask {
           "evaluated: train.eval_every 0)",
           data_.name, files);
     if (config_.data.test > 0 && (valid_end() == files || valid_end() < 2))
-      fail<ValueError>("data: {} has {} texts (too few for data.test {}: each split needs one)", data_.name,
-                       files, config_.data.test);
+      fail<ValueError>("data: {} has {} {} (too few for data.test {}: each split needs one)", data_.name,
+                       files, plural(files, "text"), config_.data.test);
     return std::clamp<std::int64_t>(whole, 1, valid_end() - 1);
   }
   // The number of files (of one text: tokens) before the test split.

@@ -114,7 +114,7 @@ void check_new_characters(const Tokenizer& tokenizer, const Reading& reading,
   fail<ConfigError>(
       "train: the vocabulary of {} lacks {} characters of the new texts, the first of them in {}: {} (a run keeps its "
       "vocabulary; a new run from its weights takes them in: {} train --init-from {} --data {} --run NEW)",
-      arguments.run, missing.size(), first,
+      arguments.run, missing.size(), plural(missing.size(), "character"), first,
       list_characters(std::vector<char32_t>(missing.begin(), missing.end())), program_name(),
       shell_quoted(arguments.run), shell_quoted(arguments.config.data.path));
 }
@@ -124,8 +124,9 @@ bool add_file(TextData& data, const TextFile& file, std::int64_t segment, Readin
   const std::vector<std::int32_t> ids =
       read_with(file, [&](const std::string& text) { return data.tokenizer->encode(text, data.cover); });
   if (segment > 0 && std::ssize(ids) <= segment) {
-    reading.files.left_out.push_back({file.name, fmt::format("{} tokens, and a segment of {} needs {}",
-                                                             ids.size(), segment, segment + 1)});
+    reading.files.left_out.push_back(
+        {file.name, fmt::format("{} {}, and a segment of {} needs {}", ids.size(),
+                                plural(ids.size(), "token"), segment, segment + 1)});
     return false;
   }
   data.add_part(ids, file.name);

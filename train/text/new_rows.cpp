@@ -5,6 +5,7 @@
 
 #include "models/weights.h"
 #include "tensor/base/format.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 
@@ -41,8 +42,7 @@ std::string take_new_tokens(ModelConfig& model, const Tokenizer& before, const T
   return fmt::format(
       "the text has {} {} that {} does not know: {}; each gets a new row in the embedding and in the output, which "
       "begins as in a new model ({} tokens, {} before)",
-      has - had, has - had == 1 ? "character" : "characters", run, list_characters(before.missing_in(text)),
-      has, had);
+      has - had, plural(has - had, "character"), run, list_characters(before.missing_in(text)), has, had);
 }
 
 }  // namespace eddy

@@ -339,10 +339,11 @@ std::string describe_read(const TextFiles& texts, std::int64_t bytes) {
     if (!file.bytes && !file.encoding.empty()) ++others[file.encoding];
   const std::size_t read = single_files(texts.files).size(), all = read + texts.left_out.size();
   std::string text;
-  if (read > texts.files.size()) text = fmt::format("{} documents of ", texts.files.size());
+  if (read > texts.files.size())
+    text = fmt::format("{} {} of ", texts.files.size(), plural(texts.files.size(), "document"));
   if (texts.folder)
-    text += fmt::format("{} {}{} ", all, all == 1 ? "file" : "files",
-                        all > read ? fmt::format(": {} read", read) : "");
+    text +=
+        fmt::format("{} {}{} ", all, plural(all, "file"), all > read ? fmt::format(": {} read", read) : "");
   text += "(" + decimal_bytes(bytes);
   if (texts.all_utf8) text += ", UTF-8";
   for (const auto& [name, count] : others)

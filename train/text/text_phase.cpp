@@ -54,8 +54,8 @@ std::string describe(const TextPhase& phase) {
   constexpr std::size_t kShown = 8;
   std::int64_t bytes = 0;
   for (const TextPart& part : phase.parts) bytes += std::max<std::int64_t>(part.bytes, 0);
-  std::string text = fmt::format("{} {} ({})", phase.parts.size(), phase.parts.size() == 1 ? "text" : "texts",
-                                 decimal_bytes(bytes));
+  std::string text =
+      fmt::format("{} {} ({})", phase.parts.size(), plural(phase.parts.size(), "text"), decimal_bytes(bytes));
   for (std::size_t i = 0; i < std::min(kShown, phase.parts.size()); ++i)
     text += (i == 0 ? ": " : ", ") + phase.parts[i].name;
   if (phase.parts.size() > kShown) text += fmt::format(" and {} more", phase.parts.size() - kShown);

@@ -96,7 +96,7 @@ void fail_unreadable(const std::vector<Unreadable>& files, std::size_t all) {
     if (!file.encoding.empty()) by_encoding[file.encoding].push_back(file.path);
   }
   for (const auto& [encoding, paths] : by_encoding)
-    lines += fmt::format("; {} from {}: {}", paths.size() == 1 ? "to convert it" : "to convert them",
+    lines += fmt::format("; {} from {}: {}", plural(paths.size(), "to convert it", "to convert them"),
                          encoding, printable(iconv_line(encoding, paths)));
   if (files.size() == 1)
     fail<FormatError>("data: {} is not UTF-8: {} (data.tokenizer byte takes any bytes{})",

@@ -41,6 +41,7 @@ TEST_CASE("standing: the last third of the steps against those before decides") 
 
 TEST_CASE("standing: few evaluations, or none in the last third, do not tell") {
   CHECK(says({}, 2, "too early to say"));
+  CHECK(standing_text(points({4, 3}), 2).starts_with("too early to say: 1 evaluation after"));
   CHECK(says({4, 3, 2}, 2, "too early to say"));  // the one before the first step does not count
   CHECK(says({4, std::nan(""), 3, 2}, 2, "too early to say"));
 }

@@ -21,6 +21,15 @@ TEST_CASE("printable: line ends of every kind are newlines and control character
   CHECK(printable("\xff") == "\xef\xbf\xbd");
 }
 
+TEST_CASE("plural: one alone has no s, and none has one") {
+  CHECK(plural(1, "run") == "run");
+  CHECK(plural(0, "run") == "runs");
+  CHECK(plural(2, "run") == "runs");
+  CHECK(plural(0.5, "minute") == "minutes");
+  CHECK(plural(2, "story", "stories") == "stories");
+  CHECK(decimal_bytes(1) == "1 byte");
+}
+
 TEST_CASE("a printable buffer hands on safe pieces") {
   std::ostringstream shown;
   PrintableBuffer safe(shown);

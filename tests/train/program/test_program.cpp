@@ -310,7 +310,7 @@ TEST_CASE("program: a precision other than that of the training is said") {
   const std::string text = folder.write("text.txt", generate_stories(3, 4000));
   const Ended made = run(folder, tiny_train(text) + Words{"--run", "a", "--train.precision", "bf16"});
   REQUIRE_MESSAGE(made.status == 0, made.err);
-  CHECK(contains(made.out, ", bf16 on cpu, 1 threads, a"));
+  CHECK(contains(made.out, ", bf16 on cpu, 1 thread, a"));
   CHECK(contains(run(folder, {"eval", "a"}).out, "precision: f32, trained in bf16\n"));
   CHECK(contains(run(folder, {"eval", "a", "--precision", "bf16"}).out, "precision: bf16\n"));
   CHECK(contains(run(folder, {"generate", "a", "--tokens", "3"}).err, "f32, trained in bf16\n"));

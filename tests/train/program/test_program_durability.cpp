@@ -161,7 +161,7 @@ TEST_CASE("program: check prints a line for each file and what is wrong with it"
   const Ended more = run(copy, "check a --all");
   CHECK(more.status == 1);
   CHECK(contains(more.out, "MISSING"));
-  CHECK(contains(more.out, "metrics.jsonl: 1 lines are no records, the first is line 1"));
+  CHECK(contains(more.out, "metrics.jsonl: 1 line is no record, the first is line 1"));
   CHECK(contains(more.out, "latest: it names \"step-9\", which is no checkpoint"));
   CHECK(contains(more.out, "the newest checkpoint that is whole is step-0"));
   for (const char* step : {"step-0", "step-2", "step-4"})

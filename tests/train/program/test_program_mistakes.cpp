@@ -111,7 +111,7 @@ TEST_CASE("program: --threads goes before the number of threads of a configurati
   const TinyRun tiny;
   const TempFolder& folder = tiny.folder;
   const std::string more = "train --resume tiny --train.steps ";
-  CHECK(contains(run(folder, more + "3").out, " 1 threads"));
+  CHECK(contains(run(folder, more + "3").out, " 1 thread,"));
   CHECK(contains(run(folder, more + "4 --threads 2").out, " 2 threads"));
   folder.write("c.toml",
                "[train]\nthreads = 3\nsteps = 1\neval_every = 0\nsample_tokens = 0\n"

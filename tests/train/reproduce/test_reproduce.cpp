@@ -398,7 +398,7 @@ TEST_CASE("a text without separators between its stories is refused before anyth
   std::string text = generate_stories(4, 12'000);
   std::replace(text.begin(), text.end(), '\n', ' ');
   options.data = folder.write("stories.txt", text);
-  CHECK(contains(error_of<ValueError>([&] { reproduce_quietly(options); }), "has 1 stories"));
+  CHECK(contains(error_of<ValueError>([&] { reproduce_quietly(options); }), "has 1 story"));
   CHECK_FALSE(fs::exists(folder.path("runs")));
 }
 

@@ -441,5 +441,5 @@ TEST_CASE("durability: a foreign line in the metrics does not stop a resume") {
   CHECK(metrics.foreign == 1);
   std::string events;
   for (const EventRecord& event : metrics.events) events += event.text + "\n";
-  CHECK(contains(events, "1 lines that are no records, the first is line "));
+  CHECK(contains(events, "1 line that is no record, the first is line "));
 }

@@ -77,7 +77,7 @@ TEST_CASE("curves: a measure that a run lacks and a folder without runs are refu
   CHECK(contains(error_of<ValueError>([&] {
                    draw_curves({{"x", {Curve{"r", {0}, {1}}}}}, "loss", "t");
                  }),
-                 "1 evaluations at the same step"));
+                 "1 evaluation at the same step"));
 }
 
 TEST_CASE("curves: a run without its records is not called no run") {

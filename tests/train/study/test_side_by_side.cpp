@@ -75,7 +75,7 @@ TEST_CASE("side by side: runs that differ in their seed alone are one group") {
   CHECK(groups[0].runs == std::vector<std::size_t>{0, 2});
   CHECK(groups[1].runs == std::vector<std::size_t>{1});
   const TextTable differing = differences_of(runs, groups);
-  CHECK(differing.head == std::vector<std::string>{"setting", "a and 1 more seeds", "b"});
+  CHECK(differing.head == std::vector<std::string>{"setting", "a and 1 more seed", "b"});
   REQUIRE(differing.rows.size() == 2);
   CHECK(differing.rows[0] == std::vector<std::string>{"model.dim", "16", "32"});
   CHECK(differing.rows[1] == std::vector<std::string>{"train.seed", "1, 2", "1"});
