@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tensor/base/format.h"
+
 namespace eddy {
 
 using namespace size_classes;
@@ -22,6 +24,9 @@ void* CountingAllocator::allocate(std::size_t bytes) {
   const int size_class = class_of(bytes);
   const std::size_t rounded = class_bytes(size_class), written = written_bytes(bytes, size_class);
   const std::lock_guard lock(mutex_);
+  if (limit_ > 0 && stats_.live_bytes + static_cast<std::int64_t>(rounded) > limit_)
+    fail<OutOfMemoryError>("memory: {} bytes are counted beside {} in use (at most {})", rounded,
+                           stats_.live_bytes, limit_);
   std::vector<Block>& list = free_[static_cast<std::size_t>(size_class)];
   Block block;
   if (!list.empty()) {
@@ -72,6 +77,11 @@ void CountingAllocator::trim() {
 AllocatorStats CountingAllocator::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;
+}
+
+void CountingAllocator::set_limit(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  limit_ = bytes;
 }
 
 void CountingAllocator::reset_peak() {

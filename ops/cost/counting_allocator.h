@@ -24,7 +24,8 @@ class CountingAllocator final : public Allocator {
   // is written, by whole huge pages in a large block.
   AllocatorStats stats() const override;
   void reset_peak() override;
-  void set_limit(std::int64_t) override {}
+  // Live bytes beyond the limit are an OutOfMemoryError; 0: no limit.
+  void set_limit(std::int64_t bytes) override;
 
  private:
   struct Block {
@@ -38,6 +39,7 @@ class CountingAllocator final : public Allocator {
   std::unordered_map<std::size_t, std::size_t> written_;  // of the blocks in use, by address
   std::size_t next_ = std::size_t{1} << 5 * sizeof(std::size_t);
   std::size_t slab_left_ = 0;
+  std::int64_t limit_ = 0;
   AllocatorStats stats_;
 };
 

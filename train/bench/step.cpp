@@ -71,8 +71,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.sequence = sequence;
   result.threads = thread_count();
   result.dropout = trial.model().config().dropout;
-  constexpr const char* kRecompute[] = {"none", "layer", "block"};
-  result.recompute = kRecompute[static_cast<std::size_t>(options.recompute)];
+  result.recompute = name_of(options.recompute);
   result.device = options.device;
   result.precision = options.precision;
   result.flops_per_token =
@@ -129,8 +128,8 @@ Measurement measurement_of(const StepBench& b) {
   m.bench = "step";
   m.title = "A training step";
   m.conditions =
-      fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {}{}, {}{} thread{}, {} steps",
-                  b.model, grouped(b.parameters), b.batch, b.sequence, b.dropout,
+      fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {}{}, {}{} {}, {} {}", b.model,
+                  grouped(b.parameters), b.batch, b.sequence, b.dropout,
                   b.recompute == "none" ? "" : fmt::format("{} recomputed, ", b.recompute), b.precision,
                   b.device == "cuda" ? b.captured ? "cuda (graph), " : "cuda, " : "", b.threads,
                   plural(b.threads, "thread"), b.step.runs, plural(b.step.runs, "step"));
@@ -181,7 +180,7 @@ Measurement measurement_of(const StepBench& b) {
   if (b.by_op.empty()) return m;
   MeasuredTable by_op = profile_table("op", b.by_op, b.profiled_steps);
   by_op.title = fmt::format(
-      "profile of {} further steps{}, milliseconds of one step: its time is the floor (the longer of the\n"
+      "profile of {} further {}{}, milliseconds of one step: its time is the floor (the longer of the\n"
       "operations at the rate of a large product and the bytes at that of memory, kernel by kernel), what\n"
       "kernels take above it, and what happens outside of them ({})",
       b.profiled_steps, plural(b.profiled_steps, "step"), b.captured ? ", not captured" : "",

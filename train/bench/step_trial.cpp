@@ -8,6 +8,7 @@
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
 #include "train/bench/measurement.h"
+#include "train/plan/verdict.h"
 
 namespace eddy {
 namespace {
@@ -20,6 +21,44 @@ constexpr int kMostWarmUp = 12;
 std::int64_t rows_of(const ModelConfig& config, std::int64_t sequence, std::int64_t tail) {
   if (config.readout == "last") return 1;
   return config.readout == "tail" ? tail : sequence;
+}
+
+// Refuses random steps for which the host has no memory: that of a GPU is not compared. One number stands for the tokens
+// of their batch.
+void require_memory_of_steps(const StepTrialOptions& options, const DevicePrecision& placement,
+                             std::int64_t sequence) {
+  if (placement.device != kCpu) return;
+  PlannedRun run;
+  run.config.model = resolved(options.model);
+  TrainConfig& train = run.config.train;
+  static_cast<OptimizerOptions&>(train) = options.optimizer;
+  train.batch = options.batch;
+  train.micro_batches = options.micro_batches;
+  train.recompute = name_of(options.recompute);
+  train.capture = options.capture ? "auto" : "off";
+  train.eval_every = 0;
+  run.placement = placement;
+  run.carries_state = options.carry_state;
+  Batch& batch = run.batch;
+  batch.tail = std::min(options.tail, sequence);
+  const Tensor zero = Tensor::zeros({1, 1}, Dtype::i32);
+  batch.tokens = raw::expand(zero, {options.batch, sequence});
+  batch.targets = raw::expand(zero, {options.batch, rows_of(run.config.model, sequence, batch.tail)});
+  batch.scored = batch.targets.elements();
+  run.text = kSteps * (batch.tokens.bytes() + batch.targets.bytes());
+  run.advice = "a smaller --batch, --sequence or model";
+  static_cast<void>(require_memory("bench step", run));
+}
+
+// The configuration of a model whose steps can be tried.
+ModelConfig checked(const StepTrialOptions& options, const DevicePrecision& placement,
+                    std::int64_t sequence) {
+  ModelConfig config = resolved(options.model);
+  const std::unique_ptr<Model> form = make_unallocated_model(config);
+  form->check_length(sequence, options.carry_state);
+  form->check_recompute(options.recompute);
+  if (options.checks_memory && options.batches.empty()) require_memory_of_steps(options, placement, sequence);
+  return config;
 }
 
 }  // namespace
@@ -39,11 +78,10 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
       micro_batches_(options.micro_batches),
       recompute_(options.recompute),
       sequence_(options.sequence > 0 ? options.sequence : options.model.context),
-      model_(make_model(resolved(options.model), placement.dtype, placement.device, placement.matmul)),
+      model_(make_model(checked(options, placement, sequence_), placement.dtype, placement.device,
+                        placement.matmul)),
       recorder_(model_->params(), {.wanted = options.capture}) {
   const ModelConfig& config = model_->full_config();
-  model_->check_length(sequence_, carry_state_);
-  model_->check_recompute(recompute_);
   model_->params().initialize(kBenchSeed);
   optimizer_ = make_optimizer(model_->params(), options.optimizer);
   if (!options.batches.empty()) {

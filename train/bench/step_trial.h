@@ -3,6 +3,7 @@
 // beforehand.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,12 +26,14 @@ struct StepTrialOptions {
   bool carry_state = false;      // each step continues from the state of the last; else it starts without one
   std::vector<Batch> batches{};  // of every step; none: one of random tokens, another for each step
   OptimizerOptions optimizer{};
+  bool checks_memory = true;  // refuse random steps that this machine has no memory for
 };
 
 class StepTrial {
  public:
-  // errors: ConfigError for the model's sizes, and for a value of `recompute` that it does not have; ShapeError for a sequence that it does not support;
-  // OutOfMemoryError.
+  // Random steps are counted before they take memory.
+  // errors: ConfigError for the model's sizes, and for a value of `recompute` that it does not have; ShapeError for a sequence
+  // that it does not support; OutOfMemoryError.
   StepTrial(const StepTrialOptions& options, const DevicePrecision& placement);
 
   // Runs one step and waits for it.
@@ -61,6 +64,12 @@ class StepTrial {
   CarriedState carried_;
   std::int64_t steps_ = 0;
 };
+
+// The name of a value of train.recompute.
+inline const char* name_of(Recompute recompute) {
+  constexpr const char* kNames[] = {"none", "layer", "block"};
+  return kNames[static_cast<std::size_t>(recompute)];
+}
 
 // Returns random ids below `limit`; they depend on the name of the stream and the step.
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, const char* stream,

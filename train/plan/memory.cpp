@@ -2,6 +2,7 @@
 #include "train/plan/memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "autograd/tape.h"
@@ -27,15 +28,17 @@ std::int64_t bytes_of(const State& state) {
 // The steps and evaluations of a run, which hold what they leave behind.
 class CountedRun {
  public:
-  CountedRun(const PlannedRun& run, Device device)
+  // Notes in `plan` what it has counted so far.
+  CountedRun(const PlannedRun& run, Device device, MemoryPlan& plan)
       : train_(run.config.train),
         carries_(run.carries_state),
         memory_(allocator(device)),
         live_before_(memory_.stats().live_bytes),
-        batch_(run.batch) {
+        batch_(run.batch),
+        plan_(plan) {
     const Dtype dtype = run.placement.dtype;
+    plan_.parameters = count_parameters(run.config.model).count();
     model_ = make_model(run.config.model, dtype, device, run.placement.matmul);
-    plan_.parameters = model_->params().count();
     plan_.values = plan_.gradients = model_->params().values().bytes();
     if (dtype == Dtype::bf16) plan_.values += plan_.values / 2;  // the rounded copy
     count_initialization();
@@ -43,7 +46,7 @@ class CountedRun {
     for (const auto& [name, tensor] : optimizer_->save()) plan_.optimizer += tensor.bytes();
   }
 
-  MemoryPlan run() {
+  void run() {
     const bool evaluates = train_.eval_every > 0;
     if (evaluates && train_.minutes == 0) evaluate();
     for (std::int64_t step = 0; step < kSteps; ++step) this->step(step);
@@ -51,7 +54,6 @@ class CountedRun {
     plan_.activations =
         std::max<std::int64_t>(0, memory_.stats().peak_bytes - live_before_ - plan_.of_model() - plan_.state);
     if (evaluates) evaluate();
-    return plan_;
   }
 
  private:
@@ -97,12 +99,29 @@ class CountedRun {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   CarriedState carried_;
-  MemoryPlan plan_;
+  MemoryPlan& plan_;
 };
 
 // Working memory of OpenBLAS that products of a model touch, for each thread; as measured for the table in
 // train/plan/README.md.
 constexpr std::int64_t kProductBytes = std::int64_t{2} << 20;
+
+// Limits the live bytes of an allocator, beside those that are live already, while it exists.
+class CountingLimit {
+ public:
+  CountingLimit(Allocator& memory, std::int64_t bytes) : memory_(memory) {
+    const std::int64_t live = memory.stats().live_bytes;
+    memory.set_limit(bytes < std::numeric_limits<std::int64_t>::max() - live
+                         ? live + std::max<std::int64_t>(1, bytes)
+                         : 0);
+  }
+  ~CountingLimit() { memory_.set_limit(0); }
+  CountingLimit(const CountingLimit&) = delete;
+  CountingLimit& operator=(const CountingLimit&) = delete;
+
+ private:
+  Allocator& memory_;
+};
 
 }  // namespace
 
@@ -119,7 +138,7 @@ Batch continued(const Batch& batch) {
   return later;
 }
 
-MemoryPlan plan_memory(const PlannedRun& run) {
+MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most) {
   const Device device = counting_device(run.placement.device.type);
   Allocator& memory = allocator(device);
   memory.trim();
@@ -129,14 +148,23 @@ MemoryPlan plan_memory(const PlannedRun& run) {
   std::int64_t reserved = 0;
   const std::int64_t reading = resident_peak_bytes();
   const std::int64_t resident = resident_peak_of([&] {
-    CountedRun counted(run, device);
-    plan = counted.run();
-    reserved = memory.stats().reserved_bytes - before;
+    const CountingLimit limit(memory, most);
+    try {
+      CountedRun counted(run, device, plan);
+      counted.run();
+      reserved = memory.stats().reserved_bytes - before;
+    } catch (const OutOfMemoryError&) {
+      plan.complete = false;
+    }
   });
   plan.reading = reading;
   plan.text = run.text;
   plan.program = std::max<std::int64_t>(0, resident - plan.text) + kProductBytes * thread_count();
   plan.on_gpu = run.placement.device != kCpu;
+  if (!plan.complete) {
+    plan.peak = most;
+    return plan;
+  }
   if (plan.on_gpu && run.config.train.capture == "auto") {
     // A captured step has memory of its own beside that of the steps before it.
     plan.peak = plan.of_model() + 2 * (reserved - plan.of_model());

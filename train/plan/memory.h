@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "train/config/run_config.h"
@@ -28,6 +29,8 @@ struct MemoryPlan {
   std::int64_t reading = 0;      // the most that was resident so far: while the text was read
   std::int64_t peak = 0;         // of the process, or on a GPU of the device's memory
   bool on_gpu = false;
+  // Whether all was counted. Else counting ended at its limit, of which `peak` is all that is known.
+  bool complete = true;
 
   // Returns what does not depend on the batch.
   std::int64_t of_model() const { return values + gradients + optimizer; }
@@ -40,6 +43,8 @@ struct PlannedRun {
   Batch batch;  // one of training
   bool carries_state = false;
   std::int64_t text = 0;  // bytes that reading the data left resident
+  // For a command with flags of its own: what takes less, in its flags. Empty: the keys of the run that help are named.
+  std::string advice{};
 };
 
 // Returns the run of a task, whose positions stay as they are. `before_text` is what was resident before the data were
@@ -50,8 +55,9 @@ PlannedRun planned_run(const RunConfig& config, const DevicePrecision& placement
 // Returns a later batch of such a run: its rows go on from the batch before.
 Batch continued(const Batch& batch);
 
-// Counts a run: three steps, with evaluations before and after them.
+// Counts a run: three steps, with evaluations before and after them. Counting ends where tensors take more than `most`
+// bytes: a run far too large would take long to count, and much memory for the nodes of its tape.
 // errors: those of make_model and forward.
-MemoryPlan plan_memory(const PlannedRun& run);
+MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace eddy

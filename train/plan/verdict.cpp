@@ -15,6 +15,8 @@ namespace eddy {
 namespace {
 
 constexpr double kMargin = 0.1;  // of the room, on both sides
+// Counting ends at so many times the room: 65,536 layers of the default size would take 40 seconds to count.
+constexpr std::int64_t kMostRooms = 4;
 
 // Those of these keys that the run's model or task reads.
 std::vector<std::string> read_keys(const RunConfig& config, std::initializer_list<const char*> wanted) {
@@ -54,8 +56,9 @@ std::int64_t fitting_batch(const PlannedRun& run, std::int64_t bytes, std::int64
     less.config.train.batch = rows;
     less.config.train.accumulate *= parts;
     less.batch = rows_of(run.batch, rows);
-    *peak = plan_memory(less).peak;
-    if (*peak <= bytes) return rows;
+    const MemoryPlan plan = plan_memory(less, bytes);
+    *peak = plan.peak;
+    if (plan.complete && plan.peak <= bytes) return rows;
   }
   return 0;
 }
@@ -68,7 +71,7 @@ std::string advice_for_model(const PlannedRun& run, const MemoryPlan& plan) {
   if (2 * table > plan.parameters && !read_keys(run.config, {"data.tokenizer"}).empty())
     advice += fmt::format("; most of them are tables of {} tokens: another data.tokenizer has fewer",
                           grouped(model.vocab));
-  if (run.config.train.optimizer == "adafactor") return advice;
+  if (run.config.train.optimizer == "adafactor" || !plan.complete) return advice;
   PlannedRun factored = run;
   factored.config.train.optimizer = "adafactor";
   if (const MemoryPlan other = plan_memory(factored); other.optimizer < plan.optimizer)
@@ -84,9 +87,10 @@ std::string advice_to_recompute(const PlannedRun& run, const std::string& value,
   if (value == "block" && !make_unallocated_model(run.config.model)->has_blocks()) return "";
   PlannedRun less = run;
   less.config.train.recompute = value;
-  const std::int64_t peak = plan_memory(less).peak;
-  return peak > bytes ? ""
-                      : fmt::format("train.recompute {} takes {} and more time", value, human_bytes(peak));
+  const MemoryPlan plan = plan_memory(less, bytes);
+  return plan.complete && plan.peak <= bytes
+             ? fmt::format("train.recompute {} takes {} and more time", value, human_bytes(plan.peak))
+             : "";
 }
 
 // What makes the steps smaller.
@@ -117,10 +121,11 @@ std::string advice_for_steps(const PlannedRun& run, const MemoryPlan& plan, std:
 }
 
 std::string advice(const PlannedRun& run, const MemoryPlan& plan, std::int64_t bytes) {
+  if (!run.advice.empty()) return run.advice;
   if (plan.program + plan.text > bytes)
     return plan.text > plan.program ? "the text alone is too large: a smaller text"
                                     : "the program alone needs more: fewer threads (--threads), more memory";
-  if (plan.program + plan.text + plan.of_model() > bytes)
+  if (plan.program + plan.text + plan.of_model() > bytes || (!plan.complete && plan.of_model() == 0))
     return "the model alone is too large, whatever the batch: " + advice_for_model(run, plan);
   return advice_for_steps(run, plan, bytes);
 }
@@ -131,25 +136,36 @@ MemoryVerdict judge(const PlannedRun& run, const MemoryPlan& plan, const MemoryR
   const auto peak = static_cast<double>(plan.peak), bytes = static_cast<double>(room.bytes);
   if (plan.on_gpu || room.limit.empty() || peak < (1 - kMargin) * bytes) return {};
   const bool exceeds = peak > (1 + kMargin) * bytes;
+  const auto less = [&] { return advice(run, plan, static_cast<std::int64_t>((1 - kMargin) * bytes)); };
+  if (!plan.complete)
+    return {Fit::exceeds, fmt::format("the run takes more than {} of memory, and {} has {} for it ({})",
+                                      human_bytes(plan.peak), room.limit, human_bytes(room.bytes), less())};
   const std::string text = fmt::format(
       "the run takes {} of memory, and {} has {} for it ({} of model and optimizer, {} of steps, {} of text, {} of "
       "program; {})",
       human_bytes(plan.peak), room.limit, human_bytes(room.bytes), human_bytes(plan.of_model()),
       human_bytes(plan.state + plan.activations + plan.kept), human_bytes(plan.text),
-      human_bytes(plan.program), advice(run, plan, static_cast<std::int64_t>((1 - kMargin) * bytes)));
+      human_bytes(plan.program), less());
   return {exceeds ? Fit::exceeds : Fit::close, text};
 }
 
-MemoryPlan require_memory(const PlannedRun& run) {
+MemoryPlan require_memory(const char* command, const PlannedRun& run) {
+  const MemoryRoom room = memory_room();
+  const bool compared = run.placement.device == kCpu && !room.limit.empty();
   MemoryPlan plan;
   try {
-    plan = plan_memory(run);
+    if (compared && static_cast<double>(run.text) > (1 + kMargin) * static_cast<double>(room.bytes)) {
+      plan.text = plan.peak = run.text;
+      plan.complete = false;
+    } else {
+      plan = compared ? plan_memory(run, kMostRooms * room.bytes) : plan_memory(run);
+    }
   } catch (const DeviceError& error) {  // a model that reads values on the host can be trained all the same
     add_warning(fmt::format("warning: the memory of this run is not counted: {}", error.what()));
     return plan;
   }
-  const MemoryVerdict verdict = judge(run, plan, memory_room());
-  if (verdict.fit == Fit::exceeds) fail<OutOfMemoryError>("train: {}", verdict.text);
+  const MemoryVerdict verdict = judge(run, plan, room);
+  if (verdict.fit == Fit::exceeds) fail<OutOfMemoryError>("{}: {}", command, verdict.text);
   if (verdict.fit == Fit::close) add_warning("warning: " + verdict.text);
   return plan;
 }

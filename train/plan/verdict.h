@@ -20,8 +20,9 @@ struct MemoryVerdict {
 // the memory of a GPU, are not compared.
 MemoryVerdict judge(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoom& room);
 
-// Counts a run and compares it with the room there is: warns (ops/core/warnings.h) where that is close.
+// Counts a run of a command and compares it with the room there is: warns (ops/core/warnings.h) where that is close. What
+// takes several times the room is not counted to its end.
 // errors: OutOfMemoryError where it exceeds the room; those of plan_memory.
-MemoryPlan require_memory(const PlannedRun& run);
+MemoryPlan require_memory(const char* command, const PlannedRun& run);
 
 }  // namespace eddy

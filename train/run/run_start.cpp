@@ -289,7 +289,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
   form->check_recompute(recompute_named(t.recompute));
   if (run.task->row_length() > 0) form->check_length(run.task->row_length(), run.task->carries_state());
   const PlannedRun planned = planned_run(run.config, {device, dtype, precision}, *run.task, before_text);
-  run.memory = require_memory(planned);
+  run.memory = require_memory("train", planned);
   if (!resuming && device != kCpu && request.choose_kernels) request.choose_kernels(planned);
   run.model = make_model(run.config.model, dtype, device, precision);
   ParamStore& params = run.model->params();

@@ -13,6 +13,7 @@
 #include "tensor/memory/allocator.h"
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
+#include "train/page/human_text.h"
 #include "train/plan/verdict.h"
 #include "train/step/train_step.h"
 
@@ -135,6 +136,28 @@ TEST_CASE("memory plan: it takes no memory of tensors and leaves none behind") {
   CHECK(first.activations == again.activations);
   CHECK(first.kept == again.kept);
   CHECK(before.live_bytes <= of_batch);
+}
+
+TEST_CASE("memory plan: counting ends at its limit, and a run beyond it exceeds the room") {
+  PlannedRun run = small_run(main_model("recurrent_transformer"));
+  run.config.model.dim = 2048;
+  const MemoryPlan whole = plan_memory(run);
+  REQUIRE(whole.complete);
+  const std::int64_t counted = whole.of_model() + whole.state + whole.activations;
+  CHECK(plan_memory(run, 2 * counted).complete);
+  for (const std::int64_t most : {whole.values / 2, (whole.of_model() + counted) / 2}) {
+    CAPTURE(most);
+    const MemoryPlan part = plan_memory(run, most);
+    CHECK_FALSE(part.complete);
+    CHECK(part.peak == most);
+    CHECK(part.parameters == whole.parameters);
+    const MemoryVerdict verdict = judge(run, part, {most / 4, most / 4, "this machine"});
+    CHECK(verdict.fit == Fit::exceeds);
+    CHECK_MESSAGE(contains(verdict.text, "the run takes more than " + human_bytes(most)), verdict.text);
+  }
+  CHECK(plan_memory(run).activations == whole.activations);  // without a limit again
+  run.advice = "a smaller --batch";
+  CHECK(contains(judged(run, whole.peak / 2).text, "; a smaller --batch)"));
 }
 
 TEST_CASE("memory plan: a run fits and comes close and exceeds by tenths of the room") {

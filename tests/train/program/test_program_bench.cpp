@@ -60,6 +60,17 @@ TEST_CASE("bench speed runs a shrunk row, and its former name says where it is")
   }
 }
 
+TEST_CASE("bench step: what there is no memory for is refused before it takes any") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  for (const char* const sizes : {"--model.layers 16384", "--batch 1000000 --sequence 100000000"}) {
+    const Ended end = run_line(folder, std::string("bench step --steps 1 ") + sizes);
+    CHECK(end.status == 1);
+    CHECK_MESSAGE(end.err.find("error: bench step: the run takes more than ") == 0, end.err);
+    CHECK_MESSAGE(end.err.find("(a smaller --batch, --sequence or model)") != std::string::npos, end.err);
+  }
+}
+
 TEST_CASE("a dry benchmark lists what it would measure and measures nothing") {
   if (!has_program()) return;
   const TempFolder folder;
