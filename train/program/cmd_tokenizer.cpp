@@ -17,6 +17,7 @@
 #include "train/files/utf8.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
+#include "train/record/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/text_files.h"
@@ -104,16 +105,33 @@ void show_text(const Tokenizer& tokenizer, const std::string& text) {
              tokenizer.decode(ids) == text ? "the same text" : shown(tokenizer.decode(ids)));
 }
 
+// 0 where the system does not tell: then reading it says more.
+std::int64_t size_of_file(const TextFile& file) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(file.path, error);
+  return error ? 0 : static_cast<std::int64_t>(bytes);
+}
+
 // Prints how texts are tokenized: the numbers to compare vocabularies by.
-void show_data(const Tokenizer& tokenizer, const std::string& path, DocumentUnit unit) {
+void show_data(const Tokenizer& tokenizer, const TokenizerFlags& flags) {
+  const std::string& path = flags.show_data;
   std::int64_t words = 0;
   TokenCover cover;
   std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
-  const TextFiles texts = list_text_files(local_data(path, std::cerr), unit);
-  for (const TextFile& file : texts.files) {
-    const std::string text = text_of(file);
-    words += count_words(text);
-    for (const std::int32_t id : tokenizer.encode(text, cover)) ++seen[static_cast<std::size_t>(id)];
+  const TextFiles texts = list_text_files(local_data(path, std::cerr), unit_of(flags));
+  std::int64_t bytes = 0, done = 0;
+  for (const TextFile& file : single_files(texts.files)) bytes += size_of_file(file);
+  if (const std::string text = long_encoding_text(tokenizer.name(), flags.subject, bytes); !text.empty())
+    say("tokenizer show: " + text);
+  {
+    PercentLine line("tokenizer show");
+    for (const TextFile& file : texts.files) {
+      const std::string text = text_of(file);
+      words += count_words(text);
+      for (const std::int32_t id : tokenizer.encode(text, cover)) ++seen[static_cast<std::size_t>(id)];
+      for (const TextFile& part : single_files({file})) done += size_of_file(part);
+      line(done, std::max(bytes, done));
+    }
   }
   const auto tokens = static_cast<double>(std::max<std::int64_t>(cover.tokens, 1));
   print_line("{}: {} {}, {} {}, {} {}{}", path, cover.bytes, plural(cover.bytes, "byte"), words,
@@ -147,7 +165,7 @@ int run_show_tokenizer(const TokenizerFlags& flags) {
   for (std::size_t i = 0; i < most; ++i) longest += " " + shown(tokenizer->decode_one(by_length[i]));
   print_line("longest:{}", longest);
   if (!flags.text.empty()) show_text(*tokenizer, flags.text);
-  if (!flags.show_data.empty()) show_data(*tokenizer, flags.show_data, unit_of(flags));
+  if (!flags.show_data.empty()) show_data(*tokenizer, flags);
   return 0;
 }
 

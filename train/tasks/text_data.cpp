@@ -112,7 +112,7 @@ void check_new_characters(const Tokenizer& tokenizer, const Reading& reading,
     }
   if (missing.empty()) return;
   fail<ConfigError>(
-      "train: the vocabulary of {} lacks {} characters of the new texts, the first of them in {}: {} (a run keeps its "
+      "train: the vocabulary of {} lacks {} {} of the new texts, the first of them in {}: {} (a run keeps its "
       "vocabulary; a new run from its weights takes them in: {} train --init-from {} --data {} --run NEW)",
       arguments.run, missing.size(), plural(missing.size(), "character"), first,
       list_characters(std::vector<char32_t>(missing.begin(), missing.end())), program_name(),
@@ -253,11 +253,10 @@ TextData read_text_data(TaskArguments& arguments) {
       for (const TextFile& file : reading.files.files) data.source_files.push_back(printable(file.name));
     if (!reading.as_before)
       for (const ReadPhase& phase : reading.phases) data.source_phases.push_back(phase.about);
-    constexpr std::int64_t kSlow = 8'000'000;  // bytes: two seconds for a vocabulary of subwords
-    if (is_sentencepiece_path(config.tokenizer) && reading.bytes > kSlow)
-      messages << fmt::format("data: {} of text become tokens of {}, some seconds for each 10 MB\n",
-                              decimal_bytes(reading.bytes), printable(config.tokenizer))
-               << std::flush;
+    if (is_sentencepiece_path(config.tokenizer))
+      if (const std::string text = long_encoding_text(kSentencePiece, config.tokenizer, reading.bytes);
+          !text.empty())
+        messages << "data: " << text << '\n' << std::flush;
     encode(data, arguments, reading);
     messages << "data: " << data.name << (reading.files.folder ? ", " : " ")
              << describe_read(reading.files, reading.bytes) << describe_left_out(reading.files) << reading.how

@@ -18,6 +18,7 @@
 #include "train/files/base64.h"
 #include "train/files/text_file.h"
 #include "train/files/utf8.h"
+#include "train/page/human_text.h"
 
 namespace eddy {
 namespace {
@@ -219,6 +220,14 @@ std::unique_ptr<Tokenizer> sentencepiece_tokenizer(std::string model, const std:
 
 std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path) {
   return sentencepiece_tokenizer(read_text_file(path), path);
+}
+
+std::string long_encoding_text(std::string_view tokenizer, const std::string& vocabulary,
+                               std::int64_t bytes) {
+  constexpr std::int64_t kSlow = 8'000'000;
+  if (tokenizer != kSentencePiece || bytes <= kSlow) return {};
+  return fmt::format("{} of text become tokens of {}, some seconds for each 10 MB", decimal_bytes(bytes),
+                     printable(vocabulary));
 }
 
 std::size_t find_line_end(std::string_view text, std::size_t begin, std::size_t most) {

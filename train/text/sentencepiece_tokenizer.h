@@ -8,6 +8,7 @@
 // keeps its rules: it encodes a text as a whole, and what it changes or leaves out is lost.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +29,10 @@ std::unique_ptr<Tokenizer> sentencepiece_tokenizer(std::string model, const std:
 // The tokenizer of a .model file.
 // errors: IoError when it cannot be read; FormatError.
 std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path);
+
+// What to say before a tokenizer of this name() encodes so many bytes: "30.8 MB of text become tokens of v.model, some
+// seconds for each 10 MB". Empty where that takes less than two seconds. `vocabulary` is what the user calls it.
+std::string long_encoding_text(std::string_view tokenizer, const std::string& vocabulary, std::int64_t bytes);
 
 // The end of the line of `text` that begins at `begin`, for handing long texts to SentencePiece in parts. A
 // line ends after a run of newlines, so that no token spans two lines, or after at most `most` bytes: then

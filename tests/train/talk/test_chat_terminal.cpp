@@ -1,89 +1,12 @@
 // `eddy chat` as a person uses it: keys, Ctrl-C, history. Each step waits for what the one before shows.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pty.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <string>
-#include <vector>
 
 #include "tests/support/errors.h"
-#include "tests/support/files.h"
-#include "tests/support/program.h"
+#include "tests/support/terminal.h"
 #include "tests/train/talk/trained_run.h"
-
-namespace {
 
 using namespace eddy;
 using namespace eddy::test;
-
-// The program on a terminal of its own.
-class OnTerminal {
- public:
-  explicit OnTerminal(const std::vector<std::string>& arguments, const std::string& folder) {
-    std::vector<std::string> words{kProgram};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    pid_ = ::forkpty(&terminal_, nullptr, nullptr, nullptr);
-    if (pid_ == 0) {
-      ::setenv("TERM", "xterm", 1);
-      ::setenv("LC_ALL", "C.UTF-8", 1);
-      ::setenv("EDDY_NUM_THREADS", "1", 1);
-      if (::chdir(folder.c_str()) == 0) ::execv(kProgram.c_str(), argv.data());
-      ::_exit(126);
-    }
-    REQUIRE(pid_ > 0);
-  }
-  ~OnTerminal() {
-    ::close(terminal_);
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  OnTerminal(const OnTerminal&) = delete;
-  OnTerminal& operator=(const OnTerminal&) = delete;
-
-  void type(const std::string& keys) const { REQUIRE(::write(terminal_, keys.data(), keys.size()) > 0); }
-  // Reads until `part` has come since the last call, or for twenty seconds. Returns whether it has.
-  bool see(const std::string& part) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (std::chrono::steady_clock::now() < end) {
-      if (const std::size_t at = unseen_.find(part); at != std::string::npos) {
-        unseen_.erase(0, at + part.size());
-        return true;
-      }
-      pollfd waiting{terminal_, POLLIN, 0};
-      char bytes[4096];
-      if (::poll(&waiting, 1, 200) <= 0) continue;
-      const ssize_t got = ::read(terminal_, bytes, sizeof bytes);
-      if (got <= 0) return unseen_.find(part) != std::string::npos;
-      unseen_.append(bytes, static_cast<std::size_t>(got));
-    }
-    return false;
-  }
-  const std::string& unseen() const { return unseen_; }
-  // The exit status.
-  int finish() {
-    see("(never written)");
-    int status = 0;
-    REQUIRE(::waitpid(pid_, &status, 0) == pid_);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  int terminal_ = -1;
-  pid_t pid_ = -1;
-  std::string unseen_;
-};
-
-}  // namespace
 
 TEST_CASE("eddy chat: on a terminal Ctrl-C stops the text and not the program, and lines have a history") {
   if (!has_program()) return;
