@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
@@ -241,7 +242,10 @@ int run_command_line(int argc, char** argv) {
                   kUsage);
   }
   const CLI::App* const command = chosen_command(app);
-  const std::vector<std::string> extras = app.remaining(true);
+  std::vector<std::string> extras = app.remaining(true);
+  // The mark in front of paths that begin with a dash.
+  if (const auto mark = std::find(extras.begin(), extras.end(), "--"); mark != extras.end())
+    extras.erase(mark);
   if (!extras.empty()) return report(refuse_argument(app, command, extras.front()), kUsage);
   if (!action) {
     std::cerr << (command != nullptr ? command->help(program_name()) : app.help());

@@ -258,6 +258,26 @@ TEST_CASE("program: an error names the file, the flag or the key that was wrong"
 TEST_CASE("program: a report says which lines of a run's records it leaves out") {
   if (!has_program()) return;
   const TinyRun tiny;
+TEST_CASE("program: behind two dashes a path may begin with one") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  fs::rename(folder.path("tiny"), folder.path("-r"));
+  folder.write("-c.toml", "[model]\ndim = 16\nheads = 2\n");
+  for (const char* const line :
+       {"eval --batch 4 -- -r", "generate --tokens 2 -- -r", "check -- -r", "report -- -r",
+        "compare --data text.txt -- -r -r", "inspect --text text.txt --out page.html -- -r",
+        "tokenizer show -- -r", "export --out out -- -r", "train --print-config -- -c.toml", "chat -- -r",
+        "draw state --out state.svg -- -r"}) {
+    const Ended ended = run(folder, line);
+    CHECK_MESSAGE(!contains(ended.err, "unknown flag"), line, ": ", ended.err);
+    CHECK_MESSAGE(!contains(ended.err, "unexpected argument"), line, ": ", ended.err);
+    if (!std::string_view(line).starts_with("draw")) CHECK_MESSAGE(ended.status == 0, line, ": ", ended.err);
+  }
+  check_refused(run(folder, "eval -- -r -s"), 2, "unknown flag '-s'");
+  check_refused(run(folder, "models -- here"), 2, "unexpected argument 'here'");
+}
+
   const TempFolder& folder = tiny.folder;
   folder.write("tiny/metrics.jsonl", read_bytes(folder.path("tiny/metrics.jsonl")) + "nonsense\n");
   const Ended ended = run(folder, "report tiny");
