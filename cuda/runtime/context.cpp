@@ -88,7 +88,7 @@ void open_locked(State& s) {
   if (found.empty())
     fail<DeviceError>(
         "cuda: no GPU can be used: {} (install NVIDIA's driver for this toolkit, or compute on the cpu; "
-        "`eddy info` shows what this build sees)",
+        "the command info of Eddy's program shows what this build sees)",
         why_none);
   const auto mine =
       std::find_if(found.begin(), found.end(), [&](const DeviceInfo& d) { return d.index == s.index; });
@@ -135,7 +135,7 @@ const char* advice(cudaError_t error) {
     case cudaErrorECCUncorrectable:
       return "the GPU's memory is damaged: restart the machine, then use another GPU";
     default:
-      return "`eddy info` shows the GPU, the driver and what this build was made for";
+      return "the command info of Eddy's program shows the GPU, the driver and what this build was made for";
   }
 }
 

@@ -106,7 +106,7 @@ std::string probe(const DeviceInfo& device) {
   cudaGetLastError();
   return device.name + " cannot run what this build has for " + built_architectures() + ": " +
          cudaGetErrorString(error) +
-         " (install a driver that is as new as the toolkit; `eddy info` shows both)";
+         " (install a driver that is as new as the toolkit; the command info of Eddy's program shows both)";
 }
 
 std::string status() {

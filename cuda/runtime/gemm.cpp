@@ -45,7 +45,7 @@ constexpr std::int64_t kBiasAlignment = 16;
 
 void check_lt(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    fail<DeviceError>("cuda: {}: {} (`eddy info` shows the version of cuBLASLt)", call,
+    fail<DeviceError>("cuda: {}: {} (the command info of Eddy's program shows the version of cuBLASLt)", call,
                       cublasLtGetStatusString(status));
 }
 

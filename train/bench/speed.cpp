@@ -31,7 +31,7 @@ constexpr double kSeconds = 10;
 constexpr std::size_t kColumns = 11;
 
 // The file result.json of earlier calls.
-const OwnKind kOwnTimes{"a file of times of eddy bench speed", [](const std::string& path) {
+const OwnKind kOwnTimes{"a file of times of Eddy's benchmarks", [](const std::string& path) {
                           const nlohmann::json old = parse_strict_json(read_text_file(path)).value;
                           return old.is_object() && old.value("table", "") == "speed";
                         }};

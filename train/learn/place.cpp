@@ -54,8 +54,8 @@ Place find_place() {
   }
   if (!fs::is_directory(place.exercises, error))
     fail<IoError>(
-        "learn: no exercises in {} (run `eddy` itself, of a tree's build folder or as cmake --install put it "
-        "in its place)",
+        "learn: no exercises in {} (they lie beside Eddy's own program: run that of a tree's build folder, or as "
+        "cmake --install put it in its place)",
         place.exercises.string());
   if (!fs::exists(place.library, error)) place.library.clear();
   return place;

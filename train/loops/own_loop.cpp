@@ -11,6 +11,7 @@
 #include "tensor/files/json_text.h"
 #include "tensor/files/safetensors.h"
 #include "tensor/files/strict_json.h"
+#include "train/config/program_name.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/record/metrics_summary.h"
@@ -31,8 +32,8 @@ constexpr int kFormat = 1;  // of state.json
 void take_folder(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / kRunIdFile, error))
-    fail<IoError>("training: {} is a run of eddy train, which goes on by --resume (name another folder)",
-                  folder.string());
+    fail<IoError>("training: {} is a run of {} train, which goes on by --resume (name another folder)",
+                  folder.string(), program_name());
   make_folders(folder);
 }
 
@@ -44,7 +45,8 @@ SavedTraining read_training(const fs::path& checkpoint) {
     const json about = read_json_file(file);
     if (!about.contains("numbers"))
       fail<FormatError>(
-          "training: {} is of a run of eddy train, which goes on by --resume (name another folder)", file);
+          "training: {} is of a run of {} train, which goes on by --resume (name another folder)", file,
+          program_name());
     if (about.at("format") != kFormat)
       fail<FormatError>(
           "training: {} has format {}, and this program reads {} (take the program that wrote it)", file,

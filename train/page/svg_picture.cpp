@@ -32,7 +32,7 @@ std::string places(const std::vector<SvgPicture::Point>& points) {
 
 }  // namespace
 
-const OwnKind kOwnPicture{"a picture of eddy", [](const std::string& path) {
+const OwnKind kOwnPicture{"a picture of Eddy's", [](const std::string& path) {
                             return read_text_file(path).find(kDrawnByEddy) != std::string::npos;
                           }};
 

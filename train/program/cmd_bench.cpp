@@ -36,7 +36,7 @@ constexpr std::int64_t kDefaultVocab = 65;
 constexpr std::int64_t kMostLength = 1 << 24;
 
 // A file that --json wrote.
-const OwnKind kOwnNumbers{"a file of numbers of eddy bench", [](const std::string& path) {
+const OwnKind kOwnNumbers{"a file of numbers of Eddy's benchmarks", [](const std::string& path) {
                             constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 26;
                             if (std::filesystem::file_size(path) > kMostBytes) return false;
                             const nlohmann::json old = parse_strict_json(read_text_file(path)).value;

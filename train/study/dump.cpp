@@ -121,7 +121,7 @@ NamedValues captured_by(const std::vector<std::string>& patterns, bool literal,
 
 }  // namespace
 
-const OwnKind kOwnDump{"a file of eddy dump", [](const std::string& path) {
+const OwnKind kOwnDump{"a dump of Eddy's", [](const std::string& path) {
                          const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
                          const auto format = notes.find("format");
                          return format != notes.end() && format->second == kFormat;

@@ -68,12 +68,12 @@ TEST_CASE("program: sessions and pages and numbers replace nothing of another ki
                   "tiny.toml exists and is not a page of Eddy's");
   for (const char* file : {"tiny.toml", "tiny/config.json", "tiny/checkpoints/step-2/model.safetensors"})
     check_refused(run(folder, std::string("bench ops --json ") + file), 1,
-                  std::string(file) + " exists and is not a file of numbers of eddy bench");
+                  std::string(file) + " exists and is not a file of numbers of Eddy's benchmarks");
   const std::string case_files =
       "dump --config tiny/config.json --weights tiny/checkpoints/step-2/model.safetensors --tokens none --out ";
   for (const char* file : {"text.txt", "tiny/checkpoints/step-2/optimizer.safetensors", "tiny/metrics.jsonl"})
     check_refused(run(folder, case_files + file), 1,
-                  std::string(file) + " exists and is not a file of eddy dump");
+                  std::string(file) + " exists and is not a dump of Eddy's");
   CHECK(content_of(folder.path()) == before);
   folder.write("mine.html", "<!DOCTYPE html>\n<html><body>mine</body></html>\n");
   fs::create_symlink("nowhere", folder.path("link"));

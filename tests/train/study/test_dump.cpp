@@ -318,7 +318,7 @@ TEST_CASE("dump: an output replaces a dump and nothing else") {
   for (int twice = 0; twice < 2; ++twice) CHECK(bench.result().contains("logits"));
   bench.options.out = bench.save("mine.safetensors", {{"logits", Tensor::zeros({2, 3})}});
   CHECK(contains(error_of<IoError>([&] { bench.result(); }),
-                 "mine.safetensors exists and is not a file of eddy dump"));
+                 "mine.safetensors exists and is not a dump of Eddy's"));
   CHECK(load_safetensors(bench.options.out).size() == 1);
 }
 
