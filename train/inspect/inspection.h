@@ -83,6 +83,7 @@ struct Inspection {
   // Tokens at the end that fill no block: what is computed once for each block has no number there, for the call fills
   // the block up with padding.
   std::int64_t unfilled = 0;
+  bool has_padded_bias = false;         // a bias by distance is left out, since it is a mean with padding
   std::vector<std::string> unplaced{};  // paths of values that stand to the tokens in no known way
 
   // The series of a measure and a path; null for none.

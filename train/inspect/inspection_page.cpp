@@ -206,7 +206,11 @@ std::vector<std::string> lacking(const InspectedText& about, const ModelConfig& 
   if (some_block && !has(inspection, TokenMeasure::gate) && inspection.learned.empty())
     lines.push_back("This model has no gates.");
   if (inspection.attention.empty()) lines.push_back("This model has no attention.");
-  if (!inspection.attention.empty() && inspection.biases.empty())
+  if (inspection.has_padded_bias)
+    lines.push_back(
+        "The bias of the distance is a mean over the queries of a call. It is not shown, since this text fills no call: "
+        "padding fills it up.");
+  else if (!inspection.attention.empty() && inspection.biases.empty())
     lines.push_back("This model adds no bias of the distance to its scores.");
   for (const std::string& path : inspection.unplaced)
     lines.push_back(fmt::format(

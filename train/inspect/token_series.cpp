@@ -85,12 +85,7 @@ void SeriesCollector::add(const NamedSegment& segment, bool goes_on) {
   for (const auto& [path, calls] : segment.values) {
     if (calls.empty() || is_attention_path(path) || is_place_path(path)) continue;
     if (is_bias_path(path)) {
-      const Tensor& last = calls.back();
-      if (last.rank() != 2) continue;
-      BiasCurve& curve = biases_[path];
-      if (!curve.values.empty() && segment.valid < segment.time) continue;  // a mean with padding
-      curve = {path, last.dim(0), {}};
-      for (const double v : last.to_vector<double>()) curve.values.push_back(static_cast<float>(v));
+      add_bias(segment, path, calls);
       continue;
     }
     const ValueMeaning* const meaning = meaning_of(segment.config, path);
@@ -105,6 +100,34 @@ void SeriesCollector::add(const NamedSegment& segment, bool goes_on) {
       if (const ValueMeaning* const meaning = meaning_of(segment.config, path);
           meaning != nullptr && !meaning->moves.empty())
         add_moved(segment, path, calls, beside(scope_of(scope_of(path)), meaning->moves));
+}
+
+// A learned bias is that of every call. Another one is a mean over the queries of a call: the last call counts that has
+// tokens of the text alone. Where calls are parts of a segment, its attention, if it was looked at, says how many queries
+// each has.
+void SeriesCollector::add_bias(const NamedSegment& segment, const std::string& path,
+                               const std::vector<Tensor>& calls) {
+  if (calls.back().rank() != 2) return;
+  const ValueMeaning* const meaning = meaning_of(segment.config, path);
+  auto call = std::ssize(calls) - 1;
+  if (segment.valid < segment.time && (meaning == nullptr || meaning->covers != "nothing")) {
+    const std::vector<Tensor>* const places = segment.places_of(path, calls.size());
+    const auto attention = segment.values.find(beside(scope_of(path), "probabilities"));
+    const bool known =
+        places != nullptr && attention != segment.values.end() && attention->second.size() == calls.size();
+    const auto end_of = [&](std::ptrdiff_t i) {
+      const auto at = static_cast<std::size_t>(i);
+      return static_cast<std::int64_t>((*places)[at].data<double>()[0]) + attention->second[at].dim(2);
+    };
+    while (call >= 0 && (!known || end_of(call) > segment.valid)) --call;
+  }
+  if (call < 0) {
+    has_padded_bias_ = true;
+    return;
+  }
+  const Tensor& chosen = calls[static_cast<std::size_t>(call)];
+  BiasCurve& curve = biases_[path] = {path, chosen.dim(0), {}};
+  for (const double v : chosen.to_vector<double>()) curve.values.push_back(static_cast<float>(v));
 }
 
 void SeriesCollector::add_state(const NamedSegment& segment, const std::string& path,
@@ -283,6 +306,7 @@ void SeriesCollector::take(Inspection& inspection) && {
   for (auto& [path, curve] : biases_) inspection.biases.push_back(std::move(curve));
   for (auto& [path, values] : learned_) inspection.learned.push_back({path, std::move(values)});
   inspection.unfilled = unfilled_;
+  inspection.has_padded_bias = has_padded_bias_ && inspection.biases.empty();
   inspection.unplaced.assign(unplaced_.begin(), unplaced_.end());
 }
 

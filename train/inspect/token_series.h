@@ -30,6 +30,7 @@ class SeriesCollector {
   std::vector<float>& series(TokenMeasure measure, const std::string& path);
   // Whether the text has all tokens of a block, the one of a call. What ends the text without filling one is counted.
   bool is_whole(const NamedSegment& segment, std::int64_t block, std::int64_t call);
+  void add_bias(const NamedSegment& segment, const std::string& path, const std::vector<Tensor>& calls);
   void add_state(const NamedSegment& segment, const std::string& path, const std::vector<Tensor>& calls,
                  const ValueMeaning* meaning, bool goes_on);
   void add_slots(const NamedSegment& segment, const std::string& path, const std::vector<Tensor>& calls);
@@ -51,6 +52,7 @@ class SeriesCollector {
   std::map<std::string, BiasCurve> biases_;
   std::set<std::string> unplaced_;
   std::int64_t unfilled_ = 0;
+  bool has_padded_bias_ = false;
 };
 
 }  // namespace eddy

@@ -363,6 +363,35 @@ TEST_CASE("inspection: what is computed once for each block has no number where 
   CHECK(seen_of(block - 1).unfilled == block - 1);
 }
 
+TEST_CASE("inspection: a bias of the distance is a mean over tokens of the text, never over padding") {
+  const OneThread one;
+  const auto seen_of = [](const ModelName& name, const auto& tokens_of) {
+    const ModelConfig config = inspected_config(name);
+    const std::unique_ptr<Model> model = model_of(config);
+    const ModelConfig& full = model->full_config();
+    const std::int64_t time = call_time(full);
+    const std::vector<std::int32_t> tokens = random_tokens(time, config.vocab);
+    return inspect_tokens(*model, std::span(tokens).first(static_cast<std::size_t>(tokens_of(full, time))),
+                          options_for(config, time));
+  };
+  const auto all = [](const ModelConfig&, std::int64_t time) { return time; };
+  const auto cut = [](const ModelConfig&, std::int64_t time) { return time - 1; };
+  const auto whole_chunks = [](const ModelConfig& config, std::int64_t time) { return time - config.chunk; };
+  const auto check_same = [](const Inspection& a, const Inspection& b) {
+    REQUIRE_FALSE(a.biases.empty());
+    REQUIRE(a.biases.size() == b.biases.size());
+    for (std::size_t i = 0; i < a.biases.size(); ++i) CHECK(a.biases[i].values == b.biases[i].values);
+  };
+  // A learned bias does not know of tokens, the mean of the staircase is that of its last whole chunk.
+  check_same(seen_of({"block_recurrent", "block_recurrent"}, cut),
+             seen_of({"block_recurrent", "block_recurrent"}, all));
+  check_same(seen_of({"staircase", "staircase"}, cut), seen_of({"staircase", "staircase"}, whole_chunks));
+  const Inspection flat = seen_of({"staircase", "transformer_xl"}, cut);  // of one call for all tokens
+  CHECK(flat.biases.empty());
+  CHECK(flat.has_padded_bias);
+  CHECK_FALSE(seen_of({"staircase", "transformer_xl"}, all).biases.empty());
+}
+
 TEST_CASE("inspection: every value that a model names has words and a line of its literal form") {
   for_every_model([](const ModelConfig& config, const Model& model) {
     const Tensor tokens = random_ids(1, uneven_time(config), config.vocab, 3);
