@@ -191,7 +191,10 @@ ConfigSource read_config_file(const std::string& path) {
   const std::string text = decode_text(file.text(), path);
   if (path.ends_with(".toml")) return config_from_toml(text, path);
   if (path.ends_with(".json")) return config_from_json(text, path);
-  fail<ConfigError>("{}: the file's ending says neither .toml nor .json", path);
+  fail<ConfigError>(
+      "{}: the file's ending says neither .toml nor .json (a configuration; a text, or a folder of texts, is given "
+      "by --data)",
+      path);
 }
 
 }  // namespace eddy

@@ -41,6 +41,14 @@ std::string standing_text(const std::vector<EvalPoint>& evaluations, double pass
   const std::int64_t last = evaluations.empty() ? 0 : evaluations.back().step;
   const EvalPoint* const before = best_between(evaluations, 0, 2 * last / 3);
   const EvalPoint* const lately = best_between(evaluations, 2 * last / 3, last);
+  if (last > 0 && !std::isfinite(evaluations.back().loss)) {
+    const auto lost = std::find_if(evaluations.begin(), evaluations.end(),
+                                   [](const EvalPoint& point) { return !std::isfinite(point.loss); });
+    return fmt::format(
+        "diverged: at step {} the loss was no longer finite (take the checkpoint best; a lower "
+        "train.learning_rate may help)",
+        grouped(lost->step));
+  }
   const bool can_tell =
       trained >= static_cast<std::ptrdiff_t>(kFewestEvaluations) && before != nullptr && lately != nullptr;
   // By how much the last third of the steps lowered the loss.

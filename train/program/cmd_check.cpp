@@ -144,6 +144,21 @@ void check_run(const fs::path& run, bool all, Checks& checks) {
     for (const FileCheck& check : check_held(checkpoint)) checks.add(check);
 }
 
+// A session may have any name, but for those of a run's files.
+// errors: ValueError.
+void refuse_file_of_run(const fs::path& file) {
+  const std::string name = file.filename().string();
+  const bool is_pointer = name == "latest" || name == "best";
+  if (!is_pointer && name != "config.json" && name != "tokenizer.json" && name != "metrics.jsonl") return;
+  fs::path run = file.parent_path();
+  if (is_pointer) run /= "..";
+  run = run.empty() ? "." : run.lexically_normal();
+  if (!run.has_filename()) run = run.parent_path();
+  if (!checkpoints_of_run(run).empty())
+    fail<ValueError>("check: {} is a file of a run ({} check {} verifies all of them)", file.string(),
+                     program_name(), run.string());
+}
+
 int run_check(const CheckFlags& flags) {
   fs::path path(flags.path);
   if (!path.has_filename()) path = path.parent_path();
@@ -157,6 +172,7 @@ int run_check(const CheckFlags& flags) {
         checkpoint_step(fs::absolute(path).parent_path()) >= 0)
       fail<ValueError>("check: {} is a file of a checkpoint ({} check {} verifies all of them)", flags.path,
                        program_name(), path.has_parent_path() ? path.parent_path().string() : ".");
+    refuse_file_of_run(path);
     checks.add_if_there(path, [](const fs::path& file) { return session_problem(file.string()); });
     if (checks.wrong() == 0 && !SafetensorsFile::open(path.string()).metadata().contains("digest")) {
       print_line("it has no digest (an older version saved it)");

@@ -55,8 +55,12 @@ int run_compare(const CompareFlags& flags) {
   const LoadedRun& b = same_run ? a : other;
   if (a.tokenizer->to_json() != b.tokenizer->to_json())
     fail<ValueError>(
-        "compare: the runs have different tokenizers: {} with {} tokens and {} with {} (runs can be compared only with the same tokenizer)",
-        a.tokenizer->name(), a.tokenizer->vocab_size(), b.tokenizer->name(), b.tokenizer->vocab_size());
+        "compare: the runs have different tokenizers: {} with {} tokens and {} with {}{} (runs can be compared only with "
+        "the same tokenizer)",
+        a.tokenizer->name(), a.tokenizer->vocab_size(), b.tokenizer->name(), b.tokenizer->vocab_size(),
+        a.tokenizer->name() == b.tokenizer->name() && a.tokenizer->vocab_size() == b.tokenizer->vocab_size()
+            ? " others"
+            : "");
   const TokenReading reading_a = reading_of(a, flags.rows);
   TokenReading reading_b = reading_of(b, flags.rows);
   reading_b.clear_state = flags.clear_state;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/page/human_text.h"
 #include "train/page/svg_picture.h"
 #include "train/program/commands.h"
 #include "train/record/percent_line.h"
@@ -21,6 +22,7 @@ struct CurveFlags {
   std::vector<std::string> groups;
   std::string measure = "loss", out = "curves.svg", title;
   double good = 1;
+  bool asks_good = false;  // whether --good was given
 };
 
 int run_curves(const CurveFlags& flags) {
@@ -38,8 +40,8 @@ int run_curves(const CurveFlags& flags) {
   write_own_file("draw", flags.out, draw_curves(groups, flags.measure, title), kOwnPicture);
   for (const CurveGroup& group : groups) {
     const auto runs = std::ssize(group.curves);
-    print_line("{}: {} run{}", group.name, runs, runs == 1 ? "" : "s");
-    if (flags.measure == "loss") continue;
+    print_line("{}: {} {}", group.name, runs, plural(runs, "run"));
+    if (!flags.asks_good && flags.measure != "accuracy") continue;  // of others more is not always better
     for (const std::int64_t count : {runs - 1, runs})
       if (const auto step = step_for_good(group, flags.good, count))
         print_line("  {} of {} reach {:g} for good by step {}", count, runs, flags.good, *step);
@@ -82,12 +84,13 @@ int run_state(const StateFlags& flags) {
   write_own_file("draw", flags.out, draw_state(study, caption), kOwnPicture);
 
   print_line("step: {}", run.step);
-  print_line("streams: {} of {} tokens; training had {}", study.rows, study.time, trained);
+  print_line("streams: {} of {} {}; training had {}", study.rows, study.time, plural(study.time, "token"),
+             trained);
   print_line(
-      "right: {:.4f} % of {} answers",
+      "right: {:.4f} % of {} {}",
       100 * static_cast<double>(study.right) / static_cast<double>(std::max<std::int64_t>(1, study.answers)),
-      study.answers);
-  print_line("state: {} numbers", study.numbers.size());
+      study.answers, plural(study.answers, "answer"));
+  print_line("state: {} {}", study.numbers.size(), plural(study.numbers.size(), "number"));
   constexpr std::size_t kShown = 5;
   print_line("standard deviations between {} and {}:", caption.answer, caption.others);
   for (std::size_t i = 0; i < std::min(kShown, study.numbers.size()); ++i) {
@@ -113,12 +116,17 @@ void add_draw_command(CLI::App& app, std::function<int()>& action) {
       ->required();
   add_option(*curves, "--measure", drawn->measure, "loss, or a measure beside it: accuracy, bits_per_byte",
              not_empty());
-  add_option(*curves, "--good", drawn->good,
-             "Print by which step all runs, and all but one, reach this for good", number_between(-1e9, 1e9));
+  add_option(
+      *curves, "--good", drawn->good,
+      "Print by which step all runs, and all but one, reach this for good; without it only of accuracy",
+      number_between(-1e9, 1e9));
   add_option(*curves, "--title", drawn->title, "What the picture shows, for those who do not see it",
              not_empty());
   add_option(*curves, "--out", drawn->out, "File to write", not_empty());
-  on_chosen(*curves, action, [drawn] { return run_curves(*drawn); });
+  on_chosen(*curves, action, [drawn, curves] {
+    drawn->asks_good = curves->count("--good") > 0;
+    return run_curves(*drawn);
+  });
 
   CLI::App* state = command->add_subcommand(
       "state", "The number of a run's state that tells one answer best from the others, along fresh streams");

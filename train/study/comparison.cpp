@@ -164,7 +164,7 @@ std::vector<std::vector<double>> token_losses(const Model& model,
     text_of.push_back(i);
     plan.total += std::ssize(texts[i]) - 1;
   }
-  if (sequences.empty()) fail<ValueError>("token_losses: no text has a token to predict (at least 2 tokens)");
+  if (sequences.empty()) fail<ValueError>("compare: no text has a token to predict (at least 2 tokens)");
   ReadingOptions options;
   options.rows = std::min<std::int64_t>(reading.rows, std::ssize(sequences));
   options.segment = reading.segment;

@@ -83,7 +83,9 @@ class TextTask : public Task {
       fail<ConfigError>("train: model.n_out is {} and there are {} tokens to predict (leave it out)",
                         model.n_out, vocab);
     if (model.readout != "all")
-      fail<ConfigError>("train: model.readout is {} (text is scored at all positions)", model.readout);
+      fail<ConfigError>(
+          "train: model.readout is {} (text is scored at all positions; data.name chooses another task)",
+          model.readout);
     if (!rounded_up) model.vocab = vocab;
   }
 

@@ -44,6 +44,7 @@ TEST_CASE("standing: few evaluations, or none in the last third, do not tell") {
   CHECK(standing_text(points({4, 3}), 2).starts_with("too early to say: 1 evaluation after"));
   CHECK(says({4, 3, 2}, 2, "too early to say"));  // the one before the first step does not count
   CHECK(says({4, std::nan(""), 3, 2}, 2, "too early to say"));
+  CHECK(standing_text(points({4, 3, std::nan(""), std::nan("")}), 0.1).starts_with("diverged: at step 20 "));
 }
 
 TEST_CASE("standing: passes are tokens over those of the training split") {

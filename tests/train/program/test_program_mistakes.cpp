@@ -243,6 +243,9 @@ TEST_CASE("program: an error names the file, the flag or the key that was wrong"
   check_refused(run(folder, "tokenizer show text.txt"), 1, "text.txt is no vocabulary (a .model file");
   check_refused(run(folder, "check tiny/checkpoints/step-2/model.safetensors"), 1,
                 "is a file of a checkpoint (eddy check tiny/checkpoints/step-2 verifies all of them)");
+  check_refused(run(folder, "check tiny/checkpoints/latest"), 1,
+                "is a file of a run (eddy check tiny verifies all of them)");
+  check_refused(run(folder, "check tiny/config.json"), 1, "is a file of a run (eddy check tiny verifies");
   check_refused(run(folder, "draw curves =tiny"), 1, "is no NAME=FOLDER");
   check_refused(run(folder, "draw curves mine="), 1, "is no NAME=FOLDER");
   check_refused(run(folder, "export tiny --out text.txt/model"), 1, "text.txt cannot be made: it is there");
@@ -255,9 +258,6 @@ TEST_CASE("program: an error names the file, the flag or the key that was wrong"
   CHECK(contains(run(folder, "train --resume tiny --train.steps 1").out, "--resume tiny --train.steps 4"));
 }
 
-TEST_CASE("program: a report says which lines of a run's records it leaves out") {
-  if (!has_program()) return;
-  const TinyRun tiny;
 TEST_CASE("program: behind two dashes a path may begin with one") {
   if (!has_program()) return;
   const TinyRun tiny;
@@ -278,6 +278,9 @@ TEST_CASE("program: behind two dashes a path may begin with one") {
   check_refused(run(folder, "models -- here"), 2, "unexpected argument 'here'");
 }
 
+TEST_CASE("program: a report says which lines of a run's records it leaves out") {
+  if (!has_program()) return;
+  const TinyRun tiny;
   const TempFolder& folder = tiny.folder;
   folder.write("tiny/metrics.jsonl", read_bytes(folder.path("tiny/metrics.jsonl")) + "nonsense\n");
   const Ended ended = run(folder, "report tiny");
