@@ -22,6 +22,8 @@ namespace eddy {
 namespace {
 
 constexpr double kGiB = 1 << 30;
+// A run may be planned for a larger machine. What takes so many times the room is not counted to its end.
+constexpr std::int64_t kMostRooms = 64;
 
 struct PlanFlags {
   NewRunOptions run;
@@ -128,13 +130,16 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
   form->check_recompute(recompute_named(train.recompute));
   if (task->row_length() > 0) form->check_length(task->row_length(), task->carries_state());
   const PlannedRun run = planned_run(config, placement, *task, before_text);
-  const MemoryPlan plan = plan_memory(run);
+  const MemoryRoom room = memory_room();
+  const bool compared = placement.device == kCpu && !room.limit.empty();
+  const MemoryPlan plan = compared ? plan_memory(run, kMostRooms * room.bytes) : plan_memory(run);
   print_line("{} on {}: {} parameters, {}, {} on {}\n", config.model.model, task->name(),
              grouped(plan.parameters), task->summary(), train.precision, train.device);
-  const MemoryRoom room = memory_room();
   const MemoryVerdict verdict = judge(run, plan, room);
-  print_memory(run, plan, room);
-  print_recompute(run, plan);
+  if (plan.complete) {
+    print_memory(run, plan, room);
+    print_recompute(run, plan);
+  }
   if (verdict.fit != Fit::fits)
     print_line("{}: {}", verdict.fit == Fit::exceeds ? "too much" : "warning", verdict.text);
   print_now("");

@@ -60,6 +60,7 @@ TEST_CASE("program: a run that does not fit in memory is refused before it begin
   const std::string huge = kRun + "--model.dim 1048576 --model.layers 1000 ";
   const Ended planned = place.run("plan " + huge);
   CHECK_MESSAGE(planned.status == 0, planned.err);
+  CHECK_MESSAGE(contains(planned.out, "too much: the run takes more than "), planned.out);
   CHECK_MESSAGE(contains(planned.out, "the model alone is too large"), planned.out);
   const Ended trained = place.run("train --run run " + huge);
   CHECK(trained.status == 1);
