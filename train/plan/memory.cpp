@@ -8,6 +8,7 @@
 #include "autograd/tape.h"
 #include "models/optimizer/optimizer.h"
 #include "ops/cost/counting.h"
+#include "tensor/base/error.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/eval/evaluate.h"
