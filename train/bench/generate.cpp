@@ -13,11 +13,13 @@
 #include "ops/core/capture.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
+#include "tensor/memory/memory_limit.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/bench.h"
 #include "train/config/run_config.h"
 #include "train/generate/generate.h"
 #include "train/page/human_text.h"
+#include "train/plan/machine_memory.h"
 
 namespace eddy {
 namespace {
@@ -123,6 +125,12 @@ class LongStream {
   bool reads_all_ = true;
   std::int64_t tokens_read_ = 0;  // tokens read into state_, where reads_all_
 };
+
+// Returns the bytes that this process can take beside what it has, or MemoryLimit::kNone where that is not known.
+std::int64_t free_memory() {
+  const std::int64_t room = memory_room().bytes;
+  return room == 0 ? MemoryLimit::kNone : room - resident_bytes();
+}
 
 // Returns the bytes of all parameters, as products read them, except tables of which a token reads one row.
 std::int64_t weights_read(const Model& model) {
@@ -248,6 +256,8 @@ Measurement bench_generate(const GenerateBenchOptions& given) {
                  {"Floor: weights and state read once at the rate of memory", "milliseconds", 3},
                  {"State", "bytes", 5}};
   std::vector<std::string> left_out;
+  if (options.memory_bytes == 0) options.memory_bytes = on_gpu ? MemoryLimit::kNone : free_memory();
+  const MemoryLimit limit(allocator(placement.device), options.memory_bytes);
   for (const std::string& name : options.configs) {
     try {
       table.series.push_back(measure_config(name, options, lengths, seconds_each, placement, ceilings));

@@ -31,8 +31,9 @@ struct GenerateBenchOptions {
   bool capture = true;         // replay tokens from graphs where the device supports it
   std::string device = "cpu";  // cpu or cuda
   std::string precision = "f32";
-  double seconds = 30;      // for all measurements together; each times at least three tokens
-  CeilingSizes ceilings{};  // sizes of the arrays that memory is measured with
+  double seconds = 30;            // for all measurements together; each times at least three tokens
+  std::int64_t memory_bytes = 0;  // limit of live tensors; 0: what the machine has free, on a GPU its memory
+  CeilingSizes ceilings{};        // sizes of the arrays that memory is measured with
 };
 
 // Measures all configurations at lengths that double from min_length; max_length is always the last. A

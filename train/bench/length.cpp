@@ -10,6 +10,7 @@
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
+#include "tensor/memory/memory_limit.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/step.h"
 #include "train/config/config.h"
@@ -23,20 +24,6 @@ namespace {
 constexpr std::int64_t kBlock = 32, kVocab = 256, kHeadWidth = 32;
 constexpr std::int64_t kProduct = 512;  // its operands stay in a cache
 constexpr std::int64_t kCpuMemory = std::int64_t{4} << 30;
-
-// Limits the live bytes of a device while it exists.
-class MemoryLimit {
- public:
-  MemoryLimit(Device device, std::int64_t bytes) : allocator_(allocator(device)) {
-    allocator_.set_limit(bytes);
-  }
-  ~MemoryLimit() { allocator_.set_limit(0); }
-  MemoryLimit(const MemoryLimit&) = delete;
-  MemoryLimit& operator=(const MemoryLimit&) = delete;
-
- private:
-  Allocator& allocator_;
-};
 
 std::string family_of(const std::string& model) {
   for (const ModelName& name : model_registry())
@@ -126,9 +113,9 @@ Measurement bench_length(const LengthBenchOptions& options,
   const DevicePrecision placement =
       choose_device_precision({"bench length", "--device", "--precision"}, options.device, options.precision);
   const bool on_cpu = placement.device == kCpu;
-  const MemoryLimit limit(placement.device, options.memory_bytes > 0 ? options.memory_bytes
-                                            : on_cpu                 ? kCpuMemory
-                                                                     : 0);
+  const std::int64_t most = on_cpu ? kCpuMemory : MemoryLimit::kNone;
+  const MemoryLimit limit(allocator(placement.device),
+                          options.memory_bytes > 0 ? options.memory_bytes : most);
   Measurement m;
   m.bench = "length";
   m.title = "Steps by length of the segment";

@@ -2,14 +2,13 @@
 #include "train/plan/memory.h"
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 
 #include "autograd/tape.h"
 #include "models/optimizer/optimizer.h"
 #include "ops/cost/counting.h"
 #include "tensor/base/error.h"
-#include "tensor/memory/allocator.h"
+#include "tensor/memory/memory_limit.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/eval/evaluate.h"
 #include "train/step/train_step.h"
@@ -107,23 +106,6 @@ class CountedRun {
 // train/plan/README.md.
 constexpr std::int64_t kProductBytes = std::int64_t{2} << 20;
 
-// Limits the live bytes of an allocator, beside those that are live already, while it exists.
-class CountingLimit {
- public:
-  CountingLimit(Allocator& memory, std::int64_t bytes) : memory_(memory) {
-    const std::int64_t live = memory.stats().live_bytes;
-    memory.set_limit(bytes < std::numeric_limits<std::int64_t>::max() - live
-                         ? live + std::max<std::int64_t>(1, bytes)
-                         : 0);
-  }
-  ~CountingLimit() { memory_.set_limit(0); }
-  CountingLimit(const CountingLimit&) = delete;
-  CountingLimit& operator=(const CountingLimit&) = delete;
-
- private:
-  Allocator& memory_;
-};
-
 }  // namespace
 
 PlannedRun planned_run(const RunConfig& config, const DevicePrecision& placement, Task& task,
@@ -149,7 +131,7 @@ MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most) {
   std::int64_t reserved = 0;
   const std::int64_t reading = resident_peak_bytes();
   const std::int64_t resident = resident_peak_of([&] {
-    const CountingLimit limit(memory, most);
+    const MemoryLimit limit(memory, most);
     try {
       CountedRun counted(run, device, plan);
       counted.run();

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tensor/memory/allocator.h"
 
 using namespace eddy;
 using nlohmann::json;
@@ -139,11 +138,8 @@ TEST_CASE("bench generate refuses unknown configurations and lengths that make n
 }
 
 TEST_CASE("bench generate says which of its options to lower where a model does not fit") {
-  struct Unlimited {
-    ~Unlimited() { allocator(kCpu).set_limit(0); }
-  } const guard;
-  allocator(kCpu).set_limit(allocator(kCpu).stats().live_bytes + (std::int64_t{32} << 20));
   GenerateBenchOptions options = quick();
+  options.memory_bytes = std::int64_t{32} << 20;
   options.configs = {"cifar_regular"};
   options.min_length = options.max_length = 1 << 20;
   CHECK_THROWS_WITH_AS(bench_generate(options), doctest::Contains("lower --max-length or --batch"),
