@@ -28,7 +28,8 @@ constexpr int kMostThreads = 1024;            // of a block
 constexpr int kMostBlocks = 132;              // resident blocks: one on each multiprocessor of an H100
 constexpr int kMostResident = 132 * 512;      // threads of resident blocks
 constexpr int kBlocks = 16, kThreads = 8192;  // the same, unless EDDY_EMULATED_BLOCKS asks for more
-constexpr std::size_t kStackBytes = 256 << 10, kPage = 4096;
+// A power of two between stacks would put the tops of all of them into the same few lines of every cache.
+constexpr std::size_t kPage = 4096, kLine = 64, kStackBytes = (256 << 10) + kPage;
 constexpr std::size_t kMostShared = 227 << 10;
 
 enum class State : unsigned char { ready, at_barrier, at_exchange, at_group_barrier, ended };
@@ -36,13 +37,13 @@ enum class State : unsigned char { ready, at_barrier, at_exchange, at_group_barr
 struct Thread {
   std::jmp_buf context;
   bool started = false;
-  State state = State::ended;
   int turn = 0;                     // which of the two values the next exchange writes
   int first_block = 0, blocks = 0;  // the group whose barrier it waits at
 };
 
 struct Machine {
   Thread threads[kMostResident];  // of one block, or of all resident blocks in order
+  State states[kMostResident];    // theirs, together, since every round reads all of them
   // [turn][thread]: a lane may write its next value while others still read the last one.
   alignas(64) unsigned char values[2][kMostResident][kLaneBytes];
   char* stacks = nullptr;
@@ -106,7 +107,8 @@ class RandomOrder {
     while (std::gcd(step_, count) != 1);
   }
   std::uint32_t next() {
-    at_ = static_cast<std::uint32_t>((std::uint64_t{at_} + step_) % count_);
+    at_ += step_;  // at most the count, so that one subtraction is the remainder
+    if (at_ >= count_) at_ -= count_;
     return at_;
   }
 
@@ -117,7 +119,7 @@ class RandomOrder {
 // Returns to the scheduler until it resumes this thread.
 __attribute__((noinline)) void leave(State state) {
   Thread& thread = machine.threads[machine.current];
-  thread.state = state;
+  machine.states[machine.current] = state;
   if (_setjmp(thread.context) == 0) _longjmp(machine.scheduler, 1);
 }
 
@@ -135,7 +137,8 @@ __attribute__((noinline)) void start_thread(int index) {
   // A page that stops an overflow. A process may have some 65,000 mappings: of many threads every eighth has one.
   if (index < kThreads || index % 8 == 0) mprotect(stack, kPage, PROT_NONE);
   context.uc_stack.ss_sp = stack + kPage;
-  context.uc_stack.ss_size = kStackBytes - kPage;
+  // A page lower in the next one, and lines lower in the page: no cache has to hold all tops in one place.
+  context.uc_stack.ss_size = kStackBytes - kPage - static_cast<std::size_t>(index) % (kPage / kLine) * kLine;
   context.uc_link = nullptr;
   makecontext(&context, thread_main, 0);
   setcontext(&context);
@@ -157,9 +160,9 @@ bool release_warps(int threads) {
   bool any = false;
   for (int warp = 0; warp + kWarp <= threads; warp += kWarp) {
     int waiting = 0;
-    for (int i = warp; i < warp + kWarp; ++i) waiting += machine.threads[i].state == State::at_exchange;
+    for (int i = warp; i < warp + kWarp; ++i) waiting += machine.states[i] == State::at_exchange;
     if (waiting < kWarp) continue;
-    for (int i = warp; i < warp + kWarp; ++i) machine.threads[i].state = State::ready;
+    for (int i = warp; i < warp + kWarp; ++i) machine.states[i] = State::ready;
     any = true;
   }
   return any;
@@ -168,8 +171,8 @@ bool release_warps(int threads) {
 // Releases the threads of a block if all wait at its barrier. Returns false otherwise.
 bool release_block(int first, int threads) {
   for (int i = first; i < first + threads; ++i)
-    if (machine.threads[i].state != State::at_barrier) return false;
-  for (int i = first; i < first + threads; ++i) machine.threads[i].state = State::ready;
+    if (machine.states[i] != State::at_barrier) return false;
+  for (int i = first; i < first + threads; ++i) machine.states[i] = State::ready;
   return true;
 }
 
@@ -177,16 +180,16 @@ bool release_block(int first, int threads) {
 bool release_groups(int blocks, int threads) {
   for (int block = 0; block < blocks; ++block) {
     const Thread& first = machine.threads[block * threads];
-    if (first.state != State::at_group_barrier || first.first_block != block) continue;
+    if (machine.states[block * threads] != State::at_group_barrier || first.first_block != block) continue;
     const int begin = block * threads, end = begin + first.blocks * threads;
     bool all = end <= blocks * threads;
     for (int i = begin; i < end && all; ++i) {
       const Thread& thread = machine.threads[i];
-      all = thread.state == State::at_group_barrier && thread.first_block == first.first_block &&
+      all = machine.states[i] == State::at_group_barrier && thread.first_block == first.first_block &&
             thread.blocks == first.blocks;
     }
     if (!all) continue;
-    for (int i = begin; i < end; ++i) machine.threads[i].state = State::ready;
+    for (int i = begin; i < end; ++i) machine.states[i] = State::ready;
     return true;
   }
   return false;
@@ -223,7 +226,7 @@ class Paces {
 void run_blocks(int blocks, int threads_each) {
   const int threads = blocks * threads_each;
   for (int i = 0; i < threads; ++i) {
-    machine.threads[i].state = State::ready;
+    machine.states[i] = State::ready;
     machine.threads[i].turn = 0;
   }
   Paces paces(threads);
@@ -232,15 +235,15 @@ void run_blocks(int blocks, int threads_each) {
     RandomOrder order(static_cast<std::uint32_t>(threads));
     for (int i = 0; i < threads; ++i) {
       const int index = static_cast<int>(order.next());
-      if (machine.threads[index].state == State::ready && !paces.rests(index)) resume(index);
+      if (machine.states[index] == State::ready && !paces.rests(index)) resume(index);
     }
     machine.current = -1;
     int ended = 0, at_barrier = 0, at_group_barrier = 0, resting = 0;
     for (int i = 0; i < threads; ++i) {
-      ended += machine.threads[i].state == State::ended;
-      at_barrier += machine.threads[i].state == State::at_barrier;
-      at_group_barrier += machine.threads[i].state == State::at_group_barrier;
-      resting += machine.threads[i].state == State::ready;
+      ended += machine.states[i] == State::ended;
+      at_barrier += machine.states[i] == State::at_barrier;
+      at_group_barrier += machine.states[i] == State::at_group_barrier;
+      resting += machine.states[i] == State::ready;
     }
     if (ended == threads) return;
     if (release_warps(threads)) continue;
