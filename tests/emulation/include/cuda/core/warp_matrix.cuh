@@ -6,6 +6,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -27,8 +28,12 @@ static_assert(sizeof(Operands) <= emulation::kLaneBytes);
 class Warp {
  public:
   explicit Warp(const Operands& mine) : all_(emulation::exchange(&mine, sizeof mine)) {
-    for (int lane = 0; lane < 32; ++lane)
-      if (of(lane).instruction != mine.instruction) emulation::stop("lanes at different matrix instructions");
+    static_assert(offsetof(Operands, instruction) == 0);
+    for (std::size_t lane = 0; lane < 32; ++lane) {
+      std::uint32_t instruction;  // alone: a copy of all operands would take longer
+      std::memcpy(&instruction, all_ + lane * emulation::kLaneBytes, sizeof instruction);
+      if (instruction != mine.instruction) emulation::stop("lanes at different matrix instructions");
+    }
   }
   Operands of(int lane) const {
     Operands operands;
@@ -101,14 +106,23 @@ inline void multiply_matrices(float (&sums)[4], const std::uint32_t (&a)[4], std
                               std::uint32_t b1) {
   const emulated::Warp warp({3, {a[0], a[1], a[2], a[3]}, {b0, b1}, nullptr});
   const int lane = static_cast<int>(threadIdx.x % 32);
-  for (int i = 0; i < 4; ++i) {
-    const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    for (int k = 0; k < 16; ++k) {
-      const int place = k % 8 / 2, upper_columns = k / 8;
-      const emulated::Operands left = warp.of(row % 8 * 4 + place), right = warp.of(column * 4 + place);
-      sums[i] += emulated::half_of(left.a[row / 8 + 2 * upper_columns], k % 2) *
-                 emulated::half_of(right.b[upper_columns], k % 2);
+  // The two rows of A and the two columns of B whose products are this lane's.
+  float rows[2][16], columns[2][16];
+  for (int half = 0; half < 2; ++half)
+    for (int place = 0; place < 4; ++place) {
+      const emulated::Operands left = warp.of(lane / 4 * 4 + place),
+                               right = warp.of((lane % 4 * 2 + half) * 4 + place);
+      for (int upper = 0; upper < 2; ++upper)
+        for (int k = 0; k < 2; ++k) {
+          const int at = 8 * upper + 2 * place + k;
+          rows[half][at] = emulated::half_of(left.a[half + 2 * upper], k);
+          columns[half][at] = emulated::half_of(right.b[upper], k);
+        }
     }
+  for (int i = 0; i < 4; ++i) {
+    float sum = sums[i];
+    for (int k = 0; k < 16; ++k) sum += rows[i / 2][k] * columns[i % 2][k];
+    sums[i] = sum;
   }
 }
 

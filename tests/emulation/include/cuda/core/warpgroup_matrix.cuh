@@ -27,14 +27,22 @@ namespace emulated {
 
 // ---- operands in shared memory
 
-inline bf16 read_shared(std::uint64_t address) {
-  const std::int64_t at = static_cast<std::int64_t>(address) - kSharedStart;
-  if (at < 0 || at + 2 > emulation::shared_bytes())
-    emulation::stop("a product reads address %lld of shared memory", static_cast<long long>(address));
-  bf16 x;
-  std::memcpy(static_cast<void*>(&x), static_cast<const char*>(emulation::shared_memory()) + at, 2);
-  return x;
-}
+// The block's dynamic shared memory, looked up once for many numbers.
+class SharedMemory {
+ public:
+  bf16 read(std::uint64_t address) const {
+    const std::int64_t at = static_cast<std::int64_t>(address) - kSharedStart;
+    if (at < 0 || at + 2 > bytes_)
+      emulation::stop("a product reads address %lld of shared memory", static_cast<long long>(address));
+    bf16 x;
+    std::memcpy(static_cast<void*>(&x), start_ + at, 2);
+    return x;
+  }
+
+ private:
+  const char* start_ = static_cast<const char*>(emulation::shared_memory());
+  std::int64_t bytes_ = emulation::shared_bytes();
+};
 
 // One operand, with numbers (mn, k): mn along the sums, k along what is summed over.
 class SharedMatrix {
@@ -66,13 +74,14 @@ class SharedMatrix {
     else  // ((T, wide / T, m), (8, 2)) : ((1, T, LBO), (wide, SBO))
       address += 2 * (mn % wide) + mn / wide * leading_ + k % 8 * span_ + k / 8 * stride_;
     const std::uint64_t rows = address >> 7 & (span_ / 16 - 1);  // bits 7, 8 and, of 128 bytes, 9
-    return read_shared(address ^ rows << 4);
+    return memory_.read(address ^ rows << 4);
   }
 
  private:
   static std::uint64_t field(std::uint64_t bits, int from, int count) {
     return bits >> from & ((std::uint64_t{1} << count) - 1);
   }
+  SharedMemory memory_;
   std::uint64_t start_, leading_, stride_, span_ = 0;
   bool k_major_;
 };
@@ -110,26 +119,30 @@ struct Part {
   std::uint32_t rows[2][4][2];  // of A in registers: [row half][t][column half], of the lanes with row g
 };
 
-inline float left_of(const Part& part, int half, std::uint64_t k) {
-  if (!part.product.from_registers) {
-    const int row =
-        static_cast<int>(threadIdx.x % 128) / 32 * 16 + static_cast<int>(threadIdx.x % 32) / 4 + 8 * half;
-    return SharedMatrix(part.product.left, true).at(static_cast<std::uint64_t>(row), k);
-  }
-  return half_of(part.rows[half][k % 8 / 2][k / 8], static_cast<int>(k % 2));
-}
-
 inline void compute(const Part& part, std::vector<float>& sums) {
-  const SharedMatrix right(part.product.right, !part.product.across);
   float left[2][16];
-  for (int half = 0; half < 2; ++half)
-    for (std::uint64_t k = 0; k < 16; ++k) left[half][k] = left_of(part, half, k);
-  for (int n = 0; n < part.product.columns / 8; ++n)
-    for (int e = 0; e < 4; ++e) {
-      const auto column = static_cast<std::uint64_t>(8 * n + static_cast<int>(threadIdx.x % 4) * 2 + e % 2);
-      float& sum = sums[static_cast<std::size_t>(4 * n + e)];
-      if (!part.product.add) sum = 0;
-      for (std::uint64_t k = 0; k < 16; ++k) sum += left[e / 2][k] * static_cast<float>(right.at(column, k));
+  if (part.product.from_registers) {
+    for (int half = 0; half < 2; ++half)
+      for (std::size_t k = 0; k < 16; ++k)
+        left[half][k] = half_of(part.rows[half][k % 8 / 2][k / 8], static_cast<int>(k % 2));
+  } else {
+    const SharedMatrix matrix(part.product.left, true);
+    const std::uint64_t row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    for (std::uint64_t half = 0; half < 2; ++half)
+      for (std::uint64_t k = 0; k < 16; ++k) left[half][k] = matrix.at(row + 8 * half, k);
+  }
+  const SharedMatrix matrix(part.product.right, !part.product.across);
+  const auto columns = static_cast<std::uint64_t>(part.product.columns);
+  for (std::uint64_t n = 0; n < columns / 8; ++n)
+    for (std::uint64_t odd = 0; odd < 2; ++odd) {
+      float right[16];
+      for (std::uint64_t k = 0; k < 16; ++k) right[k] = matrix.at(8 * n + threadIdx.x % 4 * 2 + odd, k);
+      for (std::uint64_t half = 0; half < 2; ++half) {
+        const std::size_t at = 4 * n + 2 * half + odd;
+        float sum = part.product.add ? sums[at] : 0;
+        for (std::size_t k = 0; k < 16; ++k) sum += left[half][k] * right[k];
+        sums[at] = sum;
+      }
     }
 }
 
