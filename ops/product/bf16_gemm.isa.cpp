@@ -173,8 +173,8 @@ void multiply_by_dots(const Product& g) {
 
 // ---- AMX ----
 
-constexpr std::int64_t kStep = 16;  // pairs of a tile's row
-constexpr std::int64_t kStepBytes = kStep * 4;
+constexpr std::int64_t kPairBytes = sizeof(Pair);
+constexpr std::int64_t kStep = 16;                   // pairs of a tile's row
 constexpr std::int64_t kTile = kStep * kLanes;       // pairs of a tile
 constexpr std::int64_t kPanelStep = kStep * kWidth;  // pairs of a panel in a step
 // A block of A: as many rows as fit kBlockPairs, and not all of the inner axis if those would be fewer than kFewRows.
@@ -340,7 +340,7 @@ struct TileProducts {
   // A tile of a panel.
   template <bool kNear, int Tile>
   EDDY_INLINE static void load_panel(const Pair* b) {
-    constexpr std::int64_t bytes = kWidth * static_cast<std::int64_t>(sizeof(Pair));
+    constexpr std::int64_t bytes = kWidth * kPairBytes;
     if constexpr (kNear)
       Tiles::template load_once<Tile>(b, bytes);
     else
@@ -361,16 +361,16 @@ void multiply_by_tiles(const Product& g) {
   if ((g.inner <= 0 && g.accumulate) || g.rows <= 0) return;
   const Pair* const panels = reinterpret_cast<const Pair*>(g.packed);
   const std::int64_t steps = (g.inner + 2 * kStep - 1) / (2 * kStep), panel_stride = steps * kPanelStep,
-                     panel_bytes = panel_stride * static_cast<std::int64_t>(sizeof(Pair)),
-                     count = g.panel_end - g.panel_begin;
+                     panel_bytes = panel_stride * kPairBytes, count = g.panel_end - g.panel_begin;
   const bool fits = count * panel_bytes <= kPanelBytes;
   const std::int64_t most_steps = kBlockPairs / kStep / (fits ? 32 : kFewRows),
                      parts = larger(1, (steps + most_steps - 1) / most_steps),
                      part_steps = larger(1, (steps + parts - 1) / parts);
   const std::int64_t block_rows = fits && !kTransposed ? 32 : kBlockPairs / kStep / part_steps / 32 * 32,
                      group = fits ? count : larger(2, kGroupBytes * parts / panel_bytes);
+  // Bytes that the second-level cache keeps, if they fit (kNearBytes).
   const std::int64_t read_again = count * panel_bytes +
-                                  2 * smaller(block_rows, g.rows) * part_steps * kStepBytes +
+                                  2 * smaller(block_rows, g.rows) * part_steps * kStep * kPairBytes +
                                   (g.accumulate ? g.rows * count * kWidth * 4 : 0);
   const auto block_of = [&](std::int64_t row, std::int64_t part, Pair* to) {
     const std::int64_t first = steps * part / parts, k = 2 * kStep * first;
