@@ -18,6 +18,11 @@ constexpr double kMargin = 0.1;  // of the room, on both sides
 // Counting ends at so many times the room: 65,536 layers of the default size would take 40 seconds to count.
 constexpr std::int64_t kMostRooms = 4;
 
+// Whether the memory of a run is compared with the room.
+bool compares(const PlannedRun& run, const MemoryRoom& room) {
+  return run.placement.device == kCpu && !room.limit.empty();
+}
+
 // Those of these keys that the run's model or task reads.
 std::vector<std::string> read_keys(const RunConfig& config, std::initializer_list<const char*> wanted) {
   RunConfig copy = config;
@@ -149,16 +154,20 @@ MemoryVerdict judge(const PlannedRun& run, const MemoryPlan& plan, const MemoryR
   return {exceeds ? Fit::exceeds : Fit::close, text};
 }
 
+MemoryPlan plan_memory_near(const PlannedRun& run, const MemoryRoom& room, std::int64_t rooms) {
+  return compares(run, room) ? plan_memory(run, rooms * room.bytes) : plan_memory(run);
+}
+
 MemoryPlan require_memory(const char* command, const PlannedRun& run) {
   const MemoryRoom room = memory_room();
-  const bool compared = run.placement.device == kCpu && !room.limit.empty();
   MemoryPlan plan;
   try {
-    if (compared && static_cast<double>(run.text) > (1 + kMargin) * static_cast<double>(room.bytes)) {
+    if (compares(run, room) &&
+        static_cast<double>(run.text) > (1 + kMargin) * static_cast<double>(room.bytes)) {
       plan.text = plan.peak = run.text;
       plan.complete = false;
     } else {
-      plan = compared ? plan_memory(run, kMostRooms * room.bytes) : plan_memory(run);
+      plan = plan_memory_near(run, room, kMostRooms);
     }
   } catch (const DeviceError& error) {  // a model that reads values on the host can be trained all the same
     add_warning(fmt::format("warning: the memory of this run is not counted: {}", error.what()));

@@ -1,6 +1,7 @@
 // Whether the memory that a run takes is there, and what would need less.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "train/plan/machine_memory.h"
@@ -19,6 +20,10 @@ struct MemoryVerdict {
 // cause, and names only keys that the run reads; batches that it names have been counted. A room that is not known, and
 // the memory of a GPU, are not compared.
 MemoryVerdict judge(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoom& room);
+
+// Counts a run, but where it is compared with the room not beyond so many times that.
+// errors: those of plan_memory.
+MemoryPlan plan_memory_near(const PlannedRun& run, const MemoryRoom& room, std::int64_t rooms);
 
 // Counts a run of a command and compares it with the room there is: warns (ops/core/warnings.h) where that is close. What
 // takes several times the room is not counted to its end.

@@ -131,8 +131,7 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
   if (task->row_length() > 0) form->check_length(task->row_length(), task->carries_state());
   const PlannedRun run = planned_run(config, placement, *task, before_text);
   const MemoryRoom room = memory_room();
-  const bool compared = placement.device == kCpu && !room.limit.empty();
-  const MemoryPlan plan = compared ? plan_memory(run, kMostRooms * room.bytes) : plan_memory(run);
+  const MemoryPlan plan = plan_memory_near(run, room, kMostRooms);
   print_line("{} on {}: {} parameters, {}, {} on {}\n", config.model.model, task->name(),
              grouped(plan.parameters), task->summary(), train.precision, train.device);
   const MemoryVerdict verdict = judge(run, plan, room);

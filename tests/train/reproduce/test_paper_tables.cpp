@@ -209,8 +209,9 @@ TEST_CASE("rows of many steps are timed before the first is trained") {
   options.runs = folder.path("longer");
   options.set["train.steps"] = "100";
   const std::string told = reproduce_whole(options);
-  for (const char* part : {"timing some steps of 2 rows", "  lstm: about ", "all: about ",
-                           "== row 1 of 2, lstm: LSTM, about ", "lstm: trained in ", " left for 1 more row\n"})
+  for (const char* part :
+       {"timing some steps of 2 rows", "  lstm: about ", "all: about ", "== row 1 of 2, lstm: LSTM, about ",
+        "lstm: trained in ", " left for 1 more row\n"})
     CHECK_MESSAGE(contains(told, part), part);
   CHECK(!contains(reproduce_whole(options), "timing some steps"));
 }
