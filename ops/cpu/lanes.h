@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "tensor/base/host_device.h"
 
@@ -36,17 +37,29 @@ struct LaneVector {
   typedef T loose __attribute__((vector_size(kLaneVectorBytes), aligned(sizeof(T)), may_alias));
 };
 
-// Readers of one element and of one vector of elements, so that the code of a term serves both.
+// Access to one element and to one vector of elements, so that the code of a term serves both.
 template <class T>
 struct OneElement {
   EDDY_INLINE static T load(const T* from) { return *from; }
+  EDDY_INLINE static void store(T* to, T value) { *to = value; }
 };
 template <class T>
 struct OneVector {
   EDDY_INLINE static typename LaneVector<T>::type load(const T* from) {
     return *reinterpret_cast<const typename LaneVector<T>::loose*>(from);
   }
+  EDDY_INLINE static void store(T* to, typename LaneVector<T>::type value) {
+    *reinterpret_cast<typename LaneVector<T>::loose*>(to) = value;
+  }
 };
+
+// Calls body(access, i) for vectors that begin at elements i of [0, n), and then for single elements.
+template <class T, class Body>
+EDDY_INLINE void for_vectors(std::int64_t n, Body body) {
+  const std::int64_t whole = n / LaneVector<T>::width * LaneVector<T>::width;
+  for (std::int64_t i = 0; i < whole; i += LaneVector<T>::width) body(OneVector<T>{}, i);
+  for (std::int64_t i = whole; i < n; ++i) body(OneElement<T>{}, i);
+}
 
 // Folds the upper half of a vector onto the lower one until one element is left.
 template <class T, std::int64_t Width, class Combine>
@@ -61,13 +74,46 @@ EDDY_INLINE T fold_vector(const typename LaneBlock<T, Width>::type& lanes, Combi
   }
 }
 
-// Folds lanes 16..31 onto 0..15, then 8..15 onto 0..7, and so on. Changes `lanes`.
+// Folds lanes 16..31 onto 0..15, and so on, until one vector is left. Changes `lanes`.
 template <class T, class Combine>
-EDDY_INLINE T fold_lanes(typename LaneVector<T>::type* lanes, Combine combine) {
+EDDY_INLINE typename LaneVector<T>::type fold_to_vector(typename LaneVector<T>::type* lanes,
+                                                        Combine combine) {
   using Vector = LaneVector<T>;
   for (std::int64_t half = Vector::count / 2; half > 0; half /= 2)
     for (std::int64_t v = 0; v < half; ++v) lanes[v] = combine(lanes[v], lanes[v + half]);
-  return fold_vector<T, Vector::width>(lanes[0], combine);
+  return lanes[0];
+}
+
+// Folds lanes 16..31 onto 0..15, then 8..15 onto 0..7, and so on. Changes `lanes`.
+template <class T, class Combine>
+EDDY_INLINE T fold_lanes(typename LaneVector<T>::type* lanes, Combine combine) {
+  return fold_vector<T, LaneVector<T>::width>(fold_to_vector<T>(lanes, combine), combine);
+}
+
+// Folds the vectors of as many rows as a vector has elements: element r of the result is what fold_vector gives for
+// row r. Two rows share each addition, so it takes as many for all as for four alone. Changes `rows`.
+template <class T, std::int64_t Groups = 1, std::size_t... kLane>
+EDDY_INLINE typename LaneVector<T>::type fold_rows(typename LaneVector<T>::type* rows,
+                                                   std::index_sequence<kLane...> lanes) {
+  // A vector holds the lanes of `Groups` rows, `size` each; half of them are left.
+  constexpr std::int64_t width = LaneVector<T>::width, size = width / Groups, half = size / 2;
+  if constexpr (size == 1) {
+    return rows[0];
+  } else {
+    constexpr auto lower = [](std::int64_t lane) {
+      return static_cast<int>(lane / half * size + lane % half);
+    };
+    for (std::int64_t v = 0; v < size / 2; ++v) {
+      const auto first = rows[2 * v], second = rows[2 * v + 1];
+      rows[v] = __builtin_shufflevector(first, second, lower(kLane)...) +
+                __builtin_shufflevector(first, second, lower(kLane) + static_cast<int>(half)...);
+    }
+    return fold_rows<T, 2 * Groups>(rows, lanes);
+  }
+}
+template <class T>
+EDDY_INLINE typename LaneVector<T>::type fold_rows(typename LaneVector<T>::type* rows) {
+  return fold_rows<T>(rows, std::make_index_sequence<static_cast<std::size_t>(LaneVector<T>::width)>{});
 }
 
 struct Plus {
@@ -77,74 +123,64 @@ struct Plus {
   }
 };
 
-// Returns the sum over i in [0, n) of term(reader, i); term reads its operands with reader.load(pointer + i).
-template <class T, class Term>
-EDDY_INLINE T lane_sum(std::int64_t n, Term term) {
+// The sums of some terms, each as a vector whose fold is the sum.
+template <class T, std::size_t Terms>
+struct LaneSums {
+  typename LaneVector<T>::type of[Terms];
+};
+
+// Returns the sum over i in [0, n) of each term(reader, i), in one pass; a term reads its operands with
+// reader.load(pointer + i).
+template <class T, class... Term>
+EDDY_INLINE LaneSums<T, sizeof...(Term)> lane_sums(std::int64_t n, Term... term) {
   using Vector = LaneVector<T>;
+  constexpr std::size_t terms = sizeof...(Term);
+  LaneSums<T, terms> result;
   if (n < kShortRow) {
-    T sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) sum += term(OneElement<T>{}, i);
-    return sum;
+    T sums[terms] = {};
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::size_t t = 0;
+      ((sums[t++] += term(OneElement<T>{}, i)), ...);
+    }
+    for (std::size_t t = 0; t < terms; ++t) result.of[t] = typename Vector::type{sums[t]};
+    return result;
   }
-  typename Vector::type sums[Vector::count] = {};
+  typename Vector::type sums[terms][Vector::count] = {};
+  const auto add_vector = [&](std::int64_t i, std::int64_t v) __attribute__((always_inline)) {
+    std::size_t t = 0;
+    ((sums[t++][v] += term(OneVector<T>{}, i)), ...);
+  };
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
-    for (std::int64_t v = 0; v < Vector::count; ++v) sums[v] += term(OneVector<T>{}, i + v * Vector::width);
+    for (std::int64_t v = 0; v < Vector::count; ++v) add_vector(i + v * Vector::width, v);
   const std::int64_t whole = i;
   for (std::int64_t v = 0; v < Vector::count; ++v)
     if (i + Vector::width <= n) {
-      sums[v] += term(OneVector<T>{}, i);
+      add_vector(i, v);
       i += Vector::width;
     }
   if (i < n) {
-    alignas(64) T lanes[kLanes];
+    alignas(64) T lanes[terms][kLanes];
     std::memcpy(lanes, sums, sizeof lanes);
-    for (; i < n; ++i) lanes[i - whole] += term(OneElement<T>{}, i);
+    for (; i < n; ++i) {
+      std::size_t t = 0;
+      ((lanes[t++][i - whole] += term(OneElement<T>{}, i)), ...);
+    }
     std::memcpy(sums, lanes, sizeof lanes);
   }
-  return fold_lanes<T>(sums, Plus{});
+  for (std::size_t t = 0; t < terms; ++t) result.of[t] = fold_to_vector<T>(sums[t], Plus{});
+  return result;
+}
+
+// Returns the sum over i in [0, n) of term(reader, i).
+template <class T, class Term>
+EDDY_INLINE T lane_sum(std::int64_t n, Term term) {
+  return fold_vector<T, LaneVector<T>::width>(lane_sums<T>(n, term).of[0], Plus{});
 }
 
 // Times this, the squares of a row overflow no more, whatever its finite entries are.
 template <class T>
 constexpr T kShrink = sizeof(T) == 4 ? T(0x1p-80) : T(0x1p-560);
-
-template <class T>
-struct TwoSums {
-  T first, second;
-};
-
-// Returns two such sums, of term_a and of term_b, in one pass.
-template <class T, class TermA, class TermB>
-EDDY_INLINE TwoSums<T> lane_two_sums(std::int64_t n, TermA term_a, TermB term_b) {
-  using Vector = LaneVector<T>;
-  typename Vector::type sums_a[Vector::count] = {}, sums_b[Vector::count] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (std::int64_t v = 0; v < Vector::count; ++v) {
-      sums_a[v] += term_a(OneVector<T>{}, i + v * Vector::width);
-      sums_b[v] += term_b(OneVector<T>{}, i + v * Vector::width);
-    }
-  const std::int64_t whole = i;
-  for (std::int64_t v = 0; v < Vector::count; ++v)
-    if (i + Vector::width <= n) {
-      sums_a[v] += term_a(OneVector<T>{}, i);
-      sums_b[v] += term_b(OneVector<T>{}, i);
-      i += Vector::width;
-    }
-  if (i < n) {
-    alignas(64) T lanes_a[kLanes], lanes_b[kLanes];
-    std::memcpy(lanes_a, sums_a, sizeof lanes_a);
-    std::memcpy(lanes_b, sums_b, sizeof lanes_b);
-    for (; i < n; ++i) {
-      lanes_a[i - whole] += term_a(OneElement<T>{}, i);
-      lanes_b[i - whole] += term_b(OneElement<T>{}, i);
-    }
-    std::memcpy(sums_a, lanes_a, sizeof lanes_a);
-    std::memcpy(sums_b, lanes_b, sizeof lanes_b);
-  }
-  return {fold_lanes<T>(sums_a, Plus{}), fold_lanes<T>(sums_b, Plus{})};
-}
 
 // Returns the same sum of term(i), with element i in lane i mod Lanes and the lanes added in order.
 template <std::int64_t Lanes, class Term>

@@ -1,17 +1,22 @@
-// Layer normalisation beyond what every op is tested for: its statistics, the kernels on the rows of one time
-// step, and error texts.
+// Layer normalisation beyond what every op is tested for: its statistics, the kernels on the rows of one time step and on
+// narrow rows, and error texts.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
 #include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/error.h"
+#include "tests/support/isa_levels.h"
 
 using namespace eddy;
+using namespace eddy::test;
 
 TEST_CASE("layer_norm gives rows of mean 0 and variance 1") {
   const Tensor x = sample_normal({4, 100}, "layer_norm", 5);
@@ -74,6 +79,47 @@ TEST_CASE("layer_norm kernels called step by step agree with the op over all ste
   close(step_dx, grad(x), 1);
   close(sum_to(dweight, {kWidth}), grad(weight), 0);
   close(sum_to(dbias, {kWidth}), grad(bias), 0);
+}
+
+TEST_CASE("norms of narrow rows, which are taken together, have the bits of each row alone") {
+  constexpr std::int64_t kRows = 37;
+  using Norm = SumAndNorm (*)(const Tensor&, const Tensor&, const Tensor&);
+  const Norm norms[] = {[](const Tensor& x, const Tensor& delta, const Tensor& weight) {
+                          return add_layer_norm(x, delta, weight);
+                        },
+                        [](const Tensor& x, const Tensor& delta, const Tensor& weight) {
+                          return add_rms_norm(x, delta, weight);
+                        }};
+  on_every_isa_level([&] {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64})
+      for (const std::int64_t width : {31, 32, 64, 96})
+        for (const Norm norm : norms) {
+          const auto sample = [&](const char* name) {
+            return raw::cast(sample_normal({kRows, width}, name), dtype);
+          };
+          const Tensor x = sample("x"), delta = sample("delta"), dy = sample("dy"),
+                       weight = raw::cast(sample_normal({width}, "weight"), dtype);
+          const auto results = [&](std::int64_t row, std::int64_t rows) {
+            const auto part = [&](const Tensor& all) { return raw::copy(raw::narrow(all, 0, row, rows)); };
+            const Tensor some = part(x);
+            require_grad(some);
+            const SumAndNorm of_rows = norm(some, part(delta), weight);
+            backward(of_rows.norm, part(dy));
+            std::vector<double> all;
+            for (const Tensor& t : {of_rows.sum, of_rows.norm, grad(some)})
+              for (const double v : raw::cast(t, Dtype::f64).to_vector<double>()) all.push_back(v);
+            return all;
+          };
+          const std::vector<double> together = results(0, kRows);
+          const auto size = static_cast<std::size_t>(width);
+          for (std::size_t row = 0; row < kRows; ++row) {
+            const std::vector<double> alone = results(static_cast<std::int64_t>(row), 1);
+            for (std::size_t part = 0; part < 3; ++part)
+              CHECK(std::equal(alone.begin() + part * size, alone.begin() + (part + 1) * size,
+                               together.begin() + (part * kRows + row) * size));
+          }
+        }
+  });
 }
 
 TEST_CASE("layer_norm gives a gradient to its weight alone") {
