@@ -46,6 +46,8 @@ class FeedForward {
       : up(std::move(up_layer)), down(std::move(down_layer)), gelu(gelu_activation) {}
   // act(up(x))
   Tensor hidden(const Tensor& x) const;
+  // The result for x, which is about to be added to something.
+  LinearTerm term(const Tensor& x) const { return down.term(hidden(x)); }
   // The same as a whole, added to the residual stream if there is one.
   Tensor operator()(const Tensor& x, const Tensor& residual = {}) const {
     return linear(hidden(x), down.weight, down.bias, {.residual = residual});

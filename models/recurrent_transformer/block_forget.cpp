@@ -81,16 +81,19 @@ BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockR
     const Tensor past = i == 0 ? before : chain.key_value[i - 1];
     const bool enters = i == 0 && before.defined();
     const auto [q, kv] = by_block ? layer.query_key_value(rows[i]) : std::pair(queries[i], own[i]);
-    const std::vector<Tensor> done =
-        recomputed(plan.recomputes,
-                   [layer, i, carried = enters ? carried : CarriedRows()](const std::vector<Tensor>& in) {
-                     Tensor h = layer.finish(in[0], in[1], in[3], in[2], i);
-                     if (carried.begin.defined())
-                       h = carried.chosen(h, [&] { return layer.finish(in[0], in[1], {}, in[2], 0); });
-                     // The last block needs keys and values too: its output is always read.
-                     return std::vector<Tensor>{h, layer.key_value(h)};
-                   },
-                   {rows[i], q, kv, past});
+    const std::vector<Tensor> done = recomputed(
+        plan.recomputes,
+        [layer, i, carried = enters ? carried : CarriedRows()](const std::vector<Tensor>& in) {
+          // The last block needs keys and values too: its output is always read.
+          if (!carried.begin.defined()) {
+            const auto [h, next] = layer.finish_and_key_value(in[0], in[1], in[3], in[2], i);
+            return std::vector<Tensor>{h, next};
+          }
+          const Tensor h = carried.chosen(layer.finish(in[0], in[1], in[3], in[2], i),
+                                          [&] { return layer.finish(in[0], in[1], {}, in[2], 0); });
+          return std::vector<Tensor>{h, layer.key_value(h)};
+        },
+        {rows[i], q, kv, past});
     name_value("state", done[0]);
     chain.h.push_back(done[0]);
     chain.key_value.push_back(done[1]);

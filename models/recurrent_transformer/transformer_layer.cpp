@@ -41,6 +41,13 @@ Tensor TransformerLayer::mlp(const SumAndNorm& read, const DropoutSite& drop, st
   return read.sum + drop(feed_forward(read.norm), path + ".mlp.drop", call);
 }
 
+SumAndNorm TransformerLayer::mlp_and_norm(const SumAndNorm& read, const DropoutSite& drop,
+                                          std::uint64_t call) const {
+  const ScopeGuard scope("mlp");
+  if (!drop.active()) return attn_norm.of_sum(read.sum, feed_forward.term(read.norm));
+  return attn_norm.of_sum(read.sum, drop(feed_forward(read.norm), path + ".mlp.drop", call));
+}
+
 Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, std::uint64_t call) const {
   const ScopeGuard scope(path);
   SumAndNorm read;
@@ -80,19 +87,27 @@ Tensor WindowLayer::key_value(const Tensor& rows) const {
   return linear(layer.attn_norm(rows), key_value_weight_, key_value_bias_);
 }
 
+Tensor WindowLayer::attended(const Tensor& queries, const Tensor& past, const Tensor& own,
+                             std::uint64_t call) const {
+  const ScopeGuard scope("attn");
+  WindowAttentionOptions options;
+  options.heads = layer.heads;
+  options.precision = matmul_precision(layer.wo.weight);
+  drop_.set_attention(options, layer.path + ".attn.probabilities", call);
+  return drop_(layer.wo(window_attention(queries, past, own, options)), layer.path + ".attn.drop", call);
+}
+
 Tensor WindowLayer::finish(const Tensor& rows, const Tensor& queries, const Tensor& past, const Tensor& own,
                            std::uint64_t call) const {
-  Tensor read;
-  {
-    const ScopeGuard scope("attn");
-    WindowAttentionOptions options;
-    options.heads = layer.heads;
-    options.precision = matmul_precision(layer.wo.weight);
-    drop_.set_attention(options, layer.path + ".attn.probabilities", call);
-    const Tensor attended = window_attention(queries, past, own, options);
-    read = drop_(layer.wo(attended), layer.path + ".attn.drop", call);
-  }
-  return layer.mlp(rows, read, drop_, call);
+  return layer.mlp(rows, attended(queries, past, own, call), drop_, call);
+}
+
+std::pair<Tensor, Tensor> WindowLayer::finish_and_key_value(const Tensor& rows, const Tensor& queries,
+                                                            const Tensor& past, const Tensor& own,
+                                                            std::uint64_t call) const {
+  const SumAndNorm h =
+      layer.mlp_and_norm(layer.mlp_norm.of_sum(rows, attended(queries, past, own, call)), drop_, call);
+  return {h.sum, linear(h.norm, key_value_weight_, key_value_bias_)};
 }
 
 Tensor WindowLayer::output(const Tensor& h, const Tensor& keys_values, std::int64_t skipped,

@@ -34,6 +34,8 @@ class TransformerLayer {
   Tensor mlp(const Tensor& z, const Tensor& attended, const DropoutSite& drop, std::uint64_t call) const;
   // The same from z + attended and its norm.
   Tensor mlp(const SumAndNorm& read, const DropoutSite& drop, std::uint64_t call) const;
+  // The same as h, and LN1(h).
+  SumAndNorm mlp_and_norm(const SumAndNorm& read, const DropoutSite& drop, std::uint64_t call) const;
 
   // Names h, the state that a recurrence carries.
   void name_state(const Tensor& h) const;
@@ -64,6 +66,9 @@ class WindowLayer {
   // masks.
   Tensor finish(const Tensor& rows, const Tensor& query, const Tensor& past, const Tensor& own,
                 std::uint64_t call) const;
+  // The same as h, and keys and values of h.
+  std::pair<Tensor, Tensor> finish_and_key_value(const Tensor& rows, const Tensor& query, const Tensor& past,
+                                                 const Tensor& own, std::uint64_t call) const;
   // The rows of T(h) from `skipped` on, for windows h [batch, m, dim] with their keys and values.
   Tensor output(const Tensor& h, const Tensor& key_value, std::int64_t skipped, std::uint64_t call) const;
 
@@ -72,6 +77,9 @@ class WindowLayer {
   const TransformerLayer& layer;
 
  private:
+  // What attention adds to `rows`, as `finish` reads it.
+  Tensor attended(const Tensor& query, const Tensor& past, const Tensor& own, std::uint64_t call) const;
+
   const DropoutSite drop_;
   Tensor query_weight_, query_bias_, key_value_weight_, key_value_bias_;
 };
