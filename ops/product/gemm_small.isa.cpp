@@ -26,6 +26,9 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = 2;
 #endif
 constexpr std::int64_t kLanes = kVectorBytes / 4;
+// How many tiles ahead rows of A and C are prefetched. A step of cifar_block takes 92.2 ms so, 93.4 with those of the next
+// tile (batch 64, f32, medians of ten runs by turns; one core of an Intel Xeon with AVX-512, 2026-11-27).
+constexpr std::int64_t kAheadTiles = 4;
 
 typedef float Vector __attribute__((vector_size(kVectorBytes)));
 typedef float Loose __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
@@ -45,9 +48,10 @@ void tile(const Block& of, const float* a, const float* b, float* c, const float
           [[maybe_unused]] const float* next_b) {
   const std::int64_t c_stride = of.c_stride;
 #pragma GCC unroll 8
-  for (int r = 0; r < Rows; ++r)  // prefetch C of the next tile, whose stores would wait
+  for (int r = 0; r < Rows; ++r)  // prefetch C of a later tile, whose stores would wait
 #pragma GCC unroll 3
-    for (int v = 0; v < Vectors; ++v) __builtin_prefetch(c + (r + kTileRows) * c_stride + v * kLanes, 1);
+    for (int v = 0; v < Vectors; ++v)
+      __builtin_prefetch(c + (r + kAheadTiles * kTileRows) * c_stride + v * kLanes, 1);
   Vector sum[Rows][Vectors];
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)
@@ -161,9 +165,9 @@ void multiply(const SmallGemmArgs& g) {
                                    std::int64_t vector, std::int64_t vector_end) {
       const std::int64_t column = vector * kLanes, number = x * rows.parts + y;
       const float* const tile_a = a + row * g.a_row;
-      // A plain A goes on with the rows of the next tile.
-      const float* const next =
-          transposed ? next_a.begin(a + block * g.a_inner, number, row) : tile_a + kTileRows * g.a_row;
+      // A plain A goes on with the rows of a later tile.
+      const float* const next = transposed ? next_a.begin(a + block * g.a_inner, number, row)
+                                           : tile_a + kAheadTiles * kTileRows * g.a_row;
       tiles[static_cast<std::size_t>((row_end - row - 1) * kTileVectors + vector_end - vector - 1)](
           of, tile_a, b + column, g.c + row * g.c_stride + column, next,
           next_b.begin(b + block * g.b_stride, number, column));
