@@ -82,8 +82,16 @@ StepBench bench_step(const StepBenchOptions& options) {
   trial.warm_up();
   // Warm-up does not count: a capture needs the memory of the steps before it beside its own.
   allocator(placement.device).reset_peak();
-  static_cast<void>(probe.run());
   std::vector<double> steps, product_seconds;
+  double probe_seconds = 0, unprobed_seconds = 0;
+  const auto run_probe = [&] {
+    const Clock::time_point before = Clock::now();
+    product_seconds.push_back(1 / probe.run());
+    probe_seconds = seconds_between(before);
+  };
+  run_probe();  // warms up
+  run_probe();
+  product_seconds.erase(product_seconds.begin());
   const double seconds = options.profile ? options.seconds / 2 : options.seconds;
   repeat(options.steps, seconds, [&] {
     const Clock::time_point before = Clock::now();
@@ -92,11 +100,15 @@ StepBench bench_step(const StepBenchOptions& options) {
     result.loss = step.loss;
     result.graph_nodes = step.graph.nodes;
     result.saved_bytes = step.graph.saved_bytes;
-    // Products take a tenth of the time: a single short product beside a long step would be hit by a burst of
-    // other load on the machine, or miss it.
+    // Products take a tenth of the time: a single short product beside a long step would be hit by a burst of other load
+    // on the machine, or miss it. Beside short steps they take a quarter, after some steps each, since a product empties
+    // the caches for the step that follows.
+    unprobed_seconds += steps.back();
+    if (unprobed_seconds < 3 * probe_seconds) return;
     const Clock::time_point probing = Clock::now();
-    do product_seconds.push_back(1 / probe.run());
-    while (seconds_between(probing) < 0.1 * steps.back());
+    do run_probe();
+    while (seconds_between(probing) < 0.1 * unprobed_seconds);
+    unprobed_seconds = 0;
   });
   result.step = timing_of(std::move(steps));
   const Timing product = timing_of(std::move(product_seconds));
