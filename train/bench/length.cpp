@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
@@ -52,27 +54,49 @@ void measure_into(MeasuredSeries& series, const LengthBenchOptions& options, std
 }
 
 // Returns what the last doubling of the length added to a column, divided by what the doubling before added: 2
-// is linear growth, 4 quadratic. Constant parts cancel.
+// is linear growth, 4 quadratic. Constant parts cancel. NaN where the doubling before added too little to divide by.
 double last_growth(const MeasuredSeries& series, std::size_t column) {
+  constexpr double kLeast = 0.01;  // of the whole
   const auto value = [&](std::size_t back) {
     return series.rows[series.rows.size() - back][column].value.get<double>();
   };
-  return (value(1) - value(2)) / (value(2) - value(3));
+  const double before = value(2) - value(3);
+  return before > kLeast * value(3) ? (value(1) - value(2)) / before
+                                    : std::numeric_limits<double>::quiet_NaN();
+}
+
+// Whether two doublings were measured, which tell growth from constant parts.
+bool tells_growth(const MeasuredSeries& series) {
+  return series.rows.size() > 2;
 }
 
 // Describes how a series grew, and why it ended. It uses the best times, since the ratio would magnify other
 // load on the machine.
 std::string growth(const MeasuredSeries& series) {
   constexpr std::size_t kBest = 2, kPeak = 5;
-  std::string text = fmt::format("{} ({}, {} parameters): ", series.name, family_of(series.name),
-                                 grouped(series.facts.value("parameters", std::int64_t{0})));
   const std::string stopped = series.facts["stopped"];
-  if (series.rows.size() > 2)
-    text += fmt::format(
-        "the doubling to {} tokens added {:.2f} times the time and {:.2f} times the memory of the one before{}",
-        series.rows.back()[0].text, last_growth(series, kBest), last_growth(series, kPeak),
-        stopped.empty() ? "" : "; ");
-  return text + stopped;
+  std::vector<std::string> texts;
+  if (!tells_growth(series)) {
+    texts.emplace_back("fewer than three lengths tell no growth");
+    if (stopped.empty()) texts.back() += " (a larger --longest)";
+  } else {
+    std::vector<std::string> grown, flat;
+    for (const auto& [column, name] : {std::pair{kBest, "time"}, {kPeak, "memory"}}) {
+      const double ratio = last_growth(series, column);
+      if (std::isnan(ratio))
+        flat.emplace_back(name);
+      else
+        grown.push_back(fmt::format("{:.2f} times the {}", ratio, name));
+    }
+    if (!grown.empty())
+      texts.push_back(fmt::format("the doubling to {} tokens added {} of the one before",
+                                  series.rows.back()[0].text, fmt::join(grown, " and ")));
+    if (!flat.empty())
+      texts.push_back(fmt::format("{} grew too little to compare", fmt::join(flat, " and ")));
+  }
+  if (!stopped.empty()) texts.push_back(stopped);
+  return fmt::format("{} ({}, {} parameters): {}", series.name, family_of(series.name),
+                     grouped(series.facts.value("parameters", std::int64_t{0})), fmt::join(texts, "; "));
 }
 
 }  // namespace
@@ -137,7 +161,6 @@ Measurement bench_length(const LengthBenchOptions& options,
                    {"", "us for each token"},    {"peak_bytes", "peak memory"}};
   table.plots = {
       {"Time of a step", "ms", 1}, {"Time for each token", "microseconds", 4}, {"Peak memory", "bytes", 5}};
-  table.notes = {"2 times is linear growth, 4 times quadratic:"};
   for (const std::string& model : options.models) {
     table.series.push_back({model, {{"model", model}, {"family", family_of(model)}, {"stopped", ""}}, {}});
     MeasuredSeries& series = table.series.back();
@@ -155,6 +178,8 @@ Measurement bench_length(const LengthBenchOptions& options,
     }
     table.notes.push_back(growth(series));
   }
+  if (std::any_of(table.series.begin(), table.series.end(), tells_growth))
+    table.notes.insert(table.notes.begin(), "2 times is linear growth, 4 times quadratic:");
   return m;
 }
 

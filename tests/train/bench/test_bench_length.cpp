@@ -80,6 +80,16 @@ TEST_CASE("bench length ends a model that does not fit and goes on with the next
   CHECK(Tensor::zeros({options.memory_bytes / 4}).elements() == options.memory_bytes / 4);
 }
 
+TEST_CASE("bench length says when there are too few lengths to tell growth") {
+  LengthBenchOptions options = quick();
+  options.models = {"regular"};
+  options.longest = 64;
+  const std::string text = to_text(bench_length(options, kIgnore));
+  CHECK_MESSAGE(
+      text.find("fewer than three lengths tell no growth (a larger --longest)") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("linear growth") == std::string::npos, text);
+}
+
 TEST_CASE("bench length refuses unknown models and lengths that a model does not take") {
   LengthBenchOptions options = quick();
   options.models = {"unit_forgot"};
