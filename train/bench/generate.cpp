@@ -126,12 +126,6 @@ class LongStream {
   std::int64_t tokens_read_ = 0;  // tokens read into state_, where reads_all_
 };
 
-// Returns the bytes that this process can take beside what it has, or MemoryLimit::kNone where that is not known.
-std::int64_t free_memory() {
-  const std::int64_t room = memory_room().bytes;
-  return room == 0 ? MemoryLimit::kNone : room - resident_bytes();
-}
-
 // Returns the bytes of all parameters, as products read them, except tables of which a token reads one row.
 std::int64_t weights_read(const Model& model) {
   const std::int64_t elements = model.params().count() - model.table_elements();

@@ -15,8 +15,11 @@
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "tensor/base/format.h"
+#include "tensor/memory/memory_limit.h"
 #include "train/bench/bench.h"
 #include "train/config/program_name.h"
+#include "train/page/human_text.h"
+#include "train/plan/machine_memory.h"
 
 namespace eddy {
 namespace {
@@ -128,7 +131,7 @@ std::vector<std::string> benched_ops(const std::string& filter) {
 }
 
 MeasuredTable bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings) {
-  static_cast<void>(benched_ops(options.filter));  // refuses a filter without an op
+  const auto total = std::ssize(benched_ops(options.filter));
   MeasuredTable table;
   table.key = "ops";
   table.columns = {{"op", "op"},
@@ -140,18 +143,23 @@ MeasuredTable bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceil
                    {"roofline_percent", "% of roofline"},
                    {"bound", "bound"},
                    {"refused", ""}};
-  const auto refuse = [&table](const OpSpec& spec, const Error& error) {
-    table.add({spec.name, kNone, kNone, kNone, kNone, kNone, kNone, "-", error.what()});
-    table.notes.push_back(fmt::format("{}: {}", spec.name, error.what()));
+  const auto refuse = [&table](const OpSpec& spec, const std::string& why) {
+    table.add({spec.name, kNone, kNone, kNone, kNone, kNone, kNone, "-", why});
+    table.notes.push_back(fmt::format("{}: {}", spec.name, why));
   };
+  std::int64_t done = 0;
   for (const OpSpec& spec : op_specs()) {
     if (!is_benched(spec, options.filter)) continue;
+    if (options.progress) options.progress(done++, total);
     try {
       table.add(bench_op(spec, options, ceilings));
     } catch (const DtypeError& error) {
-      refuse(spec, error);
+      refuse(spec, error.what());
     } catch (const DeviceError& error) {
-      refuse(spec, error);
+      refuse(spec, error.what());
+    } catch (const OutOfMemoryError&) {  // its own text gives advice about training
+      refuse(spec, "its tensors do not fit in the memory there is");
+      allocator(options.device).trim();
     }
   }
   return table;
@@ -228,13 +236,24 @@ Measurement bench_ops(const OpsBenchOptions& options) {
   const bool on_gpu = options.device != kCpu;
   CeilingSizes sizes = options.ceilings;
   if (on_gpu) sizes.product = options.gpu.product_size;
-  const Ceilings ceilings = measure_ceilings(3, sizes, options.device, options.matmul);
+  // Else the system would end this program, or another one.
+  const MemoryLimit limit(allocator(options.device), on_gpu ? MemoryLimit::kNone : free_memory());
+  Ceilings ceilings;
+  nlohmann::json host, optimizer;
+  try {
+    ceilings = measure_ceilings(3, sizes, options.device, options.matmul);
+    host = bench_host_cost(options);
+    optimizer = bench_optimizer(options);
+  } catch (const OutOfMemoryError&) {
+    fail<OutOfMemoryError>(
+        "bench ops: what ops are measured against does not fit in the memory there is, {} (end other programs)",
+        human_bytes(free_memory()));
+  }
   Measurement m;
   m.bench = "ops";
   m.title = "The speed of ops";
   m.tables = {table_of(ceilings)};
   if (on_gpu) m.tables.push_back(bench_gpu_products(options.gpu, options.device));
-  const nlohmann::json host = bench_host_cost(options), optimizer = bench_optimizer(options);
   m.facts = {{"ceilings", to_json(ceilings)}, {"host_us_per_op", host}, {"optimizer", optimizer}};
   const auto number = [](const nlohmann::json& of, const char* key) { return of[key].get<double>(); };
   std::vector<std::string>& costs = m.tables.back().notes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct OpsBenchOptions {
   std::int64_t host_ops = 4096;           // length of the chain of one-element additions
   std::int64_t optimizer_parameters = 0;  // 0: 10 M, on a GPU 150 M
   CeilingSizes ceilings;                  // on a GPU the size of the product is that of `gpu`
+  // Called before each op with the number of those that are done, and of all. May be empty.
+  std::function<void(std::int64_t, std::int64_t)> progress{};
   GpuBenchOptions gpu;
 };
 
@@ -37,7 +40,7 @@ struct OpsBenchOptions {
 // errors: ValueError when there is none.
 std::vector<std::string> benched_ops(const std::string& filter);
 // Times the forward and backward pass of each op that has a benchmark sample. An op that the device does not
-// run has a note that says why.
+// run, or that does not fit in the memory, has a note that says why.
 // errors: ValueError when no op matches the filter, or a size is below 1.
 MeasuredTable bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceilings);
 // Returns the host cost of one call of an op, apart from its arithmetic: "forward" without a tape, "recorded" with
@@ -56,8 +59,8 @@ MeasuredTable bench_gpu_products(const GpuBenchOptions& options, Device device);
 // Returns the time of a grid barrier of the fused recurrences: what a kernel takes longer for each one more.
 // units: microseconds, best.
 double bench_grid_barrier(const GpuBenchOptions& options, Device device);
-// Runs all of these.
-// errors: as bench_op_rows and bench_gpu_products.
+// Runs all of these, on a CPU in the memory that is free.
+// errors: as bench_op_rows and bench_gpu_products; OutOfMemoryError.
 Measurement bench_ops(const OpsBenchOptions& options);
 
 }  // namespace eddy

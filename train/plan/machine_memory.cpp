@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "tensor/base/format.h"
+#include "tensor/memory/memory_limit.h"
 #include "tensor/threads/control_groups.h"
 
 namespace eddy {
@@ -89,6 +90,11 @@ MemoryRoom memory_room(const std::string& root) {
     take(least, {std::max<std::int64_t>(0, most - of_process("VmSize:")) + own, most, "ulimit -v"});
   }
   return least;
+}
+
+std::int64_t free_memory() {
+  const std::int64_t room = memory_room().bytes;
+  return room == 0 ? MemoryLimit::kNone : std::max<std::int64_t>(0, room - resident_bytes());
 }
 
 }  // namespace eddy

@@ -27,4 +27,7 @@ struct MemoryRoom {
 // all paths.
 MemoryRoom memory_room(const std::string& root = "");
 
+// Returns the bytes that this process can take beside what it has, at least 0; MemoryLimit::kNone where that is not known.
+std::int64_t free_memory();
+
 }  // namespace eddy

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,6 +28,7 @@
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
 #include "train/program/commands.h"
+#include "train/record/percent_line.h"
 
 namespace eddy {
 namespace {
@@ -139,6 +141,8 @@ void add_ops(CLI::App& bench, std::function<int()>& action) {
               flags->precision);
         flags->options.device = placement.device;
         flags->options.matmul = placement.matmul;
+        PercentLine line("bench ops");
+        flags->options.progress = std::ref(line);
         return bench_ops(flags->options);
       });
   command.add_option("--filter", flags->options.filter, "Only ops whose name contains this");
