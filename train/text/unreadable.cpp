@@ -13,9 +13,45 @@
 namespace eddy {
 namespace {
 
-// The encoding of one byte for each character that a text most likely has. Where most letters lie beyond ASCII it is
-// Cyrillic; bytes that Windows-1252 does not define leave Latin-1, which defines all.
-const char* guessed_encoding(std::string_view text) {
+// Whether at least a fifth of all is counted.
+bool is_a_fifth(std::size_t count, std::size_t all) {
+  return count * 5 >= all;
+}
+
+// The encoding of two bytes for each character of Chinese, Japanese or Korean that a text most likely has; "" if it has
+// none. The first byte of a pair lies beyond ASCII; in the forms of EUC both do. Japanese has kana, whose rows are few,
+// and the rows of Hangul and of the common characters of Big5 are those of their standards.
+std::string two_byte_encoding(std::string_view text) {
+  std::size_t pairs = 0, kana_euc = 0, kana_sjis = 0, hangul = 0, big5_rows = 0, low_rows = 0,
+              low_seconds = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto first = static_cast<unsigned char>(text[at]);
+    if (first < 0x80) continue;
+    if (++at == text.size()) return "";
+    const auto second = static_cast<unsigned char>(text[at]);
+    if (first == 0x80 || first == 0xff || second < 0x40 || second == 0x7f || second == 0xff) return "";
+    low_rows += first < 0xa1 ? 1 : 0;
+    low_seconds += second < 0xa1 ? 1 : 0;
+    if (first >= 0xa1 && first <= 0xa3) continue;  // punctuation in most of them
+    ++pairs;
+    kana_euc += first == 0xa4 || first == 0xa5 ? 1 : 0;
+    kana_sjis += first == 0x82 || first == 0x83 ? 1 : 0;
+    hangul += first >= 0xb0 && first <= 0xc8 ? 1 : 0;
+    big5_rows += first >= 0xa4 && first <= 0xc6 ? 1 : 0;
+  }
+  constexpr std::size_t kLeast =
+      8;  // pairs that show it: the words of a short text may all have even lengths
+  if (pairs < kLeast) return "";
+  if (low_rows + low_seconds == 0 && is_a_fifth(kana_euc, pairs)) return "EUC-JP";
+  if (low_rows + low_seconds == 0 && hangul * 20 >= pairs * 19) return "EUC-KR";
+  if (is_a_fifth(kana_sjis, pairs)) return "SHIFT_JIS";
+  if (low_rows == 0 && is_a_fifth(low_seconds, pairs) && big5_rows * 5 >= pairs * 4) return "BIG5";
+  return "GB18030";
+}
+
+// The encoding that a text most likely has. Where most letters lie beyond ASCII it is East Asian or Cyrillic; bytes that
+// Windows-1252 does not define leave Latin-1, which defines all.
+std::string guessed_encoding(std::string_view text) {
   std::size_t high = 0, letters = 0;
   bool undefined = false;
   for (const char c : text) {
@@ -24,7 +60,10 @@ const char* guessed_encoding(std::string_view text) {
     letters += (byte | 0x20) >= 'a' && (byte | 0x20) <= 'z' ? 1 : 0;
     undefined = undefined || byte == 0x81 || byte == 0x8d || byte == 0x8f || byte == 0x90 || byte == 0x9d;
   }
-  if (high > letters) return "WINDOWS-1251";
+  if (high > letters) {
+    const std::string wide = two_byte_encoding(text);
+    return wide.empty() ? "WINDOWS-1251" : wide;
+  }
   return undefined ? "ISO-8859-1" : "WINDOWS-1252";
 }
 

@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <initializer_list>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/core/warnings.h"
@@ -86,6 +88,38 @@ TEST_CASE("text data: all files that are not UTF-8 are named at once with the co
     arguments.messages = &says;
     read(std::move(arguments));
     CHECK_MESSAGE(!contains(says.str(), "UTF-8"), says.str());
+  }
+}
+
+TEST_CASE("text data: the conversion of an East Asian text names its encoding") {
+  const TempFolder folder;
+  // The first article of the Universal Declaration of Human Rights.
+  for (const auto& [encoding, text] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"GB18030",
+            "\310\313\310\313\311\372\266\370\327\324\323\311\243\254\324\332\327\360\321\317\272"
+            "\315\310\250\300\373\311\317\322\273\302\311\306\275\265\310\241\243"},
+           {"BIG5",
+            "\244H\244H\245\315\246\323\246\333\245\321\241A\246b\264L\304Y\251M\305v\247Q\244W"
+            "\244@\253\337\245\255\265\245\241C"},
+           {"EUC-JP",
+            "\244\271\244\331\244\306\244\316\277\315\264\326\244\317\241\242\300\270\244\336\244"
+            "\354\244\312\244\254\244\351\244\313\244\267\244\306\274\253\315\263\244\307\244\242"
+            "\244\352"},
+           {"SHIFT_JIS",
+            "\202\267\202\327\202\304\202\314\220l\212\324\202\315\201A\220\266\202\334\202\352"
+            "\202\310\202\252\202\347\202\311\202\265\202\304\216\251\227R\202\305\202\240\202"
+            "\350"},
+           {"EUC-KR",
+            "\270\360\265\347 \300\316\260\243\300\272 \305\302\276\356\263\257 \266\247\272\316"
+            "\305\315 \300\332\300\257\267\316\277\354\270\347"},
+           {"WINDOWS-1251",
+            "\302\361\345 \353\376\344\350 \360\356\346\344\340\376\362\361\377 \361\342\356\341"
+            "\356\344\355\373\354\350 \350 \360\340\342\355\373\354\350"}}) {
+    CAPTURE(encoding);
+    TaskArguments arguments = arguments_for(folder.write("a.txt", text), "windows");
+    arguments.config.data.tokenizer = "char";
+    const std::string why = error_of<FormatError>([&] { read(std::move(arguments)); });
+    CHECK_MESSAGE(contains(why, std::string("to convert it from ") + encoding + ":"), why);
   }
 }
 
