@@ -27,8 +27,9 @@ namespace rules {
 
 void heads(const CommonKeys& c) {
   if (c.head_dim == 0 && c.dim % c.heads != 0)
-    fail<ConfigError>("config: model.heads must divide model.dim: dim {}, heads {} (or set head_dim)", c.dim,
-                      c.heads);
+    fail<ConfigError>(
+        "config: model.heads must divide model.dim: dim {}, heads {} (set another number of heads)", c.dim,
+        c.heads);
   if (c.kv_heads != 0 && c.heads % c.kv_heads != 0)
     fail<ConfigError>("config: model.kv_heads must divide model.heads: heads {}, kv_heads {}", c.heads,
                       c.kv_heads);

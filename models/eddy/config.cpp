@@ -57,6 +57,15 @@ const FamilyEntry& family_entry(const ModelConfig& config) {
                        [&](const FamilyEntry& family) { return config.family == family.name; });
 }
 
+// The most heads up to so many that divide a width into even parts, since rotary positions turn pairs; so many where
+// they divide it, and 1 where none do.
+std::int64_t heads_of_width(std::int64_t dim, std::int64_t most) {
+  if (dim < 1 || dim % most == 0) return most;
+  for (std::int64_t heads = most - 1; heads > 1; --heads)
+    if (dim % (2 * heads) == 0) return heads;
+  return 1;
+}
+
 }  // namespace
 
 std::vector<std::string> family_list() {
@@ -116,6 +125,8 @@ void imply_names(ModelConfig& config, bool gave_family, bool gave_model) {
 void choose_sizes(ModelConfig& config, const GivenKeys& given) {
   check_name(config);
   ModelConfig chosen = config;
+  if (given.contains("dim") && !given.contains("heads") && !given.contains("head_dim"))
+    chosen.heads = heads_of_width(chosen.dim, chosen.heads);
   family_entry(config).choose_sizes(chosen, given);
   // Keys that the model does not read stay as they are.
   KeyList keys, from;
