@@ -1,8 +1,9 @@
-// Words of nanoGPT, Hugging Face's Trainer, llama.cpp and the like, and the edit distance of Levenshtein.
+// Words of nanoGPT, Hugging Face's Trainer, llama.cpp and the like, and the edit distance of Damerau and Levenshtein.
 #include "train/config/likely_name.h"
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -43,8 +44,15 @@ constexpr std::pair<const char*, const char*> kWords[] = {
     {"checkpoint", "ckpt"},
     {"resume", "continue restart"},
     {"tokens", "max_new_tokens max_tokens n_predict num_tokens length n"},
-    {"train", "training trainer optimizer optim"},
+    {"train", "training trainer optimizer optim fit finetune fine_tune resume continue"},
+    {"eval", "evaluate evaluation test validate"},
+    {"generate", "sample predict complete infer inference"},
     {"temperature", "temp"},
+    {"load", "session restore"},
+    {"prompt", "text input start"},
+    {"text", "prompt input file data"},
+    {"html", "out output page report"},
+    {"out", "html output page save"},
 };
 
 // "--top-k" and "model.Top_k" become "top_k".
@@ -76,19 +84,22 @@ bool stands_for(const std::string& word, const std::string& name) {
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // By rows: row[j] is the distance between the part of `a` so far and the first j characters of `b`.
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  // By rows: now[j] is the distance between the part of `a` so far and the first j characters of `b`, and the two rows
+  // in front are of the parts that are one and two characters shorter.
+  std::vector<std::size_t> now(b.size() + 1), one_less = now, two_less = now;
+  std::iota(now.begin(), now.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j < row.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    two_less.swap(one_less);
+    one_less.swap(now);
+    now[0] = i;
+    for (std::size_t j = 1; j < now.size(); ++j) {
+      const std::size_t replaced = one_less[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      now[j] = std::min({replaced, one_less[j] + 1, now[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) now[j] = std::min(now[j], two_less[j - 2] + 1);
     }
   }
-  return row.back();
+  return now.back();
 }
 
 std::string nearest_text(std::string_view word, const std::vector<std::string>& names) {
@@ -112,16 +123,24 @@ std::string nearest_text(std::string_view word, const std::vector<std::string>& 
 
 std::string likely_name(std::string_view given, const std::vector<std::string>& names,
                         std::string_view section) {
+  constexpr std::size_t kFar = 99;
   const std::string word = last_word(given.substr(0, 64));
   const std::string own_section = section.empty() ? section_of(given) : std::string(section);
+  const bool is_long = word.size() > 2;  // of two letters nearly every name is near
+  const auto distance_of = [&](const std::string& other) -> std::size_t {
+    if (other == word) return 0;
+    if (stands_for(word, other)) return 1;
+    if (!is_long) return kFar;
+    const std::size_t edits = edit_distance(word, other);
+    if (edits <= std::max<std::size_t>(1, word.size() / 4)) return 1 + edits;
+    return other.starts_with(word) || other.ends_with(word) ? kFar - 1 : kFar;
+  };
   std::string best;
-  std::size_t best_distance = 4 + word.size() / 4;  // nearer ones are meant
+  std::size_t best_distance = kFar;
   int best_rank = 0;
   for (const std::string& name : names) {
-    const std::string other = last_word(name), of = section_of(name);
-    const std::size_t distance = other == word             ? 0
-                                 : stands_for(word, other) ? 1
-                                                           : 2 + edit_distance(word, other);
+    const std::string of = section_of(name);
+    const std::size_t distance = distance_of(last_word(name));
     const int rank = of == own_section ? 0 : of == "train" ? 1 : of == "data" ? 2 : 3;
     if (distance > best_distance || (distance == best_distance && (best.empty() || rank >= best_rank)))
       continue;

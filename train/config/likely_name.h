@@ -8,13 +8,14 @@
 
 namespace eddy {
 
-// Returns the number of characters to insert, remove and replace to turn one text into the other.
+// Returns the number of characters to insert, remove and replace, and of neighbours to swap, to turn one text into the
+// other.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 // Returns the one of `names` (keys "train.steps", flags "--train.steps" or "--top-k") that `word` probably means, or "".
-// Sections and dashes count little: first comes a name that ends in the word, then what other programs' word for it
-// stands for ("lr"), then one a few letters away. Of equals one of `section` goes first, then those of [train] and
-// [data], then the first.
+// Sections and dashes count little: first comes a name that is the word behind them, then what other programs' word for
+// it stands for ("lr"), then one that differs in a quarter of the letters or in one, then one of which the word is the
+// beginning or the end. Of equals one of `section` goes first, then those of [train] and [data], then the first.
 std::string likely_name(std::string_view word, const std::vector<std::string>& names,
                         std::string_view section = "");
 

@@ -42,35 +42,50 @@ void print_key(const ConfigField& field) {
   print_line("    {}.", field.help);
 }
 
+// The keys of this name, with their section or without: "train.batch", "batch".
+std::vector<ConfigField> keys_named(const ConfigKeys& keys, const std::string& wanted) {
+  std::vector<ConfigField> found;
+  for (const ConfigField& field : keys.fields())
+    if (field.full_key() == wanted || field.key == wanted) found.push_back(field);
+  return found;
+}
+
 // The model that the user names by `model`, or by `family/model`.
-// errors: ConfigError with the nearest name.
-ModelName named_model(const std::string& wanted) {
-  std::vector<std::string> known;
+// errors: ConfigError with the nearest name of a model or a key.
+ModelName named_model(const ConfigKeys& keys, const std::string& wanted) {
+  std::vector<std::string> known, all_keys;
   for (const ModelName& name : model_registry()) {
     const std::string full = std::string(name.family) + "/" + name.model;
     if (wanted == name.model || wanted == full) return name;
     known.emplace_back(wanted.find('/') == std::string::npos ? name.model : full);
   }
-  fail<ConfigError>("keys: there is no model {:?} ({}{} models lists them)", wanted,
-                    nearest_text(wanted, known), program_name());
+  for (const ConfigField& field : keys.fields()) all_keys.push_back(field.full_key());
+  std::string hint = nearest_text(wanted, known);
+  if (const std::string key = likely_name(wanted, all_keys); hint.empty() && !key.empty())
+    hint = "nearest key: " + key + "; ";
+  fail<ConfigError>("keys: there is no model {:?}, and no key of that name ({}{} models lists them)", wanted,
+                    hint, program_name());
 }
 
-int list_keys(const std::string& model) {
+int list_keys(const std::string& wanted) {
   RunConfig defaults;
   const ConfigKeys keys = keys_of(defaults);
-  const bool all = model.empty();
-  const ModelName name = all ? ModelName{"", ""} : named_model(model);
+  const bool all = wanted.empty();
+  const std::vector<ConfigField> named = keys_named(keys, wanted);
+  const ModelName name = all || !named.empty() ? ModelName{"", ""} : named_model(keys, wanted);
   int hidden = 0;
   print_line("{:<26} {:<22} {}", "key", "default", "allowed; read by");
-  for (const ConfigField& field : keys.fields()) {
-    if (!all && (field.section != "model" || !field.is_read_by(name.family, name.model))) continue;
-    if (field.use == KeyUse::oddity)
+  for (const ConfigField& field : named.empty() ? keys.fields() : named) {
+    if (!all && named.empty() && (field.section != "model" || !field.is_read_by(name.family, name.model)))
+      continue;
+    if (field.use == KeyUse::oddity && named.empty())
       ++hidden;
     else
       print_key(field);
   }
   print_line("\nA key is TABLE.KEY in a configuration file, and a flag --TABLE.KEY VALUE.");
-  if (!all) print_line("`{} keys` also lists the keys of [data] and [train].", program_name());
+  if (!all && named.empty())
+    print_line("`{} keys` also lists the keys of [data] and [train].", program_name());
   if (hidden > 0)
     print_line("Keys for details of published code are left out ({}); `{} train --help-all` lists them.",
                hidden, program_name());
@@ -103,9 +118,10 @@ int list_tasks() {
 void add_keys_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command =
       app.add_subcommand("keys", "List the configuration keys that a model reads, with type and default");
-  const auto model = std::make_shared<std::string>();
-  command->add_option("MODEL", *model, "A model, or family/model; without one, all keys are listed");
-  on_chosen(*command, action, [model] { return list_keys(*model); });
+  const auto wanted = std::make_shared<std::string>();
+  command->add_option("MODEL", *wanted,
+                      "A model, or family/model, or a key; without one, all keys are listed");
+  on_chosen(*command, action, [wanted] { return list_keys(*wanted); });
 }
 
 void add_tasks_command(CLI::App& app, std::function<int()>& action) {

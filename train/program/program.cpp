@@ -151,6 +151,34 @@ std::string full_name(const CLI::App& command) {
   return (nested ? full_name(*parent) + " " : "") + command.get_name();
 }
 
+// Adds the names of the commands in `app` that take this flag, those within commands included.
+void add_commands_with(const std::string& flag, const CLI::App& app, std::vector<std::string>& names) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_option_no_throw(flag) != nullptr) names.push_back(full_name(*command));
+    add_commands_with(flag, *command, names);
+  }
+}
+
+// Returns what is said of a flag that none of the command's is near to: "generate takes it; ", or "".
+std::string who_takes(const std::string& flag, const CLI::App& app) {
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string> names;
+  if (flag.starts_with("--")) add_commands_with(flag, app, names);
+  if (names.empty()) return "";
+  const bool several = names.size() > 1, too_many = names.size() > kMostNamed;
+  if (too_many) names.resize(kMostNamed);
+  return fmt::format("{}{} {} it; ", fmt::join(names, ", "), too_many ? " and others" : "",
+                     several ? "take" : "takes");
+}
+
+// Returns how a command takes what was given as an argument without a flag: "--prompt gives a text; ", or "".
+std::string flag_for_argument(const CLI::App* command) {
+  for (const auto& [flag, gives] : {std::pair{"--prompt", "a text"}, {"--data", "data"}})
+    if (command != nullptr && command->get_option_no_throw(flag) != nullptr)
+      return fmt::format("{} gives {}; ", flag, gives);
+  return "";
+}
+
 // Returns the error text for the first argument that was not recognised.
 std::string refuse_argument(const CLI::App& app, const CLI::App* command, const std::string& argument) {
   if (argument.starts_with("-") && argument != "-") {
@@ -164,9 +192,9 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
     const std::string likely = likely_name(flag, flags),
                       named = command != nullptr ? full_name(*command) : "";
     return fmt::format("{}unknown flag '{}' ({})", named.empty() ? "" : named + ": ", flag,
-                       likely.empty()
-                           ? fmt::format("see {} {}{}--help", program_name(), named, named.empty() ? "" : " ")
-                           : "nearest: " + likely);
+                       likely.empty() ? fmt::format("{}see {} {}{}--help", who_takes(flag, app),
+                                                    program_name(), named, named.empty() ? "" : " ")
+                                      : "nearest: " + likely);
   }
   std::vector<std::string> commands;
   for (const CLI::App* known : (command != nullptr ? *command : app).get_subcommands({}))
@@ -182,11 +210,12 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
         wrong = option->results().front();
       }
   if (commands.empty() || (takes_value && likely_name(wrong, commands).empty()))
-    return fmt::format("{}: unexpected argument '{}' (see {} {} --help)", name, argument, program_name(),
-                       name);
+    return fmt::format("{}: unexpected argument '{}' ({}see {} {} --help)", name, argument,
+                       flag_for_argument(command), program_name(), name);
+  const std::string likely = likely_name(wrong, commands);
   return fmt::format("{}unknown command '{}' ({}see {}{} --help)", command != nullptr ? name + ": " : "",
-                     wrong, nearest_text(wrong, commands), command != nullptr ? program_name() + " " : "",
-                     name);
+                     wrong, likely.empty() ? "" : "nearest: " + likely + "; ",
+                     command != nullptr ? program_name() + " " : "", name);
 }
 
 int run_command_line(int argc, char** argv) {

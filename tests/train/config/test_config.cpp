@@ -285,9 +285,20 @@ TEST_CASE("likely_name finds the name that was meant") {
                                    {"--warmpu", "--train.warmup"},
                                    {"--dtype", "--train.precision"},
                                    {"--output_dir", "--run"},
+                                   {"--rate", "--train.learning_rate"},
+                                   {"--stpes", "--train.steps"},
                                    {"--frobnicate", ""},
+                                   {"--session", ""},
+                                   {"--ru", ""},
                                    {"--zz", ""}})
     CHECK_MESSAGE(likely_name(word, names) == name, std::string(word));
+  // A quarter of the letters may differ, and neighbours that changed places are one difference.
+  CHECK(likely_name("--session", {"--version", "--load"}) == "--load");
+  CHECK(likely_name("--session", {"--version"}) == "");
+  CHECK(likely_name("--tempreature", {"--top-k", "--temperature"}) == "--temperature");
+  CHECK(edit_distance("abcd", "acbd") == 1);
+  CHECK(edit_distance("ca", "abc") == 3);
+  CHECK(edit_distance("", "abc") == 3);
   CHECK(likely_name("steps", {"model.steps", "train.steps"}, "model") == "model.steps");
   CHECK(likely_name("x", {}) == "");
 }
