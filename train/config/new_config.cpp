@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char *kFamily = "model.family", *kModel = "model.model";
 constexpr const char *kParams = "model.params", *kDim = "model.dim";
+constexpr const char* kPath = "data.path";
 constexpr std::string_view kModelSection = "model.";
 
 // The model of that name or, as in the list of models, of that family/model; null if there is none.
@@ -59,7 +60,7 @@ void NewConfig::take_width(bool gave_params, bool gave_dim) {
 void NewConfig::take_preset(const std::string& name, const char* program) {
   if (const ModelEntry* entry = model_named(name)) {
     config_.model.family = entry->family;
-    config_.model.model = entry->model;
+    config_.model.model = preset_ = entry->model;
     given_.insert({kFamily, kModel});
     return;
   }
@@ -87,10 +88,11 @@ void NewConfig::take_run(const RunConfig& run) {
 }
 
 void NewConfig::take_file(const std::string& path) {
-  take_source(read_run_config(path));
+  const ConfigSource source = read_run_config(path);
+  if (take_source(source) == 0) empty_file_ = source.name;
 }
 
-void NewConfig::take_source(const ConfigSource& source) {
+std::size_t NewConfig::take_source(const ConfigSource& source) {
   keys_of(config_).read(source);
   std::set<std::string> keys;
   for (const auto& [section, table] : source.value.items())
@@ -99,6 +101,7 @@ void NewConfig::take_source(const ConfigSource& source) {
   take_width(keys.contains(kParams), keys.contains(kDim));
   given_.insert(keys.begin(), keys.end());
   asked_.insert(keys.begin(), keys.end());
+  return keys.size();
 }
 
 void NewConfig::take_flags(const std::map<std::string, std::string>& texts) {
@@ -127,6 +130,9 @@ void NewConfig::take_data_set(RunConfig& config) const {
 RunConfig NewConfig::completed() const {
   RunConfig config = config_;
   ModelConfig& model = config.model;
+  if (!preset_.empty() && model.model != preset_)
+    fail<ConfigError>("config: the preset is the model {}, and model.model is {} (leave one out)", preset_,
+                      model.model);
   if (const std::string named = fmt::format("{}/{}", model.family, model.model);
       !model_of_run_.empty() && named != model_of_run_)
     fail<ConfigError>(
@@ -152,6 +158,7 @@ std::vector<std::string> NewConfig::unread() const {
     const bool is_read = of_model ? field.is_read_by(mine.model.family, mine.model.model)
                                   : field.section != "data" || field.is_read_by("", mine.data.name);
     if (is_read || !asked_.contains(field.full_key()) || !differing.contains(field.full_key())) continue;
+    if (field.full_key() == kPath) continue;  // the task says whether it reads it (check_data_is_read)
     const std::string readers = of_model ? models_that_read(field) : tasks_that_read(field);
     const bool several = readers.find_first_of(", ") != std::string::npos;
     const std::string text = fmt::format("{} does not read {{}}; {} {}",
@@ -161,6 +168,10 @@ std::vector<std::string> NewConfig::unread() const {
     by_text[text].push_back(field.full_key());
   }
   std::vector<std::string> lines;
+  if (!empty_file_.empty())
+    lines.push_back(
+        fmt::format("{} sets no key: what no flag gives is the default, the model {} and the task {} too",
+                    empty_file_, config_.model.model, config_.data.name));
   for (const std::string& text : order)
     lines.push_back(fmt::format(fmt::runtime(text), fmt::format("{}", fmt::join(by_text[text], ", "))));
   return lines;

@@ -40,12 +40,13 @@ class NewConfig {
   // errors: ConfigError for a family and a model that contradict each other, and for sizes that do not fit.
   RunConfig completed() const;
   // A line for each group of keys that file or flags set away from their defaults, and that the model or the task does
-  // not read: "slide does not read model.recurrent_layers; block_recurrent does".
+  // not read: "slide does not read model.recurrent_layers; block_recurrent does"; and one for a file without keys.
   std::vector<std::string> unread() const;
 
  private:
   friend std::string config_file_of(const RunConfig& config);
-  void take_source(const ConfigSource& source);
+  // Returns how many keys it has.
+  std::size_t take_source(const ConfigSource& source);
   void take_names(bool gave_family, bool gave_model);
   // A width given later than a number of parameters takes its place.
   void take_width(bool gave_params, bool gave_dim);
@@ -53,6 +54,8 @@ class NewConfig {
   void take_data_set(RunConfig& config) const;
 
   RunConfig config_;
+  std::string preset_;           // a model that a preset named
+  std::string empty_file_;       // a file that has no key
   std::string model_of_run_;     // "family/model" of take_run; empty without
   std::set<std::string> given_;  // full keys that are not chosen: of the preset, the file and the flags
   std::set<std::string> asked_;  // those of the file and the flags

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -56,7 +57,7 @@ double mean_of(const std::vector<float>& losses) {
       sum += static_cast<double>(loss);
       ++count;
     }
-  return sum / static_cast<double>(count);
+  return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace

@@ -209,7 +209,12 @@ void add_step(CLI::App& bench, std::function<int()>& action) {
       },
       [flags](const Keep&) {
         flags->complete();
-        return measurement_of(bench_step(flags->options));
+        Measurement measured;
+        naming_flags({{"train.sequence", "--sequence"}, {"train.batch", "--batch"}}, [&] {
+          measured = measurement_of(bench_step(flags->options));
+          return 0;
+        });
+        return measured;
       });
   StepBenchOptions& options = flags->options;
   CLI::Option* const config = add_option(command, "--config", flags->config,

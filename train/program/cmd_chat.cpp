@@ -89,19 +89,12 @@ int run_chat(const ChatFlags& flags) {
 void add_chat_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("chat", "Write a text together with a trained model, line by line");
   const auto flags = std::make_shared<ChatFlags>();
-  command->add_option("RUN", flags->run.path, "Folder of a run, or of one checkpoint")->required();
+  add_run_argument(*command, flags->run.path);
   add_option(*command, "--load", flags->load, "Go on with a text that /save or generate --save-session saved",
              not_empty());
   add_option(*command, "--tokens", flags->tokens, "Tokens that the model writes after a line",
              whole_number(0, 1'000'000'000'000));
-  add_option(*command, "--temperature", flags->sample.temperature,
-             "Below 1: more predictable; above 1: more random; 0: always the most probable token",
-             number_between(0, 1e9));
-  add_option(*command, "--top-k", flags->sample.top_k, "Sample from the k most probable tokens; 0: all",
-             whole_number(0, 1'000'000'000));
-  add_option(*command, "--top-p", flags->sample.top_p,
-             "Sample from the fewest tokens whose probabilities sum to this", number_between(0, 1));
-  add_option(*command, "--seed", flags->sample.seed, "Seed of the sampling", seed_number());
+  add_sampling_options(*command, flags->sample);
   add_checkpoint_option(*command, flags->run.checkpoint, "Checkpoint of the run");
   add_precision_option(*command, flags->run.precision);
   add_device_option(*command, flags->run.device);

@@ -1,12 +1,14 @@
 // `eddy compare`: compares two runs, or one run with its state kept and cleared, on the same texts, token by
 // token. `eddy report`: any number of runs side by side, as a page, a table and comma-separated values.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "tensor/base/format.h"
@@ -95,7 +97,6 @@ int run_compare(const CompareFlags& flags) {
   const Comparison comparison = compare_runs(*a.tokenizer, texts, flags.top);
   ComparedRuns runs{flags.a.path, same_run ? flags.a.path + " with its state cleared" : flags.run_b,
                     describe_reading(a, reading_a, "f32"), describe_reading(b, reading_b, "f32")};
-  write_own_file("compare", flags.html, render_comparison(runs, texts, comparison), kOwnPage);
 
   const bool several = texts.size() > 1;
   if (!read.left_out.empty()) print_line("data: {}{}", flags.data, describe_left_out(read));
@@ -105,6 +106,8 @@ int run_compare(const CompareFlags& flags) {
   print_line("tokens: {}", comparison.tokens);
   print_list("tokens that A predicts better:", comparison.a_better, several);
   print_list("tokens that B predicts better:", comparison.b_better, several);
+  // Behind the numbers, which a full disk does not take.
+  write_own_file("compare", flags.html, render_comparison(runs, texts, comparison), kOwnPage);
   print_line("\npage: {}", flags.html);
   return 0;
 }
@@ -119,9 +122,11 @@ int run_report(const ReportFlags& flags) {
   if (!flags.csv.empty()) check_output("report", flags.csv, kOwnPoints);
   check_two_files("report", "--html", flags.html, "--csv", flags.csv);
   std::vector<std::string> folders;
+  std::set<std::filesystem::path> seen;  // "a", "a/" and "./a" are one run
+  std::error_code error;
   for (const std::string& given : flags.runs)
     for (const std::string& run : runs_in(given, "report"))
-      if (std::find(folders.begin(), folders.end(), run) == folders.end()) folders.push_back(run);
+      if (seen.insert(std::filesystem::weakly_canonical(run, error)).second) folders.push_back(run);
   const std::vector<ReportedRun> runs = read_reported_runs(folders);
   for (const ReportedRun& run : runs)
     if (run.metrics.foreign > 0)
@@ -129,12 +134,12 @@ int run_report(const ReportFlags& flags) {
           "warning: {}/metrics.jsonl has lines that are no records, {} of them, the first is {} (they are left out)",
           run.folder, run.metrics.foreign, run.metrics.first_foreign));
   const std::vector<SeedGroup> groups = groups_of(runs);
-  write_own_file("report", flags.html, side_by_side_page(runs, groups), kOwnPage);
-  if (!flags.csv.empty()) write_own_file("report", flags.csv, points_csv(runs), kOwnPoints);
 
   print(aligned(ends_of(runs, groups)));
   if (const TextTable differing = differences_of(runs, groups); !differing.rows.empty())
     print("\n" + aligned(differing));
+  write_own_file("report", flags.html, side_by_side_page(runs, groups), kOwnPage);
+  if (!flags.csv.empty()) write_own_file("report", flags.csv, points_csv(runs), kOwnPoints);
   print_line("\npage: {}", flags.html);
   if (!flags.csv.empty()) print_line("points: {}", flags.csv);
   return 0;

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/memory/memory_limit.h"
 #include "train/page/human_text.h"
 #include "train/page/svg_picture.h"
+#include "train/plan/machine_memory.h"
 #include "train/program/commands.h"
 #include "train/record/percent_line.h"
 #include "train/study/curves.h"
@@ -25,11 +27,32 @@ struct CurveFlags {
   bool asks_good = false;  // whether --good was given
 };
 
+// Refuses the name of a picture of another kind, which programs would not open.
+void check_picture(const std::string& file) {
+  const std::string end = std::filesystem::path(file).extension().string();
+  for (const char* const other : {".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf"})
+    if (end == other)
+      fail<ValueError>(
+          "draw: --out {}: the picture is SVG (name it .svg; browsers show it, Inkscape converts it)", file);
+  check_output("draw", file, kOwnPicture);
+}
+
+// Where NAME ends in NAME=FOLDER, both of which may hold a '=' as in runs/rate=0.1; npos for a folder alone.
+std::size_t equals_of(const std::string& given) {
+  std::error_code error;
+  const auto is_folder = [&](const std::string& path) { return std::filesystem::is_directory(path, error); };
+  if (is_folder(given)) return std::string::npos;
+  const std::size_t first = given.find('=');
+  for (std::size_t at = first; at != std::string::npos; at = given.find('=', at + 1))
+    if (is_folder(given.substr(at + 1))) return at;
+  return first;
+}
+
 int run_curves(const CurveFlags& flags) {
-  check_output("draw", flags.out, kOwnPicture);
+  check_picture(flags.out);
   std::vector<CurveGroup> groups;
   for (const std::string& given : flags.groups) {
-    const std::size_t equals = given.find('=');
+    const std::size_t equals = equals_of(given);
     const std::string folder = equals == std::string::npos ? given : given.substr(equals + 1);
     if (equals == 0 || folder.empty())
       fail<ValueError>("draw: {:?} is no NAME=FOLDER, such as mine=runs/mine", given);
@@ -42,9 +65,11 @@ int run_curves(const CurveFlags& flags) {
     const auto runs = std::ssize(group.curves);
     print_line("{}: {} {}", group.name, runs, plural(runs, "run"));
     if (!flags.asks_good && flags.measure != "accuracy") continue;  // of others more is not always better
+    const bool less = less_is_better(flags.measure);
     for (const std::int64_t count : {runs - 1, runs})
-      if (const auto step = step_for_good(group, flags.good, count))
-        print_line("  {} of {} reach {:g} for good by step {}", count, runs, flags.good, *step);
+      if (const auto step = step_for_good(group, flags.good, count, less))
+        print_line("  {} of {} reach {:g}{} for good by step {}", count, runs, flags.good,
+                   less ? " or less" : "", *step);
   }
   print_line("picture: {}", flags.out);
   return 0;
@@ -56,9 +81,9 @@ struct StateFlags {
   std::string out = "state.svg";
 };
 
-int run_state(const StateFlags& flags) {
-  check_output("draw", flags.out, kOwnPicture);
-  LoadedRun run = load_run("draw", flags.run);
+int draw_state_of(const StateFlags& flags, LoadedRun run) {
+  require_memory_of_rows("draw", "--rows", flags.rows, "--length", flags.length);
+  const MemoryLimit limit(allocator(kCpu), free_memory());
   TaskArguments arguments;
   arguments.config = run.config;
   const std::int64_t trained = segment_length(run.config);
@@ -102,6 +127,13 @@ int run_state(const StateFlags& flags) {
   return 0;
 }
 
+int run_state(const StateFlags& flags) {
+  check_picture(flags.out);
+  LoadedRun run = load_run("draw", flags.run);
+  return naming_flags({{"train.sequence", "--length"}, {"train.batch", "--rows"}, {"train.seed", "--seed"}},
+                      [&] { return draw_state_of(flags, std::move(run)); });
+}
+
 }  // namespace
 
 void add_draw_command(CLI::App& app, std::function<int()>& action) {
@@ -118,7 +150,7 @@ void add_draw_command(CLI::App& app, std::function<int()>& action) {
              not_empty());
   add_option(
       *curves, "--good", drawn->good,
-      "Print by which step all runs, and all but one, reach this for good; without it only of accuracy",
+      "Print by which step all runs, and all but one, reach this for good, a loss from above; without it only of accuracy",
       number_between(-1e9, 1e9));
   add_option(*curves, "--title", drawn->title, "What the picture shows, for those who do not see it",
              not_empty());
@@ -131,7 +163,7 @@ void add_draw_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* state = command->add_subcommand(
       "state", "The number of a run's state that tells one answer best from the others, along fresh streams");
   const auto shown = std::make_shared<StateFlags>();
-  state->add_option("RUN", shown->run.path, "Folder of a run, or of one checkpoint")->required();
+  add_run_argument(*state, shown->run.path);
   add_option(*state, "--length", shown->length, "Tokens of a stream", whole_number(2, 1'000'000));
   add_option(*state, "--rows", shown->rows, "Streams", whole_number(1, 100'000));
   add_option(*state, "--seed", shown->seed, "Seed of the streams", whole_number(0, 1'000'000'000));

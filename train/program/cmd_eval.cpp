@@ -17,12 +17,14 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/strict_json.h"
+#include "tensor/memory/memory_limit.h"
 #include "train/config/run_config.h"
 #include "train/eval/loss_by_position.h"
 #include "train/eval/standing.h"
 #include "train/files/own_file.h"
 #include "train/page/html_page.h"
 #include "train/page/human_text.h"
+#include "train/plan/machine_memory.h"
 #include "train/program/commands.h"
 #include "train/record/metrics.h"
 #include "train/record/percent_line.h"
@@ -92,9 +94,8 @@ void print_standing(const Task& task, const LoadedRun& run, const EvalFlags& fla
   print_line("standing: {}", standing_text(eval_points(read_metrics(metrics), after, run.step), passes));
 }
 
-int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
-  if (!flags.by_position.empty()) check_output("eval", flags.by_position, kOwnPage);
-  LoadedRun run = load_run("eval", flags.run);
+int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, LoadedRun run) {
+  const MemoryLimit limit(allocator(kCpu), free_memory());
   TaskArguments arguments;
   arguments.config = run.config;
   arguments.tokenizer = std::move(run.tokenizer);
@@ -149,6 +150,9 @@ int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
   if (options.clear_state && !task->carries_state())
     fail<ValueError>("eval: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
                      flags.run.path, run.config.data.order, run.config.train.carry_state);
+  // Of a text that is read once no more rows are read than it has.
+  if (!task->reads_files() || drawn.batches > 0)
+    require_memory_of_rows("eval", "--batch", options.batch, "--sequence", task->row_length());
   const EvalResult result = measure(*task, *run.model, options);
   if (!result.uncaptured.empty()) say(result.uncaptured);
   const bool text = task->tokenizer() != nullptr;
@@ -208,6 +212,16 @@ int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
   return 0;
 }
 
+int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
+  if (!flags.by_position.empty()) check_output("eval", flags.by_position, kOwnPage);
+  LoadedRun run = load_run("eval", flags.run);
+  return naming_flags({{"train.sequence", "--sequence"},
+                       {"train.batch", "--batch"},
+                       {"train.micro_batches", "--micro-batches"},
+                       {"data.path", "--data"}},
+                      [&] { return eval_run(flags, command, ranks, std::move(run)); });
+}
+
 }  // namespace
 
 void add_eval_command(CLI::App& app, std::function<int()>& action) {
@@ -215,7 +229,7 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   const auto options = std::make_shared<EvalFlags>();
   const CLI::Validator size = whole_number(1, 1'000'000'000);
   EvalOptions& measured = options->options;
-  command->add_option("RUN", options->run.path, "Folder of a run, or of one checkpoint")->required();
+  add_run_argument(*command, options->run.path);
   add_option(*command, "--data", options->data, "File or folder of data (default: the run's)", not_empty());
   add_option(*command, "--split", measured.split, "Part of the data, cut as the run cuts it",
              CLI::IsMember({"valid", "train", "test", "all"}));

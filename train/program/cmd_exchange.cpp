@@ -54,7 +54,7 @@ void add_export_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand(
       "export", "Write a trained model for other programs: weights, sizes, tokenizer, PyTorch code");
   const auto flags = std::make_shared<ExportFlags>();
-  command->add_option("RUN", flags->run.path, "Folder of a run, or of one checkpoint")->required();
+  add_run_argument(*command, flags->run.path);
   add_option(*command, "--out", flags->out, "Folder to make; may exist if it is empty", not_empty())
       ->required();
   add_checkpoint_option(*command, flags->run.checkpoint, "Checkpoint of the run");
@@ -77,7 +77,9 @@ void add_import_command(CLI::App& app, std::function<int()>& action) {
   command->footer(fmt::format(
       "The configuration and --data are as for {} train. train/exchange/README.md explains the map.",
       program_name()));
-  on_chosen(*command, action, [flags, &app] { return run_import(*flags, app); });
+  on_chosen(*command, action, [flags, &app] {
+    return naming_flags(flags->run.given_short(), [&] { return run_import(*flags, app); });
+  });
 }
 
 void add_dump_command(CLI::App& app, std::function<int()>& action) {

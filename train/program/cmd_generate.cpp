@@ -2,10 +2,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,23 +52,6 @@ GenerateResult blaming_session(const std::string& session, const Write& write) {
   }
 }
 
-// An endless prompt (`yes |`) must not fill the memory.
-constexpr std::size_t kLongestPrompt = std::size_t{1} << 24;
-
-std::string read_standard_input() {
-  std::string text;
-  char part[4096];
-  for (std::size_t bytes; (bytes = std::fread(part, 1, sizeof part, stdin)) > 0;) {
-    text.append(part, bytes);
-    if (text.size() > kLongestPrompt)
-      fail<ValueError>("generate: the prompt is longer than {} (shorten it)",
-                       human_bytes(static_cast<std::int64_t>(kLongestPrompt)));
-  }
-  if (std::ferror(stdin) != 0)
-    fail<IoError>("generate: cannot read standard input: {}", std::strerror(errno));
-  return text;
-}
-
 // Replaces what the vocabulary lacks, and says what that was.
 std::string with_known(const Tokenizer& tokenizer, const std::string& prompt) {
   constexpr std::size_t kNamed = 10;
@@ -106,7 +86,7 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   std::optional<StopOnSignal> signals;
   if (saving) signals.emplace();
   const LoadedRun run = load_text_run("generate", options.run, " (generate writes text)");
-  std::string prompt = options.prompt == "-" ? read_standard_input() : options.prompt;
+  std::string prompt = options.prompt == "-" ? read_standard_input("generate: the prompt") : options.prompt;
   if (options.replace_unknown) prompt = with_known(*run.tokenizer, prompt);
   const std::vector<std::int32_t> ids = encoded_prompt(*run.tokenizer, prompt);
 
@@ -158,7 +138,7 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
 void add_generate_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command = app.add_subcommand("generate", "Write text from a trained model");
   const auto options = std::make_shared<GenerateOptions>();
-  command->add_option("RUN", options->run.path, "Folder of a run, or of one checkpoint")->required();
+  add_run_argument(*command, options->run.path);
   command->add_option(
       "--prompt", options->prompt,
       "Text to continue; '-' reads standard input (default: a new line). On a terminal it is shown "
@@ -167,18 +147,7 @@ void add_generate_command(CLI::App& app, std::function<int()>& action) {
                     "Replace characters of the prompt that the vocabulary lacks, with a warning");
   add_option(*command, "--tokens", options->tokens, "Number of tokens to write",
              whole_number(0, 1'000'000'000'000));
-  SampleOptions& sample = options->sample;
-  command
-      ->add_option("--temperature", sample.temperature,
-                   "Below 1: more predictable; above 1: more random; 0: always the most probable token")
-      ->capture_default_str();
-  add_option(*command, "--top-k", sample.top_k, "Sample from the k most probable tokens; 0: all",
-             whole_number(0, 1'000'000'000));
-  command
-      ->add_option("--top-p", sample.top_p, "Sample from the fewest tokens whose probabilities sum to this")
-      ->capture_default_str();
-  add_option(*command, "--seed", sample.seed, "Seed of the sampling: the same seed gives the same text",
-             seed_number());
+  add_sampling_options(*command, options->sample);
   add_option(*command, "--session", options->session,
              "Continue a text that --save-session saved; sampling flags override the saved ones",
              not_empty());

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/config/program_name.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/files/own_file.h"
@@ -57,18 +58,29 @@ CLI::Validator token_range() {
           ""};
 }
 
-// The one file at a path, as tokens of the run.
-std::vector<std::int32_t> tokens_of(const InspectFlags& flags, const LoadedRun& run, std::string& name) {
+// What --text names, and what it is called on the page: one file, or standard input.
+std::string read_text(const InspectFlags& flags, std::string& name) {
+  if (flags.text == "-") {
+    name = "standard input";
+    return read_standard_input("inspect: --text -");
+  }
   const std::string path = local_data(flags.text, std::cerr);
   std::error_code unseen;
   if (!std::filesystem::exists(path, unseen))
-    fail<IoError>("inspect: --text {}: there is no such file (it is looked for from the working directory)",
-                  flags.text);
+    fail<IoError>(
+        "inspect: --text {}: there is no such file (it is looked for from the working directory; words are given on "
+        "standard input: printf %s {} | {} inspect {} --text -)",
+        flags.text, shell_quoted(flags.text), program_name(), shell_quoted(flags.run.path));
   const TextFiles files = list_text_files(path);
   if (files.folder || files.files.size() != 1)
     fail<ValueError>("inspect: {} is a folder (name one file)", flags.text);
   name = printable(std::filesystem::path(files.files.front().path).filename().string());
-  std::string text = text_of(files.files.front());
+  return text_of(files.files.front());
+}
+
+// The text as tokens of the run.
+std::vector<std::int32_t> tokens_of(const InspectFlags& flags, const LoadedRun& run, std::string& name) {
+  std::string text = read_text(flags, name);
   constexpr const char* kWayOut = "--replace-unknown takes another character in its place";
   if (flags.replace_unknown) {
     std::vector<std::string> replaced;
@@ -108,7 +120,6 @@ int run_inspect(const InspectFlags& flags) {
   about.recurrent = run.model->is_recurrent();
   const std::string page =
       render_inspection(about, run.model->full_config(), *run.tokenizer, ids, inspection);
-  write_own_file("inspect", flags.out, page, kOwnPage);
 
   print_line("step: {}", run.step);
   print_line("tokens: {}{}", inspection.tokens,
@@ -122,6 +133,8 @@ int run_inspect(const InspectFlags& flags) {
   if (!inspection.attention.empty())
     print_line("attention: of the tokens {}:{}", inspection.attention.front().from,
                inspection.attention.front().to);
+  // Behind the numbers, which a full disk does not take.
+  write_own_file("inspect", flags.out, page, kOwnPage);
   print_line("page: {}, {}", flags.out, human_bytes(static_cast<std::int64_t>(page.size())));
   return 0;
 }
@@ -132,8 +145,9 @@ void add_inspect_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* command =
       app.add_subcommand("inspect", "Write a page that shows what a model's memory does on a text");
   const auto flags = std::make_shared<InspectFlags>();
-  command->add_option("RUN", flags->run.path, "Folder of a run, or of one checkpoint")->required();
-  add_option(*command, "--text", flags->text, "The text, a file", not_empty())->required();
+  add_run_argument(*command, flags->run.path);
+  add_option(*command, "--text", flags->text, "The text: a file, or '-' for standard input", not_empty())
+      ->required();
   add_option(*command, "--out", flags->out, "Page to write", not_empty());
   add_option(*command, "--tokens", flags->tokens, "Read at most so many tokens of the text",
              whole_number(2, 10'000'000));

@@ -124,6 +124,7 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
   TaskArguments arguments;
   arguments.config = config;
   const std::unique_ptr<Task> task = make_task(std::move(arguments));
+  check_data_is_read(*task, config);
   task->set_model_sizes(config.model);
   fit_params(config.model);
   const std::unique_ptr<Model> form = make_unallocated_model(config.model);
@@ -170,7 +171,9 @@ void add_plan_command(CLI::App& app, std::function<int()>& action) {
   command->footer(fmt::format(
       "Takes the configuration, the preset and the flags of `{} train`, which checks the memory too before it begins.",
       program_name()));
-  on_chosen(*command, action, [flags, &app] { return run_plan(*flags, app); });
+  on_chosen(*command, action, [flags, &app] {
+    return naming_flags(flags->run.given_short(), [&] { return run_plan(*flags, app); });
+  });
 }
 
 }  // namespace eddy

@@ -26,16 +26,20 @@ struct TrainFlags {
 // A resumed run keeps its own configuration, but for the keys that a file or flags give again.
 RunConfig config_to_resume(const TrainFlags& flags) {
   RunConfig config = load_config_of_run(flags.request.resume, flags.request.checkpoint);
-  const std::string model = config.model.model;
+  const std::string model = config.model.model, task = config.data.name;
   ConfigKeys keys = keys_of(config);
   if (!flags.run.config.empty()) keys.read(read_run_config(flags.run.config));
-  flags.run.keys.apply(keys);
+  keys.read_texts(flags.run.texts("train"));
   if (config.model.model != model)
     fail<ConfigError>(
         "train: the model is {}, and --resume goes on with that of the run, {} (leave the model out, or begin a new run "
         "with --run)",
         config.model.model, model);
-  if (!flags.run.data.empty()) config.data.path = flags.run.data;
+  if (config.data.name != task)
+    fail<ConfigError>(
+        "train: the task is {}, and --resume goes on with that of the run, {} (leave data.name out, or begin a new run "
+        "with --run)",
+        config.data.name, task);
   return config;
 }
 
@@ -90,7 +94,7 @@ int run_here(TrainFlags& flags, const CLI::App& app) {
 int run_train(TrainFlags& flags, const CLI::App& app) {
   return run_on_ranks(app, [&](Ranks* ranks) {
     flags.request.ranks = ranks;
-    return run_here(flags, app);
+    return naming_flags(flags.run.given_short(), [&] { return run_here(flags, app); });
   });
 }
 
@@ -119,11 +123,12 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
                     "Print what differs from the defaults as a configuration file (TOML), and train nothing");
   command->add_flag("--dry-run", flags->dry_run,
                     "Check configuration, data, memory and the run's folder, and make nothing");
-  command->add_flag(
+  CLI::Option* const watch = command->add_flag(
       "--watch", flags->watch,
       fmt::format("Serve the report to a browser while the run trains, at loopback alone ({} watch)",
                   program_name()));
   flags->watching.add_to(*command, "With --watch: ");
+  for (const char* const of_watch : {"--address", "--port"}) command->get_option(of_watch)->needs(watch);
   flags->run.add_to(*command);
   command->footer(fmt::format(
       "{0} plan, with the same configuration and flags, says what a run takes before it begins: memory and time.\n"

@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "train/config/config_flags.h"
 #include "train/config/run_config.h"
 #include "train/files/own_file.h"
+#include "train/generate/generate.h"
 #include "train/kernels/prove.h"
 #include "train/run/checkpoint.h"
 
@@ -81,12 +83,26 @@ CLI::Validator number_between(double low, double high);
 // all.
 CLI::Validator not_empty();
 
+// Adds the run that a command works with, RUN.
+void add_run_argument(CLI::App& command, std::string& path);
+
+// Adds --temperature, --top-k, --top-p and --seed.
+void add_sampling_options(CLI::App& command, SampleOptions& sample);
+
 // Adds --checkpoint: latest, best, newest-whole or step-N (is_checkpoint_name in train/run/run_folder.h).
 void add_checkpoint_option(CLI::App& command, std::string& which, const std::string& help);
 
 // Adds --precision and --device.
 void add_precision_option(CLI::App& command, std::string& precision);
 void add_device_option(CLI::App& command, std::string& device);
+
+// A configuration key, and the flag that a command has in its place: "train.sequence", "--sequence".
+struct KeyFlag {
+  const char *key, *flag;
+};
+// Returns what `work` returns. Its errors name these flags in place of their keys.
+// errors: Error.
+int naming_flags(const std::vector<KeyFlag>& flags, const std::function<int()>& work);
 
 // What describes a new run: a configuration file, --preset, --data, and a flag for every key. It must live until the
 // line is parsed.
@@ -96,6 +112,11 @@ struct NewRunOptions {
   ConfigFlags keys;
 
   void add_to(CLI::App& command);
+  // The keys that flags give, --data among them.
+  // errors: ValueError for --data and --data.path.
+  std::map<std::string, std::string> texts(const char* command) const;
+  // The short flags that were given.
+  std::vector<KeyFlag> given_short() const;
   // The configuration, completed and validated, with what a run that starts from the weights of another takes from it
   // (`start`; null for none). `notes` gets a warning for each group of keys that nothing reads.
   // errors: ConfigError; IoError.
@@ -134,6 +155,15 @@ LoadedRun load_run(const char* command, const RunOptions& options);
 // errors: also ValueError.
 LoadedRun load_text_run(const char* command, const RunOptions& options, const char* end = "");
 
+// What is said where the system refuses memory.
+inline constexpr const char* kOutOfMemory =
+    "out of memory (lower --train.batch, --train.sequence or --model.context, or take a smaller model)";
+
+// Refuses rows of tokens that are more than the memory there is, before any is made.
+// errors: OutOfMemoryError, which names the two flags.
+void require_memory_of_rows(const std::string& where, const char* rows_flag, std::int64_t rows,
+                            const char* length_flag, std::int64_t length);
+
 // What to say of a run whose loss is not finite.
 std::string diverged_text(const RunOptions& options);
 
@@ -149,6 +179,10 @@ void check_two_files(const std::string& where, const char* flag, const std::stri
 
 // Thrown when the reader has closed the output. It is not an eddy::Error, since it is no failure.
 struct OutputClosed {};
+
+// Returns what standard input gives until its end: a text that the flag of `where` is to give.
+// errors: ValueError for more than 16 MiB, since an endless text (`yes |`) must not fill the memory; IoError.
+std::string read_standard_input(const std::string& where);
 
 // From here on a failed write to standard output throws nothing, and what is printed is lost.
 void keep_on_without_output();

@@ -3,9 +3,12 @@
 
 #include <unistd.h>
 
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <new>
+#include <stdexcept>
 #include <string_view>
 
 #include "tensor/base/format.h"
@@ -16,6 +19,7 @@
 #include "train/fetch/named_data.h"
 #include "train/launch/team.h"
 #include "train/page/human_text.h"
+#include "train/plan/machine_memory.h"
 #include "train/run/run_folder.h"
 
 namespace eddy {
@@ -38,6 +42,27 @@ std::string names_of_data_sets() {
   std::string names;
   for (const DataSet& set : data_sets()) names += (names.empty() ? "" : ", ") + set.name;
   return names;
+}
+
+bool is_of_key(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
+}
+
+// Replaces a key, with the dashes that make it a flag or without, where it stands as a word of its own.
+std::string with_flag(const std::string& text, const KeyFlag& named) {
+  const std::string key = named.key;
+  std::string result;
+  std::size_t done = 0;
+  for (std::size_t at = 0; (at = text.find(key, at)) != std::string::npos; at += key.size()) {
+    const std::size_t end = at + key.size();
+    const bool goes_on = end < text.size() && is_of_key(text[end]) &&
+                         !(text[end] == '.' && (end + 1 == text.size() || !is_of_key(text[end + 1])));
+    if (goes_on || (at > 0 && is_of_key(text[at - 1]))) continue;
+    const bool is_flag = at >= done + 2 && text.compare(at - 2, 2, "--") == 0;
+    result += text.substr(done, at - (is_flag ? 2 : 0) - done) + named.flag;
+    done = end;
+  }
+  return result + text.substr(done);
 }
 
 template <class Number>
@@ -86,6 +111,22 @@ CLI::Validator not_empty() {
           ""};
 }
 
+void add_run_argument(CLI::App& command, std::string& path) {
+  command.add_option("RUN", path, "Folder of a run, or of one checkpoint")->required()->check(not_empty());
+}
+
+void add_sampling_options(CLI::App& command, SampleOptions& sample) {
+  add_option(command, "--temperature", sample.temperature,
+             "Below 1: more predictable; above 1: more random; 0: always the most probable token",
+             number_between(0, 1e9));
+  add_option(command, "--top-k", sample.top_k, "Sample from the k most probable tokens; 0: all",
+             whole_number(0, 1'000'000'000));
+  add_option(command, "--top-p", sample.top_p,
+             "Sample from the fewest tokens whose probabilities sum to this", number_between(1e-9, 1));
+  add_option(command, "--seed", sample.seed, "Seed of the sampling: the same seed gives the same text",
+             seed_number());
+}
+
 void add_checkpoint_option(CLI::App& command, std::string& which, const std::string& help) {
   const auto check = [](std::string& name) {
     return is_checkpoint_name(name) ? std::string()
@@ -122,15 +163,37 @@ void NewRunOptions::add_to(CLI::App& command) {
   keys.add_to(command, keys_of(defaults));
 }
 
+std::vector<KeyFlag> NewRunOptions::given_short() const {
+  if (data.empty() || keys.given().contains("data.path")) return {};
+  return {{"data.path", "--data"}};
+}
+
+std::map<std::string, std::string> NewRunOptions::texts(const char* command) const {
+  std::map<std::string, std::string> given = keys.given();
+  if (data.empty()) return given;
+  if (const auto [path, is_new] = given.emplace("data.path", data); !is_new)
+    fail<ValueError>("{}: --data {} and --data.path {} are one key (leave one out)", command, data,
+                     path->second);
+  return given;
+}
+
 RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>& notes,
                                   const RunConfig* start) const {
   NewConfig gathered;
   if (start != nullptr) gathered.take_run(*start);
-  if (!config.empty()) gathered.take_file(config);
+  if (!config.empty()) {
+    std::error_code error;
+    if (std::filesystem::is_directory(config, error))
+      fail<ValueError>(
+          "{}: {} is a folder, and a configuration is a file ({}texts are given by --data)", command, config,
+          checkpoints_of_run(config).empty()
+              ? ""
+              : fmt::format("that of this run is {0}/config.json; {1} train --resume goes on with it; ",
+                            std::filesystem::path(config).lexically_normal().string(), program_name()));
+    gathered.take_file(config);
+  }
   if (!preset.empty()) gathered.take_preset(preset, command);
-  std::map<std::string, std::string> given = keys.given();
-  if (!data.empty()) given["data.path"] = data;
-  gathered.take_flags(given);
+  gathered.take_flags(texts(command));
   RunConfig completed = gathered.completed();
   for (const std::string& line : gathered.unread()) notes.push_back("warning: " + line);
   return completed;
@@ -158,6 +221,32 @@ LoadedRun load_text_run(const char* command, const RunOptions& options, const ch
     fail<ValueError>("{}: {} was trained on the task {}, which has no text{}", command, options.path,
                      run.config.data.name, end);
   return run;
+}
+
+int naming_flags(const std::vector<KeyFlag>& flags, const std::function<int()>& work) {
+  const auto named = [&](std::string text) {
+    for (const KeyFlag& flag : flags) text = with_flag(text, flag);
+    return Error(text);
+  };
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw named(error.what());
+  } catch (const std::bad_alloc&) {
+    throw named(kOutOfMemory);
+  } catch (const std::length_error&) {
+    throw named(kOutOfMemory);
+  }
+}
+
+void require_memory_of_rows(const std::string& where, const char* rows_flag, std::int64_t rows,
+                            const char* length_flag, std::int64_t length) {
+  constexpr std::int64_t kTokenBytes = 16;  // as input, as target, and its loss
+  const std::int64_t room = free_memory();
+  if (length < 1 || rows <= room / length / kTokenBytes) return;
+  fail<OutOfMemoryError>(
+      "{}: {} rows of {} tokens do not fit in the memory there is, {} (a smaller {} or {})", where, rows,
+      length, human_bytes(room), rows_flag, length_flag);
 }
 
 std::string diverged_text(const RunOptions& options) {

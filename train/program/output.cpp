@@ -1,4 +1,4 @@
-// Output through stdio, with its errors checked.
+// Output through stdio, and what standard input gives, with their errors checked.
 #include "train/program/commands.h"
 
 #include <poll.h>
@@ -69,6 +69,21 @@ void flush_output() {
 void say(std::string_view text) {
   const std::string line = printable(text) + '\n';
   std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+std::string read_standard_input(const std::string& where) {
+  constexpr std::size_t kMost = std::size_t{1} << 24;
+  std::string text;
+  char part[4096];
+  for (std::size_t bytes; (bytes = std::fread(part, 1, sizeof part, stdin)) > 0;) {
+    text.append(part, bytes);
+    if (text.size() > kMost)
+      fail<ValueError>("{} is longer than {} (shorten it)", where,
+                       human_bytes(static_cast<std::int64_t>(kMost)));
+  }
+  if (std::ferror(stdin) != 0)
+    fail<IoError>("{}: cannot read standard input: {}", where, std::strerror(errno));
+  return text;
 }
 
 void keep_on_without_output() {

@@ -41,8 +41,6 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
-constexpr const char* kOutOfMemory =
-    "out of memory (lower --train.batch, --train.sequence or --model.context, or take a smaller model)";
 
 bool output_is_closed = false;
 

@@ -220,12 +220,32 @@ void check_same_moments(const std::string& now, const LoadedRun& loaded) {
         now, loaded.checkpoint.string(), before);
 }
 
+// Losses of other parts of a text cannot be compared, and a part that was trained on does not validate.
+void check_same_parts(const DataConfig& now, const DataConfig& before) {
+  if (now.name == "text" && (now.split != before.split || now.test != before.test))
+    fail<ConfigError>(
+        "train: data.split is {} and data.test {}, and the run cut its text by {} and {} (leave them out, or start a new run "
+        "from its weights with --init-from)",
+        now.split, now.test, before.split, before.test);
+}
+
+// Moments are kept in f64 or in f32, whatever products compute in.
+void check_same_dtype(const std::string& now, const std::string& before) {
+  if ((precision_dtype(now) == Dtype::f64) != (precision_dtype(before) == Dtype::f64))
+    fail<ConfigError>(
+        "train: train.precision is {}, and the run kept its moments in that of {} (leave it out, or start a new run from its "
+        "weights with --init-from)",
+        now, before);
+}
+
 // Takes up the state of a run where its checkpoint left it.
 void resume(ReadyRun& run, const LoadedRun& loaded) {
   const bool carries = run.task->carries_state();
   const State saved = carries ? load_recurrent(loaded.checkpoint) : State();
   if (!saved.empty()) check_same_rows(run.config, loaded.config.train.batch);
   check_same_moments(run.config.train.optimizer, loaded);
+  check_same_dtype(run.config.train.precision, loaded.config.train.precision);
+  check_same_parts(run.config.data, loaded.config.data);
   load_optimizer(loaded.checkpoint, *run.optimizer);
   run.state = loaded.state;
   if (run.config.train.rollback == "off") run.state.good_step = run.state.candidate_step = -1;
@@ -272,6 +292,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
   run.task = task_of(request, loaded);
   if (request.data_given && !run.task->reads_files())
     fail<ConfigError>("train: the task {} generates its examples (leave out --data)", run.config.data.name);
+  if (!loaded || run.config.data.path != loaded->config.data.path) check_data_is_read(*run.task, run.config);
   if (loaded && !resuming && loaded->tokenizer && run.task->tokenizer() != nullptr) {
     run.notes =
         take_new_tokens(run.config.model, *loaded->tokenizer, *run.task->tokenizer(), request.init_from);

@@ -202,7 +202,10 @@ Comparison compare_runs(const Tokenizer& tokenizer, const std::vector<ComparedTe
       result.loss_b += text.nats_b[i];
     }
   }
-  if (result.tokens == 0) fail<ValueError>("compare: no token has a finite loss under both runs");
+  if (result.tokens == 0)
+    fail<ValueError>(
+        "compare: no token has a finite loss under both runs (as after a training that diverged: --checkpoint takes an "
+        "earlier checkpoint of both, best or step-N)");
   result.loss_a /= static_cast<double>(result.tokens);
   result.loss_b /= static_cast<double>(result.tokens);
   result.a_better = largest(texts, top, 1);

@@ -98,16 +98,23 @@ std::vector<Curve> curves_of(const std::string& folder, const std::string& measu
   return curves;
 }
 
-std::optional<std::int64_t> step_for_good(const Curve& curve, double level) {
+bool less_is_better(const std::string& measure) {
+  return measure.find("loss") != std::string::npos || measure.starts_with("bits_per") ||
+         measure.find("perplexity") != std::string::npos;
+}
+
+std::optional<std::int64_t> step_for_good(const Curve& curve, double level, bool less) {
+  const auto reaches = [&](double value) { return less ? value <= level : value >= level; };
   std::optional<std::int64_t> step;
-  for (std::size_t i = curve.steps.size(); i-- > 0 && curve.values[i] >= level;) step = curve.steps[i];
+  for (std::size_t i = curve.steps.size(); i-- > 0 && reaches(curve.values[i]);) step = curve.steps[i];
   return step;
 }
 
-std::optional<std::int64_t> step_for_good(const CurveGroup& group, double level, std::int64_t runs) {
+std::optional<std::int64_t> step_for_good(const CurveGroup& group, double level, std::int64_t runs,
+                                          bool less) {
   std::vector<std::int64_t> steps;
   for (const Curve& curve : group.curves)
-    if (const auto step = step_for_good(curve, level)) steps.push_back(*step);
+    if (const auto step = step_for_good(curve, level, less)) steps.push_back(*step);
   if (runs < 1 || std::ssize(steps) < runs) return std::nullopt;
   std::sort(steps.begin(), steps.end());
   return steps[static_cast<std::size_t>(runs - 1)];

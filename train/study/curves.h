@@ -33,10 +33,14 @@ std::vector<std::string> runs_in(const std::string& folder, const char* command)
 // errors: as curve_of; IoError for a folder without runs.
 std::vector<Curve> curves_of(const std::string& folder, const std::string& measure);
 
-// The first step from which on all values of the curve reach `level`; nullopt where the last one does not.
-std::optional<std::int64_t> step_for_good(const Curve& curve, double level);
+// Whether less of a measure is better: of losses, bits and perplexities.
+bool less_is_better(const std::string& measure);
+// The first step from which on all values of the curve reach `level`, from above where less is better; nullopt where the
+// last one does not.
+std::optional<std::int64_t> step_for_good(const Curve& curve, double level, bool less = false);
 // The step by which `runs` of the group reach `level` for good; nullopt where fewer do.
-std::optional<std::int64_t> step_for_good(const CurveGroup& group, double level, std::int64_t runs);
+std::optional<std::int64_t> step_for_good(const CurveGroup& group, double level, std::int64_t runs,
+                                          bool less = false);
 
 // The picture as SVG. Values that are never above 1 are drawn as shares, in percent.
 // errors: ValueError where no two evaluations of a group are at the same step.

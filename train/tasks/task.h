@@ -152,6 +152,10 @@ struct TaskArguments {
 // IoError, FormatError and ValueError for data that cannot be read or are too small.
 std::unique_ptr<Task> make_task(TaskArguments arguments);
 
+// Refuses a data.path that the task does not read: which of the two is meant is not known.
+// errors: ConfigError.
+void check_data_is_read(const Task& task, const RunConfig& config);
+
 // Where the data of config.data.path lie: that path and, if it is relative, the same in `folders`; the paths that
 // exist, or else the first. A data set that has a name (train/fetch/named_data.h) is fetched if it is not there.
 // errors: those of path_of_data_set.

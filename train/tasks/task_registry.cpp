@@ -56,6 +56,14 @@ std::unique_ptr<Task> make_task(TaskArguments arguments) {
                     nearest_match(name, names));
 }
 
+void check_data_is_read(const Task& task, const RunConfig& config) {
+  if (config.data.path.empty() || task.reads_files()) return;
+  fail<ConfigError>(
+      "config: data.name is {}, a task that generates its examples, and data.path is {} (leave out data.path to train on {}, "
+      "or data.name to train on what data.path names)",
+      config.data.name, config.data.path, config.data.name);
+}
+
 std::vector<std::string> data_paths(const TaskArguments& arguments) {
   namespace fs = std::filesystem;
   const fs::path path(arguments.config.data.path);

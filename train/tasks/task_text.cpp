@@ -31,6 +31,7 @@ class TextTask : public Task {
   TextTask(TextData data, const RunConfig& config, bool training)
       : data_(std::move(data)),
         config_(config),
+        training_(training),
         validates_(!training || config.train.eval_every > 0),
         segment_(segment_length(config)),
         seed_(static_cast<std::uint64_t>(config.train.seed)) {}
@@ -151,6 +152,12 @@ class TextTask : public Task {
             data_.name, part, segment_, segment_ + 1, all);
       return part;
     }
+    const auto before = static_cast<std::int64_t>(std::floor(config_.data.split * static_cast<double>(all)));
+    if (!training_ && (before <= segment_ || all - before <= segment_))
+      fail<ValueError>(
+          "data: {} has too few tokens for this split: {} are the training part and {} are not, and a row of {} needs {} "
+          "(take a longer text, a shorter train.sequence, or --split all, which reads the whole text)",
+          data_.name, before, all - before, segment_, segment_ + 1);
     const std::int64_t train = training_part(all, config_.data.split, segment_);
     if (test == 0) return train;
     if (all - test - train <= segment_ || test <= segment_)
@@ -179,6 +186,7 @@ class TextTask : public Task {
 
   const TextData data_;
   const RunConfig config_;
+  const bool training_;
   const bool validates_;  // whether the validation part is needed
   const std::int64_t segment_;
   const std::uint64_t seed_;

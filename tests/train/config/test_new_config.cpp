@@ -91,6 +91,26 @@ TEST_CASE("new config: sizes that nobody gave suit the model and given ones stay
   CHECK(gathered(kSmall, {{"model.model", "slide"}, {"model.context", "61"}}).completed().model.window == 61);
 }
 
+TEST_CASE("new config: heads that nobody gave divide the width that was given") {
+  for (const auto& [dim, heads] :
+       {std::pair{"384", 6}, {"32", 4}, {"128", 4}, {"100", 5}, {"64", 4}, {"18", 6}, {"14", 1}, {"33", 1}}) {
+    CAPTURE(dim);
+    CHECK(gathered("", {{"model.dim", dim}}).completed().model.heads == heads);
+  }
+  CHECK(contains(refusal("", {{"model.dim", "32"}, {"model.heads", "6"}}), "heads must divide model.dim"));
+  CHECK(contains(refusal("[model]\nheads = 6\n", {{"model.dim", "32"}}), "heads must divide model.dim"));
+}
+
+TEST_CASE("new config: a file without a key is named") {
+  const auto lines = [](const std::string& toml) { return gathered(toml, {{"train.steps", "7"}}).unread(); };
+  for (const char* const empty : {"# nothing\n", "[model]\n[train]\n"}) {
+    REQUIRE_MESSAGE(lines(empty).size() == 1, empty);
+    CHECK(contains(lines(empty)[0], "run.toml sets no key: "));
+    CHECK(contains(lines(empty)[0], "unit_forget"));
+  }
+  CHECK(lines("[train]\nbatch = 2\n").empty());
+}
+
 TEST_CASE("new config: the configurations of the examples leave nothing to be chosen") {
   for (const auto& entry : std::filesystem::directory_iterator(EDDY_SOURCE_DIR "/examples/configs")) {
     CAPTURE(entry.path().string());
@@ -127,6 +147,14 @@ TEST_CASE("new config: a number of parameters stands in place of a width, and th
   const ModelConfig width = gathered(alone, {{"model.dim", "30"}}).completed().model;
   CHECK(width.params == 0);
   CHECK(width.dim == 30);
+}
+
+TEST_CASE("new config: a preset that is a model and another model are refused") {
+  NewConfig config;
+  config.take_preset("xl", "train");
+  config.take_flags({{"model.model", "staircase"}});
+  CHECK(contains(error_of<ConfigError>([&] { static_cast<void>(config.completed()); }),
+                 "the preset is the model xl, and model.model is staircase"));
 }
 
 TEST_CASE("new config: a preset is a model or a configuration of a paper") {

@@ -158,6 +158,7 @@ TEST_CASE("program: options that would go unread are refused") {
   check_refused(run(folder, "models --vocab 7"), 1, "--vocab is for one model");
   check_refused(run(folder, "models --svg a.svg"), 1, "--svg draws one model (name it by --explain)");
   check_refused(run(folder, "eval tiny --from 8"), 2, "--from requires --score-last");
+  check_refused(run(folder, "train --run out --data text.txt --port 8420"), 2, "--port requires --watch");
   check_refused(run(folder, "eval tiny --seed 3"), 1, "--seed has no effect");
   CHECK(run(folder, "eval tiny --seed 3 --batches 2").status == 0);
   REQUIRE(run(folder, std::string(kTinyTraining) + "--data text.txt --data.order stream --run read").status ==
@@ -298,4 +299,99 @@ TEST_CASE("program: lines of a file from Windows are commands and turns of a cha
   CHECK_MESSAGE(contains(ended.out, "tokens seen: "), ended.out);
   CHECK_MESSAGE(!contains(ended.err, "U+000D"), ended.err);
   CHECK_MESSAGE(contains(ended.err, "no is not a folder (make it first)"), ended.err);
+}
+
+TEST_CASE("program: two sources of data are refused before a folder is made") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  folder.write("parity.toml", "[data]\nname = \"parity\"\n");
+  folder.write("both.toml", "[data]\nname = \"parity\"\npath = \"text.txt\"\n");
+  const std::string training = std::string(kTinyTraining) + "--run out ", both = "and --data is text.txt";
+  check_refused(run(folder, training + "--data.name parity --data text.txt"), 1, both);
+  check_refused(run(folder, training + "parity.toml --data text.txt"), 1, both);
+  check_refused(run(folder, training + "both.toml"), 1, "and data.path is text.txt");
+  check_refused(run(folder, training + "--data.name parity --data.path text.txt"), 1, "leave out data.path");
+  check_refused(run(folder, training + "--data text.txt --data.path text.txt"), 1, "are one key");
+  check_refused(run(folder, "plan --seconds 0 --model.dim 16 --data.name parity --data text.txt"), 1, both);
+  REQUIRE(run(folder, std::string(kTinyTraining) + "--data.name parity --run bits").status == 0);
+  check_refused(run(folder, training + "--init-from bits --data text.txt"), 1, both);
+  check_refused(run(folder, "train --resume bits --train.steps 3 --data text.txt"), 1, "leave out --data");
+  check_refused(run(folder, "train --resume tiny --train.steps 3 --data.name parity"), 1,
+                "the task is parity, and --resume goes on with that of the run, text");
+  CHECK(!fs::exists(folder.path("out")));
+}
+
+TEST_CASE("program: errors name the flags of a command in place of keys") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  const Ended eval = run(folder, "eval tiny --sequence 100000");
+  check_refused(eval, 1, "a shorter --sequence, or --split all");
+  CHECK_MESSAGE(!contains(eval.err, "train."), eval.err);
+  CHECK(run(folder, "eval tiny --sequence 3000 --split all").status == 0);
+  check_refused(run(folder, "bench step --sequence 1000 --model.positions true --steps 1 --batch 1"), 1,
+                "or lower --sequence)");
+  REQUIRE(run(folder, std::string(kTinyTraining) + "--data.name parity --run bits").status == 0);
+  check_refused(run(folder, "eval bits --batch 1000000000 --sequence 1000000000"), 1,
+                "(a smaller --batch or --sequence)");
+  check_refused(run(folder, "draw state bits --rows 100000 --length 1000000"), 1,
+                "(a smaller --rows or --length)");
+}
+
+TEST_CASE("program: what was meant is said where a word has no place") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  check_refused(run(folder, "chat tiny --session s"), 2, "unknown flag '--session' (nearest: --load)");
+  check_refused(run(folder, "report tiny --out page.html"), 2, "(nearest: --html)");
+  check_refused(run(folder, "tokenizer show tiny --save-session s"), 2,
+                "(generate takes it; see eddy tokenizer show --help)");
+  check_refused(run(folder, "check tiny --frobnicate"), 2, "'--frobnicate' (see eddy check --help)");
+  check_refused(run(folder, "generate tiny once"), 2,
+                "unexpected argument 'once' (--prompt gives a text; see");
+  check_refused(run(folder, "eval tiny text.txt"), 2,
+                "unexpected argument 'text.txt' (--data gives data; see");
+  check_refused(run(folder, "train tiny --run out"), 1, "that of this run is tiny/config.json");
+  check_refused(run(folder, "draw curves tiny --out curves.png"), 1, "the picture is SVG");
+  check_refused(run_program({with_empty("generate"), folder.path()}), 2, "the name is empty");
+  check_refused(run(folder, "inspect tiny --text once"), 1, "printf %s once | eddy inspect tiny --text -");
+  const std::string words = folder.write("words", "the man and the old man");
+  const Ended read = run_program({words_of("inspect tiny --text - --replace-unknown"), folder.path(), words});
+  CHECK_MESSAGE(contains(read.out, "tokens: 23\n"), read.out, read.err);
+  const std::string none = folder.write("none", "");
+  check_refused(run_program({words_of("inspect tiny --text -"), folder.path(), none}), 1, "at least 2");
+}
+
+TEST_CASE("program: runs are known by their folders, whatever is in their names") {
+  if (!has_program()) return;
+  const TinyRun tiny;
+  const TempFolder& folder = tiny.folder;
+  const Ended once = run(folder, "report tiny ./tiny tiny/");
+  CHECK_MESSAGE(contains(once.out, "tiny "), once.out);
+  CHECK_MESSAGE(!contains(once.out, "./tiny"), once.out);
+  CHECK_MESSAGE(!contains(once.out, "tiny/"), once.out);
+  fs::rename(folder.path("tiny"), folder.path("rate=0.1"));
+  for (const char* const line : {"draw curves rate=0.1", "draw curves mine=rate=0.1"})
+    check_refused(run(folder, line), 1, "draw: no evaluation of rate=0.1 has \"loss\"");
+}
+
+TEST_CASE("program: a key is explained by its name") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  for (const char* const key : {"train.batch", "batch"}) {
+    const Ended keys = run(folder, std::string("keys ") + key);
+    CHECK_MESSAGE(contains(keys.out, "\ntrain.batch "), keys.out);
+    CHECK_MESSAGE(!contains(keys.out, "train.steps"), keys.out);
+  }
+  check_refused(run(folder, "keys lr"), 1, "nearest key: train.learning_rate;");
+  check_refused(run(folder, "keys unit_forgot"), 1, "nearest: unit_forget;");
+  check_refused(run(folder, "sample tiny"), 2, "unknown command 'sample' (nearest: generate;");
+}
+
+TEST_CASE("program: a configuration without a key says so") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("none.toml", "");
+  CHECK(contains(run(folder, "train none.toml --print-config").err, "none.toml sets no key: "));
 }

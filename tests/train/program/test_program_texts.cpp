@@ -53,7 +53,7 @@ TEST_CASE("program: a name that is not UTF-8 is named and in a folder it is read
   folder.write("d/caf\xe9.txt", generate_stories(3, 4000));
   const Ended file = run_in(folder.path(), "train " + kTiny + "--run r --data", {"d/caf\xe9.txt"});
   CHECK(file.status == 1);
-  CHECK_MESSAGE(contains(file.err, "data.path is \"d/caf\ufffd.txt\", which is not UTF-8"), file.err);
+  CHECK_MESSAGE(contains(file.err, "--data is \"d/caf\ufffd.txt\", which is not UTF-8"), file.err);
   const Ended whole = run_in(folder.path(), "train " + kTiny + "--run r --data d");
   CHECK_MESSAGE(whole.status == 0, whole.err);
   CHECK_MESSAGE(run_in(folder.path(), "train --resume r --train.steps 3").status == 0, whole.err);

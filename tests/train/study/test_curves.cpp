@@ -47,6 +47,14 @@ TEST_CASE("curves: a run is right for good after its last fall") {
   CHECK(step_for_good(group, 1, 1) == 10);
   CHECK(step_for_good(group, 1, 2) == 30);
   CHECK(!step_for_good(group, 1, 3));
+  // Of a loss less is better.
+  CHECK(less_is_better("loss"));
+  CHECK(less_is_better("bits_per_byte"));
+  CHECK(!less_is_better("accuracy"));
+  const Curve loss{"", {0, 10, 20, 30}, {3, 0.9, 1.1, 0.8}};
+  CHECK(step_for_good(loss, 1, true) == 30);
+  CHECK(step_for_good(loss, 1.1, true) == 10);
+  CHECK(!step_for_good(loss, 0.5, true));
   CHECK(curves_of(folder.path("seeds/a"), "loss").front().values[0] == 0.5);
 }
 
