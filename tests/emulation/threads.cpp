@@ -155,111 +155,112 @@ __attribute__((noinline)) void resume(int index) {
   start_thread(machine.current);
 }
 
-// Releases the warps whose threads have all reached an exchange.
-bool release_warps(int threads) {
-  bool any = false;
-  for (int warp = 0; warp + kWarp <= threads; warp += kWarp) {
-    int waiting = 0;
-    for (int i = warp; i < warp + kWarp; ++i) waiting += machine.states[i] == State::at_exchange;
-    if (waiting < kWarp) continue;
-    for (int i = warp; i < warp + kWarp; ++i) machine.states[i] = State::ready;
-    any = true;
-  }
-  return any;
-}
-
-// Releases the threads of a block if all wait at its barrier. Returns false otherwise.
-bool release_block(int first, int threads) {
-  for (int i = first; i < first + threads; ++i)
-    if (machine.states[i] != State::at_barrier) return false;
-  for (int i = first; i < first + threads; ++i) machine.states[i] = State::ready;
-  return true;
-}
-
-// Releases the blocks of a group if all of their threads wait at its barrier.
-bool release_groups(int blocks, int threads) {
-  for (int block = 0; block < blocks; ++block) {
-    const Thread& first = machine.threads[block * threads];
-    if (machine.states[block * threads] != State::at_group_barrier || first.first_block != block) continue;
-    const int begin = block * threads, end = begin + first.blocks * threads;
-    bool all = end <= blocks * threads;
-    for (int i = begin; i < end && all; ++i) {
-      const Thread& thread = machine.threads[i];
-      all = machine.states[i] == State::at_group_barrier && thread.first_block == first.first_block &&
-            thread.blocks == first.blocks;
-    }
-    if (!all) continue;
-    for (int i = begin; i < end; ++i) machine.states[i] = State::ready;
-    return true;
-  }
-  return false;
-}
-
-// Which warps run in a round: each runs for some rounds, then rests for some, so that one may be far ahead of
-// another. In lockstep, warps that exchange would wait for each other as at a barrier, and a missing barrier
-// would go unnoticed.
-class Paces {
+// The threads of resident blocks at once, or of a single block: runs each until all have ended.
+class Run {
  public:
-  explicit Paces(int threads) : warps_((threads + kWarp - 1) / kWarp) {
-    for (int warp = 0; warp < warps_; ++warp) draw(warp);
+  Run(int blocks, int threads_each)
+      : blocks_(blocks), threads_each_(threads_each), threads_(blocks * threads_each) {
+    for (int i = 0; i < threads_; ++i) {
+      machine.states[i] = State::ready;
+      machine.threads[i].turn = 0;
+    }
+    ready_ = threads_;
+    std::fill_n(waiting_, (threads_ + kWarp - 1) / kWarp, 0);
   }
-  void next_round() {
-    for (int warp = 0; warp < warps_; ++warp)
-      if (rounds_[warp]-- == 0) draw(warp);
+
+  // Every round resumes the threads that are ready, in random order.
+  void until_all_ended() {
+    do {
+      while (ready_ > 0) {
+        RandomOrder order(static_cast<std::uint32_t>(threads_));
+        for (int i = 0; i < threads_; ++i) {
+          const int index = static_cast<int>(order.next());
+          if (machine.states[index] == State::ready && exchanges(index)) run_ahead(index / kWarp);
+        }
+      }
+      machine.current = -1;
+    } while (release_barriers());
   }
-  bool rests(int thread) const { return rests_[thread / kWarp]; }
-  void wake_all() { std::memset(rests_, 0, sizeof rests_); }
 
  private:
-  void draw(int warp) {
-    constexpr std::uint32_t kMostRounds = 200;  // more than the exchanges of a product of tiles
-    rounds_[warp] = static_cast<int>(random_below(kMostRounds));
-    rests_[warp] = random_below(2) == 0;
+  // Resumes a thread. Returns whether it is the last one of its warp to reach an exchange.
+  bool exchanges(int index) {
+    resume(index);
+    --ready_;
+    if (machine.states[index] != State::at_exchange || ++waiting_[index / kWarp] < kWarp) return false;
+    std::fill_n(&machine.states[index / kWarp * kWarp], kWarp, State::ready);
+    ready_ += kWarp;
+    waiting_[index / kWarp] = 0;
+    return true;
   }
 
-  int warps_;
-  int rounds_[kMostResident / kWarp];
-  bool rests_[kMostResident / kWarp];
-};
-
-// Runs resident blocks at once, or a single block.
-void run_blocks(int blocks, int threads_each) {
-  const int threads = blocks * threads_each;
-  for (int i = 0; i < threads; ++i) {
-    machine.states[i] = State::ready;
-    machine.threads[i].turn = 0;
-  }
-  Paces paces(threads);
-  for (;;) {
-    paces.next_round();
-    RandomOrder order(static_cast<std::uint32_t>(threads));
-    for (int i = 0; i < threads; ++i) {
-      const int index = static_cast<int>(order.next());
-      if (machine.states[index] == State::ready && !paces.rests(index)) resume(index);
+  // After an exchange a warp goes on with the other threads, or alone for some exchanges, so that it may be far
+  // ahead of others: in lockstep, warps that exchange would wait for each other as at a barrier, and a missing
+  // barrier would go unnoticed. Alone, its threads also stay in the caches.
+  void run_ahead(int warp) {
+    constexpr std::uint32_t kMostAhead = 200;  // more than the exchanges of a product of tiles
+    if (random_below(2) == 0) return;
+    bool goes_on = true;
+    for (std::uint32_t left = random_below(kMostAhead); goes_on && left > 0; --left) {
+      goes_on = false;
+      RandomOrder order(kWarp);
+      for (int i = 0; i < kWarp; ++i) goes_on |= exchanges(warp * kWarp + static_cast<int>(order.next()));
     }
-    machine.current = -1;
-    int ended = 0, at_barrier = 0, at_group_barrier = 0, resting = 0;
-    for (int i = 0; i < threads; ++i) {
+  }
+
+  // Where all threads wait at barriers or have ended: releases whom it can. Returns false once all have ended.
+  bool release_barriers() {
+    int ended = 0, at_barrier = 0, at_group_barrier = 0;
+    for (int i = 0; i < threads_; ++i) {
       ended += machine.states[i] == State::ended;
       at_barrier += machine.states[i] == State::at_barrier;
       at_group_barrier += machine.states[i] == State::at_group_barrier;
-      resting += machine.states[i] == State::ready;
     }
-    if (ended == threads) return;
-    if (release_warps(threads)) continue;
-    if (resting > 0) {
-      paces.wake_all();
-      continue;
-    }
-    bool any = release_groups(blocks, threads_each);
-    for (int block = 0; block < blocks; ++block) any |= release_block(block * threads_each, threads_each);
-    if (!any)
+    if (ended == threads_) return false;
+    release_groups();
+    for (int block = 0; block < blocks_; ++block) release_block(block);
+    if (ready_ == 0)
       stop(
           "threads wait for others that do not come: of %d, %d have ended, %d wait at a barrier, %d in a "
           "warp, %d for other blocks",
-          threads, ended, at_barrier, threads - ended - at_barrier - at_group_barrier, at_group_barrier);
+          threads_, ended, at_barrier, threads_ - ended - at_barrier - at_group_barrier, at_group_barrier);
+    return true;
   }
-}
+
+  // Releases the threads of a block if all wait at its barrier.
+  void release_block(int block) {
+    const int first = block * threads_each_;
+    for (int i = first; i < first + threads_each_; ++i)
+      if (machine.states[i] != State::at_barrier) return;
+    release(first, first + threads_each_);
+  }
+
+  // Releases the blocks of each group whose threads all wait at its barrier.
+  void release_groups() {
+    for (int block = 0; block < blocks_; ++block) {
+      const int begin = block * threads_each_;
+      const Thread& first = machine.threads[begin];
+      if (machine.states[begin] != State::at_group_barrier || first.first_block != block) continue;
+      const int end = begin + first.blocks * threads_each_;
+      bool all = end <= threads_;
+      for (int i = begin; i < end && all; ++i) {
+        const Thread& thread = machine.threads[i];
+        all = machine.states[i] == State::at_group_barrier && thread.first_block == first.first_block &&
+              thread.blocks == first.blocks;
+      }
+      if (all) release(begin, end);
+    }
+  }
+
+  void release(int begin, int end) {
+    for (int i = begin; i < end; ++i) machine.states[i] = State::ready;
+    ready_ += end - begin;
+  }
+
+  int blocks_, threads_each_, threads_;
+  int ready_ = 0;                       // threads
+  int waiting_[kMostResident / kWarp];  // threads of each warp at an exchange
+};
 
 void make_shared(int bytes) {
   if (static_cast<std::size_t>(bytes) > kMostShared) stop("%d bytes of shared memory are too many", bytes);
@@ -350,7 +351,7 @@ void run(const Launch& launch, const std::function<void()>& body) {
     blockIdx.x = order.next();
     make_shared(launch.shared_bytes);
     ++machine.blocks;
-    run_blocks(1, launch.threads);
+    Run(1, launch.threads).until_all_ended();
   }
   machine.launch = nullptr;
 }
@@ -367,7 +368,7 @@ void run_resident(const Launch& launch, const std::function<void()>& body) {
     make_shared(launch.shared_bytes);
     ++machine.blocks;
   }
-  run_blocks(static_cast<int>(launch.blocks), launch.threads);
+  Run(static_cast<int>(launch.blocks), launch.threads).until_all_ended();
   machine.launch = nullptr;
 }
 
