@@ -69,6 +69,7 @@ int run_here(TrainFlags& flags, const CLI::App& app) {
     fail<ValueError>("train: --preset is for a new run, and --resume keeps the model of {} (leave it out)",
                      request.resume);
   request.config = resuming ? config_to_resume(flags) : config_of_new_run(flags);
+  request.own_data_path = true;
   request.data_given = resuming && (!flags.run.data.empty() || flags.run.keys.given().contains("data.path"));
   take_threads(request.config, app);
   validate(request.config);

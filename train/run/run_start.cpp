@@ -292,7 +292,8 @@ ReadyRun prepare_run(const TrainRequest& request) {
   run.task = task_of(request, loaded);
   if (request.data_given && !run.task->reads_files())
     fail<ConfigError>("train: the task {} generates its examples (leave out --data)", run.config.data.name);
-  if (!loaded || run.config.data.path != loaded->config.data.path) check_data_is_read(*run.task, run.config);
+  if (request.own_data_path && (!loaded || run.config.data.path != loaded->config.data.path))
+    check_data_is_read(*run.task, run.config);
   if (loaded && !resuming && loaded->tokenizer && run.task->tokenizer() != nullptr) {
     run.notes =
         take_new_tokens(run.config.model, *loaded->tokenizer, *run.task->tokenizer(), request.init_from);

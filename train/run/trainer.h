@@ -19,6 +19,8 @@ struct TrainRequest {
   std::string init_from;  // a run or checkpoint whose parameters a new run starts from
   // The checkpoint to resume, or to initialise from: latest, best, newest-whole or step-N.
   std::string checkpoint = "latest";
+  // Whether data.path is for this run alone: a task that does not read it is refused. The rows of a table share one.
+  bool own_data_path = false;
   bool data_given =
       false;  // the data of the run to resume were named again: texts that are new in them are taken in
   Ranks* ranks =
