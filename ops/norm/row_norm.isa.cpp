@@ -164,23 +164,21 @@ struct BackwardRow {
 // The sums of a row that dx needs, as vectors: of g and g n, or for an RMS norm of g x; g = dy weight.
 template <class T, bool Centred, bool HasWeight>
 EDDY_INLINE auto gradient_sums(const BackwardRow<T>& row, std::int64_t width) {
-  const auto g =
-      [ dy = row.dy, weight = row.weight ](auto reader, std::int64_t i) __attribute__((always_inline)) {
+  const auto g = [row](auto at, std::int64_t i) __attribute__((always_inline)) {
     if constexpr (HasWeight)
-      return reader.load(dy + i) * reader.load(weight + i);
+      return at.load(row.dy + i) * at.load(row.weight + i);
     else
-      return reader.load(dy + i);
+      return at.load(row.dy + i);
   };
   if constexpr (Centred) {
-    return lane_sums<T>(width, g,
-                        [g, x = row.x, mean = row.mean, rstd = row.rstd](auto reader, std::int64_t i) {
-                          return g(reader, i) * ((reader.load(x + i) - mean) * rstd);
-                        });
+    return lane_sums<T>(width, g, [row, g](auto at, std::int64_t i) {
+      return g(at, i) * ((at.load(row.x + i) - row.mean) * row.rstd);
+    });
   } else {
-    return lane_sums<T>(width, [dy = row.dy, x = row.x, weight = row.weight](auto reader, std::int64_t i) {
-      const auto product = reader.load(dy + i) * reader.load(x + i);
+    return lane_sums<T>(width, [row](auto at, std::int64_t i) {
+      const auto product = at.load(row.dy + i) * at.load(row.x + i);
       if constexpr (HasWeight)
-        return product * reader.load(weight + i);
+        return product * at.load(row.weight + i);
       else
         return product;
     });
