@@ -16,6 +16,7 @@
 #include "ops/cost/kernel_observer.h"
 #include "ops/pointwise/pointwise.h"
 #include "tensor/base/error.h"
+#include "tensor/memory/memory_limit.h"
 #include "tests/support/tiny_bench.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/ops.h"
@@ -120,6 +121,27 @@ TEST_CASE("the benchmark of one op gives finite numbers for forward and backward
   CHECK(positive(to_json(m)["ops"][0]["forward_ms"]));
   options.filter = "no such op";
   CHECK_THROWS_WITH_AS(bench_op_rows(options, quick_ceilings()), doctest::Contains("no such op"), ValueError);
+}
+
+TEST_CASE("the benchmark of ops says how far it is and leaves out what does not fit in the memory") {
+  OpsBenchOptions options;
+  options.filter = "softmax";
+  options.seconds = 0;
+  const auto ops = std::ssize(benched_ops("softmax"));
+  std::vector<std::int64_t> told;
+  options.progress = [&](std::int64_t done, std::int64_t total) {
+    told.push_back(done);
+    CHECK(total == ops);
+  };
+  const Ceilings ceilings = quick_ceilings();
+  const MemoryLimit limit(allocator(kCpu), 12 << 20);  // holds the samples of all tests
+  Measurement m;
+  m.tables = {bench_op_rows(options, ceilings)};
+  const nlohmann::json rows = to_json(m)["ops"];
+  REQUIRE(rows.size() == told.size());
+  CHECK(told.front() == 0);
+  CHECK(told.back() == std::ssize(told) - 1);
+  CHECK(rows[0]["refused"] == "its tensors do not fit in the memory there is");
 }
 
 TEST_CASE("what was measured is written as text and JSON and a page alike") {
