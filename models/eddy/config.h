@@ -65,7 +65,7 @@ std::string readout_of(const ModelConfig& config);
 void imply_names(ModelConfig& config, bool gave_family, bool gave_model);
 
 // Sets the sizes that are not given to ones that suit the model and the sizes given: windows smaller than a segment,
-// states, chunks, recurrent layers. For new runs: a saved config has all its keys.
+// states, chunks, recurrent layers, and heads that divide a width. For new runs: a saved config has all its keys.
 void choose_sizes(ModelConfig& config, const GivenKeys& given);
 
 // The models that read a key, for a hint: "block_recurrent", "slide, xl", "all models but lstm".

@@ -61,9 +61,10 @@ __attribute__((noinline, cold)) Statistics<T> statistics_of_huge(const T* x, std
 // Rows that are normed together. A narrow row is soon done, so a vector's number of them is taken at once: their sums are
 // folded together (fold_rows), and their roots and quotients are vectors. A width that is known when the kernel is
 // compiled needs no loops. Nanoseconds for a row of 32 floats, so and alone: forward 6.4 and 15.7, backward 13.4 and
-// 16.0 (4,096 rows, one core of an Intel Xeon with AVX-512, 2026-11-27).
+// 16.0 (4,096 rows, the kernel called by a program outside the tree, medians by turns; one core of an Intel Xeon with
+// AVX-512, 2026-11-27).
 template <class T, std::int64_t Rows, std::int64_t Width>
-struct Group {
+struct RowGroup {
   static constexpr std::int64_t rows = Rows;
   EDDY_INLINE static std::int64_t width(std::int64_t given) { return Width > 0 ? Width : given; }
   // results[r] = the fold of sums[r]. Changes `sums`.
@@ -81,10 +82,10 @@ EDDY_INLINE void for_groups(std::int64_t width, std::int64_t begin, std::int64_t
   constexpr std::int64_t together = LaneVector<T>::width;
   std::int64_t row = begin;
   if (width == kLanes)
-    for (; row + together <= end; row += together) body(Group<T, together, kLanes>{}, row);
+    for (; row + together <= end; row += together) body(RowGroup<T, together, kLanes>{}, row);
   else if (width == 2 * kLanes)
-    for (; row + together <= end; row += together) body(Group<T, together, 2 * kLanes>{}, row);
-  for (; row < end; ++row) body(Group<T, 1, 0>{}, row);
+    for (; row + together <= end; row += together) body(RowGroup<T, together, 2 * kLanes>{}, row);
+  for (; row < end; ++row) body(RowGroup<T, 1, 0>{}, row);
 }
 
 template <class T, bool Centred, class Group>

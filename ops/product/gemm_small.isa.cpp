@@ -27,7 +27,8 @@ constexpr int kTileVectors = 2;
 #endif
 constexpr std::int64_t kLanes = kVectorBytes / 4;
 // How many tiles ahead rows of A and C are prefetched. A step of cifar_block takes 92.2 ms so, 93.4 with those of the next
-// tile (batch 64, f32, medians of ten runs by turns; one core of an Intel Xeon with AVX-512, 2026-11-27).
+// tile (bench step --preset cifar_block --batch 64 --threads 1 --dropout 0, medians of ten runs by turns; Intel Xeon with
+// AVX-512, 2026-11-27).
 constexpr std::int64_t kAheadTiles = 4;
 
 typedef float Vector __attribute__((vector_size(kVectorBytes)));
