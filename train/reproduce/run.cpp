@@ -30,6 +30,7 @@
 #include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/tasks/text_data.h"
+#include "train/text/corpus.h"
 #include "train/text/sentencepiece_tokenizer.h"
 
 namespace eddy {
@@ -261,10 +262,7 @@ std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
   TaskArguments arguments = arguments_for(row, run);
   const TextData data = read_text_data(arguments);
   const auto length = std::ssize(data.tokens);
-  const auto part = [&](double fraction) {
-    return static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(length)));
-  };
-  return length - part(row.config.data.split) - part(row.config.data.test);
+  return length - part_of(row.config.data.split, length) - part_of(row.config.data.test, length);
 }
 
 // Measures the loss on the last targets of windows of every length. The targets are the same for all lengths,

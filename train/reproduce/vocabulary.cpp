@@ -4,13 +4,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 #include "train/page/human_text.h"
 #include "train/tasks/text_reading.h"
+#include "train/text/corpus.h"
 #include "train/text/text_files.h"
 #include "train/text/vocabulary_training.h"
 
@@ -24,7 +24,7 @@ std::vector<TextFile> training_documents(const DataConfig& data) {
   std::vector<TextFile> files = vocabulary_files(data.path, document_unit(data)).files;
   const auto all = std::ssize(files);
   if (splits || all == 1) return files;
-  const auto part = static_cast<std::int64_t>(std::floor(data.split * static_cast<double>(all)));
+  const std::int64_t part = part_of(data.split, all);
   files.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(part, 1, all)));
   return files;
 }

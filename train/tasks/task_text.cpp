@@ -135,16 +135,14 @@ class TextTask : public Task {
         split);
   }
   // How many of `all` tokens, or files, are kept for the test: floor(data.test * all).
-  std::int64_t test_count(std::int64_t all) const {
-    return static_cast<std::int64_t>(std::floor(config_.data.test * static_cast<double>(all)));
-  }
+  std::int64_t test_count(std::int64_t all) const { return part_of(config_.data.test, all); }
   // Where the training tokens of one text end.
   // errors: ValueError when a split has fewer than one segment and one token; where nothing is evaluated, only
   // training needs that.
   std::int64_t cut_tokens() const {
     const auto all = std::ssize(data_.tokens), test = test_count(all);
     if (!validates_) {
-      const auto part = static_cast<std::int64_t>(std::floor(config_.data.split * static_cast<double>(all)));
+      const std::int64_t part = part_of(config_.data.split, all);
       if (part <= segment_)
         fail<ValueError>(
             "data: {} has too few tokens to train on: {}, and a segment of {} needs {} (take a longer text, a shorter "
@@ -152,7 +150,7 @@ class TextTask : public Task {
             data_.name, part, segment_, segment_ + 1, all);
       return part;
     }
-    const auto before = static_cast<std::int64_t>(std::floor(config_.data.split * static_cast<double>(all)));
+    const std::int64_t before = part_of(config_.data.split, all);
     if (!training_ && (before <= segment_ || all - before <= segment_))
       fail<ValueError>(
           "data: {} has too few tokens for this split: {} are the training part and {} are not, and a row of {} needs {} "
@@ -395,7 +393,7 @@ class ReadingTask final : public TextTask {
     const double fraction = config_.data.split;
     if (data_.has_splits()) return data_.train_parts;
     if (!separate_files()) return cut_tokens();
-    const auto whole = static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(files)));
+    const std::int64_t whole = part_of(fraction, files);
     if (!validates_) return std::clamp<std::int64_t>(whole, 1, valid_end());
     if (!(fraction > 0 && fraction < 1))
       fail<ValueError>(

@@ -7,6 +7,7 @@
 
 #include "train/tasks/sequence_reader.h"
 #include "train/tasks/text_data.h"
+#include "train/text/corpus.h"
 
 namespace eddy {
 namespace {
@@ -21,10 +22,6 @@ struct Named {
 struct Splits {
   std::vector<Named> train, valid, test;
 };
-
-std::int64_t part_of(double fraction, std::int64_t all) {
-  return static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(all)));
-}
 
 // Spans for the rows of a batch, fewer where the text is short.
 void add_spans(std::vector<Named>& split, Tokens tokens, std::int64_t rows, std::int64_t segment) {

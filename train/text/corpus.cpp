@@ -24,6 +24,10 @@ void copy_window(std::span<const std::int32_t> tokens, std::int64_t start, std::
 
 }  // namespace
 
+std::int64_t part_of(double fraction, std::int64_t all) {
+  return static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(all)));
+}
+
 std::int64_t training_part(std::int64_t length, double train_fraction, std::int64_t sequence) {
   check_sequence("corpus", sequence);
   if (!(train_fraction > 0.0 && train_fraction < 1.0))
@@ -31,7 +35,7 @@ std::int64_t training_part(std::int64_t length, double train_fraction, std::int6
         "corpus: data.split is {}, which leaves nothing to evaluate on (above 0 and below 1; with train.eval_every 0, "
         "which evaluates nothing, it may be 1)",
         train_fraction);
-  const auto train = static_cast<std::int64_t>(std::floor(train_fraction * static_cast<double>(length)));
+  const std::int64_t train = part_of(train_fraction, length);
   const std::int64_t valid = length - train;
   if (train <= sequence || valid <= sequence)
     fail<ValueError>(

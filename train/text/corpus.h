@@ -14,6 +14,9 @@ namespace eddy {
 // errors: ValueError unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.
 std::int64_t training_part(std::int64_t length, double train_fraction, std::int64_t sequence);
 
+// Returns floor(fraction * all): how many of all tokens, files or rows a part has.
+std::int64_t part_of(double fraction, std::int64_t all);
+
 // Fills inputs and targets, both [batch, sequence], with windows that start at independent, uniformly drawn
 // positions of `tokens`. The draw for row r is a pure function of (seed, step, micro * batch + r): a resumed
 // run sees the same order, and a step of 2 micro-batches of 8 rows sees the same windows as one of 16.
