@@ -57,11 +57,21 @@ PanelProduct<T> product_of(const GemmArgs& g, std::int64_t panels) {
 // Rows of C that one thread multiplies at a time where there are many: several blocks of the kernel.
 constexpr std::int64_t kSharedRows = 192;
 
+// The share of a piece [begin, end) of `all`.
+template <class T>
+LaterPanels<T> part_of(LaterPanels<T> later, std::int64_t begin, std::int64_t end, std::int64_t all) {
+  const std::int64_t panels = later.panel_end;
+  later.panel_begin = panels * begin / all;
+  later.panel_end = panels * end / all;
+  return later;
+}
+
 // Spreads a product over threads: rows of C, or, where there are few, panels.
 template <class T>
 void share(const PackedGemm<T>& kernels, const PanelProduct<T>& whole, bool transposed) {
   const auto multiply = transposed ? kernels.multiply_transposed : kernels.multiply;
-  const std::int64_t work = whole.rows * whole.columns * whole.inner, threads = thread_count();
+  const std::int64_t work = whole.rows * whole.columns * whole.inner,
+                     threads = in_parallel_region() ? 1 : thread_count();
   if (work < 4 * kSmallPiece || threads == 1) return multiply(whole);
   if (whole.rows > kSharedRows) {
     constexpr std::int64_t kPiecesOfAThread = 4, kTile = 32;
@@ -71,6 +81,7 @@ void share(const PackedGemm<T>& kernels, const PanelProduct<T>& whole, bool tran
       piece.rows = end - begin;
       piece.a += begin * (transposed ? 1 : whole.a_stride);
       piece.c += begin * whole.c_stride;
+      piece.later = part_of(whole.later, begin, end, whole.rows);
       multiply(piece);
     });
   }
@@ -81,6 +92,7 @@ void share(const PackedGemm<T>& kernels, const PanelProduct<T>& whole, bool tran
     PanelProduct<T> piece = whole;
     piece.panel_begin = begin;
     piece.panel_end = end;
+    piece.later = part_of(whole.later, begin, end, panels);
     multiply(piece);
   });
 }
@@ -122,29 +134,46 @@ void multiply_in_turns(const GemmArgs& g) {
                      width = kernels.panel_columns,
                      columns =
                          std::max(width, kPackedElements / std::max<std::int64_t>(1, depth) / width * width);
-  const Tensor scratch = Tensor::empty({kernels.packed_elements(depth, std::min(columns, g.n))}, g.dtype);
-  T* const packed = scratch.mutable_data<T>();
   const PackLayout layout = g.transpose_b ? PackLayout::columns_by_inner : PackLayout::inner_by_columns;
-  for (std::int64_t k = 0; k < g.k; k += depth)
-    for (std::int64_t column = 0; column < g.n; column += columns) {
-      PanelProduct<T> part = whole;
-      part.inner = std::min(depth, g.k - k);
-      part.columns = std::min(columns, g.n - column);
-      part.panel_end = kernels.panels(part.columns);
-      part.a += k * (g.transpose_a ? g.lda : 1);
-      part.packed = packed;
-      part.c += column;
-      part.accumulate = whole.accumulate || k > 0;
-      part.bias = k > 0 || whole.bias == nullptr ? nullptr : whole.bias + column;
-      part.relu = g.relu && k + depth >= g.k;
-      const T* const b =
-          static_cast<const T*>(g.b) + k * (g.transpose_b ? 1 : g.ldb) + column * (g.transpose_b ? g.ldb : 1);
+  const bool packs_later = kernels.packs_later && !g.transpose_b && (depth < g.k || columns < g.n);
+  const std::int64_t packed_elements = kernels.packed_elements(depth, std::min(columns, g.n));
+  const Tensor scratch = Tensor::empty({packs_later ? 2 : 1, packed_elements}, g.dtype);
+  T* packed = scratch.mutable_data<T>();
+  T* packed_later = packs_later ? packed + packed_elements : packed;
+  const auto b_at = [&](std::int64_t k, std::int64_t column) {
+    return static_cast<const T*>(g.b) + k * (g.transpose_b ? 1 : g.ldb) +
+           column * (g.transpose_b ? g.ldb : 1);
+  };
+  for (std::int64_t k = 0, column = 0; k < g.k;) {
+    const bool last_columns = column + columns >= g.n;
+    const std::int64_t next_k = last_columns ? k + depth : k,
+                       next_column = last_columns ? 0 : column + columns;
+    PanelProduct<T> part = whole;
+    part.inner = std::min(depth, g.k - k);
+    part.columns = std::min(columns, g.n - column);
+    part.panel_end = kernels.panels(part.columns);
+    part.a += k * (g.transpose_a ? g.lda : 1);
+    part.packed = packed;
+    part.c += column;
+    part.accumulate = whole.accumulate || k > 0;
+    part.bias = k > 0 || whole.bias == nullptr ? nullptr : whole.bias + column;
+    part.relu = g.relu && k + depth >= g.k;
+    if (!packs_later || (k == 0 && column == 0))
       parallel_for(part.panel_end, std::max<std::int64_t>(1, kSmallPiece / (part.inner * width)),
                    [&](std::int64_t begin, std::int64_t end) {
-                     kernels.pack(b, g.ldb, layout, part.inner, part.columns, begin, end, packed);
+                     kernels.pack(b_at(k, column), g.ldb, layout, part.inner, part.columns, begin, end,
+                                  packed);
                    });
-      share(kernels, part, g.transpose_a);
+    if (packs_later && next_k < g.k) {
+      const std::int64_t next_columns = std::min(columns, g.n - next_column);
+      part.later = {b_at(next_k, next_column),    g.ldb,       std::min(depth, g.k - next_k), next_columns, 0,
+                    kernels.panels(next_columns), packed_later};
     }
+    share(kernels, part, g.transpose_a);
+    std::swap(packed, packed_later);
+    k = next_k;
+    column = next_column;
+  }
 }
 
 // The part [begin, end) of C's rows, or columns.
@@ -182,7 +211,7 @@ void multiply_one_packing(const GemmArgs& g) {
   std::int64_t across = 1;
   for (std::int64_t count = 2; count <= threads; ++count)
     if (threads % count == 0 &&
-        g.n / count + g.m / (threads / count) < g.n / across + g.m / (threads / across))
+        g.n / count + g.m / (threads / count) <= g.n / across + g.m / (threads / across))
       across = count;
   constexpr std::int64_t kTile = 32;
   const auto part = [](std::int64_t length, std::int64_t count) {

@@ -31,6 +31,14 @@ enum class PackLayout {
   columns_by_inner,  // W [columns, inner]: B = W^T, e.g. x W^T of a linear layer
 };
 
+// Panels [panel_begin, panel_end) of B [inner, columns], stored row by row, that a kernel packs while it multiplies by others.
+template <class T>
+struct LaterPanels {
+  const T* b = nullptr;
+  std::int64_t stride = 0, inner = 0, columns = 0, panel_begin = 0, panel_end = 0;
+  T* packed = nullptr;  // the start of the whole packed matrix
+};
+
 // The columns of the panels [panel_begin, panel_end) of C = A B + bias, or of C += A B; with `relu` of max(0, C) then.
 // C is written only in its `columns` columns and, without `accumulate`, never read.
 // shapes: a [rows, inner] or, transposed, [inner, rows], c [rows, columns], bias [columns] or null; rows of a and c
@@ -47,6 +55,7 @@ struct PanelProduct {
   bool accumulate = false;
   const T* bias = nullptr;  // without accumulate
   bool relu = false;
+  LaterPanels<T> later = {};  // only of kernels that pack_later
 };
 
 // The kernels of one element type on one instruction set.
@@ -71,6 +80,7 @@ struct PackedGemm {
   // Inner indices of which B is packed at a time in a product with transposed A, as gradients of weights are: over all
   // rows of a batch. The packed part, that of A and, of usual weights, C stay in the second-level cache.
   std::int64_t packed_inner = 0;
+  bool packs_later = false;
 
   // The number of panels of a matrix with so many columns.
   EDDY_INLINE std::int64_t panels(std::int64_t columns) const {

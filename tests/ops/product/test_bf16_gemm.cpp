@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -190,26 +191,61 @@ TEST_CASE("linear with rounded factors: the same bits for any number of threads,
   double worst = 0;
   for (std::size_t i = 0; i < exact.size(); ++i)
     worst = std::max(worst, static_cast<double>(std::abs(exact[i] - first[i])));
-  // The gradient of a weight adds over rows, some at a time.
-  const Tensor dy = randn({300, 70});
-  const std::vector<Floats> gradients = [&] {
-    std::vector<Floats> found;
-    for (const int count : {1, 2, 4}) {
-      set_thread_count(count);
-      const Tensor dw = Tensor::empty({70, 129});
-      multiply_into(dw, raw::transpose(dy, 0, 1), x, 0, {.precision = MatmulPrecision::bf16});
-      found.push_back(dw.to_vector<float>());
-      const Tensor whole = Tensor::empty({70, 129});
-      multiply_into(whole, raw::contiguous(raw::transpose(dy, 0, 1)), x, 0,
-                    {.precision = MatmulPrecision::bf16});
-      found.push_back(whole.to_vector<float>());
-    }
-    set_thread_count(threads);
-    return found;
-  }();
-  for (const Floats& other : gradients) CHECK(other == gradients[0]);
   CHECK(worst < 129 * 0x1p-8);  // each factor of 129 products of the size of 1 is off by at most 2^-9
   CHECK(worst > 0);
+}
+
+// A gradient adds over rows in turns, and may be cut into parts and columns; the product of the copied transpose does not.
+TEST_CASE("bf16 products: the gradient of a weight has the same bits in turns, in parts and in one product") {
+  if (!test::has_rounded_products()) return;
+  manual_seed(9);
+  const int threads = thread_count();
+  for (const auto& [rows, in, out] : std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{
+           {300, 129, 70}, {1025, 96, 200}, {513, 17, 385}, {600, 4200, 40}}) {
+    CAPTURE(rows);
+    CAPTURE(in);
+    const Tensor x = randn({rows, in}), dy = randn({rows, out}), before = randn({out, in});
+    const Tensor dy_transposed = raw::transpose(dy, 0, 1);
+    const auto gradient = [&](const Tensor& left, double beta) {
+      const Tensor dw = raw::copy(before);
+      multiply_into(dw, left, x, beta, {.precision = MatmulPrecision::bf16});
+      return dw.to_vector<float>();
+    };
+    for (const double beta : {0.0, 1.0}) {
+      const Floats whole = gradient(raw::contiguous(dy_transposed), beta);
+      for (const int count : {1, 2, 3, 4}) {
+        set_thread_count(count);
+        CHECK(gradient(dy_transposed, beta) == whole);
+      }
+      set_thread_count(threads);
+    }
+  }
+}
+
+TEST_CASE("bf16 products: panels that are packed beside a product are those that are packed alone") {
+  manual_seed(10);
+  for (const auto& [name, gemm] : tables()) {
+    CAPTURE(name);
+    if (!gemm.packs_later) continue;
+    for (const auto& [rows, inner, columns] :
+         std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{
+             {0, 5, 3}, {1, 1, 33}, {13, 255, 100}, {100, 64, 64}}) {
+      CAPTURE(inner);
+      const Floats b = random_floats(inner * columns), a = random_floats(rows * inner);
+      const std::int64_t count = gemm.panels(columns), elements = gemm.packed_elements(inner, columns);
+      const Tensor packed = Tensor::zeros({elements}), later = Tensor::full({elements}, NAN);
+      gemm.pack(b.data(), columns, PackLayout::inner_by_columns, inner, columns, 0, count,
+                packed.mutable_data<float>());
+      Floats c(static_cast<std::size_t>(rows * columns));
+      for (std::int64_t panel = 0; panel < count; ++panel) {  // by pieces
+        PanelProduct<float> piece{
+            rows, inner, columns, panel, panel + 1, a.data(), inner, packed.data<float>(), c.data(), columns};
+        piece.later = {b.data(), columns, inner, columns, panel, panel + 1, later.mutable_data<float>()};
+        gemm.multiply(piece);
+      }
+      CHECK(std::memcmp(packed.raw_data(), later.raw_data(), static_cast<std::size_t>(packed.bytes())) == 0);
+    }
+  }
 }
 
 TEST_CASE("bf16 products: the gradient of a weight with a short side is that in f32") {
