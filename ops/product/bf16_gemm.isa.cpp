@@ -270,7 +270,7 @@ void multiply_by_dots(const Product& g) {
     for (std::int64_t row = 0, part = 0, turn = 1; row < g.rows; turn ^= 1) {
       block.round_rest();
       const bool last_part = part + 1 == parts;
-      const std::int64_t next_part = last_part ? 0 : part + 1, next_row = last_part ? row + kRowBlock : row,
+      const std::int64_t next_part = last_part ? 0 : part + 1, next_row = last_part ? row + block.rows : row,
                          first = kStep * (steps * part / parts);
       meanwhile.block = {};
       if (next_row < g.rows) meanwhile.block = block_of(next_row, next_part, blocks[turn]);
@@ -556,6 +556,48 @@ void multiply_by_tiles(const Product& g) {
   Tiles::end();
 }
 
+// ---- The instructions alone ----
+
+std::int64_t multiply_registers(std::int64_t rounds) {
+  constexpr int kSums = 24;
+  volatile Pair unknown[] = {0x3f003f00, 0x3f803f80};  // not to be computed beforehand
+  const auto a = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(unknown[0]))),
+             b = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(unknown[1])));
+  __m512 sum[kSums];
+#pragma GCC unroll 24
+  for (int i = 0; i < kSums; ++i)
+    sum[i] = _mm512_set1_ps(static_cast<float>(i));  // different, lest one stand for all
+  for (std::int64_t round = 0; round < rounds; ++round)
+#pragma GCC unroll 24
+    for (int i = 0; i < kSums; ++i) sum[i] = _mm512_dpbf16_ps(sum[i], a, b);
+#pragma GCC unroll 24
+  for (int i = 1; i < kSums; ++i) sum[0] += sum[i];
+  unknown[0] = static_cast<Pair>(_mm512_cvtss_f32(sum[0]) > 0);
+  return rounds * kSums * 2 * kLanes;
+}
+
+template <class Tiles>
+std::int64_t multiply_tiles(std::int64_t rounds) {
+  alignas(64) const Pair zeros[kTile] = {};
+  Tiles::begin();
+  Tiles::template zero<0>();
+  Tiles::template zero<1>();
+  Tiles::template zero<2>();
+  Tiles::template zero<3>();
+  Tiles::template load<4>(zeros, kStep * kPairBytes);
+  Tiles::template load<5>(zeros, kStep * kPairBytes);
+  Tiles::template load<6>(zeros, kStep * kPairBytes);
+  Tiles::template load<7>(zeros, kStep * kPairBytes);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    Tiles::template multiply<0, 4, 6>();
+    Tiles::template multiply<1, 4, 7>();
+    Tiles::template multiply<2, 5, 6>();
+    Tiles::template multiply<3, 5, 7>();
+  }
+  Tiles::end();
+  return rounds * 4 * kTile * 2 * kLanes;
+}
+
 // ---- Packing ----
 
 // Panels are padded to a multiple of kPairStep pairs.
@@ -593,15 +635,21 @@ void pack(const float* w, std::int64_t w_stride, PackLayout layout, std::int64_t
 
 template <class Tiles>
 PackedGemm<float> tile_table() {
-  return {kWidth, pack<kStep>, multiply_by_tiles<Tiles, false>, multiply_by_tiles<Tiles, true>, 2 * kStep,
-          true,   kPackedInner};
+  return {kWidth,
+          pack<kStep>,
+          multiply_by_tiles<Tiles, false>,
+          multiply_by_tiles<Tiles, true>,
+          multiply_tiles<Tiles>,
+          2 * kStep,
+          true,
+          kPackedInner};
 }
 
 }  // namespace
 
 Bf16GemmKernels bf16_gemm_table() {
-  return {{kWidth, pack<1>, multiply_by_dots<Lay::along>, multiply_by_dots<Lay::across>, 2, true,
-           kPackedInner, true},
+  return {{kWidth, pack<1>, multiply_by_dots<Lay::along>, multiply_by_dots<Lay::across>, multiply_registers,
+           2, true, kPackedInner, true},
           tile_table<AmxTiles>(),
           tile_table<EmulatedTiles>()};
 }

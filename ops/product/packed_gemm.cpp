@@ -54,7 +54,8 @@ PanelProduct<T> product_of(const GemmArgs& g, std::int64_t panels) {
           g.relu};
 }
 
-// Rows of C that one thread multiplies at a time where there are many: several blocks of the kernel.
+// Rows of C that one thread multiplies at a time where there are many: several blocks of the kernel, and no fewer than
+// half as many.
 constexpr std::int64_t kSharedRows = 192;
 
 // The share of a piece [begin, end) of `all`.
@@ -74,9 +75,13 @@ void share(const PackedGemm<T>& kernels, const PanelProduct<T>& whole, bool tran
                      threads = in_parallel_region() ? 1 : thread_count();
   if (work < 4 * kSmallPiece || threads == 1) return multiply(whole);
   if (whole.rows > kSharedRows) {
+    // As many pieces for each thread: 512 rows are two pieces for two threads, not 192, 192 and 128 rows.
     constexpr std::int64_t kPiecesOfAThread = 4, kTile = 32;
-    const std::int64_t equal = whole.rows / (kPiecesOfAThread * threads) / kTile * kTile;
-    return parallel_for(whole.rows, std::max(kSharedRows, equal), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t pieces =
+        std::clamp(whole.rows / kSharedRows / threads * threads,
+                   std::min(threads, 2 * whole.rows / kSharedRows), kPiecesOfAThread * threads);
+    const std::int64_t piece_rows = (whole.rows + pieces * kTile - 1) / (pieces * kTile) * kTile;
+    return parallel_for(whole.rows, piece_rows, [&](std::int64_t begin, std::int64_t end) {
       PanelProduct<T> piece = whole;
       piece.rows = end - begin;
       piece.a += begin * (transposed ? 1 : whole.a_stride);

@@ -73,6 +73,10 @@ struct PackedGemm {
   // The same with A stored [inner, rows]; null where the kernel reads rows only.
   void (*multiply_transposed)(const PanelProduct<T>&) = nullptr;
 
+  // Runs so many rounds of the kernel's instruction on registers alone, and returns the number of its multiply-adds: no
+  // product of these kernels is faster.
+  std::int64_t (*multiply_registers)(std::int64_t rounds) = nullptr;
+
   // How panels are stored: `inner` is padded to a multiple of this, and with `pairs` two factors take the place
   // of one element.
   std::int64_t inner_step = 1;

@@ -422,10 +422,30 @@ void pack(const T* w, std::int64_t w_stride, PackLayout layout, std::int64_t inn
   }
 }
 
+// As many sums as hide the latency of an instruction and fit the registers.
+template <class T>
+std::int64_t multiply_registers(std::int64_t rounds) {
+  using Vec = typename Vector<T>::type;
+  constexpr int kSums = kVectorBytes == 64 ? 24 : 12;
+  volatile T unknown[] = {T(0.5), T(1)};  // not to be computed beforehand
+  const Vec a = Vec{} + unknown[0], b = Vec{} + unknown[1];
+  Vec sum[kSums];
+#pragma GCC unroll 24
+  for (int i = 0; i < kSums; ++i) sum[i] = Vec{} + static_cast<T>(i);  // different, lest one stand for all
+  for (std::int64_t round = 0; round < rounds; ++round)
+#pragma GCC unroll 24
+    for (int i = 0; i < kSums; ++i) sum[i] = sum[i] * a + b;
+#pragma GCC unroll 24
+  for (int i = 1; i < kSums; ++i) sum[0] += sum[i];
+  unknown[0] = sum[0][0];
+  return rounds * kSums * Vector<T>::lanes;
+}
+
 }  // namespace
 
 PackedGemmKernels packed_gemm_table() {
   PackedGemmKernels table{{panel_width<float>, pack<float>, multiply<float>}, {}};
+  table.f32.multiply_registers = multiply_registers<float>;
 #if defined(__AVX2__)
   table.f32.multiply_transposed = multiply_packing<true>;
   table.f32.packed_inner = kBlockInner;

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "autograd/tape.h"
 #include "ops/backends.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/blas.h"
 #include "ops/product/gemm.h"
+#include "ops/product/packed_gemm.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/bench/bench.h"
@@ -120,6 +122,25 @@ double ProductProbe::run_blas() const {
   return gflops(1, seconds_between(start));
 }
 
+double run_instruction(MatmulPrecision precision) {
+  const auto multiply = packed_gemm_kernels(precision).f32.multiply_registers;
+  constexpr std::int64_t kFirstRounds = 1 << 12;
+  constexpr double kSeconds = 2e-3;
+  const Clock::time_point first = Clock::now();
+  static_cast<void>(multiply(kFirstRounds));
+  const double of_first = std::max(seconds_between(first), 1e-7);
+  const auto rounds =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(kFirstRounds * kSeconds / of_first));
+  std::vector<double> rates(static_cast<std::size_t>(thread_count()), 0.0);
+  parallel_team(thread_count(), [&](int rank, int, TeamBarrier& barrier) {
+    barrier.arrive_and_wait();
+    const Clock::time_point start = Clock::now();
+    const auto multiply_adds = static_cast<double>(multiply(rounds));
+    rates[static_cast<std::size_t>(rank)] = 2 * multiply_adds / std::max(seconds_between(start), 1e-9) * 1e-9;
+  });
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
 double Ceilings::bandwidth_for(double bytes) const {
   for (const Bandwidth& level : memory)
     if (bytes <= static_cast<double>(level.bytes)) return level.best();
@@ -146,25 +167,28 @@ Ceilings measure_ceilings(double seconds, const CeilingSizes& sizes, Device devi
     if (bytes < 1) fail<ValueError>("bench: arrays of {} bytes (at least 1)", bytes);
 
   const ProductProbe probe(sizes.product, device, Dtype::f32, precision);
-  std::vector<double> shared, single, rounded;
+  std::vector<double> shared, single, rounded, instruction, rounded_instruction;
   static_cast<void>(probe.run());  // warm-up: touches the pages and the buffers of the library
   const Clock::time_point start = Clock::now();
   do {  // in turns, so that a burst of other load on the machine affects both
     shared.push_back(1 / probe.run());
     if (on_cpu) single.push_back(1 / probe.run_blas());
-    if (on_cpu && rounds_to_bf16(MatmulPrecision::bf16))
+    if (on_cpu) instruction.push_back(1 / run_instruction());
+    if (on_cpu && rounds_to_bf16(MatmulPrecision::bf16)) {
       rounded.push_back(1 / probe.run(MatmulPrecision::bf16));
-  } while (shared.size() < 3 || seconds_between(start) < seconds / 2);
-  const Timing product = timing_of(shared);
-  result.product = {1 / product.best, 1 / product.median};
-  if (on_cpu) {
-    const Timing blas = timing_of(single);
-    result.product_one_blas = {1 / blas.best, 1 / blas.median};
-    if (!rounded.empty()) {
-      const Timing bf16_products = timing_of(rounded);
-      result.rounded_product = {1 / bf16_products.best, 1 / bf16_products.median};
+      rounded_instruction.push_back(1 / run_instruction(MatmulPrecision::bf16));
     }
-  }
+  } while (shared.size() < 3 || seconds_between(start) < seconds / 2);
+  const auto rate_of = [](const std::vector<double>& times) {
+    if (times.empty()) return Rate{};
+    const Timing time = timing_of(times);
+    return Rate{1 / time.best, 1 / time.median};
+  };
+  result.product = rate_of(shared);
+  result.product_one_blas = rate_of(single);
+  result.rounded_product = rate_of(rounded);
+  result.instruction = rate_of(instruction);
+  result.rounded_instruction = rate_of(rounded_instruction);
 
   for (const std::int64_t bytes : levels)
     result.memory.push_back(
@@ -181,9 +205,12 @@ MeasuredTable table_of(const Ceilings& ceilings) {
   if (ceilings.device == kCpu) {
     row(fmt::format("f32 product, {} {}", ceilings.threads, plural(ceilings.threads, "thread")),
         ceilings.product, "GFLOP/s");
+    row("f32 instruction alone, the same threads", ceilings.instruction, "GFLOP/s");
     row(fmt::format("f32 product, {} alone, 1 thread", blas_name()), ceilings.product_one_blas, "GFLOP/s");
-    if (ceilings.rounded_product.best > 0)
+    if (ceilings.rounded_product.best > 0) {
       row("bf16 product, the same threads", ceilings.rounded_product, "GFLOP/s");
+      row("bf16 instruction alone, the same threads", ceilings.rounded_instruction, "GFLOP/s");
+    }
   } else {
     row(fmt::format("f32 product, {}", to_string(ceilings.device)), ceilings.product, "GFLOP/s");
   }
@@ -205,7 +232,9 @@ nlohmann::json to_json(const Ceilings& ceilings) {
           {"threads", ceilings.threads},
           {"product_gflops", rate_json(ceilings.product)},
           {"product_one_thread_blas_gflops", rate_json(ceilings.product_one_blas)},
+          {"instruction_gflops", rate_json(ceilings.instruction)},
           {"bf16_product_gflops", rate_json(ceilings.rounded_product)},
+          {"bf16_instruction_gflops", rate_json(ceilings.rounded_instruction)},
           {"memory", memory}};
 }
 

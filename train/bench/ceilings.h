@@ -38,6 +38,8 @@ struct Ceilings {
   Rate product;  // GFLOP/s of f32 through gemm_slot, in the precision asked for, with the threads in use
   Rate product_one_blas;          // the same by the library for products on one thread; 0 for a GPU
   Rate rounded_product;           // the same with factors rounded to bf16; 0 where the CPU level has none
+  // GFLOP/s of the instructions that these products consist of, on registers alone; 0 for a GPU.
+  Rate instruction, rounded_instruction;
   std::vector<Bandwidth> memory;  // GB/s, f32, from small to large
 
   // Returns the GB/s for work on so many bytes: the rate of the smallest measured arrays that are at least as
@@ -46,6 +48,9 @@ struct Ceilings {
   // Returns the least seconds for so many operations and bytes.
   double least_seconds(double flops, double bytes) const;
 };
+
+// The GFLOP/s of the CPU's instruction for products in this precision, on registers alone, on all threads in use.
+double run_instruction(MatmulPrecision precision = MatmulPrecision::f32);
 
 // A square matrix product that is set up once and run between other measurements: f32, or on a GPU also bf16.
 class ProductProbe {

@@ -82,11 +82,12 @@ StepBench bench_step(const StepBenchOptions& options) {
   trial.warm_up();
   // Warm-up does not count: a capture needs the memory of the steps before it beside its own.
   allocator(placement.device).reset_peak();
-  std::vector<double> steps, product_seconds;
+  std::vector<double> steps, product_seconds, instruction_seconds;
   double probe_seconds = 0, unprobed_seconds = 0;
   const auto run_probe = [&] {
     const Clock::time_point before = Clock::now();
     product_seconds.push_back(1 / probe.run());
+    if (placement.device == kCpu) instruction_seconds.push_back(1 / run_instruction(placement.matmul));
     probe_seconds = seconds_between(before);
   };
   static_cast<void>(probe.run());  // warms up
@@ -112,6 +113,10 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.step = timing_of(std::move(steps));
   const Timing product = timing_of(std::move(product_seconds));
   result.product = {1 / product.best, 1 / product.median};
+  if (!instruction_seconds.empty()) {
+    const Timing instruction = timing_of(std::move(instruction_seconds));
+    result.instruction = {1 / instruction.best, 1 / instruction.median};
+  }
   result.peak_bytes = allocator(placement.device).stats().peak_bytes - probe_bytes;
   result.captured = trial.captured();
   result.message = trial.message();
@@ -170,9 +175,15 @@ Measurement measurement_of(const StepBench& b) {
   row("step_ms", "step, ms", b.step.median * 1e3, b.step.best * 1e3);
   row("tokens_per_second", "tokens per second", b.tokens() / b.step.median, b.tokens() / b.step.best);
   row("product_gflops", "product beside it, GFLOP/s", b.product.median, b.product.best);
+  if (b.instruction.best > 0)
+    row("instruction_gflops", "its instruction alone, GFLOP/s", b.instruction.median, b.instruction.best);
   row("floor_ms", "floor, ms", b.floor_median() * 1e3, b.floor_best() * 1e3);
   row("floor_percent", "floor / step, %", 100 * b.floor_median() / b.step.median,
       100 * b.floor_best() / b.step.best);
+  if (b.instruction.best > 0)
+    row("instruction_percent", "floor by the instruction / step, %",
+        100 * b.floor_median() / b.step.median * b.product.median / b.instruction.median,
+        100 * b.floor_best() / b.step.best * b.product.best / b.instruction.best);
   table.notes = {fmt::format("{} operations per token; peak memory {}; graph: {} nodes, {} saved",
                              human_count(b.flops_per_token), human_bytes(b.peak_bytes), b.graph_nodes,
                              human_bytes(b.saved_bytes))};

@@ -40,6 +40,7 @@ struct StepBench {
   double loss = 0;               // of the last step
   double flops_per_token = 0;    // 2 operations per multiply-add; backward counts twice forward
   Rate product;                  // GFLOP/s, measured between the steps
+  Rate instruction;              // the same of the CPU's instruction for products alone; 0 on a GPU
   std::int64_t peak_bytes = 0;   // of live memory on the device during the steps, without the product's
   std::int64_t graph_nodes = 0;  // nodes of the tape after the forward pass
   std::int64_t saved_bytes = 0;
