@@ -144,7 +144,10 @@ void add_draw_command(CLI::App& app, std::function<int()>& action) {
       "curves",
       "A measure of several runs by step: of runs that differ in their seed, the median and a band");
   const auto drawn = std::make_shared<CurveFlags>();
-  curves->add_option("NAME=FOLDER", drawn->groups, "A run's folder, or one of runs, and what to call it")
+  curves
+      ->add_option(
+          "RUNS", drawn->groups,
+          "NAME=FOLDER: what to call it, and a run's folder or one of runs; FOLDER alone is its own name")
       ->required();
   add_option(*curves, "--measure", drawn->measure, "loss, or a measure beside it: accuracy, bits_per_byte",
              not_empty());
