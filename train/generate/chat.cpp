@@ -154,7 +154,8 @@ std::string Chat::describe_state() const {
 
 Chat::Reply Chat::command(std::string_view line) {
   const std::size_t space = std::min(line.find(' '), line.size());
-  const ChatCommand& command = chat_command(std::string(line.substr(1, space - 1)));
+  const std::string given(line.substr(1, space - 1));
+  const ChatCommand& command = chat_command(given);
   std::string argument(line.substr(space));
   argument.erase(0, argument.find_first_not_of(' '));
   argument.erase(argument.find_last_not_of(' ') + 1);
