@@ -115,7 +115,8 @@ TEST_CASE("train: what simple predictors reach is measured once and stays with t
   CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
   const TrainingState second = load_run(request.run_dir).state;
   REQUIRE(second.baselines.has_value());
-  CHECK(to_json(*second.baselines) == to_json(*first.baselines));
+  // As text: where there is no xz, its number is NaN, which equals nothing.
+  CHECK(to_json(*second.baselines).dump() == to_json(*first.baselines).dump());
   // Where nothing is evaluated there is no validation text.
   TrainRequest other = tiny_run(folder, "other");
   CHECK(train_quietly(other) == TrainEnd::finished);
