@@ -58,8 +58,9 @@ std::string launched(const TempFolder& folder, int ranks, const std::string& lin
 }
 
 // The exit status; what the command wrote stands in the file `log`.
-int run_ranks(const TempFolder& folder, int ranks, const std::string& line) {
-  const int status = std::system((launched(folder, ranks, line) + " > log 2>&1").c_str());
+int run_ranks(const TempFolder& folder, int ranks, const std::string& line,
+              const std::string& streams = " > log 2>&1") {
+  const int status = std::system((launched(folder, ranks, line) + streams).c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -143,7 +144,8 @@ TEST_CASE("ranks: eval gives the same numbers for every number of them") {
   std::string expected;
   for (const int ranks : {0, 2, 4}) {
     CAPTURE(ranks);
-    REQUIRE(run_ranks(folder, ranks, "eval a --by-position page.html") == 0);
+    // A launcher may warn, such as of a system without /sys: the numbers stand on standard output.
+    REQUIRE(run_ranks(folder, ranks, "eval a --by-position page.html", " > log 2> warnings") == 0);
     std::string log = read_text_file(folder.path("log"));
     const std::size_t speed = log.find("tokens/s");
     REQUIRE(speed != std::string::npos);
