@@ -18,7 +18,6 @@ packages=(
   libabsl-dev                       # headers that those of SentencePiece 0.2.2 and later include
   libxxhash-dev                     # digests of checkpoints, from its header
   libopenmpi-dev openmpi-bin        # several processes that share a run
-  libcpp-httplib-dev                # eddy watch; the program builds without it
   libedit-dev                       # editing lines in eddy chat; the program builds without it
   doctest-dev                       # tests
   curl                              # fetches tiny Shakespeare once

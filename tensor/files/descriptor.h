@@ -13,8 +13,10 @@ class Descriptor {
   explicit Descriptor(int fd = -1) : fd_(fd) {}
   ~Descriptor() { reset(); }
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    reset(std::exchange(other.fd_, -1));
+    return *this;
+  }
   int get() const { return fd_; }
   // Closes the descriptor, if there is one, and holds another; returns what the system says about closing.
   int reset(int fd = -1) {

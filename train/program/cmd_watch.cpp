@@ -1,6 +1,5 @@
 // `eddy watch`: serves the page of a run. `eddy train --watch` starts it as a process of its own, so that nothing that
 // comes from a network reaches the process that trains.
-#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tensor/base/format.h"
@@ -34,10 +32,6 @@ struct WatchFlags {
 
 // Requests that never end cannot take the memory that a training run beside it needs.
 void limit_memory() {
-#ifdef __GLIBC__
-  // Each thread would reserve 128 MiB of addresses for memory of its own, more than the limit leaves for all.
-  ::mallopt(M_ARENA_MAX, 1);
-#endif
   constexpr rlim_t kMore = rlim_t{1} << 28;
   rlim_t pages = 0;
   if (!(std::ifstream("/proc/self/statm") >> pages)) return;
@@ -56,7 +50,7 @@ int run_watch(const WatchFlags& flags) {
     fail<IoError>("watch: {} is no folder (name that of a run)", flags.run);
   const StopOnSignal signals;
   limit_memory();
-  const PageServer server(flags.run, {flags.options.address, flags.options.port});
+  PageServer server(flags.run, {flags.options.address, flags.options.port});
   print_line("watch {} at {}", flags.run, server.url());
   if (is_loopback(flags.options.address))
     print_line("from another machine: ssh -L {0}:127.0.0.1:{0} MACHINE, and the same address there",
@@ -64,20 +58,21 @@ int run_watch(const WatchFlags& flags) {
   else
     say(fmt::format("warning: whoever reaches {} reads this report", flags.options.address));
   flush_output();
+  constexpr auto kTenth = std::chrono::milliseconds(100);
   if (flags.parent == 0) {
-    while (!stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    while (!stop_requested()) server.serve(kTenth);
     return 0;
   }
   // Whoever waits for the end of what the training process prints does not wait for this one.
   if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr)
     return 1;
-  while (!stop_requested() && ::getppid() == flags.parent)
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  while (!stop_requested() && ::getppid() == flags.parent) server.serve(kTenth);
   // A reader sees how the run ended, if there is one.
   const std::int64_t answered = server.answered();
-  for (int tenth = 0; answered > 0 && tenth < 100 && !stop_requested() && server.answered() == answered;
-       ++tenth)
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (answered > 0 && (server.answered() == answered || server.is_answering()) && !stop_requested() &&
+         std::chrono::steady_clock::now() < end)
+    server.serve(kTenth);
   return 0;
 }
 
@@ -97,7 +92,6 @@ void WatchOptions::add_to(CLI::App& command, const std::string& when) {
 }
 
 void start_watching(const std::string& run, const WatchOptions& options) {
-  if (const std::string why = why_no_server(); !why.empty()) fail<ConfigError>("train: --watch: {}", why);
   std::vector<std::string> words{program_name(),
                                  "watch",
                                  run,
