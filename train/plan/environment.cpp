@@ -1,14 +1,17 @@
 // Read from the compiler's macros, /proc/cpuinfo, OpenBLAS and the backends.
 #include "train/plan/environment.h"
 
+#include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "ops/backends.h"
@@ -85,6 +88,21 @@ std::string processor_name() {
       return without_edge_blanks(line.substr(colon + 1));
   }
   return "unknown";
+}
+
+std::vector<std::string> shared_libraries() {
+  std::vector<std::string> names;
+  const auto add = [](dl_phdr_info* loaded, std::size_t, void* all) {
+    const std::filesystem::path given = loaded->dlpi_name;
+    if (!given.is_absolute()) return 0;  // the program itself, and the kernel's part
+    // Links lead to a file whose name ends in the library's version.
+    std::error_code error;
+    const std::filesystem::path file = std::filesystem::canonical(given, error);
+    static_cast<std::vector<std::string>*>(all)->push_back((error ? given : file).filename().string());
+    return 0;
+  };
+  ::dl_iterate_phdr(add, &names);
+  return names;
 }
 
 // OpenBLAS takes a processor newer than its release for an old one. ops/cpu corrects that, unless the user

@@ -17,6 +17,10 @@ std::string processor_name();
 // OpenBLAS: its version, the kernels that it uses, how it runs threads; or that there is none. Bits depend on them.
 std::string blas_in_use();
 
+// The shared libraries of this process, those that it links before those that they link, each by the name of its file:
+// "libfmt.so.9.1.0".
+std::vector<std::string> shared_libraries();
+
 // The line on the GPU's allocator as it is now; "" without a usable GPU.
 std::string gpu_allocator_line();
 

@@ -1,4 +1,6 @@
 // `eddy info`: prints what this program is and what it runs on.
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "train/launch/launcher.h"
 #include "train/plan/environment.h"
 #include "train/program/commands.h"
+#include "train/talk/line_input.h"
 
 namespace eddy {
 namespace {
@@ -63,11 +66,13 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
   on_chosen(*command, action, [measure] {
     for (const std::string& line : environment_lines()) print_line("{}", line);
     print_kernels();
+    print_line("line editing: {}", edits_lines() ? "libedit" : "none: libedit-dev was not found");
     print_line("ranks: {}", mpi_of_build());
     if (std::string_view(backend_names()).find("cuda") != std::string_view::npos) {
       const std::string why = why_no_peers();
       print_line("ranks on GPUs: {}", why.empty() ? "NCCL" : why);
     }
+    print_line("libraries: {}", fmt::join(shared_libraries(), ", "));
     if (!*measure) return 0;
     flush_output();
     print_measured();
