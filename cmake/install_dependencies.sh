@@ -3,7 +3,7 @@
 # Further packages can be named, such as doxygen, for the API pages. Only missing ones are installed; when nothing is
 # missing, neither root nor a network is needed. On another system or without a network it says what is needed and ends
 # well: the build then says what it does not find.
-# EDDY_NO_INSTALL=1 leaves the system as it is.
+# EDDY_NO_INSTALL=1 leaves the system as it is. EDDY_NO_OPTIONAL=1 leaves out what the program does without.
 set -euo pipefail
 
 if [[ -n "${EDDY_NO_INSTALL:-}" ]]; then
@@ -17,12 +17,15 @@ packages=(
   libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libsentencepiece-dev
   libabsl-dev                       # headers that those of SentencePiece 0.2.2 and later include
   libxxhash-dev                     # digests of checkpoints, from its header
-  libopenmpi-dev openmpi-bin        # several processes that share a run
-  libedit-dev                       # editing lines in eddy chat; the program builds without it
   doctest-dev                       # tests
   curl                              # fetches tiny Shakespeare once
   "$@"
 )
+optional=(
+  libopenmpi-dev openmpi-bin        # several processes that share a run
+  libedit-dev                       # editing lines in eddy chat
+)
+if [[ -z "${EDDY_NO_OPTIONAL:-}" ]]; then packages+=("${optional[@]}"); fi
 
 # A package may be installed for several architectures: one line each.
 is_installed() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tries Eddy on another system: in a fresh Debian below FOLDER, made by debootstrap, with a copy of this tree. Needs root, a
-# network and the package debootstrap. It mounts in a namespace of its own and changes no file of this system.
-# docs/platforms.md says what has been tried.
+# network and the package debootstrap. It mounts in a namespace of its own and changes nothing of this system, and of this
+# tree only the trial's row in docs/platforms.md, when it passed.
 #
 #   tests/ports.sh debian-12 [FOLDER]      both commands of README.md, whole
 #   tests/ports.sh debian-13 [FOLDER]      the same
@@ -9,79 +9,259 @@
 #                                          on Debian 13, and the tests of tensor, autograd, ops and models run
 #   tests/ports.sh debian-sid [FOLDER]     the same with the newest compiler and libraries
 #   tests/ports.sh clang-19 [FOLDER]       the same with clang 19 and libstdc++ on Debian 12
+#   tests/ports.sh optional-12 [FOLDER]    the program linked on Debian 12 without what is optional, and with each of it
+#   tests/ports.sh optional-13 [FOLDER]    the same on Debian 13
+#   tests/ports.sh optional-sid [FOLDER]   the same on Debian sid
+#   tests/ports.sh quick [FOLDER]          the program built on Debian 13, and ten seconds of training: what continuous
+#                                          integration tries. Where it cannot be tried this says why, and ends well
 #
-# FOLDER is /var/tmp/eddy-ports if none is named; it keeps the system for the next trial. DEBIAN_MIRROR names another mirror
-# for debootstrap. CI=1 makes warnings errors.
+# FOLDER is /var/tmp/eddy-ports if none is named; it keeps the system for the next trial, but for the first two, which always
+# begin anew. DEBIAN_MIRROR names another mirror for debootstrap. CI=1 makes warnings errors.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-trial="${1:-}" folder="${2:-/var/tmp/eddy-ports}"
+trial="${1:-}" folder="${2:-/var/tmp/eddy-ports}" compiler=g++
 case "$trial" in
-  debian-12 | clang-19) suite=bookworm ;;
-  debian-13 | gcc-13) suite=trixie ;;
-  debian-sid) suite=sid ;;
+  debian-12 | optional-12) suite=bookworm ;;
+  clang-19) suite=bookworm compiler=clang++-19 ;;
+  debian-13 | optional-13 | quick) suite=trixie ;;
+  gcc-13) suite=trixie compiler=g++-13 ;;
+  debian-sid | optional-sid) suite=sid ;;
   *)
     sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
     exit 2
     ;;
 esac
-if ((EUID != 0)) || ! command -v debootstrap >/dev/null; then
-  echo "ports.sh: needs root and the package debootstrap" >&2
+cannot() {
+  if [[ "$trial" == quick ]]; then
+    echo "ports.sh: skipped: $1"
+    exit 0
+  fi
+  echo "ports.sh: $1" >&2
   exit 1
+}
+if [[ -n "${EDDY_PORTS_INSIDE:-}" ]]; then cannot "this system is such a trial itself"; fi
+if ((EUID != 0)); then cannot "it needs root"; fi
+if ! command -v debootstrap >/dev/null; then cannot "it needs the package debootstrap"; fi
+if [[ -z "${EDDY_PORTS_SPACE:-}" ]]; then
+  space=(unshare --mount --pid --fork --kill-child)
+  if ! "${space[@]}" true 2>/dev/null; then cannot "this system allows no namespace to mount in"; fi
+  EDDY_PORTS_SPACE=1 exec "${space[@]}" "${BASH_SOURCE[0]}" "$trial" "$folder"
 fi
-if [[ -z "${EDDY_PORTS_INSIDE:-}" ]]; then
-  EDDY_PORTS_INSIDE=1 exec unshare --mount --pid --fork --kill-child "${BASH_SOURCE[0]}" "$trial" "$folder"
-fi
+heading() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
 
-system="$folder/$suite"
+system="$folder/$suite" was_kept=true
+if [[ "$trial" == debian-1* ]]; then
+  system="$folder/$trial"
+  rm -rf "$system"
+fi
 if [[ ! -e "$system/made" ]]; then
+  heading "A new system, Debian $suite"
+  was_kept=false
   rm -rf "$system" # what an interrupted call left
   mkdir -p "$system"
-  debootstrap --variant=minbase --include=ca-certificates,git "$suite" "$system" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
+  if ! debootstrap --variant=minbase --include=ca-certificates,git "$suite" "$system" \
+    ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$folder/$suite.log" 2>&1; then
+    tail -n 3 "$folder/$suite.log" >&2
+    cannot "debootstrap cannot make a Debian $suite; $folder/$suite.log says why"
+  fi
   touch "$system/made"
 fi
 
 # The tree as it stands, with what is not committed, as a checkout of its own.
-copy="$system/eddy-$trial"
+copy="$system/eddy-$trial" log="$folder/$trial.log" date="$(date +%F)"
 rm -rf "$copy"
 mkdir "$copy"
 (cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --target-directory "$copy")
+commit="$(git -C "$root" rev-parse --short=8 HEAD)"
+if [[ -n "$(git -C "$root" status --porcelain -- . ':!docs/platforms.md')" ]]; then commit+=" with changes"; fi
 
-mount --bind "$system" "$system"
-mount -t proc proc "$system/proc"
-mount --rbind /dev "$system/dev"
+# There is no /sys, as in many containers.
+if ! { mount --bind "$system" "$system" && mount -t proc proc "$system/proc" && mount --rbind /dev "$system/dev"; }; then
+  cannot "this system refuses mounts below $system"
+fi
 # A mirror's list of Debian sid may be older than a week.
 echo 'Acquire::Check-Valid-Until "false";' >"$system/etc/apt/apt.conf.d/99-old-lists"
 [[ -e /etc/resolv.conf ]] && cp /etc/resolv.conf "$system/etc/resolv.conf"
 inside() {
   chroot "$system" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
-    TERM=dumb CI="${CI:-}" DEBIAN_FRONTEND=noninteractive "$@"
+    TERM=dumb CI="${CI:-}" EDDY_PORTS_INSIDE=1 DEBIAN_FRONTEND=noninteractive "$@"
+}
+# commands LINES: in the tree's copy, up to the first that fails. What they print is kept in $log too.
+commands() {
+  inside bash -euo pipefail -c "cd /eddy-$trial
+    $1" 2>&1 | tee -a "$log"
 }
 packages() {
   inside apt-get update -qq
   inside apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
-# commands COMMAND: in the tree's copy.
-commands() { inside bash -euo pipefail -c "cd /eddy-$trial && git init -q && git add -A && $1"; }
-# CI=1 makes warnings errors, as tests/run.sh does.
-build_all="cmake/install_dependencies.sh && cmake --preset release ${CI:+-DEDDY_WERROR=ON} && cmake --build --preset release"
-suites='for suite in tensor autograd ops models; do build/release/bin/test_$suite; done'
+version_of() { # a package; nothing where it is not installed
+  (inside dpkg-query --show --showformat='${Version}' "$1" 2>/dev/null || true) | sed -E 's/^[0-9]+://; s/[-+~].*//'
+}
 
+# What docs/platforms.md says of a trial that passed.
+record() { # what ran
+  local name version libraries="" library row
+  name="$(inside bash -c '. /etc/os-release && echo "$PRETTY_NAME"' | sed 's/ GNU.Linux//')"
+  version="$(inside bash -c "$compiler -dumpfullversion 2>/dev/null || $compiler -dumpversion")"
+  for library in CMake:cmake OpenBLAS:libopenblas-dev fmt:libfmt-dev CLI11:libcli11-dev \
+    SentencePiece:libsentencepiece-dev "Open MPI:libopenmpi-dev" libedit:libedit-dev; do
+    libraries+="${libraries:+, }${library%:*} $(version_of "${library#*:}")"
+  done
+  row="| \`$trial\` | $date | $commit | $name | ${compiler%%-*} $version | $libraries | $1${CI:+, warnings as errors} |"
+  awk -v begin="| \`$trial\` |" -v row="$row" '
+    /^<!-- trials: / { inside = 1 }
+    inside && index($0, begin) == 1 { if (!done++) print row; next }
+    inside && /^<!-- end -->/ { if (!done++) print row; inside = 0 }
+    { print }
+    END { exit !done }' "$root/docs/platforms.md" >"$folder/platforms.md"
+  cat "$folder/platforms.md" >"$root/docs/platforms.md"
+  echo "$row"
+}
+
+# CI=1 makes warnings errors, as tests/run.sh does.
+strict="${CI:+-DEDDY_WERROR=ON}"
+build_and_test="cmake/install_dependencies.sh
+  cmake --preset release $strict
+  cmake --build --preset release
+  for suite in tensor autograd ops models; do build/release/bin/test_\$suite; done"
+cases() { awk '/^\[doctest\] test cases:/ { sum += $4 } END { print sum }' "$log"; }
+# The program alone. What is found is forgotten before, and of an earlier build what did not change is kept.
+program_only="$strict -DEDDY_BUILD_TESTS=OFF -DEDDY_BUILD_EXAMPLES=OFF"
+configure="rm -f build/release/CMakeCache.txt
+  cmake --preset release $program_only"
+link='cmake --build --preset release --target eddy_program'
+
+# expects TEXT: eddy info says so. refuses TEXT COMMAND ...: the command fails, and says so.
+checks='
+expects() {
+  local said
+  said="$(build/release/eddy info)"
+  if [[ "$said" != *"$1"* ]]; then echo "ports.sh: eddy info does not say: $1" >&2; exit 1; fi
+}
+refuses() {
+  local text="$1" said
+  shift
+  if said="$("$@" 2>&1)" || [[ "$said" != *"$text"* ]]; then
+    echo "ports.sh: $* does not say: $text" >&2
+    exit 1
+  fi
+}'
+
+try_optional() {
+  local tried=() package cuda host="" list
+  heading "Without what is optional"
+  for package in libopenmpi-dev openmpi-bin libedit-dev doxygen clang-19; do
+    if [[ -n "$(version_of $package)" ]]; then inside apt-get purge -y -qq --auto-remove $package >/dev/null; fi
+  done
+  commands "EDDY_NO_OPTIONAL=1 cmake/install_dependencies.sh
+    $configure
+    $link
+    $checks
+    expects 'line editing: none'
+    expects 'ranks: none'
+    expects 'cuda: not in this build'
+    refuses 'doxygen is not installed' cmake --build --preset release --target api
+    refuses 'clang++-19 is not installed' tests/parse.sh
+    refuses 'no nvcc on the PATH' cmake -S . -B build/no-nvcc -G Ninja -DEDDY_CUDA=ON"
+  heading "With libedit"
+  packages libedit-dev
+  tried+=("libedit $(version_of libedit-dev)")
+  commands "$configure
+    $link
+    $checks
+    expects 'line editing: libedit'"
+  heading "With MPI"
+  packages libopenmpi-dev openmpi-bin
+  tried+=("Open MPI $(version_of libopenmpi-dev)")
+  commands "$configure
+    $link
+    $checks
+    expects 'ranks: MPI'"
+  heading "With Doxygen"
+  packages doxygen
+  tried+=("Doxygen $(version_of doxygen)")
+  commands "$configure
+    cmake --build --preset release --target api"
+  heading "With clang 19"
+  if [[ -z "$(inside apt-cache madison clang-19)" ]]; then
+    echo "this system has no clang 19"
+  else
+    packages clang-19
+    tried+=("clang $(version_of clang-19)")
+    commands "cmake -S . -B build/clang -G Ninja -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 $program_only
+      cmake --build build/clang --target eddy_program
+      build/clang/eddy info"
+  fi
+  # Debian's own toolkits are older than what Eddy needs: that of this machine is lent.
+  heading "With nvcc"
+  cuda="$(realpath -e /usr/local/cuda 2>/dev/null || true)"
+  if [[ -z "$cuda" ]]; then
+    echo "this machine has no /usr/local/cuda"
+  else
+    mkdir -p "$system/usr/local/cuda"
+    mount --bind -o ro "$cuda" "$system/usr/local/cuda"
+    # nvcc refuses newer compilers.
+    if (($(inside g++ -dumpversion | sed 's/\..*//') > 15)); then
+      packages g++-15
+      host=-DCMAKE_CUDA_HOST_COMPILER=g++-15
+    fi
+    tried+=("nvcc $(inside /usr/local/cuda/bin/nvcc --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')")
+    commands "$configure -DEDDY_CUDA=ON -DEDDY_CUDA_ARCHITECTURES=90 $host
+      $link
+      $checks
+      refuses 'cuda: not in this build' bash -c 'build/release/eddy info; exit 1'"
+    umount "$system/usr/local/cuda"
+  fi
+  list="$(printf ', %s' "${tried[@]}")"
+  record "the program linked without what is optional, then with one thing more at a time: ${list#, }"
+}
+
+rm -f "$log"
+heading "Packages"
+if $was_kept; then # it has grown old
+  inside dpkg --configure -a
+  { inside apt-get update -qq && inside apt-get dist-upgrade -y -qq >/dev/null; } ||
+    echo "ports.sh: the kept system cannot be renewed and is tried as it is" >&2
+fi
+commands "git init -q
+  git add -A"
+heading "Trial"
+compiled() { record "library, program and tests compiled; $(cases) cases of tensor, autograd, ops and models pass"; }
 case "$trial" in
-  debian-12 | debian-13) commands 'examples/quickstart.sh && tests/run.sh' ;;
+  debian-*[0-9])
+    commands "examples/quickstart.sh
+      tests/run.sh"
+    record "both commands of README: \`examples/quickstart.sh\` whole, \`tests/run.sh\` whole with $(
+      sed -n 's/.*tests failed out of \([0-9]*\).*/\1/p' "$log" | tail -n 1) tests"
+    ;;
   gcc-13)
     packages g++-13
     # Debian 13's libraries need the libstdc++ of g++ 14, which is found when a program starts, not by g++ 13's linker.
-    commands "export CC=gcc-13 CXX=g++-13 LDFLAGS=-Wl,--allow-shlib-undefined && $build_all && $suites"
+    commands "export CC=gcc-13 CXX=g++-13 LDFLAGS=-Wl,--allow-shlib-undefined
+      $build_and_test"
+    compiled
     ;;
   debian-sid)
-    commands "$build_all && $suites"
+    commands "$build_and_test"
+    compiled
     ;;
   clang-19)
     packages clang-19
-    commands "export CC=clang-19 CXX=clang++-19 && cmake/install_dependencies.sh && cmake --preset release &&
-      cmake --build --preset release --target eddy_program test_tensor test_autograd test_ops test_models && $suites"
+    commands "export CC=clang-19 CXX=clang++-19
+      $build_and_test"
+    compiled
+    ;;
+  optional-*) try_optional ;;
+  quick)
+    # Without a network, on stories that Eddy writes.
+    commands "cmake/install_dependencies.sh
+      $configure
+      $link
+      build/release/eddy info
+      unshare --net build/release/eddy train examples/configs/quickstart.toml --run runs/quick --train.minutes 0.17
+      test -s runs/quick/report.html"
     ;;
 esac
-inside bash -c "cat /etc/os-release | grep PRETTY; ${CXX:-g++} --version | head -1" || true
-echo "ports.sh: $trial passed"
+heading "$trial passed"
