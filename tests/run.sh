@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests: an optimised build with every suite but the slow ones, the tests of tensor/ and autograd/ under the
 # address, undefined behaviour and leak sanitizers, the thread pool under the thread sanitizer, every file read by itself
-# where there is clang 19, and where there is nvcc a CUDA build, whose kernels run again from PTX without a GPU.
+# where there is clang 19, and where there is nvcc a CUDA build, whose kernels run again from PTX without a GPU. Continuous
+# integration (CI=1) also builds the program on a fresh Debian 13 and trains ten seconds there.
 #
 #   tests/run.sh               all of this
 #   tests/run.sh --fast        the optimised build and its tests alone
@@ -104,6 +105,14 @@ test_parse() {
     heading "Every file by itself, read by ${CLANG:-clang++-19}"
     tests/parse.sh
   fi
+}
+
+# What a new dependency, or a new use of an old one, breaks on a newer system.
+test_newer_system() {
+  [[ -n "${CI:-}" ]] || return 0
+  heading "Debian 13: the program, and ten seconds of training"
+  cmake/install_dependencies.sh debootstrap || echo "run.sh: debootstrap cannot be installed" >&2
+  tests/ports.sh quick
 }
 
 build_cuda() {
@@ -221,6 +230,7 @@ else
     test_sanitizers
     test_parse
     build_cuda
+    test_newer_system
   fi
 fi
 heading "All passed"
