@@ -58,14 +58,19 @@ if(EDDY_BUILD_TRAIN)
     eddy_missing("xxHash" libxxhash-dev)
   endif()
 
-  # Only `eddy chat` uses libedit, to edit lines.
+  # Two that the program does without: what they are for then says what to install. Of libevent only the parts for events
+  # and HTTP are linked, which need no other library.
   find_package(PkgConfig QUIET)
   if(PkgConfig_FOUND)
+    pkg_check_modules(EDDY_LIBEVENT QUIET IMPORTED_TARGET GLOBAL libevent_extra libevent_core)
     pkg_check_modules(EDDY_LIBEDIT QUIET IMPORTED_TARGET GLOBAL libedit)
   endif()
-  if(NOT EDDY_LIBEDIT_FOUND)
-    message(STATUS "libedit was not found: the terminal edits the lines of `eddy chat` (to edit them better: sudo apt-get install libedit-dev)")
-  endif()
+  foreach(optional libevent libedit)
+    string(TOUPPER ${optional} name)
+    if(NOT EDDY_${name}_FOUND)
+      message(STATUS "Without ${optional}-dev: the program does without what it is for")
+    endif()
+  endforeach()
 
   find_package(SentencePiece QUIET)
   if(NOT SentencePiece_FOUND)

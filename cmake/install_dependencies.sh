@@ -23,6 +23,7 @@ packages=(
 )
 optional=(
   libopenmpi-dev openmpi-bin        # several processes that share a run
+  libevent-dev                      # eddy watch
   libedit-dev                       # editing lines in eddy chat
 )
 if [[ -z "${EDDY_NO_OPTIONAL:-}" ]]; then packages+=("${optional[@]}"); fi

@@ -106,7 +106,7 @@ record() { # what ran
   name="$(inside bash -c '. /etc/os-release && echo "$PRETTY_NAME"' | sed 's/ GNU.Linux//')"
   version="$(inside bash -c "$compiler -dumpfullversion 2>/dev/null || $compiler -dumpversion")"
   for library in CMake:cmake OpenBLAS:libopenblas-dev fmt:libfmt-dev CLI11:libcli11-dev \
-    SentencePiece:libsentencepiece-dev "Open MPI:libopenmpi-dev" libedit:libedit-dev; do
+    SentencePiece:libsentencepiece-dev "Open MPI:libopenmpi-dev" libevent:libevent-dev libedit:libedit-dev; do
     libraries+="${libraries:+, }${library%:*} $(version_of "${library#*:}")"
   done
   row="| \`$trial\` | $date | $commit | $name | ${compiler%%-*} $version | $libraries | $1${CI:+, warnings as errors} |"
@@ -152,19 +152,28 @@ refuses() {
 try_optional() {
   local tried=() package cuda host="" list
   heading "Without what is optional"
-  for package in libopenmpi-dev openmpi-bin libedit-dev doxygen clang-19; do
+  for package in libopenmpi-dev openmpi-bin libevent-dev libedit-dev doxygen clang-19; do
     if [[ -n "$(version_of $package)" ]]; then inside apt-get purge -y -qq --auto-remove $package >/dev/null; fi
   done
   commands "EDDY_NO_OPTIONAL=1 cmake/install_dependencies.sh
     $configure
     $link
     $checks
+    expects 'page server: none'
     expects 'line editing: none'
+    refuses 'install libevent-dev' build/release/eddy watch .
     expects 'ranks: none'
     expects 'cuda: not in this build'
     refuses 'doxygen is not installed' cmake --build --preset release --target api
     refuses 'clang++-19 is not installed' tests/parse.sh
     refuses 'no nvcc on the PATH' cmake -S . -B build/no-nvcc -G Ninja -DEDDY_CUDA=ON"
+  heading "With libevent"
+  packages libevent-dev
+  tried+=("libevent $(version_of libevent-dev)")
+  commands "$configure
+    $link
+    $checks
+    expects 'page server: libevent'"
   heading "With libedit"
   packages libedit-dev
   tried+=("libedit $(version_of libedit-dev)")

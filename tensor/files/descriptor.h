@@ -13,11 +13,11 @@ class Descriptor {
   explicit Descriptor(int fd = -1) : fd_(fd) {}
   ~Descriptor() { reset(); }
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    reset(std::exchange(other.fd_, -1));
-    return *this;
-  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
+  // Leaves the descriptor to another owner.
+  int release() { return std::exchange(fd_, -1); }
   // Closes the descriptor, if there is one, and holds another; returns what the system says about closing.
   int reset(int fd = -1) {
     const int before = std::exchange(fd_, fd);

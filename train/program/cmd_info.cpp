@@ -17,6 +17,7 @@
 #include "train/plan/environment.h"
 #include "train/program/commands.h"
 #include "train/talk/line_input.h"
+#include "train/watch/page_server.h"
 
 namespace eddy {
 namespace {
@@ -66,6 +67,7 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
   on_chosen(*command, action, [measure] {
     for (const std::string& line : environment_lines()) print_line("{}", line);
     print_kernels();
+    print_line("page server: {}", why_no_server().empty() ? "libevent" : "none: libevent-dev was not found");
     print_line("line editing: {}", edits_lines() ? "libedit" : "none: libedit-dev was not found");
     print_line("ranks: {}", mpi_of_build());
     if (std::string_view(backend_names()).find("cuda") != std::string_view::npos) {

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -49,6 +50,7 @@ int run_watch(const WatchFlags& flags) {
   if (flags.parent == 0 && !fs::is_directory(flags.run, error))
     fail<IoError>("watch: {} is no folder (name that of a run)", flags.run);
   const StopOnSignal signals;
+  std::signal(SIGPIPE, SIG_IGN);  // who goes away amid an answer ends nothing
   limit_memory();
   PageServer server(flags.run, {flags.options.address, flags.options.port});
   print_line("watch {} at {}", flags.run, server.url());
@@ -70,7 +72,7 @@ int run_watch(const WatchFlags& flags) {
   // A reader sees how the run ended, if there is one.
   const std::int64_t answered = server.answered();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (answered > 0 && (server.answered() == answered || server.is_answering()) && !stop_requested() &&
+  while (answered > 0 && server.answered() == answered && !stop_requested() &&
          std::chrono::steady_clock::now() < end)
     server.serve(kTenth);
   return 0;
@@ -92,6 +94,7 @@ void WatchOptions::add_to(CLI::App& command, const std::string& when) {
 }
 
 void start_watching(const std::string& run, const WatchOptions& options) {
+  if (const std::string why = why_no_server(); !why.empty()) fail<ConfigError>("train: --watch: {}", why);
   std::vector<std::string> words{program_name(),
                                  "watch",
                                  run,

@@ -90,7 +90,7 @@ int port_in(const std::string& output) {
              : std::atoi(output.c_str() + at + mark.size());
 }
 
-// `eddy watch` on a folder; `port` is 0 where there is no program.
+// `eddy watch` on a folder; `port` is 0 where the build serves nothing, and a message says so.
 struct Watch {
   TempFolder folder;
   std::unique_ptr<Program> program;
@@ -104,7 +104,10 @@ struct Watch {
       return !program->read_output(program->output().size() + 1) || port_in(program->output()) > 0;
     });
     port = port_in(program->output());
-    REQUIRE_MESSAGE(port > 0, program->output());
+    if (port > 0) return;
+    const Ended ended = program->finish();
+    CHECK_MESSAGE(contains(ended.err, "install libevent-dev"), ended.err);
+    MESSAGE("skipped: " << ended.err);
   }
   void write(const std::string& text) const { folder.write("run/report.html", text); }
 };
@@ -285,7 +288,12 @@ TEST_CASE("watch: a run is watched from its beginning to its end, whichever that
   Program run({words_of("train --run run --train.steps 1000000 --watch" + sizes), folder.path()});
   wait_until([&] { return !run.read_output(run.output().size() + 1) || port_in(run.output()) > 0; });
   const int port = port_in(run.output());
-  REQUIRE_MESSAGE(port > 0, run.output());
+  if (port == 0) {
+    const Ended ended = run.finish();
+    CHECK_MESSAGE(contains(ended.err, "install libevent-dev"), ended.err);
+    MESSAGE("skipped: " << ended.err);
+    return;
+  }
   CHECK(wait_until([&] { return contains(answer_to(port, get("/")), "<strong>running</strong> step "); }));
   CHECK(contains(page(),
                  "to go on after that: <code>eddy train <span class=\"whole\">--resume</span> run</code>"));
