@@ -124,7 +124,7 @@ double ProductProbe::run_blas() const {
 
 double run_instruction(MatmulPrecision precision) {
   const auto multiply = packed_gemm_kernels(precision).f32.multiply_registers;
-  constexpr std::int64_t kFirstRounds = 1 << 12;
+  constexpr std::int64_t kFirstRounds = 1 << 8;
   constexpr double kSeconds = 2e-3;
   const Clock::time_point first = Clock::now();
   static_cast<void>(multiply(kFirstRounds));

@@ -78,6 +78,8 @@ TEST_CASE("table numbers keep three digits and show what was not measured") {
 
 TEST_CASE("ceilings are positive and the roofline is the slower of the two limits") {
   const Ceilings measured = quick_ceilings();
+  CHECK(measured.instruction.best > 0);
+  CHECK((measured.rounded_instruction.best > 0) == (measured.rounded_product.best > 0));
   CHECK(positive(measured.product.best));
   CHECK(measured.product.best >= measured.product.median);
   CHECK(positive(measured.product_one_blas.best));
