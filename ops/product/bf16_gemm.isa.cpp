@@ -46,7 +46,7 @@ EDDY_INLINE __m512 rectified(__m512 x) {
 
 // Rows and pairs of a block of A: at most 192 KiB, two of which are in the second-level cache.
 constexpr std::int64_t kRowBlock = 96, kPairBlock = 512;
-constexpr std::int64_t kStep = 16;  // pairs between two looks at what is done meanwhile
+constexpr std::int64_t kStep = 16;  // pairs between two looks at what is done meanwhile, and of a tile's row
 // Pairs ahead of the one in use that are prefetched from a panel.
 constexpr std::int64_t kAhead = 16;
 
