@@ -36,8 +36,8 @@ struct Ceilings {
   Device device = kCpu;
   int threads = 1;
   Rate product;  // GFLOP/s of f32 through gemm_slot, in the precision asked for, with the threads in use
-  Rate product_one_blas;          // the same by the library for products on one thread; 0 for a GPU
-  Rate rounded_product;           // the same with factors rounded to bf16; 0 where the CPU level has none
+  Rate product_one_blas;  // the same by the library for products on one thread; 0 for a GPU
+  Rate rounded_product;   // the same with factors rounded to bf16; 0 where the CPU level has none
   // GFLOP/s of the instructions that these products consist of, on registers alone; 0 for a GPU.
   Rate instruction, rounded_instruction;
   std::vector<Bandwidth> memory;  // GB/s, f32, from small to large
