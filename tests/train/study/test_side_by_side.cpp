@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/base/error.h"
@@ -50,7 +51,7 @@ std::string write_run(const TempFolder& folder, const std::string& name, const R
   return folder.path(name);
 }
 
-const Chart& chart_named(const std::vector<Chart>& charts, const std::string& title) {
+const Chart& chart_named(const std::vector<Chart>& charts, std::string_view title) {
   for (const Chart& chart : charts)
     if (chart.title == title) return chart;
   FAIL("no chart is called ", title);
