@@ -32,13 +32,14 @@
 #include "ops/ops.h"
 #include "ops/product/repeated_products.h"
 #include "tensor/base/error.h"
-#include "train/program/program.h"
+#include "train/app/program/program.h"
 #include "train/run/checkpoint.h"
 #include "train/tasks/generated/generated_task.h"
 
 namespace own {
 
 using namespace eddy;
+using namespace eddy::training;
 
 // ---- the model
 
@@ -166,7 +167,7 @@ int run(std::vector<std::string> words) {
   words.insert(words.begin(), "example_07_own_cell");
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
-  return program(static_cast<int>(argv.size()), argv.data());
+  return app::program(static_cast<int>(argv.size()), argv.data());
 }
 
 int check_itself() {
@@ -217,8 +218,9 @@ int check_itself() {
 int main(int argc, char** argv) try {
   eddy::register_model<own::MinimalGate>({"own_cells", "minimal_gate"}, "a cell with one gate",
                                          {.common = "-heads -mlp_dim -norm_eps init_std"});
-  eddy::register_task<own::TaskKeys>({"since_one", "how many bits ago the last one was", own::since_one});
-  return argc > 1 ? eddy::program(argc, argv) : own::check_itself();
+  eddy::training::register_task<own::TaskKeys>(
+      {"since_one", "how many bits ago the last one was", own::since_one});
+  return argc > 1 ? eddy::app::program(argc, argv) : own::check_itself();
 } catch (const eddy::Error& error) {
   std::fprintf(stderr, "error: %s\n", error.what());
   return 1;

@@ -19,6 +19,7 @@
 #include "train/text/stories/stories.h"
 
 using namespace eddy;
+using namespace eddy::training;
 
 namespace {
 

@@ -12,10 +12,12 @@
 
 #include "autograd/named_values.h"
 #include "tensor/files/safetensors.h"
-#include "train/program/program.h"
+#include "train/app/program/program.h"
 #include "train/run/checkpoint.h"
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 
 namespace {
 

@@ -15,6 +15,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::browser;
 
 constexpr int kTexts = 2;

@@ -19,6 +19,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 
 void pack(const std::string& folder, const std::string& to) {
   std::map<std::string, Tensor> rounded;

@@ -17,6 +17,7 @@
 #include "tensor/random/philox.h"
 
 namespace eddy::browser {
+using namespace training;
 namespace {
 
 constexpr std::int64_t kBits = 16, kStreams = 64;  // of a step of the parity model

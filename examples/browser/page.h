@@ -16,6 +16,8 @@
 
 namespace eddy::browser {
 
+using namespace training;
+
 // A model file of the page: parameters in bf16 under their names, and as metadata "model", the keys of [model] as JSON, and
 // "tokenizer", the JSON of its vocabulary.
 inline constexpr const char *kModelKey = "model", *kTokenizerKey = "tokenizer";

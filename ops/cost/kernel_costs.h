@@ -1,5 +1,5 @@
 // The least work of each kernel, computed from its arguments: the operations of its products and the bytes
-// that it must read and write once. The floor of an op is the sum over its kernels (train/bench/profile.h).
+// that it must read and write once. The floor of an op is the sum over its kernels (train/app/measure/profile.h).
 // Each argument struct of op_list.h has its cost_of here.
 //
 // Only products count, including those of attention, with 2 operations per multiply-add and without

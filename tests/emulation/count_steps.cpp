@@ -25,14 +25,16 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tests/emulation/emulation.h"
-#include "train/bench/profile.h"
-#include "train/bench/speed.h"
-#include "train/bench/step_trial.h"
+#include "train/app/measure/profile.h"
+#include "train/app/measure/speed.h"
+#include "train/app/measure/step_trial.h"
 #include "train/config/run_config.h"
 #include "train/generate/generate.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 
 namespace {
 

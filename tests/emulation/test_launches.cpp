@@ -23,6 +23,7 @@
 #include "train/step/train_step.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::gpu_test;
 
 namespace {

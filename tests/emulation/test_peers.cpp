@@ -16,6 +16,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // Rank 1 of two, with peers for the memory of its GPU.

@@ -11,6 +11,7 @@
 #include "train/config/run_config.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 namespace {

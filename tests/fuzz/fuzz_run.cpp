@@ -13,12 +13,12 @@
 #include "tests/fuzz/mutations.h"
 #include "tests/support/files.h"
 #include "tests/support/tiny_run.h"
+#include "train/app/reproduce/run.h"
 #include "train/files/own_file.h"
 #include "train/files/text_encoding.h"
 #include "train/generate/session.h"
 #include "train/record/metrics.h"
 #include "train/record/metrics_summary.h"
-#include "train/reproduce/run.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"
@@ -28,6 +28,8 @@
 #include "train/text/vocabulary_training.h"
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 

@@ -16,6 +16,7 @@
 #include "train/text/tokenizer.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 namespace {

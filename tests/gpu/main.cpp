@@ -4,7 +4,7 @@
 //   --plain    every allocation is a cudaMalloc of its own, for compute-sanitizer; the emulated GPU's way
 //   --pooled   allocations are cut from larger segments, as in programs
 //   --checks   every launch is waited for, so that an error names its kernel
-//   --trials NAME ...   instead of tests, serves those trials of kernels (train/kernels/prove.h)
+//   --trials NAME ...   instead of tests, serves those trials of kernels (train/app/measure/kernels/prove.h)
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/gpu/support/planted_fault.h"
 #include "tests/support/case_counter.h"
-#include "train/kernels/prove.h"
+#include "train/app/measure/kernels/prove.h"
 
 namespace {
 
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--trials") {
     eddy::cuda::set_plain_allocator(false);
     eddy::gpu_test::plant_fault();
-    return eddy::serve_trials({argv + 2, argv + argc}, {eddy::gpu_test::kEmulated, 0});
+    return eddy::app::serve_trials({argv + 2, argv + argc}, {eddy::gpu_test::kEmulated, 0});
   }
   doctest::Context context(argc, argv);
   const std::string why_none = open_gpu();

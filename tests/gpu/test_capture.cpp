@@ -18,6 +18,7 @@
 #include "tests/gpu/support/gpu_test.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::gpu_test;
 
 namespace {

@@ -13,6 +13,7 @@
 #include "train/eval/evaluate.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::gpu_test;
 
 namespace {

@@ -6,6 +6,7 @@
 #include "tests/models/bf16_models.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::gpu_test;
 
 namespace {

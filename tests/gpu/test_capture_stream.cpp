@@ -12,6 +12,7 @@
 #include "train/text/tokenizer.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::gpu_test;
 
 namespace {

@@ -12,12 +12,14 @@
 #include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/tiny_bench.h"
-#include "train/bench/generate.h"
-#include "train/bench/ops.h"
-#include "train/bench/speed.h"
-#include "train/bench/step.h"
+#include "train/app/measure/generate.h"
+#include "train/app/measure/ops.h"
+#include "train/app/measure/speed.h"
+#include "train/app/measure/step.h"
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::gpu_test;
 
 namespace {

@@ -14,10 +14,12 @@
 #include "tensor/files/safetensors.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/models/bf16_models.h"
+#include "train/app/exchange/dump.h"
 #include "train/config/run_config.h"
-#include "train/study/dump.h"
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::gpu_test;
 
 namespace {

@@ -11,10 +11,12 @@
 #include "tensor/base/format.h"
 #include "tests/gpu/support/captured_training.h"
 #include "tests/models/bf16_models.h"
-#include "train/bench/step.h"
+#include "train/app/measure/step.h"
 #include "train/plan/environment.h"
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::gpu_test;
 
 namespace {

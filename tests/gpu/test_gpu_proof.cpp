@@ -15,13 +15,15 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tiny_run.h"
+#include "train/app/measure/kernels/prove.h"
+#include "train/app/measure/kernels/run_kernels.h"
 #include "train/files/digest.h"
 #include "train/files/text_file.h"
-#include "train/kernels/prove.h"
-#include "train/kernels/run_kernels.h"
 #include "train/record/metrics.h"
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::gpu_test;
 using namespace eddy::test;
 

@@ -12,6 +12,7 @@
 #include "train/record/metrics.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 namespace {

@@ -15,6 +15,7 @@
 #include "train/plan/environment.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::gpu_test;
 using spec_check::bit_difference;
 using spec_check::expect_none;

@@ -10,6 +10,8 @@
 
 namespace eddy::test {
 
+using namespace training;
+
 // One model of each name; the longest recurrences of a call are 16 steps.
 inline std::vector<ModelConfig> bf16_configs() {
   std::vector<ModelConfig> all;

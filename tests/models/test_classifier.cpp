@@ -8,6 +8,7 @@
 #include "tests/models/bf16_models.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 namespace {

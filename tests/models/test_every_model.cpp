@@ -22,13 +22,15 @@
 #include "tensor/files/safetensors.h"
 #include "tests/models/every_model.h"
 #include "tests/support/files.h"
+#include "train/app/exchange/dump.h"
 #include "train/config/config.h"
 #include "train/config/run_config.h"
-#include "train/study/dump.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 using TensorMap = std::map<std::string, Tensor>;

@@ -15,12 +15,14 @@
 #include "models/weights.h"
 #include "tensor/files/safetensors.h"
 #include "tests/models/every_model.h"
+#include "train/app/exchange/dump.h"
 #include "train/config/run_config.h"
-#include "train/study/dump.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 using TensorMap = std::map<std::string, Tensor>;

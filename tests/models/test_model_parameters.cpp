@@ -14,6 +14,7 @@
 #include "train/config/run_config.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 TEST_CASE("model parameters: the published configurations have exactly the published counts") {

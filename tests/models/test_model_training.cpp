@@ -15,6 +15,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // AdamW by the book, one number at a time: Loshchilov and Hutter, algorithm 2, after clipping by the global

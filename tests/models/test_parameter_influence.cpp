@@ -18,6 +18,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 using TensorMap = std::map<std::string, Tensor>;
 

@@ -7,6 +7,7 @@
 #include "tests/support/isa_levels.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // The means of 20 steps, since the loss of one batch says little.

@@ -7,10 +7,13 @@
 #include <string_view>
 
 #include "tests/support/processes.h"
-#include "train/reproduce/reproduce.h"
-#include "train/reproduce/run.h"
+#include "train/app/reproduce/reproduce.h"
+#include "train/app/reproduce/run.h"
 
 namespace eddy::test {
+
+using namespace training;
+using namespace app;
 
 struct Told {
   ReproduceEnd end = ReproduceEnd::failed;

@@ -11,6 +11,8 @@
 
 namespace eddy::test {
 
+using namespace training;
+
 // The task of a config, for training or only to be measured.
 inline std::unique_ptr<Task> task_of(const RunConfig& config, bool training = true) {
   TaskArguments arguments;

@@ -1,9 +1,12 @@
 // A measured training step of a model of 16 numbers.
 #pragma once
 
-#include "train/bench/step.h"
+#include "train/app/measure/step.h"
 
 namespace eddy::test {
+
+using namespace training;
+using namespace app;
 
 // Of few tokens, beside ceilings of small sizes.
 inline StepBenchOptions tiny_step() {

@@ -9,12 +9,15 @@
 
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
+#include "train/app/report/live_report.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/run/trainer.h"
 #include "train/text/stories/stories.h"
 
 namespace eddy::test {
+
+using namespace training;
 
 // A run of a 16-wide model on stories in `folder`.
 inline TrainRequest tiny_run(const TempFolder& folder, const std::string& name) {
@@ -23,6 +26,7 @@ inline TrainRequest tiny_run(const TempFolder& folder, const std::string& name) 
   TrainRequest request;
   request.run_dir = folder.path(name);
   request.command_line = "eddy train tiny.toml";
+  request.show = app::LiveReport();
   RunConfig& config = request.config;
   config.model.dim = 16;
   config.model.heads = 2;

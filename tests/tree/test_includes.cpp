@@ -54,6 +54,27 @@ TEST_CASE("includes: layers depend one way from train down to tensor") {
   }
 }
 
+TEST_CASE("includes: what changes a model knows nothing of what looks at one") {
+  for (const Include& include : all_includes())
+    if (include.file.starts_with("train/") && !include.file.starts_with("train/app/"))
+      CHECK_MESSAGE(!include.target.starts_with("train/app/"),
+                    include.file << " includes " << include.target);
+}
+
+TEST_CASE("includes: the namespaces of train say on which floor a file stands") {
+  for (const std::string& file : sources_below({"train"})) {
+    const std::string expected =
+        file.starts_with("train/app/") ? "namespace eddy::app {" : "namespace eddy::training {";
+    bool named = false, other = false;
+    for (const std::string& line : lines_of(file)) {
+      named = named || line == expected;
+      other = other || line == "namespace eddy {";
+    }
+    if (file != "train/app/program/main.cpp") CHECK_MESSAGE(named, file << " has no " << expected);
+    CHECK_MESSAGE(!other, file << " defines names of the library");
+  }
+}
+
 TEST_CASE("includes: names in quotes are rooted at the tree and exist") {
   for (const Include& include : all_includes()) {
     if (!include.quoted) continue;

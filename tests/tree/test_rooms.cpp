@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using namespace eddy::test;
 
-const std::vector<std::string> kLibrary{"tensor", "autograd", "ops", "cuda", "models", "train"};
+const std::vector<std::string> kLibrary{
+    "tensor", "autograd", "ops", "cuda", "models", "train", "examples/learn/checker"};
 const std::vector<std::string> kAll{"tensor", "autograd", "ops",   "cuda",
                                     "models", "train",    "tests", "examples"};
 
@@ -131,6 +132,20 @@ TEST_CASE("rooms: every folder with headers or sources has a README") {
   for (const auto& [folder, count] : counts_below(kAll)) {
     if (folder.starts_with("tests/emulation/include/")) continue;  // laid out as CUDA's headers are
     CHECK_MESSAGE(fs::exists(in_tree(folder + "/README.md")), folder << "/README.md is missing");
+  }
+}
+
+TEST_CASE("rooms: a README links to the README of every folder below it that has no other above it") {
+  for (const auto& [folder, count] : counts_below(kLibrary)) {
+    fs::path above = fs::path(folder).parent_path();
+    while (!above.empty() && !fs::exists(in_tree((above / "README.md").string())))
+      above = above.parent_path();
+    if (above.empty()) continue;
+    const std::string page = (above / "README.md").string(),
+                      link = "(" + fs::path(folder).lexically_relative(above).string() + "/README.md";
+    bool linked = false;
+    for (const std::string& line : lines_of(page)) linked = linked || line.find(link) != std::string::npos;
+    CHECK_MESSAGE(linked, page << " does not link to " << folder);
   }
 }
 

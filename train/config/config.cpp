@@ -9,9 +9,9 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
-#include "train/config/likely_name.h"
+#include "train/words/likely_name.h"
 
-namespace eddy {
+namespace eddy::training {
 
 using nlohmann::json;
 
@@ -177,4 +177,4 @@ std::string nearest_match(std::string_view text, const std::vector<std::string>&
   return best;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

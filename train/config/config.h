@@ -12,7 +12,7 @@
 
 #include "models/config_keys.h"
 
-namespace eddy {
+namespace eddy::training {
 
 struct ConfigSource;  // a config as it was read: train/config/config_file.h
 
@@ -68,4 +68,4 @@ std::map<std::string, std::pair<ConfigField, ConfigField>> differences(const Key
 // The candidate with the smallest edit distance to `text` (the first of equals), or "" without candidates.
 std::string nearest_match(std::string_view text, const std::vector<std::string>& candidates);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -33,7 +33,7 @@ struct TomlAssertion : std::runtime_error {
 #include "tensor/memory/readable_bytes.h"
 #include "train/files/text_encoding.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using nlohmann::json;
@@ -197,4 +197,4 @@ ConfigSource read_config_file(const std::string& path) {
       path);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

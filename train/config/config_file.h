@@ -8,7 +8,7 @@
 
 #include "train/config/config.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // A config as it was read. `places` maps "section.key" (or "section", or "row.0.model.dim" with the number of an entry
 // of a list) to its place, such as "run.toml:3:1", for error texts.
@@ -36,4 +36,4 @@ ConfigSource read_run_config(const std::string& path);
 ConfigSource config_from_toml(std::string_view text, const std::string& name);
 ConfigSource config_from_json(std::string_view text, const std::string& name);
 
-}  // namespace eddy
+}  // namespace eddy::training

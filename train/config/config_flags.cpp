@@ -7,7 +7,7 @@
 
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 struct TypeName {
@@ -53,4 +53,4 @@ void ConfigFlags::apply(ConfigKeys& keys) const {
   keys.read_texts(given_);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -16,7 +16,7 @@ namespace CLI {
 class App;
 }
 
-namespace eddy {
+namespace eddy::training {
 
 class ConfigFlags {
  public:
@@ -37,4 +37,4 @@ class ConfigFlags {
   std::map<std::string, std::string> given_;  // "section.key" to text
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

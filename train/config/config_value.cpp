@@ -1,6 +1,6 @@
 // Checks by type. Numbers are never rounded: 6.0 is no whole number here, and 1e3 is a real one.
 #include "train/config/config.h"
-#include "train/config/likely_name.h"
+#include "train/words/likely_name.h"
 
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using nlohmann::json;
@@ -160,4 +160,4 @@ void assign_value(const ConfigField& field, const json& value) {
              field.target);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -7,7 +7,7 @@
 #include "ops/backends.h"
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 std::function<void()>& settling() {
@@ -50,4 +50,4 @@ std::string precision_note(const std::string& trained, const std::string& chosen
   return trained == chosen ? "" : ", trained in " + trained;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -11,7 +11,7 @@
 #include "train/config/config_file.h"
 #include "train/fetch/named_data.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr const char *kFamily = "model.family", *kModel = "model.model";
@@ -230,4 +230,4 @@ ModelConfig preset_model(const std::string& name, const char* program, std::vect
   return config;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -17,7 +17,7 @@
 
 #include "train/config/run_config.h"
 
-namespace eddy {
+namespace eddy::training {
 
 class NewConfig {
  public:
@@ -69,4 +69,4 @@ std::string config_file_of(const RunConfig& config);
 // errors: ConfigError.
 ModelConfig preset_model(const std::string& name, const char* program, std::vector<std::string> others = {});
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -9,9 +9,9 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
-#include "train/config/likely_name.h"
+#include "train/words/likely_name.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using nlohmann::json;
@@ -64,4 +64,4 @@ const ModelConfig& paper_config(const std::string& name, const char* program, co
                     fmt::join(others, ", "));
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

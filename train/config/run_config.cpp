@@ -9,9 +9,9 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
-#include "train/config/program_name.h"
+#include "train/words/program_name.h"
 
-namespace eddy {
+namespace eddy::training {
 
 namespace {
 
@@ -334,4 +334,4 @@ void validate(const RunConfig& config) {
                       train.min_learning_rate, train.learning_rate);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

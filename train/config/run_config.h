@@ -15,7 +15,7 @@
 #include "tensor/base/dtype.h"
 #include "train/config/config.h"
 
-namespace eddy {
+namespace eddy::training {
 
 struct DataConfig {
   std::string name = "text";       // the data set
@@ -167,7 +167,7 @@ struct DevicePrecisionNames {
 };
 
 // Sets what choose_device_precision calls before it opens a GPU, once in a process: what the program has to settle about
-// its kernels first (train/kernels/prove.h). It may throw.
+// its kernels first (train/app/measure/kernels/prove.h). It may throw.
 void before_gpu(std::function<void()> settle);
 
 // The device "cpu" or "cuda", and how a model is made for the precision "f32", "bf16", "tf32" or "f64" there: its dtype
@@ -181,4 +181,4 @@ DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const
 // they are the same.
 std::string precision_note(const std::string& trained, const std::string& chosen);
 
-}  // namespace eddy
+}  // namespace eddy::training

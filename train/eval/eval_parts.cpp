@@ -9,7 +9,7 @@
 #include "autograd/tape.h"
 #include "train/step/step_messages.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // [rows * columns] numbers as f64 on the CPU.
@@ -178,4 +178,4 @@ void answer_evaluated(Ranks& ranks, const OwnParts& evaluation) {
   answer.send(ranks, 0);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

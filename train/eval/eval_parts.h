@@ -11,7 +11,7 @@
 #include "train/eval/evaluate.h"
 #include "train/ranks/message.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // What an evaluation needs of a batch.
 struct PartLosses {
@@ -64,4 +64,4 @@ void answer_evaluation(Ranks& ranks, Message& message, const Model& model,
                        std::unique_ptr<OwnParts>& evaluation);
 void answer_evaluated(Ranks& ranks, const OwnParts& evaluation);
 
-}  // namespace eddy
+}  // namespace eddy::training

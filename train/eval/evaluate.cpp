@@ -13,7 +13,7 @@
 #include "train/step/clock.h"
 #include "train/text/corpus.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 void check_request(const Model& model, std::int64_t tokens, std::int64_t batch, std::int64_t sequence) {
@@ -218,4 +218,4 @@ EvalResult evaluate_last(const Model& model, const std::vector<std::span<const s
   return evaluate_batches(model, next, counted, progress);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

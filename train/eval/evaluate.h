@@ -24,7 +24,7 @@
 #include "train/step/batch.h"
 #include "train/step/recorder.h"
 
-namespace eddy {
+namespace eddy::training {
 
 class Ranks;
 
@@ -155,4 +155,4 @@ EvalResult evaluate_last(const Model& model, const std::vector<std::span<const s
                          std::int64_t sequence, const EvalOptions& options, const EvalProgress& progress = {},
                          const EvalPlan& plan = {});
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -15,7 +15,7 @@
 #include "train/step/step_messages.h"
 #include "train/step/train_step.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // What a rank other than 0 has.
@@ -97,4 +97,4 @@ void work(Ranks& ranks) {
   }
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

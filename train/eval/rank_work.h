@@ -3,10 +3,10 @@
 
 #include "train/ranks/ranks.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Takes part in what rank 0 does, until that calls end_work.
 // errors: those of make_model, of a step and of Ranks::exchange.
 void work(Ranks& ranks);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr double kMoves = 0.01;  // of the loss: what changes less stands still
@@ -79,4 +79,4 @@ std::string standing_text(const std::vector<EvalPoint>& evaluations, double pass
       100 * kMoves);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

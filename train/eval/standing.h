@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 // An evaluation on the validation split. All of a run are of the same tokens.
 struct EvalPoint {
@@ -24,4 +24,4 @@ std::string passes_text(double passes);
 // the reason. `evaluations` are in the order of their steps; that before the first step is not looked at.
 std::string standing_text(const std::vector<EvalPoint>& evaluations, double passes);
 
-}  // namespace eddy
+}  // namespace eddy::training

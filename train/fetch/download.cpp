@@ -8,7 +8,7 @@
 #include "tensor/base/format.h"
 #include "train/fetch/program.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -84,4 +84,4 @@ std::string unpack(Packing packing, const std::string& archive, const std::vecto
   return fmt::format("nothing is installed that unpacks it ({})", missing);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 // Downloads a URL to a path by curl, or by wget where there is no curl. It waits as long as bytes come, and shows its
 // progress on a terminal. Returns "" on success, else the reason in words; what is at the path then is no whole file.
@@ -20,4 +20,4 @@ enum class Packing { none, tar_gz, zip };
 std::string unpack(Packing packing, const std::string& archive, const std::vector<std::string>& members,
                    const std::string& folder);
 
-}  // namespace eddy
+}  // namespace eddy::training

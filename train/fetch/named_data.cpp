@@ -22,7 +22,7 @@
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -348,4 +348,4 @@ std::string local_data(const std::string& path, std::ostream& messages) {
   return set == nullptr ? path : path_of_data_set(*set, DataPlaces::standard(), messages);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

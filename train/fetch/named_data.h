@@ -20,7 +20,7 @@
 
 #include "train/fetch/download.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // A file that stays, below the folder of its set.
 struct DataFile {
@@ -72,4 +72,4 @@ std::string path_of_data_set(const DataSet& set, const DataPlaces& places, std::
 // errors: as path_of_data_set.
 std::string local_data(const std::string& path, std::ostream& messages);
 
-}  // namespace eddy
+}  // namespace eddy::training

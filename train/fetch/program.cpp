@@ -13,7 +13,7 @@
 
 extern char** environ;
 
-namespace eddy {
+namespace eddy::training {
 
 ProgramEnd run_program_quietly(const std::vector<std::string>& words, bool quiet) {
   std::vector<std::string> held = words;
@@ -57,4 +57,4 @@ ProgramEnd run_program_quietly(const std::vector<std::string>& words, bool quiet
   return end;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

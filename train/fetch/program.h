@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 struct ProgramEnd {
   bool found = true;    // there is a program of this name
@@ -16,4 +16,4 @@ struct ProgramEnd {
 // /dev/null, and with `quiet` its standard error too.
 ProgramEnd run_program_quietly(const std::vector<std::string>& words, bool quiet = true);
 
-}  // namespace eddy
+}  // namespace eddy::training

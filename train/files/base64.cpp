@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -58,4 +58,4 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

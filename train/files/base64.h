@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace eddy {
+namespace eddy::training {
 
 // The bytes in base64, padded, without line breaks.
 std::string to_base64(std::string_view bytes);
@@ -13,4 +13,4 @@ std::string to_base64(std::string_view bytes);
 // The bytes that to_base64 encoded as `text`; nullopt when it is not such a text.
 std::optional<std::string> from_base64(std::string_view text);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 struct Digest::State {
   XXH3_state_t xxh3;
 };
@@ -50,4 +50,4 @@ std::string program_digest() {
   return digest_of_file(InputFile("/proc/self/exe")).hex;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -11,7 +11,7 @@
 
 #include "tensor/files/input_file.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Hashes bytes given in pieces; where the pieces are cut does not matter.
 class Digest {
@@ -41,4 +41,4 @@ FileDigest digest_of_file(const InputFile& file);
 // errors: IoError where the system does not show it.
 std::string program_digest();
 
-}  // namespace eddy
+}  // namespace eddy::training

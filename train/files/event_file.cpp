@@ -14,7 +14,7 @@
 #include "tensor/base/format.h"
 #include "train/files/folders.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::string_view kName = "events.out.tfevents.";
@@ -119,4 +119,4 @@ void EventFile::append(std::int64_t step, std::string_view fields) {
   }
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -17,7 +17,7 @@
 
 #include "tensor/files/descriptor.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // CRC-32C (Castagnoli) of some bytes.
 std::uint32_t crc32c(std::string_view bytes);
@@ -45,4 +45,4 @@ class EventFile {
   Descriptor file_;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

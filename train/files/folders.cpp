@@ -10,7 +10,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
 
-namespace eddy {
+namespace eddy::training {
 
 namespace fs = std::filesystem;
 
@@ -43,4 +43,4 @@ std::string set_aside(const fs::path& path) {
   return error ? "" : aside;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

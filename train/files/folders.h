@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace eddy {
+namespace eddy::training {
 
 // Makes a folder and those above it that are missing, and flushes each folder in which one was made.
 // errors: IoError.
@@ -19,4 +19,4 @@ void flush_folder(const std::filesystem::path& folder);
 // the new name; empty when it could not be renamed.
 std::string set_aside(const std::filesystem::path& path);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace eddy {
+namespace eddy::training {
 
 class HashBlocks {
  public:
@@ -49,4 +49,4 @@ class HashBlocks {
   std::uint64_t bytes_ = 0;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::array<int, 16> kShifts = {7, 12, 17, 22, 5, 9, 14, 20, 4, 11, 16, 23, 6, 10, 15, 21};
@@ -71,4 +71,4 @@ std::string md5_hex(std::string_view bytes) {
   return hash.hex_digest();
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

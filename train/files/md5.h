@@ -9,7 +9,7 @@
 
 #include "train/files/hash_blocks.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Hashes bytes given in pieces; where the pieces are cut does not matter.
 class Md5 {
@@ -28,4 +28,4 @@ class Md5 {
 // The MD5 digest of `bytes` as 32 lower-case hexadecimal digits.
 std::string md5_hex(std::string_view bytes);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -2,12 +2,25 @@
 
 #include <exception>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
 #include "train/files/text_file.h"
 
-namespace eddy {
+namespace eddy::training {
+namespace {
+
+bool is_page(const std::string& path) {
+  std::string head(kPageHead.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(head.data(), std::ssize(head));
+  return head == kPageHead;
+}
+
+}  // namespace
+
+const OwnKind kOwnPage{"a page of Eddy's", is_page};
 
 void refuse_foreign_file(const std::string& where, const std::string& file, const OwnKind& kind) {
   namespace fs = std::filesystem;
@@ -34,4 +47,4 @@ void write_own_file(const std::string& where, const std::string& file, std::stri
   replace_text_file(file, text);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace eddy {
+namespace eddy::training {
 
 // A kind of file that Eddy writes. `is_one` looks into a regular file; an exception counts as no.
 struct OwnKind {
@@ -16,6 +16,15 @@ struct OwnKind {
 // The kind of a file that overwrites nothing.
 inline constexpr OwnKind kNewFile{"new", [](const std::string&) { return false; }};
 
+// Where every page of Eddy's begins. Only a file that begins so is overwritten by a page.
+inline constexpr std::string_view kPageHead =
+    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+    "<meta name=\"generator\" content=\"eddy\"/>\n";
+inline bool is_page_text(std::string_view text) {
+  return text.starts_with(kPageHead);
+}
+extern const OwnKind kOwnPage;
+
 // Refuses to write a file over anything but an empty file or one of this kind. `where` begins the error.
 // errors: IoError, also for what is no regular file (why_not_writable in tensor/files/atomic_file.h).
 void refuse_foreign_file(const std::string& where, const std::string& file, const OwnKind& kind);
@@ -25,4 +34,4 @@ void refuse_foreign_file(const std::string& where, const std::string& file, cons
 void write_own_file(const std::string& where, const std::string& file, std::string_view text,
                     const OwnKind& kind);
 
-}  // namespace eddy
+}  // namespace eddy::training

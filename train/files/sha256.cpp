@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstddef>
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::array<std::uint32_t, 64> kRound = {
@@ -75,4 +75,4 @@ std::string sha256_hex(std::string_view bytes) {
   return hash.hex_digest();
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

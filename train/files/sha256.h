@@ -9,7 +9,7 @@
 
 #include "train/files/hash_blocks.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Hashes bytes given in pieces; where the pieces are cut does not matter.
 class Sha256 {
@@ -29,4 +29,4 @@ class Sha256 {
 // The SHA-256 digest of `bytes` as 64 lower-case hexadecimal digits.
 std::string sha256_hex(std::string_view bytes);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -8,7 +8,7 @@
 #include "tensor/base/format.h"
 #include "train/files/utf8.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::size_t kHead = 4096;  // bytes that are looked at
@@ -119,4 +119,4 @@ std::string decode_text(std::string bytes, const std::string& file) {
   return text;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

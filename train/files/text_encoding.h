@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace eddy {
+namespace eddy::training {
 
 struct TextEncoding {
   const char* name = "UTF-8";  // UTF-8, UTF-16LE, UTF-16BE, UTF-32LE, UTF-32BE
@@ -23,4 +23,4 @@ TextEncoding encoding_of(std::string_view head);
 // errors: FormatError for UTF-16 and UTF-32 without a mark, and for what they do not allow.
 std::string decode_text(std::string bytes, const std::string& file);
 
-}  // namespace eddy
+}  // namespace eddy::training

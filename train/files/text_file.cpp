@@ -5,7 +5,7 @@
 #include "tensor/files/input_file.h"
 #include "tensor/files/strict_json.h"
 
-namespace eddy {
+namespace eddy::training {
 
 std::string read_text_file(const std::filesystem::path& path, std::int64_t most) {
   return InputFile(path).text(most);
@@ -21,4 +21,4 @@ void replace_text_file(const std::filesystem::path& path, std::string_view text)
   file.commit();
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

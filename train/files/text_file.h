@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace eddy {
+namespace eddy::training {
 
 // The bytes of a regular file of at most `most` bytes: no file that Eddy writes as a text is larger.
 // errors: those of InputFile (tensor/files/input_file.h).
@@ -23,4 +23,4 @@ nlohmann::json read_json_file(const std::filesystem::path& path);
 // errors: IoError when the folder is missing, the disk is full, or the system refuses.
 void replace_text_file(const std::filesystem::path& path, std::string_view text);
 
-}  // namespace eddy
+}  // namespace eddy::training

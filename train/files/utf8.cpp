@@ -2,7 +2,7 @@
 // Source: RFC 3629, section 4 (the table of well-formed byte sequences).
 #include "train/files/utf8.h"
 
-namespace eddy {
+namespace eddy::training {
 
 Utf8Char utf8_at(std::string_view text, std::size_t offset) {
   const auto byte = [&](int i) {
@@ -34,4 +34,4 @@ void append_utf8(std::string& text, char32_t code_point) {
   for (int i = bytes - 2; i >= 0; --i) add(0x80 | (code_point >> 6 * i & 0x3f));
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace eddy {
+namespace eddy::training {
 
 struct Utf8Char {
   char32_t code_point = 0;
@@ -24,4 +24,4 @@ Utf8Char utf8_at(std::string_view text, std::size_t offset);
 // Appends the UTF-8 form of a valid code point to `text`.
 void append_utf8(std::string& text, char32_t code_point);
 
-}  // namespace eddy
+}  // namespace eddy::training

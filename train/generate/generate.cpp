@@ -10,7 +10,7 @@
 #include "tensor/base/format.h"
 #include "train/step/clock.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::size_t kPromptChunk = 256;
@@ -138,4 +138,4 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
   return result;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -14,7 +14,7 @@
 #include "train/step/recorder.h"
 #include "train/text/tokenizer.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Draws one token from logits l: softmax at a temperature, restricted to the most probable tokens.
 //
@@ -101,4 +101,4 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
                         const std::function<void(std::string_view)>& on_text = {},
                         const std::function<bool()>& stop = {});
 
-}  // namespace eddy
+}  // namespace eddy::training

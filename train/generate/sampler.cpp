@@ -9,7 +9,7 @@
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 void check_logits(const float* logits, std::int64_t count) {
@@ -90,4 +90,4 @@ std::int32_t sample_token(const float* logits, std::int64_t count, const SampleO
   return ids[drawn];
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

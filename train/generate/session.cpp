@@ -18,7 +18,7 @@
 #include "train/files/digest.h"
 #include "train/files/sha256.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr const char* kFormat = "eddy session 1";
@@ -297,4 +297,4 @@ Session load_session(const std::string& path, const Model& model, const ModelCon
   return session;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

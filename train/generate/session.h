@@ -16,7 +16,7 @@
 #include "train/files/own_file.h"
 #include "train/generate/generate.h"
 
-namespace eddy {
+namespace eddy::training {
 
 struct Session {
   GenerateState text;
@@ -47,4 +47,4 @@ std::string not_finite_in_session(const std::string& path);
 // difference, when it belongs to another model, other weights or another precision.
 Session load_session(const std::string& path, const Model& model, const ModelConfig* given = nullptr);
 
-}  // namespace eddy
+}  // namespace eddy::training

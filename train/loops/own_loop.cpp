@@ -11,15 +11,15 @@
 #include "tensor/files/json_text.h"
 #include "tensor/files/safetensors.h"
 #include "tensor/files/strict_json.h"
-#include "train/config/program_name.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/record/metrics_summary.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"
+#include "train/words/program_name.h"
 
-namespace eddy {
+namespace eddy::training {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -109,4 +109,4 @@ MetricsWriter continue_metrics(const fs::path& folder, std::int64_t step, const 
   return metrics;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -27,7 +27,7 @@
 #include "models/params.h"
 #include "train/record/metrics.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // What else a checkpoint of a loop holds.
 struct SavedTraining {
@@ -69,4 +69,4 @@ std::optional<SavedTraining> load_training(const std::filesystem::path& folder, 
 MetricsWriter continue_metrics(const std::filesystem::path& folder, std::int64_t step,
                                const RunRecord& about);
 
-}  // namespace eddy
+}  // namespace eddy::training

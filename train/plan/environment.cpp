@@ -20,9 +20,9 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 std::string compiler() {
@@ -163,4 +163,4 @@ std::vector<std::string> environment_lines() {
   return texts;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 // "name: value" lines: version, compiler, build, processor, kernels, threads, BLAS, CUDA, memory, the kernels
 // chosen for an open GPU, and what the allocators hold. Installs the backends.
@@ -28,4 +28,4 @@ std::string gpu_allocator_line();
 // reason is known. Installs the backends.
 std::string slow_matmul_reason();
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -12,7 +12,7 @@
 #include "tensor/memory/memory_limit.h"
 #include "tensor/threads/control_groups.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::int64_t kKiB = 1024;
@@ -97,4 +97,4 @@ std::int64_t free_memory() {
   return room == 0 ? MemoryLimit::kNone : std::max<std::int64_t>(0, room - resident_bytes());
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-namespace eddy {
+namespace eddy::training {
 
 // Returns the bytes of this process that are resident in memory now: code, heap, tensors, text. 0 where the system
 // does not tell.
@@ -30,4 +30,4 @@ MemoryRoom memory_room(const std::string& root = "");
 // Returns the bytes that this process can take beside what it has, at least 0; MemoryLimit::kNone where that is not known.
 std::int64_t free_memory();
 
-}  // namespace eddy
+}  // namespace eddy::training

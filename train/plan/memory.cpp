@@ -13,7 +13,7 @@
 #include "train/eval/evaluate.h"
 #include "train/step/train_step.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // The first from a cold start, the others from a state; then no step needs other memory than the one before.
@@ -162,4 +162,4 @@ MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most) {
   return plan;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -15,7 +15,7 @@
 #include "train/plan/machine_memory.h"
 #include "train/tasks/task.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // units: bytes.
 struct MemoryPlan {
@@ -60,4 +60,4 @@ Batch continued(const Batch& batch);
 // errors: those of make_model and forward.
 MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
-}  // namespace eddy
+}  // namespace eddy::training

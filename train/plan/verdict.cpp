@@ -9,9 +9,9 @@
 
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr double kMargin = 0.1;  // of the room, on both sides
@@ -179,4 +179,4 @@ MemoryPlan require_memory(const char* command, const PlannedRun& run) {
   return plan;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -7,7 +7,7 @@
 #include "train/plan/machine_memory.h"
 #include "train/plan/memory.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // How a plan and the room for it compare.
 enum class Fit { fits, close, exceeds };
@@ -30,4 +30,4 @@ MemoryPlan plan_memory_near(const PlannedRun& run, const MemoryRoom& room, std::
 // errors: OutOfMemoryError where it exceeds the room; those of plan_memory.
 MemoryPlan require_memory(const char* command, const PlannedRun& run);
 
-}  // namespace eddy
+}  // namespace eddy::training

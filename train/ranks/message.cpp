@@ -5,7 +5,7 @@
 
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::training {
 
 void Message::append(const void* data, std::size_t bytes) {
   if (bytes == 0) return;
@@ -98,4 +98,4 @@ Message Message::receive(Ranks& ranks, int from, Patience patience) {
   return message;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -11,7 +11,7 @@
 #include "tensor/tensor.h"
 #include "train/ranks/ranks.h"
 
-namespace eddy {
+namespace eddy::training {
 
 class Message {
  public:
@@ -50,4 +50,4 @@ class Message {
   std::size_t read_ = 0;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -6,7 +6,7 @@
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::training {
 
 std::unique_ptr<Exchange> Ranks::begin_on_device(int other, const Tensor& out, const Tensor& in,
                                                  int /*tag*/) {
@@ -37,4 +37,4 @@ void broadcast(Ranks& ranks, std::span<std::byte> bytes) {
   }
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

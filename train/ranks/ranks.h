@@ -11,7 +11,7 @@
 
 #include "tensor/tensor.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Whether a wait ends with an error after the group's time limit.
 enum class Patience : std::uint8_t { limited, endless };
@@ -81,4 +81,4 @@ std::vector<std::byte> gather_all(Ranks& ranks, std::span<const std::byte> own);
 // errors: those of Ranks::exchange.
 void broadcast(Ranks& ranks, std::span<std::byte> bytes);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -8,7 +8,7 @@
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 std::span<std::byte> bytes_of_tensor(const Tensor& x) {
@@ -130,4 +130,4 @@ void add_all(Ranks& ranks, const Tensor& x, const std::vector<bool>& present) {
       .finish();
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -18,7 +18,7 @@
 #include "tensor/tensor.h"
 #include "train/ranks/ranks.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // The part of an array that each rank still adds after each level: level 0 is the whole, level l has 2^l parts, and
 // after the last each rank has one of its own.
@@ -96,4 +96,4 @@ class TreeSum {
 // errors: those of TreeSum.
 void add_all(Ranks& ranks, const Tensor& x, const std::vector<bool>& present);
 
-}  // namespace eddy
+}  // namespace eddy::training

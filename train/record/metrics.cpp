@@ -18,7 +18,7 @@
 #include "tensor/files/atomic_file.h"
 #include "train/record/metrics_summary.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using Json = nlohmann::ordered_json;  // keeps the fields of a line in the order in which a person reads them
@@ -444,4 +444,4 @@ std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t 
   return dropped;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

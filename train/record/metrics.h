@@ -15,7 +15,7 @@
 #include "tensor/files/descriptor.h"
 #include "train/eval/standing.h"
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
@@ -146,4 +146,4 @@ class MetricsSummary;
 // errors: IoError.
 std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step, MetricsSummary& kept);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::size_t kMostStretches = 8192;  // even; a chart is a tenth as many points wide
@@ -102,4 +102,4 @@ Metrics MetricsSummary::metrics() const {
   return all;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -11,7 +11,7 @@
 
 #include "train/record/metrics.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Evenly spaced records: every `factor`-th of those kept goes when there are `most`.
 template <class Record>
@@ -89,4 +89,4 @@ class MetricsSummary {
   std::string first_foreign_;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -10,7 +10,7 @@
 
 #include "train/record/progress.h"
 
-namespace eddy {
+namespace eddy::training {
 
 class PercentLine {
  public:
@@ -38,4 +38,4 @@ class PercentLine {
   std::chrono::steady_clock::time_point last_;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

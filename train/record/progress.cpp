@@ -10,10 +10,10 @@
 #include <cstdlib>
 #include <vector>
 
-#include "train/page/human_text.h"
 #include "train/step/stop_signal.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using std::chrono::duration;
@@ -219,4 +219,4 @@ int Progress::columns() const {
   return kUnknownColumns;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -13,7 +13,7 @@
 #include "train/record/metrics.h"
 #include "train/step/clock.h"
 
-namespace eddy {
+namespace eddy::training {
 
 struct ProgressOptions {
   std::int64_t total_steps = 0;       // 0: not known
@@ -41,7 +41,7 @@ class Progress {
   // over some 20 steps; one that is not finite is shown as it is and does not enter the smoothed loss.
   void update(const StepRecord& update, Clock::time_point now);
   // Prints a text of one or more lines above the live line, made safe for a terminal (`printable` in
-  // train/page/human_text.h).
+  // train/words/human_text.h).
   void message(std::string_view text);
   // Shows work beside the steps (an evaluation, a sample, a save) in place of the live line; in a log as a plain line
   // when one is due.
@@ -88,4 +88,4 @@ class Progress {
   std::string live_;  // the live line on the screen; empty: none
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

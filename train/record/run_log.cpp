@@ -1,7 +1,7 @@
 // Opening the files of a run's log, and which numbers TensorBoard shows.
 #include "train/record/run_log.h"
 
-namespace eddy {
+namespace eddy::training {
 
 void RunLog::open_metrics(const std::filesystem::path& folder, bool resumed, std::int64_t step) {
   const std::filesystem::path file = folder / "metrics.jsonl";
@@ -41,4 +41,4 @@ std::vector<std::pair<std::string, double>> numbers_of(const EvalRecord& record)
   return numbers;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

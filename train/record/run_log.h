@@ -18,7 +18,7 @@
 #include "train/record/metrics_summary.h"
 #include "train/record/progress.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // The numbers of a record that TensorBoard shows, by name; none for other kinds of records.
 std::vector<std::pair<std::string, double>> numbers_of(const StepRecord& record);
@@ -71,4 +71,4 @@ class RunLog {
   bool is_recording_ = true;  // the last record was written
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -23,7 +23,7 @@
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -302,4 +302,4 @@ State load_recurrent(const fs::path& checkpoint) {
   });
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -32,7 +32,7 @@
 #include "train/text/baselines.h"
 #include "train/text/tokenizer.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // A time when the run went back (rollback.h): the steps after `to` up to `step` count, but the weights after `step` are
 // those of step-`to`. The learning rate is multiplied by the factor from then on.
@@ -121,4 +121,4 @@ void load_optimizer(const std::filesystem::path& checkpoint, Optimizer& optimize
 // errors: as load_run.
 State load_recurrent(const std::filesystem::path& checkpoint);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -14,7 +14,7 @@
 #include "train/files/text_file.h"
 #include "train/run/run_folder.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -180,4 +180,4 @@ bool is_whole(const fs::path& checkpoint) {
                      [](const FileCheck& check) { return check.problem.empty(); });
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

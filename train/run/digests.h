@@ -14,7 +14,7 @@
 
 #include "tensor/files/input_file.h"
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr const char* kDigestsFile = "digests";
 
@@ -51,4 +51,4 @@ std::vector<FileCheck> check_checkpoint(const std::filesystem::path& checkpoint)
 // Whether nothing is wrong with any file of a checkpoint.
 bool is_whole(const std::filesystem::path& checkpoint);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -9,11 +9,11 @@
 
 #include "models/optimizer/optimizer.h"
 #include "tensor/base/format.h"
-#include "train/page/human_text.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 bool is_wanted(const ReadyRun& run) {
@@ -84,4 +84,4 @@ RollbackResult roll_back(ReadyRun& run, bool has_part) {
                   kMostRollbacks)};
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

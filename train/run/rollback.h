@@ -15,7 +15,7 @@
 
 #include "train/run/run_start.h"
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr std::size_t kMostRollbacks = 3;
 
@@ -37,4 +37,4 @@ struct RollbackResult {
 // a whole one takes its place. The caller saves the run.
 RollbackResult roll_back(ReadyRun& run, bool has_part);
 
-}  // namespace eddy
+}  // namespace eddy::training

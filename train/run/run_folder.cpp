@@ -19,15 +19,15 @@
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
-#include "train/config/program_name.h"
 #include "train/files/event_file.h"
 #include "train/files/folders.h"
+#include "train/files/own_file.h"
 #include "train/files/text_file.h"
-#include "train/page/html_page.h"
 #include "train/record/metrics.h"
 #include "train/run/digests.h"
+#include "train/words/program_name.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -418,4 +418,4 @@ bool CheckpointHold::in_place() const {
   return leads_to(checkpoint_, folder_);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -11,7 +11,7 @@
 
 #include "tensor/files/descriptor.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // The N of a folder named step-N; -1 for other names.
 std::int64_t checkpoint_step(const std::filesystem::path& folder);
@@ -135,4 +135,4 @@ class CheckpointHold {
   Descriptor folder_;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -12,7 +12,7 @@
 #include "train/files/digest.h"
 #include "train/files/text_file.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -103,4 +103,4 @@ std::string misplacement(const fs::path& checkpoint) {
   return misplacement(checkpoint, step, run_id);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -22,14 +22,14 @@
 #include "train/config/run_config.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
-#include "train/page/human_text.h"
 #include "train/plan/verdict.h"
 #include "train/record/metrics.h"
 #include "train/run/run_folder.h"
 #include "train/step/shared_steps.h"
 #include "train/text/new_rows.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -407,4 +407,4 @@ std::string dry_run(const TrainRequest& request) {
                      human_bytes(run.memory.peak));
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -11,7 +11,7 @@
 #include "train/step/train_step.h"
 #include "train/tasks/task.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // A run that can take its next step.
 struct ReadyRun {
@@ -32,7 +32,7 @@ struct ReadyRun {
 
 // Makes task, model and optimizer, and loads what the request names. All checks are here, before a folder is
 // made.
-// errors: those of train (trainer.h).
+// errors: those of run_training (trainer.h).
 ReadyRun prepare_run(const TrainRequest& request);
 
 // Checks what open_folder would meet, and writes nothing.
@@ -41,7 +41,7 @@ void check_folder(const ReadyRun& run, const TrainRequest& request);
 
 // Makes all checks of train() up to its first write, and makes nothing. Returns what the
 // run would be, in a line.
-// errors: those of train.
+// errors: those of run_training.
 std::string dry_run(const TrainRequest& request);
 
 // Makes the folder of a new run with its id, configuration and tokenizer, or corrects what the end of a resumed
@@ -49,4 +49,4 @@ std::string dry_run(const TrainRequest& request);
 // errors: IoError.
 void open_folder(ReadyRun& run, const TrainRequest& request);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -1,8 +1,6 @@
 // Lines for the terminal and the events of a run.
 #include "train/run/run_texts.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -10,11 +8,11 @@
 
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
-#include "train/config/program_name.h"
-#include "train/page/human_text.h"
 #include "train/run/run_folder.h"
+#include "train/words/human_text.h"
+#include "train/words/program_name.h"
 
-namespace eddy {
+namespace eddy::training {
 
 std::string opening_text(const ReadyRun& run) {
   const TrainConfig& t = run.config.train;
@@ -78,50 +76,6 @@ std::string ended_text(const ReadyRun& run, TrainEnd end) {
   return {};
 }
 
-PageStatus running_status(const ReadyRun& run, const Progress& progress, Clock::time_point now) {
-  const TrainConfig& t = run.config.train;
-  PageStatus status;
-  status.word = "running";
-  status.text = fmt::format("step {} of {}", grouped(run.state.step), grouped(t.steps));
-  status.text += fmt::format(", {:.0f} % done", std::floor(100 * progress.part_done(run.state.step, now)));
-  if (t.minutes > 0) status.text += fmt::format(" of {}", human_duration(60 * t.minutes));
-  if (const std::optional<double> left = progress.seconds_left(now))
-    status.text += fmt::format(", {} left", human_duration(std::floor(*left)));
-  const std::string folder = shell_quoted(run.folder.string());
-  status.commands = {fmt::format("to stop it, saved: kill -INT {}", ::getpid()),
-                     fmt::format("to go on after that: {} train --resume {}", program_name(), folder)};
-  return status;
-}
-
-PageStatus ended_status(const ReadyRun& run, TrainEnd end) {
-  constexpr const char* kWords[] = {"finished", "finished", "interrupted", "stopped"};
-  PageStatus status;
-  status.word = kWords[static_cast<std::size_t>(end)];
-  status.text = fmt::format("at step {}", grouped(run.state.step));
-  const std::string folder = shell_quoted(run.folder.string());
-  if (end == TrainEnd::time_over)
-    status.text += fmt::format(", after {}", human_duration(60 * run.config.train.minutes));
-  if (end == TrainEnd::too_many_bad_steps) status.text += ": too many steps in a row were not finite";
-  if (end == TrainEnd::interrupted) {
-    status.text += ", saved";
-    status.commands = {fmt::format("to go on: {} train --resume {}", program_name(), folder)};
-  } else {
-    status.commands = continuing_texts(run, end);
-  }
-  if (run.task->tokenizer() != nullptr)
-    status.commands.push_back(fmt::format("to write with it: {} chat {}", program_name(), folder));
-  return status;
-}
-
-PageStatus failed_status(const ReadyRun& run) {
-  PageStatus status;
-  status.word = "failed";
-  status.text = fmt::format("at step {}: an error ended it", grouped(run.state.step));
-  status.commands = {
-      fmt::format("to go on: {} train --resume {}", program_name(), shell_quoted(run.folder.string()))};
-  return status;
-}
-
 std::vector<std::string> continuing_texts(const ReadyRun& run, TrainEnd end) {
   const std::string folder = shell_quoted(run.folder.string());
   if (end == TrainEnd::time_over)
@@ -144,4 +98,4 @@ std::vector<std::string> continuing_texts(const ReadyRun& run, TrainEnd end) {
   return lines;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -5,14 +5,11 @@
 #include <vector>
 
 #include "train/eval/evaluate.h"
-#include "train/page/html_page.h"
 #include "train/ranks/ranks.h"
-#include "train/record/progress.h"
 #include "train/run/run_start.h"
 #include "train/run/trainer.h"
-#include "train/step/clock.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // "unit_forget on mine: 60048 parameters (width 52), ...".
 std::string opening_text(const ReadyRun& run);
@@ -29,10 +26,4 @@ std::string ended_text(const ReadyRun& run, TrainEnd end);
 // A line for each command that goes on from a run that ended so.
 std::vector<std::string> continuing_texts(const ReadyRun& run, TrainEnd end);
 
-// How the run stands, for its page: how far it is and how long it takes; how it ended; that an error ended it. All but
-// when the page is written.
-PageStatus running_status(const ReadyRun& run, const Progress& progress, Clock::time_point now);
-PageStatus ended_status(const ReadyRun& run, TrainEnd end);
-PageStatus failed_status(const ReadyRun& run);
-
-}  // namespace eddy
+}  // namespace eddy::training

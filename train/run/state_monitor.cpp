@@ -6,7 +6,7 @@
 
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::training {
 
 void StateMonitor::measure(const Task& task, const Model& model, const EvalOptions& options,
                            EvalResult& result, const EvalProgress& progress) const {
@@ -48,4 +48,4 @@ std::string StateMonitor::warning(const EvalResult& result, double done) {
   return {};
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

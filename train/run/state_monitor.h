@@ -12,7 +12,7 @@
 
 #include "train/tasks/task.h"
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr double kMinStateGain = 1e-3;       // nats; below it a state counts as ignored
 inline constexpr double kStateGainCheckFrom = 0.1;  // part of a run before which there is no warning
@@ -37,4 +37,4 @@ class StateMonitor {
   bool warned_ = false;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -10,18 +10,16 @@
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
-#include "train/config/program_name.h"
 #include "train/eval/standing.h"
-#include "train/page/human_text.h"
 #include "train/plan/environment.h"
 #include "train/plan/machine_memory.h"
 #include "train/record/run_log.h"
 #include "train/run/checkpoint.h"
-#include "train/run/report.h"
 #include "train/run/rollback.h"
-#include "train/run/run_report.h"
+#include "train/run/run_facts.h"
 #include "train/run/run_start.h"
 #include "train/run/run_texts.h"
+#include "train/run/run_view.h"
 #include "train/run/state_monitor.h"
 #include "train/step/gradient_reach.h"
 #include "train/step/shared_steps.h"
@@ -29,8 +27,10 @@
 #include "train/step/time_limit.h"
 #include "train/step/train_step.h"
 #include "train/tasks/task.h"
+#include "train/words/human_text.h"
+#include "train/words/program_name.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -87,7 +87,7 @@ class Run {
     if (const std::optional<RunRecord>& known = log_->records().run();
         !nothing_to_train_ && (!known || known->text_sha256 != run_.state.text_sha256))
       log_->record(record_of(run_));
-    refresh_report();
+    show_if_due();
     measure_baselines_now();
     if (const std::int64_t batches = evaluation_options().sample; t.eval_every > 0)
       time_.plan_evaluation((batches > 0 ? batches : std::max<std::int64_t>(t.eval_batches, 0)) * t.batch *
@@ -207,7 +207,7 @@ class Run {
         write_sample();
       if (fails || (is_planned(t, run_.state.step, false) && run_.state.step < t.steps)) {
         save(false);
-        write_report_now();
+        show_now({});
       }
     }
     return finish(end);
@@ -301,7 +301,7 @@ class Run {
     if (record.step == 1 || record.step % run_.config.train.log_every == 0 || !result.finite)
       log_->record(record);
     log_->progress().update(record, Clock::now());
-    refresh_report();
+    show_if_due();
   }
 
   // Records an evaluation; returns its loss and other numbers as a text.
@@ -337,7 +337,7 @@ class Run {
       text += fmt::format(", {:.0f}% of {}", 100 * static_cast<double>(done) / static_cast<double>(total),
                           grouped(total));
     log_->progress().work(text, Clock::now());
-    refresh_report();
+    show_if_due();
   }
 
   struct Evaluated {
@@ -358,13 +358,11 @@ class Run {
     return made;
   }
 
-  std::int64_t phase_began() const { return last_growth(run_.state.text_phases); }
-
   // `last`: the evaluation at the end of a run. One that is recorded for this step is not made again.
   void evaluate_now(bool last = false) {
     if (const std::optional<EvalRecord>& recorded = log_->records().last_evaluation();
         recorded && recorded->step == run_.state.step && !recorded->of_task &&
-        (phase_began() < run_.state.step || has_evaluated_)) {
+        (phase_began(run_) < run_.state.step || has_evaluated_)) {
       if (recorded->loss < run_.state.best_loss) save_best(recorded->loss);
       return;
     }
@@ -382,7 +380,7 @@ class Run {
         !warning.empty() && run_.model->is_recurrent())
       event(warning);
     if (best) save_best(result.loss);
-    write_report_now();
+    show_now({});
   }
 
   // Of an evaluation that took too long an event keeps the number. It is of other tokens than that of the others.
@@ -495,7 +493,7 @@ class Run {
     }
     if (!in_place) return;  // the error says where the run is now
     if (!text.empty()) log_->say(text);
-    write_report_now(failed_status(run_), false);
+    show_now({.failed = true, .whole = false});
   }
 
   void event(const std::string& text) {
@@ -503,26 +501,37 @@ class Run {
     log_->say(text);
   }
 
-  // The report can be made again: where it cannot be written, the run goes on.
-  void write_report_now(const std::optional<PageStatus>& status = {}, bool whole = true) {
+  // How the run ended, and how much of it is shown.
+  struct Showing {
+    std::optional<TrainEnd> end{};
+    bool failed = false, whole = true;
+  };
+  // Shows how the run stands. That can be done again: where it fails, the run goes on.
+  void show_now(const Showing& showing) {
+    if (!request_.show) return;
     check_place();
     const double began = now();
     try {
-      report_.write(run_, log_->records(),
-                    status ? *status : running_status(run_, log_->progress(), Clock::now()),
-                    seconds_before_ + began, whole);
-      no_report_.clear();
-      if (whole) time_.note_report(now() - began);
+      request_.show({.run = run_,
+                     .records = log_->records(),
+                     .progress = log_->progress(),
+                     .seconds = seconds_before_ + began,
+                     .every_s = show_timer_.interval(),
+                     .end = showing.end,
+                     .failed = showing.failed,
+                     .whole = showing.whole});
+      not_shown_.clear();
+      if (showing.whole) time_.note_report(now() - began);
     } catch (const std::exception& error) {
-      if (no_report_ != error.what()) event(fmt::format("warning: no report: {}", error.what()));
-      no_report_ = error.what();
+      if (not_shown_ != error.what()) event(fmt::format("warning: no report: {}", error.what()));
+      not_shown_ = error.what();
     }
-    report_.note(began, now());
+    show_timer_.note(began, now());
   }
 
-  // Writes the page again where it is time. A folder that was moved is noticed by the next checkpoint.
-  void refresh_report() {
-    if (report_.is_due(now()) && run_.lock->is_at(run_.folder)) write_report_now({}, false);
+  // Shows the run again where it is time. A folder that was moved is noticed by the next checkpoint.
+  void show_if_due() {
+    if (show_timer_.is_due(now()) && run_.lock->is_at(run_.folder)) show_now({.whole = false});
   }
 
   // Saves, measures and reports. Returns how the run ended: an interrupt may come as late as here.
@@ -541,11 +550,11 @@ class Run {
     if (const std::string text = ended_text(run_, end); !text.empty()) event(text);
     log_->progress().finish(Clock::now());
     for (const std::string& line : continuing_texts(run_, end)) log_->say(line);
-    write_report_now(ended_status(run_, end));
+    show_now({.end = end});
     if (const std::string text = standing_of(run_, log_->records()); !text.empty())
       log_->say(fmt::format("{} {}: {}; {}", grouped(run_.state.step), plural(run_.state.step, "step"),
                             passes_text(passes_of(run_)), text));
-    log_->say(fmt::format("report: {}", (run_.folder / "report.html").string()));
+    if (request_.show) log_->say(fmt::format("report: {}", (run_.folder / "report.html").string()));
     return end;
   }
 
@@ -562,8 +571,8 @@ class Run {
   // The step of an evaluation that train.minutes ended; it is not begun again.
   std::int64_t given_up_at_ = -1;
   bool nothing_to_train_ = false;  // a finished run that was resumed
-  std::string no_report_;          // why the last report could not be written
-  LiveReport report_;
+  std::string not_shown_;          // why it could not be shown the last time
+  ShowTimer show_timer_;
   std::optional<RunLog> log_;
   std::optional<SharedSteps> shared_;  // with several ranks
   double seconds_before_ = 0;
@@ -575,4 +584,4 @@ TrainEnd train(const TrainRequest& request) {
   return Run(request).train();
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -7,10 +7,11 @@
 
 #include "train/config/run_config.h"
 
-namespace eddy {
+namespace eddy::training {
 
 class Ranks;
 struct PlannedRun;
+struct RunView;
 
 struct TrainRequest {
   RunConfig config;
@@ -28,14 +29,17 @@ struct TrainRequest {
   std::string command_line;        // for the report
   std::vector<std::string> notes;  // to be said and recorded at the beginning
   // Called for a new run on a GPU before its model is made: what the program has to settle about the kernels of such
-  // steps (train/kernels/run_kernels.h). May be empty.
+  // steps (train/app/measure/kernels/run_kernels.h). May be empty.
   std::function<void(const PlannedRun&)> choose_kernels{};
+  // Called with how the run stands, from time to time and at its end: a report (train/app/report/live_report.h). What it
+  // throws becomes an event, and the run goes on. May be empty.
+  std::function<void(const RunView&)> show{};
 };
 
 enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };
 
 // Trains until the configured steps are done, the minutes are over, SIGINT, SIGTERM or SIGHUP arrives, or too
-// many steps in a row were not finite; returns which. It always writes a checkpoint and a report. Step s
+// many steps in a row were not finite; returns which. It always writes a checkpoint. Step s
 // of a run depends only on (config, seed, s) and on the checkpoint before it: a resumed run equals an
 // unbroken one to the bit.
 // errors: IoError when the run's folder exists (nothing is overwritten), or when text or checkpoint cannot be
@@ -43,4 +47,4 @@ enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };
 // found before the folder is made.
 TrainEnd train(const TrainRequest& request);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // Cuts the parameters of a bucket so that the ranks on both sides hold about as many elements, with those of the
@@ -82,4 +82,4 @@ HeldParameters ArenaBuckets::held_by(int rank) const {
   return held;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

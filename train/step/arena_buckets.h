@@ -10,7 +10,7 @@
 #include "models/params.h"
 #include "train/ranks/tree_sum.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Parameters [first, last), neighbours in the arenas.
 struct Bucket {
@@ -45,4 +45,4 @@ class ArenaBuckets {
   std::vector<int> owners_;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

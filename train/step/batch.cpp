@@ -6,7 +6,7 @@
 #include "tensor/base/format.h"
 #include "tensor/transfer.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 std::int64_t columns_of(const char* what, std::size_t ids, std::int64_t batch) {
@@ -123,4 +123,4 @@ void CarriedState::update(const State& after, const Batch& batch) {
   rows = batch.tokens.dim(0);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -8,7 +8,7 @@
 #include "models/eddy/registry.h"
 #include "tensor/tensor.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Targets of this value are not scored.
 inline constexpr std::int32_t kNotScored = -1;
@@ -67,4 +67,4 @@ struct CarriedState {
   void update(const State& after, const Batch& batch);
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

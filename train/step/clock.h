@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace eddy {
+namespace eddy::training {
 
 using Clock = std::chrono::steady_clock;
 
@@ -11,4 +11,4 @@ inline double seconds_between(Clock::time_point from, Clock::time_point to = Clo
   return std::chrono::duration<double>(to - from).count();
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

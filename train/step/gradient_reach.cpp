@@ -6,9 +6,9 @@
 #include "autograd/tape.h"
 #include "ops/cost/counting.h"
 #include "tensor/base/format.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 
 Unreached unreached_parameters(const ModelConfig& config, const Batch& batch, bool carry_state) {
   const Device device = counting_device();
@@ -59,4 +59,4 @@ std::string unread_state_warning(const Model& model, std::int64_t time, bool car
       time, model.config().model, period);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

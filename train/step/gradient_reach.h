@@ -7,7 +7,7 @@
 
 #include "train/step/batch.h"
 
-namespace eddy {
+namespace eddy::training {
 
 struct Unreached {
   std::vector<std::string> names;
@@ -26,4 +26,4 @@ std::string unreached_warning(const ModelConfig& config, const Batch& batch, boo
 // tokens end where it is written and nothing is carried on; else "".
 std::string unread_state_warning(const Model& model, std::int64_t time, bool carry_state);
 
-}  // namespace eddy
+}  // namespace eddy::training

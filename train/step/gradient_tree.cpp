@@ -10,7 +10,7 @@
 #include "autograd/tape.h"
 #include "ops/optimizer/optimizer.h"
 
-namespace eddy {
+namespace eddy::training {
 
 void GradientTree::put_aside() {
   if (!in_arena_) {
@@ -174,4 +174,4 @@ Tensor gradient_norms(const ParamStore& params, Ranks* ranks, const ArenaBuckets
   return raw::to_device(Tensor::from(numbers, {count}), gradients.device());
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

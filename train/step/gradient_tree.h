@@ -26,7 +26,7 @@
 #include "train/step/arena_buckets.h"
 #include "train/step/clock.h"
 
-namespace eddy {
+namespace eddy::training {
 
 class GradientTree {
  public:
@@ -83,4 +83,4 @@ void gather_values(ParamStore& params, Ranks& ranks, const ArenaBuckets& buckets
 // of its own and gets the others.
 Tensor gradient_norms(const ParamStore& params, Ranks* ranks, const ArenaBuckets* buckets);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -8,7 +8,7 @@
 #include "ops/core/capture.h"
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 bool on_host(const Tensor& x) {
@@ -249,4 +249,4 @@ Recorder::AnyResult Recorder::replay(Graph& graph, const std::vector<Tensor*>& i
   return graph.result;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -24,7 +24,7 @@
 #include "autograd/state.h"
 #include "models/params.h"
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr int kCaptureWarmUp = 2;         // runs of a kind before it is captured
 inline constexpr std::size_t kMostKinds = 4096;  // remembered
@@ -95,4 +95,4 @@ class Recorder {
   std::optional<std::string> message_;  // empty once it is taken
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -10,7 +10,7 @@
 #include "train/ranks/message.h"
 #include "train/step/step_messages.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 CarriedState part_of_carried(const CarriedState& whole, const Model& model, int rank, int ranks) {
@@ -139,4 +139,4 @@ void end_work(Ranks& ranks) {
   }
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -19,7 +19,7 @@
 #include "train/step/arena_buckets.h"
 #include "train/step/train_step.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Checks that so many ranks can share the batches of `command`; `key` is what sets the number of their parts, for errors.
 // errors: ConfigError for a number that is not a power of two or is above train.micro_batches, and for a GPU where this
@@ -59,4 +59,4 @@ class SharedSteps {
 // Ends the others' `work` (train/eval/rank_work.h). Rank 0 calls it between steps, or where no step began.
 void end_work(Ranks& ranks);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -1,7 +1,7 @@
 // What stands in a message about a step or an evaluation.
 #include "train/step/step_messages.h"
 
-namespace eddy {
+namespace eddy::training {
 
 void put_batch(Message& message, const Batch& batch) {
   message.put(batch.tokens);
@@ -64,4 +64,4 @@ State get_state(Message& message) {
   return state;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -8,7 +8,7 @@
 #include "train/step/batch.h"
 #include "train/step/train_step.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // What rank 0 asks the others for: the first number of each message.
 enum class RankCommand : std::uint8_t {
@@ -30,4 +30,4 @@ StepOptions get_options(Message& message);
 void put_state(Message& message, const State& state);
 State get_state(Message& message);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::int64_t kPatienceMs = 2000;
@@ -51,4 +51,4 @@ bool stop_requested() {
   return requested_ms != 0;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -5,7 +5,7 @@
 #include <array>
 #include <csignal>
 
-namespace eddy {
+namespace eddy::training {
 
 // While it lives, these signals request a stop. Shells, `timeout` and service managers send several in a row, so
 // further ones change nothing. Only a Ctrl-C at least two seconds after the first signal, when a person has waited,
@@ -26,4 +26,4 @@ class StopOnSignal {
 // Whether a signal has requested a stop since the outermost StopOnSignal was made.
 bool stop_requested();
 
-}  // namespace eddy
+}  // namespace eddy::training

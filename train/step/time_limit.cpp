@@ -3,7 +3,7 @@
 
 #include <limits>
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr double kMostOfPart = 0.25, kMostOfFirstSample = 0.02, kMostOfLastSample = 0.05;
@@ -52,4 +52,4 @@ double TimeLimit::end_of_first_sample(double now) const {
   return is_set() ? now + kMostOfFirstSample * limit_ : kForever;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace eddy {
+namespace eddy::training {
 
 class TimeLimit {
  public:
@@ -57,4 +57,4 @@ class TimeLimit {
   bool then_whole_ = false;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

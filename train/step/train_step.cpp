@@ -29,7 +29,7 @@
 #include "train/step/arena_buckets.h"
 #include "train/step/gradient_tree.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // What a training step reads: everything that changes from step to step is a tensor here, so that a recorder
@@ -404,4 +404,4 @@ std::vector<std::int64_t> scored_targets(const std::vector<Batch>& batches, std:
   return scored;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

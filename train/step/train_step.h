@@ -11,7 +11,7 @@
 #include "train/step/batch.h"
 #include "train/step/recorder.h"
 
-namespace eddy {
+namespace eddy::training {
 
 class ArenaBuckets;
 class Ranks;
@@ -56,4 +56,4 @@ StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batc
 // The number of scored targets of each micro-batch, batch by batch.
 std::vector<std::int64_t> scored_targets(const std::vector<Batch>& batches, std::int64_t micro_batches);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -6,7 +6,7 @@
 #include "tensor/random/philox.h"
 #include "tensor/random/uniform_draw.h"
 
-namespace eddy {
+namespace eddy::training {
 
 void check_block_sizes(const RunConfig& config, bool training) {
   const DataConfig& data = config.data;
@@ -33,4 +33,4 @@ std::int64_t drawn_block(const DataConfig& data, std::int64_t seed, std::int64_t
   return data.block_min + static_cast<std::int64_t>(uniform_below(key, 0, choices));
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

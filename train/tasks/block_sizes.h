@@ -6,7 +6,7 @@
 
 #include "train/config/run_config.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // errors: ConfigError where data.block_min and data.block_max are no range, or the model has no blocks. Of a run that is
 // only measured, one of an earlier version may have more: it is checked for its order alone.
@@ -16,4 +16,4 @@ void check_block_sizes(const RunConfig& config, bool training);
 // random numbers.
 std::int64_t drawn_block(const DataConfig& data, std::int64_t seed, std::int64_t step, const char* stream);
 
-}  // namespace eddy
+}  // namespace eddy::training

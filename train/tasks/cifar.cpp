@@ -7,7 +7,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
 
-namespace eddy {
+namespace eddy::training {
 
 const char* const kCifarNames[kCifarClasses] = {"airplane", "automobile", "bird",  "cat",  "deer",
                                                 "dog",      "frog",       "horse", "ship", "truck"};
@@ -97,4 +97,4 @@ CifarData read_cifar(const std::string& path, bool training) {
   return data;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

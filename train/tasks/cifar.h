@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr std::int64_t kCifarPixels = 1024;  // 32 rows of 32
 inline constexpr std::int64_t kCifarClasses = 10;
@@ -51,4 +51,4 @@ struct CifarData {
 // errors: IoError that names what is missing and where to get it; as read_cifar_file.
 CifarData read_cifar(const std::string& path, bool training);
 
-}  // namespace eddy
+}  // namespace eddy::training

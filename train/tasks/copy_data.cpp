@@ -7,7 +7,7 @@
 #include "tensor/base/format.h"
 #include "tensor/random/uniform_draw.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // A uniformly drawn set of `count` of the places 0 … places - 1, in ascending order.
@@ -86,4 +86,4 @@ std::int64_t copy_block(std::int64_t noise, std::int64_t largest) {
   return std::max<std::int64_t>(1, std::min(noise / 2, largest));
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -16,7 +16,7 @@
 
 #include "tensor/random/philox.h"
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr std::int64_t kCopyAlphabet = 16;  // 0 noise, 1 … 14 symbols, 15 marker
 inline constexpr std::int32_t kCopyMarker = 15;
@@ -61,4 +61,4 @@ struct CopyCurriculum {
 // The block size of the recurrence for a noise length: half the noise, at most `largest`, at least 1.
 std::int64_t copy_block(std::int64_t noise, std::int64_t largest);
 
-}  // namespace eddy
+}  // namespace eddy::training

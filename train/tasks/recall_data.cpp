@@ -5,7 +5,7 @@
 #include "tensor/random/uniform_draw.h"
 #include "train/step/batch.h"
 
-namespace eddy {
+namespace eddy::training {
 
 std::vector<std::int64_t> RecallShape::questions() const {
   std::vector<std::int64_t> places;
@@ -44,4 +44,4 @@ RecallDocuments recall_documents(const RandomKey& key, std::int64_t first_row, s
   return documents;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -22,7 +22,7 @@
 
 #include "tensor/random/philox.h"
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr std::int32_t kRecallQuestion = 1;
 inline constexpr std::int64_t kRecallNoise = 8;
@@ -50,4 +50,4 @@ struct RecallDocuments {
 RecallDocuments recall_documents(const RandomKey& key, std::int64_t first_row, std::int64_t rows,
                                  const RecallShape& shape);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -9,7 +9,7 @@
 #include "tensor/random/philox.h"
 #include "tensor/random/uniform_draw.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using nlohmann::json;
@@ -202,4 +202,4 @@ std::vector<Sequence> equal_spans(const Sequence& whole, std::int64_t spans) {
   return parts;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -18,7 +18,7 @@
 
 #include "train/step/batch.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // Tokens and the target at each of them. The memory behind both must outlive the reader.
 struct Sequence {
@@ -96,4 +96,4 @@ class SequenceReader {
 // A sequence cut into `spans` of equal length; the remainder at the end is left out.
 std::vector<Sequence> equal_spans(const Sequence& whole, std::int64_t spans);
 
-}  // namespace eddy
+}  // namespace eddy::training

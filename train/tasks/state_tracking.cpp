@@ -5,7 +5,7 @@
 
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
@@ -250,4 +250,4 @@ std::int64_t published_examples(StateSplit split) {
   return split == StateSplit::train ? 10'000 : 1'000;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 // SplitMix64.
 // source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators" (2014).
@@ -98,4 +98,4 @@ LabelledTokens state_stream(const std::variant<AlgorithmPrograms, RandomWalk>& t
 // The number of examples in the published splits: 10000, 1000 and 1000.
 std::int64_t published_examples(StateSplit split);
 
-}  // namespace eddy
+}  // namespace eddy::training

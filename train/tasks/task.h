@@ -23,13 +23,12 @@
 #include "models/eddy/registry.h"
 #include "train/config/run_config.h"
 #include "train/eval/evaluate.h"
+#include "train/record/figures.h"
 #include "train/text/baselines.h"
 #include "train/text/text_phase.h"
 #include "train/text/tokenizer.h"
 
-namespace eddy {
-
-class HtmlPage;
+namespace eddy::training {
 
 // What after_step returns to the trainer.
 struct AfterStep {
@@ -108,8 +107,8 @@ class Task {
                              const std::function<bool()>& /*stop*/ = {}) const {
     return {};
   }
-  // Adds sections of the task's own to the run's report: charts, pictures, tables.
-  virtual void report(HtmlPage& /*page*/, const Model& /*model*/) const {}
+  // Returns sections of the task's own for the run's report: charts, pictures, texts.
+  virtual std::vector<ReportSection> report(const Model& /*model*/) const { return {}; }
 
   // Whether the data come from data.path; otherwise they are generated.
   virtual bool reads_files() const { return false; }
@@ -199,4 +198,4 @@ void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, cons
 // is not 0.
 std::int64_t segment_length(const RunConfig& config);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -13,12 +13,11 @@
 #include "tensor/files/json_text.h"
 #include "tensor/random/uniform_draw.h"
 #include "train/files/sha256.h"
-#include "train/page/html_page.h"
 #include "train/tasks/block_sizes.h"
 #include "train/tasks/cifar.h"
 #include "train/tasks/task.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::size_t kMeanOfLosses = 100;
@@ -139,7 +138,7 @@ class CifarTask final : public Task {
     return result;
   }
 
-  void report(HtmlPage& page, const Model& model) const override {
+  std::vector<ReportSection> report(const Model& model) const override {
     const std::int64_t shown = std::min<std::int64_t>(24, images_.test.count());
     std::vector<std::int64_t> chosen(static_cast<std::size_t>(shown));
     std::iota(chosen.begin(), chosen.end(), 0);
@@ -165,8 +164,7 @@ class CifarTask final : public Task {
                             : fmt::format("{}, taken for {}", kCifarNames[truth], kCifarNames[predicted]);
       pictures.push_back(std::move(picture));
     }
-    page.heading("The first test images");
-    page.pictures(pictures);
+    return {{.heading = "The first test images", .pictures = std::move(pictures)}};
   }
 
  private:
@@ -226,4 +224,4 @@ std::unique_ptr<Task> make_cifar_task(TaskArguments&& arguments) {
   return std::make_unique<CifarTask>(arguments);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

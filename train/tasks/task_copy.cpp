@@ -5,11 +5,10 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
-#include "train/page/html_page.h"
 #include "train/tasks/copy_data.h"
 #include "train/tasks/task.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // One validation of the curriculum.
@@ -163,7 +162,7 @@ class CopyTask final : public Task {
                    random_key(options.seed, "copy.valid", 0), progress, options.share);
   }
 
-  void report(HtmlPage& page, const Model& model) const override {
+  std::vector<ReportSection> report(const Model& model) const override {
     // The accuracy at every noise length up to the current one.
     Series now{"this model, 16 examples each", {}, {}, SeriesStyle::line_points};
     for (std::int64_t noise = data_.noise;; noise = std::min(2 * noise, curriculum_.noise)) {
@@ -184,11 +183,11 @@ class CopyTask final : public Task {
       noise_now.add(static_cast<double>(v.step), static_cast<double>(v.noise));
       accuracy.add(static_cast<double>(v.step), 100 * v.accuracy);
     }
-    page.heading("Copying");
-    page.chart(by_noise);
+    ReportSection section{.heading = "Copying", .wide = {by_noise}};
     if (history_.size() > 1)
-      page.charts({{"Noise length", "step", "noise symbols", false, true, {noise_now}},
-                   {"Validation accuracy", "step", "% of symbols right", false, false, {accuracy}}});
+      section.charts = {{"Noise length", "step", "noise symbols", false, true, {noise_now}},
+                        {"Validation accuracy", "step", "% of symbols right", false, false, {accuracy}}};
+    return {section};
   }
 
  private:
@@ -231,4 +230,4 @@ std::unique_ptr<Task> make_copy_task(TaskArguments&& arguments) {
   return std::make_unique<CopyTask>(arguments.config, arguments.config.data.name == "selective_copy");
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

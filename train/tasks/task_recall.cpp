@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "tensor/base/format.h"
-#include "train/page/human_text.h"
 #include "train/tasks/recall_data.h"
 #include "train/tasks/task.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::int64_t kValidDocuments = 8;  // per row of a whole evaluation
@@ -121,4 +121,4 @@ std::unique_ptr<Task> make_recall_task(TaskArguments&& arguments) {
   return std::make_unique<RecallTask>(arguments.config);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

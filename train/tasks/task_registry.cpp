@@ -9,11 +9,11 @@
 
 #include "tensor/base/format.h"
 #include "train/config/config.h"
-#include "train/config/likely_name.h"
-#include "train/config/program_name.h"
 #include "train/fetch/named_data.h"
+#include "train/words/likely_name.h"
+#include "train/words/program_name.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 std::vector<TaskEntry>& tasks() {
@@ -126,4 +126,4 @@ std::int64_t segment_length(const RunConfig& config) {
   return config.model.segment > 0 ? config.model.segment : config.model.context;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -16,13 +16,12 @@
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
-#include "train/page/html_page.h"
-#include "train/page/human_text.h"
 #include "train/tasks/sequence_reader.h"
 #include "train/tasks/state_tracking.h"
 #include "train/tasks/task.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using nlohmann::json;
@@ -131,18 +130,17 @@ class StateTrackingTask final : public Task {
     return result;
   }
 
-  void report(HtmlPage& page, const Model& model) const override {
+  std::vector<ReportSection> report(const Model& model) const override {
     std::vector<LabelledTokens> examples;
     for (std::int64_t i = 0; i < std::min(kExamplesJudged, config_.data.valid_examples); ++i)
       examples.push_back(example(StateSplit::valid, i));
     const std::vector<std::vector<std::int32_t>> predicted = predictions(model, examples);
-    page.heading("Validation examples, each from its beginning");
-    page.chart(error_by_position(examples, predicted));
-    std::vector<LabelledText> shown;
+    ReportSection section{.heading = "Validation examples, each from its beginning",
+                          .wide = {error_by_position(examples, predicted)}};
     for (std::size_t i = 0; i < std::min(kExamplesShown, examples.size()); ++i)
-      shown.push_back(
+      section.texts.push_back(
           {fmt::format("validation example {}", i + 1), with_predictions(examples[i], predicted[i])});
-    page.texts(shown);
+    return {section};
   }
 
  private:
@@ -294,4 +292,4 @@ std::unique_ptr<Task> make_state_tracking_task(TaskArguments&& arguments) {
   return std::make_unique<StateTrackingTask>(arguments);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

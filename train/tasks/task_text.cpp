@@ -11,7 +11,6 @@
 
 #include "tensor/base/format.h"
 #include "train/generate/generate.h"
-#include "train/page/human_text.h"
 #include "train/tasks/block_sizes.h"
 #include "train/tasks/sequence_reader.h"
 #include "train/tasks/task.h"
@@ -19,8 +18,9 @@
 #include "train/text/corpus.h"
 #include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/text_measures.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using nlohmann::json;
@@ -220,10 +220,11 @@ class WindowsTask final : public TextTask {
     if (options.score_last > 0) return evaluate_last_of(model, {tokens}, options, progress);
     TextMeasure measure(*data_.tokenizer, data_.cover);
     const EvalPlan plan = plan_of(options, measure);
-    EvalResult result = options.batches == 0 ? eddy::evaluate(model, tokens, segment_, options.batch,
-                                                              progress, plan, options.sample * options.batch)
-                                             : evaluate_random(model, tokens, options.seed, options.batches,
-                                                               options.batch, segment_, progress, plan);
+    EvalResult result = options.batches == 0
+                            ? training::evaluate(model, tokens, segment_, options.batch, progress, plan,
+                                                 options.sample * options.batch)
+                            : evaluate_random(model, tokens, options.seed, options.batches, options.batch,
+                                              segment_, progress, plan);
     result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
     const std::int64_t read = window_count(std::ssize(tokens), segment_) * segment_;
     if (counts_words(options) && options.batches == 0 && !result.is_part() && result.tokens == read)
@@ -486,4 +487,4 @@ std::unique_ptr<Task> make_text_task(TaskArguments&& arguments) {
   return std::make_unique<ReadingTask>(std::move(data), arguments.config, training);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

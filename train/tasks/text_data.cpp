@@ -8,17 +8,17 @@
 
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
-#include "train/config/program_name.h"
 #include "train/fetch/named_data.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
-#include "train/page/human_text.h"
 #include "train/tasks/text_reading.h"
 #include "train/text/dataset.h"
 #include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/text_files.h"
+#include "train/words/human_text.h"
+#include "train/words/program_name.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // `text` is called only for a vocabulary that is made from it.
@@ -266,4 +266,4 @@ TextData read_text_data(TaskArguments& arguments) {
   return data;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

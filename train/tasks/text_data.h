@@ -11,7 +11,7 @@
 #include "train/text/text_phase.h"
 #include "train/text/tokenizer.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // The parts of one phase of a text (train/text/text_phase.h).
 struct DataPhase {
@@ -59,4 +59,4 @@ TextData with_own_splits(TextData data, const RunConfig& config, bool training);
 // characters of texts that came into the folder.
 TextData read_text_data(TaskArguments& arguments);
 
-}  // namespace eddy
+}  // namespace eddy::training

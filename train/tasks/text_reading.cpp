@@ -12,10 +12,10 @@
 
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
-#include "train/page/human_text.h"
 #include "train/text/unreadable.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -144,7 +144,7 @@ Recognised of_digests(const Listing& listing, const std::vector<TextPhase>& know
     candidates.push_back({&file});
   }
   const auto digest_of = [](Candidate& candidate) -> const std::string& {
-    if (candidate.digest.empty()) candidate.digest = sha256_hex(eddy::text_of(*candidate.file));
+    if (candidate.digest.empty()) candidate.digest = sha256_hex(training::text_of(*candidate.file));
     return candidate.digest;
   };
   Recognised found;
@@ -386,4 +386,4 @@ Reading find_reading(const TaskArguments& arguments) {
   std::rethrow_exception(problem);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

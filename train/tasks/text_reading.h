@@ -10,7 +10,7 @@
 #include "train/text/text_files.h"
 #include "train/text/text_phase.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // The files of one phase. Their names in `about` are those of the beginning of the phase.
 struct ReadPhase {
@@ -49,4 +49,4 @@ Reading find_reading(const TaskArguments& arguments);
 [[noreturn]] void fail_other_text(const TaskArguments& arguments, const std::string& name,
                                   const std::string& sha256);
 
-}  // namespace eddy
+}  // namespace eddy::training

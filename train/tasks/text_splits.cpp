@@ -9,7 +9,7 @@
 #include "train/tasks/text_data.h"
 #include "train/text/corpus.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using Tokens = std::span<const std::int32_t>;
@@ -101,4 +101,4 @@ TextData with_own_splits(TextData data, const RunConfig& config, bool training) 
   return data;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -22,9 +22,9 @@
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
 #include "train/files/utf8.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 using LetterRow = std::vector<char32_t>;
@@ -322,4 +322,4 @@ Baselines baselines_from_json(const nlohmann::json& value) {
   return b;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -22,7 +22,7 @@
 
 #include "train/text/tokenizer.h"
 
-namespace eddy {
+namespace eddy::training {
 
 struct Baselines {
   double uniform = std::numeric_limits<double>::quiet_NaN();
@@ -72,4 +72,4 @@ inline constexpr std::int64_t kValidationSample = std::int64_t{1} << 17;
 nlohmann::json to_json(const Baselines& baselines);
 Baselines baselines_from_json(const nlohmann::json& value);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -8,7 +8,7 @@
 #include "tensor/random/philox.h"
 #include "tensor/random/uniform_draw.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 void check_sequence(const char* op, std::int64_t sequence) {
@@ -80,4 +80,4 @@ void read_windows(std::span<const std::int32_t> tokens, std::int64_t sequence, s
     copy_window(tokens, (first + row) * sequence, sequence, row, inputs, targets);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

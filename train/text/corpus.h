@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace eddy {
+namespace eddy::training {
 
 // How many of `length` tokens are for training: floor(train_fraction * length).
 // errors: ValueError unless 0 < train_fraction < 1, or when a split has fewer than sequence + 1 tokens.
@@ -35,4 +35,4 @@ std::int64_t window_count(std::int64_t tokens, std::int64_t sequence);
 void read_windows(std::span<const std::int32_t> tokens, std::int64_t sequence, std::int64_t first,
                   std::int64_t windows, std::int32_t* inputs, std::int32_t* targets);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -18,7 +18,7 @@
 #include "train/text/stories/stories.h"
 #include "train/text/text_files.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -150,4 +150,4 @@ TextSource resolve_text(std::ostream& messages, const TextPlaces& places, const 
   return source;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

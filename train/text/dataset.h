@@ -11,7 +11,7 @@
 #include <ostream>
 #include <string>
 
-namespace eddy {
+namespace eddy::training {
 
 struct TextSource {
   std::string text;
@@ -38,4 +38,4 @@ TextPlaces standard_places();
 TextSource resolve_text(std::ostream& messages, const TextPlaces& places = standard_places(),
                         const std::string& same_as = "");
 
-}  // namespace eddy
+}  // namespace eddy::training

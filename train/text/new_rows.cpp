@@ -5,9 +5,9 @@
 
 #include "models/weights.h"
 #include "tensor/base/format.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 
 std::map<std::string, Tensor> with_new_rows(const std::map<std::string, Tensor>& trained,
                                             const ParamStore& params) {
@@ -45,4 +45,4 @@ std::string take_new_tokens(ModelConfig& model, const Tokenizer& before, const T
       has - had, plural(has - had, "character"), run, list_characters(before.missing_in(text)), has, had);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -8,7 +8,7 @@
 #include "models/params.h"
 #include "train/text/tokenizer.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // The parameters of a model whose vocabulary has more tokens, the first of which are those of `trained`: rows (and
 // columns) of the tokens that both know are those of `trained`, the others the initial values that `params` holds.
@@ -21,4 +21,4 @@ std::map<std::string, Tensor> with_new_rows(const std::map<std::string, Tensor>&
 std::string take_new_tokens(ModelConfig& model, const Tokenizer& before, const Tokenizer& now,
                             const std::string& run);
 
-}  // namespace eddy
+}  // namespace eddy::training

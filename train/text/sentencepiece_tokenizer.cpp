@@ -14,13 +14,13 @@
 
 #include "tensor/base/format.h"
 #include "tensor/memory/readable_bytes.h"
-#include "train/config/program_name.h"
 #include "train/files/base64.h"
 #include "train/files/text_file.h"
 #include "train/files/utf8.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
+#include "train/words/program_name.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::string_view kSpaceMark = "\xe2\x96\x81";     // U+2581, a space in pieces
@@ -245,4 +245,4 @@ std::size_t find_line_end(std::string_view text, std::size_t begin, std::size_t 
   return end > begin ? end : limit;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -15,7 +15,7 @@
 
 #include "train/text/tokenizer.h"
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr const char* kSentencePiece = "sentencepiece";  // Tokenizer::name() of these
 
@@ -39,4 +39,4 @@ std::string long_encoding_text(std::string_view tokenizer, const std::string& vo
 // before a space, if there is one, and never inside a character.
 std::size_t find_line_end(std::string_view text, std::size_t begin, std::size_t most);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -18,9 +18,9 @@
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
 #include "train/files/text_encoding.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -381,4 +381,4 @@ std::optional<SplitFolder> find_splits(const std::string& path) {
   return splits;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

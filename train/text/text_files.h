@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 struct TextFile {
   std::string name;                // the path below the folder, with '/'
@@ -81,4 +81,4 @@ std::optional<SplitFolder> find_splits(const std::string& path);
 // Whether a folder has train and test, and no subfolder to validate on: then all of it is one text.
 bool lacks_validation(const std::string& path);
 
-}  // namespace eddy
+}  // namespace eddy::training

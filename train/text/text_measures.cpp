@@ -6,7 +6,7 @@
 
 #include "train/files/utf8.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // The property White_Space of the Unicode character database (PropList.txt), and the four separators
@@ -67,4 +67,4 @@ std::vector<std::pair<std::string, double>> TextMeasure::extras(double nats) con
   return result;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -16,7 +16,7 @@
 #include "train/step/batch.h"
 #include "train/text/tokenizer.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // The number of words: stretches between white space, Unicode's included. Bytes that are no UTF-8 count as
 // parts of words.
@@ -40,4 +40,4 @@ class TextMeasure {
   double all_bytes_ = 0, all_characters_ = 0;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

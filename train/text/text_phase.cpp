@@ -6,9 +6,9 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 
 nlohmann::json to_json(const std::vector<TextPhase>& phases) {
   nlohmann::json list = nlohmann::json::array();
@@ -62,4 +62,4 @@ std::string describe(const TextPhase& phase) {
   return text;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 struct TextPart {
   std::string name;        // of the file below its folder when the phase began, as printable text
@@ -42,4 +42,4 @@ std::vector<TextPhase> text_phases_from_json(const nlohmann::json& value, const 
 // "3 texts (1.2 MB): a.txt, b.txt, c.txt", of many the first.
 std::string describe(const TextPhase& phase);
 
-}  // namespace eddy
+}  // namespace eddy::training

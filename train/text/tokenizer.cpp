@@ -19,7 +19,7 @@
 #include "train/files/utf8.h"
 #include "train/text/sentencepiece_tokenizer.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // Calls visit(code point, byte offset) for each character of a text.
@@ -277,4 +277,4 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std:
   return std::make_unique<CharTokenizer>(std::move(code_points), sorted);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 // What the tokens of a text stand for in it. A vocabulary covers the text if none is unknown and no byte is lost.
 struct TokenCover {
@@ -86,4 +86,4 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_vie
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json,
                                                const std::string& name = "the description");
 
-}  // namespace eddy
+}  // namespace eddy::training

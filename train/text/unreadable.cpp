@@ -8,9 +8,9 @@
 #include "tensor/files/input_file.h"
 #include "train/files/text_encoding.h"
 #include "train/files/utf8.h"
-#include "train/page/human_text.h"
+#include "train/words/human_text.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 // Whether at least a fifth of all is counted.
@@ -144,4 +144,4 @@ void fail_unreadable(const std::vector<Unreadable>& files, std::size_t all) {
                     files.size(), all, named, lines);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

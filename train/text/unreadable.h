@@ -7,7 +7,7 @@
 
 #include "train/text/text_files.h"
 
-namespace eddy {
+namespace eddy::training {
 
 struct Unreadable {
   std::string path, why;
@@ -23,4 +23,4 @@ std::optional<Unreadable> why_unreadable(const TextFile& file, bool needs_utf8);
 // errors: FormatError, always; it names every file, and the command that converts them.
 [[noreturn]] void fail_unreadable(const std::vector<Unreadable>& files, std::size_t all);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -12,7 +12,7 @@
 #include "train/files/utf8.h"
 #include "train/text/sentencepiece_tokenizer.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::size_t kCodePoints = 0x110000;
@@ -195,4 +195,4 @@ TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const Voc
   return result;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -19,7 +19,7 @@
 
 #include "train/text/text_files.h"
 
-namespace eddy {
+namespace eddy::training {
 
 struct VocabularyOptions {
   std::int64_t size = 32000;                          // tokens in all
@@ -45,4 +45,4 @@ TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const Voc
 // errors: as list_text_files.
 TextFiles vocabulary_files(const std::string& path, DocumentUnit unit = DocumentUnit::file);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -16,6 +16,8 @@
 
 namespace eddy::gpu_test {
 
+using namespace training;
+
 inline std::vector<float> floats(const Tensor& x) {
   return raw::contiguous(to_cpu(x)).to_vector<float>();
 }

@@ -9,6 +9,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 ModelConfig published(const std::string& name) {

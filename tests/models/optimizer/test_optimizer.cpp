@@ -22,6 +22,7 @@
 #include "train/config/run_config.h"
 
 using namespace eddy;
+using namespace eddy::training;
 
 namespace {
 

@@ -17,6 +17,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // Two orders of the same f64 sums through a chain of layers: 1e-12 relative to the largest element. Some

@@ -13,6 +13,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 constexpr double kOrder = 1e-12;  // as in test_block_variants.cpp

@@ -17,11 +17,12 @@
 #include "train/config/config.h"
 #include "train/config/config_file.h"
 #include "train/config/config_flags.h"
-#include "train/config/likely_name.h"
 #include "train/config/run_config.h"
 #include "train/tasks/task.h"
+#include "train/words/likely_name.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 using nlohmann::json;
 

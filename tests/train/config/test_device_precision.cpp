@@ -9,14 +9,16 @@
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/isa_levels.h"
-#include "train/bench/generate.h"
-#include "train/bench/step.h"
+#include "train/app/exchange/dump.h"
+#include "train/app/measure/generate.h"
+#include "train/app/measure/step.h"
 #include "train/config/run_config.h"
 #include "train/run/checkpoint.h"
 #include "train/run/trainer.h"
-#include "train/study/dump.h"
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::test;
 
 namespace {

@@ -14,12 +14,13 @@
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "train/config/likely_name.h"
 #include "train/config/new_config.h"
+#include "train/words/likely_name.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 using Flags = std::map<std::string, std::string>;
 

@@ -16,6 +16,7 @@
 namespace own_test {
 
 using namespace eddy;
+using namespace eddy::training;
 
 struct Keys {
   std::int64_t rows = 3;
@@ -55,6 +56,7 @@ std::unique_ptr<Task> no_task(TaskArguments&&) {
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 using own_test::Nothing;
 

@@ -14,12 +14,14 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
+#include "train/app/report/loss_by_position.h"
 #include "train/eval/evaluate.h"
-#include "train/eval/loss_by_position.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::test;
 
 constexpr std::int64_t kVocab = 11;

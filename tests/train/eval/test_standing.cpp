@@ -10,6 +10,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 
 // Evaluations every 10 steps from step 0 on.
 std::vector<EvalPoint> points(const std::vector<double>& losses) {

@@ -27,6 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // A server of files on this machine. Each request gets the next answer of its path, the last one again and again.

@@ -16,6 +16,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 std::uint64_t number_at(const std::string& bytes, std::size_t at, std::size_t size) {

@@ -15,6 +15,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 constexpr const char* kText = "abcdefghij\n";

@@ -15,6 +15,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 std::int32_t draw(const std::vector<float>& logits, const SampleOptions& options, std::uint64_t position) {

@@ -24,6 +24,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 using Tokens = std::vector<std::int32_t>;
 

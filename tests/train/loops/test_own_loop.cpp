@@ -18,13 +18,15 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tiny_run.h"
+#include "train/app/report/side_by_side.h"
 #include "train/files/text_file.h"
 #include "train/run/checkpoint.h"
-#include "train/study/side_by_side.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 

@@ -10,6 +10,7 @@
 #include "train/plan/machine_memory.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 namespace {

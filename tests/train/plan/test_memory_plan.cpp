@@ -13,13 +13,14 @@
 #include "tensor/memory/allocator.h"
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
-#include "train/page/human_text.h"
 #include "train/plan/verdict.h"
 #include "train/step/train_step.h"
+#include "train/words/human_text.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 constexpr std::int64_t kRows = 3, kTime = 64;

@@ -14,6 +14,7 @@
 #include "train/text/stories/stories.h"
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 TEST_CASE("program: the planned peak of every model is within a tenth of the resident one") {

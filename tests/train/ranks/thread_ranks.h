@@ -21,6 +21,8 @@
 
 namespace eddy::test {
 
+using namespace training;
+
 // The bytes on their way, by sender, receiver and tag.
 struct Mail {
   std::mutex mutex;

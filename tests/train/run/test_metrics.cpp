@@ -10,14 +10,16 @@
 #include "tensor/base/error.h"
 #include "tests/support/files.h"
 #include "tests/support/tiny_run.h"
+#include "train/app/report/report.h"
 #include "train/files/text_file.h"
 #include "train/record/metrics.h"
 #include "train/record/metrics_summary.h"
-#include "train/run/report.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::test;
 
 StepRecord step_at(std::int64_t step, double loss) {

@@ -17,6 +17,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 
 // A stream into a temporary file whose text can be asked for.
 class Capture {

@@ -16,6 +16,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 TrainRequest run_of(const TempFolder& folder, const char* family, const char* model, std::int64_t sequence) {

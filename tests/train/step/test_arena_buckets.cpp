@@ -16,6 +16,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // Parameters of one large and many small ones.

@@ -11,6 +11,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // A model of a small size whose other sizes follow from it.

@@ -17,6 +17,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // Keeps the gradients, and which parameters have one, and moves nothing.

@@ -6,6 +6,7 @@
 #include "train/step/time_limit.h"
 
 using namespace eddy;
+using namespace eddy::training;
 
 TEST_CASE("time limit: without minutes everything fits") {
   TimeLimit limit(0);

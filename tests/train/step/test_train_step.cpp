@@ -20,6 +20,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // Keeps the gradients and moves nothing.

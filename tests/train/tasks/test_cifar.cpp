@@ -15,16 +15,17 @@
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
 #include "tests/support/tasks.h"
+#include "train/app/reproduce/reproduce.h"
+#include "train/app/reproduce/run.h"
 #include "train/files/text_file.h"
-#include "train/page/html_page.h"
-#include "train/reproduce/reproduce.h"
-#include "train/reproduce/run.h"
 #include "train/tasks/cifar.h"
 #include "train/tasks/task.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 
@@ -218,18 +219,18 @@ TEST_CASE("the report of images shows them with what they are and what they are 
   model->params().initialize(1);
   // Every image is taken for the first class, which one of the six is.
   raw::fill(detach(model->params().get("head.weight").value), 0);
-  HtmlPage page("images");
-  task->report(page, *model);
-  const std::string html = page.html();
-  const auto count = [&](const std::string& text) {
-    int found = 0;
-    for (std::size_t at = html.find(text); at != std::string::npos; at = html.find(text, at + 1)) ++found;
-    return found;
-  };
-  CHECK(count("<img") == 6);
-  CHECK(count("<figcaption>airplane</figcaption>") == 1);
-  CHECK(count("<figcaption>cat, taken for airplane</figcaption>") == 1);
-  CHECK(count(", taken for airplane</figcaption>") == 5);
+  const std::vector<ReportSection> sections = task->report(*model);
+  REQUIRE(sections.size() == 1);
+  std::map<std::string, int> captions;
+  int wrong = 0;
+  for (const Picture& picture : sections[0].pictures) {
+    ++captions[picture.caption];
+    if (!picture.good) ++wrong;
+  }
+  CHECK(sections[0].pictures.size() == 6);
+  CHECK(captions["airplane"] == 1);
+  CHECK(captions["cat, taken for airplane"] == 1);
+  CHECK(wrong == 5);
 }
 
 TEST_CASE("a model with logits at all positions is scored and shown at the last one") {
@@ -260,9 +261,9 @@ TEST_CASE("a model with logits at all positions is scored and shown at the last 
   const EvalResult result = task->evaluate(*model, {.split = "test", .batch = 4});
   CHECK(result.tokens == 6);
   CHECK(std::isfinite(result.loss));
-  HtmlPage page("images");
-  task->report(page, *model);
-  CHECK(contains(page.html(), "taken for "));
+  const std::vector<ReportSection> sections = task->report(*model);
+  REQUIRE(sections.size() == 1);
+  CHECK(contains(sections[0].pictures[0].caption, "taken for "));
 }
 
 TEST_CASE("a model that does not fit images is refused") {

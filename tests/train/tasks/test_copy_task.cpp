@@ -18,6 +18,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 constexpr std::int64_t kSymbols = 16;

@@ -12,6 +12,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 RunConfig parity_config() {

@@ -17,6 +17,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 RunConfig recall_config() {

@@ -16,6 +16,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 using Ids = std::vector<std::int32_t>;
 

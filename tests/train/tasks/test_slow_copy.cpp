@@ -14,6 +14,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // What the curriculum measures after its first hundred steps.

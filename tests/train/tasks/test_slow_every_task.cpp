@@ -15,6 +15,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 

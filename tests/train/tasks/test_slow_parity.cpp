@@ -6,13 +6,15 @@
 
 #include "models/optimizer/optimizer.h"
 #include "tests/support/tasks.h"
+#include "train/app/inspect/state_numbers.h"
 #include "train/step/train_step.h"
-#include "train/study/state_numbers.h"
 #include "train/tasks/task.h"
 
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
 using namespace eddy::test;
 
 // How many of the bits of fresh streams a model answers rightly.

@@ -14,6 +14,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 
 // FNV-1a over the little-endian bytes; unscored labels count as token 0, `_`.
 std::uint64_t checksum(const std::vector<std::int32_t>& values) {

@@ -14,6 +14,7 @@
 #include "tests/support/tasks.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "train/app/report/live_report.h"
 #include "train/config/run_config.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
@@ -23,6 +24,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // A run of a small LSTM on few and short examples.
@@ -245,6 +247,7 @@ TEST_CASE("the report shows examples with what the model says") {
   const TempFolder folder;
   for (const char* name : {"algorithm", "random_walk"}) {
     TrainRequest request;
+    request.show = app::LiveReport();
     request.config = tracking_config(name);
     request.config.train.steps = 2;
     request.config.train.eval_every = 1;
@@ -269,6 +272,7 @@ TEST_CASE("state tracking: a model with an empty cold start is trained and repor
   for (const char* model : {"staircase", "feedback"}) {
     CAPTURE(model);
     TrainRequest request;
+    request.show = app::LiveReport();
     request.config = tracking_config("algorithm");
     request.config.model.model = model;
     request.config.model.heads = 2;

@@ -27,6 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 std::vector<std::int32_t> counting(std::int64_t n) {

@@ -28,6 +28,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 using namespace std::string_literals;
 

@@ -10,6 +10,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 
 using Stories = std::vector<std::string>;
 

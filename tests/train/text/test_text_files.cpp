@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 using namespace std::string_literals;
 

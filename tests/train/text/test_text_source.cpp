@@ -27,6 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 std::int64_t lines_of(const std::string& text) {

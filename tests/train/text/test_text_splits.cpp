@@ -17,6 +17,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::training;
 using namespace eddy::test;
 
 // Files of one letter each, so that a token says which split it is from.

@@ -5,7 +5,7 @@
 
 #include "tensor/base/format.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::int64_t kValidBatches = 4;  // of a whole evaluation
@@ -36,4 +36,4 @@ EvalResult GeneratedTask::evaluate(const Model& model, const EvalOptions& option
   return evaluate_batches(model, next, plan, progress);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -8,7 +8,7 @@
 #include "tensor/random/philox.h"
 #include "train/tasks/task.h"
 
-namespace eddy {
+namespace eddy::training {
 
 // A task whose rows are made from step, batch and row alone, so that nothing needs to be saved: what copying, recall and
 // parity share.
@@ -38,4 +38,4 @@ class GeneratedTask : public Task {
   const std::int64_t length_;
 };
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -5,7 +5,7 @@
 #include "tensor/base/format.h"
 #include "train/tasks/generated/generated_task.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 class ParityTask final : public GeneratedTask {
@@ -42,4 +42,4 @@ std::unique_ptr<Task> make_parity_task(TaskArguments&& arguments) {
   return std::make_unique<ParityTask>(arguments.config);
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace eddy {
+namespace eddy::training {
 
 inline constexpr char kStoryBegin = '\x01';
 inline constexpr char kStoryEnd = '\x02';
@@ -40,4 +40,4 @@ std::string repeat_text(const std::vector<std::string>& stories);
 // errors: ValueError when bytes < 0.
 std::string generate_stories(std::uint64_t seed, std::int64_t bytes);
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -20,7 +20,7 @@
 #include "tensor/random/philox.h"
 #include "tensor/random/uniform_draw.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::string_view kStoryGrammar =
@@ -272,4 +272,4 @@ std::string generate_stories(std::uint64_t seed, std::int64_t bytes) {
   return text;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

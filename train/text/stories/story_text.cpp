@@ -4,7 +4,7 @@
 #include "tensor/base/format.h"
 #include "train/files/utf8.h"
 
-namespace eddy {
+namespace eddy::training {
 namespace {
 
 constexpr std::string_view kMark = "<|endoftext|>";
@@ -88,4 +88,4 @@ std::string repeat_text(const std::vector<std::string>& stories) {
   return text;
 }
 
-}  // namespace eddy
+}  // namespace eddy::training

@@ -1,0 +1,165 @@
+// The program on texts of other folders, and with names and vocabularies that are not its own.
+#include <doctest/doctest.h>
+#include <sentencepiece_trainer.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tensor/files/descriptor.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/program.h"
+#include "train/text/stories/stories.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::test;
+namespace fs = std::filesystem;
+
+const std::string kTiny =
+    "--model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.threads 1 --train.eval_every 2 "
+    "--train.eval_batches 2 --train.sample_tokens 0 --train.checkpoint_every 0 --train.steps 2 ";
+
+Ended run_in(const std::string& folder, const std::string& line, const std::vector<std::string>& more = {}) {
+  return run_program({words_of(line, more), folder});
+}
+
+}  // namespace
+
+TEST_CASE("program: a run finds its text from another folder and after both were moved") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("a/texts/x.txt", generate_stories(3, 4000));
+  folder.write("b/texts/x.txt", "another text");
+  const Ended begun = run_in(folder.path("a"), "train " + kTiny + "--data texts/x.txt --run r");
+  REQUIRE_MESSAGE(begun.status == 0, begun.err);
+  Ended ended = run_in(folder.path("b"), "train --resume ../a/r --train.steps 3");
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+  CHECK_MESSAGE(run_in(folder.path("b"), "eval ../a/r").status == 0, ended.err);
+  fs::rename(folder.path("a"), folder.path("c"));
+  ended = run_in(folder.path(), "train --resume c/r --train.steps 4");
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+}
+
+TEST_CASE("program: a name that is not UTF-8 is named and in a folder it is read") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("d/caf\xe9.txt", generate_stories(3, 4000));
+  const Ended file = run_in(folder.path(), "train " + kTiny + "--run r --data", {"d/caf\xe9.txt"});
+  CHECK(file.status == 1);
+  CHECK_MESSAGE(contains(file.err, "--data is \"d/caf\ufffd.txt\", which is not UTF-8"), file.err);
+  const Ended whole = run_in(folder.path(), "train " + kTiny + "--run r --data d");
+  CHECK_MESSAGE(whole.status == 0, whole.err);
+  CHECK_MESSAGE(run_in(folder.path(), "train --resume r --train.steps 3").status == 0, whole.err);
+}
+
+TEST_CASE("program: a vocabulary that does not cover the text is said in training and in an evaluation") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string text = folder.write("known.txt", generate_stories(1, 20000));
+  REQUIRE(sentencepiece::SentencePieceTrainer::Train({{"input", text},
+                                                      {"model_prefix", folder.path("v")},
+                                                      {"model_type", "bpe"},
+                                                      {"vocab_size", "60"},
+                                                      {"hard_vocab_limit", "false"},
+                                                      {"minloglevel", "2"}})
+              .ok());
+  std::string other;
+  for (int i = 0; i < 600; ++i) other += i % 3 == 0 ? "a\n" : "\U0001f600 ";
+  folder.write("other.txt", other);
+  const Ended ended =
+      run_in(folder.path(), "train " + kTiny + "--data other.txt --data.tokenizer v.model --run r");
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+  CHECK_MESSAGE(contains(ended.out, "the vocabulary v.model does not cover other.txt: "), ended.out);
+  CHECK_MESSAGE(contains(run_in(folder.path(), "eval r").err, "% of its tokens are unknown"), ended.out);
+}
+
+TEST_CASE("program: word perplexity is of words or parts of words, not of characters and bytes") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("x.txt", generate_stories(3, 20000));
+  REQUIRE(run_in(folder.path(), "tokenizer train --data x.txt --vocab 512 --out v.model").status == 0);
+  for (const std::string vocabulary : {"char", "byte", "v.model"}) {
+    const Ended ended = run_in(folder.path(), "train " + kTiny + "--data x.txt --run " + vocabulary +
+                                                  "-run --data.tokenizer " + vocabulary);
+    REQUIRE_MESSAGE(ended.status == 0, ended.err);
+    CHECK_MESSAGE(contains(ended.out, "to compare, in bits per byte: uniform letters "), ended.out);
+    CHECK_MESSAGE(contains(ended.out, "2 steps: "), ended.out);
+    const std::string measured = run_in(folder.path(), "eval " + vocabulary + "-run").out;
+    CHECK_MESSAGE(contains(measured, "standing: far from done: "), measured);
+    CHECK_MESSAGE(contains(measured, "word perplexity: ") == (vocabulary == "v.model"), measured);
+  }
+}
+
+TEST_CASE("program: unknown characters of a prompt are replaced where that is asked for") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("x.txt", generate_stories(3, 4000));
+  REQUIRE(run_in(folder.path(), "train " + kTiny + "--data x.txt --run r").status == 0);
+  const Ended replaced =
+      run_in(folder.path(), "generate r --tokens 5 --replace-unknown --prompt", {"a~\xff"});
+  REQUIRE_MESSAGE(replaced.status == 0, replaced.err);
+  CHECK_MESSAGE(contains(replaced.err, "lacks '~' (U+007E), byte 0xff: each is replaced"), replaced.err);
+  CHECK(contains(replaced.err, "prompt: 3 tokens"));
+  const Ended known = run_in(folder.path(), "generate r --tokens 5 --replace-unknown --prompt a");
+  CHECK_MESSAGE(!contains(known.err, "warning"), known.err);
+}
+
+TEST_CASE("program: a terminal sees the prompt before the text and a pipe the text alone") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("x.txt", generate_stories(3, 4000));
+  REQUIRE(run_in(folder.path(), "train " + kTiny + "--data x.txt --run r").status == 0);
+  const std::string line = "generate r --tokens 5 --prompt the";
+  const Ended piped = run_in(folder.path(), line);
+  CHECK(piped.out.size() == 5);
+  CHECK_FALSE(contains(piped.err, "untrained"));
+  // The terminal of a pseudo-terminal: what the program writes to one end is read from the other.
+  const Descriptor reader(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  REQUIRE(reader.get() >= 0);
+  REQUIRE(::grantpt(reader.get()) == 0);
+  REQUIRE(::unlockpt(reader.get()) == 0);
+  const std::string terminal = ::ptsname(reader.get());
+  const Descriptor kept_open(::open(terminal.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  const Ended shown = run_program({.arguments = words_of(line), .folder = folder.path(), .output = terminal});
+  CHECK_MESSAGE(shown.status == 0, shown.err);
+  char text[256];
+  const ssize_t got = ::read(reader.get(), text, sizeof text);
+  REQUIRE(got > 0);
+  const std::string seen(text, static_cast<std::size_t>(got));
+  CHECK_MESSAGE(seen.starts_with("the"), seen);
+  CHECK_MESSAGE(seen.size() >= 8, seen);
+
+  // The first checkpoint of a run is saved before it has learned anything.
+  const Ended noise = run_in(folder.path(), "generate r --tokens 5 --checkpoint step-0");
+  CHECK_MESSAGE(noise.status == 0, noise.err);
+  CHECK_MESSAGE(contains(noise.err, "untrained: step 0"), noise.err);
+}
+
+TEST_CASE("program: another model is one word and a key that it does not read is warned of") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("x.txt", generate_stories(3, 4000));
+  const Ended stairs = run_in(folder.path(), "train " + kTiny + "--data x.txt --run a --model staircase");
+  CHECK_MESSAGE(stairs.status == 0, stairs.err);
+  CHECK_MESSAGE(contains(stairs.out, "staircase on x.txt"), stairs.out);
+  CHECK_MESSAGE(contains(stairs.out, "rows, vocabulary"), stairs.out);  // read as a stream
+  CHECK_FALSE_MESSAGE(contains(stairs.out, "warning"), stairs.out);
+  const Ended slide = run_in(
+      folder.path(), "train " + kTiny + "--data x.txt --run b --preset slide --model.recurrent_layers 0");
+  CHECK_MESSAGE(slide.status == 0, slide.err);
+  CHECK_MESSAGE(contains(slide.out, "slide does not read model.recurrent_layers; block_recurrent does"),
+                slide.out);
+  // A saved run goes on without the warning, and with its sizes.
+  const Ended again = run_in(folder.path(), "train --resume b --train.steps 3");
+  CHECK_MESSAGE(again.status == 0, again.err);
+  CHECK_FALSE_MESSAGE(contains(again.out, "does not read"), again.out);
+  CHECK(run_in(folder.path(), "train --resume b --preset slide").status == 1);
+}

@@ -1,0 +1,196 @@
+// Runs side by side: their groups, means and bands, what differs, where they ended, and the points as CSV.
+#include "train/app/report/side_by_side.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "train/app/report/curves.h"
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::training;
+using namespace eddy::app;
+using namespace eddy::test;
+
+RunConfig config_with(std::int64_t seed, std::int64_t dim = 16) {
+  RunConfig config;
+  config.model.dim = dim;
+  config.model.heads = 2;
+  config.model.context = 16;
+  config.model.vocab = config.model.n_out = 8;
+  config.train.seed = seed;
+  return config;
+}
+
+// A run of `steps` records, every 10 steps, whose losses begin at `loss`.
+std::string write_run(const TempFolder& folder, const std::string& name, const RunConfig& config, double loss,
+                      int steps, bool with_facts = true) {
+  folder.write(name + "/config.json", to_json(config).dump());
+  MetricsWriter writer(folder.write(name + "/metrics.jsonl", ""));
+  if (with_facts)
+    writer.write(RunRecord{.name = name,
+                           .model = "a/b",
+                           .task = "text",
+                           .parameters = 1234,
+                           .state_bytes = 2048,
+                           .flops_per_token = 5,
+                           .text = "t.txt",
+                           .text_sha256 = "0123456789abcdef0123"});
+  for (int i = 1; i <= steps; ++i) {
+    writer.write(StepRecord{
+        .step = 10 * i, .loss = loss, .tokens_per_second = 100, .tokens = 1000 * i, .seconds = loss * i});
+    writer.write(
+        EvalRecord{.step = 10 * i, .loss = loss + i, .tokens = 8, .extras = {{"bits_per_byte", loss}}});
+  }
+  return folder.path(name);
+}
+
+const Chart& chart_named(const std::vector<Chart>& charts, std::string_view title) {
+  for (const Chart& chart : charts)
+    if (chart.title == title) return chart;
+  FAIL("no chart is called ", title);
+  return charts.front();
+}
+
+std::string joined(const std::vector<std::string>& cells) {
+  std::string text;
+  for (const std::string& cell : cells) text += (text.empty() ? "" : "|") + cell;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("side by side: runs that differ in their seed alone are one group") {
+  const TempFolder folder;
+  const std::vector<ReportedRun> runs = read_reported_runs({write_run(folder, "a", config_with(1), 2, 3),
+                                                            write_run(folder, "b", config_with(1, 32), 2, 3),
+                                                            write_run(folder, "c", config_with(2), 4, 3)});
+  const std::vector<SeedGroup> groups = groups_of(runs);
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].runs == std::vector<std::size_t>{0, 2});
+  CHECK(groups[1].runs == std::vector<std::size_t>{1});
+  const TextTable differing = differences_of(runs, groups);
+  CHECK(differing.head == std::vector<std::string>{"setting", "a and 1 more seed", "b"});
+  REQUIRE(differing.rows.size() == 2);
+  CHECK(differing.rows[0] == std::vector<std::string>{"model.dim", "16", "32"});
+  CHECK(differing.rows[1] == std::vector<std::string>{"train.seed", "1, 2", "1"});
+}
+
+TEST_CASE(
+    "side by side: a group is its mean in a band from the lowest to the highest, as far as all of it goes") {
+  const TempFolder folder;
+  const std::vector<ReportedRun> runs = read_reported_runs(
+      {write_run(folder, "a", config_with(1), 2, 4), write_run(folder, "b", config_with(2), 5, 3)});
+  const std::vector<SeedGroup> groups = groups_of(runs);
+  const std::vector<Chart> charts = curves_of_groups(runs, groups, Along::steps);
+  const Chart& valid = chart_named(charts, "Validation loss");
+  REQUIRE(valid.series.size() == 2);
+  CHECK(valid.series[0].style == SeriesStyle::band);
+  CHECK(valid.series[0].x == std::vector<double>{10, 20, 30, 30, 20, 10});
+  CHECK(valid.series[0].y == std::vector<double>{6, 7, 8, 5, 4, 3});
+  CHECK(valid.series[1].x == std::vector<double>{10, 20, 30});
+  CHECK(valid.series[1].y == std::vector<double>{4.5, 5.5, 6.5});
+  CHECK(valid.series[0].colour == valid.series[1].colour);
+  CHECK(chart_named(charts, "bits per byte").series[1].y == std::vector<double>{3.5, 3.5, 3.5});
+  CHECK(chart_named(charts, "Training loss, running median").series[1].y ==
+        std::vector<double>{3.5, 3.5, 3.5});
+  // Tokens are those of the configuration, seconds the mean.
+  const std::vector<Chart> tokens = curves_of_groups(runs, groups, Along::tokens);
+  CHECK(chart_named(tokens, "Validation loss").series[1].x == std::vector<double>{1000, 2000, 3000});
+  const std::vector<Chart> seconds = curves_of_groups(runs, groups, Along::seconds);
+  CHECK(chart_named(seconds, "Validation loss").series[1].x == std::vector<double>{3.5, 7, 10.5});
+  const std::vector<Chart> operations = curves_of_groups(runs, groups, Along::operations);
+  CHECK(chart_named(operations, "Validation loss").series[1].x == std::vector<double>{15000, 30000, 45000});
+}
+
+TEST_CASE("side by side: a band of many points is thinned and keeps its ends") {
+  const TempFolder folder;
+  const std::vector<ReportedRun> runs = read_reported_runs(
+      {write_run(folder, "a", config_with(1), 2, 1301), write_run(folder, "b", config_with(2), 5, 1301)});
+  const Chart valid = chart_named(curves_of_groups(runs, groups_of(runs), Along::steps), "Validation loss");
+  CHECK(valid.series[1].x.size() <= 501);
+  CHECK(valid.series[1].x.front() == 10);
+  CHECK(valid.series[1].x.back() == 13010);
+}
+
+TEST_CASE("side by side: the table has a row for each run, and one of means above a group") {
+  const TempFolder folder;
+  const std::vector<ReportedRun> runs = read_reported_runs(
+      {write_run(folder, "a", config_with(1), 2, 4), write_run(folder, "b", config_with(2), 5, 4),
+       write_run(folder, "c", config_with(1, 32), 3, 0)});
+  const TextTable ends = ends_of(runs, groups_of(runs));
+  CHECK(ends.head == std::vector<std::string>{"run", "model", "parameters", "state", "steps", "tokens",
+                                              "training loss", "best validation loss", "bits per byte",
+                                              "time", "tokens/s"});
+  REQUIRE(ends.rows.size() == 4);
+  CHECK(joined(ends.rows[0]) ==
+        "mean of 2 seeds|b|1.2k|2.0 KiB|40|4.0k|3.5000 (2.0000 to 5.0000)|4.5000 (3.0000 to 6.0000)|"
+        "3.5000 (2.0000 to 5.0000)|14s (8s to 20s)|100");
+  CHECK(ends.rows[1][0] == "a");
+  CHECK(ends.rows[1][7] == "3.0000");
+  CHECK(joined(ends.rows[3]) == "c|b|1.2k|2.0 KiB|0|-|-|-|-|-|-");
+  const std::string text = aligned({{"a", "long head"}, {{"\xc3\xa9\x1b", "x"}, {"four", "y"}}});
+  CHECK(text == "a     long head\n\xc3\xa9\xef\xbf\xbd    x\nfour  y\n");
+}
+
+TEST_CASE("side by side: a run without a record of itself is known by its configuration") {
+  const TempFolder folder;
+  const ReportedRun run = read_reported_run(write_run(folder, "old", config_with(1), 2, 1, false));
+  CHECK(run.facts.parameters > 0);
+  CHECK(run.facts.state_bytes > 0);
+  CHECK(run.facts.flops_per_token > 0);
+  CHECK(run.facts.model == run.config.model.family + "/" + run.config.model.model);
+}
+
+TEST_CASE("side by side: runs of one name in two folders are called by their paths") {
+  const TempFolder folder;
+  const std::vector<ReportedRun> runs = read_reported_runs(
+      {write_run(folder, "x/a", config_with(1), 2, 1), write_run(folder, "y/a", config_with(2), 2, 1) + "/"});
+  CHECK(runs[0].name == folder.path("x/a"));
+  CHECK(runs[1].name == folder.path("y/a") + "/");
+}
+
+TEST_CASE("side by side: the points are comma-separated values with quotes where they are needed") {
+  const TempFolder folder;
+  const std::vector<ReportedRun> runs =
+      read_reported_runs({write_run(folder, "a, \"b\"", config_with(1), 2, 1)});
+  CHECK(points_csv(runs) ==
+        "run,measure,step,tokens,operations,seconds,value\n"
+        "\"a, \"\"b\"\"\",train_loss,10,1000,15000,2,2\n"
+        "\"a, \"\"b\"\"\",tokens_per_second,10,1000,15000,2,100\n"
+        "\"a, \"\"b\"\"\",valid_loss,10,1000,15000,2,3\n"
+        "\"a, \"\"b\"\"\",valid_bits_per_byte,10,1000,15000,2,2\n");
+  const std::string file = folder.write("p.csv", points_csv(runs));
+  CHECK(kOwnPoints.is_one(file));
+  CHECK_FALSE(kOwnPoints.is_one(folder.write("mine.csv", "run,measure\n")));
+}
+
+TEST_CASE("side by side: the page escapes what runs are called and needs no evaluation") {
+  const TempFolder folder;
+  const std::vector<ReportedRun> runs = read_reported_runs(
+      {write_run(folder, "<i>&", config_with(1), 2, 2), write_run(folder, "b", config_with(2), 2, 0)});
+  const std::string page = side_by_side_page(runs, groups_of(runs));
+  CHECK(contains(page, "&lt;i&gt;&amp;"));
+  CHECK_FALSE(contains(page, "<i>&"));
+  CHECK(contains(page, ">operations<"));
+  CHECK(contains(page, "0123456789abcdef<"));
+  const std::vector<ReportedRun> none = read_reported_runs({write_run(folder, "c", config_with(1), 2, 0)});
+  CHECK(contains(side_by_side_page(none, groups_of(none)), "Nothing has been recorded yet."));
+}
+
+TEST_CASE("side by side: a folder means the runs in it, and one without runs is refused") {
+  const TempFolder folder;
+  write_run(folder, "seeds/b", config_with(1), 2, 1);
+  write_run(folder, "seeds/a", config_with(2), 2, 1);
+  CHECK(runs_in(folder.path("seeds"), "report") ==
+        std::vector<std::string>{folder.path("seeds/a"), folder.path("seeds/b")});
+  CHECK(contains(error_of<IoError>([&] { runs_in(folder.path(), "report"); }), "report: "));
+}

@@ -1,0 +1,174 @@
+// Reads maps and applies them.
+#include "train/app/exchange/name_map.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "autograd/tape.h"
+#include "models/weights.h"
+#include "tensor/base/format.h"
+#include "train/config/config_file.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+std::int64_t stars_in(const std::string& pattern) {
+  return std::count(pattern.begin(), pattern.end(), '*');
+}
+
+// Whether a name fits a pattern with any number of '*': what stands between them follows in this order.
+bool fits_pattern(const std::string& pattern, const std::string& name) {
+  std::string part;
+  if (stars_in(pattern) < 2) return matches(pattern, name, part);
+  const std::size_t first = pattern.find('*'), last = pattern.rfind('*');
+  const std::string before = pattern.substr(0, first), after = pattern.substr(last + 1);
+  if (name.size() < before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after))
+    return false;
+  std::size_t at = before.size();
+  const std::size_t end = name.size() - after.size();
+  for (std::size_t star = first; star < last;) {
+    const std::size_t next = pattern.find('*', star + 1);
+    const std::string piece = pattern.substr(star + 1, next - star - 1);
+    const std::size_t found = name.find(piece, at);
+    if (found == std::string::npos || found + piece.size() > end) return false;
+    at = found + piece.size();
+    star = next;
+  }
+  return true;
+}
+
+bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return fits_pattern(pattern, name); });
+}
+
+std::string with_part(std::string pattern, const std::string& part) {
+  if (const std::size_t star = pattern.find('*'); star != std::string::npos) pattern.replace(star, 1, part);
+  return pattern;
+}
+
+// "a, b, c and 5 more".
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kMostNames = 12;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > kMostNames) text += fmt::format(" and {} more", names.size() - kMostNames);
+  return text;
+}
+
+}  // namespace
+
+bool matches(const std::string& pattern, const std::string& name, std::string& part) {
+  part.clear();
+  const std::size_t star = pattern.find('*');
+  if (star == std::string::npos) return pattern == name;
+  const std::string before = pattern.substr(0, star), after = pattern.substr(star + 1);
+  if (name.size() < before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after))
+    return false;
+  part = name.substr(before.size(), name.size() - before.size() - after.size());
+  return true;
+}
+
+NameMap read_name_map(const std::string& file) {
+  const ConfigSource source = read_config_file(file);
+  NameMap map;
+  map.file = file;
+  const auto refuse = [&](const std::string& key, const std::string& why) {
+    fail<ConfigError>("{}: {}: {}", source.place(key), key, why);
+  };
+  const auto texts = [&](const std::string& key, const nlohmann::json& value) {
+    std::vector<std::string> all;
+    for (const nlohmann::json& one : value.is_array() ? value : nlohmann::json::array({value})) {
+      if (!one.is_string()) refuse(key, "it is no name (a text, or a list of texts)");
+      all.push_back(one.get<std::string>());
+    }
+    return all;
+  };
+  for (const auto& [key, value] : source.value.items()) {
+    if (key == "fresh") {
+      map.fresh = texts(key, value);
+    } else if (key == "unused") {
+      map.unused = texts(key, value);
+    } else if (key == "halves_to_pairs") {
+      map.halves_to_pairs = texts(key, value);
+    } else if (key == "names" && value.is_object()) {
+      for (const auto& [theirs, ours] : value.items())
+        for (const std::string& one : texts("names." + theirs, ours)) {
+          if (stars_in(theirs) > 1 || stars_in(one) > 1)
+            refuse("names." + theirs, fmt::format("{:?} = {:?} has several '*' (at most one)", theirs, one));
+          if (stars_in(theirs) != stars_in(one))
+            refuse("names." + theirs,
+                   fmt::format("{:?} and {:?} differ in their '*' (both have one, or none)", theirs, one));
+          map.names.emplace_back(theirs, one);
+        }
+    } else {
+      refuse(key, "it is no key of a name map (fresh, unused, halves_to_pairs, [names])");
+    }
+  }
+  return map;
+}
+
+Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size) {
+  if (x.rank() < 1 || head_size < 2 || head_size % 2 != 0 || x.dim(0) % head_size != 0)
+    fail<ShapeError>("halves_to_pairs: {} rows are no heads of {} (whole heads of an even size)",
+                     x.rank() < 1 ? 0 : x.dim(0), head_size);
+  const NoGrad no_grad;
+  const Tensor rows = raw::contiguous(x), pairs = raw::copy(rows);
+  const std::int64_t count = x.dim(0), half = head_size / 2;
+  const std::size_t bytes = count == 0 ? 0
+                                       : static_cast<std::size_t>(rows.elements() / count) *
+                                             static_cast<std::size_t>(dtype_bytes(rows.dtype()));
+  for (std::int64_t to = 0; to < count; ++to) {
+    const std::int64_t within = to % head_size, from = to - within + within / 2 + (within % 2) * half;
+    std::memcpy(static_cast<char*>(pairs.raw_data()) + static_cast<std::size_t>(to) * bytes,
+                static_cast<const char*>(rows.raw_data()) + static_cast<std::size_t>(from) * bytes, bytes);
+  }
+  return pairs;
+}
+
+std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
+                                             const ParamStore& params, std::int64_t head_size) {
+  const std::map<std::string, Tensor> ours = parameter_map(params);
+  std::map<std::string, Tensor> result = ours;
+  std::map<std::string, std::string> taken;  // ours: theirs
+  std::vector<std::string> extra, missing, shaped, twice;
+  for (const auto& [name, tensor] : theirs) {
+    bool used = false;
+    std::string part;
+    for (const auto& [pattern, own] : map.names) {
+      if (!matches(pattern, name, part)) continue;
+      const std::string target = with_part(own, part);
+      const auto place = ours.find(target);
+      if (place == ours.end()) continue;
+      used = true;
+      if (const auto [before, fresh] = taken.emplace(target, name); !fresh) {
+        twice.push_back(fmt::format("{} (of {} and {})", target, before->second, name));
+        continue;
+      }
+      if (tensor.shape() != place->second.shape()) {
+        shaped.push_back(fmt::format("{} {} for {} {}", name, to_string(tensor.shape()), target,
+                                     to_string(place->second.shape())));
+        continue;
+      }
+      result[target] = matches_any(map.halves_to_pairs, target) ? halves_to_pairs(tensor, head_size) : tensor;
+    }
+    if (!used && !matches_any(map.unused, name)) extra.push_back(name);
+  }
+  for (const auto& [name, tensor] : ours)
+    if (!taken.contains(name) && !matches_any(map.fresh, name)) missing.push_back(name);
+  std::string problems;
+  const auto add = [&](const char* what, const std::vector<std::string>& names) {
+    if (!names.empty())
+      problems += fmt::format("{}{}: {}", problems.empty() ? "" : "; ", what, listed(names));
+  };
+  add("parameters that no tensor becomes, and that are not fresh", missing);
+  add("tensors that become no parameter, and are not unused", extra);
+  add("shapes that differ", shaped);
+  add("parameters that two tensors become", twice);
+  if (!problems.empty()) fail<FormatError>("import: {} does not fit: {}", map.file, problems);
+  return result;
+}
+
+}  // namespace eddy::app

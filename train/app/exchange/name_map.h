@@ -1,0 +1,41 @@
+// Which tensor of a foreign file becomes which parameter, as a TOML file says it (README.md shows one). A '*' in a pattern
+// stands for any text. A pair of names has one on both sides, which is the same text there, or none; lists may have
+// several in a pattern.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/params.h"
+
+namespace eddy::app {
+
+struct NameMap {
+  std::string file;                                        // for errors
+  std::vector<std::pair<std::string, std::string>> names;  // theirs, ours
+  std::vector<std::string> fresh;                          // ours that keep their initial values
+  std::vector<std::string> unused;                         // theirs that nothing needs
+  std::vector<std::string> halves_to_pairs;                // ours whose rows are permuted
+};
+
+// errors: those of read_config_file; ConfigError for an unknown key, a value of another type, and a pair with
+// several '*', or with one on one side alone.
+NameMap read_name_map(const std::string& file);
+
+// Whether a name fits a pattern with at most one '*'; `part` is then what stands in its place.
+bool matches(const std::string& pattern, const std::string& name, std::string& part);
+
+// x [heads * size, ...] with the rows of each head in another order: row 2 i + j of a head is row i + j * size / 2 of x.
+// errors: ShapeError unless the rows are heads of an even size.
+Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size);
+
+// The parameters' values by name, with those of `theirs` in their places. `head_size`: that of the model's heads.
+// errors: FormatError that lists all parameters without a tensor, tensors without a parameter, parameters with two, and
+// shapes that differ.
+std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
+                                             const ParamStore& params, std::int64_t head_size);
+
+}  // namespace eddy::app

@@ -1,0 +1,289 @@
+// Ranks over MPI, which only moves bytes. Launchers say in the environment how many processes they started, so that a
+// program without one never starts MPI.
+#include "train/app/launch/launcher.h"
+
+#include <cstdlib>
+
+#include "tensor/base/format.h"
+
+#ifdef EDDY_MPI
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ops/core/peers.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/step/clock.h"
+#endif
+
+namespace eddy::app {
+using namespace training;
+
+int launched_processes() {
+  // OpenMPI; MPICH and Intel MPI; srun, which sets it for a step and not for a batch script.
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char* const text = std::getenv(name); text != nullptr)
+      if (const int size = std::atoi(text); size > 0) return size;
+  return 1;
+}
+
+bool is_first_process() {
+  if (launched_processes() == 1) return true;
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* const text = std::getenv(name); text != nullptr) return std::atoi(text) == 0;
+  return true;
+}
+
+#ifdef EDDY_MPI
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // of one message: MPI counts in int
+
+// What each rank says of itself at the start.
+struct Place {
+  std::array<char, MPI_MAX_PROCESSOR_NAME> host{};
+  cpu_set_t processors{};
+};
+
+class MpiRanks final : public Ranks {
+ public:
+  explicit MpiRanks(bool choose_threads) {
+    int provided = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    Place own;
+    int length = 0;
+    MPI_Get_processor_name(own.host.data(), &length);
+    CPU_ZERO(&own.processors);
+    sched_getaffinity(0, sizeof own.processors, &own.processors);
+    places_.resize(static_cast<std::size_t>(size_));
+    MPI_Allgather(&own, sizeof own, MPI_BYTE, places_.data(), sizeof own, MPI_BYTE, MPI_COMM_WORLD);
+    if (choose_threads) set_thread_count(std::max(1, thread_count() / sharing(own)));
+    choose_gpu(own);
+  }
+  ~MpiRanks() override { MPI_Finalize(); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string name(int rank) const override {
+    return fmt::format("rank {} on {}", rank, places_[static_cast<std::size_t>(rank)].host.data());
+  }
+  void set_timeout(double seconds) override { timeout_ = seconds; }
+
+  std::unique_ptr<Exchange> begin(int other, std::span<const std::byte> out, std::span<std::byte> in,
+                                  int tag) override {
+    auto started = std::make_unique<MpiExchange>(*this, other, in.size());
+    try {
+      // The receives come first, so that their requests are at the front.
+      for (std::size_t at = 0; at < in.size(); at += kMostBytes)
+        check(other, MPI_Irecv(in.data() + at, static_cast<int>(std::min(in.size() - at, kMostBytes)),
+                               MPI_BYTE, other, tag, MPI_COMM_WORLD, started->add_receive()));
+      for (std::size_t at = 0; at < out.size(); at += kMostBytes)
+        check(other, MPI_Isend(out.data() + at, static_cast<int>(std::min(out.size() - at, kMostBytes)),
+                               MPI_BYTE, other, tag, MPI_COMM_WORLD, started->add_send()));
+    } catch (const IoError&) {
+      // The caller's memory goes with the error, and what comes later would be written into it.
+      started->end();
+      throw;
+    }
+    return started;
+  }
+
+  std::unique_ptr<Exchange> begin_on_device(int other, const Tensor& out, const Tensor& in,
+                                            int /*tag*/) override {
+    if (peers_ == nullptr) {  // all ranks come here first of all
+      PeersId id{};
+      if (rank_ == 0) id = make_peers_id();
+      broadcast(*this, id);
+      peers_ = join_peers(id, rank_, size_);
+    }
+    peers_->exchange(other, out, in);
+    return std::make_unique<EnqueuedExchange>();
+  }
+
+ private:
+  // What follows it on the stream follows it in time.
+  class EnqueuedExchange final : public Exchange {
+   public:
+    bool done() override { return true; }
+    void wait(Patience) override {}
+    bool take_back() override { return true; }
+  };
+
+  // How many ranks of this host have a processor in common with this one, itself included.
+  int sharing(const Place& own) const {
+    return static_cast<int>(std::count_if(places_.begin(), places_.end(), [&](const Place& other) {
+      cpu_set_t common;
+      CPU_AND(&common, &own.processors, &other.processors);
+      return own.host == other.host && CPU_COUNT(&common) > 0;
+    }));
+  }
+
+  // Each rank of a host sees one of its GPUs, the next one for each; where a launcher has given it one, that.
+  void choose_gpu(const Place& own) const {
+    const auto before =
+        static_cast<std::size_t>(std::count_if(places_.begin(), places_.begin() + rank_,
+                                               [&](const Place& other) { return own.host == other.host; }));
+    const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (variable != nullptr && *variable == '\0') return;  // the user hides all of them
+    std::vector<std::string> visible;
+    for (std::istringstream list(variable != nullptr ? variable : ""); list.good();)
+      if (std::string gpu; std::getline(list, gpu, ',')) visible.push_back(gpu);
+    if (visible.size() == 1) return;
+    const std::string chosen = visible.empty()           ? std::to_string(before)
+                               : before < visible.size() ? visible[before]
+                                                         : "-1";  // none is left: then cuda is refused
+    ::setenv("CUDA_VISIBLE_DEVICES", chosen.c_str(), 1);
+  }
+
+  void check(int other, int status) const {
+    if (status == MPI_SUCCESS) return;
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(status, text.data(), &length);
+    fail<IoError>("ranks: {} does not get on with {}: {}", name(rank_), name(other), text.data());
+  }
+
+  class MpiExchange final : public Exchange {
+   public:
+    MpiExchange(const MpiRanks& ranks, int other, std::size_t expected)
+        : ranks_(ranks), other_(other), expected_(expected) {}
+
+    MPI_Request* add_receive() {
+      ++receives_;
+      return add_send();
+    }
+    MPI_Request* add_send() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+
+    bool done() override {
+      if (requests_.empty()) return true;
+      std::vector<MPI_Status> statuses(requests_.size());
+      int all = 0;
+      ranks_.check(other_,
+                   MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, statuses.data()));
+      if (all == 0) return false;
+      std::size_t received = 0;
+      for (std::size_t i = 0; i < receives_; ++i) {
+        int bytes = 0;
+        MPI_Get_count(&statuses[i], MPI_BYTE, &bytes);
+        received += static_cast<std::size_t>(bytes);
+      }
+      if (received != expected_)
+        fail<IoError>("ranks: {} sent {} bytes to {}, which expected {}", ranks_.name(other_), received,
+                      ranks_.name(ranks_.rank()), expected_);
+      return true;
+    }
+
+    void wait(Patience patience) override {
+      for (const Clock::time_point start = Clock::now(); !done();) {
+        const double waited = seconds_between(start), most = ranks_.timeout_;
+        if (patience == Patience::limited && most > 0 && waited > most)
+          fail<IoError>(
+              "ranks: {} waited {:.0f} s for {} within a step or an evaluation (it or its host hangs, or train.rank_timeout is too short)",
+              ranks_.name(ranks_.rank()), waited, ranks_.name(other_));
+        pause(waited);
+      }
+    }
+
+    // Takes back what has begun, and waits for what is being moved; at most as long as a limited wait.
+    void end() {
+      for (const Clock::time_point start = Clock::now(); !take_back();) {
+        const double waited = seconds_between(start), most = ranks_.timeout_;
+        if (most > 0 && waited > most) return;
+        pause(waited);
+      }
+    }
+
+    // MPI takes back a receive for which nothing has come. What has begun to move may go on.
+    bool take_back() override {
+      bool is_free = true;
+      for (std::size_t i = 0; i < requests_.size(); ++i) {
+        if (requests_[i] == MPI_REQUEST_NULL) continue;
+        int complete = 0;
+        if (i < receives_) MPI_Cancel(&requests_[i]);
+        MPI_Test(&requests_[i], &complete, MPI_STATUS_IGNORE);
+        is_free = is_free && complete != 0;
+      }
+      return is_free;
+    }
+
+   private:
+    // Waits without MPI's own loop, which would keep a processor busy that another rank may need.
+    static void pause(double waited) {
+      constexpr double kSpin = 200e-6, kShort = 0.05;  // seconds: an exchange inside a step is short
+      if (waited < kSpin)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(waited < kShort ? 20 : 500));
+    }
+
+    const MpiRanks& ranks_;
+    int other_;
+    std::size_t expected_, receives_ = 0;
+    std::vector<MPI_Request> requests_;
+  };
+
+  int rank_ = 0, size_ = 1;
+  double timeout_ = 0;
+  std::vector<Place> places_;
+  std::unique_ptr<Peers> peers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Ranks> ranks_of_launcher(bool choose_threads) {
+  const int started = launched_processes();
+  if (started == 1) return nullptr;
+  auto ranks = std::make_unique<MpiRanks>(choose_threads);
+  if (ranks->size() != started)
+    fail<ConfigError>(
+        "ranks: the launcher started {} processes and MPI sees {} (start with mpirun, or with srun --mpi=pmix)",
+        started, ranks->size());
+  return ranks;
+}
+
+void end_all_ranks(int status) {
+  int begun = 0;
+  MPI_Initialized(&begun);
+  if (begun != 0) MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);  // MPI may return before it ends this rank
+}
+
+const char* mpi_of_build() {
+  static const std::string text = fmt::format("MPI {}.{}", MPI_VERSION, MPI_SUBVERSION);
+  return text.c_str();
+}
+
+#else
+
+std::unique_ptr<Ranks> ranks_of_launcher(bool /*choose_threads*/) {
+  if (const int started = launched_processes(); started > 1)
+    fail<ConfigError>(
+        "ranks: a launcher started {} processes and this build has no MPI: each would do the same alone (install "
+        "libopenmpi-dev and openmpi-bin and build again, or start one process)",
+        started);
+  return nullptr;
+}
+
+void end_all_ranks(int status) {
+  std::_Exit(status);
+}
+
+const char* mpi_of_build() {
+  return "none: libopenmpi-dev was not found";
+}
+
+#endif
+
+}  // namespace eddy::app

@@ -1,0 +1,349 @@
+// The trials of kernels that may stand in the place of plain ones: each against the plain one on the same numbers, with
+// a tape, then both timed.
+//
+// Tolerances are in units of 2^-8, the rounding of bf16, of the largest number. Attention on tensor cores may be off by 4
+// of them, and by 16 in a gradient, from exact numbers (tests/gpu/test_gpu_attention_tensor_core.cpp derives them), and
+// the plain kernel adds its own rounding. Chains of products are compared with f32: a kernel may be off by four times
+// what the plain one is.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "autograd/tape.h"
+#include "models/eddy/registry.h"
+#include "ops/attention/attention.h"
+#include "ops/backends.h"
+#include "ops/core/op_check.h"
+#include "ops/core/warnings.h"
+#include "ops/product/linear.h"
+#include "tensor/base/format.h"
+#include "train/app/measure/bench.h"
+#include "train/app/measure/kernels/trials.h"
+#include "train/config/new_config.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+using spec_check::bit_difference;
+using spec_check::difference;
+
+constexpr double kRounding = 0x1p-8;
+constexpr std::int64_t kFar = AttentionBand::kFar;
+using Work = std::function<Tensors()>;  // results and gradients on the GPU
+
+// What work gives under a choice of kernels, on the CPU. Warnings are those of this call.
+Tensors under(const std::string& choice, const Work& work) {
+  set_gpu_kernels(choice);
+  Tensors results = work();
+  for (Tensor& x : results)
+    if (x.defined()) x = raw::to_device(x, kCpu);
+  return results;
+}
+
+bool was_left_out(std::vector<std::string>* why) {
+  *why = take_warnings();
+  return !why->empty();
+}
+
+// Times the work under the choice and under "plain".
+TrialTime timed(const std::string& what, const std::string& choice, const Work& work, Device gpu,
+                const TrialSizes& sizes) {
+  TrialTime time{what, 0, 0};
+  const auto run = [&] { static_cast<void>(work()); };
+  const auto run_alone = [&] {
+    run();
+    synchronize(gpu);
+  };
+  for (double* ms : {&time.plain_ms, &time.ms}) {
+    set_gpu_kernels(ms == &time.ms ? choice : "plain");
+    const Timing timing =
+        sizes.small ? measure(run_alone, sizes.seconds, 1) : measure_on(gpu, run, sizes.seconds);
+    *ms = timing.best * 1e3;
+  }
+  return time;
+}
+
+// ---- attention ---------------------------------------------------------------------------------------------
+
+struct Case {
+  std::int64_t batch, queries, keys, heads, kv_heads, head_size, least, most;
+  bool tables;
+  double dropout;
+};
+// Tails of tiles, bands, grouped heads, heads of every kind of size, each with more and with fewer than 64 queries.
+constexpr Case kCases[] = {
+    {1, 5, 7, 2, 1, 48, -kFar, kFar, false, 0.3}, {2, 33, 33, 4, 2, 48, 0, kFar, true, 0.3},
+    {1, 65, 130, 1, 1, 64, 0, 40, true, 0.3},     {1, 200, 200, 2, 1, 128, 0, kFar, false, 0},
+    {1, 130, 260, 2, 1, 32, 1, 130, true, 0},     {1, 70, 131, 2, 2, 112, 1, 60, false, 0},
+    {2, 512, 1024, 8, 2, 64, 0, 512, true, 0.3},  {2, 1024, 1024, 4, 4, 128, 0, kFar, false, 0},
+};
+constexpr std::size_t kSmallCases = 6;
+
+// y, then the gradients of q, k, v, the bias, the positions and the heads' scales.
+Work attention_work(const Case& c, Device gpu) {
+  const auto normal = [&](const Shape& shape, const char* name, Dtype dtype, double deviation) {
+    const Tensor rounded = raw::cast(sample_normal(shape, name, deviation), Dtype::bf16);
+    return raw::to_device(raw::cast(rounded, dtype), gpu);
+  };
+  const Shape keys{c.batch, c.keys, c.kv_heads, c.head_size},
+      queries{c.batch, c.queries, c.heads, c.head_size};
+  Tensors inputs{normal(queries, "q", Dtype::bf16, 1), normal(keys, "k", Dtype::bf16, 1),
+                 normal(keys, "v", Dtype::bf16, 1)};
+  if (c.tables) {
+    const std::int64_t distances = std::min(c.most, c.keys - 1) + 1;
+    inputs.push_back(normal({c.heads, distances}, "bias", Dtype::f32, 1));
+    inputs.push_back(normal({distances, c.head_size}, "positions", Dtype::f32, 0.3));
+    inputs.push_back(normal({c.heads}, "scale", Dtype::f32, 1));
+  }
+  const Tensor dy = normal(queries, "dy", Dtype::bf16, 1);
+  return [c, inputs, dy] {
+    Tensors x;
+    for (const Tensor& input : inputs) x.push_back(require_grad(raw::alias(input)));
+    AttentionOptions options;
+    options.band = {c.least, c.most};
+    options.dropout = c.dropout;
+    options.dropout_key = random_key(3, "kernel trial", 7);
+    if (c.tables) {
+      options.bias = x[3];
+      options.positions = x[4];
+      options.head_scale = x[5];
+    }
+    const Tensor y = attention(x[0], x[1], x[2], options);
+    backward(y, dy);
+    Tensors results{detach(y)};
+    for (const Tensor& leaf : x) results.push_back(grad(leaf));
+    return results;
+  };
+}
+
+// The gradient of the heads' scales has terms of both signs: it is held to the sum of the sizes of those of q, as a
+// head's scale scales its scores as q does.
+std::string scale_difference(const Tensor& got, const Tensor& want, const Tensor& dq) {
+  double terms = 0;
+  for (const double value : raw::cast(dq, Dtype::f64).to_vector<double>()) terms += std::abs(value);
+  const auto a = raw::cast(got, Dtype::f64).to_vector<double>(),
+             b = raw::cast(want, Dtype::f64).to_vector<double>();
+  for (std::size_t head = 0; head < b.size(); ++head)
+    if (!(std::abs(a[head] - b[head]) <= 20 * kRounding * terms))
+      return fmt::format("gradient of head_scale, head {}: {:.6g} and plain {:.6g}", head, a[head], b[head]);
+  return "";
+}
+
+std::string try_case(const std::string& choice, const Case& c, Device gpu) {
+  const Work work = attention_work(c, gpu);
+  const Tensors want = under("plain", work), got = under(choice, work);
+  std::vector<std::string> warnings;
+  const bool left_out = was_left_out(&warnings);
+  const std::string where = fmt::format("[{}, {}, {}, {}] to {} keys of {} heads, band {} to {}", c.batch,
+                                        c.queries, c.heads, c.head_size, c.keys, c.kv_heads, c.least, c.most);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    constexpr const char* kParts[] = {"y", "dq", "dk", "dv", "dbias", "dpositions", "dhead_scale"};
+    std::string wrong = i == 6 ? scale_difference(got[i], want[i], want[1])
+                               : difference(fmt::format("{} of {}", kParts[i], where), got[i], want[i],
+                                            i == 0 ? 5 : 20, kRounding);
+    if (!wrong.empty()) return wrong;
+  }
+  const Tensors again = under(choice, work);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    if (std::string wrong = bit_difference(where + " again", again[i], got[i]); !wrong.empty()) return wrong;
+  if (left_out) add_warning(warnings.front());
+  return "";
+}
+
+// ---- models with recurrences -------------------------------------------------------------------------------
+
+// A preset's model with other sizes; one layer. `block` counts where the model has blocks.
+struct ModelCase {
+  const char* preset;
+  std::int64_t batch, time, dim, heads, block;
+  double dropout;
+};
+constexpr ModelCase kModelCases[] = {
+    {"shakespeare_unit", 5, 9, 32, 4, 1, 0.2},
+    {"cifar_block", 3, 13, 32, 4, 5, 0.2},
+    {"copy", 3, 13, 32, 4, 5, 0.2},
+};
+// The width and the blocks of the presets, and fewer positions.
+constexpr ModelCase kTimedModels[] = {
+    {"shakespeare_unit", 256, 32, 384, 6, 1, 0},
+    {"cifar_block", 64, 256, 32, 4, 32, 0},
+    {"copy", 64, 256, 96, 6, 32, 0},
+};
+
+// Logits, then the gradients of all parameters.
+Work model_work(const ModelCase& c, Dtype dtype, Device gpu) {
+  constexpr std::int64_t kVocabulary = 11;
+  ModelConfig config = preset_model(c.preset, "kernels");
+  config.vocab = config.n_out = kVocabulary;
+  config.context = c.time;
+  config.dim = c.dim;
+  config.heads = c.heads;
+  config.mlp_dim = 4 * c.dim;
+  config.layers = 1;
+  config.block = c.block;
+  config.positions = true;
+  config.readout = "all";
+  // 0.2 at width 32, and the same growth per product at others: with more, 32 steps turn roundings into other results.
+  config.init_std = 0.2 * std::sqrt(32.0 / static_cast<double>(c.dim));
+  config.dropout = c.dropout;
+  const std::shared_ptr<Model> model = make_model(config, dtype, gpu);
+  model->params().initialize(5);
+  const RandomKey key = random_key(9, "kernel trial", 0);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < c.batch * c.time; ++i)
+    ids.push_back(key.word(static_cast<std::uint64_t>(i)) % kVocabulary);
+  ForwardInput input;
+  input.tokens = raw::to_device(Tensor::from(ids, {c.batch, c.time}), gpu);
+  if (c.dropout > 0) input.dropout = {true, 3, 4, nullptr};
+  const Tensor dy =
+      raw::to_device(raw::cast(sample_normal({c.batch, c.time, kVocabulary}, "dlogits"), dtype), gpu);
+  return [model, input, dy] {
+    const Tensor logits = model->forward(input).logits;
+    model->params().zero_gradients();
+    backward(logits, dy);
+    Tensors results{detach(logits)};
+    for (const Parameter& parameter : model->params().parameters())
+      results.push_back(raw::copy(grad(parameter.value)));
+    return results;
+  };
+}
+
+double distance(const Tensor& a, const Tensor& b, double* largest) {
+  const auto x = raw::cast(a, Dtype::f64).to_vector<double>(),
+             y = raw::cast(b, Dtype::f64).to_vector<double>();
+  double worst = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (!(std::abs(x[i] - y[i]) <= worst)) worst = std::abs(x[i] - y[i]);  // also a NaN
+    if (std::isnan(worst)) break;
+    *largest = std::max(*largest, std::abs(y[i]));
+  }
+  return worst;
+}
+
+// "" or what is wrong with rounded results beside those in f32: more than four times what the plain kernel is off by,
+// or, where that is little, than four roundings.
+std::string rounded_difference(const std::string& where, const Tensors& got, const Tensors& plain,
+                               const Tensors& exact) {
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    double largest = 0;
+    const double off = distance(got[i], exact[i], &largest),
+                 allowed = 4 * std::max(distance(plain[i], exact[i], &largest), kRounding * largest);
+    if (!(off <= allowed))
+      return fmt::format("part {} of {} is off by {:.3g} (plain kernels allow {:.3g})", i, where, off,
+                         allowed);
+  }
+  return "";
+}
+
+std::string try_model(const std::string& choice, const ModelCase& c, Device gpu) {
+  const Work in_f32 = model_work(c, Dtype::f32, gpu);
+  const Tensors want = under("plain", in_f32), got = under(choice, in_f32);
+  std::vector<std::string> warnings;
+  const bool left_out = was_left_out(&warnings);
+  const std::string where = fmt::format("{}, {} x {}, width {}", c.preset, c.batch, c.time, c.dim);
+  for (std::size_t i = 0; i < want.size(); ++i)  // 1e-4 of the largest logit, 1e-3 of the largest gradient
+    if (std::string wrong = difference(fmt::format("part {} of {} in f32", i, where), got[i], want[i], 1,
+                                       i == 0 ? 1e-4 : 1e-3);
+        !wrong.empty())
+      return wrong;
+  const Work in_bf16 = model_work(c, Dtype::bf16, gpu);
+  const Tensors plain = under("plain", in_bf16), rounded = under(choice, in_bf16),
+                again = under(choice, in_bf16);
+  if (std::string wrong = rounded_difference(where + " in bf16", rounded, plain, want); !wrong.empty())
+    return wrong;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    if (std::string wrong = bit_difference(where + " again", again[i], rounded[i]); !wrong.empty())
+      return wrong;
+  take_warnings();
+  if (left_out) add_warning(warnings.front());
+  return "";
+}
+
+// ---- products that add -------------------------------------------------------------------------------------
+
+// linear with a residual: y, then the gradients of the residual, x, weight and bias.
+Work product_work(std::int64_t rows, std::int64_t in, std::int64_t out, Dtype dtype, Device gpu) {
+  const auto normal = [&](const Shape& shape, const char* name, Dtype as, double deviation = 1) {
+    const Tensor rounded = raw::cast(sample_normal(shape, name, deviation), Dtype::bf16);
+    return raw::to_device(raw::cast(rounded, as), gpu);
+  };
+  const Tensors inputs{normal({rows, out}, "residual", dtype), normal({rows, in}, "x", dtype),
+                       normal({out, in}, "w", Dtype::f32, 1 / std::sqrt(static_cast<double>(in))),
+                       normal({out}, "b", Dtype::f32)};
+  const Tensor dy = normal({rows, out}, "dy", dtype);
+  return [inputs, dy] {
+    Tensors x;
+    for (const Tensor& input : inputs) x.push_back(require_grad(raw::alias(input)));
+    LinearOptions options;
+    options.residual = x[0];
+    const Tensor y = linear(x[1], x[2], x[3], options);
+    backward(y, dy);
+    Tensors results{detach(y)};
+    for (const Tensor& leaf : x) results.push_back(grad(leaf));
+    return results;
+  };
+}
+
+}  // namespace
+
+std::string try_attention(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                          std::vector<TrialTime>& times) {
+  for (std::size_t i = 0; i < (sizes.small ? kSmallCases : std::size(kCases)); ++i) {
+    if (std::string wrong = try_case(choice, kCases[i], gpu); !wrong.empty()) return wrong;
+    std::vector<std::string> warnings;
+    if (!was_left_out(&warnings)) continue;
+    add_warning(warnings.front());
+    return "";
+  }
+  // Twelve heads of 64, as many as GPT-2 has: whole sequences, then blocks that look at the sequence before them.
+  const Case whole = sizes.small ? Case{1, 65, 65, 1, 1, 32, 0, kFar, false, 0}
+                                 : Case{8, 1024, 1024, 12, 12, 64, 0, kFar, false, 0},
+             block = sizes.small ? Case{1, 8, 16, 1, 1, 32, 0, kFar, false, 0}
+                                 : Case{64, 64, 128, 12, 12, 64, 0, kFar, false, 0};
+  times.push_back(timed("attention", choice, attention_work(whole, gpu), gpu, sizes));
+  times.push_back(timed("short_attention", choice, attention_work(block, gpu), gpu, sizes));
+  return "";
+}
+
+std::string try_recurrence(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                           std::vector<TrialTime>& times) {
+  std::vector<std::string> warnings;
+  const auto passes = [&](const ModelCase& c, std::string* wrong) {
+    *wrong = try_model(choice, c, gpu);
+    if (wrong->empty() && was_left_out(&warnings)) add_warning(warnings.front());
+    return wrong->empty() && warnings.empty();
+  };
+  std::string wrong;
+  for (const ModelCase& c : kModelCases)
+    if (!passes(c, &wrong)) return wrong;
+  for (const ModelCase& c : sizes.small ? kModelCases : kTimedModels) {
+    if (!sizes.small && !passes(c, &wrong)) return wrong;
+    times.push_back(timed(c.preset, choice, model_work(c, Dtype::bf16, gpu), gpu, sizes));
+  }
+  return "";
+}
+
+std::string try_products(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                         std::vector<TrialTime>& times) {
+  struct Product {
+    std::int64_t rows, in, out;
+  };
+  for (const auto& [rows, in, out] : {Product{40, 24, 16}, {33, 64, 48}, {256, 128, 72}}) {
+    const std::string where = fmt::format("linear [{}, {}] to {} with a residual", rows, in, out);
+    const Tensors exact = under("plain", product_work(rows, in, out, Dtype::f32, gpu));
+    const Work work = product_work(rows, in, out, Dtype::bf16, gpu);
+    const Tensors plain = under("plain", work), got = under(choice, work), again = under(choice, work);
+    if (std::string wrong = rounded_difference(where, got, plain, exact); !wrong.empty()) return wrong;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      if (std::string wrong = bit_difference(where + " again", again[i], got[i]); !wrong.empty())
+        return wrong;
+  }
+  // The last product of GPT-2's layers.
+  const Product p = sizes.small ? Product{32, 32, 32} : Product{16384, 3072, 768};
+  times.push_back(timed("linear", choice, product_work(p.rows, p.in, p.out, Dtype::bf16, gpu), gpu, sizes));
+  return "";
+}
+
+}  // namespace eddy::app

@@ -1,0 +1,165 @@
+#include "train/app/measure/kernels/run_kernels.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "ops/backends.h"
+#include "ops/core/warnings.h"
+#include "tensor/base/error.h"
+#include "tensor/base/format.h"
+#include "tensor/memory/allocator.h"
+#include "train/app/measure/bench.h"
+#include "train/app/measure/step_trial.h"
+#include "train/files/digest.h"
+#include "train/files/text_file.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// An op in a list of kernels: the one that it has, and those that may take its place.
+struct Choice {
+  KernelOp op;
+  const char *name, *trials;  // its name, and that of its trials: "attention" in "attention=mma"
+  std::vector<std::string> kernels;
+  std::string own{};
+};
+using Choices = std::vector<Choice>;
+
+bool passed(const KernelVerdict& verdict, const std::string& trial) {
+  return std::any_of(verdict.trials.begin(), verdict.trials.end(),
+                     [&](const KernelTrial& t) { return t.name == trial && t.passed(); });
+}
+
+// The verdict's choices. An op of which a kernel was asked for has no others.
+Choices choices_of(const KernelVerdict& verdict) {
+  // Plain attention is not among them: it is the fastest at no size, and one step with it may take minutes.
+  Choices choices{{KernelOp::attention, "attention", "attention", {"mma", "wgmma"}},
+                  {KernelOp::short_attention, "short_attention", "attention", {"mma", "wgmma"}},
+                  {KernelOp::recurrence, "recurrence", "recurrence", {"plain", "fused"}},
+                  {KernelOp::products, "products", "products", {"plain", "fused"}}};
+  const std::string list = "," + verdict.kernels() + ",";
+  for (Choice& choice : choices) {
+    const std::string before = fmt::format(",{}=", choice.name);
+    const std::size_t begin = list.find(before) + before.size();
+    choice.own = list.substr(begin, list.find(',', begin) - begin);
+    std::erase_if(choice.kernels, [&](const std::string& kernel) {
+      return kernel == choice.own ||
+             (kernel != "plain" && !passed(verdict, fmt::format("{}={}", choice.trials, kernel)));
+    });
+    if (kernel_choice(choice.op).asked) choice.kernels.clear();
+  }
+  return choices;
+}
+
+bool is_open(const Choices& choices) {
+  return std::any_of(choices.begin(), choices.end(), [](const Choice& c) { return !c.kernels.empty(); });
+}
+
+std::string list_of(const Choices& choices) {
+  std::string list;
+  for (const Choice& choice : choices)
+    list += fmt::format("{}{}={}", list.empty() ? "" : ",", choice.name, choice.own);
+  return list;
+}
+
+// What a step is, to be known again.
+std::string description_of(const PlannedRun& run) {
+  const TrainConfig& t = run.config.train;
+  return fmt::format("{} {} {} {} {} {}", training::to_json(run.config.model).dump(), t.precision, t.capture,
+                     to_string(run.batch.tokens.shape()), t.micro_batches, run.carries_state);
+}
+
+// The seconds of the best of some steps, of a model of its own.
+std::optional<double> seconds_of_step(const PlannedRun& run) {
+  constexpr double kSeconds = 0.3;
+  StepTrialOptions options;
+  options.model = run.config.model;
+  options.capture = run.config.train.capture == "auto";
+  options.micro_batches = run.config.train.micro_batches;
+  options.carry_state = run.carries_state;
+  options.batches = {run.batch};
+  options.optimizer = run.config.train;
+  std::optional<double> seconds;
+  try {
+    StepTrial trial(options, run.placement);
+    trial.warm_up();
+    seconds = measure([&] { static_cast<void>(trial.step()); }, kSeconds).best;
+  } catch (const Error&) {  // it does not fit the memory, or its numbers do not stay finite
+  }
+  allocator(run.placement.device).trim();
+  return seconds;
+}
+
+// Takes the kernels that such a file has for these steps. Returns whether there are any that may run.
+bool takes_kept(const fs::path& file, const std::string& steps) {
+  std::error_code error;
+  if (file.empty() || !fs::exists(file, error)) return false;
+  try {
+    const json kept = read_json_file(file);
+    if (kept.at("steps").get<std::string>() != steps) return false;
+    set_automatic_kernels(kept.at("kernels").get<std::string>());
+    return true;
+  } catch (const json::exception&) {  // as if there were none
+  } catch (const Error&) {
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string fastest_kernels(const KernelVerdict& verdict, const StepSeconds& seconds_of) {
+  Choices best = choices_of(verdict);
+  if (!is_open(best)) return list_of(best);
+  std::optional<double> least = seconds_of(list_of(best));
+  for (std::size_t i = 0; i < best.size(); ++i)
+    for (const std::string& kernel : std::vector(best[i].kernels)) {
+      Choices tried = best;
+      tried[i].own = kernel;
+      const std::optional<double> seconds = seconds_of(list_of(tried));
+      if (!seconds || (least && *seconds > kWorthIt * *least)) continue;
+      least = seconds;
+      best = tried;
+    }
+  return list_of(best);
+}
+
+void choose_kernels_of_run(const PlannedRun& run, const ProveOptions& options) {
+  if (run.placement.device == kCpu || !has_automatic_kernels()) return;
+  const std::optional<KernelVerdict> verdict = prove_kernels(options);
+  if (!verdict || !is_open(choices_of(*verdict))) return;
+  const std::string steps = description_of(run);
+  const fs::path file = options.cache.empty()
+                            ? fs::path()
+                            : verdict_file(options.cache, verdict->gpu, verdict->build + "\n" + steps);
+  if (takes_kept(file, steps)) return;
+  const auto say = [&](const std::string& line) {
+    if (options.say) options.say("kernels: " + line);
+  };
+  say("steps of this run are timed with each that is right (once for such a run)");
+  const std::vector<std::string> warnings = take_warnings();
+  const std::string kernels = fastest_kernels(*verdict, [&](const std::string& tried) {
+    set_automatic_kernels(tried);
+    const std::optional<double> seconds = seconds_of_step(run);
+    const std::string what = describe(gpu_kernels().value());
+    say(seconds ? fmt::format("{:.3g} ms a step with {}", *seconds * 1e3, what)
+                : fmt::format("no step with {}", what));
+    return seconds;
+  });
+  reset_warnings();
+  for (const std::string& warning : warnings) add_warning(warning);
+  set_automatic_kernels(kernels);
+  const std::string taken = describe(gpu_kernels().value());
+  say("taken: " + taken);
+  if (file.empty()) return;
+  const json all = {{"gpu", verdict->gpu}, {"build", verdict->build}, {"steps", steps}, {"kernels", taken}};
+  replace_text_file(file, all.dump(1) + "\n");
+}
+
+}  // namespace eddy::app

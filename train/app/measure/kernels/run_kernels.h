@@ -1,0 +1,26 @@
+// Takes the kernels that a run's own steps are the fastest with. The trials (trials.h) say which kernels are right, and
+// time them at sizes of their own; which of them is the fastest depends on the model and its batch.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "train/app/measure/kernels/prove.h"
+#include "train/plan/memory.h"
+
+namespace eddy::app {
+
+// The seconds of a step with a choice of kernels, as set_automatic_kernels takes it; nothing if it cannot be run.
+using StepSeconds = std::function<std::optional<double>(const std::string& kernels)>;
+
+// Returns the kernels with which a step is the fastest: those of the verdict, and for one op after the other what passed
+// its trials and is worth it (kWorthIt). Ops that set_gpu_kernels chose a kernel for are left alone.
+std::string fastest_kernels(const KernelVerdict& verdict, const StepSeconds& seconds_of);
+
+// Before a new run's model is made: times steps of the run and takes their fastest kernels, which is kept beside the
+// verdict for this GPU, this build and such steps. Does nothing where there is no verdict or no choice.
+// errors: as prove_kernels.
+void choose_kernels_of_run(const training::PlannedRun& run, const ProveOptions& options);
+
+}  // namespace eddy::app

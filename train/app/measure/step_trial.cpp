@@ -1,0 +1,126 @@
+// Steps on random tokens.
+#include "train/app/measure/step_trial.h"
+
+#include <algorithm>
+
+#include "models/optimizer/optimizer.h"
+#include "ops/core/capture.h"
+#include "tensor/base/format.h"
+#include "tensor/random/philox.h"
+#include "train/app/measure/measurement.h"
+#include "train/plan/verdict.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+constexpr std::int64_t kSteps = 4;  // of random tokens, used in turns
+// Warm-up steps: while the state still grows, each step is of a new kind; then two steps show that a kind
+// repeats and one captures it.
+constexpr int kMostWarmUp = 12;
+
+std::int64_t rows_of(const ModelConfig& config, std::int64_t sequence, std::int64_t tail) {
+  if (config.readout == "last") return 1;
+  return config.readout == "tail" ? tail : sequence;
+}
+
+// Refuses random steps for which the host has no memory: that of a GPU is not compared. One number stands for the tokens
+// of their batch.
+void require_memory_of_steps(const StepTrialOptions& options, const DevicePrecision& placement,
+                             std::int64_t sequence) {
+  if (placement.device != kCpu) return;
+  PlannedRun run;
+  run.config.model = resolved(options.model);
+  TrainConfig& train = run.config.train;
+  static_cast<OptimizerOptions&>(train) = options.optimizer;
+  train.batch = options.batch;
+  train.micro_batches = options.micro_batches;
+  train.recompute = name_of(options.recompute);
+  train.capture = options.capture ? "auto" : "off";
+  train.eval_every = 0;
+  run.placement = placement;
+  run.carries_state = options.carry_state;
+  Batch& batch = run.batch;
+  batch.tail = std::min(options.tail, sequence);
+  const Tensor zero = Tensor::zeros({1, 1}, Dtype::i32);
+  batch.tokens = raw::expand(zero, {options.batch, sequence});
+  batch.targets = raw::expand(zero, {options.batch, rows_of(run.config.model, sequence, batch.tail)});
+  batch.scored = batch.targets.elements();
+  run.text = kSteps * (batch.tokens.bytes() + batch.targets.bytes());
+  run.advice = "a smaller --batch, --sequence or model";
+  static_cast<void>(require_memory("bench step", run));
+}
+
+// The configuration of a model whose steps can be tried.
+ModelConfig checked(const StepTrialOptions& options, const DevicePrecision& placement,
+                    std::int64_t sequence) {
+  ModelConfig config = resolved(options.model);
+  const std::unique_ptr<Model> form = make_unallocated_model(config);
+  form->check_length(sequence, options.carry_state);
+  form->check_recompute(options.recompute);
+  if (options.checks_memory && options.batches.empty()) require_memory_of_steps(options, placement, sequence);
+  return config;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, const char* stream,
+                                        std::int64_t step) {
+  const RandomKey key = random_key(kBenchSeed, stream, static_cast<std::uint64_t>(step));
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>(key.word(i) % static_cast<std::uint64_t>(limit));
+  return tokens;
+}
+
+StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& placement)
+    : capture_(options.capture && can_capture(placement.device)),
+      carry_state_(options.carry_state),
+      micro_batches_(options.micro_batches),
+      recompute_(options.recompute),
+      sequence_(options.sequence > 0 ? options.sequence : options.model.context),
+      model_(make_model(checked(options, placement, sequence_), placement.dtype, placement.device,
+                        placement.matmul)),
+      recorder_(model_->params(), {.wanted = options.capture}) {
+  const ModelConfig& config = model_->full_config();
+  model_->params().initialize(kBenchSeed);
+  optimizer_ = make_optimizer(model_->params(), options.optimizer);
+  if (!options.batches.empty()) {
+    batches_ = {options.batches};
+    return;
+  }
+  const std::int64_t tail = std::min(options.tail, sequence_), rows = rows_of(config, sequence_, tail);
+  for (std::int64_t i = 0; i < kSteps; ++i) {
+    Batch batch =
+        make_batch(options.batch, random_tokens(options.batch * sequence_, config.vocab, "bench.tokens", i),
+                   random_tokens(options.batch * rows, config.n_out, "bench.targets", i));
+    batch.tail = tail;
+    batches_.push_back({std::move(batch)});
+  }
+}
+
+StepResult StepTrial::run(Recorder* recorder) {
+  StepOptions options;
+  options.learning_rate = OptimizerOptions().learning_rate;
+  options.seed = kBenchSeed;
+  options.step = steps_;
+  options.carry_state = carry_state_;
+  options.micro_batches = micro_batches_;
+  options.recompute = recompute_;
+  StepResult result =
+      train_step(*model_, *optimizer_, batches_[static_cast<std::size_t>(steps_ % std::ssize(batches_))],
+                 carried_, options, recorder);
+  if (!result.finite) fail<NonFiniteError>("bench: step {}: {}", steps_, result.problem);
+  ++steps_;
+  return result;
+}
+
+void StepTrial::warm_up() {
+  for (int i = 0; i < (capture_ ? kMostWarmUp : 2); ++i) {
+    static_cast<void>(step());
+    if (captured()) break;
+  }
+  if (captured()) static_cast<void>(step());  // the first replay of a graph also uploads it to the GPU
+}
+
+}  // namespace eddy::app

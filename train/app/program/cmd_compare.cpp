@@ -1,0 +1,182 @@
+// `eddy compare`: compares two runs, or one run with its state kept and cleared, on the same texts, token by
+// token. `eddy report`: any number of runs side by side, as a page, a table and comma-separated values.
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <set>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "tensor/base/format.h"
+#include "train/app/program/commands.h"
+#include "train/app/report/comparison.h"
+#include "train/app/report/curves.h"
+#include "train/app/report/side_by_side.h"
+#include "train/app/views/html_page.h"
+#include "train/config/run_config.h"
+#include "train/fetch/named_data.h"
+#include "train/files/own_file.h"
+#include "train/files/text_file.h"
+#include "train/record/percent_line.h"
+#include "train/run/checkpoint.h"
+#include "train/tasks/text_reading.h"
+#include "train/text/text_files.h"
+#include "train/words/human_text.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+struct CompareFlags {
+  RunOptions a;  // the checkpoint and the device of both
+  std::string run_b, data, html = "compare.html";
+  std::int64_t top = 20, rows = 4;
+  bool clear_state = false;
+};
+
+void print_list(const char* heading, const std::vector<TokenDifference>& list, bool with_text) {
+  print_line("\n{}", heading);
+  if (list.empty()) return print_line("there is none");
+  print_line("{}{:>9}  {:>8}  {:>8}  {:>12}  {:>12}  text", with_text ? "file " : "", "token", "A, nats",
+             "B, nats", "token back", "word back");
+  for (const TokenDifference& difference : list) print_line("{}", comparison_line(difference, with_text));
+}
+
+int run_compare(const CompareFlags& flags) {
+  const bool same_run = flags.run_b.empty();
+  if (same_run && !flags.clear_state)
+    fail<ValueError>("compare: there is only one run (name a second one, or add --clear-state)");
+  check_output("compare", flags.html, kOwnPage);
+  const LoadedRun a = load_text_run("compare", flags.a);
+  LoadedRun other;
+  if (!same_run)
+    other = load_text_run("compare", {flags.run_b, flags.a.checkpoint, flags.a.precision, flags.a.device});
+  const LoadedRun& b = same_run ? a : other;
+  if (a.tokenizer->to_json() != b.tokenizer->to_json())
+    fail<ValueError>(
+        "compare: the runs have different tokenizers: {} with {} tokens and {} with {}{} (runs can be compared only with "
+        "the same tokenizer)",
+        a.tokenizer->name(), a.tokenizer->vocab_size(), b.tokenizer->name(), b.tokenizer->vocab_size(),
+        a.tokenizer->name() == b.tokenizer->name() && a.tokenizer->vocab_size() == b.tokenizer->vocab_size()
+            ? " others"
+            : "");
+  const TokenReading reading_a = reading_of(a, flags.rows);
+  TokenReading reading_b = reading_of(b, flags.rows);
+  reading_b.clear_state = flags.clear_state;
+  if (flags.clear_state && !reading_b.carry_state)
+    fail<ValueError>(
+        "compare: {} carries no state that could be cleared (model {}, data.order {}, train.carry_state {})",
+        same_run ? flags.a.path : flags.run_b, b.config.model.model, b.config.data.order,
+        b.config.train.carry_state);
+
+  std::vector<ComparedText> texts;
+  const TextFiles read = list_text_files(local_data(flags.data, std::cerr), document_unit(a.config.data));
+  for (const TextFile& file : read.files) {
+    try {
+      texts.push_back({printable(file.name), a.tokenizer->encode(text_of(file)), {}, {}});
+    } catch (const ValueError& error) {
+      fail<ValueError>("compare: {}: {}", file.path, error.what());
+    } catch (const FormatError& error) {
+      fail<FormatError>("compare: {}: {}", file.path, error.what());
+    }
+  }
+  std::vector<std::span<const std::int32_t>> tokens;
+  for (const ComparedText& text : texts) tokens.emplace_back(text.tokens);
+  const auto losses = [&](const char* name, const LoadedRun& run, const TokenReading& reading) {
+    PercentLine line(name);
+    return token_losses(*run.model, tokens, reading, std::ref(line));
+  };
+  const auto losses_a = losses("compare: A", a, reading_a), losses_b = losses("compare: B", b, reading_b);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    texts[i].nats_a = losses_a[i];
+    texts[i].nats_b = losses_b[i];
+  }
+  const Comparison comparison = compare_runs(*a.tokenizer, texts, flags.top);
+  ComparedRuns runs{flags.a.path, same_run ? flags.a.path + " with its state cleared" : flags.run_b,
+                    describe_reading(a, reading_a, "f32"), describe_reading(b, reading_b, "f32")};
+
+  const bool several = texts.size() > 1;
+  if (!read.left_out.empty()) print_line("data: {}{}", flags.data, describe_left_out(read));
+  for (std::size_t i = 0; several && i < texts.size(); ++i) print_line("file {}: {}", i + 1, texts[i].name);
+  print_line("A: {} ({}): {:.6f} nats per token", runs.name_a, runs.about_a, comparison.loss_a);
+  print_line("B: {} ({}): {:.6f} nats per token", runs.name_b, runs.about_b, comparison.loss_b);
+  print_line("tokens: {}", comparison.tokens);
+  print_list("tokens that A predicts better:", comparison.a_better, several);
+  print_list("tokens that B predicts better:", comparison.b_better, several);
+  // Behind the numbers, which a full disk does not take.
+  write_own_file("compare", flags.html, render_comparison(runs, texts, comparison), kOwnPage);
+  print_line("\npage: {}", flags.html);
+  return 0;
+}
+
+struct ReportFlags {
+  std::vector<std::string> runs;
+  std::string html = "runs.html", csv;
+};
+
+int run_report(const ReportFlags& flags) {
+  check_output("report", flags.html, kOwnPage);
+  if (!flags.csv.empty()) check_output("report", flags.csv, kOwnPoints);
+  check_two_files("report", "--html", flags.html, "--csv", flags.csv);
+  std::vector<std::string> folders;
+  std::set<std::filesystem::path> seen;  // "a", "a/" and "./a" are one run
+  std::error_code error;
+  for (const std::string& given : flags.runs)
+    for (const std::string& run : runs_in(given, "report"))
+      if (seen.insert(std::filesystem::weakly_canonical(run, error)).second) folders.push_back(run);
+  const std::vector<ReportedRun> runs = read_reported_runs(folders);
+  for (const ReportedRun& run : runs)
+    if (run.metrics.foreign > 0)
+      say(fmt::format(
+          "warning: {}/metrics.jsonl has lines that are no records, {} of them, the first is {} (they are left out)",
+          run.folder, run.metrics.foreign, run.metrics.first_foreign));
+  const std::vector<SeedGroup> groups = groups_of(runs);
+
+  print(aligned(ends_of(runs, groups)));
+  if (const TextTable differing = differences_of(runs, groups); !differing.rows.empty())
+    print("\n" + aligned(differing));
+  write_own_file("report", flags.html, side_by_side_page(runs, groups), kOwnPage);
+  if (!flags.csv.empty()) write_own_file("report", flags.csv, points_csv(runs), kOwnPoints);
+  print_line("\npage: {}", flags.html);
+  if (!flags.csv.empty()) print_line("points: {}", flags.csv);
+  return 0;
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("compare", "List the tokens on which two runs differ most");
+  const auto flags = std::make_shared<CompareFlags>();
+  command->add_option("RUN_A", flags->a.path, "Folder of a run, or of one checkpoint")->required();
+  command->add_option("RUN_B", flags->run_b,
+                      "The run to compare with; without it: RUN_A itself, with --clear-state");
+  add_option(*command, "--data", flags->data, "A text file, or a folder of them", not_empty())->required();
+  add_option(*command, "--top", flags->top, "Tokens to list in each direction", whole_number(0, 100'000));
+  command->add_flag(
+      "--clear-state", flags->clear_state,
+      "Clear the recurrent state of B at every segment; a cache of keys stays if the model has both");
+  add_option(*command, "--html", flags->html, "Page to write", not_empty());
+  add_option(*command, "--rows", flags->rows, "Texts read side by side", whole_number(1, 4096));
+  add_checkpoint_option(*command, flags->a.checkpoint, "Checkpoint of the run");
+  add_device_option(*command, flags->a.device);
+  on_chosen(*command, action, [flags] { return run_compare(*flags); });
+}
+
+void add_report_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand(
+      "report", "Lay runs side by side: curves, differences of configuration, and where they ended");
+  const auto flags = std::make_shared<ReportFlags>();
+  command->add_option("RUN", flags->runs, "Folders of runs, or folders that hold runs; they may be training")
+      ->required();
+  add_option(*command, "--html", flags->html, "Page to write", not_empty());
+  add_option(*command, "--csv", flags->csv, "Also write all points as comma-separated values to this file",
+             not_empty());
+  command->footer("Runs that differ in train.seed alone are one line with a band.");
+  on_chosen(*command, action, [flags] { return run_report(*flags); });
+}
+
+}  // namespace eddy::app

@@ -1,0 +1,118 @@
+// `eddy export` and `eddy import`: models for other programs, and from them. `eddy dump`: one case, to compare with another
+// implementation.
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "tensor/base/format.h"
+#include "train/app/exchange/dump.h"
+#include "train/app/exchange/export.h"
+#include "train/app/exchange/import.h"
+#include "train/app/program/commands.h"
+#include "train/words/program_name.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+struct ExportFlags {
+  RunOptions run;
+  std::string out;
+};
+
+int run_export(const ExportFlags& flags) {
+  const LoadedRun run = load_run("export", flags.run);
+  const Exported exported = export_model(*run.model, run.tokenizer.get(), flags.out);
+  print_line("{}: {}", flags.out, fmt::join(exported.files, ", "));
+  if (!exported.has_program)
+    say(fmt::format(
+        "logits.py is left out: it does not know {} (train/app/exchange/README.md says how to add a model)",
+        run.config.model.model));
+  return 0;
+}
+
+struct ImportFlags {
+  NewRunOptions run;
+  ImportRequest request;
+};
+
+int run_import(ImportFlags& flags, const CLI::App& app) {
+  ImportRequest& request = flags.request;
+  std::vector<std::string> notes;
+  request.command_line = command_line_of(app);
+  request.config = flags.run.gathered("import", notes);
+  take_threads(request.config, app);
+  validate(request.config);
+  for (const std::string& note : notes) say(note);
+  print_line("{}", import_run(request));
+  return 0;
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand(
+      "export", "Write a trained model for other programs: weights, sizes, tokenizer, PyTorch code");
+  const auto flags = std::make_shared<ExportFlags>();
+  add_run_argument(*command, flags->run.path);
+  add_option(*command, "--out", flags->out, "Folder to make; may exist if it is empty", not_empty())
+      ->required();
+  add_checkpoint_option(*command, flags->run.checkpoint, "Checkpoint of the run");
+  on_chosen(*command, action, [flags] { return run_export(*flags); });
+}
+
+void add_import_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("import", "Begin a run with the weights of another program");
+  const auto flags = std::make_shared<ImportFlags>();
+  add_option(*command, "--run,--out", flags->request.run_dir, "Folder of the new run; must not exist",
+             not_empty())
+      ->required();
+  command->add_option("--weights", flags->request.weights, "Safetensors files with the weights")
+      ->required()
+      ->check(not_empty());
+  add_option(*command, "--map", flags->request.map,
+             "TOML file that says which tensor becomes which parameter", not_empty())
+      ->required();
+  flags->run.add_to(*command);
+  command->footer(fmt::format(
+      "The configuration and --data are as for {} train. train/app/exchange/README.md explains the map.",
+      program_name()));
+  on_chosen(*command, action, [flags, &app] {
+    return naming_flags(flags->run.given_short(), [&] { return run_import(*flags, app); });
+  });
+}
+
+void add_dump_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command =
+      app.add_subcommand("dump", "Write logits, loss, gradients and states of one case to a file");
+  const auto options = std::make_shared<DumpOptions>();
+  const auto add_file = [&](const char* name, std::string& file, const char* help) {
+    return add_option(*command, name, file, help, not_empty());
+  };
+  add_file("--case", options->case_dir, "Folder with config.json and case.safetensors");
+  add_file("--config", options->config, "config.json of a case, or a run's config (TOML or JSON)");
+  add_file("--weights", options->weights, "Safetensors with param.<name> or <name>");
+  add_file("--tokens", options->tokens, "Safetensors with tokens, and targets to get a loss");
+  add_file("--state", options->state, "Safetensors with state.<name> or next_state.<name>");
+  add_file("--out", options->out, "The file to write")->required();
+  add_option(*command, "--precision", options->precision, "Arithmetic and output",
+             CLI::IsMember({"f64", "f32"}));
+  add_option(*command, "--device", options->device, "Where to compute; cuda takes --precision f32",
+             CLI::IsMember({"cpu", "cuda"}));
+  command->add_flag("--grads", options->grads, "Also write the gradient of every parameter");
+  add_option(
+      *command, "--capture", options->capture,
+      "Also write values inside the model whose path fits a pattern, such as 'layers.*.attn.probabilities'",
+      not_empty());
+  command->add_flag("--literal", options->literal, "Compute by the equations word for word");
+  on_chosen(*command, action, [options] {
+    check_output("dump", options->out, kOwnDump);
+    const std::string warning = dump(*options);
+    if (!warning.empty()) say("dump: " + warning);
+    print_line("wrote {}", options->out);
+    return 0;
+  });
+}
+
+}  // namespace eddy::app

@@ -1,0 +1,169 @@
+// `eddy inspect`: what a trained model's memory does on a text, as a page.
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/base/format.h"
+#include "train/app/inspect/inspection.h"
+#include "train/app/inspect/inspection_page.h"
+#include "train/app/program/commands.h"
+#include "train/app/report/comparison.h"
+#include "train/app/views/html_page.h"
+#include "train/config/run_config.h"
+#include "train/fetch/named_data.h"
+#include "train/files/own_file.h"
+#include "train/record/percent_line.h"
+#include "train/run/checkpoint.h"
+#include "train/text/text_files.h"
+#include "train/words/human_text.h"
+#include "train/words/program_name.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+struct InspectFlags {
+  RunOptions run;
+  std::string text, out = "inspect.html", attention;
+  std::int64_t tokens = 100'000, keys = 12;
+  bool replace_unknown = false;
+};
+
+// FROM:TO as two numbers; false for anything else.
+bool read_range(const std::string& text, std::int64_t& from, std::int64_t& to) {
+  const char *const first = text.data(), *const last = first + text.size();
+  const auto [colon, wrong] = std::from_chars(first, last, from);
+  if (wrong != std::errc() || colon == last || *colon != ':') return false;
+  const auto [end, also] = std::from_chars(colon + 1, last, to);
+  return also == std::errc() && end == last && from >= 0 && to > from;
+}
+
+CLI::Validator token_range() {
+  return {[](std::string& text) {
+            std::int64_t from = 0, to = 0;
+            return read_range(text, from, to)
+                       ? std::string()
+                       : fmt::format("{:?} is no range of tokens FROM:TO, such as 0:500", text);
+          },
+          ""};
+}
+
+// What --text names, and what it is called on the page: one file, or standard input.
+std::string read_text(const InspectFlags& flags, std::string& name) {
+  if (flags.text == "-") {
+    name = "standard input";
+    return read_standard_input("inspect: --text -");
+  }
+  const std::string path = local_data(flags.text, std::cerr);
+  std::error_code unseen;
+  if (!std::filesystem::exists(path, unseen))
+    fail<IoError>(
+        "inspect: --text {}: there is no such file (it is looked for from the working directory; words are given on "
+        "standard input: printf %s {} | {} inspect {} --text -)",
+        flags.text, shell_quoted(flags.text), program_name(), shell_quoted(flags.run.path));
+  const TextFiles files = list_text_files(path);
+  if (files.folder || files.files.size() != 1)
+    fail<ValueError>("inspect: {} is a folder (name one file)", flags.text);
+  name = printable(std::filesystem::path(files.files.front().path).filename().string());
+  return text_of(files.files.front());
+}
+
+// The text as tokens of the run.
+std::vector<std::int32_t> tokens_of(const InspectFlags& flags, const LoadedRun& run, std::string& name) {
+  std::string text = read_text(flags, name);
+  constexpr const char* kWayOut = "--replace-unknown takes another character in its place";
+  if (flags.replace_unknown) {
+    std::vector<std::string> replaced;
+    text = run.tokenizer->with_known(text, replaced);
+    if (!replaced.empty())
+      say(fmt::format("warning: the vocabulary of {} lacks {}: each is replaced", run.tokenizer->vocab_size(),
+                      fmt::join(replaced, ", ")));
+  }
+  try {
+    return run.tokenizer->encode(text);
+  } catch (const ValueError& error) {
+    fail<ValueError>("inspect: {}: {}; {}", flags.text, error.what(), kWayOut);
+  } catch (const FormatError& error) {
+    fail<FormatError>("inspect: {}: {}; {}", flags.text, error.what(), kWayOut);
+  }
+}
+
+int run_inspect(const InspectFlags& flags) {
+  check_output("inspect", flags.out, kOwnPage);
+  const LoadedRun run = load_text_run("inspect", flags.run, " (inspect reads text)");
+  InspectOptions options;
+  options.reading = reading_of(run, 1);
+  options.kept = flags.keys;
+  if (!flags.attention.empty()) read_range(flags.attention, options.from, options.to);
+
+  InspectedText about;
+  std::vector<std::int32_t> ids = tokens_of(flags, run, about.text);
+  about.tokens_in_all = std::ssize(ids);
+  ids.resize(static_cast<std::size_t>(std::min(about.tokens_in_all, flags.tokens)));
+  Inspection inspection;
+  {
+    PercentLine line("inspect");
+    inspection = inspect_tokens(*run.model, ids, options, std::ref(line));
+  }
+  about.run = flags.run.path;
+  about.about = describe_reading(run, options.reading, flags.run.precision);
+  about.recurrent = run.model->is_recurrent();
+  const std::string page =
+      render_inspection(about, run.model->full_config(), *run.tokenizer, ids, inspection);
+
+  print_line("step: {}", run.step);
+  print_line("tokens: {}{}", inspection.tokens,
+             about.tokens_in_all > inspection.tokens
+                 ? fmt::format(", the first of {} (--tokens reads more)", about.tokens_in_all)
+                 : "");
+  print_line("loss: {:.6f} nats per token", inspection.loss);
+  if (!std::isfinite(inspection.loss)) say(diverged_text(flags.run));
+  if (std::isfinite(inspection.loss_cleared))
+    print_line("loss without the state: {:.6f}", inspection.loss_cleared);
+  if (!inspection.attention.empty())
+    print_line("attention: of the tokens {}:{}", inspection.attention.front().from,
+               inspection.attention.front().to);
+  // Behind the numbers, which a full disk does not take.
+  write_own_file("inspect", flags.out, page, kOwnPage);
+  print_line("page: {}, {}", flags.out, human_bytes(static_cast<std::int64_t>(page.size())));
+  return 0;
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command =
+      app.add_subcommand("inspect", "Write a page that shows what a model's memory does on a text");
+  const auto flags = std::make_shared<InspectFlags>();
+  add_run_argument(*command, flags->run.path);
+  add_option(*command, "--text", flags->text, "The text: a file, or '-' for standard input", not_empty())
+      ->required();
+  add_option(*command, "--out", flags->out, "Page to write", not_empty());
+  add_option(*command, "--tokens", flags->tokens, "Read at most so many tokens of the text",
+             whole_number(2, 10'000'000));
+  add_option(
+      *command, "--attention", flags->attention,
+      "FROM:TO, the tokens whose attention the page keeps (default: from the first one on, about 4 MB of it)",
+      token_range());
+  add_option(*command, "--keys", flags->keys, "Keys to keep of each token and head, the largest ones",
+             whole_number(1, 255));
+  command->add_flag("--replace-unknown", flags->replace_unknown,
+                    "Replace characters of the text that the vocabulary lacks");
+  add_checkpoint_option(*command, flags->run.checkpoint, "Checkpoint of the run");
+  add_precision_option(*command, flags->run.precision);
+  add_device_option(*command, flags->run.device);
+  on_chosen(*command, action, [flags] { return run_inspect(*flags); });
+}
+
+}  // namespace eddy::app

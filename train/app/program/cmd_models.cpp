@@ -1,0 +1,173 @@
+// `eddy models`: lists the models of this build, and the configurations of the papers with their numbers of
+// parameters. It only counts parameters and allocates nothing, so any size works. --explain also runs a small model.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "models/eddy/registry.h"
+#include "tensor/base/format.h"
+#include "train/app/inspect/model_outline.h"
+#include "train/app/program/commands.h"
+#include "train/app/views/svg_picture.h"
+#include "train/config/config_flags.h"
+#include "train/config/new_config.h"
+#include "train/tasks/task.h"
+#include "train/text/tokenizer.h"
+#include "train/words/human_text.h"
+#include "train/words/program_name.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+struct ModelsOptions {
+  std::string config, explain, svg;
+  std::int64_t vocab = 0, params = 0;
+  ModelConfig defaults;
+  ConfigFlags keys;
+
+  bool names_one() const { return !config.empty() || !keys.given().empty(); }
+};
+
+std::int64_t without_token_table(const ParamStore& counted) {
+  return counted.count() - counted.get("embed.weight").shape.elements();
+}
+
+int list_models() {
+  print_line("Models of this build:");
+  for (const ModelEntry& entry : model_registry())
+    print_line("  {:<44} {}", fmt::format("{}/{}", entry.family, entry.model), entry.summary);
+  print_line("\nConfigurations of the papers:");
+  // Papers count with or without the embedding table, whose size depends on the vocabulary.
+  print_line("  {:<30} {:<18} {:>14} {:>14} {:>14}", "name", "model", "parameters", "without table",
+             "expected");
+  bool differs = false;
+  for (const NamedConfig& named : paper_configs()) {
+    const ParamStore counted = count_parameters(named.config);
+    const bool same = counted.count() == named.parameters;
+    differs = differs || !same;
+    print_line("  {:<30} {:<18} {:>14} {:>14} {:>14}{}", named.name, named.config.model, counted.count(),
+               without_token_table(counted), named.parameters, same ? "" : "  DIFFERS");
+  }
+  return differs ? 1 : 0;
+}
+
+constexpr std::int64_t kBytes = 256;  // the vocabulary where nothing says another
+
+// The size of a tokenizer's vocabulary; of one that a text decides, that of bytes.
+std::int64_t usual_vocab(const std::string& tokenizer) {
+  return tokenizer == "char" ? kBytes : make_tokenizer(tokenizer, "")->vocab_size();
+}
+
+// The sizes at which every model has so many parameters.
+int list_sizes(const ModelsOptions& options) {
+  const std::int64_t vocab = options.vocab > 0 ? options.vocab : kBytes;
+  print_line("Sizes at {} parameters, a vocabulary of {}, and else those of a new run:",
+             grouped(options.params), vocab);
+  print_line("  {:<44} {:>8} {:>8} {:>14}", "model", "dim", "mlp_dim", "parameters");
+  bool found = false;
+  for (const ModelEntry& entry : model_registry()) {
+    const std::string name = fmt::format("{}/{}", entry.family, entry.model);
+    ModelConfig config = preset_model(name, "models");
+    config.vocab = vocab;
+    config.params = options.params;
+    try {
+      const ModelConfig full = resolved(config);
+      const bool has_mlp = reads_key(full, "mlp_dim");
+      print_line("  {:<44} {:>8} {:>8} {:>14}", name, full.dim, has_mlp ? std::to_string(full.mlp_dim) : "-",
+                 grouped(count_parameters(full).count()));
+      found = true;
+    } catch (const ConfigError& refused) {
+      print_line("  {:<44} {}", name, refused.what());
+    }
+  }
+  return found ? 0 : 1;
+}
+
+// The one model that the options describe.
+RunConfig described(const ModelsOptions& options) {
+  NewConfig gathered;
+  if (!options.explain.empty())
+    for (const char* const key : {"model.model", "model.family"})
+      if (options.keys.given().contains(key))
+        fail<ConfigError>("models: --explain {} names the model, and --{} another (leave out one)",
+                          options.explain, key);
+  if (!options.explain.empty()) gathered.take_preset(options.explain, "models");
+  if (!options.config.empty()) gathered.take_file(options.config);
+  gathered.take_flags(options.keys.given());
+  RunConfig config = gathered.completed();
+  if (options.vocab > 0) config.model.vocab = options.vocab;
+  if (config.model.vocab == 0) config.model.vocab = usual_vocab(config.data.tokenizer);
+  return config;
+}
+
+int explain_model(const ModelsOptions& options) {
+  const RunConfig config = described(options);
+  if (!options.svg.empty()) check_output("models", options.svg, kOwnPicture);
+  const ModelOutline outline = outline_model(config.model, segment_length(config));
+  print(to_text(outline));
+  if (!options.svg.empty()) {
+    write_own_file("models", options.svg, draw_outline(outline), kOwnPicture);
+    print_line("picture: {}", options.svg);
+  }
+  return 0;
+}
+
+int list_parameters(const ModelsOptions& options) {
+  const RunConfig config = described(options);
+  const ParamStore counted = count_parameters(config.model);
+  std::size_t width = 0;
+  for (const Parameter& parameter : counted.parameters()) width = std::max(width, parameter.name.size());
+  for (const Parameter& parameter : counted.parameters())
+    print_line("{:<{}}  {:<16} {:>14}", parameter.name, width, to_string(parameter.shape),
+               parameter.shape.elements());
+  print_line("{}/{}: {} parameters in {} tensors, {} without the token table", config.model.family,
+             config.model.model, counted.count(), counted.parameters().size(), without_token_table(counted));
+  return 0;
+}
+
+}  // namespace
+
+void add_models_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command = app.add_subcommand("models", "List models and their numbers of parameters");
+  const auto options = std::make_shared<ModelsOptions>();
+  add_option(*command, "--config", options->config,
+             "List the parameters of this configuration (TOML or JSON) instead", not_empty());
+  command
+      ->add_option("--vocab", options->vocab,
+                   "Size of the vocabulary, if the configuration leaves it to the text (default: 256)")
+      ->check(whole_number(1, 1'000'000'000));
+  command
+      ->add_option("--params", options->params,
+                   "List instead the sizes at which every model has so many parameters, within 3 %")
+      ->check(whole_number(1, 1'000'000'000'000'000));
+  add_option(
+      *command, "--explain", options->explain,
+      "Explain instead a model or configuration of a paper, by its name: what reads what, the work and the "
+      "parameters of each part, the state, and how far back it sees",
+      not_empty());
+  add_option(*command, "--svg", options->svg, "With --explain, write the same as a picture to this file too",
+             not_empty());
+  options->keys.add_to(*command, keys_of(options->defaults));
+  command->footer(fmt::format(
+      "With --config, a key of a model, or both, it lists the parameters of that one: {} models --model staircase "
+      "--model.layers 2 --vocab 65",
+      program_name()));
+  on_chosen(*command, action, [options] {
+    if (options->params > 0 && options->names_one())
+      fail<ValueError>("models: --params lists all models (for one: --model.params {})", options->params);
+    if (options->params > 0 && !options->explain.empty())
+      fail<ValueError>("models: --params lists all models, --explain is about one (give one of them)");
+    if (!options->svg.empty() && options->explain.empty())
+      fail<ValueError>("models: --svg draws one model (name it by --explain)");
+    if (options->params > 0) return list_sizes(*options);
+    if (!options->explain.empty()) return explain_model(*options);
+    if (options->vocab > 0 && !options->names_one())
+      fail<ValueError>("models: --vocab is for one model (name it by --config or --model), or for --params");
+    return options->names_one() ? list_parameters(*options) : list_models();
+  });
+}
+
+}  // namespace eddy::app

@@ -1,0 +1,207 @@
+// `eddy tokenizer train` makes a vocabulary from texts; `eddy tokenizer show` prints what is in one.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tensor/base/format.h"
+#include "train/app/program/commands.h"
+#include "train/fetch/named_data.h"
+#include "train/files/own_file.h"
+#include "train/files/text_file.h"
+#include "train/files/utf8.h"
+#include "train/record/percent_line.h"
+#include "train/run/checkpoint.h"
+#include "train/text/sentencepiece_tokenizer.h"
+#include "train/text/text_files.h"
+#include "train/text/text_measures.h"
+#include "train/text/vocabulary_training.h"
+#include "train/words/human_text.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TokenizerFlags {
+  std::string data, out, subject, text, show_data;
+  std::string document = "file";
+  VocabularyOptions options;
+  std::int64_t megabytes = 256;
+};
+
+DocumentUnit unit_of(const TokenizerFlags& flags) {
+  return flags.document == "folder" ? DocumentUnit::folder : DocumentUnit::file;
+}
+
+int run_train_tokenizer(TokenizerFlags& flags) {
+  if (!is_sentencepiece_path(flags.out))
+    fail<ValueError>(
+        "tokenizer train: --out is '{}' (a name that ends with .model, by which configurations know it)",
+        flags.out);
+  check_output("tokenizer train", flags.out, kNewFile);
+  flags.options.most_bytes = flags.megabytes << 20;
+  const TextFiles texts = vocabulary_files(local_data(flags.data, std::cerr), unit_of(flags));
+  if (is_terminal(2))
+    say(fmt::format("tokenizer train: reads the text, and trains {} tokens on at most {} MB of it",
+                    flags.options.size, flags.megabytes));
+  const TrainedVocabulary made = train_vocabulary(texts.files, flags.options);
+  write_own_file("tokenizer train", flags.out, made.model, kNewFile);
+  const std::size_t files = single_files(texts.files).size();
+  print_line("text: {} {}, {} bytes, {} of them trained on{}", files, plural(files, "file"), made.bytes,
+             made.used_bytes, describe_left_out(texts));
+  print_line("characters: {}, {} of them written as bytes", made.characters, made.without_piece);
+  print_line("vocabulary: {} tokens ({}), {}", flags.options.size, flags.options.type, flags.out);
+  return 0;
+}
+
+// Loads the tokenizer of a .model file, a tokenizer.json, a checkpoint or a run.
+std::unique_ptr<Tokenizer> load_tokenizer_of(const std::string& subject) {
+  std::error_code error;
+  if (is_sentencepiece_path(subject) && !fs::is_directory(subject, error)) return read_sentencepiece(subject);
+  if (fs::is_regular_file(subject, error) && fs::path(subject).extension() != ".json")
+    fail<ValueError>(
+        "tokenizer show: {} is no vocabulary (a .model file, a tokenizer.json, or the folder of a run)",
+        subject);
+  if (fs::is_regular_file(subject, error)) return tokenizer_from_json(read_text_file(subject), subject);
+  const fs::path kept = fs::path(subject) / "tokenizer.json";
+  if (fs::is_regular_file(kept, error)) return tokenizer_from_json(read_text_file(kept), kept.string());
+  LoadedRun run = training::load_run(subject);
+  if (!run.tokenizer)
+    fail<ValueError>("tokenizer show: {} was trained on the task {}, which has no text", subject,
+                     run.config.data.name);
+  return std::move(run.tokenizer);
+}
+
+// Returns the text of a token for people: in quotes, with control characters and invalid bytes as \xNN.
+std::string shown(std::string_view bytes) {
+  std::string text = "'";
+  for (std::size_t at = 0; at < bytes.size();) {
+    const Utf8Char character = utf8_at(bytes, at);
+    const auto length = static_cast<std::size_t>(std::max(character.bytes, 1));
+    const bool plain = character.bytes > 0 &&
+                       printable(bytes.substr(at, length)) == bytes.substr(at, length) &&
+                       character.code_point >= 0x20;
+    for (std::size_t i = 0; i < length; ++i)
+      text += plain ? std::string(1, bytes[at + i])
+                    : fmt::format("\\x{:02x}", static_cast<unsigned char>(bytes[at + i]));
+    at += length;
+  }
+  return text + "'";
+}
+
+// Prints the tokens of one text with their ids.
+void show_text(const Tokenizer& tokenizer, const std::string& text) {
+  const std::vector<std::int32_t> ids = tokenizer.encode(text);
+  for (const std::int32_t id : ids) print_line("  {:>7}  {}", id, shown(tokenizer.decode_one(id)));
+  print_line("{} {}, {} {}; decoded it is {}", text.size(), plural(text.size(), "byte"), ids.size(),
+             plural(ids.size(), "token"),
+             tokenizer.decode(ids) == text ? "the same text" : shown(tokenizer.decode(ids)));
+}
+
+// 0 where the system does not tell: then reading it says more.
+std::int64_t size_of_file(const TextFile& file) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(file.path, error);
+  return error ? 0 : static_cast<std::int64_t>(bytes);
+}
+
+// Prints how texts are tokenized: the numbers to compare vocabularies by.
+void show_data(const Tokenizer& tokenizer, const TokenizerFlags& flags) {
+  const std::string& path = flags.show_data;
+  std::int64_t words = 0;
+  TokenCover cover;
+  std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
+  const TextFiles texts = list_text_files(local_data(path, std::cerr), unit_of(flags));
+  std::int64_t bytes = 0, done = 0;
+  for (const TextFile& file : single_files(texts.files)) bytes += size_of_file(file);
+  if (const std::string text = long_encoding_text(tokenizer.name(), flags.subject, bytes); !text.empty())
+    say("tokenizer show: " + text);
+  {
+    PercentLine line("tokenizer show");
+    for (const TextFile& file : texts.files) {
+      const std::string text = text_of(file);
+      words += count_words(text);
+      for (const std::int32_t id : tokenizer.encode(text, cover)) ++seen[static_cast<std::size_t>(id)];
+      for (const TextFile& part : single_files({file})) done += size_of_file(part);
+      line(done, std::max(bytes, done));
+    }
+  }
+  const auto tokens = static_cast<double>(std::max<std::int64_t>(cover.tokens, 1));
+  print_line("{}: {} {}, {} {}, {} {}{}", path, cover.bytes, plural(cover.bytes, "byte"), words,
+             plural(words, "word"), cover.tokens, plural(cover.tokens, "token"), describe_left_out(texts));
+  print_line("bytes per token: {:.4f}", static_cast<double>(cover.bytes) / tokens);
+  print_line("tokens per word: {:.4f}", tokens / static_cast<double>(std::max<std::int64_t>(words, 1)));
+  print_line("unknown tokens: {}, bytes not kept: {}", cover.unknown, cover.lost_bytes);
+  print_line("tokens that occur: {} of {}",
+             std::count_if(seen.begin(), seen.end(), [](std::int64_t n) { return n > 0; }),
+             tokenizer.vocab_size());
+}
+
+int run_show_tokenizer(const TokenizerFlags& flags) {
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer_of(flags.subject);
+  print_line("{}: {} tokens", tokenizer->name(), tokenizer->vocab_size());
+  std::vector<std::int32_t> by_length;
+  std::string textless;
+  std::int64_t textless_count = 0;
+  for (std::int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+    if (!tokenizer->decode_one(id).empty())
+      by_length.push_back(id);
+    else if (++textless_count <= 8)
+      textless += fmt::format(" {}", id);
+  }
+  if (textless_count > 0) print_line("without text:{}{}", textless, textless_count > 8 ? " ..." : "");
+  const std::size_t most = std::min<std::size_t>(by_length.size(), 20);
+  std::stable_sort(by_length.begin(), by_length.end(), [&](std::int32_t a, std::int32_t b) {
+    return tokenizer->decode_one(a).size() > tokenizer->decode_one(b).size();
+  });
+  std::string longest;
+  for (std::size_t i = 0; i < most; ++i) longest += " " + shown(tokenizer->decode_one(by_length[i]));
+  print_line("longest:{}", longest);
+  if (!flags.text.empty()) show_text(*tokenizer, flags.text);
+  if (!flags.show_data.empty()) show_data(*tokenizer, flags);
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenizer_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command =
+      app.add_subcommand("tokenizer", "Train or show a vocabulary of subwords (SentencePiece)");
+  command->require_subcommand(1);
+  const auto flags = std::make_shared<TokenizerFlags>();
+  CLI::App* train = command->add_subcommand("train", "Make a vocabulary from texts");
+  train
+      ->add_option("--data", flags->data, "Text file or folder; of a folder with train and valid, only train")
+      ->required();
+  const auto add_document = [&](CLI::App& to) {
+    add_option(
+        to, "--document", flags->document,
+        "What is one document of the folder, as data.document: a file, or a subfolder with all its files",
+        CLI::IsMember({"file", "folder"}));
+  };
+  add_document(*train);
+  add_option(*train, "--vocab", flags->options.size, "Number of tokens", whole_number(512, 1 << 20));
+  add_option(*train, "--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces",
+             CLI::IsMember({"bpe", "unigram"}));
+  add_option(*train, "--megabytes", flags->megabytes,
+             "Train on at most so many megabytes: lines taken evenly from longer texts",
+             whole_number(1, 1 << 20));
+  train->add_option("--out", flags->out, "File to write: NAME.model")->required();
+  on_chosen(*train, action, [flags] { return run_train_tokenizer(*flags); });
+  CLI::App* show = command->add_subcommand("show", "Show what a vocabulary holds, and how it splits texts");
+  show->add_option("FILE|RUN", flags->subject, "A .model file, or a run's folder")->required();
+  show->add_option("--text", flags->text, "Split this text");
+  show->add_option("--data", flags->show_data, "Count the tokens of this file or folder");
+  add_document(*show);
+  on_chosen(*show, action, [flags] { return run_show_tokenizer(*flags); });
+}
+
+}  // namespace eddy::app

@@ -1,0 +1,137 @@
+// `eddy watch`: serves the page of a run. `eddy train --watch` starts it as a process of its own, so that nothing that
+// comes from a network reaches the process that trains.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/base/format.h"
+#include "train/app/program/commands.h"
+#include "train/app/report/page_server.h"
+#include "train/step/stop_signal.h"
+#include "train/words/program_name.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+struct WatchFlags {
+  std::string run;
+  WatchOptions options;
+  int parent = 0;  // of which it is the child; 0: of no one whom it follows
+};
+
+// Requests that never end cannot take the memory that a training run beside it needs.
+void limit_memory() {
+  constexpr rlim_t kMore = rlim_t{1} << 28;
+  rlim_t pages = 0;
+  if (!(std::ifstream("/proc/self/statm") >> pages)) return;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0) return;
+  const rlim_t wanted = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + kMore;
+  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= wanted) return;
+  limit.rlim_cur = wanted;
+  static_cast<void>(::setrlimit(RLIMIT_AS, &limit));
+}
+
+int run_watch(const WatchFlags& flags) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (flags.parent == 0 && !fs::is_directory(flags.run, error))
+    fail<IoError>("watch: {} is no folder (name that of a run)", flags.run);
+  const StopOnSignal signals;
+  std::signal(SIGPIPE, SIG_IGN);  // who goes away amid an answer ends nothing
+  limit_memory();
+  PageServer server(flags.run, {flags.options.address, flags.options.port});
+  print_line("watch {} at {}", flags.run, server.url());
+  if (is_loopback(flags.options.address))
+    print_line("from another machine: ssh -L {0}:127.0.0.1:{0} MACHINE, and the same address there",
+               server.port());
+  else
+    say(fmt::format("warning: whoever reaches {} reads this report", flags.options.address));
+  flush_output();
+  constexpr auto kTenth = std::chrono::milliseconds(100);
+  if (flags.parent == 0) {
+    while (!stop_requested()) server.serve(kTenth);
+    return 0;
+  }
+  // Whoever waits for the end of what the training process prints does not wait for this one.
+  if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr)
+    return 1;
+  while (!stop_requested() && ::getppid() == flags.parent) server.serve(kTenth);
+  // A reader sees how the run ended, if there is one.
+  const std::int64_t answered = server.answered();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (answered > 0 && server.answered() == answered && !stop_requested() &&
+         std::chrono::steady_clock::now() < end)
+    server.serve(kTenth);
+  return 0;
+}
+
+}  // namespace
+
+void WatchOptions::add_to(CLI::App& command, const std::string& when) {
+  command
+      .add_option("--address", address,
+                  when + "Address to listen at; other than loopback, others can read the page")
+      ->check(not_empty())
+      ->capture_default_str();
+  command
+      .add_option("--port", port,
+                  when + fmt::format("Port to listen at; 0: the first free one from {} on", kFirstPort))
+      ->check(whole_number(0, 65535))
+      ->capture_default_str();
+}
+
+void start_watching(const std::string& run, const WatchOptions& options) {
+  if (const std::string why = why_no_server(); !why.empty()) fail<ConfigError>("train: --watch: {}", why);
+  std::vector<std::string> words{program_name(),
+                                 "watch",
+                                 run,
+                                 "--address",
+                                 options.address,
+                                 "--port",
+                                 fmt::format("{}", options.port),
+                                 "--with-parent",
+                                 fmt::format("{}", ::getpid())};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child < 0) fail<IoError>("train: --watch: cannot start a process: {}", std::strerror(errno));
+  if (child > 0) return;
+  // Ctrl-C is for the training process: this one stays until that one has ended.
+  ::setpgid(0, 0);
+  ::execv("/proc/self/exe", argv.data());
+  ::_exit(127);
+}
+
+void add_watch_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* command =
+      app.add_subcommand("watch", "Serve the report of a run to a browser, read-only, until Ctrl-C");
+  const auto flags = std::make_shared<WatchFlags>();
+  command->add_option("RUN", flags->run, "Folder of a run")->required();
+  flags->options.add_to(*command, "");
+  command
+      ->add_option(
+          "--with-parent", flags->parent,
+          fmt::format(
+              "End after this process, whose child this one is; RUN may come later ({} train --watch)",
+              program_name()))
+      ->check(whole_number(1, INT32_MAX));
+  on_chosen(*command, action, [flags] { return run_watch(*flags); });
+}
+
+}  // namespace eddy::app

@@ -1,0 +1,324 @@
+// The program `eddy` as a function.
+#include "train/app/program/program.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/backends.h"
+#include "ops/core/warnings.h"
+#include "ops/cpu/isa.h"
+#include "ops/product/blas.h"
+#include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/app/launch/launcher.h"
+#include "train/app/measure/kernels/prove.h"
+#include "train/app/program/commands.h"
+#include "train/config/config.h"
+#include "train/config/run_config.h"
+#include "train/words/likely_name.h"
+#include "train/words/program_name.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+bool output_is_closed = false;
+
+// Ignores signals where an error code says more, and opens missing standard streams.
+void prepare_process() {
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe fails with EPIPE
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on file sizes fails with EFBIG
+  output_is_closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
+  // If a standard stream is closed, the next file opened would take its number and receive what is printed.
+  for (int stream = open("/dev/null", O_RDWR); stream >= 0 && stream <= STDERR_FILENO;)
+    stream = open("/dev/null", O_RDWR);
+}
+
+// These keep their results in a folder: what is printed is not needed.
+bool has_results_in_files(const std::string& command) {
+  return command == "train" || command == "reproduce" || command == "bench speed";
+}
+
+// Makes printing fail when standard output was closed, where what is printed is the result.
+void refuse_closed_output(const std::string& command) {
+  if (!output_is_closed || has_results_in_files(command)) return;
+  const int unwritable = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (unwritable >= 0) dup2(unwritable, STDOUT_FILENO);
+}
+
+// Asks early for the memory of products, for the commands that compute.
+void reserve_memory(const std::string& command) {
+  for (const char* const computes : {"train", "plan", "reproduce", "eval", "compare", "inspect", "draw",
+                                     "generate", "chat", "export", "import", "bench", "dump"})
+    if (command == computes) return reserve_product_memory(thread_count());
+}
+
+// Lowers the instruction set of the CPU kernels to EDDY_CPU_LEVEL.
+// errors: ConfigError; ValueError.
+void choose_cpu_level() {
+  const char* const wanted = std::getenv("EDDY_CPU_LEVEL");
+  if (wanted == nullptr || *wanted == '\0') return;
+  std::vector<std::string> names;
+  for (int i = 0; i <= static_cast<int>(IsaLevel::amx); ++i) {
+    const auto level = static_cast<IsaLevel>(i);
+    if (std::string_view(wanted) == isa_name(level)) return set_isa_level(level);
+    names.emplace_back(isa_name(level));
+  }
+  fail<ConfigError>("EDDY_CPU_LEVEL: unknown level '{}' (one of {})", wanted, fmt::join(names, ", "));
+}
+
+// Refuses an invalid EDDY_NUM_THREADS. The thread pool ignores it, since it starts where no error can be
+// caught.
+// errors: ConfigError.
+void check_thread_variable() {
+  const char* const wanted = std::getenv("EDDY_NUM_THREADS");
+  if (wanted == nullptr || *wanted == '\0') return;
+  const std::string_view text(wanted);
+  int threads = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (error != std::errc() || stop != text.data() + text.size() || threads < 1 || threads > 256)
+    fail<ConfigError>("EDDY_NUM_THREADS: '{}' is not a number of threads (1 to 256; unset it to use all)",
+                      text);
+}
+
+// Overrides the choice of GPU kernels by EDDY_KERNELS.
+// errors: ConfigError, also for variables that it replaced.
+void choose_gpu_kernels() {
+  for (const char* const former : {"EDDY_ATTENTION", "EDDY_RECURRENCE", "EDDY_PRODUCTS"})
+    if (std::getenv(former) != nullptr)
+      fail<ConfigError>("{} is no longer read: EDDY_KERNELS chooses, for example EDDY_KERNELS=plain", former);
+  const char* const wanted = std::getenv("EDDY_KERNELS");
+  if (wanted == nullptr || *wanted == '\0') return;
+  try {
+    set_gpu_kernels(wanted);
+  } catch (const ValueError& error) {
+    fail<ConfigError>("EDDY_KERNELS: {}", error.what());
+  }
+}
+
+// Has the kernels of a GPU checked before a command opens it.
+void check_gpu_kernels() {
+  before_gpu([] {
+    ProveOptions options = program_trials();
+    const char* const wanted = std::getenv("EDDY_KERNELS");
+    options.uncached = wanted != nullptr && *wanted != '\0';
+    choose_proven_kernels(options);
+  });
+}
+
+// Of several processes that a launcher started, all make the same mistake.
+int report(std::string_view text, int status) {
+  std::fflush(stdout);
+  if (!is_first_process()) return status;
+  say(fmt::format("error: {}", text));
+  return status;
+}
+
+// Returns the innermost command that was given: "step" of "bench step"; null without one.
+const CLI::App* chosen_command(const CLI::App& app) {
+  const CLI::App* command = nullptr;
+  for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = command->get_subcommands())
+    command = chosen.front();
+  return command;
+}
+
+// Returns "bench step" for the command step of bench.
+std::string full_name(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  const bool nested = parent != nullptr && parent->get_parent() != nullptr;
+  return (nested ? full_name(*parent) + " " : "") + command.get_name();
+}
+
+// Adds the names of the commands in `app` that take this flag, those within commands included.
+void add_commands_with(const std::string& flag, const CLI::App& app, std::vector<std::string>& names) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_option_no_throw(flag) != nullptr) names.push_back(full_name(*command));
+    add_commands_with(flag, *command, names);
+  }
+}
+
+// Returns what is said of a flag that none of the command's is near to: "generate takes it; ", or "".
+std::string who_takes(const std::string& flag, const CLI::App& app) {
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string> names;
+  if (flag.starts_with("--")) add_commands_with(flag, app, names);
+  if (names.empty()) return "";
+  const bool several = names.size() > 1, too_many = names.size() > kMostNamed;
+  if (too_many) names.resize(kMostNamed);
+  return fmt::format("{}{} {} it; ", fmt::join(names, ", "), too_many ? " and others" : "",
+                     several ? "take" : "takes");
+}
+
+// Returns how a command takes what was given as an argument without a flag: "--prompt gives a text; ", or "".
+std::string flag_for_argument(const CLI::App* command) {
+  for (const auto& [flag, gives] : {std::pair{"--prompt", "a text"}, {"--data", "data"}})
+    if (command != nullptr && command->get_option_no_throw(flag) != nullptr)
+      return fmt::format("{} gives {}; ", flag, gives);
+  return "";
+}
+
+// Returns the error text for the first argument that was not recognised.
+std::string refuse_argument(const CLI::App& app, const CLI::App* command, const std::string& argument) {
+  if (argument.starts_with("-") && argument != "-") {
+    const std::string flag = argument.substr(0, argument.find('='));
+    std::vector<std::string> flags;
+    for (const CLI::App* from : {command, &app}) {
+      if (from == nullptr) continue;
+      for (const CLI::Option* option : from->get_options())
+        for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+    }
+    const std::string likely = likely_name(flag, flags),
+                      named = command != nullptr ? full_name(*command) : "";
+    return fmt::format("{}unknown flag '{}' ({})", named.empty() ? "" : named + ": ", flag,
+                       likely.empty() ? fmt::format("{}see {} {}{}--help", who_takes(flag, app),
+                                                    program_name(), named, named.empty() ? "" : " ")
+                                      : "nearest: " + likely);
+  }
+  std::vector<std::string> commands;
+  for (const CLI::App* known : (command != nullptr ? *command : app).get_subcommands({}))
+    commands.push_back(known->get_name());
+  const std::string name = command != nullptr ? full_name(*command) : program_name();
+  // After a value of the command's own, as in `eddy learn chek 3`, that was perhaps meant as a command.
+  std::string wrong = argument;
+  bool takes_value = false;
+  if (command != nullptr)
+    for (const CLI::Option* option : command->get_options())
+      if (option->get_positional() && option->count() > 0) {
+        takes_value = true;
+        wrong = option->results().front();
+      }
+  if (commands.empty() || (takes_value && likely_name(wrong, commands).empty()))
+    return fmt::format("{}: unexpected argument '{}' ({}see {} {} --help)", name, argument,
+                       flag_for_argument(command), program_name(), name);
+  const std::string likely = likely_name(wrong, commands);
+  return fmt::format("{}unknown command '{}' ({}see {}{} --help)", command != nullptr ? name + ": " : "",
+                     wrong, likely.empty() ? "" : "nearest: " + likely + "; ",
+                     command != nullptr ? program_name() + " " : "", name);
+}
+
+int run_command_line(int argc, char** argv) {
+  std::function<int()> action;
+  int threads = 0;
+  if (argc > 0 && *argv[0] != '\0') program_name() = std::filesystem::path(argv[0]).filename().string();
+  CLI::App app{"Trains, evaluates and runs recurrent transformers.", program_name()};
+  app.set_version_flag("--version", "eddy " EDDY_VERSION, "Print the version and exit");
+  app.add_option("--threads", threads,
+                 "CPU threads; may also follow the command (default: EDDY_NUM_THREADS, or all that this "
+                 "process may use)")
+      ->check(CLI::Range(1, 256).description(""));
+  app.get_formatter()->column_width(34);
+  // Commands accept --threads after their name, and leave unknown arguments to refuse_argument, which names
+  // the nearest one.
+  app.require_subcommand(0, 1)->allow_extras()->fallthrough();
+  for (const auto add :
+       {add_train_command,     add_plan_command,     add_reproduce_command, add_eval_command,
+        add_compare_command,   add_inspect_command,  add_report_command,    add_watch_command,
+        add_draw_command,      add_generate_command, add_chat_command,      add_check_command,
+        add_tokenizer_command, add_models_command,   add_keys_command,      add_tasks_command,
+        add_info_command,      add_bench_command,    add_dump_command,      add_export_command,
+        add_import_command,    add_learn_command,    add_completion_command})
+    add(app, action);
+  // Set after the commands were added: they would inherit it.
+  app.footer(
+      program_name() +
+      " COMMAND --help lists the options of a command.\n\n"
+      "Environment:\n"
+      "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
+      "  OMP_NUM_THREADS=N                        the most, where none of these says\n"
+      "  EDDY_CPU_LEVEL=baseline|avx2|avx512|avx512_bf16|amx\n"
+      "                                          lower instruction set of the CPU kernels\n"
+      "  EDDY_DATA_DIR=FOLDER                     where the data of tasks and tables are\n"
+      "  EDDY_CACHE_DIR=FOLDER                    where fetched data sets and checks of a GPU are kept\n"
+      "  EDDY_KERNELS=plain|...                   GPU kernels other than the program's choice (cuda/README.md)");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // --help, --version
+      app.exit(error);
+      flush_output();
+      return 0;
+    }
+    const CLI::App* const failed = chosen_command(app);
+    const std::string named = failed == nullptr ? "" : full_name(*failed);
+    std::string problem = error.what();
+    if (const std::size_t at = problem.find(": At Most 1 "); at != std::string::npos)
+      problem = problem.substr(0, at) + " is given more than once";
+    return report(fmt::format("{}{} (see {} {}{}--help)", named.empty() ? "" : named + ": ", problem,
+                              program_name(), named, named.empty() ? "" : " "),
+                  kUsage);
+  }
+  const CLI::App* const command = chosen_command(app);
+  std::vector<std::string> extras = app.remaining(true);
+  // The mark in front of paths that begin with a dash.
+  if (const auto mark = std::find(extras.begin(), extras.end(), "--"); mark != extras.end())
+    extras.erase(mark);
+  if (!extras.empty()) return report(refuse_argument(app, command, extras.front()), kUsage);
+  if (!action) {
+    std::cerr << (command != nullptr ? command->help(program_name()) : app.help());
+    return kUsage;
+  }
+  check_thread_variable();
+  choose_cpu_level();
+  choose_gpu_kernels();
+  check_gpu_kernels();
+  if (threads > 0) set_thread_count(threads);
+  if (command != nullptr) {
+    refuse_closed_output(full_name(*command));
+    reserve_memory(app.get_subcommands().front()->get_name());
+  }
+  const int status = action();
+  for (const std::string& warning : take_warnings())
+    if (is_first_process()) say(warning);
+  flush_output();
+  report_lost_output(command == nullptr || !has_results_in_files(full_name(*command)));
+  return status;
+}
+
+int guarded_main(int argc, char** argv) {
+  try {
+    return run_command_line(argc, argv);
+  } catch (const OutputClosed&) {
+    return 0;
+  } catch (const Error& error) {
+    return report(error.what(), kFailed);
+  } catch (const std::bad_alloc&) {
+    return report(kOutOfMemory, kFailed);
+  } catch (const std::length_error&) {
+    return report(kOutOfMemory, kFailed);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(fmt::format("{}: {}", error.path1().string(), error.code().message()), kFailed);
+  } catch (const std::exception& error) {
+    return report(plain_message(error.what()), kFailed);
+  }
+}
+
+}  // namespace
+
+int program(int argc, char** argv) {
+  prepare_process();
+  return guarded_main(argc, argv);
+}
+
+}  // namespace eddy::app

@@ -1,0 +1,245 @@
+// One thread, which waits for events. The library parses requests and bounds them; what is answered is decided here.
+#include "train/app/report/page_server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+#include <utility>
+
+#include "tensor/base/format.h"
+#include "tensor/files/descriptor.h"
+#include "train/app/views/html_page.h"
+
+#ifdef EDDY_LIBEVENT
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/keyvalq_struct.h>
+#endif
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+bool is_number_address(const std::string& address) {
+  in6_addr any{};
+  return ::inet_pton(AF_INET, address.c_str(), &any) == 1 ||
+         ::inet_pton(AF_INET6, address.c_str(), &any) == 1;
+}
+
+std::string in_small_letters(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// The host without its port, in small letters: "[::1]:80" is "::1". Empty for what is no host.
+std::string host_name(const std::string& given) {
+  const std::string host = in_small_letters(given);
+  if (host.starts_with('[')) {
+    const std::size_t end = host.find(']');
+    return end == std::string::npos ? std::string() : host.substr(1, end - 1);
+  }
+  return host.substr(0, host.find(':'));
+}
+
+std::string machine_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? host_name(name) : std::string();
+}
+
+}  // namespace
+
+bool is_loopback(const std::string& address) {
+  in_addr four{};
+  in6_addr six{};
+  if (::inet_pton(AF_INET, address.c_str(), &four) == 1) return (ntohl(four.s_addr) >> 24) == 127;
+  return ::inet_pton(AF_INET6, address.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+bool is_host_of(const std::string& host, const std::string& address) {
+  const std::string name = host_name(host);
+  if (name == "localhost" || is_loopback(name)) return true;
+  if (is_loopback(address)) return false;
+  const std::string own = machine_name();
+  return is_number_address(name) ||
+         (!own.empty() && (name == own || name.starts_with(own + ".") || own.starts_with(name + ".")));
+}
+
+#ifdef EDDY_LIBEVENT
+
+std::string why_no_server() {
+  return {};
+}
+
+struct PageServer::Server {
+  std::string path, address;
+  std::int64_t answered = 0;
+  event_base* base = ::event_base_new();
+  evhttp* http = base == nullptr ? nullptr : ::evhttp_new(base);
+
+  Server() = default;
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  ~Server() {
+    if (http != nullptr) ::evhttp_free(http);
+    if (base != nullptr) ::event_base_free(base);
+  }
+  void answer(evhttp_request* request);
+};
+
+namespace {
+
+// The page as it is now; none where there is none. Only a regular file that is a page of Eddy's is read, whatever stands under
+// its name. A newer page takes its name and leaves this one as it is.
+Descriptor open_page(const std::string& path, off_t& bytes) {
+  constexpr off_t kMostBytes = off_t{1} << 26;
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_size > kMostBytes)
+    return Descriptor();
+  char begin[1024];
+  const ssize_t got = ::pread(file.get(), begin, sizeof begin, 0);
+  if (got <= 0 || !is_page_text({begin, static_cast<std::size_t>(got)})) return Descriptor();
+  bytes = status.st_size;
+  return file;
+}
+
+// The value of the header Host; none unless there is exactly one.
+const char* only_host(const evkeyvalq& headers) {
+  const char* host = nullptr;
+  int count = 0;
+  for (const evkeyval* header = headers.tqh_first; header != nullptr; header = header->next.tqe_next)
+    if (in_small_letters(header->key) == "host") {
+      host = header->value;
+      ++count;
+    }
+  return count == 1 ? host : nullptr;
+}
+
+void reply(evhttp_request* request, int status, const char* reason, std::string_view line) {
+  ::evhttp_add_header(::evhttp_request_get_output_headers(request), "Content-Type",
+                      "text/plain; charset=utf-8");
+  ::evbuffer_add(::evhttp_request_get_output_buffer(request), line.data(), line.size());
+  ::evhttp_send_reply(request, status, reason, nullptr);
+}
+
+}  // namespace
+
+void PageServer::Server::answer(evhttp_request* request) {
+  evkeyvalq* const headers = ::evhttp_request_get_output_headers(request);
+  constexpr std::pair<const char*, const char*> kHeaders[] = {
+      {"Connection", "close"},
+      {"Cache-Control", "no-store"},
+      {"X-Content-Type-Options", "nosniff"},
+      {"X-Frame-Options", "DENY"},
+      {"Referrer-Policy", "no-referrer"},
+      {"Cross-Origin-Resource-Policy", "same-origin"}};
+  for (const auto& [name, value] : kHeaders) ::evhttp_add_header(headers, name, value);
+  const char* const host = only_host(*::evhttp_request_get_input_headers(request));
+  if (host == nullptr || !is_host_of(host, address))
+    return reply(request, 403, "Forbidden",
+                 "this server answers only under the address that it was started with\n");
+  const evhttp_cmd_type method = ::evhttp_request_get_command(request);
+  if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
+    ::evhttp_add_header(headers, "Allow", "GET, HEAD");
+    return reply(request, 405, "Method Not Allowed", "this page can only be read\n");
+  }
+  std::string_view asked = ::evhttp_request_get_uri(request);
+  asked = asked.substr(0, asked.find('?'));
+  if (asked != "/" && asked != "/report.html")
+    return reply(request, 404, "Not Found", "there is one page here: /\n");
+  off_t bytes = 0;
+  Descriptor page = open_page(path, bytes);
+  const bool whole = method == EVHTTP_REQ_GET;
+  // The buffer sends the file piece by piece and closes it.
+  if (page.get() < 0 || (whole && ::evbuffer_add_file(::evhttp_request_get_output_buffer(request), page.get(),
+                                                      0, bytes) != 0)) {
+    ::evhttp_add_header(headers, "Retry-After", "2");
+    ::evhttp_add_header(headers, "Refresh", "2");
+    return reply(request, 503, "Service Unavailable", "the run has no report yet\n");
+  }
+  ::evhttp_add_header(headers, "Content-Type", "text/html; charset=utf-8");
+  if (!whole) {
+    ::evhttp_add_header(headers, "Content-Length", fmt::format("{}", bytes).c_str());
+  } else {
+    static_cast<void>(page.release());
+    ::evhttp_request_set_on_complete_cb(
+        request, [](evhttp_request*, void* server) { ++static_cast<Server*>(server)->answered; }, this);
+  }
+  ::evhttp_send_reply(request, 200, "OK", nullptr);
+}
+
+PageServer::PageServer(const std::filesystem::path& run, const PageServerOptions& options)
+    : server_(std::make_unique<Server>()) {
+  const std::string& address = options.address;
+  if (!is_number_address(address))
+    fail<ConfigError>("watch: {:?} is no address (a number, such as 127.0.0.1 or ::1)", address);
+  server_->path = (run / "report.html").string();
+  server_->address = address;
+  evhttp* const http = server_->http;
+  if (http == nullptr) fail<IoError>("watch: the system gives no events to wait for");
+  constexpr int kSeconds = 2;              // without a word until a connection is closed
+  constexpr ssize_t kMostBytes = 1 << 16;  // of the head of a request, and of its body
+  ::evhttp_set_timeout(http, kSeconds);
+  ::evhttp_set_max_headers_size(http, kMostBytes);
+  ::evhttp_set_max_body_size(http, kMostBytes);
+  ::evhttp_set_allowed_methods(http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
+                                         EVHTTP_REQ_PATCH | EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS);
+  ::evhttp_set_gencb(
+      http, [](evhttp_request* request, void* server) { static_cast<Server*>(server)->answer(request); },
+      server_.get());
+  const int first = options.port > 0 ? options.port : kFirstPort,
+            last = options.port > 0 ? options.port : kFirstPort + kTriedPorts - 1;
+  for (int port = first; port <= last && port_ == 0; ++port)
+    if (::evhttp_bind_socket(http, address.c_str(), static_cast<std::uint16_t>(port)) == 0) port_ = port;
+  if (port_ == 0)
+    fail<IoError>("watch: cannot listen at {} port {}{}: {}", address, first,
+                  first == last ? "" : fmt::format(" to {}", last),
+                  first == last ? "it is taken, or the address is not this machine's (choose another --port)"
+                                : "all are taken, or the address is not this machine's");
+  const bool six = address.find(':') != std::string::npos;
+  url_ = fmt::format("http://{}{}{}:{}/", six ? "[" : "", address, six ? "]" : "", port_);
+}
+
+PageServer::~PageServer() = default;
+
+void PageServer::serve(std::chrono::milliseconds time) {
+  const timeval end{time.count() / 1000, time.count() % 1000 * 1000};
+  ::event_base_loopexit(server_->base, &end);
+  ::event_base_loop(server_->base, 0);
+}
+
+std::int64_t PageServer::answered() const {
+  return server_->answered;
+}
+
+#else
+
+std::string why_no_server() {
+  return "this build has no HTTP server (install libevent-dev, then run cmake and build again)";
+}
+
+struct PageServer::Server {};
+
+PageServer::PageServer(const std::filesystem::path&, const PageServerOptions&) {
+  fail<ConfigError>("watch: {}", why_no_server());
+}
+
+PageServer::~PageServer() = default;
+
+void PageServer::serve(std::chrono::milliseconds) {}
+
+std::int64_t PageServer::answered() const {
+  return 0;
+}
+
+#endif
+
+}  // namespace eddy::app

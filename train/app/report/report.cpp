@@ -1,0 +1,413 @@
+// Chooses the numbers of a run and their places on its page. train/app/views/ draws the charts and writes the
+// HTML.
+#include "train/app/report/report.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "train/app/views/course.h"
+#include "train/files/own_file.h"
+#include "train/files/utf8.h"
+#include "train/run/state_monitor.h"
+#include "train/words/human_text.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+constexpr std::size_t kMostTextBytes = 8000;  // of one sample or event
+constexpr std::size_t kShownEvents = 200;
+constexpr double kFlat = 0.01;  // of its highest value: a curve that varies less is a line of text
+
+// One field of the step records against the step, each value times `scale`.
+template <class Field>
+Series step_series(const std::vector<StepRecord>& steps, std::string name, Field StepRecord::*field,
+                   double scale = 1) {
+  Series s{std::move(name), {}, {}};
+  for (const StepRecord& record : steps)
+    s.add(static_cast<double>(record.step), scale * static_cast<double>(record.*field));
+  return s;
+}
+template <class Field>
+Series step_series(const Metrics& metrics, std::string name, Field StepRecord::*field, double scale = 1) {
+  return step_series(metrics.steps, std::move(name), field, scale);
+}
+
+// Raw values, peaks included, faintly behind their running median, or alone when there are too few to smooth.
+std::vector<Series> with_median(const Metrics& metrics, const char* name, double StepRecord::*field) {
+  std::vector<StepRecord> all = metrics.steps;
+  all.insert(all.end(), metrics.peaks.begin(), metrics.peaks.end());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const StepRecord& a, const StepRecord& b) { return a.step < b.step; });
+  Series raw = step_series(metrics.peaks.empty() ? metrics.steps : all, name, field);
+  raw.colour = 0;
+  Series smooth = running_median(step_series(metrics, name, field));
+  smooth.colour = 0;
+  if (smooth.x.empty()) return {raw};
+  smooth.name += " (running median)";
+  raw.style = SeriesStyle::faint;
+  return {raw, smooth};
+}
+
+// A chart against the step, on a logarithmic axis where `may_log` and the values call for it.
+Chart step_chart(std::string title, std::string y_title, std::vector<Series> series, bool may_log) {
+  const bool log_y = may_log && wants_log(series);
+  return {std::move(title), "step", std::move(y_title), false, log_y, std::move(series)};
+}
+
+std::string split_name(const EvalRecord& eval) {
+  const std::string name = eval.split == "valid" ? "validation" : eval.split;
+  return eval.whole ? name + ", whole split" : name;
+}
+
+// "81 920 of 111 488 targets": what a loss stands on.
+std::string extent(const EvalRecord& eval) {
+  return grouped(eval.tokens) + (eval.tokens < eval.of ? " of " + grouped(eval.of) : "") + " targets";
+}
+
+// Adds a value of an evaluation to the line of its split, a new one at the first.
+void add_eval(std::vector<Series>& lines, const EvalRecord& eval, double value) {
+  const std::string name = split_name(eval);
+  auto line = std::find_if(lines.begin(), lines.end(), [&](const Series& s) { return s.name == name; });
+  if (line == lines.end())
+    line = lines.insert(line, {name, {}, {}, SeriesStyle::line_points, 1 + static_cast<int>(lines.size())});
+  line->add(static_cast<double>(eval.step), value);
+}
+
+Chart loss_chart(const Metrics& metrics) {
+  std::vector<Series> series, evals;
+  if (!metrics.steps.empty()) series = with_median(metrics, "training", &StepRecord::loss);
+  for (const EvalRecord& eval : metrics.evals) add_eval(evals, eval, eval.loss);
+  series.insert(series.end(), evals.begin(), evals.end());
+  return step_chart("Loss", "loss", std::move(series), true);
+}
+
+// "bits_per_byte" as "Bits per byte".
+std::string readable(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  if (!name.empty() && name[0] >= 'a' && name[0] <= 'z') name[0] = static_cast<char>(name[0] - 'a' + 'A');
+  return name;
+}
+
+const std::string kBitsPerByte = "Bits per byte";
+
+// Adds a level line for each baseline, as long as the evaluations.
+void add_levels(std::vector<Series>& series, const Baselines& baselines) {
+  double begin = INFINITY, end = -INFINITY;
+  for (const Series& line : series)
+    for (const double x : line.x) begin = std::min(begin, x), end = std::max(end, x);
+  if (begin == end) end = begin + 1;
+  int colour = 1 + static_cast<int>(series.size());
+  for (const auto& [name, value] : baselines.listed())
+    series.push_back({name, {begin, end}, {value, value}, SeriesStyle::line, colour++ % kChartColours});
+}
+
+// The evaluations' other measurements: a chart for each name, a line for each split.
+std::vector<Chart> measure_charts(const Metrics& metrics, const std::optional<Baselines>& baselines) {
+  std::vector<std::pair<std::string, std::vector<Series>>> lines;  // in the order in which names appear
+  for (const EvalRecord& eval : metrics.evals)
+    for (const auto& [name, value] : eval.extras) {
+      const std::string title = readable(name);
+      auto chart = std::find_if(lines.begin(), lines.end(), [&](const auto& c) { return c.first == title; });
+      if (chart == lines.end()) chart = lines.insert(chart, {title, {}});
+      add_eval(chart->second, eval, value);
+    }
+  for (auto& [title, series] : lines)
+    if (title == kBitsPerByte && baselines) add_levels(series, *baselines);
+  std::vector<Chart> charts;
+  for (auto& [title, series] : lines) charts.push_back(step_chart(title, title, std::move(series), true));
+  return charts;
+}
+
+// The value of a series whose finite values are all the same, but for little; nullopt for others.
+std::optional<double> flat_value(const Series& series) {
+  double low = INFINITY, high = -INFINITY;
+  for (const double y : series.y)
+    if (std::isfinite(y)) low = std::min(low, y), high = std::max(high, y);
+  if (low > high || high - low > kFlat * std::max(std::abs(low), std::abs(high))) return std::nullopt;
+  return series.y.back();
+}
+
+// Charts, and a line each for those that would be flat.
+struct Charts {
+  std::vector<Chart> charts;
+  std::vector<std::vector<std::string>> flat;
+
+  // Adds what was measured; nothing where nothing was.
+  void add(const char* title, const char* y_title, std::vector<Series> series, bool may_log = false) {
+    std::erase_if(series, [](const Series& s) {
+      return std::none_of(s.y.begin(), s.y.end(), [](double y) { return y > 0; });
+    });
+    if (series.empty()) return;
+    std::vector<std::string> values;
+    for (const Series& s : series) {
+      const std::optional<double> value = flat_value(s);
+      if (!value) return charts.push_back(step_chart(title, y_title, std::move(series), may_log));
+      if (s.style == SeriesStyle::faint) continue;  // its median says the same
+      // Raw values and their median share a colour; what has none is one of several things.
+      values.push_back(human_number(*value) + (series.size() > 1 && s.colour < 0 ? " " + s.name : ""));
+    }
+    // A unit that the title names already is not said again.
+    const bool named =
+        std::string_view(title).find(std::string_view(y_title).substr(1)) != std::string_view::npos;
+    if (values.size() == 1) values[0] += (named ? "" : std::string(" ") + y_title) + " throughout";
+    flat.push_back({title, fmt::format("{}", fmt::join(values, ", "))});
+  }
+  void add_to(HtmlPage& page) const {
+    page.charts(charts);
+    if (!flat.empty()) page.table({}, flat);
+  }
+};
+
+// Charts against steps, and where the run says how far it was, against tokens and seconds: a reader chooses.
+void add_course(HtmlPage& page, const Metrics& metrics, const std::vector<Chart>& charts, bool full_width) {
+  if (charts.empty()) return;
+  const Course course(metrics.steps, metrics.run ? metrics.run->flops_per_token : kNotMeasured);
+  std::vector<Choice> choices;
+  for (const Along along : kAlong) {
+    std::vector<Chart> along_it;
+    for (const Chart& chart : charts) along_it.push_back(drawn_along(chart, course, along));
+    const bool empty = std::all_of(along_it.begin(), along_it.end(),
+                                   [](const Chart& chart) { return chart.series.empty(); });
+    if (empty && along != Along::steps) continue;
+    choices.push_back({axis_name(along), [&page, full_width, along_it] {
+                         if (!full_width) return page.charts(along_it);
+                         for (const Chart& chart : along_it) page.chart(chart);
+                       }});
+  }
+  page.choice("against", choices);
+}
+
+constexpr double kPerMiB = 1 / (1024.0 * 1024.0);
+
+Charts training_charts(const Metrics& m) {
+  Charts charts;
+  charts.add("Learning rate", "learning rate", {step_series(m, "learning rate", &StepRecord::learning_rate)});
+  charts.add("Gradient norm", "norm", with_median(m, "gradient norm", &StepRecord::grad_norm), true);
+  charts.add("Speed", "tokens per second",
+             with_median(m, "tokens per second", &StepRecord::tokens_per_second));
+  charts.add("Memory", "MiB",
+             {step_series(m, "MiB resident, text included", &StepRecord::resident_bytes, kPerMiB),
+              step_series(m, "MiB of tensors", &StepRecord::memory_bytes, kPerMiB)});
+  return charts;
+}
+
+// The size of the tape when the backward pass starts. With truncated backpropagation the lines are flat.
+Charts graph_charts(const Metrics& m) {
+  Charts charts;
+  charts.add(
+      "Nodes and depth of the graph", "nodes",
+      {step_series(m, "nodes", &StepRecord::graph_nodes), step_series(m, "depth", &StepRecord::graph_depth)});
+  charts.add("Saved for the backward pass", "MiB",
+             {step_series(m, "saved for the backward pass", &StepRecord::saved_bytes, kPerMiB)});
+  return charts;
+}
+
+// The evaluation with the lowest finite loss of the split "valid" after a step; nullptr when there is none.
+const EvalRecord* best_of(const Metrics& metrics, std::int64_t after) {
+  const EvalRecord* best = nullptr;
+  for (const EvalRecord& eval : metrics.evals)
+    if (eval.step > after && is_better(eval, best)) best = &eval;
+  return best;
+}
+
+// The last step of any record: steps may be logged thinly.
+std::int64_t last_step(const Metrics& metrics) {
+  std::int64_t last = 0;
+  const auto take = [&](const auto& records) {
+    for (const auto& record : records) last = std::max(last, record.step);
+  };
+  take(metrics.steps);
+  take(metrics.evals);
+  take(metrics.events);
+  return last;
+}
+
+std::vector<Tile> summary(const ReportData& data) {
+  const Metrics& metrics = data.metrics;
+  std::vector<Tile> tiles;
+  if (const EvalRecord* best = best_of(metrics, data.phase_began); best != nullptr)
+    tiles.push_back({"Best validation loss", human_number(best->loss),
+                     fmt::format("at step {}, on {}", grouped(best->step), extent(*best))});
+  const auto whole = std::find_if(metrics.evals.rbegin(), metrics.evals.rend(),
+                                  [](const EvalRecord& eval) { return eval.whole; });
+  if (whole != metrics.evals.rend())
+    tiles.push_back({"Validation loss, whole split", human_number(whole->loss),
+                     fmt::format("at step {}, on {}", grouped(whole->step), extent(*whole))});
+  if (!metrics.steps.empty()) {
+    // The last tenth of the run at most: the median of a short run would be that of its beginning.
+    const std::vector<double> losses = step_series(metrics, "", &StepRecord::loss).y;
+    const std::size_t recent = std::clamp<std::size_t>(losses.size() / 10, 1, 20);
+    const std::vector<double> last(losses.end() - static_cast<std::ptrdiff_t>(recent), losses.end());
+    tiles.push_back({"Final training loss", human_number(median(last)),
+                     recent > 1
+                         ? fmt::format("median of the last {} records", recent)
+                         : fmt::format("at step {}, the last logged", grouped(metrics.steps.back().step))});
+    tiles.push_back({"Steps", grouped(last_step(metrics)), ""});
+  }
+  if (data.tokens_seen > 0)
+    tiles.push_back({"Tokens seen", human_count(static_cast<double>(data.tokens_seen)),
+                     data.passes > 0 ? passes_text(data.passes) : ""});
+  if (std::isfinite(data.seconds)) tiles.push_back({"Time", human_duration(data.seconds), ""});
+  const double speed = median(step_series(metrics, "", &StepRecord::tokens_per_second).y);
+  if (std::isfinite(speed)) tiles.push_back({"Tokens per second", human_count(speed), "median"});
+  if (data.parameters > 0)
+    tiles.push_back(
+        {"Parameters", human_count(static_cast<double>(data.parameters)), grouped(data.parameters)});
+  // The last one: a state may come into use late, or be given up.
+  double gain = kNotMeasured;
+  for (const EvalRecord& eval : metrics.evals)
+    for (const auto& [name, value] : eval.extras)
+      if (name == "state_gain") gain = value;
+  if (std::isfinite(gain))
+    tiles.push_back({"State gain", human_number(gain),
+                     gain < kMinStateGain ? "nats: the state is ignored" : "nats lost without the state"});
+  std::int64_t tensors = 0, resident = 0;
+  for (const StepRecord& record : metrics.steps) {
+    tensors = std::max(tensors, record.memory_bytes);
+    resident = std::max(resident, record.resident_bytes);
+  }
+  if (resident > 0)
+    tiles.push_back({"Memory", human_bytes(resident), "resident at most, text included"});
+  else if (tensors > 0)
+    tiles.push_back({"Memory", human_bytes(tensors), "of tensors at most"});
+  return tiles;
+}
+
+// What the loss is worth: the best bits per byte among the baselines, and whether more steps will help.
+void add_judgement(HtmlPage& page, const ReportData& data) {
+  if (!data.baselines && data.standing.empty()) return;
+  page.heading("Is it good?");
+  if (data.baselines) {
+    std::vector<std::pair<std::string, double>> all = data.baselines->listed();
+    if (const EvalRecord* best = best_of(data.metrics, data.phase_began); best != nullptr)
+      for (const auto& [name, value] : best->extras)
+        if (readable(name) == kBitsPerByte && std::isfinite(value))
+          all.emplace_back(fmt::format("this run, at step {}", grouped(best->step)), value);
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, value] : all) rows.push_back({name, fmt::format("{:.2f}", value)});
+    if (!data.baselines->no_xz.empty()) rows.push_back({"xz", "not measured: " + data.baselines->no_xz});
+    page.table({"predictor", "bits per byte"}, rows);
+    page.paragraph(fmt::format("The simple predictors are {}.", data.baselines->samples()));
+  }
+  if (!data.standing.empty()) page.paragraph(fmt::format("{}; {}.", passes_text(data.passes), data.standing));
+}
+
+std::string shortened(const std::string& text) {
+  if (text.size() <= kMostTextBytes) return text;
+  std::size_t end = kMostTextBytes;
+  while (end > 0 && is_continuation(text[end])) --end;  // not inside a character
+  return fmt::format("{}\n[{} more {}]", text.substr(0, end), text.size() - end,
+                     plural(text.size() - end, "byte"));
+}
+
+// All samples on a slider; of very many those that are kept, evenly spaced.
+void add_samples(HtmlPage& page, const Metrics& metrics) {
+  if (metrics.samples.empty()) return;
+  std::vector<LabelledText> texts;
+  for (const SampleRecord& record : metrics.samples)
+    texts.push_back({fmt::format("sample {} of {}, at step {}", texts.size() + 1, metrics.samples.size(),
+                                 grouped(record.step)),
+                     shortened(record.text)});
+  page.heading("Samples");
+  if (metrics.written_samples > std::ssize(metrics.samples))
+    page.paragraph(fmt::format("{} of the run's {} samples; metrics.jsonl has all.", texts.size(),
+                               grouped(metrics.written_samples)));
+  page.slider("sample", texts);
+}
+
+// A section of the task's own.
+void add_section(HtmlPage& page, const ReportSection& section) {
+  page.heading(section.heading);
+  if (!section.pictures.empty()) page.pictures(section.pictures);
+  for (const Chart& chart : section.wide) page.chart(chart);
+  if (!section.charts.empty()) page.charts(section.charts);
+  if (!section.texts.empty()) page.texts(section.texts);
+}
+
+// The settings that differ from the defaults, and folded all the others.
+void add_config(HtmlPage& page, RunConfig config) {
+  RunConfig defaults;
+  const ConfigKeys given = keys_of(config);
+  const auto differing = differences(given, keys_of(defaults));
+  std::vector<std::vector<std::string>> changed, rest;
+  for (const ConfigField& field : given.fields())
+    (differing.contains(field.full_key()) ? changed : rest).push_back({field.full_key(), text_of(field)});
+  const std::vector<std::string> header = {"setting", "value"};
+  page.heading("Configuration");
+  if (!changed.empty()) page.table(header, changed);
+  page.folded(fmt::format("{} {} at their defaults", rest.size(), plural(rest.size(), "setting")),
+              [&] { page.table(header, rest); });
+}
+
+void add_events(HtmlPage& page, const Metrics& metrics) {
+  const std::vector<EventRecord>& events = metrics.events;
+  if (events.empty()) return;
+  page.heading("Events");
+  const std::size_t left_out = events.size() > kShownEvents ? events.size() - kShownEvents : 0;
+  if (const std::int64_t all = metrics.earlier_events + std::ssize(events); left_out > 0)
+    page.paragraph(fmt::format("The last {} of {} events.", kShownEvents, all));
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t i = left_out; i < events.size(); ++i)
+    rows.push_back({grouped(events[i].step), shortened(events[i].text)});
+  page.table({"step", "what happened"}, rows);
+}
+
+void add_circumstances(HtmlPage& page, const ReportData& data) {
+  std::vector<std::vector<std::string>> rows;
+  for (const CommandRecord& command : data.metrics.commands)
+    rows.push_back({command.step == 0 ? "command" : fmt::format("command at step {}", grouped(command.step)),
+                    shortened(command.text)});
+  for (const std::string& line : data.environment) {
+    const std::size_t colon = line.find(": ");
+    if (colon == std::string::npos)
+      rows.push_back({"", line});
+    else
+      rows.push_back({line.substr(0, colon), line.substr(colon + 2)});
+  }
+  if (rows.empty()) return;
+  page.heading("How it was run");
+  page.table({}, rows);
+}
+
+}  // namespace
+
+std::string render_report(const ReportData& data) {
+  std::string subtitle = data.config.model.model;
+  if (data.parameters > 0)
+    subtitle += ", " + human_count(static_cast<double>(data.parameters)) + " parameters";
+  HtmlPage page(data.title, subtitle);
+  if (data.status) page.status(*data.status);
+  page.tiles(summary(data));
+  if (data.metrics.steps.empty() && data.metrics.evals.empty()) {
+    page.paragraph("No step has been recorded yet.");
+  } else {
+    add_course(page, data.metrics, {loss_chart(data.metrics)}, true);
+  }
+  add_judgement(page, data);
+  add_course(page, data.metrics, measure_charts(data.metrics, data.baselines), false);
+  training_charts(data.metrics).add_to(page);
+  if (const Charts charts = graph_charts(data.metrics); !charts.charts.empty() || !charts.flat.empty()) {
+    page.heading("Graph of a segment");
+    charts.add_to(page);
+  }
+  add_samples(page, data.metrics);
+  for (const ReportSection& section : data.sections) add_section(page, section);
+  add_events(page, data.metrics);
+  add_config(page, data.config);
+  add_circumstances(page, data);
+  return page.html();
+}
+
+std::filesystem::path write_report(const std::filesystem::path& run_dir, const ReportData& data) {
+  const std::filesystem::path path = run_dir / "report.html";
+  write_own_file("report", path.string(), render_report(data), kOwnPage);
+  return path;
+}
+
+}  // namespace eddy::app

@@ -1,0 +1,65 @@
+// Any number of runs side by side: their curves, what differs in their configurations, and where they ended. Runs that
+// differ in train.seed alone are one group, of which the mean and a band from the lowest to the highest are shown.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/app/views/chart.h"
+#include "train/app/views/course.h"
+#include "train/config/run_config.h"
+#include "train/files/own_file.h"
+#include "train/record/metrics.h"
+
+namespace eddy::app {
+
+struct ReportedRun {
+  std::string name, folder;
+  training::RunConfig config;  // the defaults in a program's own loop
+  bool own_loop = false;       // train/loops/own_loop.h
+  training::Metrics metrics;
+  training::RunRecord
+      facts;  // as metrics.jsonl has them; where it has none, as they follow from the configuration
+};
+
+// Reads a run, which may be training. `name` is the folder's.
+// errors: IoError and FormatError where its configuration or its metrics cannot be read.
+ReportedRun read_reported_run(const std::string& folder);
+// The same of several folders. Runs whose folders have one name are called by their paths.
+std::vector<ReportedRun> read_reported_runs(const std::vector<std::string>& folders);
+
+// Runs that differ in their seed alone, as indices; each run is in one group.
+struct SeedGroup {
+  std::string name;
+  std::vector<std::size_t> runs;
+};
+std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs);
+
+// Cells of text, with a head.
+struct TextTable {
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;
+};
+// A row for each run, and above those of a group one with their means and ranges: parameters, state, steps, tokens,
+// losses, time and speed. They are those of the last step that metrics.jsonl has.
+TextTable ends_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups);
+// The keys whose values are not the same in all runs, with those of each group.
+TextTable differences_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups);
+// The table in aligned columns, a line for each row.
+std::string aligned(const TextTable& table);
+
+// The curves of all groups: the losses, and each measure beside them. Runs that do not say how far they were have none
+// against anything but steps.
+std::vector<training::Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
+                                              const std::vector<SeedGroup>& groups, Along along);
+
+// All of it as a page.
+std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups);
+
+// All points of the runs as comma-separated values (RFC 4180), one to a line: run, measure, step, tokens, operations,
+// seconds, value. What is not known is empty.
+std::string points_csv(const std::vector<ReportedRun>& runs);
+// A file that holds those, or nothing else than Eddy's page would replace.
+extern const training::OwnKind kOwnPoints;
+
+}  // namespace eddy::app

@@ -1,0 +1,340 @@
+// The numbers and the charts of a table.
+#include "train/app/reproduce/page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "tensor/base/error.h"
+#include "train/app/measure/measurement.h"
+#include "train/app/views/course.h"
+#include "train/record/metrics.h"
+#include "train/words/human_text.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string number(double value) {
+  return human_number(value, 5);
+}
+
+std::string published_cell(const Published& published) {
+  if (!std::isfinite(published.value)) return published.remark;
+  if (published.remark.empty()) return number(published.value);
+  return fmt::format("{} ({})", number(published.value), published.remark);
+}
+
+// The rows that differ from this one by the seed alone, this one included, of those that have a result.
+std::vector<const ShownRow*> group_of(const std::vector<ShownRow>& rows, const std::string& group) {
+  std::vector<const ShownRow*> same;
+  for (const ShownRow& row : rows)
+    if (row.row->group == group && row.result) same.push_back(&row);
+  return same;
+}
+
+// The mean over seeds and, for several, the standard deviation; NaN where nothing was measured.
+struct Spread {
+  double mean = kNotMeasured, deviation = kNotMeasured;
+};
+Spread spread_of(const std::vector<const ShownRow*>& group, const std::string& key) {
+  std::vector<double> values;
+  for (const ShownRow* shown : group)
+    if (const auto found = shown->result->values.find(key); found != shown->result->values.end())
+      values.push_back(found->second);
+  if (values.empty()) return {};
+  const auto count = static_cast<double>(values.size());
+  Spread spread{0, kNotMeasured};
+  for (const double value : values) spread.mean += value / count;
+  if (values.size() < 2) return spread;
+  double squares = 0;
+  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  spread.deviation = std::sqrt(squares / (count - 1));
+  return spread;
+}
+
+// The numbers of a column for a row and those of its group.
+Spread own_spread(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
+                  const ReproduceColumn& column) {
+  Spread own = spread_of(group_of(rows, shown.row->group), column.key);
+  const double whole =
+      column.relative ? spread_of(group_of(rows, table.reference), column.key).mean : 1 / column.factor;
+  own.mean /= whole;
+  own.deviation /= whole;
+  return own;
+}
+double own_value(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
+                 const ReproduceColumn& column) {
+  return own_spread(table, rows, shown, column).mean;
+}
+
+std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
+                     const ReproduceColumn& column) {
+  if (group_of(rows, shown.row->group).empty()) return "not run";
+  const auto [mean, deviation] = own_spread(table, rows, shown, column);
+  if (!std::isfinite(mean)) return "-";
+  std::string cell = fmt::format("{:.{}f}", mean, column.decimals);
+  // A whole number that no seed changes, such as that of parameters, has none. Its mean may be rounded.
+  if (std::isfinite(deviation) && (column.decimals > 0 || deviation >= 0.5))
+    cell += fmt::format(" ± {:.{}f}", deviation, column.decimals);
+  return cell;
+}
+
+// Whether any row has a published number for a column.
+bool is_published(const ReproduceTable& table, std::size_t column) {
+  return std::any_of(table.rows.begin(), table.rows.end(), [&](const ReproduceRow& row) {
+    return column < row.published.size() && !published_cell(row.published[column]).empty();
+  });
+}
+
+std::vector<Cell> cells_of(const ReproduceTable& table, const std::vector<ShownRow>& rows,
+                           const ShownRow& shown) {
+  std::vector<Cell> cells{shown.row->title};
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (is_published(table, i))
+      cells.push_back(i < shown.row->published.size() ? published_cell(shown.row->published[i]) : "");
+    cells.push_back(own_cell(table, rows, shown, table.columns[i]));
+  }
+  const std::vector<const ShownRow*> group = group_of(rows, shown.row->group);
+  std::string seeds;
+  for (const ShownRow* one : group)
+    seeds += fmt::format("{}{}", seeds.empty() ? "" : ", ", one->row->config.train.seed);
+  cells.push_back(seeds.empty() ? std::to_string(shown.row->config.train.seed) : seeds);
+  if (!group.empty()) {
+    const RowResult& r = *group.front()->result;
+    cells.insert(cells.end(), {std::to_string(r.step), human_count(static_cast<double>(r.tokens)),
+                               human_duration(r.seconds)});
+  } else {
+    cells.insert(cells.end(), {"", "", ""});
+  }
+  return cells;
+}
+
+MeasuredTable numbers_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  MeasuredTable numbers;
+  numbers.columns = {{"", "row"}};
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (is_published(table, i)) numbers.columns.push_back({"", table.columns[i].title + ", paper"});
+    numbers.columns.push_back({"", table.columns[i].title + ", ours"});
+  }
+  for (const char* title : {"seed", "steps", "tokens", "time"}) numbers.columns.push_back({"", title});
+  std::string group;
+  for (const ShownRow& shown : rows)
+    if (std::exchange(group, shown.row->group) != shown.row->group) numbers.add(cells_of(table, rows, shown));
+  return numbers;
+}
+
+// A table of its own: these cells are long and would leave no room for numbers beside them. `quote` encloses the
+// commands.
+MeasuredTable runs_of(const std::vector<ShownRow>& rows, const std::string& quote) {
+  MeasuredTable runs;
+  runs.columns = {{"", "row"}, {"", "command"}, {"", "device"}};
+  for (const ShownRow& shown : rows)
+    runs.add({shown.row->title, quote + shown.command + quote, shown.result ? shown.result->device : ""});
+  return runs;
+}
+
+std::vector<std::string> remarks_of(const std::vector<ShownRow>& rows) {
+  std::vector<std::string> lines;
+  for (const ShownRow& shown : rows) {
+    if (!shown.result) continue;
+    std::string line = fmt::format("{}: {} parameters", shown.row->name, grouped(shown.result->parameters));
+    for (const std::string& remark : shown.result->remarks) line += "; " + remark;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+// The metrics of a row; none where it has no file yet.
+std::optional<Metrics> metrics_of(const ShownRow& shown) {
+  try {
+    return read_metrics(fs::path(shown.folder) / "metrics.jsonl");
+  } catch (const IoError&) {  // the table needs none
+    return std::nullopt;
+  }
+}
+
+// The curves of all rows against one quantity, those of several seeds as one; rows that do not say how far they were
+// have none.
+std::vector<Chart> curves_against(Along along, const ReproduceTable& table, const std::vector<ShownRow>& rows,
+                                  const std::vector<std::optional<Metrics>>& metrics) {
+  std::string name = table.chart_key;
+  std::replace(name.begin(), name.end(), '_', ' ');
+  const char* const x = axis_title(along);
+  Chart extra{name, x, name, false, false, {}};
+  Chart valid{"Validation loss of all rows", x, "loss, nats", false, false, {}};
+  Chart training{"Training loss, running median", x, "loss, nats", false, false, {}};
+  int colour = 0;
+  for (std::size_t first = 0, end = 0; first < rows.size(); first = end, ++colour) {
+    std::vector<Series> losses, numbers, steps;
+    for (; end < rows.size() && rows[end].row->group == rows[first].row->group; ++end) {
+      if (!metrics[end]) continue;
+      const Metrics& run = *metrics[end];
+      double flops = kNotMeasured;
+      if (rows[end].result)
+        if (const auto found = rows[end].result->values.find("flops_per_token");
+            found != rows[end].result->values.end())
+          flops = found->second;
+      const Course course(run.steps, flops);
+      Series loss, number, step;
+      const auto add = [&](Series& series, std::int64_t at_step, double value) {
+        if (const double at = course.at(at_step, along); std::isfinite(at)) series.add(at, value);
+      };
+      for (const EvalRecord& record : run.evals) {
+        add(loss, record.step, record.loss);
+        for (const auto& [key, value] : record.extras)
+          if (key == table.chart_key) add(number, record.step, table.chart_factor * value);
+      }
+      for (const StepRecord& record : run.steps) add(step, record.step, record.loss);
+      Series smooth = running_median(step);
+      losses.push_back(std::move(loss));
+      numbers.push_back(std::move(number));
+      steps.push_back(smooth.x.empty() ? std::move(step) : std::move(smooth));
+    }
+    const std::string& title = rows[first].row->title;
+    add_runs(valid, std::move(losses), title, colour);
+    add_runs(extra, std::move(numbers), title, colour);
+    add_runs(training, std::move(steps), title, colour);
+  }
+  std::vector<Chart> charts;
+  if (!extra.series.empty()) charts.push_back(std::move(extra));
+  charts.push_back(std::move(valid));
+  charts.push_back(std::move(training));
+  return charts;
+}
+
+MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  std::vector<std::optional<Metrics>> metrics;
+  for (const ShownRow& row : rows) metrics.push_back(metrics_of(row));
+  MeasuredTable curves;
+  curves.title = "Curves";
+  if (std::adjacent_find(rows.begin(), rows.end(), [](const ShownRow& a, const ShownRow& b) {
+        return a.row->group == b.row->group;
+      }) != rows.end())
+    curves.notes = {
+        "A row of several seeds is one line, their mean, in a band from the lowest to the highest."};
+  for (const Along along : kAlong) {
+    std::vector<Chart> charts = curves_against(along, table, rows, metrics);
+    const bool empty =
+        std::all_of(charts.begin(), charts.end(), [](const Chart& c) { return c.series.empty(); });
+    if (along == Along::steps || !empty) curves.against.push_back({axis_name(along), std::move(charts)});
+  }
+  return curves;
+}
+
+// Charts the loss against the length of the window: ours and, from the same columns, the published one.
+MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  Chart ours{
+      "Loss on the last targets by length, ours", "tokens of the window", "loss, nats", true, false, {}};
+  Chart paper{"The same, as published", "tokens of the window", "loss, nats", true, false, {}};
+  int colour = 0;
+  std::string group;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (std::exchange(group, rows[i].row->group) == rows[i].row->group) continue;
+    Series own, published;
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      const ReproduceColumn& column = table.columns[c];
+      if (!column.key.starts_with("last_")) continue;
+      const double length = std::strtod(column.key.c_str() + 5, nullptr);
+      if (const double value = own_value(table, rows, rows[i], column); std::isfinite(value))
+        own.add(length, value);
+      if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value))
+        published.add(length, rows[i].row->published[c].value);
+    }
+    add_runs(ours, {std::move(own)}, rows[i].row->title, colour);
+    add_runs(paper, {std::move(published)}, rows[i].row->title, colour);
+    ++colour;
+  }
+  MeasuredTable lengths;
+  lengths.title = "Loss by length";
+  for (Chart* chart : {&ours, &paper}) {
+    for (Series& series : chart->series) series.style = SeriesStyle::line_points;
+    if (!chart->series.empty()) lengths.charts.push_back(std::move(*chart));
+  }
+  return lengths;
+}
+
+// A pale bar of a logarithmic axis, one standard deviation above and below a point.
+Series deviation_bar(double x, const Spread& y, int colour) {
+  constexpr double kHalfWidth = 1.02;
+  Series bar{"", {}, {}, SeriesStyle::band, colour};
+  for (const double at : {x / kHalfWidth, x * kHalfWidth}) bar.add(at, y.mean + y.deviation);
+  for (const double at : {x * kHalfWidth, x / kHalfWidth}) bar.add(at, y.mean - y.deviation);
+  return bar;
+}
+
+// Charts the first column against another; rows whose titles begin alike are one series. Rows of several seeds have
+// bars.
+MeasuredTable across_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  const ReproduceColumn &up = table.columns[0], &along = table.columns[table.across];
+  Chart chart{up.title + " against " + along.title, along.title, up.title, true, false, {}};
+  std::vector<Series> points;
+  std::string group;
+  for (const ShownRow& shown : rows) {
+    if (std::exchange(group, shown.row->group) == shown.row->group) continue;
+    const double x = own_value(table, rows, shown, along);
+    const Spread y = own_spread(table, rows, shown, up);
+    if (!std::isfinite(x) || !std::isfinite(y.mean)) continue;
+    const std::string name = shown.row->title.substr(0, shown.row->title.find(','));
+    if (points.empty() || points.back().name != name) {
+      const auto colour = static_cast<int>(points.size());
+      points.push_back({name, {}, {}, SeriesStyle::points, colour});
+    }
+    points.back().add(x, y.mean);
+    if (std::isfinite(y.deviation)) chart.series.push_back(deviation_bar(x, y, points.back().colour));
+  }
+  MeasuredTable across;
+  if (points.empty()) return across;
+  chart.series.insert(chart.series.end(), points.begin(), points.end());
+  across.charts.push_back(std::move(chart));
+  return across;
+}
+
+}  // namespace
+
+std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  Measurement m;
+  m.conditions = fmt::format("\n{}\n", table.title);
+  m.tables = {numbers_of(table, rows), runs_of(rows, "`")};
+  for (MeasuredTable& one : m.tables) one.markdown = true;
+  MeasuredTable& last = m.tables.back();
+  last.listed = true;
+  last.notes = table.notes;
+  for (std::string& remark : remarks_of(rows)) last.notes.push_back(std::move(remark));
+  return to_text(m);
+}
+
+std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  Measurement m;
+  m.title = table.title;
+  m.conditions = table.name;
+  m.of_this_machine = false;
+  m.tables = {numbers_of(table, rows)};
+  m.tables.back().notes = table.notes;
+  if (table.across > 0) m.tables.push_back(across_of(table, rows));
+  if (!table.lengths.empty()) m.tables.push_back(lengths_of(table, rows));
+  m.tables.push_back(curves_of(table, rows));
+  m.tables.push_back(runs_of(rows, ""));
+  m.tables.back().title = "How the rows are run";
+  if (std::vector<std::string> remarks = remarks_of(rows); !remarks.empty()) {
+    MeasuredTable& measuring = m.tables.emplace_back();
+    measuring.title = "How the rows were measured";
+    for (std::string& remark : remarks) measuring.add({std::move(remark)});
+  }
+  MeasuredTable& places = m.tables.emplace_back();
+  places.title = "Where the rows' own reports are";
+  places.columns = {{"", "row"}, {"", "report"}};
+  for (const ShownRow& shown : rows)
+    if (shown.result && shown.row->weights_of.empty())
+      places.add({shown.row->title, (fs::path(shown.folder) / "report.html").string()});
+  return to_html(m);
+}
+
+}  // namespace eddy::app

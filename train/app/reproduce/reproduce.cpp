@@ -1,0 +1,442 @@
+// The list of tables, and the procedure that runs them.
+#include "train/app/reproduce/reproduce.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "tensor/base/format.h"
+#include "tensor/files/input_file.h"
+#include "train/app/reproduce/page.h"
+#include "train/app/reproduce/row_check.h"
+#include "train/app/reproduce/run.h"
+#include "train/app/reproduce/tables.h"
+#include "train/app/reproduce/time_left.h"
+#include "train/app/reproduce/vocabulary.h"
+#include "train/app/views/html_page.h"
+#include "train/config/config.h"
+#include "train/files/own_file.h"
+#include "train/files/text_file.h"
+#include "train/run/run_folder.h"
+#include "train/step/clock.h"
+#include "train/step/stop_signal.h"
+#include "train/tasks/task.h"
+#include "train/text/dataset.h"
+#include "train/text/stories/stories.h"
+#include "train/text/text_files.h"
+#include "train/words/human_text.h"
+#include "train/words/likely_name.h"
+#include "train/words/program_name.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+namespace fs = std::filesystem;
+using Log = std::function<void(std::string_view)>;
+
+constexpr std::uint64_t kStorySeed = 1;
+constexpr std::int64_t kDocuments = 8;
+
+Scale scale_of(const std::string& name) {
+  for (const Scale scale : {Scale::tiny, Scale::small, Scale::paper})
+    if (name == scale_name(scale)) return scale;
+  fail<ConfigError>("reproduce: there is no scale \"{}\" (small, paper, or tiny for a try)", name);
+}
+
+const TableEntry& entry_of(const std::string& name) {
+  std::vector<std::string> names;
+  for (const TableEntry& entry : reproduce_tables()) {
+    if (name == entry.name) return entry;
+    names.emplace_back(entry.name);
+  }
+  fail<ConfigError>("reproduce: there is no table \"{}\" ({}all: {})", name, nearest_text(name, names),
+                    fmt::join(names, ", "));
+}
+
+std::string task_of(const TableEntry& entry, const std::string& wanted) {
+  if (entry.tasks.empty()) {
+    if (!wanted.empty())
+      fail<ConfigError>("reproduce: {} has no tasks to choose from (leave out --task {})", entry.name,
+                        wanted);
+    return {};
+  }
+  if (wanted.empty()) return entry.tasks.front();
+  if (std::find(entry.tasks.begin(), entry.tasks.end(), wanted) == entry.tasks.end())
+    fail<ConfigError>("reproduce: {} has no task \"{}\" (one of {})", entry.name, wanted,
+                      fmt::join(entry.tasks, ", "));
+  return wanted;
+}
+
+const ReproduceRow* find_row(const ReproduceTable& table, const std::string& name) {
+  for (const ReproduceRow& row : table.rows)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+// The rows of these names, or all.
+std::vector<const ReproduceRow*> wanted_rows(const ReproduceTable& table,
+                                             const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const ReproduceRow& row : table.rows)
+    for (const std::string& name : {row.group, row.name})
+      if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+  const auto is_named = [&](const ReproduceRow& row) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return name == row.name || name == row.group; });
+  };
+  for (const std::string& name : names)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      fail<ConfigError>("reproduce: {} has no row \"{}\" ({}all: {})", table.name, name,
+                        nearest_text(name, known), fmt::join(known, ", "));
+  std::vector<const ReproduceRow*> rows;
+  for (const ReproduceRow& row : table.rows)
+    if (names.empty() || is_named(row)) rows.push_back(&row);
+  return rows;
+}
+
+// Puts in place of each row one for each seed.
+void repeat_for_seeds(ReproduceTable& table, std::int64_t seeds) {
+  for (ReproduceRow& row : table.rows) row.group = row.name;
+  if (seeds == 1) return;
+  std::vector<ReproduceRow> all;
+  for (const ReproduceRow& row : table.rows)
+    for (std::int64_t i = 0; i < seeds; ++i) {
+      ReproduceRow one = row;
+      one.config.train.seed += i;
+      const auto with_seed = [&](const std::string& name) {
+        return fmt::format("{}-seed-{}", name, one.config.train.seed);
+      };
+      one.name = with_seed(row.name);
+      if (!row.weights_of.empty()) one.weights_of = with_seed(row.weights_of);
+      all.push_back(std::move(one));
+    }
+  table.rows = std::move(all);
+}
+
+// ---- text that a table makes for itself
+
+// Its place: a file, or a folder of documents.
+fs::path text_path(const ReproduceTable& table, const fs::path& folder) {
+  const char* name = table.text.kind == ReproduceText::Kind::documents   ? "books"
+                     : table.text.kind == ReproduceText::Kind::beginning ? "text.txt"
+                                                                         : "stories.txt";
+  return folder / "text" / name;
+}
+
+// Refuses to overwrite a text that runs were trained on with another one.
+void write_once(const fs::path& file, const std::string& text) {
+  std::error_code error;
+  if (fs::exists(file, error)) {
+    if (read_text_file(file) == text) return;
+    fail<ConfigError>("reproduce: {} was made from other stories than there are now (choose another --runs)",
+                      file.string());
+  }
+  fs::create_directories(file.parent_path(), error);
+  if (error) fail<IoError>("reproduce: {} cannot be made: {}", file.parent_path().string(), error.message());
+  replace_text_file(file, text);
+}
+
+void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log& log) {
+  const ReproduceText& plan = table.text;
+  if (plan.kind == ReproduceText::Kind::none) return;
+  const std::int64_t bytes = plan.generated_bytes;
+  if (plan.kind == ReproduceText::Kind::documents) {
+    const std::string all = generate_stories(kStorySeed, bytes);
+    const auto part = static_cast<std::size_t>(bytes / kDocuments);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(kDocuments); ++i)
+      write_once(text_path(table, folder) / fmt::format("book-{}.txt", i), all.substr(i * part, part));
+    log(fmt::format("data: {} documents of stories written by Eddy, {} bytes\n", kDocuments, bytes));
+    return;
+  }
+  if (plan.kind == ReproduceText::Kind::beginning) {
+    const InputFile file(plan.source);
+    write_once(text_path(table, folder),
+               std::string(file.text().substr(0, static_cast<std::size_t>(plan.source_bytes))));
+    log(fmt::format("data: the first {} bytes of {}\n", plan.source_bytes, plan.source));
+    return;
+  }
+  const bool given = !plan.source.empty();
+  std::string source_text = given ? read_text(plan.source) : generate_stories(kStorySeed, bytes);
+  if (given && plan.source_bytes > 0 && plan.source_bytes < std::ssize(source_text))
+    source_text.resize(static_cast<std::size_t>(plan.source_bytes));
+  const std::vector<std::string> stories = split_stories(source_text);
+  const std::size_t story_count = stories.size();
+  if (story_count < 2)
+    fail<ValueError>(
+        "reproduce: {} has {} {} (at least 2, with <|endoftext|> or blank lines between them: told as "
+        "one story, a text repeats nothing within reach)",
+        plan.source, story_count, plural(story_count, "story", "stories"));
+  const bool repeat = plan.kind == ReproduceText::Kind::repeat;
+  const bool cut = repeat && plan.most_bytes > 0;
+  const std::vector<std::string> told = cut ? cut_stories(stories, plan.most_bytes) : stories;
+  const std::string text = repeat ? repeat_text(told) : plain_text(told);
+  write_once(text_path(table, folder), text);
+  const std::string from = given ? plan.source : std::string("Eddy's own generator");
+  const std::string parts = cut ? fmt::format(" in {} pieces", told.size()) : "";
+  const std::string pieces = parts + (repeat ? ", each told twice" : "");
+  log(fmt::format("data: {} stories from {}{}: {} bytes\n", story_count, from, pieces, text.size()));
+}
+
+// ---- commands
+
+std::string command_of(const ReproduceOptions& options, const ReproduceRow& row) {
+  const ReproduceOptions defaults;
+  std::string text = fmt::format("{} reproduce {} --rows {} --scale {}", program_name(),
+                                 shell_quoted(options.table), row.name, options.scale);
+  const auto add = [&](const char* flag, const std::string& value) {
+    text += fmt::format(" {} {}", flag, shell_quoted(value));
+  };
+  if (!options.task.empty()) add("--task", options.task);
+  if (!options.data.empty()) add("--data", options.data);
+  if (options.runs != defaults.runs) add("--runs", options.runs);
+  if (options.windows > 0) add("--windows", std::to_string(options.windows));
+  if (options.seeds > 0) add("--seeds", std::to_string(options.seeds));
+  for (const auto& [key, value] : options.set) {
+    if (key == "train.device")
+      add("--device", value);
+    else
+      add("--set", key + "=" + value);
+  }
+  return text;
+}
+
+// ---- a dry run
+
+// Whether a table is a user's and makes no text: its rows are checked with their data before they run.
+bool reads_as_it_is(const ReproduceOptions& options, const ReproduceTable& table) {
+  return is_table_file(options.table) && table.text.kind == ReproduceText::Kind::none;
+}
+
+// "12.3 M tokens, 1.8 M parameters, 5 PFLOP": what a row costs, or all of them.
+std::string cost_text(double tokens, double flops) {
+  std::string text = human_count(tokens) + " tokens";
+  if (flops > 0) text += fmt::format(", {} operations", human_count(flops));
+  return text;
+}
+
+std::string plan_text(const ReproduceOptions& options, const ReproduceTable& table, const fs::path& folder) {
+  const std::map<std::string, RowSize> sizes = row_sizes(table, folder, reads_as_it_is(options, table));
+  std::string rows;
+  double all_tokens = 0, all_flops = 0;
+  std::int64_t count = 0;
+  bool all_known = true;
+  for (const ReproduceRow* wanted : wanted_rows(table, options.rows)) {
+    const ReproduceRow& row = *wanted;
+    const RowState state = row_state(table, row, options.runs);
+    const bool measured = state.result && state.result->measured == measurement_of(table, row);
+    const char* status = measured          ? "done"
+                         : state.trained   ? "trained, to be measured"
+                         : state.resumable ? "begun, to be resumed"
+                                           : "to be trained";
+    if (!row.weights_of.empty() && !measured) status = "to be measured";
+    const TrainConfig& t = row.config.train;
+    const std::int64_t tokens = t.batch * t.accumulate * segment_length(row.config);
+    const auto size = sizes.find(row.name);
+    ++count;
+    rows += fmt::format("\n[{}] {}: {}\n", row.name, row.title, status);
+    if (size != sizes.end()) rows += fmt::format("  {} parameters\n", grouped(size->second.parameters));
+    if (row.weights_of.empty()) {
+      const double trained = static_cast<double>(t.steps) * static_cast<double>(tokens),
+                   flops = size == sizes.end() ? 0 : 3 * size->second.flops_per_token * trained;
+      rows +=
+          fmt::format("  {} steps, {} tokens each at most: {}\n", t.steps, tokens, cost_text(trained, flops));
+      all_tokens += trained;
+      all_flops += flops;
+      all_known = all_known && flops > 0;
+    } else {
+      rows += fmt::format("  the weights of {}\n", row.weights_of);
+    }
+    for (const std::string& key : changed_keys(row.config)) rows += "  " + key + '\n';
+    rows += "  " + command_of(options, row) + '\n';
+  }
+  std::string text = fmt::format("{}\nin {}\n", table.title, folder.string());
+  for (const std::string& note : table.notes) text += "- " + note + '\n';
+  text += fmt::format("- {} {} to train on {}{}\n", count, plural(count, "row"),
+                      cost_text(all_tokens, all_known ? all_flops : 0),
+                      sizes.empty() ? "; parameters are counted when the data are there" : "");
+  return text + rows;
+}
+
+// ---- running the rows
+
+class Reproduction {
+ public:
+  Reproduction(const ReproduceOptions& options, const Log& log)
+      : options_(options),
+        log_(log),
+        table_(plan_table(options)),
+        folder_(fs::path(options.runs) / table_.folder) {}
+
+  ReproduceEnd run() {
+    if (reads_as_it_is(options_, table_)) check_rows(table_, folder_);
+    if (options_.dry_run) {
+      log_(plan_text(options_, table_, folder_));
+      return ReproduceEnd::done;
+    }
+    refuse_foreign_file("reproduce", page_file().string(), kOwnPage);
+    // Report an error of any row before hours are spent on another.
+    const std::vector<const ReproduceRow*> wanted = wanted_rows(table_, options_.rows);
+    for (const ReproduceRow* row : wanted)
+      for (const ReproduceRow* one : {row, &trained_row(*row)})
+        static_cast<void>(row_state(table_, *one, options_.runs));
+    for (const fs::path& folder : {folder_, folder_ / "text"}) remove_left_overs(folder);
+    prepare_text(table_, folder_, log_);
+    for (const ReproduceRow* row : wanted) prepare_vocabulary(trained_row(*row), folder_, log_);
+    const StopOnSignal signals;
+    time_left_ = TimeLeft(rows_to_train(wanted));
+    time_left_.measure(log_);
+    ReproduceEnd end = ReproduceEnd::done;
+    for (const ReproduceRow* row : wanted) {
+      const ReproduceEnd row_end = run_row(*row);
+      if (row_end != ReproduceEnd::done) end = row_end;
+      if (row_end == ReproduceEnd::interrupted) break;
+      write_page();
+    }
+    const std::vector<ShownRow> rows = shown_rows();
+    write_page();
+    log_(table_text(table_, rows));
+    log_(fmt::format("\npage: {}\n", page_file().string()));
+    if (end == ReproduceEnd::interrupted) log_("interrupted: repeat the command to continue\n");
+    return end;
+  }
+
+ private:
+  const ReproduceRow& trained_row(const ReproduceRow& row) const {
+    return row.weights_of.empty() ? row : *find_row(table_, row.weights_of);
+  }
+
+  // Those that are not trained to their end, each once.
+  std::vector<const ReproduceRow*> rows_to_train(const std::vector<const ReproduceRow*>& wanted) const {
+    std::vector<const ReproduceRow*> rows;
+    for (const ReproduceRow* row : wanted) {
+      const ReproduceRow* source = &trained_row(*row);
+      if (std::find(rows.begin(), rows.end(), source) == rows.end() &&
+          !row_state(table_, *source, options_.runs).trained)
+        rows.push_back(source);
+    }
+    return rows;
+  }
+
+  ReproduceEnd run_row(const ReproduceRow& row) {
+    if (stop_requested()) return ReproduceEnd::interrupted;
+    const ReproduceRow& source = trained_row(row);
+    RowState trained = row_state(table_, source, options_.runs);
+    ReproduceEnd end = ReproduceEnd::done;
+    if (!trained.trained) {
+      log_(time_left_.begin(source));
+      const Clock::time_point begun = Clock::now();
+      end = train_row(source, trained, command_of(options_, source), options_.ranks);
+      if (end == ReproduceEnd::interrupted) return end;
+      log_(time_left_.end(source, seconds_between(begun)));
+      trained = row_state(table_, source, options_.runs);
+    }
+    const RowState state = row_state(table_, row, options_.runs);
+    const bool current = state.result && state.result->measured == measurement_of(table_, row) &&
+                         trained.result && state.result->step == trained.result->step;
+    if (current) {
+      log_(fmt::format("{}: done already\n", row.name));
+      return end;
+    }
+    log_(fmt::format("{}: measuring\n", row.name));
+    return measure_row(table_, row, state.folder, trained.folder, options_.ranks) ? end
+                                                                                  : ReproduceEnd::interrupted;
+  }
+
+  // Returns all rows of the table, including those of earlier calls; a row with another configuration counts
+  // as not run.
+  std::vector<ShownRow> shown_rows() const {
+    std::vector<ShownRow> rows;
+    for (const ReproduceRow& row : table_.rows) {
+      ShownRow shown{&row, std::nullopt, command_of(options_, row), (folder_ / row.name).string()};
+      try {
+        const RowState state = row_state(table_, row, options_.runs);
+        if (state.result && !state.result->measured.empty()) shown.result = state.result;
+      } catch (const Error&) {
+        const auto wanted = wanted_rows(table_, options_.rows);
+        if (std::find(wanted.begin(), wanted.end(), &row) != wanted.end()) throw;
+      }
+      rows.push_back(std::move(shown));
+    }
+    return rows;
+  }
+
+  fs::path page_file() const { return folder_ / "index.html"; }
+  void write_page() const {
+    std::error_code error;
+    if (fs::exists(folder_, error))
+      write_own_file("reproduce", page_file().string(), table_page(table_, shown_rows()), kOwnPage);
+  }
+
+  const ReproduceOptions& options_;
+  const Log& log_;
+  const ReproduceTable table_;
+  const fs::path folder_;
+  TimeLeft time_left_{{}};
+};
+
+}  // namespace
+
+const char* scale_name(Scale scale) {
+  constexpr const char* kNames[] = {"tiny", "small", "paper"};
+  return kNames[static_cast<std::size_t>(scale)];
+}
+
+ReproduceTable plan_table(const ReproduceOptions& options) {
+  const bool own = is_table_file(options.table);
+  const TableEntry* const entry = own ? nullptr : &entry_of(options.table);
+  TableRequest request;
+  request.scale = scale_of(options.scale);
+  request.task = entry != nullptr ? task_of(*entry, options.task) : options.task;
+  if (own && !request.task.empty())
+    fail<ConfigError>("reproduce: {} has no tasks to choose from (leave out --task {})", options.table,
+                      request.task);
+  request.data = options.data;
+  request.data_dir = standard_places().data_dir;
+  if (const auto found = options.set.find("data.tokenizer"); found != options.set.end())
+    request.tokenizer = found->second;
+  if (entry != nullptr) request.across = entry->across;
+  const ConfigSource source =
+      own ? with_base(read_config_file(options.table)) : built_in_table(*entry, request.task);
+  const std::string name = own ? fs::path(options.table).stem().string() : entry->name;
+  ReproduceTable table = make_table(name, source, request);
+  if (own) table.folder = name;
+  if (!request.task.empty()) table.folder += "-" + request.task;
+  if (has_scales(source)) table.folder += "-" + options.scale;
+  if (options.windows > 0 && table.lengths.empty())
+    fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)", name);
+  if (options.windows > 0) table.windows = options.windows;
+  const fs::path folder = fs::path(options.runs) / table.folder;
+  for (ReproduceRow& row : table.rows) {
+    if (table.text.kind != ReproduceText::Kind::none)
+      row.config.data.path = text_path(table, folder).string();
+    keys_of(row.config).read_texts(options.set);
+    if (std::string& tokenizer = row.config.data.tokenizer; tokenizer == kOwnVocabulary) {
+      if (row.pieces == 0)
+        fail<ConfigError>(
+            "{}: the row {} has the tokenizer {}, and `pieces` gives its vocabulary no size at this scale",
+            row.place, row.name, tokenizer);
+      tokenizer = vocabulary_path(folder, row.pieces);
+    }
+    try {
+      validate(row.config);
+    } catch (const ConfigError& refused) {
+      if (!own) throw;
+      fail<ConfigError>("{}: {}", row.place, refused.what());
+    }
+  }
+  const std::int64_t own_seeds = entry != nullptr ? entry->seeds : 1;
+  repeat_for_seeds(table, options.seeds > 0 ? options.seeds : own_seeds);
+  static_cast<void>(wanted_rows(table, options.rows));
+  return table;
+}
+
+ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& log) {
+  return Reproduction(options, log).run();
+}
+
+}  // namespace eddy::app

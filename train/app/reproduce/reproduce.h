@@ -1,0 +1,162 @@
+// `eddy reproduce`: the tables of the papers, run again. Each table is data (staircase_algorithm.toml and so
+// on): a list of rows, each with a configuration and its published numbers. One procedure (reproduce.cpp)
+// trains and measures the rows and sets the numbers side by side.
+//
+//   RUNS/FAMILY/TABLE-SCALE/ROW/              the run, as `eddy train` leaves it
+//                          /ROW/result.json   its configuration and what was measured
+//                          /index.html        the table, and the curves of all rows in one picture
+//                          /text/             text made for the table, where it needs some
+//
+// A finished row is not run again; an interrupted one is resumed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/config/run_config.h"
+#include "train/eval/evaluate.h"
+
+namespace eddy::app {
+
+// small: minutes to an hour per row on a few CPU cores, at sizes of our own; paper: the sizes and steps of
+// the paper; tiny: seconds, to see that everything works.
+enum class Scale : std::uint8_t { tiny, small, paper };
+const char* scale_name(Scale scale);
+
+// A number as published.
+struct Published {
+  double value = std::numeric_limits<double>::quiet_NaN();
+  std::string remark{};  // "out of memory", or which of two numbers it is
+};
+
+// One measured column: a number of the evaluation by its name, such as loss or accuracy (Task::numbers); "last_N", the
+// loss on the last targets of windows of N tokens; or one of common_columns.
+struct ReproduceColumn {
+  std::string title;
+  std::string key;
+  double factor = 1;      // multiplies the measured number
+  bool relative = false;  // divide by the number of the table's reference row
+  int decimals = 4;
+  std::string place{};  // in the table's file, for errors
+};
+
+// The columns that every task has, with what they are.
+struct CommonColumn {
+  const char* key;
+  const char* about;
+};
+std::span<const CommonColumn> common_columns();
+
+struct ReproduceRow {
+  std::string name;  // name of its folder, and in --rows
+  std::string title;
+  training::RunConfig config;
+  std::vector<Published> published;  // one for each column
+  std::string weights_of{};  // run the weights of this other row in this row's model; empty: train them
+  std::int64_t longest = 0;  // longest window to measure; 0: all
+  std::int64_t batches = 0;  // of a table that is measured on some batches: how many of this row; 0: as many
+  std::int64_t pieces = 0;   // size of the vocabulary that kOwnVocabulary makes for it; 0: none
+  std::string place{};       // in the table's file, for errors
+  std::string group{};       // its name without its seed; rows of one group are shown as one
+};
+
+// Text that a table makes for itself: stories as they are or told twice (train/text/stories/stories.h), or
+// a few long documents, or the beginning of a file.
+struct ReproduceText {
+  enum class Kind : std::uint8_t { none, plain, repeat, documents, beginning };
+  Kind kind = Kind::none;
+  std::string source{};              // file or folder of stories; empty: the embedded story generator
+  std::int64_t source_bytes = 0;     // use only so many of its first bytes; 0: all
+  std::int64_t generated_bytes = 0;  // how many bytes the generator writes
+  std::int64_t most_bytes = 0;       // repeat: cut stories into pieces of at most so many; 0: do not cut
+};
+
+// The value of data.tokenizer that asks for the vocabulary which the table makes.
+inline constexpr const char* kOwnVocabulary = "pieces.model";
+
+struct ReproduceTable {
+  std::string name;    // "staircase/table-1"
+  std::string folder;  // below RUNS; tables that share rows share it
+  std::string title;
+  std::string data{};              // the text, where it is not the paper's; the title names it too
+  std::vector<std::string> notes;  // what to know when comparing
+  std::vector<ReproduceColumn> columns;
+  std::vector<ReproduceRow> rows;
+  std::string reference{};           // the row that relative columns divide by
+  std::size_t across = 0;            // above 0: the page draws the first column against this one
+  training::EvalOptions evaluation;  // how rows are measured; batch 0: the batch of training
+  // Above 0: also measure rows on so many random batches, as a paper estimates its numbers. These numbers are
+  // named "sampled_loss", "sampled_accuracy" and so on.
+  std::int64_t sampled_batches = 0;
+  bool generated = false;  // the task makes the data
+  ReproduceText text;
+  std::vector<std::int64_t> lengths{};  // lengths of windows, for the columns last_N
+  std::int64_t last = 256;              // scored targets of a window
+  std::int64_t windows = 0;             // at most so many windows, fewer where they are long
+  std::string chart_key{};    // another number of the evaluations to draw beside the loss; may be empty
+  std::string chart_place{};  // in the table's file, for errors
+  double chart_factor = 1;
+};
+
+// The arguments that a table is made from.
+struct TableRequest {
+  Scale scale = Scale::small;
+  std::string task;       // one of the table's tasks; empty: its first
+  std::string data;       // --data; empty: the table's own
+  std::string data_dir;   // EDDY_DATA_DIR
+  std::string tokenizer;  // --set data.tokenizer; empty: the table's own
+  std::string across{};   // TableEntry::across
+};
+
+// One entry of the list of tables.
+struct TableEntry {
+  const char* name;
+  const char* summary;
+  std::vector<std::string_view> files;  // its TOML (tables.h): one for all tasks, or one for each
+  std::vector<std::string> tasks{};     // variants of the table; empty: only one
+  std::int64_t seeds = 1;               // of each row, unless --seeds says otherwise
+  std::string across{};                 // the column that the first is drawn against; empty: as the file says
+};
+std::span<const TableEntry> reproduce_tables();
+
+struct ReproduceOptions {
+  std::string table;              // its name in reproduce_tables(), or a file.toml
+  std::vector<std::string> rows;  // names; empty: all
+  std::string scale = "small";
+  std::string task;
+  std::string data;
+  std::string runs = "runs/reproduce";
+  std::map<std::string, std::string> set;  // "train.steps" to "100": for every row
+  std::int64_t windows = 0;                // above 0: replaces ReproduceTable::windows
+  std::int64_t seeds = 0;  // every row so many times, with seeds one after another; 0: as the table says
+  bool dry_run = false;
+  training::Ranks* ranks =
+      nullptr;  // the processes that share each row, of which this is the first; null: this one alone
+};
+
+// Whether a table's name is that of a user's file.
+inline bool is_table_file(const std::string& table) {
+  return table.ends_with(".toml");
+}
+
+// Returns the table as it would run: with the place of the data, the overrides and the paths of the rows
+// filled in.
+// errors: ConfigError for an unknown table, task, scale or row (with the nearest name), for overrides of
+// unknown keys, and for inconsistent configurations.
+ReproduceTable plan_table(const ReproduceOptions& options);
+
+enum class ReproduceEnd { done, interrupted, failed };
+
+// Trains and measures the rows. `log` receives progress and, at the end, the table. Returns `done` when all
+// rows are complete, `failed` when one stopped because of losses that were not finite.
+// errors: as plan_table; ConfigError when a row's folder holds a run of another configuration; those of
+// training and of the data.
+ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& log);
+
+}  // namespace eddy::app

@@ -1,0 +1,136 @@
+// Makes the tasks and models of rows without training them.
+#include "train/app/reproduce/row_check.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "models/eddy/fit_params.h"
+#include "models/eddy/registry.h"
+#include "tensor/base/format.h"
+#include "train/app/reproduce/run.h"
+#include "train/app/reproduce/vocabulary.h"
+#include "train/config/config.h"
+#include "train/tasks/task.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+// Tasks by their data: rows on the same data share one.
+class Tasks {
+ public:
+  const Task& of(const RunConfig& config) {
+    std::unique_ptr<Task>& task = tasks_[task_key(config)];
+    if (!task) {
+      TaskArguments arguments;
+      arguments.config = config;
+      task = make_task(std::move(arguments));
+    }
+    return *task;
+  }
+
+ private:
+  std::map<std::string, std::unique_ptr<Task>> tasks_;
+};
+
+// The row's model with the sizes that follow from its data, which `config` describes.
+ModelConfig whole_model(const ReproduceRow& row, const RunConfig& config, const Task& task) {
+  ModelConfig model = config.model;
+  task.set_model_sizes(model);
+  if (config.data.tokenizer != row.config.data.tokenizer)  // the vocabulary is yet to be made
+    model.vocab = model.n_out = row.pieces;
+  fit_params(model);
+  return model;
+}
+
+// "layers.0.weight [64, 64]" for each parameter.
+std::vector<std::string> shapes_of(const Model& model) {
+  std::vector<std::string> shapes;
+  for (const Parameter& parameter : model.params().parameters())
+    shapes.push_back(fmt::format("{} [{}]", parameter.name, fmt::join(parameter.shape, ", ")));
+  return shapes;
+}
+
+// Checks that each row which takes the weights of another has its parameters.
+void check_weights(const ReproduceTable& table,
+                   const std::map<std::string, std::vector<std::string>>& shapes) {
+  for (const ReproduceRow& row : table.rows) {
+    if (row.weights_of.empty()) continue;
+    const std::vector<std::string>&own = shapes.at(row.name), &others = shapes.at(row.weights_of);
+    for (const std::string& shape : own)
+      if (std::find(others.begin(), others.end(), shape) == others.end())
+        fail<ConfigError>("{}: the row {} cannot take the weights of {}, which has no {}", row.place,
+                          row.name, row.weights_of, shape);
+    if (own.size() != others.size())
+      fail<ConfigError>(
+          "{}: the row {} cannot take the weights of {}: it has {} parameters by name, the other {}",
+          row.place, row.name, row.weights_of, own.size(), others.size());
+  }
+}
+
+}  // namespace
+
+void check_rows(const ReproduceTable& table, const std::filesystem::path& folder) {
+  Tasks tasks;
+  std::vector<std::string> numbers;  // of the rows' tasks
+  std::map<std::string, std::vector<std::string>> shapes;
+  bool gains = false;  // whether a row measures what its state gains
+  for (const ReproduceRow& row : table.rows) {
+    try {
+      const RunConfig config = without_vocabulary(row, folder);
+      const Task& task = tasks.of(config);
+      const std::unique_ptr<Model> model = make_unallocated_model(whole_model(row, config, task));
+      if (task.row_length() > 0) model->check_length(task.row_length(), task.carries_state());
+      shapes.emplace(row.name, shapes_of(*model));
+      gains = gains || (row.config.train.state_gain_batches > 0 && task.carries_state());
+      for (const std::string& name : task.numbers())
+        if (std::find(numbers.begin(), numbers.end(), name) == numbers.end()) numbers.push_back(name);
+    } catch (const Error& refused) {
+      fail<ConfigError>("{}: the row {} cannot be trained: {}", row.place, row.name, refused.what());
+    }
+  }
+  check_weights(table, shapes);
+  std::vector<std::string> measured = numbers;
+  for (const CommonColumn& column : common_columns()) measured.emplace_back(column.key);
+  const auto check = [&](const char* what, const std::string& key, const std::string& place,
+                         const std::vector<std::string>& known) {
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail<ConfigError>("{}: nothing measures the {} \"{}\" (nearest: {}; there are {})", place, what, key,
+                        nearest_match(key, known), fmt::join(known, ", "));
+  };
+  for (const ReproduceColumn& column : table.columns) {
+    if (column.key.starts_with("last_") && !table.lengths.empty()) continue;
+    const bool sampled = column.key.starts_with("sampled_") && table.sampled_batches > 0;
+    const bool of_test = column.key.starts_with("test_");
+    check("column", column.key.substr(sampled ? 8 : of_test ? 5 : 0), column.place, measured);
+    if (column.key == "state_gain" && !gains)
+      fail<ConfigError>(
+          "{}: no row measures state_gain (it needs a task that carries the state, and train.state_gain_batches above 0)",
+          column.place);
+  }
+  if (!table.chart_key.empty()) check("chart", table.chart_key, table.chart_place, numbers);
+}
+
+std::map<std::string, RowSize> row_sizes(const ReproduceTable& table, const std::filesystem::path& folder,
+                                         bool all) {
+  Tasks tasks;
+  std::map<std::string, RowSize> sizes;
+  for (const ReproduceRow& row : table.rows) {
+    const std::string& path = row.config.data.path;
+    std::error_code error;
+    const bool at_hand = path.empty() ? table.generated : std::filesystem::exists(path, error);
+    if (!all && !at_hand) continue;
+    const RunConfig config = without_vocabulary(row, folder);
+    const ModelConfig model = whole_model(row, config, tasks.of(config));
+    const std::int64_t time = segment_length(row.config);
+    sizes[row.name] = {count_parameters(model).count(),
+                       forward_cost(model, time).flops / static_cast<double>(time)};
+  }
+  return sizes;
+}
+
+}  // namespace eddy::app

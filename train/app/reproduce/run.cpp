@@ -1,0 +1,505 @@
+// Trains a row (train/run/trainer.h), measures it with its task, and keeps result.json.
+#include "train/app/reproduce/run.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "models/eddy/fit_params.h"
+#include "models/weights.h"
+#include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
+#include "tensor/files/strict_json.h"
+#include "tensor/threads/thread_pool.h"
+#include "train/app/report/live_report.h"
+#include "train/app/reproduce/sample_cost.h"
+#include "train/config/config_file.h"
+#include "train/config/run_config.h"
+#include "train/files/folders.h"
+#include "train/files/text_file.h"
+#include "train/plan/environment.h"
+#include "train/record/metrics.h"
+#include "train/run/checkpoint.h"
+#include "train/run/run_folder.h"
+#include "train/run/trainer.h"
+#include "train/step/shared_steps.h"
+#include "train/step/stop_signal.h"
+#include "train/tasks/task.h"
+#include "train/tasks/text_data.h"
+#include "train/text/corpus.h"
+#include "train/text/sentencepiece_tokenizer.h"
+#include "train/words/human_text.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kResultFile = "result.json";
+
+// Of longer windows fewer are measured: the work grows with number times length.
+constexpr std::int64_t kManyWindowsUpTo = 4096;
+// Tokens of a batch of windows: their keys and values fill the memory.
+constexpr std::int64_t kWindowTokens = 32768;
+
+// Whether a run may continue with another value of this key and still count as the same run.
+bool may_change(const std::string& key, const RunConfig& wanted) {
+  if (key == "train.steps")  // a decay that spans all steps would change with their number
+    return wanted.train.schedule == "constant" || wanted.train.schedule == "rsqrt";
+  for (const char* changeable :
+       {"data.path", "train.minutes", "train.eval_every", "train.eval_batches", "train.checkpoint_every",
+        "train.keep", "train.sample_every", "train.sample_tokens", "train.log_every", "train.max_bad_steps",
+        "train.threads", "train.device", "train.state_gain_batches", "train.recompute", "train.rollback",
+        "train.shard_optimizer", "train.rank_timeout"})
+    if (key == changeable) return true;
+  return false;
+}
+
+bool unless_stopped(std::int64_t, std::int64_t) {
+  return !stop_requested();
+}
+
+// Returns the differences between a run and the wanted configuration, except those that a continuation may
+// have.
+std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
+  std::vector<std::string> found;
+  if (wanted.model.params > 0) {  // a run says what width was found
+    wanted.model.vocab = run.model.vocab;
+    wanted.model.n_out = run.model.n_out;
+    fit_params(wanted.model);
+  }
+  for (const auto& [key, fields] : differences(keys_of(run), keys_of(wanted))) {
+    const auto& [had, want] = fields;
+    // A vocabulary that the table made moves with its runs.
+    const bool moved = key == "data.tokenizer" && is_sentencepiece_path(wanted.data.tokenizer) &&
+                       fs::path(run.data.tokenizer).filename() == fs::path(wanted.data.tokenizer).filename();
+    const bool filled_in =
+        (key == "model.vocab" || key == "model.n_out") && value_of(want) == 0;  // filled in by the task
+    if (!filled_in && !moved && !may_change(key, wanted))
+      found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
+  }
+  return found;
+}
+
+// The fields of result.json but its format, its configuration and its values.
+template <class Result, class Visit>
+void visit_fields(Result& r, const Visit& visit) {
+  visit("ended", r.ended);
+  visit("step", r.step);
+  visit("measured_step", r.measured_step);
+  visit("tokens", r.tokens);
+  visit("parameters", r.parameters);
+  visit("device", r.device);
+  visit("measured", r.measured);
+  visit("remarks", r.remarks);
+}
+
+// Numbers that are not finite are written as null.
+void write_result(const fs::path& folder, const RowResult& r) {
+  json about{
+      {"format", 1}, {"config", to_json(r.config)}, {"seconds", r.seconds}, {"values", json(r.values)}};
+  if (!r.data.empty()) about["data_instead"] = r.data;
+  visit_fields(r, [&](const char* key, const auto& value) { about[key] = value; });
+  replace_text_file(folder / kResultFile, about.dump(1) + "\n");
+}
+
+RowResult read_result(const fs::path& file) {
+  const auto number_of = [](const json& value) {
+    return value.is_null() ? kNotMeasured : value.get<double>();
+  };
+  constexpr const char* kWayOut = "remove it, and the row is measured again";
+  try {
+    const json about = read_json_file(file);
+    RowResult r;
+    r.config = run_config_from_json(about.at("config"), file.string());
+    visit_fields(r, [&](const char* key, auto& value) { about.at(key).get_to(value); });
+    r.seconds = number_of(about.at("seconds"));
+    for (const auto& [key, value] : about.at("values").items()) r.values[key] = number_of(value);
+    return r;
+  } catch (const json::exception& error) {
+    fail<FormatError>("reproduce: {} is damaged: {} ({})", file.string(), plain_message(error.what()),
+                      kWayOut);
+  } catch (const Error& error) {
+    fail<IoError>("reproduce: {} cannot be read: {} ({})", file.string(), error.what(), kWayOut);
+  }
+}
+
+// The configuration that the checkpoints of a row hold: the latest, or where that cannot be read another.
+RunConfig trained_config(const fs::path& folder) {
+  try {
+    return load_config_of_run(folder.string());
+  } catch (const Error&) {
+    try {
+      return load_config_of_run(folder.string(), "newest-whole");
+    } catch (const FormatError& error) {
+      fail<FormatError>("{} (remove {}, and the row is trained again)", error.what(), folder.string());
+    }
+  }
+}
+
+// Adds what training measured: the median time of a step and the most memory of any. The first steps, which
+// touch memory for the first time, are left out of the times when available are enough others. Without metrics
+// nothing is known of it.
+void add_training(const fs::path& folder, RowResult& result) {
+  std::map<std::string, double>& values = result.values;
+  std::vector<double> times;
+  double peak = 0, saved = 0;
+  Metrics metrics;
+  try {
+    metrics = read_metrics(folder / "metrics.jsonl");
+  } catch (const IoError& error) {
+    result.remarks.push_back(fmt::format("nothing is known of the training: {}", error.what()));
+    values["step_ms"] = values["peak_bytes"] = values["saved_bytes"] = kNotMeasured;
+    return;
+  }
+  const std::size_t skipped = metrics.steps.size() > 20 ? 5 : 0;
+  for (std::size_t i = 0; i < metrics.steps.size(); ++i) {
+    if (i >= skipped) times.push_back(metrics.steps[i].ms);
+    peak = std::max(peak, static_cast<double>(metrics.steps[i].memory_bytes));
+    saved = std::max(saved, static_cast<double>(metrics.steps[i].saved_bytes));
+  }
+  for (const EvalRecord& record : metrics.evals)
+    for (const auto& [name, value] : record.extras)
+      if (name == "state_gain") values[name] = value;
+  values["step_ms"] = median(std::move(times));
+  values["peak_bytes"] = peak;
+  values["saved_bytes"] = saved;
+}
+
+bool has_column(const ReproduceTable& table, std::string_view key) {
+  return std::any_of(table.columns.begin(), table.columns.end(),
+                     [&](const ReproduceColumn& column) { return column.key == key; });
+}
+
+// Whether the table also has numbers of the test split, "test_loss" and so on.
+bool has_test_column(const ReproduceTable& table) {
+  return std::any_of(table.columns.begin(), table.columns.end(),
+                     [](const ReproduceColumn& column) { return column.key.starts_with("test_"); });
+}
+
+// Loads the run to measure: its best checkpoint where evaluations chose one, else its last, on the device
+// that the row is trained on.
+LoadedRun run_to_measure(const ReproduceRow& row, const fs::path& weights) {
+  const char* which = read_pointer(weights / "checkpoints" / "best").name.empty() ? "latest" : "best";
+  const auto [device, dtype, precision] = choose_device_precision(
+      {"reproduce", "train.device", "train.precision"}, row.config.train.device, row.config.train.precision);
+  LoadedRun run = load_run(weights.string(), dtype, which, device, precision);
+  if (row.weights_of.empty()) return run;
+  RunConfig config = row.config;
+  config.model.vocab = run.config.model.vocab;
+  config.model.n_out = run.config.model.n_out;
+  fit_params(config.model);
+  std::unique_ptr<Model> model = make_model(config.model, dtype, device, precision);
+  load_parameters(model->params(), parameter_map(run.model->params()), run.checkpoint.string());
+  run.model = std::move(model);
+  run.config = std::move(config);
+  return run;
+}
+
+TaskArguments arguments_for(const ReproduceRow& row, const LoadedRun& run) {
+  TaskArguments arguments;
+  arguments.config = run.config;
+  arguments.config.data.path = row.config.data.path;  // the folder may have been moved
+  if (run.tokenizer) arguments.tokenizer = tokenizer_from_json(run.tokenizer->to_json());
+  expect_data_of(run, arguments);
+  arguments.run = run.checkpoint.string();
+  arguments.training = false;
+  return arguments;
+}
+
+// How a row is measured: as the table's, on as many of its own batches as stand for those of the table.
+EvalOptions options_of(const ReproduceTable& table, const ReproduceRow& row) {
+  EvalOptions options = table.evaluation;
+  if (options.batch == 0) options.batch = row.config.train.batch;
+  if (options.batches > 0 && row.batches > 0) options.batches = row.batches;
+  options.by_words = has_column(table, "tokens_per_word");
+  return options;
+}
+
+void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
+                        Ranks* ranks, RowResult& result) {
+  const std::unique_ptr<Task> task = make_task(arguments_for(row, run));
+  const std::string state_file = (run.checkpoint / "state.json").string();
+  task->load(json_of_text(run.state.task, state_file), state_file);
+  EvalOptions options = options_of(table, row);
+  options.share = {row.config.train.micro_batches, ranks};
+  if (ranks != nullptr) {
+    RunConfig shared = run.config;
+    shared.train.precision = row.config.train.precision;
+    shared.train.device = row.config.train.device;
+    send_model(*ranks, shared, *run.model);
+  }
+  const auto measure = [&](const std::string& prefix) {
+    const EvalResult measured = task->evaluate(*run.model, options, unless_stopped);
+    result.values[prefix + "loss"] = measured.loss;
+    if (std::isfinite(measured.standard_error))
+      result.values[prefix + "standard_error"] = measured.standard_error;
+    for (const auto& [name, value] : measured.extras) result.values[prefix + name] = value;
+    return measured.tokens;
+  };
+  const std::int64_t targets = measure("");
+  result.remarks.push_back(
+      fmt::format("measured on {} targets of {}, at step {}", targets, options.split, run.step));
+  if (has_test_column(table)) {
+    EvalOptions kept =
+        std::exchange(options, {.split = "test", .batch = options.batch, .share = options.share});
+    result.remarks.push_back(fmt::format("test: on {} targets", measure("test_")));
+    options = std::move(kept);
+  }
+  if (table.sampled_batches == 0) return;
+  options.batches = table.sampled_batches;
+  options.seed = static_cast<std::uint64_t>(row.config.train.seed);
+  static_cast<void>(measure("sampled_"));
+  result.remarks.push_back(fmt::format("the estimate is of {} random batches of {}, seed {}", options.batches,
+                                       options.batch, options.seed));
+}
+
+std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
+  TaskArguments arguments = arguments_for(row, run);
+  const TextData data = read_text_data(arguments);
+  const auto length = std::ssize(data.tokens);
+  return length - part_of(row.config.data.split, length) - part_of(row.config.data.test, length);
+}
+
+// Measures the loss on the last targets of windows of every length. The targets are the same for all lengths,
+// as far as their numbers of windows agree.
+// source: Liang, table 1.
+void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
+                     RowResult& result) {
+  const std::int64_t tokens = validation_tokens(row, run), last = table.last;
+  std::int64_t base = 0;
+  for (const std::int64_t length : table.lengths)
+    if (length + last <= tokens) base = std::max(base, length);
+  std::string counts;
+  for (const std::int64_t length : table.lengths) {
+    const std::string key = fmt::format("last_{}", length);
+    result.values[key] = kNotMeasured;
+    if (stop_requested()) return;
+    if (length > base || length < last || (row.longest > 0 && length > row.longest)) continue;
+    const std::int64_t available = (tokens - base) / last;
+    std::int64_t wanted = std::max<std::int64_t>(table.windows, 1);
+    if (length > kManyWindowsUpTo) wanted = std::max<std::int64_t>(1, wanted * kManyWindowsUpTo / length);
+    EvalOptions options;
+    options.batch = std::clamp<std::int64_t>(kWindowTokens / length, 1, std::min<std::int64_t>(32, wanted));
+    options.batches = wanted >= available ? 0 : wanted / options.batch;
+    options.seed = 42;
+    options.score_last = last;
+    options.from = base + last;
+    TaskArguments arguments = arguments_for(row, run);
+    arguments.config.train.sequence = length;
+    const EvalResult measured =
+        make_task(std::move(arguments))->evaluate(*run.model, options, unless_stopped);
+    result.values[key] = measured.loss;
+    counts += fmt::format("{}{} at {}", counts.empty() ? "" : ", ", measured.tokens / last, length);
+  }
+  if (base == 0) {
+    result.remarks.push_back(fmt::format("the validation text has {} tokens, too few for windows of {}",
+                                         tokens, table.lengths.front()));
+    return;
+  }
+  result.remarks.push_back(fmt::format(
+      "windows by length: {}; of {} that end at tokens {} + {} k (k = 1, 2, ...) of {} validation tokens",
+      counts, (tokens - base) / last, base, last, tokens));
+}
+
+std::string evaluation_of(const ReproduceTable& table, const ReproduceRow& row) {
+  const EvalOptions e = options_of(table, row);
+  if (table.lengths.empty()) {
+    std::string text = fmt::format("{}, {} batches of {} rows", e.split, e.batches, e.batch);
+    if (table.sampled_batches > 0)
+      text += fmt::format("; {} random ones, seed {}", table.sampled_batches, row.config.train.seed);
+    return text;
+  }
+  std::string text = fmt::format("last {} of at most {} windows:", table.last, table.windows);
+  for (const std::int64_t length : table.lengths)
+    if (row.longest == 0 || length <= row.longest) text += fmt::format(" {}", length);
+  return text;
+}
+
+// The state that a stream keeps, and what a further token costs: after a segment of tokens 0.
+void measure_stream(const ReproduceTable& table, const LoadedRun& run, RowResult& result) {
+  const bool timed = has_column(table, "token_ms");
+  if (!timed && !has_column(table, "state_bytes")) return;
+  constexpr int kUntimed = 3, kTimed = 32;
+  const Device device = run.model->params().values().device();
+  const auto tokens = [&](std::int64_t count) {
+    return raw::to_device(Tensor::zeros({1, count}, Dtype::i64), device);
+  };
+  // With learned positions the context must have room for the timed tokens.
+  std::int64_t before = segment_length(run.config);
+  State state;
+  if (const std::int64_t room = run.model->stream_room(state); room >= 0)
+    before = std::clamp<std::int64_t>(room - kUntimed - kTimed, 1, before);
+  static_cast<void>(run.model->stream(tokens(before), state));
+  double bytes = 0;
+  for (const auto& [name, tensor] : state)
+    bytes += static_cast<double>(tensor.elements()) * static_cast<double>(dtype_bytes(tensor.dtype()));
+  result.values["state_bytes"] = bytes;
+  result.remarks.push_back(fmt::format("the stream's state is that behind {} tokens", before));
+  std::vector<double> times;
+  for (int i = 0; timed && i < kUntimed + kTimed && run.model->stream_room(state) != 0; ++i) {
+    const auto begun = std::chrono::steady_clock::now();
+    static_cast<void>(raw::to_device(run.model->stream(tokens(1), state), kCpu));
+    if (i >= kUntimed)
+      times.push_back(
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begun).count());
+  }
+  if (timed) result.values["token_ms"] = median(std::move(times));
+}
+
+}  // namespace
+
+std::vector<std::string> changed_keys(RunConfig config) {
+  RunConfig defaults;
+  std::vector<std::string> found;
+  for (const auto& [key, fields] : differences(keys_of(defaults), keys_of(config)))
+    found.push_back(fmt::format("{} = {}", key, value_of(fields.second).dump()));
+  return found;
+}
+
+std::span<const CommonColumn> common_columns() {
+  static constexpr CommonColumn columns[] = {
+      {"parameters", "number of parameters"},
+      {"tokens", "tokens trained on"},
+      {"vocab", "number of tokens of the vocabulary"},
+      {"step_ms", "median time of a step of training, in milliseconds"},
+      {"peak_bytes", "most memory of a step"},
+      {"saved_bytes", "what the graph of a step keeps for backward, with the weights"},
+      {"flops_per_token", "operations of the forward pass, with a carried state"},
+      {"state_gain",
+       "loss with an emptied state less the loss with it, at the last evaluation (train.state_gain_batches)"},
+      {"batch", "examples of a step"},
+      {"recurrent_steps", "times that a token passes through the layers"},
+      {"sample_operations", "operations of the forward pass of an example"},
+      {"paper_operations",
+       "the same by the formulas of Kausik's Table 1 (paper_operations in "
+       "models/recurrent_transformer/paper_operations.h)"},
+      {"standard_error", "of the loss, where it is a mean over random batches (sampled_standard_error)"},
+      {"state_bytes", "state of a stream of one sequence behind a segment"},
+      {"token_ms", "median time of a token that follows it, in milliseconds"},
+  };
+  return columns;
+}
+
+std::string task_key(RunConfig config) {
+  const ModelConfig& model = config.model;
+  return fmt::format("{} {} {} {} {} {} {}", keys_of(config.data).to_json().dump(), segment_length(config),
+                     config.train.batch, config.train.carry_state, reads_key(model, "readout"),
+                     reads_key(model, "block"), model.block);
+}
+
+std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row) {
+  std::string text = evaluation_of(table, row);
+  for (const char* key : {"state_bytes", "token_ms"})
+    if (has_column(table, key)) text += fmt::format("; {}", key);
+  for (const std::string_view key : kSampleColumns)
+    if (has_column(table, key)) text += fmt::format("; {}", key);
+  if (has_test_column(table)) text += "; test";
+  return text;
+}
+
+RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const std::string& runs) {
+  RowState state;
+  state.folder = fs::path(runs) / table.folder / row.name;
+  std::error_code error;
+  if (!fs::exists(state.folder, error)) return state;
+  const bool own = row.weights_of.empty();
+  const fs::path result_file = state.folder / kResultFile;
+  if (own) {
+    state.begun = ended_before_first_checkpoint(state.folder);
+    if (state.begun) return state;
+    if (checkpoints_of_run(state.folder).empty())
+      fail<IoError>("reproduce: {} exists and is not a run (choose another --runs)", state.folder.string());
+    if (const std::vector<std::string> keys = contradictions(trained_config(state.folder), row.config);
+        !keys.empty())
+      fail<ConfigError>("reproduce: {} was trained with another configuration: {} (choose another --runs)",
+                        state.folder.string(), fmt::join(keys, "; "));
+    state.resumable = true;
+  }
+  if (fs::symlink_status(result_file, error).type() == fs::file_type::not_found) return state;
+  RowResult result = read_result(result_file);
+  if (own) {
+    const TrainConfig &had = result.config.train, &want = row.config.train;
+    state.trained = state.resumable && had.steps == want.steps && had.minutes == want.minutes;
+    if (state.trained) state.result = std::move(result);
+  } else if (contradictions(result.config, row.config).empty()) {
+    state.result = std::move(result);
+  }
+  return state;
+}
+
+ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command,
+                       Ranks* ranks) {
+  TrainRequest request;
+  request.ranks = ranks;
+  request.config = row.config;
+  request.command_line = command;
+  if (state.resumable) {
+    request.resume = state.folder.string();
+    request.checkpoint = "newest-whole";  // a step trained again has the same bits
+  } else {
+    request.run_dir = state.folder.string();
+  }
+  request.show = LiveReport();
+  const TrainEnd end = train(request);
+  if (end == TrainEnd::interrupted) return ReproduceEnd::interrupted;
+  const LoadedRun run = load_run(state.folder.string());
+  RowResult result;
+  result.config = row.config;
+  result.ended = end == TrainEnd::finished    ? "finished"
+                 : end == TrainEnd::time_over ? "time over"
+                                              : "gave up on losses that were not finite";
+  result.step = run.step;
+  result.tokens = run.state.tokens;
+  result.seconds = run.state.seconds;
+  result.parameters = run.model->params().count();
+  result.device = fmt::format("{}, {} {}, {}", row.config.train.device, thread_count(),
+                              plural(thread_count(), "thread"), processor_name());
+  write_result(state.folder, result);
+  return end == TrainEnd::too_many_bad_steps ? ReproduceEnd::failed : ReproduceEnd::done;
+}
+
+std::optional<RowResult> measure_row(const ReproduceTable& table, const ReproduceRow& row,
+                                     const fs::path& folder, const fs::path& weights, Ranks* ranks) {
+  RowResult result = read_result(weights / kResultFile);
+  result.config = row.config;
+  result.values.clear();
+  result.remarks.clear();
+  const LoadedRun run = run_to_measure(row, weights);
+  result.data = table.data;
+  result.measured_step = run.step;
+  result.parameters = run.model->params().count();
+  if (table.lengths.empty())
+    measure_evaluation(table, row, run, ranks, result);
+  else
+    measure_lengths(table, row, run, result);
+  if (stop_requested()) return std::nullopt;
+  const std::int64_t time = segment_length(run.config);
+  result.values["parameters"] = static_cast<double>(result.parameters);
+  result.values["tokens"] = static_cast<double>(result.tokens);
+  if (run.tokenizer) result.values["vocab"] = static_cast<double>(run.tokenizer->vocab_size());
+  measure_stream(table, run, result);
+  if (std::any_of(std::begin(kSampleColumns), std::end(kSampleColumns),
+                  [&](std::string_view key) { return has_column(table, key); }))
+    add_sample_cost(run.config, result);
+  // The page draws curves against operations, whether it is a column or not.
+  result.values["flops_per_token"] = forward_cost(run.config.model, time).flops / static_cast<double>(time);
+  if (row.weights_of.empty())
+    add_training(weights, result);
+  else
+    result.remarks.push_back(fmt::format("the weights of {}, not trained itself", row.weights_of));
+  if (result.ended != "finished")
+    result.remarks.push_back(fmt::format("{} at step {}", result.ended, result.step));
+  result.measured = measurement_of(table, row);
+  make_folders(folder);
+  write_result(folder, result);
+  return result;
+}
+
+}  // namespace eddy::app

@@ -1,0 +1,105 @@
+// Choosing the documents, and knowing whether a vocabulary is theirs.
+#include "train/app/reproduce/vocabulary.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tensor/base/format.h"
+#include "train/files/sha256.h"
+#include "train/files/text_file.h"
+#include "train/tasks/text_reading.h"
+#include "train/text/corpus.h"
+#include "train/text/text_files.h"
+#include "train/text/vocabulary_training.h"
+#include "train/words/human_text.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<TextFile> training_documents(const DataConfig& data) {
+  const bool splits = find_splits(data.path).has_value();
+  std::vector<TextFile> files = vocabulary_files(data.path, document_unit(data)).files;
+  const auto all = std::ssize(files);
+  if (splits || all == 1) return files;
+  const std::int64_t part = part_of(data.split, all);
+  files.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(part, 1, all)));
+  return files;
+}
+
+// Writes the lines of a text's one file that are trained on to `part`, and returns that.
+std::vector<TextFile> training_part(const DataConfig& data, const TextFile& file, const fs::path& part) {
+  std::string text = read_text(file.path);
+  const auto end = static_cast<std::size_t>(data.split * static_cast<double>(text.size()));
+  if (const std::size_t line = text.rfind('\n', end); end < text.size() && line != std::string::npos)
+    text.resize(line + 1);
+  replace_text_file(part, text);
+  return {{part.filename().string(), part.string()}};
+}
+
+// What tells one set of documents from another without reading them.
+std::string digest_of(const std::vector<TextFile>& files) {
+  std::string names;
+  for (const TextFile& file : single_files(files))
+    names += fmt::format("{} {}\n", fs::file_size(file.path), file.name);
+  return sha256_hex(names);
+}
+
+}  // namespace
+
+std::string vocabulary_path(const fs::path& folder, std::int64_t pieces) {
+  return (folder / "text" / fmt::format("pieces-{}.model", pieces)).string();
+}
+
+RunConfig without_vocabulary(const ReproduceRow& row, const fs::path& folder) {
+  RunConfig config = row.config;
+  std::error_code error;
+  if (row.pieces == 0 || config.data.tokenizer != vocabulary_path(folder, row.pieces) ||
+      fs::exists(config.data.tokenizer, error))
+    return config;
+  config.data.tokenizer = "byte260";
+  config.model.vocab = config.model.n_out = 0;
+  return config;
+}
+
+void prepare_vocabulary(const ReproduceRow& row, const fs::path& folder,
+                        const std::function<void(std::string_view)>& log) {
+  const fs::path model = row.config.data.tokenizer;
+  if (row.pieces == 0 || model != vocabulary_path(folder, row.pieces)) return;  // --set gave another
+  const std::vector<TextFile> files = training_documents(row.config.data);
+  const std::string digest = digest_of(files);
+  const fs::path about = fs::path(model).replace_extension(".documents");
+  std::error_code error;
+  if (fs::exists(model, error) && fs::exists(about, error)) {
+    if (read_text_file(about) == digest + "\n") return;
+    fail<ConfigError>(
+        "reproduce: {} was made from other documents than there are now (choose another --runs)",
+        model.string());
+  }
+  log(fmt::format("vocabulary: {} pieces from {} {}\n", row.pieces, files.size(),
+                  plural(files.size(), "document")));
+  fs::create_directories(model.parent_path(), error);
+  if (error) fail<IoError>("reproduce: {} cannot be made: {}", model.parent_path().string(), error.message());
+  const fs::path part = fs::path(model).replace_extension(".txt");
+  const std::string made = [&] {
+    try {
+      const bool one_file = fs::is_regular_file(row.config.data.path, error);
+      const std::vector<TextFile> read = one_file ? training_part(row.config.data, files.at(0), part) : files;
+      const TrainedVocabulary vocabulary = train_vocabulary(read, {.size = row.pieces});
+      fs::remove(part, error);
+      return vocabulary.model;
+    } catch (const ValueError& refused) {
+      fail<ValueError>(
+          "reproduce: the row {} needs a vocabulary of {} pieces: {} (or take one that there is: "
+          "--set data.tokenizer=FILE.model)",
+          row.name, row.pieces, refused.what());
+    }
+  }();
+  replace_text_file(model, made);
+  replace_text_file(about, digest + "\n");
+}
+
+}  // namespace eddy::app
