@@ -17,9 +17,8 @@ namespace eddy {
 
 class Chat {
  public:
-  // `given`: the model's config as its run was given it (load_session). All must outlive the chat.
-  Chat(const Model& model, const Tokenizer& tokenizer, const ModelConfig* given, const SampleOptions& sample,
-       std::int64_t tokens);
+  // Model and tokenizer must outlive the chat.
+  Chat(const Model& model, const Tokenizer& tokenizer, const SampleOptions& sample, std::int64_t tokens);
 
   struct Turn {
     GenerateResult result;
@@ -53,7 +52,6 @@ class Chat {
 
   const Model& model_;
   const Tokenizer& tokenizer_;
-  const ModelConfig* given_;
   Session session_;
   std::int64_t tokens_;
 };
