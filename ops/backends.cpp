@@ -45,7 +45,7 @@ namespace {
 
 struct Choices {
   const char *op, *kernels;
-  Kernel measured;  // the fastest on an H200, 2026-11-26 (docs/gpu-status.md)
+  Kernel measured;  // the fastest on an H200 (docs/gpu-status.md)
 };
 constexpr Choices kChoices[] = {{"attention", "auto|plain|mma|wgmma", Kernel::wgmma},
                                 {"short_attention", "auto|plain|mma|wgmma", Kernel::mma},

@@ -11,7 +11,6 @@
 //                  dkey and dvalue once more.
 //   work           11 dim^2 multiply-adds a row, and 9 dim a pair in place of 2, since queries and keys each
 //                  compute its score: 6.6 G
-// No time has been measured.
 #include "cuda/recurrence/fused_recurrence.cuh"
 
 namespace eddy::cuda {

@@ -25,8 +25,8 @@ EDDY_INLINE bool attention_has_narrow_heads(Dtype dtype, std::int64_t queries, s
   if (dtype != Dtype::f32 || (head_size != 4 && head_size != 8 && head_size != 16) ||
       queries < kLeastQueries || isa_level() < IsaLevel::avx512)
     return false;
-  // Where products round, tiles are faster for heads of 16 from so many scores on (16 x 256 x 256: 1.2 + 1.9 ms for 1.2 +
-  // 2.9 on a Xeon with AMX, 2026-11-27). VDPBF16PS was not compared.
+  // Where products round, tiles are faster for heads of 16 from so many scores on (docs/choices.md). VDPBF16PS was not
+  // compared.
   constexpr std::int64_t kLeastTileScores = 128 * 128;
   return !rounds_to_bf16(precision) ||
          (isa_level() == IsaLevel::amx && (head_size < 16 || queries * keys < kLeastTileScores));
