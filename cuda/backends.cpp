@@ -2,7 +2,7 @@
 // ops/core/capture.h, ops/core/peers.h and ops/core/device_clock.h promise. In a build without CUDA ops/backends_cpu.cpp stands
 // in its place.
 #include "ops/backends.h"
-#include "cuda/recurrence/unit_recurrence_fused.h"
+#include "cuda/recurrence/fused_choice.h"
 #include "cuda/runtime/allocator.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/device.h"

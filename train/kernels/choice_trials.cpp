@@ -151,30 +151,22 @@ std::string try_case(const std::string& choice, const Case& c, Device gpu) {
   return "";
 }
 
-// ---- models with recurrences -------------------------------------------------------------------------------
+// ---- models with block accumulate --------------------------------------------------------------------------
 
-// A preset's model with other sizes; one layer. `block` counts where the model has blocks.
+// The preset's model with other sizes; one layer.
+constexpr const char* kPreset = "copy";
 struct ModelCase {
-  const char* preset;
   std::int64_t batch, time, dim, heads, block;
   double dropout;
 };
-constexpr ModelCase kModelCases[] = {
-    {"shakespeare_unit", 5, 9, 32, 4, 1, 0.2},
-    {"cifar_block", 3, 13, 32, 4, 5, 0.2},
-    {"copy", 3, 13, 32, 4, 5, 0.2},
-};
-// The width and the blocks of the presets, and fewer positions.
-constexpr ModelCase kTimedModels[] = {
-    {"shakespeare_unit", 256, 32, 384, 6, 1, 0},
-    {"cifar_block", 64, 256, 32, 4, 32, 0},
-    {"copy", 64, 256, 96, 6, 32, 0},
-};
+constexpr ModelCase kSmallModel{3, 13, 32, 4, 5, 0.2};
+// The width and the blocks of the preset, and fewer positions.
+constexpr ModelCase kTimedModel{64, 256, 96, 6, 32, 0};
 
 // Logits, then the gradients of all parameters.
 Work model_work(const ModelCase& c, Dtype dtype, Device gpu) {
   constexpr std::int64_t kVocabulary = 11;
-  ModelConfig config = preset_model(c.preset, "kernels");
+  ModelConfig config = preset_model(kPreset, "kernels");
   config.vocab = config.n_out = kVocabulary;
   config.context = c.time;
   config.dim = c.dim;
@@ -241,7 +233,7 @@ std::string try_model(const std::string& choice, const ModelCase& c, Device gpu)
   const Tensors want = under("plain", in_f32), got = under(choice, in_f32);
   std::vector<std::string> warnings;
   const bool left_out = was_left_out(&warnings);
-  const std::string where = fmt::format("{}, {} x {}, width {}", c.preset, c.batch, c.time, c.dim);
+  const std::string where = fmt::format("{}, {} x {}, width {}", kPreset, c.batch, c.time, c.dim);
   for (std::size_t i = 0; i < want.size(); ++i)  // 1e-4 of the largest logit, 1e-3 of the largest gradient
     if (std::string wrong = difference(fmt::format("part {} of {} in f32", i, where), got[i], want[i], 1,
                                        i == 0 ? 1e-4 : 1e-3);
@@ -315,12 +307,9 @@ std::string try_recurrence(const std::string& choice, Device gpu, const TrialSiz
     return wrong->empty() && warnings.empty();
   };
   std::string wrong;
-  for (const ModelCase& c : kModelCases)
-    if (!passes(c, &wrong)) return wrong;
-  for (const ModelCase& c : sizes.small ? kModelCases : kTimedModels) {
-    if (!sizes.small && !passes(c, &wrong)) return wrong;
-    times.push_back(timed(c.preset, choice, model_work(c, Dtype::bf16, gpu), gpu, sizes));
-  }
+  const ModelCase& of_time = sizes.small ? kSmallModel : kTimedModel;
+  if (!passes(kSmallModel, &wrong) || (!sizes.small && !passes(of_time, &wrong))) return wrong;
+  times.push_back(timed(kPreset, choice, model_work(of_time, Dtype::bf16, gpu), gpu, sizes));
   return "";
 }
 
