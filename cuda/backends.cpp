@@ -64,9 +64,7 @@ std::unique_ptr<DeviceClock> device_clock(Device device) {
 
 std::optional<GpuKernels> gpu_kernels() {
   if (!cuda::is_open()) return {};
-  const auto name = [](KernelOp op) { return std::string(kernel_name(kernel_choice(op).kernel)); };
-  return GpuKernels{name(KernelOp::attention), name(KernelOp::short_attention), name(KernelOp::recurrence),
-                    name(KernelOp::products), refused_kernels()};
+  return chosen_kernels();
 }
 
 namespace cuda {

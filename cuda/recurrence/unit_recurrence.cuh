@@ -1,5 +1,5 @@
-// What the kernels of the unit recurrence and those of block accumulate share: dropout, and a step of the chain. Also the
-// gate of one head of one row of the unit recurrence, which a warp computes.
+// What the kernels of the unit recurrence and those of block accumulate share: dropout, and a step of the chain. Also
+// the gate of one head of one row of the unit recurrence, which a warp computes.
 #pragma once
 
 #include "cuda/core/team.cuh"

@@ -27,6 +27,8 @@ namespace {
 
 using spec_check::bit_difference;
 using spec_check::difference;
+using spec_check::evaluate;
+using spec_check::inputs_on;
 
 constexpr double kRounding = 0x1p-8;
 constexpr std::int64_t kFar = AttentionBand::kFar;
@@ -44,6 +46,11 @@ Tensors under(const std::string& choice, const Work& work) {
 bool was_left_out(std::vector<std::string>* why) {
   *why = take_warnings();
   return !why->empty();
+}
+// Leaves this warning alone for the next who takes warnings; one that was taken before would not be added again.
+void leave_out(const std::string& why) {
+  reset_warnings();
+  add_warning(why);
 }
 
 // Times the work under the choice and under "plain".
@@ -147,7 +154,7 @@ std::string try_case(const std::string& choice, const Case& c, Device gpu) {
   const Tensors again = under(choice, work);
   for (std::size_t i = 0; i < want.size(); ++i)
     if (std::string wrong = bit_difference(where + " again", again[i], got[i]); !wrong.empty()) return wrong;
-  if (left_out) add_warning(warnings.front());
+  if (left_out) leave_out(warnings.front());
   return "";
 }
 
@@ -247,8 +254,8 @@ std::string try_model(const std::string& choice, const ModelCase& c, Device gpu)
   for (std::size_t i = 0; i < want.size(); ++i)
     if (std::string wrong = bit_difference(where + " again", again[i], rounded[i]); !wrong.empty())
       return wrong;
-  take_warnings();
-  if (left_out) add_warning(warnings.front());
+  reset_warnings();
+  if (left_out) leave_out(warnings.front());
   return "";
 }
 
@@ -279,13 +286,34 @@ Work product_work(std::int64_t rows, std::int64_t in, std::int64_t out, Dtype dt
 
 }  // namespace
 
+std::string try_samples(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                        std::vector<TrialTime>& times) {
+  const std::string name = choice.substr(0, choice.find('='));
+  std::vector<std::string> left_out;
+  bool found = false;
+  for (const OpSpec& spec : op_specs()) {
+    if (spec.name != name && !spec.name.starts_with(name + "_")) continue;
+    found = true;
+    if (std::string wrong = try_op(spec.name, gpu, choice); !wrong.empty()) return wrong;
+    take_warnings();  // a sample may be of a size that the kernel leaves to another one
+    if (!spec.bench) continue;
+    const Tensors inputs = inputs_on(sizes.small ? spec.samples.front().inputs : spec.bench(), gpu);
+    times.push_back(timed(
+        spec.name, choice, [&] { return evaluate(spec, inputs).results; }, gpu, sizes));
+    if (std::vector<std::string> warnings; was_left_out(&warnings)) left_out = warnings;
+  }
+  if (!found) fail<ValueError>("kernels: there is no op '{}' whose samples try {}", name, choice);
+  if (!left_out.empty()) leave_out(left_out.front());
+  return "";
+}
+
 std::string try_attention(const std::string& choice, Device gpu, const TrialSizes& sizes,
                           std::vector<TrialTime>& times) {
   for (std::size_t i = 0; i < (sizes.small ? kSmallCases : std::size(kCases)); ++i) {
     if (std::string wrong = try_case(choice, kCases[i], gpu); !wrong.empty()) return wrong;
     std::vector<std::string> warnings;
     if (!was_left_out(&warnings)) continue;
-    add_warning(warnings.front());
+    leave_out(warnings.front());
     return "";
   }
   // Twelve heads of 64, as many as GPT-2 has: whole sequences, then blocks that look at the sequence before them.
@@ -303,7 +331,7 @@ std::string try_recurrence(const std::string& choice, Device gpu, const TrialSiz
   std::vector<std::string> warnings;
   const auto passes = [&](const ModelCase& c, std::string* wrong) {
     *wrong = try_model(choice, c, gpu);
-    if (wrong->empty() && was_left_out(&warnings)) add_warning(warnings.front());
+    if (wrong->empty() && was_left_out(&warnings)) leave_out(warnings.front());
     return wrong->empty() && warnings.empty();
   };
   std::string wrong;
