@@ -91,7 +91,7 @@ Kernels kernels_of(std::string_view text) {
 
 }  // namespace
 
-const std::string& GpuKernels::of(std::string_view choice) const {
+std::string GpuKernels::of(std::string_view choice) const {
   for (const auto& [name, kernel] : chosen)
     if (name == choice) return kernel;
   fail<ValueError>("gpu kernels: there is no choice '{}'", choice);

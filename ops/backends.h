@@ -71,7 +71,7 @@ struct GpuKernels {
 
   // The kernel of the choice of this name.
   // errors: ValueError for another name.
-  const std::string& of(std::string_view choice) const;
+  std::string of(std::string_view choice) const;
 };
 // Returns the kernels in force, or nothing before a GPU is opened.
 std::optional<GpuKernels> gpu_kernels();
