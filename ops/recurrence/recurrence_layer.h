@@ -1,6 +1,6 @@
-// The transformer layer T of Kausik's three fused recurrences (unit_recurrence.h, block_forget.h,
-// block_accumulate.h): checks of its weights, their layout for the kernels, and the weight gradients, each of
-// which is one product over the rows of all steps.
+// The transformer layer T of Kausik's recurrences that are ops (unit_recurrence.h, block_accumulate.h): checks of its
+// weights, their layout for the kernels, and the weight gradients, each of which is one product over the rows of all
+// steps.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ void check_kind(const char* op, const char* name, const Tensor& x, const Shape& 
 void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor& like,
                    const UnitRecurrenceOptions& options);
 
-// x row-major, and on a GPU at a multiple of 16 bytes, as fused kernels read it; a copy if x is not. Undefined for an
+// x row-major, and on a GPU at a multiple of 16 bytes, as its kernels read it; a copy if x is not. Undefined for an
 // undefined one.
 Tensor readable_rows(const Tensor& x);
 // The weights, contiguous, as kernels read them. Gradients go to the weights that the caller passed.
@@ -95,15 +95,15 @@ struct Steps {
 // Puts them into the arguments.
 void bind(RecurrenceArgs& args, const Steps& steps);
 // Returns the steps of rows [sequences positions, dim] in blocks, with the keys of their masks on x's device, of
-// which there must be `keys_a_block` for each block if `dropout` is above 0.
+// which there must be six for each block if `dropout` is above 0.
 // errors: ShapeError; ValueError for another number of keys.
 Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, std::int64_t block,
-                      double dropout, const std::vector<RandomKey>& keys, std::int64_t keys_a_block);
+                      double dropout, const std::vector<RandomKey>& keys);
 
 // All rows of blocks [.., dim] in one tensor [rows, dim], block after block.
 Tensor rows_of_blocks(const std::vector<Tensor>& blocks);
 
-// Runs and records a recurrence that carries keys and values, over rows x [.., dim] in the order of the steps.
+// Runs and records the unit recurrence, over rows x [.., dim] in the order of the steps.
 // `run` calls the kernel: with dh null the forward one. `stores_bf16`: the kernels store bf16 where products are
 // bf16. `carried` are the key and value before the first step, which `run` reads, or undefined.
 using RunKernel = std::function<void(const Device&, const StateRecurrenceArgs&)>;

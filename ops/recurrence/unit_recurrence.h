@@ -74,9 +74,7 @@ struct UnitRecurrenceArgs : StateRecurrenceArgs {
   // On the CPU: wk, wv, wo, up and down packed (ops/product/packed_gemm.h), transposed for the forward pass. A
   // weight without panels is read as it is stored, in the forward pass only.
   const void* panels[5];
-  bool one_kernel;  // on a GPU, forward and backward: one kernel for all steps
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;
-extern Slot<RecurrenceSupportQuery> unit_recurrence_supports_slot;
 
 }  // namespace eddy
