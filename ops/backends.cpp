@@ -15,10 +15,14 @@
 
 namespace eddy {
 
+using namespace detail;
+
 #define EDDY_SLOT(Args, name) constinit Slot<Args> name##_slot{#name};
 #define EDDY_CPU_SLOT(Args, name) constinit CpuSlot<Args> name##_slot{{#name}};
+namespace detail {
 EDDY_ALL_GPU_KERNELS(EDDY_SLOT)
 EDDY_CPU_KERNELS(EDDY_CPU_SLOT)
+}  // namespace detail
 
 #define EDDY_DECLARE(Args, name) void install_##name();
 EDDY_HOST_KERNELS(EDDY_DECLARE)
@@ -136,7 +140,7 @@ void refuse_gpu_kernels(std::string_view text, std::vector<std::string> why) {
   refused_why = std::move(why);
 }
 
-std::vector<std::string> refused_kernels() {
+std::vector<std::string> detail::refused_kernels() {
   const std::lock_guard lock(refused_mutex);
   return refused_why;
 }
@@ -145,7 +149,7 @@ bool has_automatic_kernels() {
   return std::find(std::begin(asked), std::end(asked), Kernel::automatic) != std::end(asked);
 }
 
-void expect_gpu(bool measured) {
+void detail::expect_gpu(bool measured) {
   measured_gpu = measured;
 }
 
@@ -158,7 +162,7 @@ KernelChoice kernel_choice(KernelOp op) {
   return {measured_gpu.load(std::memory_order_relaxed) ? kChoices[i].measured : Kernel::plain, false};
 }
 
-std::string_view kernel_name(Kernel kernel) {
+std::string_view detail::kernel_name(Kernel kernel) {
   return kKernels[static_cast<int>(kernel)];
 }
 

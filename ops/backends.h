@@ -89,17 +89,22 @@ const char* backend_names();
 
 // For the backend: the kernels to use, and whether set_gpu_kernels named them.
 enum class KernelOp { attention, short_attention, recurrence, products };
+
+namespace detail {
 enum class Kernel { automatic, plain, mma, wgmma, fused };
 struct KernelChoice {
   Kernel kernel;  // never automatic
   bool asked;     // by set_gpu_kernels
 };
-// For the backend: the choice for an op, and the name of a kernel.
-KernelChoice kernel_choice(KernelOp op);
+// For the backend: the name of a kernel.
 std::string_view kernel_name(Kernel kernel);
 // For the backend: the lines given to refuse_gpu_kernels.
 std::vector<std::string> refused_kernels();
 // For the backend: a GPU is opened. Without a choice of the program "auto" is plain on a GPU on which no kernel has run.
 void expect_gpu(bool measured);
+}  // namespace detail
+
+// For the backend: the choice for an op.
+detail::KernelChoice kernel_choice(KernelOp op);
 
 }  // namespace eddy

@@ -9,6 +9,7 @@
 
 namespace eddy {
 
+using namespace detail;
 using namespace recurrence;
 
 bool block_forget_fits(const Tensor& x, std::int64_t mlp, const BlockForgetOptions& options) {

@@ -60,8 +60,10 @@ std::optional<UnitRecurrenceResult> fused_block_forget(const std::vector<Tensor>
                                                        const UnitRecurrenceWeights& weights,
                                                        BlockForgetOptions options);
 
+namespace detail {
 struct BlockForgetArgs : StateRecurrenceArgs {};
 extern Slot<RecurrenceSupportQuery> block_forget_supports_slot;
 extern Slot<BlockForgetArgs> block_forget_forward_slot, block_forget_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

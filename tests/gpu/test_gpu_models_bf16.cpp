@@ -9,6 +9,7 @@
 #include "tests/models/bf16_models.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::gpu_test;
 
 namespace {

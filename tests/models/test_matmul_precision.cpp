@@ -18,6 +18,7 @@
 #include "tests/support/tensors.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 
 namespace {
