@@ -19,6 +19,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 std::string cuda_status() {
   return cuda::status() + "; cuBLASLt " + cuda::product_library_version();
 }

@@ -15,10 +15,14 @@
 
 namespace eddy {
 
+using namespace detail;
+
 #define EDDY_SLOT(Args, name) constinit Slot<Args> name##_slot{#name};
 #define EDDY_CPU_SLOT(Args, name) constinit CpuSlot<Args> name##_slot{{#name}};
+namespace detail {
 EDDY_ALL_GPU_KERNELS(EDDY_SLOT)
 EDDY_CPU_KERNELS(EDDY_CPU_SLOT)
+}  // namespace detail
 
 #define EDDY_DECLARE(Args, name) void install_##name();
 EDDY_HOST_KERNELS(EDDY_DECLARE)
@@ -140,11 +144,11 @@ bool has_automatic_kernels() {
   return std::find(std::begin(asked), std::end(asked), Kernel::automatic) != std::end(asked);
 }
 
-void expect_gpu(bool measured) {
+void detail::expect_gpu(bool measured) {
   measured_gpu = measured;
 }
 
-KernelChoice kernel_choice(KernelOp op) {
+KernelChoice detail::kernel_choice(KernelOp op) {
   const auto i = static_cast<std::size_t>(op);
   if (const Kernel kernel = asked[i].load(std::memory_order_relaxed); kernel != Kernel::automatic)
     return {kernel, true};
@@ -153,7 +157,7 @@ KernelChoice kernel_choice(KernelOp op) {
   return {measured_gpu.load(std::memory_order_relaxed) ? kKernelRecords[i].measured : Kernel::plain, false};
 }
 
-GpuKernels chosen_kernels() {
+GpuKernels detail::chosen_kernels() {
   GpuKernels kernels;
   for (std::size_t i = 0; i < kOps; ++i)
     kernels.chosen.emplace_back(kKernelRecords[i].name,

@@ -89,6 +89,7 @@ void install_cuda_backend();
 // Returns "cpu" or "cpu, cuda", for errors.
 const char* backend_names();
 
+namespace detail {
 // For the backend: the kernel to use, and whether set_gpu_kernels named it.
 struct KernelChoice {
   Kernel kernel;  // never automatic
@@ -99,5 +100,6 @@ KernelChoice kernel_choice(KernelOp op);
 GpuKernels chosen_kernels();
 // For the backend: a GPU is opened. Without a choice of the program "auto" is plain on a GPU on which no kernel has run.
 void expect_gpu(bool measured);
+}  // namespace detail
 
 }  // namespace eddy

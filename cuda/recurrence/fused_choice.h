@@ -2,6 +2,7 @@
 // call, and its grid barriers alone. No CUDA header is needed to include this.
 #pragma once
 
+#include "cuda/runtime/context.h"
 #include "ops/recurrence/block_accumulate.h"
 
 namespace eddy::cuda {

@@ -18,6 +18,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 // Blocked attention is faster if fewer than a quarter of the lanes are in use, or if the probabilities of 16

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace eddy {
+namespace eddy::detail {
 
 // EDDY_KERNEL_CHOICES(ROW): ROW(name, part_of, kernels, measured, timed, trial)
 //
@@ -85,4 +85,4 @@ inline std::vector<std::string> kernels_in(std::string_view list) {
   return names;
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

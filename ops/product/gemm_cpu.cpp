@@ -18,7 +18,9 @@
 
 namespace eddy {
 
-void apply_relu(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c) {
+using namespace detail;
+
+void detail::apply_relu(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c) {
   const bool adjacent = g.ldc == n;
   const std::int64_t runs = adjacent ? 1 : m, length = adjacent ? m * n : n,
                      step = g.ldc * static_cast<std::int64_t>(dtype_bytes(g.dtype));

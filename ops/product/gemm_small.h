@@ -15,7 +15,7 @@
 
 #include "ops/product/gemm.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // C = A B, or C += A B if `accumulate`. B is [inner, columns] and C [rows, columns], rows `b_stride` and
 // `c_stride` elements apart; element (r, k) of A lies at a[r * a_row + k * a_inner]. `columns` is a multiple
@@ -47,4 +47,4 @@ void set_small_gemm_kernel(const SmallGemmKernel& kernel);
 // false.
 bool try_small_gemm(const GemmArgs& args);
 
-}  // namespace eddy
+}  // namespace eddy::detail

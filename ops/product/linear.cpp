@@ -26,6 +26,9 @@
 #include "tensor/transfer.h"
 
 namespace eddy {
+
+using namespace detail;
+
 namespace {
 
 void check_linear(const char* op, const Tensor& x, const Tensor& weight) {

@@ -8,7 +8,7 @@
 #include "ops/cpu/isa.h"
 #include "tensor/threads/thread_pool.h"
 
-namespace eddy {
+namespace eddy::detail {
 namespace {
 
 constinit PackedGemmKernels full{}, dot{}, amx{};  // the last two round f32 factors
@@ -286,4 +286,4 @@ void multiply_packing(const GemmArgs& g) {
   return g.dtype == Dtype::f32 ? multiply_matrices_packing<float>(g) : multiply_matrices_packing<double>(g);
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

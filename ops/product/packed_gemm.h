@@ -17,7 +17,7 @@
 #include "ops/product/gemm.h"
 #include "tensor/base/host_device.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // How the matrix to pack lies in memory, row-major.
 enum class PackLayout {
@@ -128,4 +128,4 @@ void multiply_panels(const GemmArgs& g);
 // does. Threads share rows of C, or, where there are few, panels; the bits do not depend on how.
 void multiply_packing(const GemmArgs& g);
 
-}  // namespace eddy
+}  // namespace eddy::detail

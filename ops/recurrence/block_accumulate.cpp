@@ -11,6 +11,7 @@
 
 namespace eddy {
 
+using namespace detail;
 using namespace recurrence;
 
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options) {

@@ -66,6 +66,7 @@ std::optional<Tensor> fused_block_accumulate(const std::vector<Tensor>& blocks,
                                              const UnitRecurrenceWeights& weights,
                                              const BlockAccumulateOptions& options);
 
+namespace detail {
 // The arrays but x and dh have the rows of both kinds, twice those of x; h is the result T of every row, and dh
 // the gradient of the results y. dx receives the gradient of the windows' rows; its first half, that of the
 // newer halves, is the gradient of x.
@@ -77,5 +78,6 @@ struct BlockAccumulateArgs : RecurrenceArgs {
 };
 extern Slot<RecurrenceSupportQuery> block_accumulate_supports_slot;
 extern Slot<BlockAccumulateArgs> block_accumulate_forward_slot, block_accumulate_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -7,7 +7,7 @@
 #include "tensor/random/philox.h"
 #include "tensor/tensor.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // Arrays are [time, batch, ...] and contiguous unless said otherwise.
 struct RecurrenceArgs {
@@ -70,4 +70,4 @@ struct RecurrenceSupportQuery {
   bool spreads_output = true;
 };
 
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -13,6 +13,9 @@
 #include "tensor/base/format.h"
 
 namespace eddy::recurrence {
+
+using namespace detail;
+
 namespace {
 
 Tensor rows_of(const Tensor& x) {

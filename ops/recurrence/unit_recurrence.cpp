@@ -16,6 +16,7 @@
 
 namespace eddy {
 
+using namespace detail;
 using namespace recurrence;
 
 namespace {

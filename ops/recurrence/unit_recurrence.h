@@ -69,6 +69,7 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
                                      const UnitRecurrenceOptions& options, const Tensor& key = {},
                                      const Tensor& value = {});
 
+namespace detail {
 struct UnitRecurrenceArgs : StateRecurrenceArgs {
   const void *key0, *value0;  // of the state before the first step; may be null
   // On the CPU: wk, wv, wo, up and down packed (ops/product/packed_gemm.h), transposed for the forward pass. A
@@ -76,5 +77,6 @@ struct UnitRecurrenceArgs : StateRecurrenceArgs {
   const void* panels[5];
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <new>
 
-namespace eddy {
+namespace eddy::detail {
 
 // A Base whose memory is reused. Create it by new; Base has a virtual destructor.
 template <class Base>
@@ -53,4 +53,4 @@ class Recycled final : public Base {
   static inline constinit thread_local Blocks kept{};
 };
 
-}  // namespace eddy
+}  // namespace eddy::detail

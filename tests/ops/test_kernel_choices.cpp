@@ -12,6 +12,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 
 bool has(const std::vector<std::string>& names, std::string_view name) {

@@ -18,6 +18,7 @@
 
 namespace eddy::app {
 using namespace training;
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;

@@ -11,6 +11,7 @@
 
 namespace eddy::app {
 using namespace training;
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
