@@ -30,11 +30,11 @@ void refuse_later_results(const Node& checkpoint, const std::vector<Tensor>& ys,
           describe(checkpoint), to_string(shape), describe(node));
     if (seen.insert(&node).second) pending.push_back(&node);
   };
-  for (const Tensor& y : ys) visit(*variable_of(y)->node, y.shape());
+  for (const Tensor& y : ys) visit(*detail::variable_of(y)->node, y.shape());
   while (!pending.empty()) {
     const Node* node = pending.back();
     pending.pop_back();
-    for (const Edge& edge : node->edges())
+    for (const detail::Edge& edge : node->edges())
       if (edge.node != nullptr) visit(*edge.node, edge.node->slot(edge.output).shape);
   }
 }
@@ -48,7 +48,7 @@ class CheckpointNode final : public Node {
         captured_(captures_values()) {}
 
   void vjp(VjpContext& context) override {
-    const std::uint64_t first = make_ref<LeafNode>()->sequence;
+    const std::uint64_t first = make_ref<detail::LeafNode>()->sequence;
     const std::vector<Tensor> ys = recompute(context);
     std::vector<Tensor> roots, cotangents;
     for (int i = 0; i < outputs(); ++i) {
@@ -58,8 +58,8 @@ class CheckpointNode final : public Node {
       cotangents.push_back(context.dy(i));
     }
     refuse_later_results(*this, roots, first);
-    BackwardQueue queue(running_queue(), first);
-    run_backward(queue, roots, cotangents);
+    detail::BackwardQueue queue(detail::running_queue(), first);
+    detail::run_backward(queue, roots, cotangents);
     fn_ = nullptr;
   }
 
@@ -70,7 +70,7 @@ class CheckpointNode final : public Node {
       const Tensor& x = context.saved(static_cast<int>(k));
       inputs.push_back(x.defined() ? raw::alias(x) : Tensor());
       if (edges()[k].node != nullptr)
-        inputs[k].set_autograd(Ref<AutogradData>(new Variable(edges()[k].node, edges()[k].output)));
+        inputs[k].set_autograd(Ref<AutogradData>(new detail::Variable(edges()[k].node, edges()[k].output)));
     }
     const ScopeGuard module(*scope);
     const EnableGrad recording;
@@ -122,7 +122,8 @@ std::vector<Tensor> checkpoint(Function fn, const std::vector<Tensor>& inputs) {
   for (Tensor& y : ys) {
     if (!y.defined()) fail<ValueError>("checkpoint: result {} of the function is undefined", shapes.size());
     // A watched leaf that fn returns is read by the node as well.
-    if (watch != nullptr && variable_of(y) != nullptr) watch->note_reader(*variable_of(y)->node);
+    if (watch != nullptr && detail::variable_of(y) != nullptr)
+      watch->note_reader(*detail::variable_of(y)->node);
     // An alias, because fn may return an input or a parameter, which has autograd data of its own.
     y = raw::alias(y);
     shapes.push_back(y.shape());

@@ -7,7 +7,7 @@
 
 #include "autograd/node.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // Returns the gradient tensor of a slot; the caller computes dst = beta dst + contribution.
 Tensor open_slot(GradSlot& slot, float* beta);
@@ -84,4 +84,4 @@ void run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys, const std
 // The queue of the node that runs on this thread; only inside a vjp.
 BackwardQueue& running_queue();
 
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -43,7 +43,7 @@ std::vector<Node*> collect(Node* last) {
     Node* node = pending.back();
     pending.pop_back();
     nodes.push_back(node);
-    for (const Edge& edge : node->edges())
+    for (const detail::Edge& edge : node->edges())
       if (edge.node != nullptr && seen.emplace(edge.node.get(), true).second)
         pending.push_back(edge.node.get());
   }
@@ -53,7 +53,7 @@ std::vector<Node*> collect(Node* last) {
 }
 
 std::string describe_output(Node& node, int output) {
-  const GradSlot& slot = node.slot(output);
+  const detail::GradSlot& slot = node.slot(output);
   const std::string text = fmt::format("{} {}", to_string(slot.shape), dtype_name(slot.dtype));
   return node.outputs() > 1 ? fmt::format("output {}: {}", output, text) : text;
 }
@@ -64,21 +64,21 @@ class DotWriter {
       : nodes_(nodes) {
     for (std::size_t i = 0; i < nodes.size(); ++i) ids_[nodes[i]] = i + 1;
     for (const auto& [name, leaf] : leaf_names) {
-      const Variable* variable = leaf.defined() ? variable_of(leaf) : nullptr;
+      const detail::Variable* variable = leaf.defined() ? detail::variable_of(leaf) : nullptr;
       if (variable == nullptr || !variable->node->is_leaf())
         fail<ValueError>("graph_to_dot: '{}' names a tensor that is no leaf (mark it by require_grad)", name);
       names_[variable->node.get()] = name;
     }
   }
 
-  std::string write(const Variable& y) {
+  std::string write(const detail::Variable& y) {
     text_ =
         "digraph tape {\n  rankdir=TB;\n  node [fontname=\"Helvetica\"];\n  edge [fontname=\"Helvetica\"];\n";
     write_nodes();
     text_ += fmt::format("  result [shape=plaintext, label=\"result\\n{}\"];\n",
                          escaped(describe_output(*y.node, y.output)));
     for (Node* node : nodes_)
-      for (const Edge& edge : node->edges())
+      for (const detail::Edge& edge : node->edges())
         if (edge.node != nullptr) write_edge(*edge.node, edge.output, fmt::format("n{}", ids_[node]));
     write_edge(*y.node, y.output, "result");
     return text_ + "}\n";
@@ -127,7 +127,7 @@ class DotWriter {
       return;
     }
     std::int64_t bytes = 0;
-    for (const SavedTensor& saved : node.saved_tensors())
+    for (const detail::SavedTensor& saved : node.saved_tensors())
       if (saved.peek().defined()) bytes += saved.peek().bytes();
     text_ += fmt::format("n{} [shape=ellipse, label=\"{}\\nsaved {} bytes{}\"];\n", ids_[&node],
                          escaped(node.op), bytes, node.freed ? "\\nfreed by backward" : "");
@@ -147,7 +147,7 @@ class DotWriter {
 }  // namespace
 
 std::string graph_to_dot(const Tensor& y, const std::map<std::string, Tensor>& leaf_names) {
-  const Variable* variable = y.defined() ? variable_of(y) : nullptr;
+  const detail::Variable* variable = y.defined() ? detail::variable_of(y) : nullptr;
   if (variable == nullptr)
     fail<GraphError>(
         "graph_to_dot: the tensor depends on nothing that requires a gradient, so there is no graph");

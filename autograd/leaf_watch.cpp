@@ -24,7 +24,7 @@ LeafWatch::LeafWatch(const std::vector<Tensor>& leaves, std::function<void(std::
     : is_final_(std::move(is_final)), between_(std::move(between)) {
   if (watch_of_thread != nullptr) fail<GraphError>("LeafWatch: another one is alive on this thread");
   for (const Tensor& leaf : leaves) {
-    const Variable* const variable = leaf.defined() ? variable_of(leaf) : nullptr;
+    const detail::Variable* const variable = leaf.defined() ? detail::variable_of(leaf) : nullptr;
     if (variable == nullptr || !variable->node->is_leaf())
       fail<GraphError>("LeafWatch: tensor {} is not a leaf", leaves_.size());
     index_.emplace(variable->node.get(), leaves_.size());

@@ -28,11 +28,11 @@ void report_scopes(char* text, std::size_t capacity) {
   lines.copy(text, capacity - 1);
   text[std::min(lines.size(), capacity - 1)] = '\0';
 }
-[[maybe_unused]] const bool report_installed = (set_memory_report(report_scopes), true);
+[[maybe_unused]] const bool report_installed = (detail::set_memory_report(report_scopes), true);
 
 }  // namespace
 
-SavedTensor::SavedTensor(const Tensor& tensor, const Scope* scope) : scope_(scope) {
+detail::SavedTensor::SavedTensor(const Tensor& tensor, const Scope* scope) : scope_(scope) {
   if (!tensor.defined()) return;
   tensor_ = raw::alias(tensor);
   Buffer& buffer = *tensor_.buffer();
@@ -44,10 +44,10 @@ SavedTensor::SavedTensor(const Tensor& tensor, const Scope* scope) : scope_(scop
   }
 }
 
-SavedTensor::SavedTensor(SavedTensor&& other) noexcept
+detail::SavedTensor::SavedTensor(SavedTensor&& other) noexcept
     : tensor_(std::exchange(other.tensor_, Tensor())), version_(other.version_), scope_(other.scope_) {}
 
-SavedTensor::~SavedTensor() {
+detail::SavedTensor::~SavedTensor() {
   if (!tensor_.defined()) return;
   Buffer& buffer = *tensor_.buffer();
   if (--buffer.saves == 0) {
@@ -56,7 +56,7 @@ SavedTensor::~SavedTensor() {
   }
 }
 
-const Tensor& SavedTensor::get(const Node& node) const {
+const Tensor& detail::SavedTensor::get(const Node& node) const {
   if (tensor_.defined() && tensor_.buffer()->version() != version_)
     fail<VersionError>(
         "{}: a tensor {} saved for the backward pass was overwritten by {}: version {} was saved, it is now "
@@ -83,7 +83,7 @@ Node::~Node() {
 }
 
 void Node::add_edge(const Tensor& input) {
-  const Variable* variable = input.defined() ? variable_of(input) : nullptr;
+  const detail::Variable* variable = input.defined() ? detail::variable_of(input) : nullptr;
   if (variable == nullptr) {
     edges_.emplace_back();
     return;
@@ -103,7 +103,7 @@ void Node::free_graph() {
   freed = true;
   edges_.clear();
   saved_.clear();
-  for (GradSlot& own : slots_) own.grad = Tensor();
+  for (detail::GradSlot& own : slots_) own.grad = Tensor();
 }
 
 void Node::drop_gradients() {
@@ -132,11 +132,11 @@ std::string describe(const Node& node) {
   return node.scope->path.empty() ? std::string(node.op) : fmt::format("{} in {}", node.op, node.scope->path);
 }
 
-const Edge& GradSink::edge(int k) const {
+const detail::Edge& GradSink::edge(int k) const {
   return node_.edges_[static_cast<std::size_t>(k)];
 }
 
-GradSlot& GradSink::target(int k) const {
+detail::GradSlot& GradSink::target(int k) const {
   return edge(k).node->slot(edge(k).output);
 }
 
@@ -144,7 +144,7 @@ bool GradSink::needs(int k) const {
   return edge(k).node != nullptr;
 }
 
-Tensor open_slot(GradSlot& slot, float* beta) {
+Tensor detail::open_slot(GradSlot& slot, float* beta) {
   *beta = slot.has_grad() ? 1.0f : 0.0f;
   if (slot.pinned) {
     slot.written = true;
@@ -156,7 +156,7 @@ Tensor open_slot(GradSlot& slot, float* beta) {
   return slot.grad;
 }
 
-void settle(GradSlot& slot) {
+void detail::settle(GradSlot& slot) {
   if (slot.deferred == nullptr) return;
   const std::unique_ptr<DeferredGradient> deferred = std::move(slot.deferred);
   float beta = 0;
@@ -166,7 +166,7 @@ void settle(GradSlot& slot) {
 
 bool GradSink::shares_open_buffer(int k) const {
   if (opened_.empty()) return false;
-  const GradSlot& slot = target(k);
+  const detail::GradSlot& slot = target(k);
   if (!slot.has_grad() || (!slot.pinned && slot.grad.exclusive())) return false;
   return std::any_of(opened_.begin(), opened_.end(),
                      [&](int other) { return other != k && &target(other) == &slot; });
@@ -175,12 +175,12 @@ bool GradSink::shares_open_buffer(int k) const {
 Tensor GradSink::open(int k, float* beta) {
   reach(k);
   if (shares_open_buffer(k)) {
-    const GradSlot& slot = target(k);
+    const detail::GradSlot& slot = target(k);
     *beta = 0;
     return late_.emplace_back(k, Tensor::empty(slot.shape, slot.dtype, slot.device)).second;
   }
   if (std::find(opened_.begin(), opened_.end(), k) == opened_.end()) opened_.push_back(k);
-  return open_slot(target(k), beta);
+  return detail::open_slot(target(k), beta);
 }
 
 void GradSink::finish() {
@@ -190,14 +190,14 @@ void GradSink::finish() {
   }
 }
 
-std::unique_ptr<DeferredGradient>& GradSink::open_deferred(int k) {
+std::unique_ptr<detail::DeferredGradient>& GradSink::open_deferred(int k) {
   reach(k);
   if (target(k).deferred == nullptr) queue_.defer(edge(k), node_);
   return target(k).deferred;
 }
 
 void GradSink::settle(int k) {
-  eddy::settle(target(k));
+  detail::settle(target(k));
 }
 
 Tensor GradSink::open_zeroed(int k) {
@@ -208,7 +208,7 @@ Tensor GradSink::open_zeroed(int k) {
 }
 
 void GradSink::give(int k, const Tensor& contribution) {
-  GradSlot& slot = target(k);
+  detail::GradSlot& slot = target(k);
   if (contribution.shape() != slot.shape)
     fail<ShapeError>("{}: the gradient of input {} has shape {} and the input has {}", describe(node_), k,
                      to_string(contribution.shape()), to_string(slot.shape));
@@ -243,7 +243,7 @@ void GradSink::give(int k, const Tensor& contribution) {
 }
 
 bool GradSink::keeps(int k, Dtype dtype) const {
-  const GradSlot& slot = target(k);
+  const detail::GradSlot& slot = target(k);
   return !slot.has_grad() && !slot.pinned && dtype == slot.dtype;
 }
 
@@ -259,7 +259,7 @@ const Tensor& VjpContext::dy(int output) const {
 }
 
 Tensor VjpContext::dy_or_zeros(int output) const {
-  const GradSlot& slot = node_.slot(output);
+  const detail::GradSlot& slot = node_.slot(output);
   return slot.grad.defined() ? slot.grad : Tensor::zeros(slot.shape, slot.dtype, slot.device);
 }
 

@@ -16,6 +16,8 @@
 namespace eddy {
 
 class Node;
+
+namespace detail {
 class BackwardQueue;
 
 // A part of a gradient that is computed later, because several parts together cost less. An example is a
@@ -63,11 +65,12 @@ class SavedTensor {
   std::uint32_t version_ = 0;
   const Scope* scope_;
 };
+}  // namespace detail
 
 // The destination of a vjp's gradients: the inputs of its node.
 class GradSink {
  public:
-  GradSink(Node& node, BackwardQueue& queue) : node_(node), queue_(queue) {}
+  GradSink(Node& node, detail::BackwardQueue& queue) : node_(node), queue_(queue) {}
 
   // Whether the gradient of input k is needed.
   bool needs(int k) const;
@@ -98,7 +101,7 @@ class GradSink {
   // All deferred work of an input has one type.
   template <class Deferred>
   Deferred& defer(int k) {
-    std::unique_ptr<DeferredGradient>& deferred = open_deferred(k);
+    std::unique_ptr<detail::DeferredGradient>& deferred = open_deferred(k);
     if (deferred == nullptr) deferred = std::make_unique<Deferred>();
     return static_cast<Deferred&>(*deferred);
   }
@@ -108,13 +111,13 @@ class GradSink {
   void finish();
 
  private:
-  const Edge& edge(int k) const;
-  GradSlot& target(int k) const;
+  const detail::Edge& edge(int k) const;
+  detail::GradSlot& target(int k) const;
   Tensor open(int k, float* beta);
   bool shares_open_buffer(int k) const;
-  std::unique_ptr<DeferredGradient>& open_deferred(int k);
+  std::unique_ptr<detail::DeferredGradient>& open_deferred(int k);
   Node& node_;
-  BackwardQueue& queue_;
+  detail::BackwardQueue& queue_;
   // An op may take one tensor as several inputs. After the vjp has opened the gradient buffer of one of them,
   // the others get buffers of their own, which are added in the end, unless it is seen to have let go of the
   // first.
@@ -125,7 +128,7 @@ class GradSink {
 // What a vjp can read and write.
 class VjpContext {
  public:
-  VjpContext(Node& node, BackwardQueue& queue) : sink(node, queue), node_(node) {}
+  VjpContext(Node& node, detail::BackwardQueue& queue) : sink(node, queue), node_(node) {}
   // Returns the gradient of an output; undefined if it has none, which happens only with several outputs.
   const Tensor& dy(int output = 0) const;
   // The same, but zeros if the output has none.
@@ -146,14 +149,14 @@ class Node : public RefCounted {
   virtual void vjp(VjpContext& context) = 0;
   virtual bool is_leaf() const { return false; }
   // A node with shared gradient storage overrides this.
-  virtual GradSlot& slot(int output) { return slots_[static_cast<std::size_t>(output)]; }
+  virtual detail::GradSlot& slot(int output) { return slots_[static_cast<std::size_t>(output)]; }
 
   void add_edge(const Tensor& input);
   void save(const Tensor& tensor);
   const Tensor& saved(int i) const { return saved_[static_cast<std::size_t>(i)].get(*this); }
   int outputs() const { return static_cast<int>(slots_.size()); }
-  const std::vector<Edge>& edges() const { return edges_; }
-  const std::vector<SavedTensor>& saved_tensors() const { return saved_; }
+  const std::vector<detail::Edge>& edges() const { return edges_; }
+  const std::vector<detail::SavedTensor>& saved_tensors() const { return saved_; }
   // Drops edges and saved tensors after the backward pass. A second backward then finds `freed`.
   void free_graph();
   // Drops the output gradients summed so far, after a backward pass that failed.
@@ -173,14 +176,15 @@ class Node : public RefCounted {
  private:
   friend class GradSink;
   const bool counted_;
-  std::vector<Edge> edges_;
-  std::vector<SavedTensor> saved_;
-  std::vector<GradSlot> slots_;
+  std::vector<detail::Edge> edges_;
+  std::vector<detail::SavedTensor> saved_;
+  std::vector<detail::GradSlot> slots_;
 };
 
 // "matmul in layers.0.attn", for error texts.
 std::string describe(const Node& node);
 
+namespace detail {
 // A leaf: a parameter or an input the user wants the gradient of. Its slot is the gradient.
 class LeafNode final : public Node {
  public:
@@ -200,5 +204,6 @@ class Variable final : public AutogradData {
 inline Variable* variable_of(const Tensor& tensor) {
   return static_cast<Variable*>(tensor.autograd());
 }
+}  // namespace detail
 
 }  // namespace eddy

@@ -39,7 +39,7 @@ struct SeqBuffer::Storage {
 
 // Shared by the tracked appends: the gradient of the rows from `first` on. bf16 rows are summed in f32.
 struct SeqBuffer::Chain {
-  GradSlot slot;
+  detail::GradSlot slot;
   std::int64_t first = 0;
 };
 
@@ -48,7 +48,7 @@ class SeqBuffer::AppendNode final : public Node {
   AppendNode(std::shared_ptr<Chain> chain, int axis, std::int64_t start, std::int64_t length)
       : Node("SeqBuffer.append", 1), chain_(std::move(chain)), axis_(axis), start_(start), length_(length) {}
 
-  GradSlot& slot(int) override { return chain_->slot; }
+  detail::GradSlot& slot(int) override { return chain_->slot; }
 
   void vjp(VjpContext& context) override {
     // A copy, not a view: a second owner would make the next window's addition copy the whole buffer.
@@ -132,7 +132,7 @@ SeqBuffer SeqBuffer::append(const Tensor& rows) const {
     node->add_edge(version_);
     node->add_edge(rows);
     next.version_ = raw::alias(mine.data);
-    next.version_.set_autograd(Ref<AutogradData>(new Variable(node, 0)));
+    next.version_.set_autograd(Ref<AutogradData>(new detail::Variable(node, 0)));
   }
   raw::copy_into(raw::narrow(mine.data, mine.axis, count_, length), rows);
   storage_->written = next.count_;

@@ -13,11 +13,11 @@ namespace {
 
 thread_local bool recording = true;
 thread_local bool checking = false;
-thread_local BackwardQueue* running = nullptr;
+thread_local detail::BackwardQueue* running = nullptr;
 
 Node& leaf_of(const char* what, const Tensor& x) {
   if (!x.defined()) fail<GraphError>("{}: the tensor is undefined", what);
-  Variable* variable = variable_of(x);
+  detail::Variable* variable = detail::variable_of(x);
   if (variable == nullptr || !variable->node->is_leaf())
     fail<GraphError>("{}: {} is not a leaf (gradients are kept for tensors marked by require_grad only)",
                      what, to_string(x.shape()));
@@ -26,9 +26,9 @@ Node& leaf_of(const char* what, const Tensor& x) {
 
 void check_gradients(const Node& node) {
   for (std::size_t k = 0; k < node.edges().size(); ++k) {
-    const Edge& edge = node.edges()[k];
+    const detail::Edge& edge = node.edges()[k];
     if (edge.node == nullptr) continue;
-    const GradSlot& slot = edge.node->slot(edge.output);
+    const detail::GradSlot& slot = edge.node->slot(edge.output);
     if (slot.has_grad() && !all_finite(slot.grad))
       fail<NonFiniteError>("backward: {} gave a gradient with a NaN or infinity for its input {}",
                            describe(node), k);
@@ -42,7 +42,7 @@ class BackwardRoot final : public Node {
   void vjp(VjpContext&) override {}
 };
 
-void run_node(Node& node, BackwardQueue& queue) {
+void run_node(Node& node, detail::BackwardQueue& queue) {
   if (node.freed)
     fail<GraphError>(
         "backward: the graph behind {} was freed by an earlier backward (run the forward again, or detach "
@@ -63,30 +63,30 @@ const Tensor& require_grad(const Tensor& x) {
   if (!x.defined()) fail<GraphError>("require_grad: the tensor is undefined");
   if (!is_floating(x.dtype()))
     fail<DtypeError>("require_grad: {} has no gradient (floating types only)", dtype_name(x.dtype()));
-  if (const Variable* variable = variable_of(x)) {
+  if (const detail::Variable* variable = detail::variable_of(x)) {
     if (!variable->node->is_leaf())
       fail<GraphError>("require_grad: the tensor is the result of {} (detach it first)",
                        describe(*variable->node));
     return x;
   }
-  auto node = make_ref<LeafNode>();
+  auto node = make_ref<detail::LeafNode>();
   detail::attach(node, x, 0);
   return x;
 }
 
 Tensor grad(const Tensor& x) {
-  const GradSlot& slot = leaf_of("grad", x).slot(0);
+  const detail::GradSlot& slot = leaf_of("grad", x).slot(0);
   return slot.has_grad() ? slot.grad : Tensor();
 }
 
 void zero_grad(const Tensor& x) {
-  GradSlot& slot = leaf_of("zero_grad", x).slot(0);
+  detail::GradSlot& slot = leaf_of("zero_grad", x).slot(0);
   slot.written = false;
   if (!slot.pinned) slot.grad = Tensor();
 }
 
 void set_grad_storage(const Tensor& x, const Tensor& storage) {
-  GradSlot& slot = leaf_of("set_grad_storage", x).slot(0);
+  detail::GradSlot& slot = leaf_of("set_grad_storage", x).slot(0);
   if (storage.shape() != x.shape())
     fail<ShapeError>("set_grad_storage: storage {} for a leaf {}", to_string(storage.shape()),
                      to_string(x.shape()));
@@ -101,15 +101,16 @@ void backward(const Tensor& y, const Tensor& dy) {
 }
 
 void backward(const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
-  BackwardQueue queue;
-  run_backward(queue, ys, dys);
+  detail::BackwardQueue queue;
+  detail::run_backward(queue, ys, dys);
 }
 
-BackwardQueue& running_queue() {
+detail::BackwardQueue& detail::running_queue() {
   return *running;
 }
 
-void run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys, const std::vector<Tensor>& dys) {
+void detail::run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys,
+                          const std::vector<Tensor>& dys) {
   if (ys.size() != dys.size())
     fail<ValueError>("backward: {} outputs and {} cotangents (one for each)", ys.size(), dys.size());
   for (std::size_t i = 0; i < ys.size(); ++i) {
@@ -134,7 +135,7 @@ void run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys, const std
                         to_string(y.device()), to_string(dys[i].device()));
   }
   const NoGrad no_recording;
-  const detail::Setting<BackwardQueue*> this_one(running, &queue);
+  const Setting<BackwardQueue*> this_one(running, &queue);
   for (std::size_t i = 0; i < ys.size(); ++i) {
     const Tensor& y = ys[i];
     BackwardRoot root;
@@ -201,7 +202,7 @@ bool all_finite(const Tensor& x) {
 }
 
 void wrote_in_place(const Tensor& x, const char* writer) {
-  const Variable* variable = variable_of(x);
+  const detail::Variable* variable = detail::variable_of(x);
   if (variable != nullptr && !variable->node->is_leaf())
     fail<GraphError>(
         "{}: an in-place write to the result of {} (only tensors outside the tape may be written)", writer,

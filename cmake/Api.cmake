@@ -1,7 +1,7 @@
 # The target `api`: pages by Doxygen of what `#include <eddy/eddy.h>` gives, the headers that it and ops/ops.h name, and of
 # those that an own op, model, task or loop includes beside it.
-# A public name without a comment is an error. The kernels' side of the ops (their arguments, and the slots that hold a
-# kernel per device) is left out: it is for those who write an op. cmake/api.awk reads the comments.
+# A public name without a comment is an error. The namespace eddy::detail is left out, so the kernels' side of the ops (their
+# arguments, and the slots that hold a kernel per device): it is for those who write an op. cmake/api.awk reads the comments.
 set(EDDY_API_HEADERS models/eddy/eddy.h autograd/named_values.h autograd/scope.h ops/core/op_spec.h ops/core/checks.h
   train/app/program/program.h train/loops/own_loop.h train/tasks/task.h train/tasks/generated/generated_task.h train/run/checkpoint.h)
 foreach(list models/eddy/eddy.h ops/ops.h)
@@ -37,7 +37,7 @@ MACRO_EXPANSION = YES
 EXPAND_ONLY_PREDEF = YES
 PREDEFINED = EDDY_HD_INLINE=inline
 HIDE_FRIEND_COMPOUNDS = YES
-EXCLUDE_SYMBOLS = eddy::detail eddy::detail::* *Args *_slot *Strides WindowRows GateRows BinaryPart EDDY_*
+EXCLUDE_SYMBOLS = eddy::detail eddy::detail::* EDDY_*
 QUIET = YES
 WARN_IF_UNDOCUMENTED = YES
 WARN_IF_DOC_ERROR = YES

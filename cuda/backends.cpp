@@ -2,7 +2,7 @@
 // ops/core/capture.h, ops/core/peers.h and ops/core/device_clock.h promise. In a build without CUDA ops/backends_cpu.cpp stands
 // in its place.
 #include "ops/backends.h"
-#include "cuda/recurrence/unit_recurrence_fused.h"
+#include "cuda/recurrence/fused_choice.h"
 #include "cuda/runtime/allocator.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/device.h"
@@ -18,6 +18,8 @@
 #include "tensor/base/format.h"
 
 namespace eddy {
+
+using namespace detail;
 
 std::string cuda_status() {
   return cuda::status() + "; cuBLASLt " + cuda::product_library_version();
@@ -64,9 +66,7 @@ std::unique_ptr<DeviceClock> device_clock(Device device) {
 
 std::optional<GpuKernels> gpu_kernels() {
   if (!cuda::is_open()) return {};
-  const auto name = [](KernelOp op) { return std::string(kernel_name(kernel_choice(op).kernel)); };
-  return GpuKernels{name(KernelOp::attention), name(KernelOp::short_attention), name(KernelOp::recurrence),
-                    name(KernelOp::products), refused_kernels()};
+  return chosen_kernels();
 }
 
 namespace cuda {

@@ -117,7 +117,7 @@ void ParamStore::mark_gradients(const std::vector<bool>& present) {
                      parameters_.size());
   // The storage is the arena's, which holds the sum already.
   for (std::size_t i = 0; i < present.size(); ++i)
-    variable_of(parameters_[i].value)->node->slot(0).written = present[i];
+    detail::variable_of(parameters_[i].value)->node->slot(0).written = present[i];
 }
 
 void ParamStore::zero_missing_gradients() {

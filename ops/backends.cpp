@@ -15,10 +15,14 @@
 
 namespace eddy {
 
+using namespace detail;
+
 #define EDDY_SLOT(Args, name) constinit Slot<Args> name##_slot{#name};
 #define EDDY_CPU_SLOT(Args, name) constinit CpuSlot<Args> name##_slot{{#name}};
+namespace detail {
 EDDY_ALL_GPU_KERNELS(EDDY_SLOT)
 EDDY_CPU_KERNELS(EDDY_CPU_SLOT)
+}  // namespace detail
 
 #define EDDY_DECLARE(Args, name) void install_##name();
 EDDY_HOST_KERNELS(EDDY_DECLARE)
@@ -43,16 +47,7 @@ void empty_slot(const char* kernel, Device device) {
 
 namespace {
 
-struct Choices {
-  const char *op, *kernels;
-  Kernel measured;  // the fastest on an H200, 2026-11-26 (docs/gpu-status.md)
-};
-constexpr Choices kChoices[] = {{"attention", "auto|plain|mma|wgmma", Kernel::wgmma},
-                                {"short_attention", "auto|plain|mma|wgmma", Kernel::mma},
-                                {"recurrence", "auto|plain|fused", Kernel::plain},
-                                {"products", "auto|plain|fused", Kernel::fused}};  // as KernelOp
-constexpr std::size_t kOps = std::size(kChoices);
-constexpr std::string_view kKernels[] = {"auto", "plain", "mma", "wgmma", "fused"};  // as Kernel
+constexpr std::size_t kOps = std::size(kKernelRecords);
 
 using Kernels = std::array<Kernel, kOps>;
 
@@ -68,17 +63,18 @@ void choose(std::string_view item, Kernels& wanted) {
   const std::size_t equals = item.find('=');
   const std::string_view op = item.substr(0, equals == item.npos ? 0 : equals),
                          name = item.substr(equals + 1);
-  const auto* const kernel = std::find(std::begin(kKernels), std::end(kKernels), name);
-  const bool known = kernel != std::end(kKernels),
-             of_all = equals == item.npos && (name == "auto" || name == "plain");
+  const auto* const kernel = std::find(std::begin(kKernelNames), std::end(kKernelNames), name);
+  const bool of_all = equals == item.npos && (name == "auto" || name == "plain");
   std::string allowed = "auto, plain";
   bool applied = false;
   for (std::size_t i = 0; i < kOps; ++i) {
-    const std::string_view its_op = kChoices[i].op, kernels = kChoices[i].kernels;
-    allowed += fmt::format(", {}={}", its_op, kernels);
-    const bool is_meant = of_all || op == its_op || (op == "attention" && its_op == "short_attention");
-    if (!known || !is_meant || kernels.find(name) == kernels.npos) continue;
-    wanted[i] = static_cast<Kernel>(kernel - kKernels);
+    const KernelRecord& record = kKernelRecords[i];
+    const std::string kernels = fmt::format("auto|{}", record.kernels);
+    allowed += fmt::format(", {}={}", record.name, kernels);
+    const std::vector<std::string> names = kernels_in(kernels);
+    const bool is_meant = of_all || op == record.name || op == record.part_of;
+    if (!is_meant || std::find(names.begin(), names.end(), name) == names.end()) continue;
+    wanted[i] = static_cast<Kernel>(kernel - kKernelNames);
     applied = true;
   }
   if (!applied)
@@ -99,9 +95,17 @@ Kernels kernels_of(std::string_view text) {
 
 }  // namespace
 
+std::string GpuKernels::of(std::string_view choice) const {
+  for (const auto& [name, kernel] : chosen)
+    if (name == choice) return kernel;
+  fail<ValueError>("gpu kernels: there is no choice '{}'", choice);
+}
+
 std::string describe(const GpuKernels& kernels) {
-  return fmt::format("attention={},short_attention={},recurrence={},products={}", kernels.attention,
-                     kernels.short_attention, kernels.recurrence, kernels.products);
+  std::string text;
+  for (const auto& [name, kernel] : kernels.chosen)
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, kernel);
+  return text;
 }
 
 void set_gpu_kernels(std::string_view text) {
@@ -116,7 +120,7 @@ void set_automatic_kernels(std::string_view text) {
     const std::lock_guard lock(refused_mutex);
     for (const auto& [op, kernel] : refused)
       if (wanted[op] == kernel)
-        fail<DeviceError>("set_automatic_kernels: {}={} is refused on this GPU", kChoices[op].op,
+        fail<DeviceError>("set_automatic_kernels: {}={} is refused on this GPU", kKernelRecords[op].name,
                           kernel_name(kernel));
   }
   std::copy(wanted.begin(), wanted.end(), std::begin(automatic));
@@ -136,30 +140,31 @@ void refuse_gpu_kernels(std::string_view text, std::vector<std::string> why) {
   refused_why = std::move(why);
 }
 
-std::vector<std::string> refused_kernels() {
-  const std::lock_guard lock(refused_mutex);
-  return refused_why;
-}
-
 bool has_automatic_kernels() {
   return std::find(std::begin(asked), std::end(asked), Kernel::automatic) != std::end(asked);
 }
 
-void expect_gpu(bool measured) {
+void detail::expect_gpu(bool measured) {
   measured_gpu = measured;
 }
 
-KernelChoice kernel_choice(KernelOp op) {
+KernelChoice detail::kernel_choice(KernelOp op) {
   const auto i = static_cast<std::size_t>(op);
   if (const Kernel kernel = asked[i].load(std::memory_order_relaxed); kernel != Kernel::automatic)
     return {kernel, true};
   if (const Kernel kernel = automatic[i].load(std::memory_order_relaxed); kernel != Kernel::automatic)
     return {kernel, false};
-  return {measured_gpu.load(std::memory_order_relaxed) ? kChoices[i].measured : Kernel::plain, false};
+  return {measured_gpu.load(std::memory_order_relaxed) ? kKernelRecords[i].measured : Kernel::plain, false};
 }
 
-std::string_view kernel_name(Kernel kernel) {
-  return kKernels[static_cast<int>(kernel)];
+GpuKernels detail::chosen_kernels() {
+  GpuKernels kernels;
+  for (std::size_t i = 0; i < kOps; ++i)
+    kernels.chosen.emplace_back(kKernelRecords[i].name,
+                                kernel_name(kernel_choice(static_cast<KernelOp>(i)).kernel));
+  const std::lock_guard lock(refused_mutex);
+  kernels.refused = refused_why;
+  return kernels;
 }
 
 }  // namespace eddy

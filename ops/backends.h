@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "ops/core/kernel_choices.h"
 #include "tensor/base/device.h"
 #include "tensor/memory/allocator.h"
 
@@ -28,7 +30,7 @@ Device cuda_device(int index = 0);
 std::vector<std::string> measure_gpu();
 
 // Runs a kernel on the GPU whose blocks wait for each other at so many grid barriers and do nothing else, to
-// measure what a barrier of the fused recurrences costs. No effect in a build without CUDA.
+// measure what a barrier of the fused block accumulate costs. No effect in a build without CUDA.
 void run_grid_barriers(int barriers);
 
 // The memory of a GPU.
@@ -44,14 +46,10 @@ std::optional<GpuMemory> gpu_memory();
 void synchronize(Device device);
 
 // Overrides the choice among a GPU's kernels, which cuda/README.md describes. `text` is a list with commas of
-// "auto" or "plain" for all, or of
-//   attention=auto|plain|mma|wgmma          that of few queries as well
-//   short_attention=auto|plain|mma|wgmma    attention of up to 64 queries
-//   recurrence=auto|plain|fused
-//   products=auto|plain|fused
-// of which a later one overrides an earlier one; what is not named is "auto", what set_automatic_kernels says. A
-// call that the kernel asked for does not support runs on another and adds a warning (ops/core/warnings.h).
-// Earlier warnings are dropped. No effect on the CPU.
+// "auto" or "plain" for all, or of items like "attention=mma", with the names in ops/core/kernel_choices.h or "auto". A
+// later item overrides an earlier one; what is not named is "auto", what set_automatic_kernels says. A call that the
+// kernel asked for does not support runs on another and adds a warning (ops/core/warnings.h). Earlier warnings are
+// dropped. No effect on the CPU.
 // errors: ValueError for another text; it lists these.
 void set_gpu_kernels(std::string_view text);
 
@@ -68,8 +66,12 @@ bool has_automatic_kernels();
 
 // Which kernels a GPU runs.
 struct GpuKernels {
-  std::string attention, short_attention, recurrence, products;  // the choice for each, "wgmma"
-  std::vector<std::string> refused{};                            // lines on the kernels that are refused
+  std::vector<std::pair<std::string, std::string>> chosen;  // the kernel of each choice: "attention", "wgmma"
+  std::vector<std::string> refused{};                       // lines on the kernels that are refused
+
+  // The kernel of the choice of this name.
+  // errors: ValueError for another name.
+  std::string of(std::string_view choice) const;
 };
 // Returns the kernels in force, or nothing before a GPU is opened.
 std::optional<GpuKernels> gpu_kernels();
@@ -87,19 +89,17 @@ void install_cuda_backend();
 // Returns "cpu" or "cpu, cuda", for errors.
 const char* backend_names();
 
-// For the backend: the kernels to use, and whether set_gpu_kernels named them.
-enum class KernelOp { attention, short_attention, recurrence, products };
-enum class Kernel { automatic, plain, mma, wgmma, fused };
+namespace detail {
+// For the backend: the kernel to use, and whether set_gpu_kernels named it.
 struct KernelChoice {
   Kernel kernel;  // never automatic
   bool asked;     // by set_gpu_kernels
 };
-// For the backend: the choice for an op, and the name of a kernel.
+// For the backend: the kernel for an op, and those for all.
 KernelChoice kernel_choice(KernelOp op);
-std::string_view kernel_name(Kernel kernel);
-// For the backend: the lines given to refuse_gpu_kernels.
-std::vector<std::string> refused_kernels();
+GpuKernels chosen_kernels();
 // For the backend: a GPU is opened. Without a choice of the program "auto" is plain on a GPU on which no kernel has run.
 void expect_gpu(bool measured);
+}  // namespace detail
 
 }  // namespace eddy

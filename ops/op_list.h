@@ -12,7 +12,6 @@
 #include "ops/ops.h"
 #include "ops/product/gemm.h"
 #include "ops/recurrence/block_accumulate.h"
-#include "ops/recurrence/block_forget.h"
 #include "ops/reduce/partial_sums.h"
 
 // clang-format off
@@ -71,16 +70,12 @@
 #define EDDY_GPU_KERNELS(ROW) \
   ROW(RowBlockSumsArgs, row_block_sums) \
   ROW(PartialSumsArgs, partial_sums) \
-  ROW(BlockForgetArgs, block_forget_forward) \
-  ROW(BlockForgetArgs, block_forget_backward) \
   ROW(BlockAccumulateArgs, block_accumulate_forward) \
   ROW(BlockAccumulateArgs, block_accumulate_backward)
 
 // Capability queries: does the GPU have a kernel for these sizes? They run no work on a device.
 #define EDDY_GPU_QUERIES(ROW) \
   ROW(ProductSupportQuery, product_supports) \
-  ROW(RecurrenceSupportQuery, unit_recurrence_supports) \
-  ROW(RecurrenceSupportQuery, block_forget_supports) \
   ROW(RecurrenceSupportQuery, block_accumulate_supports)
 
 // Kernels of the CPU only, compiled once for each instruction set: a GPU composes the op from other ops.

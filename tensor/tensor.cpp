@@ -33,7 +33,7 @@ void row_major_strides(const Shape& shape, std::int64_t* strides) {
 Tensor Tensor::over(Ref<Buffer> buffer, std::int64_t offset, const Shape& shape, const std::int64_t* strides,
                     Dtype dtype) {
   Tensor tensor;
-  tensor.impl_ = Ref<Impl>(new Recycled<Impl>);
+  tensor.impl_ = Ref<Impl>(new detail::Recycled<Impl>);
   tensor.impl_->buffer = std::move(buffer);
   tensor.impl_->offset = offset;
   tensor.impl_->shape = shape;
@@ -49,7 +49,7 @@ Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
       fail<OutOfMemoryError>("tensor: {} of {} is more than 2^63 bytes", to_string(shape), dtype_name(dtype));
   std::int64_t strides[kMaxRank];
   row_major_strides(shape, strides);
-  return over(Ref<Buffer>(new Recycled<Buffer>(bytes, device)), 0, shape, strides, dtype);
+  return over(Ref<Buffer>(new detail::Recycled<Buffer>(bytes, device)), 0, shape, strides, dtype);
 }
 
 Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device) {

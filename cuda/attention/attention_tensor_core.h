@@ -2,6 +2,7 @@
 // call them. No CUDA header is needed to include this.
 #pragma once
 
+#include "cuda/runtime/context.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_partials.h"
 #include "ops/backends.h"

@@ -37,9 +37,6 @@
 // and 768 clocks, besides 128 for copies: for dq as long as the products. The gradient of the bias costs 100
 // clocks of exchanges and its tables, where the kernel of the tables would compute all scores again.
 //
-// Measured on an H200 (2026-11-26), counting 10 H operations per pair, as is usual: 165 TFLOP/s at H = 128 with a
-// band of 512 and a bias, 190 at H = 64, causal over 1,024.
-//
 // Bytes moved: q, k, v, o, do and the gradients of q, k and v once; k and v once more for each R
 // queries, q and do for each R keys, mostly from the second-level cache.
 //

@@ -38,9 +38,6 @@
 // warps to a scheduler; and 64 KiB that the products read from shared memory and 32 KiB that copies write, 768 clocks.
 // At H = 64 the products halve and the exponentials do not.
 //
-// Measured on an H200 (2026-11-26, rows of `eddy bench speed`, TFLOP/s of visible pairs): 200 at H = 128 with a
-// band of 512 and a bias, 211 at H = 64, causal over 1,024.
-//
 // Bytes moved: q and the result once, k and v once for each 64 or 128 queries, mostly from the second-level
 // cache: 64 or 128 operations to a byte.
 //

@@ -36,21 +36,11 @@ class BlockGroup {
   // errors: after half a minute without the others the kernel traps, so that it does not hold the GPU for
   // good. It counts polls, which a checker such as compute-sanitizer slows as it slows the others' work.
   __device__ void sync() {
-    sync([] {});
-  }
-  // The same, and calls between() while the block waits. The group sees what between() writes after the next
-  // barrier, and what it reads must not change before that.
-  template <class Between>
-  __device__ void sync(Between&& between) {
-    const bool waits = blocks_ > 1 && threadIdx.x == 0;
-    const cuda_std::atomic_ref<unsigned, cuda_std::thread_scope_device> arrived(*counter_);
     __syncthreads();
-    if (waits) {
+    if (blocks_ > 1 && threadIdx.x == 0) {
+      const cuda_std::atomic_ref<unsigned, cuda_std::thread_scope_device> arrived(*counter_);
       awaited_ += blocks_;
       arrived.fetch_add(1, cuda_std::memory_order_release);
-    }
-    between();
-    if (waits) {
       // Compares the difference, so that the counter may wrap.
       unsigned polls = 0;
       while (static_cast<int>(arrived.load(cuda_std::memory_order_acquire) - awaited_) < 0)

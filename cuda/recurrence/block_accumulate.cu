@@ -1,9 +1,8 @@
 // The block recurrence with accumulate as one kernel for all windows; block_accumulate.cuh has the kernels.
 // Its test is the same chain composed of other ops (models/recurrent_transformer/block_accumulate.cpp).
 //
-// Mapping: groups of blocks and phases as in fused_recurrence.cuh, five phases a window forward and six
-// backward. The attention phase has a warp for each query of a head; backward one for each query and each
-// key.
+// Mapping: groups of blocks, with five phases a window forward and six backward. The attention phase has a warp for
+// each query of a head; backward one for each query and each key.
 //
 // Shared memory: this block's share of the weights, 12 dim^2 sizeof(T) / blocks at mlp = 4 dim, and 32 dim
 // elements of T. At dim 96:
@@ -32,7 +31,6 @@
 // backward. Measured on an H200, bf16: fused 31 ms forward and 90 backward, composed a third of it (README.md).
 #include "cuda/recurrence/block_accumulate.cuh"
 
-#include "cuda/recurrence/unit_recurrence_fused.h"
 #include "tensor/base/error.h"
 
 namespace eddy::cuda {

@@ -1,10 +1,11 @@
 // The block recurrence with accumulate as one kernel for all windows, forward and backward;
 // ops/recurrence/block_accumulate.h has the formulas.
 //
-// Mapping: as in fused_recurrence.cuh, the sequences are divided among groups of blocks that keep the weights
-// in shared memory, and the phases are those of fused_layer.cuh. Each phase goes over the rows of a window's
-// older half, then over those of its newer half. A Step names the block and rows of a half, so no other code
-// knows about windows.
+// Mapping: the sequences of the batch are divided among groups of blocks, which are independent of each other. Each
+// block of a group keeps its share of the columns of all four weights in shared memory from the first window to the
+// last. A window is phases (fused_layer.cuh) with a barrier of the group between them (grid_barrier.cuh). Each phase
+// goes over the rows of a window's older half, then over those of its newer half. A Step names the block and rows of a
+// half, so no other code knows about windows.
 //
 //   forward                                         backward
 //   z = p/2 + h, p/2 + x;  norm1(z) Wqkv^T -> qkv   dh, dy -> dmlp;  dmlp Wdown act'(u) -> du
@@ -16,6 +17,11 @@
 //
 // Some rows are computed though nobody reads their outputs: of n + 1 windows the older half of one, and a
 // part of the last one.
+//
+// Types: the chain is f32. T is what products read: f32, with plain multiply-adds, or bf16 on tensor cores
+// with f32 sums, as other products of bf16 activations. What is stored only for products is stored as T, as
+// it was staged (RecurrenceArgs::kept). So the weights' gradients after the loop read what the chain's
+// products read, except act, which is computed again from u.
 #pragma once
 
 #include "cuda/recurrence/block_attention.cuh"
@@ -208,7 +214,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
 
   for (std::int64_t t = args.time; t >= 0; --t) {
     for_each_half(worker, args, dropout, t, [&](const Step& step) {
-      const DropoutMask mask(step, 2, args.mlp_key);
+      const DropoutMask mask(step, 2);
       float* const carry = step.working(all_carry, 0, dim);
       mlp_down_backward(worker, step, down, [&](int first, int count, int, int) {
         worker.stage(output_gradient_rows<T>(step, mask, worker.rows_of_warp(first, count), carry), dim);
@@ -244,7 +250,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
     for_each_half(worker, args, dropout, t, [&](const Step& step) {
       const auto made = [&](const void* base, int width) { return step.at(base, 0, width); };
       float* const dz = step.at(args.dx, 0, dim);
-      const NormGradient<T> gradient{DropoutMask(step, 2, args.mlp_key),
+      const NormGradient<T> gradient{DropoutMask(step, 2),
                                      made(args.da1, dim),
                                      made(args.z, dim),
                                      made(args.mean1, 1),

@@ -1,7 +1,7 @@
 // The backward kernels of the block recurrence with accumulate; block_accumulate.cuh has their source.
 //
-//   mapping        groups of blocks and six phases a window as in fused_recurrence.cuh; the attention phase
-//                  has a warp for each query and each key of a head
+//   mapping        groups of blocks and six phases a window; the attention phase has a warp for each query and
+//                  each key of a head
 //   shared memory  as the forward kernel, for the same weights, transposed: 12 dim^2 sizeof(T) / blocks at
 //                  mlp = 4 dim, and 32 dim elements of T
 //   bytes moved    of a row in f32 11 dim x 4 bytes are read (z, qkv, o, r, u, dy) and 16 dim x 4 written,

@@ -1,4 +1,4 @@
-// The attention of one head in a step of the block recurrences, and its gradient, each computed by a warp:
+// The attention of one head in a step of block accumulate, and its gradient, each computed by a warp:
 // over all keys that come before the block's rows, then over the block's own keys up to the query. A lane has
 // the score of one key or one query; sums over keys go over them in order, with one lane for each number of
 // the head.
@@ -9,7 +9,7 @@
 
 #include "cuda/recurrence/group_product.cuh"
 #include "cuda/recurrence/unit_recurrence.cuh"
-#include "cuda/recurrence/unit_recurrence_fused.h"
+#include "ops/recurrence/block_accumulate.h"
 
 namespace eddy::cuda {
 
@@ -29,18 +29,6 @@ struct Past {
   float *dkey, *dvalue;
   int stride;
 };
-
-// Those of the previous block, for the block recurrence with forget.
-__device__ inline Past past_of_state(const BlockForgetArgs& args, const Step& step, int sequence, int head) {
-  if (step.t == 0) return {};
-  const int dim = static_cast<int>(args.dim);
-  const std::int64_t place = ((step.t - 1) * args.batch + std::int64_t{sequence} * args.block) * dim +
-                             head * (dim / static_cast<int>(args.heads));
-  const auto at = [&](const void* base) {
-    return base == nullptr ? nullptr : const_cast<float*>(static_cast<const float*>(base)) + place;
-  };
-  return {static_cast<int>(args.block), at(args.key), at(args.value), at(args.dkey), at(args.dvalue), dim};
-}
 
 // One head of one sequence in a step. Its arrays start at the sequence's first row and the head's first number, so that
 // 32 bits number what is in them. T: what o is stored as.
@@ -228,13 +216,6 @@ __device__ void attention_gradients(Worker<T>& worker, const Step& step, bool ha
       key_gradient(window, before != 0 ? j : window.past.rows + j);
     });
   }
-}
-
-// Returns one head of one sequence in a block, for the block recurrence with forget.
-template <class T>
-__device__ Window<T> window_of_state(const BlockForgetArgs& args, const Step& step, int sequence, int head) {
-  float* const dqkv = args.dqkv == nullptr ? nullptr : step.at(args.dqkv, 0, 3 * args.dim);
-  return {step, sequence, head, past_of_state(args, step, sequence, head), dqkv};
 }
 
 // ---- host

@@ -1,5 +1,5 @@
-// The layer of the fused recurrences, computed by one block of a group: the phases of a step that go row by
-// row, forward and backward, and how such kernels are launched. fused_recurrence.cuh makes a chain of the
+// The layer of the fused recurrence, computed by one block of a group: the phases of a step that go row by
+// row, forward and backward, and how such kernels are launched. block_accumulate.cuh makes a chain of the
 // phases. No phase contains a grid barrier: there must be one between two phases.
 //
 // Products are those of group_product.cuh. A norm needs whole rows, which the products leave distributed over
@@ -9,9 +9,9 @@
 
 #include <algorithm>
 
+#include "cuda/recurrence/fused_choice.h"
 #include "cuda/recurrence/group_product.cuh"
 #include "cuda/recurrence/unit_recurrence.cuh"
-#include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/context.h"
 #include "ops/backends.h"
 #include "ops/pointwise/pointwise_functors.h"
@@ -27,7 +27,6 @@ struct Launched {
   // Forward [halves, batch, mlp] of T: act(u) as the next product reads it. Backward [halves, batch, dim] in
   // f32: the gradient of h on its way to that of r.
   void* act_or_carry;
-  float* gate_sums;  // fused_gate.cuh; null if the recurrence has no gate
   int groups, blocks;
 };
 
@@ -68,23 +67,21 @@ __device__ inline Two<float> two_of(const void* bias, int k) {
   return bias == nullptr ? Two<float>{} : read_two(static_cast<const float*>(bias) + k);
 }
 
-// The dropout mask of a result [rows, dim] of a step: element (first_row + row) dim + column of the random
-// numbers of `key`. Where some rows of each sequence have no mask, only the others count.
+// The dropout mask of a result [rows, dim] of a step: element row dim + column of the random numbers of `key`. Where
+// some rows of each sequence have no mask, only the others count.
 struct DropoutMask {
   RandomKey key;
-  std::int64_t first_row;
   int each, unread;  // rows of a sequence
 
-  // Uses key number `which` of the step or, if steps have no keys, `whole` for all steps.
-  __device__ DropoutMask(const Step& step, int which, const RandomKey& whole)
-      : key(resolved(step.args.keys == nullptr ? whole : step.block_key(which))),
-        first_row(step.args.keys == nullptr ? step.t * step.args.batch : 0),
+  // Uses key number `which` of the step.
+  __device__ DropoutMask(const Step& step, int which)
+      : key(step.dropout.on ? resolved(step.block_key(which)) : RandomKey{}),
         each(static_cast<int>(step.t + 1 < step.args.time ? step.args.block : step.args.last)),
         unread(step.unread()) {}
 
   __device__ std::int64_t first_element(int row, int dim) const {
     const int unmasked = unread == 0 ? 0 : unread * (row / each + 1);
-    return (first_row + row - unmasked) * dim;
+    return std::int64_t{row - unmasked} * dim;
   }
 };
 
@@ -216,20 +213,15 @@ __device__ void add_residual(Worker<T>& worker, const Step& step, const Tiles& w
       });
 }
 
-// r = residual + drop(o Wo^T); `stage` provides o.
-template <class T, class Stage>
-__device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles& wo, const void* residual,
-                              Stage&& stage) {
-  const RecurrenceArgs& args = step.args;
-  add_residual(worker, step, wo, DropoutMask(step, 1, args.attn_key), residual, args.wo_bias, args.r, stage);
-}
-// The same with o from memory.
+// r = residual + drop(o Wo^T).
 template <class T>
 __device__ void add_attention(Worker<T>& worker, const Step& step, const Tiles& wo, const void* residual) {
   const RecurrenceArgs& args = step.args;
-  add_attention(worker, step, wo, residual, [&](int first, int rows, int, int width) {
-    worker.stage_rows(first, rows, width, [&](int row) { return step.at<T>(args.o, row, args.dim); });
-  });
+  add_residual(worker, step, wo, DropoutMask(step, 1), residual, args.wo_bias, args.r,
+               [&](int first, int rows, int, int width) {
+                 worker.stage_rows(first, rows, width,
+                                   [&](int row) { return step.at<T>(args.o, row, args.dim); });
+               });
 }
 
 __device__ inline float activation(const RecurrenceArgs& args, float u) {
@@ -258,7 +250,7 @@ __device__ void mlp_up(Worker<T>& worker, const Step& step, const Tiles& up, T* 
 template <class T>
 __device__ void mlp_down(Worker<T>& worker, const Step& step, const Tiles& down, const T* act) {
   const RecurrenceArgs& args = step.args;
-  add_residual(worker, step, down, DropoutMask(step, 2, args.mlp_key), args.r, args.down_bias, args.h,
+  add_residual(worker, step, down, DropoutMask(step, 2), args.r, args.down_bias, args.h,
                [&](int first, int rows, int k, int width) {
                  worker.stage_rows(first, rows, width, [&](int row) { return act + row * args.mlp + k; });
                });
@@ -394,15 +386,10 @@ __device__ void stage_attention_gradient(Worker<T>& worker, const Step& step, co
   const RecurrenceArgs& args = step.args;
   const int dim = static_cast<int>(args.dim);
   const auto made = [&](const void* base, std::int64_t width) { return step.at(base, 0, width); };
-  const NormGradient<T> gradient{DropoutMask(step, 1, args.attn_key),
-                                 made(args.da2, dim),
-                                 made(args.r, dim),
-                                 made(args.mean2, 1),
-                                 made(args.rstd2, 1),
-                                 carry,
-                                 args.norm2,
-                                 step.at(args.dx, 0, dim),
-                                 step.at<T>(args.do_out, 0, dim)};
+  const NormGradient<T> gradient{
+      DropoutMask(step, 1), made(args.da2, dim),      made(args.r, dim),
+      made(args.mean2, 1),  made(args.rstd2, 1),      carry,
+      args.norm2,           step.at(args.dx, 0, dim), step.at<T>(args.do_out, 0, dim)};
   worker.stage(norm_gradient_rows(step, worker.rows_of_warp(first, count), gradient), dim);
 }
 // do = do_out Wo, which goes to the scratch memory, after the above.
@@ -477,7 +464,7 @@ Plan plan_of(const Args& args, const Direction<Args>& direction) {
 }
 
 // Answers a capability query by the plans of both directions; `fits` says whether the kernels take such blocks. They
-// run where they are chosen: on an H200 the composed chains take less time (README.md).
+// run where they are chosen: on an H200 the composed chain takes less time (README.md).
 template <class Args>
 void answer(const char* op, const RecurrenceSupportQuery& query, bool fits,
             Direction<Args> (*forward)(const Args&), Direction<Args> (*backward)(const Args&)) {
@@ -515,13 +502,9 @@ bool run(const Args& args, const Direction<Args>& direction) {
   const Tensor act_or_carry = direction.backward
                                   ? Tensor::empty(Shape{rows, args.dim}, Dtype::f32, device)
                                   : Tensor::empty(Shape{rows, args.mlp}, args.products, device);
-  const Tensor gate_sums = std::is_same_v<Args, UnitRecurrenceArgs>
-                               ? Tensor::empty(Shape{args.batch, args.dim / 8, 2}, Dtype::f32, device)
-                               : Tensor();
   start_resident(direction.name, direction.kernel(args), plan.groups * plan.blocks, kFusedThreads,
                  plan.shared_bytes,
                  Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), act_or_carry.raw_data(),
-                                gate_sums.defined() ? static_cast<float*>(gate_sums.raw_data()) : nullptr,
                                 plan.groups, plan.blocks});
   check_launch(direction.name);
   return true;

@@ -1,6 +1,6 @@
 // Grid barriers alone, to measure them.
 //
-//   mapping        groups of 16 blocks, one block to a multiprocessor, as the fused recurrences have them
+//   mapping        groups of 16 blocks, one block to a multiprocessor, as the fused block accumulate has them
 //   shared memory  none
 //   bytes moved    none but the counters of the barriers
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Matrix products of the fused recurrences: a block of a group multiplies the group's rows by its own columns
+// Matrix products of the fused recurrence: a block of a group multiplies the group's rows by its own columns
 // of the weights, which stay in its shared memory. T is what products read, f32 or bf16; sums are f32.
 //
 // A product takes 32 rows at a time. They are staged in shared memory in slices of `dim` entries; then each
@@ -267,18 +267,12 @@ class Worker {
     return first_ * (block - rows);
   }
   __device__ void sync_group() { group_.sync(); }
-  // The same, and calls between() while this block waits for the others.
-  template <class Between>
-  __device__ void sync_group(Between&& between) {
-    group_.sync(between);
-  }
   __device__ int rank() const { return group_.rank; }
 
   // Calls stage(first, rows, k, width) to stage entries k .. k + width of the rows from `first` on, then
   // finish(row, column, sums, fetched) for two neighbours of every row's product with this block's columns.
   // `fetched` is the result of fetch(row, column), which is called before the multiplication, so that its
-  // loads are in flight meanwhile. A finish with a fifth parameter, `there`, is called by all lanes of a warp at
-  // once, also for rows that are not there.
+  // loads are in flight meanwhile.
   template <class Stage, class Fetch, class Finish>
   __device__ void product(const Tiles& weight, Stage&& stage, Fetch&& fetch, Finish&& finish) {
     for (int first = begin; first < end; first += kRows) {
@@ -316,13 +310,9 @@ class Worker {
         for (int j = 0; j < kItems && j < item.count; ++j) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const int row = first + item.row + 8 * half, column = item.column + j * tile_step * 8;
-            const bool there = item.row + 8 * half < rows;
-            const Two<float> product{sums[0][2 * half], sums[0][2 * half + 1]};
-            if constexpr (std::is_invocable_v<Finish, int, int, Two<float>, decltype(fetch(0, 0)), bool>)
-              finish(row, column, product, fetched[0][half], there);
-            else if (there)
-              finish(row, column, product, fetched[0][half]);
+            if (item.row + 8 * half >= rows) continue;
+            finish(first + item.row + 8 * half, item.column + j * tile_step * 8,
+                   Two<float>{sums[0][2 * half], sums[0][2 * half + 1]}, fetched[0][half]);
           }
 #pragma unroll
           for (int next = 1; next < kItems; ++next) {

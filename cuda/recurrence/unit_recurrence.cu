@@ -1,4 +1,4 @@
-// The chain of the unit recurrence without fusing, forward and backward: a step of the loop over time is four
+// The chain of the unit recurrence, forward and backward: a step of the loop over time is four
 // matrix products and four kernels. The host runs ahead and waits for nothing, so the loop can be captured.
 //
 // Products read rows and weights of T, which is RecurrenceArgs::kept: f32, or bf16 beside bf16 activations.
@@ -17,7 +17,6 @@
 
 #include "cuda/core/map.cuh"
 #include "cuda/recurrence/unit_recurrence.cuh"
-#include "cuda/recurrence/unit_recurrence_fused.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/gemm.h"
 #include "ops/pointwise/pointwise_functors.h"
@@ -343,14 +342,12 @@ class Chain {
 
 void unit_recurrence_forward(const UnitRecurrenceArgs& args) {
   require_f32("unit_recurrence", args.dtype);
-  if (args.one_kernel) return fused_unit_recurrence_forward(args);
   for_activations("unit_recurrence", args.kept,
                   [&](auto* type) { Chain<StoredIn<decltype(type)>>(args).forward(); });
 }
 
 void unit_recurrence_backward(const UnitRecurrenceArgs& args) {
   require_f32("unit_recurrence", args.dtype);
-  if (args.one_kernel) return fused_unit_recurrence_backward(args);
   for_activations("unit_recurrence", args.kept,
                   [&](auto* type) { Chain<StoredIn<decltype(type)>>(args).backward(); });
 }

@@ -1,5 +1,5 @@
-// What the plain and the fused kernels of the unit recurrence share: a step of the chain, and the gate of one
-// head of one row, which a warp computes.
+// What the kernels of the unit recurrence and those of block accumulate share: dropout, and a step of the chain. Also
+// the gate of one head of one row of the unit recurrence, which a warp computes.
 #pragma once
 
 #include "cuda/core/team.cuh"
@@ -200,15 +200,14 @@ __device__ void gate_of_head(const UnitRecurrenceArgs& args, const Step& step, s
   });
 }
 
-// Its gradient. From do, in the scratch memory: dq, dkx, dvx of this step; and, to dkh and dvh if they are not null,
-// the gradients of this head's key and value of the step before, if there is one: those in dkey and dvalue and this
-// step's share.
+// Its gradient. From do, in the scratch memory: dq, dkx, dvx of this step; and, to dkh and dvh, the gradients of this
+// head's key and value of the step before, if there is one: those in dkey and dvalue and this step's share.
 template <class T>
 __device__ void gate_backward_of_head(const UnitRecurrenceArgs& args, const Step& step, std::int64_t row,
                                       int head, T* dkh, T* dvh) {
   using Warp = Team<32>;
   const HeadOfRow own(args, step, row, head);
-  const bool gives = step.t > 0 && dkh != nullptr;
+  const bool gives = step.t > 0;
   const std::int64_t before = (step.t - 1) * args.batch * args.dim + own.place;
   const HeadEntries dout(static_cast<const float*>(args.scratch) + own.place, own.d),
       dkh_before(gives ? static_cast<const float*>(args.dkey) + before : nullptr, own.d),

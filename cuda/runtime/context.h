@@ -11,7 +11,12 @@
 #include "tensor/base/device.h"
 #include "tensor/base/dtype.h"
 
+namespace eddy::detail {}
+
 namespace eddy::cuda {
+
+// Kernels name what is for them alone, their arguments and slots (ops/), without the namespace.
+using namespace detail;
 
 // Chooses the GPU, counted from 0 as CUDA counts the visible ones. The default is GPU 0.
 // errors: DeviceError when another one is open already.

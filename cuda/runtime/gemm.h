@@ -14,7 +14,7 @@ namespace eddy::cuda {
 //   bf16     f32, bf16   f32
 //
 // errors: DtypeError for other types; DeviceError when cuBLASLt has no algorithm or fails.
-void gemm(const GemmArgs& args);
+void gemm(const detail::GemmArgs& args);
 
 // Destroys all plans, the handle and the workspace; the next product creates them again.
 void forget_product_plans();

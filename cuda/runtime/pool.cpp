@@ -132,7 +132,8 @@ void out_of_memory(const RawMemory& raw, std::size_t bytes, const AllocatorStats
       "--train.accumulate, or use checkpointing)",
       readable_bytes(static_cast<double>(bytes)), readable_bytes(static_cast<double>(stats.live_bytes)),
       bytes, raw.name(), stats.live_bytes, stats.peak_bytes, stats.reserved_bytes, largest_free,
-      limit > 0 ? std::to_string(limit) : "none", device.empty() ? "" : ", ", device, memory_report());
+      limit > 0 ? std::to_string(limit) : "none", device.empty() ? "" : ", ", device,
+      detail::memory_report());
 }
 
 }  // namespace eddy::cuda

@@ -75,7 +75,7 @@ class Text {
 
 // A layer of unit recurrence that learns, behind each bit of a random stream, whether the bits so far are odd: the model of
 // examples/configs/parity.toml, at a constant learning rate. Seeds 1 to 10 give 99.5 % or more right answers at 16 bits from
-// step 100 on, and all of them right from step 110 to 150 (looked at every ten steps; WebAssembly in Node, 2026-11-27).
+// step 100 on, and all of them right from step 110 to 150.
 class Parity {
  public:
   explicit Parity(std::uint64_t seed);

@@ -29,7 +29,7 @@ class AdafactorOptimizer final : public Optimizer {
 
   AdamScalars scalars(double learning_rate) const override {
     const AdafactorScalars next{learning_rate, steps_, clip_};
-    check_scalars("adafactor_step", next, 0);
+    detail::check_scalars("adafactor_step", next, 0);
     return next;
   }
 

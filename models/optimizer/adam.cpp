@@ -70,7 +70,7 @@ Adam::Adam(ParamStore& params, const OptimizerOptions& options, const HeldParame
 
 AdamScalars Adam::scalars(double learning_rate) const {
   const AdamScalars next{learning_rate, steps_ + 1, clip_};
-  check_scalars("adamw_step", next, 1);
+  detail::check_scalars("adamw_step", next, 1);
   return next;
 }
 

@@ -4,8 +4,7 @@
 //   in the loop       h_i from q, k, v of x_i and k, v of h_{i-1}; then k, v of h_i
 //   after the loop    y_i = T(h_i) of the blocks that are read, as one batch of windows
 //
-// A GPU can run the loop as one kernel (ops/recurrence/block_forget.h). The literal form is in literal.cpp,
-// streaming in stream.cpp.
+// The literal form is in literal.cpp, streaming in stream.cpp.
 #include <tuple>
 #include <utility>
 
@@ -13,16 +12,14 @@
 #include "autograd/scope.h"
 #include "models/recurrent_transformer/block_variant.h"
 #include "ops/core/cpu_ways.h"
-#include "ops/recurrence/block_forget.h"
 #include "ops/views/views.h"
 
 namespace eddy {
 namespace {
 
 // Whether queries, keys and values of x are computed block by block, beside what reads them, instead of all at once: on a
-// CPU where those of all blocks leave the second-level cache in between and each block is enough for a product. A step of
-// cifar_block in f32 on one core of an Intel Xeon with 2 MiB of that cache takes, at once and by block (2026-11-27), 23.8 and
-// 24.2 ms for 16 sequences, whose x has 2 MiB, 49.1 and 45.5 for 32, and 94.1 and 88.8 for 64.
+// CPU where those of all blocks leave the second-level cache in between and each block is enough for a product: a step of
+// cifar_block with 32 sequences takes 45.5 ms so, and 49.1 at once (docs/choices.md).
 bool reads_by_block(const Tensor& x) {
   constexpr std::int64_t kCacheBytes = 1 << 21, kLeastRows = 512;
   return x.defined() && chooses_as_cpu(x.device()) && x.bytes() > kCacheBytes &&
@@ -31,44 +28,9 @@ bool reads_by_block(const Tensor& x) {
 
 }  // namespace
 
-std::optional<BlockForget::Chain> BlockForget::run_fused(const WindowLayer& layer, const BlockRows& x) {
-  const Tensor& some = x.full.defined() ? x.full : x.rest;
-  if (captures_values()) return {};  // one kernel would hide them
-  const DropoutSite& drop = layer.drop();
-  const TransformerLayer& t = layer.layer;
-  const std::int64_t sequences = some.dim(-3), block = some.dim(-2);
-  BlockForgetOptions options;
-  options.sequences = sequences;
-  options.block = block;
-  options.chain.heads = t.heads;
-  options.chain.gelu = t.feed_forward.gelu;
-  options.chain.eps = t.attn_norm.eps;
-  if (drop.active()) {
-    options.chain.dropout = drop.rate;
-    const std::uint64_t count = x.blocks().size();
-    for (std::uint64_t i = 0; i < count; ++i)
-      for (const char* site : {".attn.probabilities", ".attn.drop", ".mlp.drop"})
-        options.keys.push_back(drop.key(t.path + site, i));
-  }
-  const auto result = fused_block_forget(x.parts(), t.weights(), options);
-  if (!result) return {};
-  Chain chain;
-  chain.all_h = result->h;
-  chain.all_key_value = concat({result->key, result->value}, 1);
-  return chain;
-}
-
 BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
                                           CarriedRows& carried) {
-  const auto keep_last = [&](const Chain& chain) {
-    carried.keep(layer.layer.path + ".state", chain.windows(plan, plan.count() - 1, plan.count()).first);
-  };
   const Tensor before = carried.past(layer, (x.full.defined() ? x.full : x.rest).dtype());
-  if (!before.defined())
-    if (const std::optional<Chain> fused = run_fused(layer, x)) {
-      keep_last(*fused);
-      return *fused;
-    }
   const bool by_block = reads_by_block(x.full);
   BlockRows query, key_value;
   if (!by_block) {
@@ -98,7 +60,7 @@ BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockR
     chain.h.push_back(done[0]);
     chain.key_value.push_back(done[1]);
   }
-  keep_last(chain);
+  carried.keep(layer.layer.path + ".state", chain.h.back());
   return chain;
 }
 
@@ -112,15 +74,8 @@ Tensor stacked(const std::vector<Tensor>& blocks, std::int64_t begin, std::int64
 
 }  // namespace
 
-std::pair<Tensor, Tensor> BlockForget::Chain::windows(const BlockPlan& plan, std::int64_t begin,
-                                                      std::int64_t end) const {
-  if (!all_h.defined()) return {stacked(h, begin, end), stacked(key_value, begin, end)};
-  const std::int64_t count = (end - begin) * plan.batch, length = plan.length(begin);
-  const auto cut = [&](const Tensor& all) {
-    return reshape(narrow(all, 0, begin * plan.batch * plan.block, count * length),
-                   {count, length, all.dim(1)});
-  };
-  return {cut(all_h), cut(all_key_value)};
+std::pair<Tensor, Tensor> BlockForget::Chain::windows(std::int64_t begin, std::int64_t end) const {
+  return {stacked(h, begin, end), stacked(key_value, begin, end)};
 }
 
 BlockRows BlockForget::run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
@@ -129,11 +84,11 @@ BlockRows BlockForget::run_layer(const WindowLayer& layer, const BlockRows& x, c
   const auto call = static_cast<std::uint64_t>(plan.count());
   BlockRows y;
   if (x.full.defined()) {
-    const auto [h, key_value] = chain.windows(plan, 0, plan.full());
+    const auto [h, key_value] = chain.windows(0, plan.full());
     y.full = reshape(layer.output(h, key_value, 0, call), x.full.shape());
   }
   if (x.rest.defined()) {
-    const auto [h, key_value] = chain.windows(plan, plan.full(), plan.count());
+    const auto [h, key_value] = chain.windows(plan.full(), plan.count());
     y.rest = layer.output(h, key_value, 0, call + 1);
   }
   return y;
@@ -145,7 +100,7 @@ Tensor BlockForget::run_last_layer(const WindowLayer& layer, const BlockRows& x,
   std::vector<Tensor> outputs;
   auto call = static_cast<std::uint64_t>(plan.count());
   const auto read = [&](std::int64_t begin, std::int64_t end) {
-    const auto [h, key_value] = chain.windows(plan, begin, end);
+    const auto [h, key_value] = chain.windows(begin, end);
     return layer.output(h, key_value, plan.skipped(begin), call++);
   };
   std::int64_t i = plan.first_read / plan.block;

@@ -115,18 +115,15 @@ class BlockForget final : public BlockVariant {
   using BlockVariant::BlockVariant;
 
  private:
-  // The states h of all blocks with their keys and values. Dropout masks are those of calls 0 .. n-1.
+  // The states h of all blocks with their keys and values, a tensor each. Dropout masks are those of calls 0 .. n-1.
   struct Chain {
-    std::vector<Tensor> h, key_value;  // one tensor per block, or
-    Tensor all_h, all_key_value;       // one tensor for all, block after block
+    std::vector<Tensor> h, key_value;
 
     // h, and keys and values, of the blocks [begin, end), which have equal lengths, as one batch of windows.
-    std::pair<Tensor, Tensor> windows(const BlockPlan& plan, std::int64_t begin, std::int64_t end) const;
+    std::pair<Tensor, Tensor> windows(std::int64_t begin, std::int64_t end) const;
   };
   static Chain run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
                          CarriedRows& carried);
-  // The same by one fused kernel, which begins without a state; nothing if it does not support the device or the sizes.
-  static std::optional<Chain> run_fused(const WindowLayer& layer, const BlockRows& x);
   BlockRows run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
                       CarriedRows& carried) const override;
   Tensor run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,

@@ -87,7 +87,7 @@ Tensor StaircaseLayer::literal(const Tensor& x, const Tensor& context, const Lay
   return (*this)(x, normed(x), keys_values(normed(context)), call);
 }
 
-LstmCell literal_cell(const Tensor& gates, const Tensor& c) {
+detail::LstmCell literal_cell(const Tensor& gates, const Tensor& c) {
   const std::int64_t hidden = c.dim(1);
   const std::vector<Tensor> parts = split(gates, 1, {hidden, hidden, hidden, hidden});
   const Tensor input = sigmoid(parts[0]), forget = sigmoid(parts[1]), output = sigmoid(parts[3]);

@@ -76,7 +76,7 @@ Tensor StaircaseLstm::run_layer(std::size_t l, const Tensor& x, const State& sta
         recomputed(run.recompute == Recompute::block,
                    [&layer, from_below, t, literal = run.literal](const std::vector<Tensor>& in) {
                      const Tensor gates = select(from_below, 0, t) + linear(in[0], layer.w_hh);
-                     const LstmCell made = literal ? literal_cell(gates, in[1]) : lstm_cell(gates, in[1]);
+                     const auto made = literal ? literal_cell(gates, in[1]) : lstm_cell(gates, in[1]);
                      return std::vector<Tensor>{made.h, made.c};
                    },
                    {h, c});

@@ -48,6 +48,6 @@ class StaircaseLstm final : public StaircaseFamily {
 
 // The cell in its literal form, from one-line functions (literal.cpp).
 // shapes: gates [batch, 4 dim], c [batch, dim].
-LstmCell literal_cell(const Tensor& gates, const Tensor& c);
+detail::LstmCell literal_cell(const Tensor& gates, const Tensor& c);
 
 }  // namespace eddy

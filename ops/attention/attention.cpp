@@ -23,6 +23,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 // An optional tensor beside q.

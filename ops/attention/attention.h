@@ -120,7 +120,6 @@ AttentionBand attention_band(const AttentionOptions& options);
 double attention_scale(const AttentionOptions& options, std::int64_t head_size);
 // A probability is dropped if the upper 24 bits of its word are below this; 0 drops nothing.
 std::uint32_t attention_drop_below(const AttentionOptions& options);
-}  // namespace detail
 
 // Elements between neighbours of an axis; the last axis has stride 1.
 struct AttentionStrides {
@@ -190,5 +189,6 @@ struct AttentionBackwardArgs {
 };
 extern Slot<AttentionArgs> attention_forward_slot;
 extern Slot<AttentionBackwardArgs> attention_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

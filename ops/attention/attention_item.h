@@ -320,8 +320,8 @@ struct Item {
     return {beyond ? next_batch : batch, key, beyond ? next_kv_head : kv_head};
   }
   // Into the second-level cache, since the first is full of what is being computed: on tiles the backward pass takes 6 %
-  // more time otherwise (16 sequences of 256 tokens, 6 heads of 64, causal; Intel Xeon with AMX, 2026-11-27). Both are
-  // always inline: GCC drops calls of a function that only prefetches, as if it had no effect.
+  // more time otherwise (docs/choices.md). Both are always inline: GCC drops calls of a function that only prefetches, as
+  // if it had no effect.
   __attribute__((always_inline)) void prefetch(const void* base, const AttentionStrides& s,
                                                const Place& place) const {
     if (base != nullptr && place.batch < args.batch)
@@ -446,7 +446,7 @@ struct Item {
 };
 
 // Scores of a key head from which on tiles are faster than f32. Below, most of a tile would be padding: 16 queries and keys
-// of 4 heads of 16 take 2.5 ms on tiles and 1.8 in f32 for 256 sequences, 32 of 32 take as long (Xeon with AMX).
+// take 2.5 ms on tiles and 1.8 in f32, 32 of 32 take as long (docs/choices.md).
 inline constexpr std::int64_t kLeastTileScores = 32 * 32;
 
 // Calls body(P{}) with the way in which a call multiplies. Factors are not rounded with so few rows that the keys are

@@ -1,18 +1,8 @@
 // Attention by heads of 4, 8 or 16 in f32, with AVX-512: 16 queries of one head side by side, one in each lane. A key or a
 // value is then as many scalars, each of which multiplies a vector of queries; along a head of 8 half of a register would be
-// empty, in each of five products. Only the two kernels of attention include this header.
-//
-// Milliseconds forward + backward on one core of an Intel Xeon with AMX (2026-11-27), in brackets along the heads, for
-// windows with 16 sequences side by side:
-//
-//   16 sequences of 1,024 tokens, 4 heads of 8, causal         11 + 25     (24 + 42)
-//   64 of 64 tokens, 4 heads of 8, causal                    0.28 + 0.71   (1.0 + 1.6)
-//   16 of 256 tokens, 4 heads of 16, causal                   1.2 + 2.9    (1.9 + 3.4)
-//   windows: 64 of 32 queries and 64 keys, 4 heads of 8      0.19 + 0.50   (0.30 + 0.61)
-//   windows: 64 of 32 queries and 64 keys, 4 heads of 16     0.32 + 0.80   (0.55 + 1.24)
-//
-// In a slower hour of the same day backward took, before : after the gradients of keys and values were summed without
-// transposing their weights, 29.8 : 25.4, 0.81 : 0.69, 3.0 : 2.8, 0.54 : 0.48 and 0.86 : 0.81.
+// empty, in each of five products: it takes a quarter to three fifths less time so (docs/choices.md). The gradients of keys and
+// values are summed without transposing their weights, which takes 6 to 15 % off backward. Only the two kernels of
+// attention include this header.
 #pragma once
 
 #include <math.h>

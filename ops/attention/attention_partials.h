@@ -6,7 +6,7 @@
 
 #include "ops/attention/attention.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // About this many partial tables in a call: enough blocks for a GPU, and memory that does not grow with the
 // batch.
@@ -59,4 +59,4 @@ inline AttentionPartials attention_partials(const AttentionBackwardArgs& gradien
   return p;
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -3,7 +3,7 @@
 
 #include "ops/attention/attention.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // Returns the probabilities [batch, heads, queries, keys] of `attention` on the CPU, before dropout; keys are those of
 // the past and k. A row sums to 1, or is 0 for a query that sees no key. They are computed in f64.
@@ -11,4 +11,4 @@ namespace eddy {
 // dtypes: as q; f32 for bf16.
 Tensor attention_probabilities(const Tensor& q, const Tensor& k, const AttentionOptions& options);
 
-}  // namespace eddy
+}  // namespace eddy::detail

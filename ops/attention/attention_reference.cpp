@@ -58,7 +58,7 @@ Tensor probabilities_of(const Tensor& q, const Tensor& k, const AttentionOptions
 
 }  // namespace
 
-Tensor attention_probabilities(const Tensor& q, const Tensor& k, const AttentionOptions& given) {
+Tensor detail::attention_probabilities(const Tensor& q, const Tensor& k, const AttentionOptions& given) {
   const auto here = [](const Tensor& x) { return x.defined() ? raw::to_device(exact(x), kCpu) : x; };
   AttentionOptions options = given;
   for (Tensor* table : {&options.head_scale, &options.bias, &options.positions}) *table = here(*table);

@@ -206,8 +206,8 @@ __attribute__((noinline)) void rounded_deltas(const Item<float, P>& item, const 
 }
 
 // Two products of kPiece rows and columns, q k^T and do v^T, in units of one or two tile instructions that run between
-// others, so that the tiles compute while vectors do: this alone took a backward pass from 7.1 to 6.4 ms (16 sequences of
-// 256, 6 heads of 64, causal; Intel Xeon with AMX, 2026-11-27). While it runs, nothing else uses tiles.
+// others, so that the tiles compute while vectors do: a backward pass takes 6.4 ms so, and 7.1 otherwise
+// (docs/choices.md). While it runs, nothing else uses tiles.
 template <class Tiles>
 struct PieceProducts {
   const Pair *left[2], *right[2];

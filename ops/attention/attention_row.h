@@ -1,13 +1,7 @@
 // Work items with a single query row: one key head and one query, as in a model that runs token by token. A
 // register tile has kRows rows, and packing pays off only for many rows. So here every key is read once, in
-// place, and rows are prefetched some keys ahead. Only *.isa.cpp files include this header.
-//
-// Milliseconds for 32 sequences, 4 heads, 100 keys, head_size 64, positions, on a busy Emerald Rapids core
-// (the backward with the sums of a SeqBuffer):
-//
-//                  forward   backward
-//   this file         0.9        3.9
-//   padded tiles      1.25       5.4
+// place, and rows are prefetched some keys ahead: 0.9 ms forward where padded tiles take 1.25 (docs/choices.md). Only
+// *.isa.cpp files include this header.
 #pragma once
 
 #include "ops/attention/attention_item.h"

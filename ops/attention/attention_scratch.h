@@ -5,7 +5,7 @@
 #include "ops/attention/attention.h"
 #include "ops/cpu/isa.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // Query rows of the largest tile, and blocks of rows of the one with most of them (attention_products.h). Sizes
 // measured at head_size 64 on a Xeon with 48 KiB L1 and 2 MiB L2.
@@ -25,8 +25,8 @@ EDDY_INLINE bool attention_has_narrow_heads(Dtype dtype, std::int64_t queries, s
   if (dtype != Dtype::f32 || (head_size != 4 && head_size != 8 && head_size != 16) ||
       queries < kLeastQueries || isa_level() < IsaLevel::avx512)
     return false;
-  // Where products round, tiles are faster for heads of 16 from so many scores on (16 x 256 x 256: 1.2 + 1.9 ms for 1.2 +
-  // 2.9 on a Xeon with AMX, 2026-11-27). VDPBF16PS was not compared.
+  // Where products round, tiles are faster for heads of 16 from so many scores on (docs/choices.md). VDPBF16PS was not
+  // compared.
   constexpr std::int64_t kLeastTileScores = 128 * 128;
   return !rounds_to_bf16(precision) ||
          (isa_level() == IsaLevel::amx && (head_size < 16 || queries * keys < kLeastTileScores));
@@ -61,7 +61,6 @@ struct AttentionShared {
   std::int64_t elements;
 };
 
-namespace detail {
 struct AttentionParts {
   std::int64_t next = 0;
   EDDY_INLINE std::int64_t take(std::int64_t elements) {
@@ -70,7 +69,6 @@ struct AttentionParts {
     return at;
   }
 };
-}  // namespace detail
 
 EDDY_INLINE AttentionScratch attention_scratch(std::int64_t head_size) {
   AttentionScratch s{};
@@ -80,7 +78,7 @@ EDDY_INLINE AttentionScratch attention_scratch(std::int64_t head_size) {
   s.skew_row = kAttentionKeyTile + kAttentionQueryTile + 64;
   const std::int64_t key_part = (kAttentionKeyTile + 16) * s.row, query_part = kAttentionQueryTile * s.row;
   const std::int64_t score_part = kAttentionQueryTile * s.score_row;
-  detail::AttentionParts parts;
+  AttentionParts parts;
   s.keys_t = parts.take(key_part);
   s.values_t = s.values = parts.take(key_part);  // forward needs the values as they are, backward transposed
   s.keys = parts.take(key_part);
@@ -109,7 +107,7 @@ EDDY_INLINE AttentionShared attention_shared(const AttentionArgs& args,
   AttentionShared s{};
   const std::int64_t row = attention_scratch(args.head_size).row;
   s.bias_row = (args.distances + 31) / 16 * 16;  // a row may be read one vector past its end
-  detail::AttentionParts parts;
+  AttentionParts parts;
   if (args.positions != nullptr) {
     s.positions_t = parts.take((args.distances + 64) * row);
     if (gradient != nullptr) s.positions = parts.take((args.distances + 32) * row);
@@ -132,4 +130,4 @@ EDDY_INLINE AttentionShared attention_shared(const AttentionArgs& args,
   return s;
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -13,6 +13,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 constexpr std::int64_t kLastPosition = std::int64_t{1} << 52;  // up to here an f64 holds every position

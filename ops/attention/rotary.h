@@ -30,6 +30,7 @@ Tensor rotary(const Tensor& x, std::int64_t first_position, double theta = 10000
 // Frees the cached tables of angles. It is called before the GPU with the tables is closed.
 void clear_rotary_cache();
 
+namespace detail {
 // y = the rotated pairs of x. The strides of x are in elements; y is row-major. No size is 0.
 struct RotaryArgs {
   Dtype dtype;
@@ -45,5 +46,6 @@ struct RotaryArgs {
   float beta;  // y = beta * y + the rotated pairs; y is not read if beta is 0
 };
 extern Slot<RotaryArgs> rotary_slot;
+}  // namespace detail
 
 }  // namespace eddy

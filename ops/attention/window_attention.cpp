@@ -18,15 +18,16 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 // Blocked attention is faster if fewer than a quarter of the lanes are in use, or if the probabilities of 16
 // sequences do not fit the second-level cache (2 x 2^14 x 16 numbers, 2 MiB).
 constexpr std::int64_t kLeastBatch = kWindowLanes / 4;
 constexpr std::int64_t kMostPairs = 1 << 14;
-// So it is for f32 heads of this size and more, and of half of it where it multiplies on tiles. Milliseconds forward and
-// backward of 64 sequences, 32 queries, 64 keys on one core of a Xeon with AMX (2026-11-26): 3 heads of 32, here 2.7,
-// there 2.7 and on tiles 2.1; 4 heads of 64, 14, 11 and 5.4; 4 heads of 16, 2.0, 2.2 and 2.0.
+// So it is for f32 heads of this size and more, and of half of it where it multiplies on tiles: 4 heads of 64 take 14 ms
+// here, 11 there and 5.4 on tiles (docs/choices.md).
 constexpr std::int64_t kWideHead = 32;
 
 void check(const Tensor& q, const Tensor& past, const Tensor& own, const WindowAttentionOptions& options) {

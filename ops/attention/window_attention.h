@@ -22,10 +22,6 @@
 
 namespace eddy {
 
-// Sequences side by side in the CPU's kernel: the f32 lanes of the widest register. Narrower registers
-// process a group in parts.
-inline constexpr std::int64_t kWindowLanes = 16;
-
 // Options of window_attention.
 struct WindowAttentionOptions {
   std::int64_t heads = 1;  // into which dim is cut
@@ -45,6 +41,11 @@ struct WindowAttentionOptions {
 // grad: for q, past and own; the probabilities are recomputed from each row's log-sum-exp.
 Tensor window_attention(const Tensor& q, const Tensor& past, const Tensor& own,
                         const WindowAttentionOptions& options);
+
+namespace detail {
+// Sequences side by side in the CPU's kernel: the f32 lanes of the widest register. Narrower registers
+// process a group in parts.
+inline constexpr std::int64_t kWindowLanes = 16;
 
 // Rows of [batch, time, width] tensors; the last axis has stride 1.
 struct WindowRows {
@@ -86,5 +87,6 @@ EDDY_INLINE std::int64_t window_attention_scratch(const WindowAttentionArgs& arg
   return kWindowLanes *
          (3 * (args.queries + 1) * width + 4 * keys * width + 2 * args.queries * keys + 3 * keys + 4);
 }
+}  // namespace detail
 
 }  // namespace eddy

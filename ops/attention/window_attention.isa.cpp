@@ -6,10 +6,7 @@
 // can be rounded: then neighbours along a sum, two channels or two rows, are a pair of bf16.
 //
 // With AVX-512 this is the way of short windows and of odd heads: queries that fill the lanes lie side by side instead
-// (attention_narrow.h). Milliseconds forward + backward on one Intel Xeon core (2026-11-27), in brackets blocked attention:
-//
-//   64 sequences of 8 queries and 16 keys, 4 heads of 8, AVX-512     0.02 + 0.05   (0.13 + 0.20)
-//   64 of 32 queries and 64 keys, 4 heads of 8, AVX2                 0.48 + 0.88   (0.70 + 1.16)
+// (attention_narrow.h). Blocked attention takes 1.4 to 4.7 times as long (docs/choices.md).
 #include "ops/attention/window_attention.h"
 
 #include "ops/attention/attention_tile.h"

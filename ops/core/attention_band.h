@@ -18,10 +18,12 @@ struct AttentionBand {
   std::int64_t most = kFar;    // W: at most W positions back
 };
 
+namespace detail {
 // Returns the band without the keys after the query if `causal`, else the band.
 inline AttentionBand apply_causal(AttentionBand band, bool causal) {
   if (causal && band.least < 0) band.least = 0;
   return band;
 }
+}  // namespace detail
 
 }  // namespace eddy

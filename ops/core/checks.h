@@ -52,7 +52,7 @@ inline void parameter(const char* op, const Tensor& x, const Tensor& p) {
 
 }  // namespace eddy::checks
 
-namespace eddy {
+namespace eddy::detail {
 
 // Operands that may be left out: an undefined tensor stands for none.
 inline void* data_or_null(const Tensor& x) {
@@ -64,4 +64,4 @@ inline Tensor contiguous_or_none(const Tensor& x) {
   return x.defined() ? raw::contiguous(x) : x;
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

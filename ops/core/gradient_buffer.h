@@ -3,7 +3,7 @@
 
 #include "autograd/tape.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // The kernel must compute tensor = beta * tensor + contribution, beta 0 or 1. Undefined: not needed.
 struct GradientBuffer {
@@ -19,4 +19,4 @@ inline GradientBuffer gradient_buffer(VjpContext& context, int k) {
   return buffer;
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

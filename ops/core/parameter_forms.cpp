@@ -2,6 +2,9 @@
 #include "ops/core/parameter_forms.h"
 
 namespace eddy {
+
+using namespace detail;
+
 namespace {
 
 // All elements of a buffer as one row.

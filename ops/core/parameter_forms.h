@@ -8,6 +8,7 @@
 
 namespace eddy {
 
+namespace detail {
 class ParameterForms : public RefCounted {
  public:
   // Returns the forms of the buffer that x views; null if it holds no parameters.
@@ -35,6 +36,7 @@ class ParameterForms : public RefCounted {
   Ref<RefCounted> panels_;
   Ref<Buffer> copy_;
 };
+}  // namespace detail
 
 // Makes x's buffer one of parameters. `keeps_bf16`: they are read in bf16, and raw::to_bf16 rounds them once between
 // two writes.

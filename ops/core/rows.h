@@ -3,7 +3,7 @@
 
 #include "tensor/tensor.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // `rows` rows of `width` adjacent elements, `stride` elements apart. Slices such as x[:, t] of [batch, time,
 // width], or a part of its last axis, need no copy; tensors without such a layout are copied.
@@ -44,4 +44,4 @@ inline Rows rows_of(const Tensor& x) {
   return {raw::contiguous(x), rows, width, width};
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -7,6 +7,7 @@
 
 namespace eddy {
 
+using namespace detail;
 using namespace size_classes;
 
 namespace {

@@ -12,7 +12,7 @@
 #include "tensor/memory/allocator.h"
 #include "tensor/memory/size_classes.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 class CountingAllocator final : public Allocator {
  public:
@@ -43,4 +43,4 @@ class CountingAllocator final : public Allocator {
   AllocatorStats stats_;
 };
 
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -14,6 +14,8 @@
 
 namespace eddy::work {
 
+using namespace detail;
+
 inline double number(std::int64_t count) {
   return static_cast<double>(count);
 }

@@ -11,6 +11,9 @@
 #include "tensor/memory/allocator.h"
 
 namespace eddy {
+
+using namespace detail;
+
 namespace {
 
 thread_local KernelObserver* current_observer = nullptr;

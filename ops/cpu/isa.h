@@ -52,6 +52,7 @@ void follow_isa_level(void (*follow)(IsaLevel level));
 #define EDDY_F64(...) nullptr
 #endif
 
+namespace detail {
 // Fills the CPU kernels of a slot, one for each dtype. With a null f64 kernel the slot keeps the one that it
 // has; the baseline is always installed first.
 template <class Args>
@@ -62,8 +63,16 @@ EDDY_INLINE void install_cpu(Slot<Args>& slot, typename Slot<Args>::Function f32
   slot.function[0] = f32;
   if (f64 != nullptr) slot.cpu_f64 = f64;
 }
+}  // namespace detail
 
 }  // namespace eddy
+
+// Kernels name what is for them alone, their arguments and slots, without the namespace.
+#if defined(EDDY_ISA)
+namespace eddy::EDDY_ISA {
+using namespace detail;
+}
+#endif
 
 // Defines the function that installs kernel<float> and kernel<double> into `name`_slot of ops/op_list.h.
 #define EDDY_CPU_KERNEL(name, kernel)                                  \

@@ -11,6 +11,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 // Returns the first position whose index is outside [0, limit), or -1.

@@ -33,6 +33,7 @@ Tensor embedding_sum(const Tensor& table, const Tensor& ids, const Tensor& rows,
 // grad: dx[.., k, ..] = the sum of dy[.., j, ..] over the j with index[.., j, ..] = k.
 Tensor gather(const Tensor& x, int axis, const Tensor& index);
 
+namespace detail {
 // Rows picked from a table. If the host can read the ids, an id outside the table is an error before the
 // kernel runs. If it cannot, the kernel must not access memory for such an id: it writes a row of NaN in the
 // forward pass and does nothing in the backward pass.
@@ -61,5 +62,6 @@ struct GatherArgs {
   void* to;                   // forward: y; backward: dx, accumulated into
 };
 extern Slot<GatherArgs> gather_forward_slot, gather_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

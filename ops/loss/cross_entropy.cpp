@@ -8,8 +8,10 @@
 
 namespace eddy {
 
-Tensor class_indices(const char* op, const Tensor& targets, const Shape& rows, std::int64_t classes,
-                     Device device, std::int64_t ignore) {
+using namespace detail;
+
+Tensor detail::class_indices(const char* op, const Tensor& targets, const Shape& rows, std::int64_t classes,
+                             Device device, std::int64_t ignore) {
   checks::defined(op, targets, "targets");
   if (targets.dtype() != Dtype::i64 && targets.dtype() != Dtype::i32)
     fail<DtypeError>("{}: targets are {} (i64 or i32)", op, dtype_name(targets.dtype()));

@@ -28,6 +28,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t i
 // grad: none.
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int64_t ignore = -1);
 
+namespace detail {
 // Returns the targets as kernels read them: i64, row-major, of shape `rows`, on `device`.
 // errors: those of cross_entropy, naming `op`.
 Tensor class_indices(const char* op, const Tensor& targets, const Shape& rows, std::int64_t classes,
@@ -81,5 +82,6 @@ struct CrossEntropyRowsArgs {
   void* row_loss;  // [rows]; 0 for ignored rows
 };
 extern Slot<CrossEntropyRowsArgs> cross_entropy_rows_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -17,6 +17,9 @@
 #include "tensor/base/format.h"
 
 namespace eddy {
+
+using namespace detail;
+
 namespace {
 
 // The default size of a chunk's logits. Each chunk reads and writes the weight's gradient, so it must not

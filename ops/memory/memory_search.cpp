@@ -16,6 +16,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 // Scores computed at a time, before the best are chosen. On the CPU 4 MiB of f32, so that choosing reads them

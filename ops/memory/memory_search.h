@@ -36,6 +36,7 @@ struct MemoryMatches {
 MemoryMatches memory_search(const Tensor& q, const Tensor& keys, const Tensor& values, std::int64_t topk,
                             MemorySearch search, MatmulPrecision precision = MatmulPrecision::f32);
 
+namespace detail {
 // Marks the empty entries of a memory, and finds one past the last that is not empty.
 struct MemoryMarkArgs {
   Dtype dtype;
@@ -69,5 +70,6 @@ inline constexpr double kMemorySharpness = 1e6;
 inline constexpr double kMemoryNegligible = 60;
 // The score of an empty entry.
 inline constexpr double kMemoryEmptyScore = -1e6;
+}  // namespace detail
 
 }  // namespace eddy

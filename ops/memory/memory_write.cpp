@@ -11,6 +11,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 constexpr std::int64_t kGrainBytes = 1 << 16;  // per chunk of the parallel loop

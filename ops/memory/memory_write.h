@@ -31,6 +31,7 @@ struct MemoryEntries {
 MemoryEntries memory_write(const MemoryEntries& memory, const Tensor& keys, const Tensor& values,
                            const Tensor& emptied = {});
 
+namespace detail {
 // An entry is `width` adjacent numbers: those of all heads.
 struct MemoryWriteArgs {
   Dtype dtype;
@@ -54,5 +55,6 @@ EDDY_HD_INLINE std::int64_t memory_row_at(std::int64_t place, std::int64_t count
   if (row >= size) row -= size;
   return row >= rows ? -1 : row + (rows - 1 - row) / size * size;
 }
+}  // namespace detail
 
 }  // namespace eddy

@@ -32,7 +32,9 @@ SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& we
 SumAndNorm add_layer_norm(const Tensor& x, const LinearTerm& delta, const Tensor& weight,
                           const Tensor& bias = {}, double eps = 1e-5);
 
+namespace detail {
 extern Slot<RowNormArgs> layer_norm_forward_slot;
 extern Slot<RowNormBackwardArgs> layer_norm_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -32,7 +32,9 @@ SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weig
 // The same for a linear layer's result, as for add_layer_norm.
 SumAndNorm add_rms_norm(const Tensor& x, const LinearTerm& delta, const Tensor& weight, double eps = 1e-5);
 
+namespace detail {
 extern Slot<RowNormArgs> rms_norm_forward_slot;
 extern Slot<RowNormBackwardArgs> rms_norm_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

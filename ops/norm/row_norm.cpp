@@ -15,6 +15,9 @@
 #include "tensor/base/format.h"
 
 namespace eddy {
+
+using namespace detail;
+
 namespace {
 
 // The op's name in errors and on the tape, and its kernels.

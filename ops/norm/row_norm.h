@@ -21,6 +21,7 @@ struct SumAndNorm {
   Tensor sum, norm;  // of x's shape
 };
 
+namespace detail {
 // Rows in one partial sum of dweight and dbias: enough to make the final sum cheap, but so few that every
 // thread of a CPU gets some, and that a GPU with few rows has work for all multiprocessors: there a block takes 1.4 us
 // for every four rows (8,192 x 512 in bf16 on an H200).
@@ -76,5 +77,6 @@ struct RowNormBackwardArgs {
   float partial_beta;
   const void* dsum = nullptr;  // [rows, width] or null: dx = dsum + the gradient of x, with dx_beta 0
 };
+}  // namespace detail
 
 }  // namespace eddy

@@ -11,6 +11,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace detail {
 
 UnitRows unit_rows(const char* op, const Tensor& x, double eps, std::int64_t heads, AxisRange plain) {

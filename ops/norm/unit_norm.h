@@ -43,7 +43,6 @@ struct UnitRows {
   Tensor y, scale;
 };
 UnitRows unit_rows(const char* op, const Tensor& x, double eps, std::int64_t heads = 1, AxisRange plain = {});
-}  // namespace detail
 
 // Row r of x starts at x + r * x_stride elements; y is row-major. width >= 1.
 struct UnitNormArgs {
@@ -78,5 +77,6 @@ struct UnitNormBackwardArgs {
   std::int64_t heads, plain_first, plain_end;  // as in UnitNormArgs
 };
 extern Slot<UnitNormBackwardArgs> unit_norm_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -11,6 +11,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 // Elements in a block, enough to be worth a chunk of its own; and the maximum number of blocks of a factored

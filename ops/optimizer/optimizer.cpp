@@ -13,6 +13,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 void check_segments(const char* op, const std::vector<DecaySegment>& segments, std::int64_t n) {
@@ -65,8 +67,8 @@ void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const 
 
 }  // namespace
 
-void check_arenas(const char* op, const Tensor& params, std::initializer_list<NamedArena> others,
-                  const Tensor& norm) {
+void detail::check_arenas(const char* op, const Tensor& params, std::initializer_list<NamedArena> others,
+                          const Tensor& norm) {
   checks::arena(op, params, "params");
   for (const auto& [tensor, name] : others) {
     checks::arena(op, tensor, name);
@@ -84,7 +86,7 @@ void check_arenas(const char* op, const Tensor& params, std::initializer_list<Na
                       to_string(norm.device()), to_string(params.device()));
 }
 
-void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t first_step) {
+void detail::check_scalars(const char* op, const AdamScalars& scalars, std::int64_t first_step) {
   if (!(scalars.lr >= 0 && std::isfinite(scalars.lr)))
     fail<ValueError>("{}: lr {} (0 or more)", op, scalars.lr);
   if (scalars.step < first_step)
@@ -92,13 +94,13 @@ void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t firs
   if (!(scalars.clip >= 0)) fail<ValueError>("{}: clip {} (0 or more; 0 is no clipping)", op, scalars.clip);
 }
 
-void check_clip(const char* op, const AdamScalars& scalars, const Tensor& norm) {
+void detail::check_clip(const char* op, const AdamScalars& scalars, const Tensor& norm) {
   if (scalars.clip > 0 && !norm.defined())
     fail<ValueError>("{}: clip {} without the norm of the gradients (give the result of l2_norm)", op,
                      scalars.clip);
 }
 
-void check_scalars(const char* op, const Tensor& scalars) {
+void detail::check_scalars(const char* op, const Tensor& scalars) {
   if (scalars.dtype() != Dtype::u8 || scalars.elements() != static_cast<std::int64_t>(sizeof(AdamScalars)))
     fail<ShapeError>("{}: scalars are {} of {} (the bytes of one AdamScalars)", op,
                      to_string(scalars.shape()), dtype_name(scalars.dtype()));

@@ -43,12 +43,6 @@ struct AdamScalars {
   double clip = 0;        // the largest global norm allowed; 0 for no clipping
 };
 
-// Returns the factor that scales gradients to a norm of at most `clip`; 1 when clip is 0.
-EDDY_HD_INLINE double clip_factor(double norm, double clip) {
-  const double factor = clip / (norm + 1e-6);
-  return clip > 0 && !(factor > 1) ? factor : 1.0;
-}
-
 // Returns the square root of the sum of squares of all elements, as an f64 tensor of one element on the
 // device of x. It sums in f64, in blocks of a fixed size and order, so bits do not depend on the threads.
 // dtypes: f32 and f64.
@@ -78,6 +72,13 @@ Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t eleme
 void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                           const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
                           const Tensor& norm);
+
+namespace detail {
+// Returns the factor that scales gradients to a norm of at most `clip`; 1 when clip is 0.
+EDDY_HD_INLINE double clip_factor(double norm, double clip) {
+  const double factor = clip / (norm + 1e-6);
+  return clip > 0 && !(factor > 1) ? factor : 1.0;
+}
 
 // An arena with its name in errors.
 struct NamedArena {
@@ -133,5 +134,6 @@ struct NormArgs {
 // Elements that one partial sum of the norm covers.
 inline constexpr std::int64_t kNormBlock = 1 << 14;
 extern Slot<NormArgs> l2_norm_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -65,7 +65,7 @@ OpSpec norm_spec() {
                   {"size_1", {values({1})}, false},
                   {"odd_tail", {values({3, 37})}, false},
                   {"strided", {strided_copy(values({5, 7}))}, false},
-                  {"many_blocks", {values({3 * kNormBlock + 5})}, false},
+                  {"many_blocks", {values({3 * detail::kNormBlock + 5})}, false},
                   {"large", {sample_normal({33}, "x", 1e6)}, false}};
   spec.roundings =
       64;  // each of 16 lanes adds up to 1024 squares of one sign; roundings of random sign grow by a root

@@ -8,6 +8,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 void check(const char* op, const Tensor& x, double p) {

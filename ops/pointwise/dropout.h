@@ -32,6 +32,7 @@ Tensor dropout(const Tensor& x, double p, const RandomKey& key, std::uint64_t fi
 Tensor tiled_dropout(const Tensor& x, double p, const RandomKey& key, std::int64_t tile,
                      std::int64_t first = 0);
 
+namespace detail {
 // y[i] = beta y[i] + (kept(i) ? scale x[i] : 0), beta 0 or 1, over n contiguous elements numbered as above. y
 // may be x; with beta 0 it is not read. The caller sets the scale: 1 / (1 - p) for dropout.
 struct DropoutArgs {
@@ -58,5 +59,6 @@ struct TiledDropoutArgs {
   double scale;
 };
 extern Slot<TiledDropoutArgs> tiled_dropout_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -10,6 +10,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 using namespace pointwise;

@@ -111,6 +111,7 @@ inline Tensor operator-(const Tensor& a) {
   return neg(a);
 }
 
+namespace detail {
 // Forward: y[i] = f(x[i]). Backward: dx[i] = vjp(dy[i], saved[i]). All are contiguous.
 struct UnaryArgs {
   int op;  // index in pointwise::UnaryOps
@@ -150,5 +151,6 @@ struct ScaleArgs {
       nullptr;  // another factor in device memory, [1], of dtype (f32 for bf16); or null
 };
 extern Slot<ScaleArgs> scale_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -9,6 +9,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 Tensor choose(const Tensor& mask, const Tensor& a, const Tensor& b, const Shape& shape) {

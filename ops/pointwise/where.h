@@ -33,6 +33,7 @@ Tensor minimum(const Tensor& a, const Tensor& b);
 // grad: dy where low <= x <= high, else 0.
 Tensor clamp(const Tensor& x, double low, double high);
 
+namespace detail {
 // y over a broadcast shape, contiguous; the operands have stride 0 on the axes where they repeat.
 // Neighbouring axes are merged where all three operands allow it; rank >= 1 and no size is 0.
 struct WhereArgs {
@@ -45,5 +46,6 @@ struct WhereArgs {
   void* y;
 };
 extern Slot<WhereArgs> where_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -36,14 +36,9 @@ constexpr std::int64_t kBlockPairs = 96 * 1024, kFewRows = 128, kPanelBytes = 12
                        kGroupBytes = 512 << 10;
 // Where 32 rows are multiplied, a block of A is read for every panel and stays in the first-level cache, if panels do not
 // push it out. They pass it by (TILELOADDT1) where the second-level cache keeps what is read again: all panels, two
-// blocks of A, and C if it is added to, together no more than kNearBytes. Else so many steps are prefetched, past A.
-// GFLOP/s of rows x in x out, the better way first (PackedGemm::multiply called by a program outside the tree, medians by
-// turns; one core of an Intel Xeon with AMX, 2026-11-27):
-//
-//   passing by     4096 x 384 x 384    1,406 : 1,229     4096 x 384 x 1152    1,680 : 1,443     dW 384 x 384    820 : 730
-//   prefetched     4096 x 384 x 1536   1,249 : 1,144     4096 x 1536 x 384    1,061 : 1,031
-//
-// With 16 rows the stream of panels from outer caches takes the time, and fetching lines early delays it.
+// blocks of A, and C if it is added to, together no more than kNearBytes. Else so many steps are prefetched, past A. Each
+// is 3 to 16 % faster where it is taken (docs/choices.md). With 16 rows the stream of panels from outer caches takes the
+// time, and fetching lines early delays it.
 constexpr std::int64_t kNearBytes = 1152 << 10, kAheadSteps = 2;
 
 // 16 pairs of each of up to 16 columns of `a`, from k on, one vector per column; `a` is stored [inner, columns].

@@ -9,18 +9,20 @@
 
 namespace eddy {
 
+namespace detail {
 // Computes one matrix C [m, n] of a product on this thread, with its ReLU.
 void multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
                       void* c);
+
+// Makes OpenBLAS run each product on the thread that calls it, with the kernels that suit the level in use, now and
+// whenever another is chosen.
+void prepare_blas();
+}  // namespace detail
 
 // Allocates the memory that CPU products need on `threads` threads, besides their operands. A product does so
 // itself if needed; a program that calls this at its start learns early if a memory limit is too low.
 // errors: OutOfMemoryError, which names the limit and one that would do.
 void reserve_product_memory(int threads);
-
-// Makes OpenBLAS run each product on the thread that calls it, with the kernels that suit the level in use, now and
-// whenever another is chosen.
-void prepare_blas();
 
 // "OpenBLAS" or "own kernels".
 const char* blas_name();

@@ -9,7 +9,7 @@
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // op(A) is [m, k], op(B) [k, n], C [m, n]. `lda`, `ldb`, `ldc` are the row strides of the matrices as stored,
 // in elements. `batch` matrices lie `stride_*` elements apart, and `outer` such batches `outer_*` elements
@@ -57,4 +57,4 @@ struct ProductSupportQuery {
 };
 extern Slot<ProductSupportQuery> product_supports_slot;
 
-}  // namespace eddy
+}  // namespace eddy::detail

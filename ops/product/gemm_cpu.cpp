@@ -18,7 +18,9 @@
 
 namespace eddy {
 
-void apply_relu(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c) {
+using namespace detail;
+
+void detail::apply_relu(const GemmArgs& g, std::int64_t m, std::int64_t n, void* c) {
   const bool adjacent = g.ldc == n;
   const std::int64_t runs = adjacent ? 1 : m, length = adjacent ? m * n : n,
                      step = g.ldc * static_cast<std::int64_t>(dtype_bytes(g.dtype));
@@ -73,26 +75,9 @@ void write_bias(const GemmArgs& g) {
 }
 
 // Whether the kernels of packed_gemm.h, which pack both factors, take an f32 product: where they were measured to be faster
-// than what else there is, OpenBLAS or gemm_small.h. GFLOP/s of one thread of an Intel Xeon with AMX (2026-11-27), OpenBLAS
-// 0.3.21 cut into blocks as below, MKL 2026.2 for comparison. Each group of columns: packed, else, MKL.
-//
-//   rows x in x out        x W^T            dy W             dy^T x           x W^T, all held to AVX2
-//   4096 x  384 x 1152     207 171 207      202 160 205      189 156 178      114 106 122
-//   4096 x 1536 x  384     204 165 204      207 166 209      180 155 189      111 108 115
-//   4096 x  384 x 1536     202 166 211      200 160 205      171 144 160      114 105 121
-//   4096 x  384 x  384     210 188 210      211 190 213      187 158 195      115 101 112
-//   4096 x  256 x 1024     202 164 204      184 178 195      180 145 181      114  86 119
-//   4096 x  192 x  256     188 174 186      178 181 184      166 130 165
-//   4096 x  256 x   96     157 186 194      175 163 190      158 122 178
-//   4096 x   96 x   96     154 172 191      154 172 201      138  97 181      105 105 114
-//   4096 x   32 x  128     154 149 193      123 199 205      105  81 158
-//    256 x   96 x   96     157 148 188      158 171 201      155 145 192      104  98 113
-//    128 x  384 x 1536     155 137 170      149 130 197      177 140 150
-//    128 x  384 x  384     166 144 182      172 184 221      189 166 198       99  85 106
-//
-// Where too few panels or rows share what is packed, the others stay. At AVX2 dy^T x is 3 to 10 % slower
-// than OpenBLAS's but for small results, where it is 1.5 times as fast (91 : 59 at 4096 x 96 x 96). On processors of AMD
-// OpenBLAS is near the machine's rate.
+// than what else there is, OpenBLAS or gemm_small.h, on processors of Intel (docs/peers.md#products-in-f32). Where too few
+// panels or rows share what is packed, the others stay. At AVX2 dy^T x is 3 to 10 % slower than OpenBLAS's but for small
+// results. On processors of AMD OpenBLAS is near the machine's rate.
 bool packs_factors([[maybe_unused]] const GemmArgs& g) {
 #if defined(EDDY_X86_LEVELS)
   static const bool measured = __builtin_cpu_is("intel");

@@ -6,7 +6,7 @@
 #include "tensor/tensor.h"
 #include "tensor/threads/thread_pool.h"
 
-namespace eddy {
+namespace eddy::detail {
 namespace {
 
 constinit SmallGemmKernel in_use{};
@@ -91,4 +91,4 @@ bool try_small_gemm(const GemmArgs& g) {
   return true;
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

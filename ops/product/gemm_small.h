@@ -7,34 +7,15 @@
 // only on the shape, and for x W^T and dy W not on the number of rows. So bits depend neither on other rows
 // nor on the number of threads.
 //
-// GFLOP/s on one Emerald Rapids core, AVX-512, f32, operands and result in no cache, a busy machine, against
-// OpenBLAS 0.3.21 (kernels Cooperlake):
-//
-//   product   rows x in x out    here   OpenBLAS
-//   x W^T     2048 x 32 x 32       80         50
-//   x W^T     2048 x 128 x 32      88         66
-//   x W^T     2048 x 32 x 128     119         60
-//   x W^T     512 x 96 x 384      123         93
-//   dy W      4096 x 384 x 384    139        112
-//   dy^T x    128 x 32 x 2048      77         59
-//
-// dy^T x on an Intel Xeon with AMX (2026-11-27), before : after tiles fetched the next block in the order of memory and a
-// thread had all of C at once: 2048 x 32 x 32, 100 : 156; 2048 x 32 x 128, 103 : 142; 65536 x 32 x 64, 50 : 152.
-//
-// There, with 2048 rows in the cache, before : after sums stayed in registers from start to end and little was left to do
-// between tiles. Columns: x W^T, dy W, dy^T x, of `in` x `out`.
-//
-//    32 x  32    144 : 175                169 : 180
-//    32 x  64    148 : 177    161 : 190    161 : 176
-//    32 x 128    157 : 190                148 : 166
-//   128 x  32    180 : 200                163 : 182
+// It does 1.2 to 2 times OpenBLAS's rate (docs/peers.md#products-in-f32). In dy^T x a thread has all of C at once, and in
+// all products sums stay in registers from start to end (docs/choices.md#products-of-narrow-layers).
 #pragma once
 
 #include <cstdint>
 
 #include "ops/product/gemm.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // C = A B, or C += A B if `accumulate`. B is [inner, columns] and C [rows, columns], rows `b_stride` and
 // `c_stride` elements apart; element (r, k) of A lies at a[r * a_row + k * a_inner]. `columns` is a multiple
@@ -66,4 +47,4 @@ void set_small_gemm_kernel(const SmallGemmKernel& kernel);
 // false.
 bool try_small_gemm(const GemmArgs& args);
 
-}  // namespace eddy
+}  // namespace eddy::detail

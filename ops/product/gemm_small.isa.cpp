@@ -26,9 +26,8 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = 2;
 #endif
 constexpr std::int64_t kLanes = kVectorBytes / 4;
-// How many tiles ahead rows of A and C are prefetched. A step of cifar_block takes 92.2 ms so, 93.4 with those of the next
-// tile (bench step --preset cifar_block --batch 64 --threads 1 --dropout 0, medians of ten runs by turns; Intel Xeon with
-// AVX-512, 2026-11-27).
+// How many tiles ahead rows of A and C are prefetched. A step of cifar_block takes 92.2 ms so, and 93.4 with those of the
+// next tile (docs/choices.md).
 constexpr std::int64_t kAheadTiles = 4;
 
 typedef float Vector __attribute__((vector_size(kVectorBytes)));

@@ -26,6 +26,9 @@
 #include "tensor/transfer.h"
 
 namespace eddy {
+
+using namespace detail;
+
 namespace {
 
 void check_linear(const char* op, const Tensor& x, const Tensor& weight) {
@@ -218,8 +221,7 @@ namespace {
 
 // One view of all matrices, stacked; undefined unless each begins where the one before ends. Also undefined
 // on the CPU, where a call costs nothing and an operand that fits a cache is worth more: with the two
-// matrices of a gated MLP, 288 x 768 each, in one product of 256 rows, a step of a small Llama took 15 to 20
-// % longer (2026-11-22, AVX-512, one thread).
+// matrices of a gated MLP in one product a step of a small Llama takes 15 to 20 % longer (docs/choices.md).
 Tensor stacked(const std::vector<Tensor>& matrices) {
   const Tensor& first = matrices[0];
   if (chooses_as_cpu(first.device())) return {};

@@ -10,6 +10,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulPrecision given) {
   if (!must_upcast(a)) checks::floating("matmul", a);
   checks::same_kind("matmul", a, b);

@@ -4,8 +4,10 @@
 
 namespace eddy {
 
-void multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
-                      void* c) {
+using namespace detail;
+
+void detail::multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
+                              void* c) {
   GemmArgs one = g;
   one.m = m;
   one.n = n;
@@ -18,7 +20,7 @@ void multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const v
 
 void reserve_product_memory(int) {}  // what is packed is allocated as tensors are
 
-void prepare_blas() {}
+void detail::prepare_blas() {}
 
 const char* blas_name() {
   return "own kernels";

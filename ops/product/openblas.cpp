@@ -19,6 +19,9 @@
 #include "tensor/base/format.h"
 
 namespace eddy {
+
+using namespace detail;
+
 namespace {
 
 // OpenBLAS packs operands into a buffer of its own for each thread that is inside a product, and keeps it.
@@ -114,8 +117,8 @@ void choose_openblas_kernels([[maybe_unused]] IsaLevel level) {
 
 }  // namespace
 
-void multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
-                      void* c) {
+void detail::multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
+                              void* c) {
   const auto int_of = [](std::int64_t x) { return static_cast<blasint>(x); };
   const CBLAS_TRANSPOSE ta = g.transpose_a ? CblasTrans : CblasNoTrans,
                         tb = g.transpose_b ? CblasTrans : CblasNoTrans;
@@ -131,7 +134,7 @@ void multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const v
   if (g.relu) apply_relu(g, m, n, c);
 }
 
-void prepare_blas() {
+void detail::prepare_blas() {
   choose_openblas_kernels(best_isa_level());
   follow_isa_level(choose_openblas_kernels);
   openblas_set_num_threads(1);

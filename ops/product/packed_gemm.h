@@ -6,13 +6,7 @@
 // one accumulation over `inner` in rising order, starting at 0 or at C: its bits depend neither on the number
 // of rows nor on how panels are spread over threads.
 //
-// GFLOP/s on one Emerald Rapids core, f32, five weight matrices of 7.7 MB in turn;
-// OpenBLAS is 0.3.21 with its SkylakeX kernels:
-//
-//   rows        1     8    16    64   256
-//   AVX-512    15    99   146   171   166
-//   AVX2       14    54    78    85    60
-//   OpenBLAS   10    33    61   118   146
+// At 16 rows it does 146 GFLOP/s where OpenBLAS does 61 (docs/choices.md).
 //
 // Source of the blocking: K. Goto, R. van de Geijn, Anatomy of high-performance matrix multiplication, TOMS
 // 2008.
@@ -23,7 +17,7 @@
 #include "ops/product/gemm.h"
 #include "tensor/base/host_device.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // How the matrix to pack lies in memory, row-major.
 enum class PackLayout {
@@ -119,16 +113,9 @@ const Bf16GemmKernels& bf16_gemm_kernels();
 // rounds factors. It is, if min(out, in) < kLeastRoundedSide: then most of a tile is padding. The number of rows decides
 // nothing, and neither does the instruction set. All other products round: x W^T and dy W, and dW of larger weights.
 //
-// By these numbers: microseconds of dW on one core of an Intel Xeon with AMX (2026-11-27),
-//
-//   rows x in x out     f32    bf16
-//   2048 x 32 x 10     12.4    17.9     f32 is faster: decided so
-//   2048 x 96 x 16     39.1    39.7     equal: the border
-//   2048 x 32 x 32     23.4    23.4     equal
-//
-// The other products of 64 rows and more, from 32 x 10 to 1536 x 384, are 1.0 to 7 times as fast in bf16. Products of up
-// to 4 rows by weights of 128 x 32 and less are 0.1 to 0.2 us slower in bf16, since setting up the tiles costs that. They
-// round in spite of it: a row would have other bits alone than in a batch.
+// With a side of 10 dW takes 12.4 us in f32 and 17.9 in bf16, with one of 16 as long (docs/choices.md). Products of up to 4
+// rows by small weights are 0.1 to 0.2 us slower in bf16, since setting up the tiles costs that. They round in spite of it: a
+// row would have other bits alone than in a batch.
 inline constexpr std::int64_t kLeastRoundedSide = 16;
 
 // Called when an instruction set is installed.
@@ -141,4 +128,4 @@ void multiply_panels(const GemmArgs& g);
 // does. Threads share rows of C, or, where there are few, panels; the bits do not depend on how.
 void multiply_packing(const GemmArgs& g);
 
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -10,7 +10,7 @@
 
 #if !EDDY_F64_HERE
 namespace eddy::isa_baseline {
-PackedGemmKernels packed_gemm_table();
+detail::PackedGemmKernels packed_gemm_table();
 }
 #endif
 

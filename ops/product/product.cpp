@@ -10,7 +10,7 @@
 #include "ops/product/repeated_products.h"
 #include "tensor/transfer.h"
 
-namespace eddy {
+namespace eddy::detail {
 namespace {
 
 // How a matrix (the last two axes of a tensor) lies in memory for gemm.
@@ -160,4 +160,4 @@ Tensor flat_rows(const Tensor& x) {
   return raw::reshape(raw::contiguous(x), {rows, width});
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

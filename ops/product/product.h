@@ -8,8 +8,10 @@
 #include "tensor/tensor.h"
 
 namespace eddy {
-
 class PackedWeights;
+}
+
+namespace eddy::detail {
 
 struct ProductOptions {
   Tensor bias{};      // [n], added to every row; needs beta = 0
@@ -45,4 +47,4 @@ Tensor readable_by_gemm(const Tensor& x);
 // aliasing: x's storage, or a copy if x is not contiguous.
 Tensor flat_rows(const Tensor& x);
 
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -7,6 +7,9 @@
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy {
+
+using namespace detail;
+
 namespace {
 
 // From this many rows on, packing is a negligible part of OpenBLAS's product.

@@ -3,14 +3,8 @@
 // RepeatedProducts exists, `linear` on the CPU pack a weight at its first product and reuse
 // the panels (packed_gemm.h) in all others, also in the backward.
 //
-// GFLOP/s of x W^T without : with panels, f32, one core of an AMD EPYC with AVX-512, OpenBLAS 0.3.21
-// (2026-11-22):
-//
-//   rows                   4          16          64         256
-//   768 -> 3072    120 : 124    94 : 234   168 : 240   203 : 236
-//   256 -> 1024    133 : 129    87 : 220   159 : 230   128 : 230
-//
-// Packing costs as much as reading and writing the weight.
+// Packing costs as much as reading and writing the weight. With 4 rows x W^T gains nothing, with 16 it is more than twice
+// as fast (docs/choices.md).
 //
 // Products that round their factors to bf16 (ops/core/matmul_precision.h) always pack the right one. The panels of parameters then
 // stay with their buffer until the next write to it (ops/core/parameter_forms.h), one form for x W^T and one for dy W.

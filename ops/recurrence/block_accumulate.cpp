@@ -11,6 +11,7 @@
 
 namespace eddy {
 
+using namespace detail;
 using namespace recurrence;
 
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options) {
@@ -31,7 +32,7 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
     return downcast(block_accumulate(upcast(x), upcast_weights(given), in_bf16));
   }
   const Steps steps =
-      steps_of_blocks(kOp, x, options.sequences, options.block, options.chain.dropout, options.keys, 6);
+      steps_of_blocks(kOp, x, options.sequences, options.block, options.chain.dropout, options.keys);
   const UnitRecurrenceWeights w = contiguous_weights(given);
   check_weights(kOp, w, x, options.chain);
   const std::int64_t rows = x.dim(0), dim = x.dim(1), time = steps.time, block = steps.block;

@@ -24,19 +24,27 @@
 // Source: Kausik, "Recurrent Transformers" (2025).
 #pragma once
 
-#include "ops/recurrence/block_forget.h"
+#include <optional>
+#include <vector>
+
+#include "ops/recurrence/unit_recurrence.h"
 
 namespace eddy {
 
-struct BlockAccumulateOptions : BlockForgetOptions {
+struct BlockAccumulateOptions {
+  std::int64_t sequences = 1, block = 1;  // positions of a block; the last one may be shorter
+  UnitRecurrenceOptions chain;            // the options of the layer; its three random keys are not used
   // The caller reads only the outputs from position first_read on. Rows of the older halves of the last two
   // windows that are not read do not count in the numbering of dropout masks.
   std::int64_t first_read = 0;
   // Whether p becomes y_{t-2}, as above. The other form (accumulate = "hidden") has no kernel.
   bool spreads_output = true;
-  // With dropout, `keys` holds three random keys for each newer half B_0 .. B_{n-1}, then three for each
-  // older half A_1 .. A_n. Elements are numbered within the half as BlockForgetOptions says: the queries
-  // are the half's rows that are read; B_t attends to the keys of A_t and B_t.
+  // With dropout, three random keys for each newer half B_0 .. B_{n-1}, then three for each older half A_1 .. A_n:
+  //   of the probabilities        element ((sequence heads + head) rows + j) keys + t, with the half's rows that are
+  //                               read, and the keys that they attend to: for B_t those of A_t and B_t
+  //   of the attention's result   element of [sequences, rows, dim]
+  //   of the MLP's result         element of [sequences, rows, dim]
+  std::vector<RandomKey> keys;
 };
 
 // Capability query: whether x's device has the kernel for these sizes and is to use it (set_gpu_kernels).
@@ -51,13 +59,14 @@ bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumul
 Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& weights,
                         const BlockAccumulateOptions& options);
 
-// The same for blocks as fused_block_forget takes them. Returns nothing, and computes nothing, unless
-// block_accumulate_fits.
-// shapes: as fused_block_forget; y [rows, dim].
+// The same for the rows of blocks. Returns nothing, and computes nothing, unless block_accumulate_fits.
+// shapes: blocks [count, sequences, block, dim], a shorter last one [sequences, rest, dim], or both; y [rows, dim],
+// block after block.
 std::optional<Tensor> fused_block_accumulate(const std::vector<Tensor>& blocks,
                                              const UnitRecurrenceWeights& weights,
                                              const BlockAccumulateOptions& options);
 
+namespace detail {
 // The arrays but x and dh have the rows of both kinds, twice those of x; h is the result T of every row, and dh
 // the gradient of the results y. dx receives the gradient of the windows' rows; its first half, that of the
 // newer halves, is the gradient of x.
@@ -69,5 +78,6 @@ struct BlockAccumulateArgs : RecurrenceArgs {
 };
 extern Slot<RecurrenceSupportQuery> block_accumulate_supports_slot;
 extern Slot<BlockAccumulateArgs> block_accumulate_forward_slot, block_accumulate_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -13,6 +13,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 void check_state(const char* op, const Tensor& c) {

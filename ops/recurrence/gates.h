@@ -45,6 +45,7 @@ Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor
 // The two gates.
 enum class GateKind : std::uint8_t { fixed, lstm };
 
+namespace detail {
 // Rows that one partial sum of the bias gradients covers.
 constexpr std::int64_t kGateBlockRows = 64;
 constexpr std::int64_t gate_blocks(std::int64_t rows) {
@@ -80,5 +81,6 @@ struct GateBackwardArgs {
   void *dbias_i_partials, *dbias_f_partials;
 };
 extern Slot<GateBackwardArgs> gate_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -52,7 +52,7 @@ OpSpec gate_spec(const char* name, const char* formula, bool lstm, bool tanh_z) 
                   {"size_1", sample({1})},
                   {"odd_tail", sample({3, 37})},
                   {"rank_3", sample({2, 3, 5})},
-                  {"row_blocks", sample({2 * kGateBlockRows + 3, 3}), false},
+                  {"row_blocks", sample({2 * detail::kGateBlockRows + 3, 3}), false},
                   {"wide", sample({2, 300}), false},
                   {"strided", strided_copies(sample({5, 7}))},
                   {"part_of_last_axis", sliced(sample({2, 3, 5}))},

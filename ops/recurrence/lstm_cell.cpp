@@ -12,6 +12,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
   if (is_bf16(gates)) {
     const LstmCell next = lstm_cell(upcast(gates), upcast_like("lstm_cell", gates, c));

@@ -17,10 +17,12 @@
 
 namespace eddy {
 
+namespace detail {
 // The state of an LSTM.
 struct LstmCell {
   Tensor h, c;  // hidden and cell, [batch, dim] each
 };
+}  // namespace detail
 
 // Returns the next hidden and cell state. `gates` holds the gates before their nonlinearities, side by side
 // in the order i, f, g, o.
@@ -35,8 +37,9 @@ struct LstmCell {
 //   df   = dc' c f (1 - f)
 //   dg   = dc' i (1 - g^2)
 //   dc   = dc' f
-LstmCell lstm_cell(const Tensor& gates, const Tensor& c);
+detail::LstmCell lstm_cell(const Tensor& gates, const Tensor& c);
 
+namespace detail {
 // One step. h and c_next are row-major. batch >= 1, hidden >= 1.
 struct LstmCellArgs {
   Dtype dtype;
@@ -66,5 +69,6 @@ struct LstmCellBackwardArgs {
   void *dgates, *dc;
 };
 extern Slot<LstmCellBackwardArgs> lstm_cell_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -19,7 +19,7 @@ Tensors reference_cell(const Tensors& x) {
 std::vector<OpSpec> lstm_cell_specs() {
   OpSpec spec{"lstm_cell", "c' = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c')"};
   spec.run = [](const Tensors& x) {
-    const LstmCell next = lstm_cell(x[0], x[1]);
+    const detail::LstmCell next = lstm_cell(x[0], x[1]);
     return Tensors{next.h, next.c};
   };
   spec.reference = reference_cell;

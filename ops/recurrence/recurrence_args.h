@@ -1,5 +1,5 @@
-// What the kernels of the three fused recurrences (unit_recurrence.h, block_forget.h, block_accumulate.h) all read
-// and write: the arrays of the layer, which each of them adds its own to.
+// What the kernels of the two recurrences that are ops (unit_recurrence.h, block_accumulate.h) both read and write: the
+// arrays of the layer, which each of them adds its own to.
 #pragma once
 
 #include "ops/core/matmul_precision.h"
@@ -7,7 +7,7 @@
 #include "tensor/random/philox.h"
 #include "tensor/tensor.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // Arrays are [time, batch, ...] and contiguous unless said otherwise.
 struct RecurrenceArgs {
@@ -33,7 +33,7 @@ struct RecurrenceArgs {
   bool gelu;
   double eps, dropout;
   const RandomKey* keys;  // of the dropout masks, three for each step, on the device; or null:
-  RandomKey gate_key, attn_key, mlp_key;  // the same three for all steps
+  RandomKey gate_key, attn_key, mlp_key;  // the same three for all steps, of the unit recurrence
 
   const void *norm1, *norm1_bias, *wo, *wo_bias, *norm2, *norm2_bias, *up, *up_bias, *down, *down_bias;
   const void *x, *qkv;
@@ -49,7 +49,7 @@ struct RecurrenceArgs {
   void* scratch;                       // working memory for the rows of one step
 };
 
-// The same of a recurrence that carries the keys and values of LN1(h) from step to step.
+// The same of the unit recurrence, which carries the keys and values of LN1(h) from step to step.
 struct StateRecurrenceArgs : RecurrenceArgs {
   const void *wkv, *wkv_bias;
   void *key, *value;  // of LN1(h), saved
@@ -61,13 +61,13 @@ struct StateRecurrenceArgs : RecurrenceArgs {
   void* dkv;
 };
 
-// Capability query for the fused kernels, forward and backward: does the device use them for these sizes? For the
-// unit recurrence `block` is 1.
+// Capability query for the fused kernels of block accumulate, forward and backward: does the device use them for these
+// sizes?
 struct RecurrenceSupportQuery {
   std::int64_t dim, mlp, heads, sequences, block;
   Dtype products;
-  bool* fits;                  // the result
-  bool spreads_output = true;  // block_accumulate only
+  bool* fits;  // the result
+  bool spreads_output = true;
 };
 
-}  // namespace eddy
+}  // namespace eddy::detail

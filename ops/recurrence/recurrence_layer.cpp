@@ -13,6 +13,9 @@
 #include "tensor/base/format.h"
 
 namespace eddy::recurrence {
+
+using namespace detail;
+
 namespace {
 
 Tensor rows_of(const Tensor& x) {
@@ -223,15 +226,16 @@ void bind(RecurrenceArgs& args, const Steps& steps) {
 }
 
 Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, std::int64_t block,
-                      double dropout, const std::vector<RandomKey>& keys, std::int64_t keys_a_block) {
+                      double dropout, const std::vector<RandomKey>& keys) {
+  constexpr std::int64_t kKeysOfBlock = 6;
   checks::floating(op, x);
   if (x.rank() != 2 || x.elements() == 0 || sequences < 1 || block < 1 || x.dim(0) % sequences != 0)
     fail<ShapeError>("{}: x has shape {} ([{} sequences x positions, dim], in blocks of {})", op,
                      to_string(x.shape()), sequences, block);
   const std::int64_t positions = x.dim(0) / sequences, time = (positions + block - 1) / block;
-  if (dropout > 0 && std::ssize(keys) != keys_a_block * time)
+  if (dropout > 0 && std::ssize(keys) != kKeysOfBlock * time)
     fail<ValueError>("{}: {} keys for dropout in {} blocks ({} for each)", op, keys.size(), time,
-                     keys_a_block);
+                     kKeysOfBlock);
   return {time,
           sequences * block,
           sequences,

@@ -1,6 +1,6 @@
-// The transformer layer T of Kausik's three fused recurrences (unit_recurrence.h, block_forget.h,
-// block_accumulate.h): checks of its weights, their layout for the kernels, and the weight gradients, each of
-// which is one product over the rows of all steps.
+// The transformer layer T of Kausik's recurrences that are ops (unit_recurrence.h, block_accumulate.h): checks of its
+// weights, their layout for the kernels, and the weight gradients, each of which is one product over the rows of all
+// steps.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ void check_kind(const char* op, const char* name, const Tensor& x, const Shape& 
 void check_weights(const char* op, const UnitRecurrenceWeights& w, const Tensor& like,
                    const UnitRecurrenceOptions& options);
 
-// x row-major, and on a GPU at a multiple of 16 bytes, as fused kernels read it; a copy if x is not. Undefined for an
+// x row-major, and on a GPU at a multiple of 16 bytes, as its kernels read it; a copy if x is not. Undefined for an
 // undefined one.
 Tensor readable_rows(const Tensor& x);
 // The weights, contiguous, as kernels read them. Gradients go to the weights that the caller passed.
@@ -29,7 +29,7 @@ UnitRecurrenceWeights contiguous_weights(const UnitRecurrenceWeights& w);
 UnitRecurrenceWeights upcast_weights(const UnitRecurrenceWeights& w);
 // Fills in the arguments' options, weights (all but wqkv), their sizes and precision, and `kept`, the dtype of the saved
 // rows: bf16 if the products are bf16 and `stores_bf16` says that the kernels then store bf16.
-void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
+void bind(detail::RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
           bool stores_bf16);
 
 // The indices of the weights among the inputs of a node.
@@ -65,7 +65,7 @@ struct SavedRows {
 
   explicit SavedRows(const VjpContext& context);
   // Allocates them for rows [.., dim] and puts their addresses into the arguments, whose sizes `bind` has set.
-  SavedRows(RecurrenceArgs& args, const Tensor& rows);
+  SavedRows(detail::RecurrenceArgs& args, const Tensor& rows);
   // Returns them, followed by `more`.
   std::vector<Tensor> with(const std::vector<Tensor>& more) const;
 };
@@ -75,7 +75,7 @@ struct BackwardRows {
   Tensor act, du, dattn, dmlp, da1, da2;
 
   // Allocates them for rows of the layer's width and u, and puts their addresses into the arguments.
-  BackwardRows(RecurrenceArgs& args, const Tensor& rows, const Tensor& u);
+  BackwardRows(detail::RecurrenceArgs& args, const Tensor& rows, const Tensor& u);
 };
 
 // The gradient of an output, which a kernel may overwrite: the tensor itself if nothing else uses it, else a
@@ -93,20 +93,20 @@ struct Steps {
   Tensor keys;  // see RecurrenceArgs::keys
 };
 // Puts them into the arguments.
-void bind(RecurrenceArgs& args, const Steps& steps);
+void bind(detail::RecurrenceArgs& args, const Steps& steps);
 // Returns the steps of rows [sequences positions, dim] in blocks, with the keys of their masks on x's device, of
-// which there must be `keys_a_block` for each block if `dropout` is above 0.
+// which there must be six for each block if `dropout` is above 0.
 // errors: ShapeError; ValueError for another number of keys.
 Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, std::int64_t block,
-                      double dropout, const std::vector<RandomKey>& keys, std::int64_t keys_a_block);
+                      double dropout, const std::vector<RandomKey>& keys);
 
 // All rows of blocks [.., dim] in one tensor [rows, dim], block after block.
 Tensor rows_of_blocks(const std::vector<Tensor>& blocks);
 
-// Runs and records a recurrence that carries keys and values, over rows x [.., dim] in the order of the steps.
+// Runs and records the unit recurrence, over rows x [.., dim] in the order of the steps.
 // `run` calls the kernel: with dh null the forward one. `stores_bf16`: the kernels store bf16 where products are
 // bf16. `carried` are the key and value before the first step, which `run` reads, or undefined.
-using RunKernel = std::function<void(const Device&, const StateRecurrenceArgs&)>;
+using RunKernel = std::function<void(const Device&, const detail::StateRecurrenceArgs&)>;
 UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps& steps, const Tensor& x,
                                const Tensor& qkv, const UnitRecurrenceWeights& weights,
                                const UnitRecurrenceOptions& options, bool stores_bf16,

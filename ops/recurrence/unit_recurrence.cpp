@@ -16,6 +16,7 @@
 
 namespace eddy {
 
+using namespace detail;
 using namespace recurrence;
 
 namespace {
@@ -54,16 +55,6 @@ Tensor gates_of(const Tensor& qkv, const Tensor& key, const Tensor& first_key, s
   return permute(gates, {1, 2, 0});
 }
 
-// Whether x's device runs all steps as one kernel.
-bool one_kernel(const Tensor& x, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options) {
-  if (chooses_as_cpu(x.device())) return false;
-  check_weights("unit_recurrence", w, x, options);
-  bool fits = false;
-  unit_recurrence_supports_slot(x.device(),
-                                {x.dim(2), w.up.dim(0), options.heads, x.dim(1), 1, options.products, &fits});
-  return fits;
-}
-
 }  // namespace
 
 UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const UnitRecurrenceWeights& weights,
@@ -81,10 +72,9 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
     fail<ShapeError>("unit_recurrence: x has shape {} ([time, batch, dim], none of them 0)",
                      to_string(x.shape()));
   const Tensor first_key = readable_rows(key), first_value = readable_rows(value);
-  const auto run = [weights, key0 = data_or_null(first_key), value0 = data_or_null(first_value),
-                    fused = one_kernel(x, weights, options)](const Device& device,
-                                                             const StateRecurrenceArgs& state) {
-    UnitRecurrenceArgs args{state, key0, value0, {}, fused};
+  const auto run = [weights, key0 = data_or_null(first_key), value0 = data_or_null(first_value)](
+                       const Device& device, const StateRecurrenceArgs& state) {
+    UnitRecurrenceArgs args{state, key0, value0, {}};
     PackedWeights packed;
     if (chooses_as_cpu(device)) set_panels(args, weights, packed);
     (state.dh == nullptr ? unit_recurrence_forward_slot : unit_recurrence_backward_slot)(device, args);

@@ -69,14 +69,14 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
                                      const UnitRecurrenceOptions& options, const Tensor& key = {},
                                      const Tensor& value = {});
 
+namespace detail {
 struct UnitRecurrenceArgs : StateRecurrenceArgs {
   const void *key0, *value0;  // of the state before the first step; may be null
   // On the CPU: wk, wv, wo, up and down packed (ops/product/packed_gemm.h), transposed for the forward pass. A
   // weight without panels is read as it is stored, in the forward pass only.
   const void* panels[5];
-  bool one_kernel;  // on a GPU, forward and backward: one kernel for all steps
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;
-extern Slot<RecurrenceSupportQuery> unit_recurrence_supports_slot;
+}  // namespace detail
 
 }  // namespace eddy

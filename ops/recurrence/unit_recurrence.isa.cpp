@@ -25,10 +25,8 @@ constexpr std::int64_t kBlockRows = 64;
 // Multiply-adds of one step below which threads lose more at the barriers than they gain.
 constexpr std::int64_t kSmallStep = 1 << 20;
 // The activation is computed in pieces of so many elements. After each, so many cache lines of the next product's
-// panels are fetched: products wait for memory, the activation does not. In bf16, 16 rows of width 384, a step takes
-// 156 + 184 us forward and backward so, 160 + 188 with pieces of 128, and 161 + 193 without. More lines at once make
-// the activation wait (medians, with clocks read between the parts of a step of bench step --preset unit; Intel Xeon with
-// AMX, 2026-11-27).
+// panels are fetched: products wait for memory, the activation does not. More lines at once make the activation wait
+// (docs/choices.md).
 constexpr std::int64_t kPiece = 64;
 constexpr int kPieceLines = 16;
 

@@ -8,7 +8,7 @@
 #include "ops/core/cpu_ways.h"
 #include "ops/reduce/reduce.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 namespace {
 
@@ -106,4 +106,4 @@ void add_partial_sums(std::initializer_list<PartialSums> parts) {
   launch(device);
 }
 
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -8,7 +8,7 @@
 #include "ops/core/slot.h"
 #include "tensor/tensor.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // Memory for rows [blocks, width] whose sum is added to the gradient `to`; both undefined if it is not needed.
 // Without `to` the rows are added later. Rows may also have the gradient's axes and others before them, over
@@ -66,4 +66,4 @@ struct PartialSumsArgs {
 };
 extern Slot<PartialSumsArgs> partial_sums_slot;
 
-}  // namespace eddy
+}  // namespace eddy::detail

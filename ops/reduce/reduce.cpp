@@ -10,6 +10,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 // A shape around one axis: [outer, count, inner].

@@ -61,6 +61,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 // aliasing: dst must not overlap x.
 void sum_into(const Tensor& dst, const Tensor& x, float beta);
 
+namespace detail {
 // y[o, i] = beta * y[o, i] + scale * (sum over k of x[o, k, i]); y is not read when beta is 0. All row-major.
 struct SumArgs {
   Dtype dtype;  // of x; if bf16, y and the partials are f32
@@ -102,5 +103,6 @@ struct MaxBackwardArgs {
   float beta;
 };
 extern Slot<MaxBackwardArgs> max_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

@@ -11,6 +11,8 @@
 
 namespace eddy {
 
+using namespace detail;
+
 namespace {
 
 std::int64_t checked_width(const char* op, const Tensor& x) {

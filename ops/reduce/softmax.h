@@ -39,6 +39,7 @@ Tensor softmax(const Tensor& x, const SoftmaxOptions& options = {});
 // grad: dx = dy - exp(y) sum(dy).
 Tensor log_softmax(const Tensor& x);
 
+namespace detail {
 // A band over [rows, width]: row r is query j = r mod queries and sees the entries j + first .. j + end - 1.
 // Without a band, queries is 1, first 0 and end width.
 struct SoftmaxBand {
@@ -110,5 +111,6 @@ struct LogSoftmaxBackwardArgs {
   float beta;
 };
 extern Slot<LogSoftmaxBackwardArgs> log_softmax_backward_slot;
+}  // namespace detail
 
 }  // namespace eddy

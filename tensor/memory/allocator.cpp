@@ -21,7 +21,7 @@ namespace {
 
 using namespace size_classes;
 
-MemoryReport report_memory = nullptr;
+detail::MemoryReport report_memory = nullptr;
 
 class CpuAllocator final : public Allocator {
  public:
@@ -128,7 +128,7 @@ class CpuAllocator final : public Allocator {
         "--train.accumulate, or use checkpointing)",
         readable_bytes(static_cast<double>(bytes)), readable_bytes(static_cast<double>(stats_.live_bytes)),
         bytes, stats_.live_bytes, stats_.peak_bytes, stats_.reserved_bytes, largest_free,
-        limit_ > 0 ? std::to_string(limit_) : "none", memory_report());
+        limit_ > 0 ? std::to_string(limit_) : "none", detail::memory_report());
   }
 
   mutable std::mutex mutex_;
@@ -160,11 +160,11 @@ void set_allocator(DeviceType type, Allocator* new_allocator) {
   allocators[static_cast<std::size_t>(type)] = new_allocator;
 }
 
-void set_memory_report(MemoryReport report) {
+void detail::set_memory_report(MemoryReport report) {
   report_memory = report;
 }
 
-std::string memory_report() {
+std::string detail::memory_report() {
   char text[1024] = "";
   if (report_memory != nullptr) report_memory(text, sizeof text);
   return text;

@@ -39,11 +39,13 @@ Allocator& allocator(Device device);
 // Sets the allocator of a device type. A backend calls it when it is installed.
 void set_allocator(DeviceType type, Allocator* allocator);
 
+namespace detail {
 // Writes into `text` how much memory the tape keeps alive, and for which modules. Out-of-memory errors
 // include it. Autograd sets it. The buffer is given, because nothing can be allocated at that moment.
 using MemoryReport = void (*)(char* text, std::size_t capacity);
 void set_memory_report(MemoryReport report);
 // Returns the current text of that report; empty without one.
 std::string memory_report();
+}  // namespace detail
 
 }  // namespace eddy

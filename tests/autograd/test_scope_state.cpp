@@ -36,7 +36,7 @@ TEST_CASE("scopes nest by guards and are interned") {
   CHECK(current_scope()->path.empty());
   const ScopeGuard again("layers.0"), part("attn");
   CHECK(current_scope() == inner);
-  CHECK(describe(*variable_of(scale(leaf({1}), 1))->node) == "scale in layers.0.attn");
+  CHECK(describe(*detail::variable_of(scale(leaf({1}), 1))->node) == "scale in layers.0.attn");
 }
 
 TEST_CASE("a state keeps the order of its names and replaces in place") {

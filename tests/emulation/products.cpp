@@ -94,7 +94,7 @@ void multiply(const Call& call) {
     std::vector<float> d(call.d.rows * call.d.columns);
     if (call.beta != 0) d = read(call.at_c, call.d, batch, false);
     // By columns D = op(A) op(B); by rows the same bytes are D^T = op(B)^T op(A)^T.
-    eddy::GemmArgs g{};
+    eddy::detail::GemmArgs g{};
     g.dtype = eddy::Dtype::f32;
     g.transpose_a = desc.transpose_b;
     g.transpose_b = desc.transpose_a;
@@ -104,7 +104,7 @@ void multiply(const Call& call) {
     g.ldc = m;
     g.alpha = static_cast<double>(call.alpha);
     g.beta = static_cast<double>(call.beta);
-    eddy::multiply_by_blas(g, n, m, b.data(), a.data(), d.data());
+    eddy::detail::multiply_by_blas(g, n, m, b.data(), a.data(), d.data());
     for (std::int64_t column = 0; column < n; ++column)
       for (std::int64_t row = 0; row < m; ++row) {
         float x = d[static_cast<std::size_t>(row + column * m)];

@@ -11,6 +11,7 @@
 #include "tests/gpu/support/attention_case.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::gpu_test;
 
 namespace {

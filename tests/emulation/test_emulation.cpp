@@ -17,6 +17,7 @@
 #include "tests/support/processes.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::gpu_test;
 
 namespace {

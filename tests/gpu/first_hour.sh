@@ -116,7 +116,7 @@ case "$part" in
       run "$1" 100 15 env EDDY_KERNELS="$1" "${speed[@]}" "$log/$1.runs" --rows "$2"
     }
     kernels attention=mma rec_fixed_skip,gpt2_124m
-    kernels recurrence=fused unit_256,copy_4128
+    kernels recurrence=fused copy_4128
     kernels products=plain rec_fixed_skip,gpt2_124m
     kernels products=fused rec_fixed_skip,gpt2_124m
     kernels attention=plain gpt2_124m
@@ -131,9 +131,9 @@ case "$part" in
       ncu --import "$log/$kernel.ncu-rep" --page details 2>/dev/null |
         grep -E "Duration|Throughput|Stall|Occupancy|Registers|L1/TEX|Warp Cycles" | head -n 30
     }
-    unit=("${step[@]}" shakespeare_unit --batch 256)
-    profile fused_forward "${unit[@]}"
-    profile fused_backward "${unit[@]}"
+    copy=("${step[@]}" copy --batch 64)
+    EDDY_KERNELS=recurrence=fused profile accumulate_forward "${copy[@]}"
+    EDDY_KERNELS=recurrence=fused profile accumulate_backward "${copy[@]}"
     profile wgmma_keys "${step[@]}" br_150m_rec_fixed_skip --batch 8 --sequence 4096
     for file in test_gpu_ops test_gpu_norms test_gpu_edges test_capture; do
       run "$file.memcheck" 75 1 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" --plain \

@@ -1,5 +1,5 @@
-// The block recurrences as one kernel, with forget and with accumulate, through the models that use them:
-// against the model composed of other ops on the CPU in f64, with the same masks.
+// Block accumulate as one kernel, through the model that uses it: against the model composed of other ops on the CPU in
+// f64, with the same masks.
 //
 // Tolerances are those that models are held to in f32: 1e-4 of the largest logit and 1e-3 of a tensor's
 // largest gradient. bf16: products round both their operands, 2^-8
@@ -15,7 +15,6 @@
 #include "models/eddy/registry.h"
 #include "ops/core/capture.h"
 #include "ops/recurrence/block_accumulate.h"
-#include "ops/recurrence/block_forget.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/spec_check.h"
@@ -27,7 +26,6 @@ using namespace eddy::spec_check;
 namespace {
 
 struct Case {
-  const char* model;
   std::int64_t batch, time, block, dim, heads, mlp, layers;
   const char *activation, *readout;
   bool bias;
@@ -35,35 +33,26 @@ struct Case {
   std::int64_t tail = 0;  // positions read where the readout is "tail"
   const char* accumulate = "output";
 };
-constexpr const char *kForget = "block_forget", *kAccumulate = "block_accumulate";
 const Case kCases[] = {
-    {kForget, 3, 13, 5, 32, 4, 128, 2, "relu", "all", false, 0},   // a short last block
-    {kForget, 2, 12, 4, 64, 4, 96, 1, "gelu", "last", true, 0},    // whole blocks
-    {kForget, 2, 3, 7, 32, 2, 64, 2, "gelu", "all", false, 0},     // one short block
-    {kForget, 1, 101, 48, 32, 4, 64, 1, "relu", "all", false, 0},  // more keys than lanes
-    {kForget, 5, 11, 1, 32, 1, 32, 1, "gelu", "all", true, 0},     // blocks of one position
-    {kForget, 5, 13, 5, 32, 4, 128, 2, "relu", "all", true, 0.3},
-    {kForget, 2, 75, 33, 64, 2, 64, 1, "gelu", "last", false, 0.2},
-
-    {kAccumulate, 3, 13, 5, 32, 4, 128, 2, "relu", "all", false, 0},   // a short last block
-    {kAccumulate, 2, 12, 4, 64, 4, 96, 1, "gelu", "last", true, 0},    // whole blocks
-    {kAccumulate, 2, 3, 7, 32, 2, 64, 2, "gelu", "all", false, 0},     // one short block
-    {kAccumulate, 2, 10, 5, 32, 2, 64, 1, "relu", "all", false, 0},    // two blocks
-    {kAccumulate, 3, 7, 5, 32, 2, 64, 1, "gelu", "all", true, 0},      // two, the last one short
-    {kAccumulate, 1, 101, 32, 32, 4, 64, 1, "relu", "all", false, 0},  // more keys than lanes
-    {kAccumulate, 2, 5, 2, 32, 1, 32, 1, "gelu", "all", true, 0},
-    {kAccumulate, 5, 6, 1, 32, 1, 32, 1, "gelu", "all", true, 0},  // blocks of one position
+    {3, 13, 5, 32, 4, 128, 2, "relu", "all", false, 0},   // a short last block
+    {2, 12, 4, 64, 4, 96, 1, "gelu", "last", true, 0},    // whole blocks
+    {2, 3, 7, 32, 2, 64, 2, "gelu", "all", false, 0},     // one short block
+    {2, 10, 5, 32, 2, 64, 1, "relu", "all", false, 0},    // two blocks
+    {3, 7, 5, 32, 2, 64, 1, "gelu", "all", true, 0},      // two, the last one short
+    {1, 101, 32, 32, 4, 64, 1, "relu", "all", false, 0},  // more keys than lanes
+    {2, 5, 2, 32, 1, 32, 1, "gelu", "all", true, 0},
+    {5, 6, 1, 32, 1, 32, 1, "gelu", "all", true, 0},  // blocks of one position
     // Masks: of all rows; of a part of the closing window; of a part of the window before it; of one window.
-    {kAccumulate, 3, 13, 5, 32, 4, 128, 2, "relu", "all", true, 0.3},
-    {kAccumulate, 2, 96, 32, 96, 6, 64, 1, "relu", "tail", false, 0.2, 16},
-    {kAccumulate, 2, 9, 4, 32, 4, 64, 1, "gelu", "tail", true, 0.3, 3},
-    {kAccumulate, 3, 5, 7, 32, 2, 64, 1, "gelu", "last", true, 0.3},
+    {3, 13, 5, 32, 4, 128, 2, "relu", "all", true, 0.3},
+    {2, 96, 32, 96, 6, 64, 1, "relu", "tail", false, 0.2, 16},
+    {2, 9, 4, 32, 4, 64, 1, "gelu", "tail", true, 0.3, 3},
+    {3, 5, 7, 32, 2, 64, 1, "gelu", "last", true, 0.3},
 };
 
 std::unique_ptr<Model> model_of(const Case& c, Dtype dtype, Device device) {
   ModelConfig config;
   config.family = "recurrent_transformer";
-  config.model = c.model;
+  config.model = "block_accumulate";
   config.vocab = 11;
   config.context = c.time;
   config.dim = c.dim;
@@ -108,9 +97,9 @@ void check(const std::map<std::string, Tensor>& got, const std::map<std::string,
            double of_logits, double of_gradients) {
   REQUIRE(got.size() == want.size());
   for (const auto& [name, expected] : want) {
-    expect_none(difference(
-        fmt::format("{}, {}, {} positions in blocks of {}, dim {}", c.model, name, c.time, c.block, c.dim),
-        got.at(name), expected, 1, name == "logits" ? of_logits : of_gradients));
+    expect_none(
+        difference(fmt::format("{}, {} positions in blocks of {}, dim {}", name, c.time, c.block, c.dim),
+                   got.at(name), expected, 1, name == "logits" ? of_logits : of_gradients));
   }
 }
 
@@ -120,9 +109,8 @@ bool same_bits(const std::map<std::string, Tensor>& a, const std::map<std::strin
   return true;
 }
 
-template <class Options = BlockForgetOptions>
-Options options_of(std::int64_t heads, std::int64_t sequences, std::int64_t block) {
-  Options options;
+BlockAccumulateOptions options_of(std::int64_t heads, std::int64_t sequences, std::int64_t block) {
+  BlockAccumulateOptions options;
   options.sequences = sequences;
   options.block = block;
   options.chain.heads = heads;
@@ -135,73 +123,48 @@ Tensor on_gpu_in_f32(const Tensor& x) {
 
 constexpr std::int64_t kDim = 64, kMlp = 128;
 
-// The weights without biases, behind the other inputs.
-Tensors with_weights(Tensors inputs) {
-  for (const Tensor& weight :
-       {sample_uniform({kDim}, "norm1", 0.8, 1.2), sample_normal({3 * kDim, kDim}, "wqkv", 0.125),
-        sample_normal({kDim, kDim}, "wo", 0.125), sample_uniform({kDim}, "norm2", 0.8, 1.2),
-        sample_normal({kMlp, kDim}, "up", 0.125), sample_normal({kDim, kMlp}, "down", 0.09)})
-    inputs.push_back(on_gpu_in_f32(weight));
-  return inputs;
-}
-UnitRecurrenceWeights weights_from(const Tensors& t, std::size_t first) {
-  return {t[first],     {}, t[first + 1], {}, t[first + 2], {},
-          t[first + 3], {}, t[first + 4], {}, t[first + 5], {}};
+UnitRecurrenceWeights weights_of(const Tensors& t) {
+  return {t[1], {}, t[2], {}, t[3], {}, t[4], {}, t[5], {}, t[6], {}};
 }
 
-// Inputs and cotangents of the two ops.
+// The inputs of the op, x and the weights without biases, and its cotangent.
 struct Given {
-  Tensors inputs, dys;
+  Tensors inputs;
+  Tensor dy;
 };
-Given given_to_forget(std::int64_t rows) {
-  Given given{with_weights({on_gpu_in_f32(sample_normal({rows, kDim}, "x")),
-                            on_gpu_in_f32(sample_normal({rows, 3 * kDim}, "qkv"))}),
-              {}};
-  for (const char* name : {"dh", "dkey", "dvalue"})
-    given.dys.push_back(on_gpu_in_f32(sample_normal({rows, kDim}, name)));
+Given inputs_of(std::int64_t rows) {
+  Given given{{}, on_gpu_in_f32(sample_normal({rows, kDim}, "dy"))};
+  for (const Tensor& x :
+       {sample_normal({rows, kDim}, "x"), sample_uniform({kDim}, "norm1", 0.8, 1.2),
+        sample_normal({3 * kDim, kDim}, "wqkv", 0.125), sample_normal({kDim, kDim}, "wo", 0.125),
+        sample_uniform({kDim}, "norm2", 0.8, 1.2), sample_normal({kMlp, kDim}, "up", 0.125),
+        sample_normal({kDim, kMlp}, "down", 0.09)})
+    given.inputs.push_back(on_gpu_in_f32(x));
   return given;
 }
-Given given_to_accumulate(std::int64_t rows) {
-  return {with_weights({on_gpu_in_f32(sample_normal({rows, kDim}, "x"))}),
-          {on_gpu_in_f32(sample_normal({rows, kDim}, "dy"))}};
-}
 
-Tensors forget(const Tensors& t, const BlockForgetOptions& options) {
-  const UnitRecurrenceResult result = block_forget(t[0], t[1], weights_from(t, 2), options);
-  return {result.h, result.key, result.value};
-}
 Tensor accumulate(const Tensors& t, const BlockAccumulateOptions& options) {
-  return block_accumulate(t[0], weights_from(t, 1), options);
+  return block_accumulate(t[0], weights_of(t), options);
 }
 
-// Results, then the gradients of all inputs.
-template <class Op>
-Tensors with_gradients(const Given& given, Op op) {
+// The result, then the gradients of all inputs.
+Tensors run(const Given& given, const BlockAccumulateOptions& options) {
   Tensors leaves;
   for (const Tensor& x : given.inputs) leaves.push_back(require_grad(raw::alias(x)));
-  const Tensors results = op(leaves);
-  backward(results, given.dys);
-  Tensors all;
-  for (const Tensor& result : results) all.push_back(to_cpu(detach(result)));
+  const Tensor y = accumulate(leaves, options);
+  backward(y, given.dy);
+  Tensors all{to_cpu(detach(y))};
   for (const Tensor& leaf : leaves) all.push_back(to_cpu(grad(leaf)));
   return all;
 }
-Tensors run_forget(const Given& given, const BlockForgetOptions& options) {
-  return with_gradients(given, [&](const Tensors& t) { return forget(t, options); });
-}
-Tensors run_accumulate(const Given& given, const BlockAccumulateOptions& options) {
-  return with_gradients(given, [&](const Tensors& t) { return Tensors{accumulate(t, options)}; });
-}
 
 // The options with dropout, whose masks have so many keys.
-template <class Options>
-Options dropping(Options options, double rate, std::uint64_t keys) {
+BlockAccumulateOptions dropping(BlockAccumulateOptions options, double rate, std::uint64_t keys) {
   options.chain.dropout = rate;
   for (std::uint64_t i = 0; i < keys; ++i) options.keys.push_back(random_key(3, "masks", i));
   return options;
 }
-template <class Options>
-Options in_bf16(Options options) {
+BlockAccumulateOptions in_bf16(BlockAccumulateOptions options) {
   options.chain.products = Dtype::bf16;
   return options;
 }
@@ -211,19 +174,10 @@ void check_same(const Tensors& got, const Tensors& want) {
     expect_none(bit_difference(fmt::format("part {}", i), got[i], want[i]));
 }
 
-// Products in bf16 against those in f32: the first `results` parts, then the gradients, which pass twice as
-// many products; a chain passes `products` for each result.
-void check_products(const Tensors& got, const Tensors& want, std::size_t results, double products) {
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    expect_none(
-        difference(fmt::format("part {}", i), got[i], want[i], (i < results ? 4 : 8) * products, 0x1p-8));
-  }
-}
-
 }  // namespace
 
 TEST_SUITE("device") {
-  TEST_CASE("a model on the fused block recurrence equals the composed one and repeats its bits") {
+  TEST_CASE("a model on the fused accumulate equals the composed one and repeats its bits") {
     for (const Case& c : kCases) {
       const auto want = run(c, Dtype::f64, kCpu);
       set_gpu_kernels("recurrence=fused");
@@ -236,62 +190,44 @@ TEST_SUITE("device") {
     }
   }
 
-  TEST_CASE("the fused block recurrence with products in bf16 equals the one in f32 within their rounding") {
+  TEST_CASE("the fused accumulate with products in bf16 equals the one in f32 within their rounding") {
     constexpr std::int64_t kSequences = 3, kBlock = 20, kPositions = 50;
-    const Given given = given_to_forget(kSequences * kPositions);
+    const Given from = inputs_of(kSequences * kPositions);
     const auto options = options_of(4, kSequences, kBlock);
     set_gpu_kernels("recurrence=fused");
     for (const double rate : {0.0, 0.2}) {
-      const auto in_f32 = dropping(options, rate, 3 * 3);
-      const Tensors want = run_forget(given, in_f32), got = run_forget(given, in_bf16(in_f32));
-      check_products(got, want, 3, 3);
-      CHECK_FALSE(bit_difference("h", got[0], want[0]).empty());
-      poison_gpu();
-      check_same(run_forget(given, in_bf16(in_f32)), got);
-    }
-  }
-
-  TEST_CASE("the fused accumulate with products in bf16 equals the one in f32 within their rounding") {
-    constexpr std::int64_t kSequences = 3, kBlock = 20, kPositions = 50;
-    const Given given = given_to_accumulate(kSequences * kPositions);
-    const auto options = options_of<BlockAccumulateOptions>(4, kSequences, kBlock);
-    set_gpu_kernels("recurrence=fused");
-    for (const double rate : {0.0, 0.2}) {
       const auto in_f32 = dropping(options, rate, 6 * 3);
-      const Tensors want = run_accumulate(given, in_f32), got = run_accumulate(given, in_bf16(in_f32));
-      check_products(got, want, 1, 4);
+      const Tensors want = run(from, in_f32), got = run(from, in_bf16(in_f32));
+      // A chain passes four products for each result, and twice as many for a gradient.
+      for (std::size_t i = 0; i < want.size(); ++i)
+        expect_none(difference(fmt::format("part {}", i), got[i], want[i], (i == 0 ? 4 : 8) * 4, 0x1p-8));
       CHECK_FALSE(bit_difference("y", got[0], want[0]).empty());
       poison_gpu();
-      check_same(run_accumulate(given, in_bf16(in_f32)), got);
+      check_same(run(from, in_bf16(in_f32)), got);
     }
     // Rows in bf16 are computed in f32 with such products, and rounded.
-    Tensors rounded = given.inputs;
-    rounded[0] = raw::cast(given.inputs[0], Dtype::bf16);
+    Tensors rounded = from.inputs;
+    rounded[0] = raw::cast(from.inputs[0], Dtype::bf16);
     const Tensor y = accumulate(rounded, options);
     rounded[0] = raw::cast(rounded[0], Dtype::f32);
     expect_none(bit_difference("y", to_cpu(y),
                                to_cpu(raw::cast(accumulate(rounded, in_bf16(options)), Dtype::bf16))));
   }
 
-  TEST_CASE("the fused block recurrences read operands at any address") {
-    const Given forget_given = given_to_forget(2 * 10), accumulate_given = given_to_accumulate(2 * 10);
-    const auto moved = [](const Given& given) {
-      return Given{at_odd_addresses(given.inputs), at_odd_addresses(given.dys)};
-    };
+  TEST_CASE("the fused accumulate reads operands at any address") {
+    const Given from = inputs_of(2 * 10);
+    const Given moved{at_odd_addresses(from.inputs), at_odd_addresses({from.dy})[0]};
     set_gpu_kernels("recurrence=fused");
-    const auto of_forget = options_of(4, 2, 4);
-    const auto of_accumulate = options_of<BlockAccumulateOptions>(4, 2, 4);
-    check_same(run_forget(moved(forget_given), of_forget), run_forget(forget_given, of_forget));
-    check_same(run_accumulate(moved(accumulate_given), of_accumulate),
-               run_accumulate(accumulate_given, of_accumulate));
+    const auto options = options_of(4, 2, 4);
+    check_same(run(moved, options), run(from, options));
   }
 
   TEST_CASE("a captured fused accumulate with dropout replays with the bits of the call") {
     constexpr std::int64_t kSequences = 2, kBlock = 4, kPositions = 10;
-    const Tensors inputs = given_to_accumulate(kSequences * kPositions).inputs;
+    const Tensors inputs = inputs_of(kSequences * kPositions).inputs;
     const NoGrad no_grad;
     set_gpu_kernels("recurrence=fused");
-    const auto options = dropping(options_of<BlockAccumulateOptions>(4, kSequences, kBlock), 0.2, 6 * 3);
+    const auto options = dropping(options_of(4, kSequences, kBlock), 0.2, 6 * 3);
     const Tensor want = to_cpu(accumulate(inputs, options));
     static_cast<void>(accumulate(inputs, options));  // what is captured has run twice before
     const Tensor to = Tensor::empty(want.shape(), Dtype::f32, gpu());
@@ -304,7 +240,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("accumulate that spreads the state, or has wide heads, stays with the composed form") {
-    Case hidden{kAccumulate, 2, 9, 4, 32, 4, 64, 1, "gelu", "all", true, 0.3}, wide = hidden;
+    Case hidden{2, 9, 4, 32, 4, 64, 1, "gelu", "all", true, 0.3}, wide = hidden;
     hidden.accumulate = "hidden";
     wide.dim = 64;
     wide.heads = 1;
@@ -315,35 +251,39 @@ TEST_SUITE("device") {
     }
   }
 
-  TEST_CASE("sizes that the fused block recurrence does not support are refused") {
+  TEST_CASE("the choice at the forward of accumulate holds for its gradient") {
+    const Given from = inputs_of(2 * 10);
+    const auto options = options_of(4, 2, 4);
+    set_gpu_kernels("recurrence=fused");
+    const Tensors want = run(from, options);
+    const Tensor x = require_grad(raw::alias(from.inputs[0]));
+    Tensors leaves = from.inputs;
+    leaves[0] = x;
+    const Tensor y = accumulate(leaves, options);
+    set_gpu_kernels("plain");
+    backward(y, from.dy);
+    expect_none(bit_difference("dx", to_cpu(grad(x)), want[1]));
+  }
+
+  TEST_CASE("sizes that the fused accumulate does not support are refused") {
     const Tensor x = Tensor::zeros({6, 32}, Dtype::f32, gpu());
     set_gpu_kernels("plain");
-    CHECK_FALSE(block_forget_fits(x, 64, options_of(2, 2, 3)));  // not chosen
+    CHECK_FALSE(block_accumulate_fits(x, 64, options_of(2, 2, 3)));  // not chosen
     set_gpu_kernels("recurrence=fused");
-    CHECK(block_forget_fits(x, 64, options_of(2, 2, 3)));
-    CHECK_FALSE(block_forget_fits(to_cpu(x), 64, options_of(2, 2, 3)));
-    CHECK_FALSE(block_forget_fits(x, 48, options_of(2, 2, 3)));
-    CHECK_FALSE(block_forget_fits(x, 64, options_of(2, 2, 65)));
-    CHECK_FALSE(block_forget_fits(Tensor::zeros({6, 64}, Dtype::f32, gpu()), 64, options_of(1, 2, 3)));
-    CHECK_FALSE(block_forget_fits(Tensor::zeros({6, 48}, Dtype::f32, gpu()), 64, options_of(2, 2, 3)));
-    const auto sizes = options_of<BlockAccumulateOptions>(2, 2, 3);
-    CHECK(block_accumulate_fits(x, 64, sizes));
-    CHECK_FALSE(block_accumulate_fits(to_cpu(x), 64, sizes));
-    CHECK_FALSE(block_accumulate_fits(x, 48, sizes));
-    CHECK_FALSE(block_accumulate_fits(x, 64, options_of<BlockAccumulateOptions>(2, 2, 65)));
+    CHECK(block_accumulate_fits(x, 64, options_of(2, 2, 3)));
+    CHECK_FALSE(block_accumulate_fits(to_cpu(x), 64, options_of(2, 2, 3)));
+    CHECK_FALSE(block_accumulate_fits(x, 48, options_of(2, 2, 3)));
+    CHECK_FALSE(block_accumulate_fits(x, 64, options_of(2, 2, 65)));
+    CHECK_FALSE(block_accumulate_fits(Tensor::zeros({6, 64}, Dtype::f32, gpu()), 64, options_of(1, 2, 3)));
+    CHECK_FALSE(block_accumulate_fits(Tensor::zeros({6, 48}, Dtype::f32, gpu()), 64, options_of(2, 2, 3)));
   }
 }
 
 TEST_CASE("a block recurrence that does not fit its blocks is refused") {
-  const Tensor x = Tensor::zeros({6, 32}), qkv = Tensor::zeros({6, 96});
-  CHECK_THROWS_AS(block_forget(x, qkv, {}, options_of(2, 4, 2)), ShapeError);
-  CHECK_THROWS_AS(block_forget(x, qkv, {}, options_of(2, 2, 0)), ShapeError);
-  BlockForgetOptions options = options_of(2, 2, 2);
+  const Tensor x = Tensor::zeros({6, 32});
+  CHECK_THROWS_AS(block_accumulate(x, {}, options_of(2, 4, 2)), ShapeError);
+  CHECK_THROWS_AS(block_accumulate(x, {}, options_of(2, 2, 0)), ShapeError);
+  BlockAccumulateOptions options = options_of(2, 2, 2);
   options.chain.dropout = 0.1;
-  CHECK_THROWS_AS(block_forget(x, qkv, {}, options), ValueError);
-  auto accumulate_options = options_of<BlockAccumulateOptions>(2, 4, 2);
-  CHECK_THROWS_AS(block_accumulate(x, {}, accumulate_options), ShapeError);
-  accumulate_options.sequences = 2;
-  accumulate_options.chain.dropout = 0.1;
-  CHECK_THROWS_AS(block_accumulate(x, {}, accumulate_options), ValueError);
+  CHECK_THROWS_AS(block_accumulate(x, {}, options), ValueError);
 }

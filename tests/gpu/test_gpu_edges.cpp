@@ -23,6 +23,7 @@
 #include "tests/support/spec_check.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::gpu_test;
 using namespace eddy::spec_check;
 

@@ -10,6 +10,7 @@
 
 using namespace eddy;
 using namespace eddy::training;
+using namespace eddy::detail;
 using namespace eddy::gpu_test;
 
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ops/core/warnings.h"
-#include "ops/recurrence/block_forget.h"
+#include "ops/recurrence/block_accumulate.h"
 #include "tensor/base/format.h"
 #include "tests/gpu/support/captured_training.h"
 #include "tests/models/bf16_models.h"
@@ -29,10 +29,10 @@ constexpr std::size_t kWindow = kEmulated ? 1 : 10;
 constexpr double kBound = kEmulated ? 0.02 : 0.015;
 
 constexpr const char *kMma = "plain,attention=mma", *kWgmma = "plain,attention=wgmma",
-                     *kRecurrence = "plain,recurrence=fused", *kProducts = "plain,products=fused",
+                     *kProducts = "plain,products=fused",
                      *kAll = "attention=wgmma,recurrence=fused,products=fused";
 
-// Heads of 32, the narrowest that tensor cores take and the widest of the fused recurrences.
+// Heads of 32, the narrowest that tensor cores take and the widest of the fused recurrence.
 ModelConfig wide(const std::string& model, std::int64_t dim = 64, std::int64_t heads = 2) {
   for (ModelConfig config : test::bf16_configs())
     if (config.model == model) {
@@ -77,8 +77,7 @@ void check_choices(const ModelConfig& config, const std::vector<std::string>& ch
     const double worst = test::loss_difference(result.losses, plain, kWindow);
     CHECK(worst <= kBound);
     CHECK(!std::isnan(worst));
-    // All of it was taken. Attention and block recurrences then have other bits, ReLU by its mask has the
-    // same; the unit recurrence rounds its sums at the same places and may have either.
+    // All of it was taken. Attention and block accumulate then have other bits, ReLU by its mask has the same.
     CHECK(take_warnings() == std::vector<std::string>());
     if (choice != kProducts && config.model != "unit_forget") CHECK(result.losses != plain);
   }
@@ -109,10 +108,9 @@ TEST_SUITE("device") {
       check_choices(wide(model), {kMma, kWgmma});
   }
 
-  TEST_CASE("models with fused recurrences train as with the plain kernels") {
-    check_choices(wide("unit_forget"), {kRecurrence});
-    for (const char* model : {"block_forget", "block_accumulate"})
-      check_choices(wide(model), {kMma, "plain,attention=wgmma,recurrence=fused"});
+  TEST_CASE("models of blocks train as with the plain kernels") {
+    check_choices(wide("block_forget"), {kMma, kWgmma});
+    check_choices(wide("block_accumulate"), {kMma, "plain,attention=wgmma,recurrence=fused"});
   }
 
   TEST_CASE("models with fused products train as with the plain kernels") {
@@ -145,17 +143,15 @@ TEST_SUITE("device") {
     CHECK(take_warnings().empty());
     train(wide("regular", 48, 2), Dtype::bf16);
     CHECK(warned("attention in bf16 with heads of 24 goes by the plain kernels"));
-    train(wide("unit_forget", 48, 2), Dtype::bf16);
-    CHECK(warned("unit_recurrence is not fused: dim 48, mlp 64, products in bf16 (the kernel takes"));
-    train(wide("block_forget", 64, 1), Dtype::bf16);
-    CHECK(warned("block_forget is not fused: dim 64, mlp 64, 1 heads, blocks of 4, products in bf16"));
-    BlockForgetOptions sizes;
+    train(wide("block_accumulate", 64, 1), Dtype::bf16);
+    CHECK(warned("block_accumulate is not fused: dim 64, mlp 64, 1 heads, blocks of 4, products in bf16"));
+    BlockAccumulateOptions sizes;
     sizes.sequences = 2;
     sizes.block = 3;
     sizes.chain.heads = 16;
     const Tensor rows = Tensor::zeros({6, 512}, Dtype::f32, gpu());
-    CHECK_FALSE(block_forget_fits(rows, 8192, sizes));  // 37 MiB of weights
-    CHECK(warned("block_forget is not fused: dim 512, mlp 8192, 16 heads, blocks of 3, products in f32"));
+    CHECK_FALSE(block_accumulate_fits(rows, 8192, sizes));  // 36 MiB of weights
+    CHECK(warned("block_accumulate is not fused: dim 512, mlp 8192, 16 heads, blocks of 3, products in f32"));
     ModelConfig hidden = wide("block_accumulate");
     hidden.accumulate = "hidden";
     train(hidden, Dtype::bf16);
@@ -180,17 +176,19 @@ TEST_SUITE("device") {
     set_gpu_kernels(kAll);
     for (int i = 0; i < 2; ++i) {  // each benchmark has its own warnings
       const nlohmann::json json = to_json(measurement_of(bench_of(wide("regular", 48, 2))));
-      CHECK(json.at("gpu_kernels") == nlohmann::json{{"attention", "wgmma"},
-                                                     {"short_attention", "wgmma"},
-                                                     {"recurrence", "fused"},
-                                                     {"products", "fused"},
-                                                     {"tf32", true}});
+      const nlohmann::json& kernels = json.at("gpu_kernels");
+      CHECK(kernels.at("tf32") == true);
+      CHECK(kernels.at("short_attention") == "wgmma");
+      CHECK(kernels.at("recurrence") == "fused");
+      const GpuKernels now = gpu_kernels().value();
+      for (const auto& [choice, kernel] : now.chosen) CHECK(kernels.at(choice) == kernel);
       CHECK(json.at("warnings").size() == 1);
     }
     set_gpu_kernels("attention=wgmma,recurrence=plain,products=fused");
     const StepBench bench = bench_of(wide("regular"));
     CHECK(!to_json(measurement_of(bench)).contains("warnings"));
-    const std::string words = "attention=wgmma,short_attention=wgmma,recurrence=plain,products=fused";
+    const std::string words = describe(gpu_kernels().value());
+    CHECK(words.starts_with("attention=wgmma,short_attention=wgmma,recurrence=plain,products=fused"));
     CHECK(to_text(measurement_of(bench)).find("kernels: " + words + ", TF32 on") != std::string::npos);
     const std::vector<std::string> lines = environment_lines();
     CHECK(std::find(lines.begin(), lines.end(), "gpu kernels: " + words) != lines.end());

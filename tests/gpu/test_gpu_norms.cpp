@@ -19,6 +19,7 @@
 #include "tests/support/bf16_check.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::gpu_test;
 using namespace eddy::spec_check;
 

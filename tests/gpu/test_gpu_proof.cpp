@@ -96,6 +96,17 @@ TEST_SUITE("device") {
     CHECK(take_warnings() == std::vector<std::string>());
   }
 
+  // Attention in f32 is not for tensor cores: the plain kernel runs, which is said.
+  TEST_CASE(
+      "a kernel can be tried by the samples of its op, and is left out where its benchmark runs on another") {
+    std::vector<TrialTime> times;
+    CHECK(try_samples("attention=mma", gpu(), {.small = true}, times) == "");
+    CHECK(!times.empty());
+    CHECK(holds(take_warnings(), "goes by the plain kernels"));
+    CHECK(contains(error_of<ValueError>([&] { try_samples("recurrence=fused", gpu(), {}, times); }),
+                   "no op 'recurrence'"));
+  }
+
   TEST_CASE("a run goes on with another kernel in the place of one that computes wrongly, and says so") {
     const TempFolder folder;
     const Planted planted("mma:wrong");
@@ -103,12 +114,12 @@ TEST_SUITE("device") {
     const std::vector<std::string> events = events_of(request_in(folder, "run"));
     CHECK_MESSAGE(holds(events, "attention=mma: y of "), (events.empty() ? "no event" : events.front()));
     const GpuKernels kernels = gpu_kernels().value();
-    CHECK(kernels.attention == "plain");
-    CHECK(kernels.short_attention == "plain");
+    CHECK(kernels.of("attention") == "plain");
+    CHECK(kernels.of("short_attention") == "plain");
     CHECK(holds(kernels.refused, "attention=mma: y of "));
     CHECK_THROWS_AS(set_automatic_kernels("attention=mma"), DeviceError);
     set_gpu_kernels("attention=mma");  // who names it gets it
-    CHECK(gpu_kernels()->attention == "mma");
+    CHECK(gpu_kernels()->of("attention") == "mma");
   }
 
   TEST_CASE("a kernel that ends its process, or does not return, costs itself alone") {
@@ -162,13 +173,13 @@ TEST_SUITE("device") {
     ProveOptions options = options_in(folder, {"products=fused"});
     options.cache.clear();
     choose_proven_kernels(options);
-    CHECK(describe(gpu_kernels().value()) ==
-          "attention=plain,short_attention=plain,recurrence=plain,products=plain");
+    const GpuKernels kernels = gpu_kernels().value();
+    for (const auto& [choice, kernel] : kernels.chosen) CHECK_MESSAGE(kernel == "plain", choice);
     CHECK(holds(take_warnings(), "EDDY_CACHE_DIR"));
-    set_gpu_kernels("attention=mma,recurrence=fused,products=fused");
+    set_gpu_kernels("plain,attention=mma");
     options.command.clear();  // nothing is left to choose: nothing is tried
     choose_proven_kernels(options);
-    CHECK(gpu_kernels()->attention == "mma");
+    CHECK(gpu_kernels()->of("attention") == "mma");
   }
 
   TEST_CASE("a new run takes the kernels that its own steps are the fastest with, once for such steps") {
@@ -200,10 +211,10 @@ TEST_SUITE("device") {
     static_cast<void>(events_of(request));
     set_automatic_kernels("plain");
     CHECK_FALSE(holds(events_of(resumed(request, 3)), "other kernels"));
-    CHECK(gpu_kernels()->attention == "mma");
+    CHECK(gpu_kernels()->of("attention") == "mma");
     set_automatic_kernels("plain");
     refuse_gpu_kernels("attention=mma");
     CHECK(holds(events_of(resumed(request, 4)), "bits will differ"));
-    CHECK(gpu_kernels()->attention == "plain");
+    CHECK(gpu_kernels()->of("attention") == "plain");
   }
 }

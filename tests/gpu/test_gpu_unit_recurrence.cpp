@@ -1,5 +1,5 @@
-// The unit recurrence as one kernel against the CPU's in f64 on the same numbers, with f32 and with bf16
-// products: groups of rows with tails, biases, a carried state, dropout, the same bits twice, also captured.
+// The unit recurrence against the CPU's in f64 on the same numbers, with f32 and with bf16 products: rows with tails,
+// biases, a carried state, dropout, the same bits twice, also captured.
 //
 // Tolerances, of the largest number expected. f32: 512 roundings for results and 4 times that and 16 for
 // gradients, as the record of the op allows for as many steps; weights have a deviation of 1 / sqrt(inputs),
@@ -12,10 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <functional>
 #include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -104,16 +101,13 @@ UnitRecurrenceResult chain(const Tensors& t, const UnitRecurrenceOptions& option
 constexpr std::size_t kResults = 3, kInputs = 14;  // with gradients
 
 // h, key and value, then the gradients.
-Tensors run(
-    const Case& c, const Tensors& inputs, const Tensors& dys, Dtype products,
-    const std::function<void()>& between = [] {}) {
+Tensors run(const Case& c, const Tensors& inputs, const Tensors& dys, Dtype products) {
   Tensors leaves;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     leaves.push_back(inputs[i].defined() ? raw::alias(inputs[i]) : Tensor());
     if (inputs[i].defined() && i < kInputs) require_grad(leaves[i]);
   }
   const UnitRecurrenceResult result = chain(leaves, options_of(c, products));
-  between();
   backward({result.h, result.key, result.value}, dys);
   Tensors all{detach(result.h), detach(result.key), detach(result.value)};
   for (std::size_t i = 0; i < kInputs; ++i) all.push_back(leaves[i].defined() ? grad(leaves[i]) : Tensor());
@@ -133,11 +127,10 @@ std::string text_of(const Case& c, Dtype products) {
                      c.time, c.batch, c.dim, c.mlp, c.heads);
 }
 
-void check(const Case& c, Dtype products, const char* kernels = "recurrence=fused") {
+void check(const Case& c, Dtype products) {
   const Tensors inputs = inputs_of(c), dys = dys_of(c);
   const Tensors want = run(c, inputs, dys, Dtype::f32);
   const auto on_gpu = [&] { return to_cpu(run(c, inputs_on_gpu(inputs), inputs_on_gpu(dys), products)); };
-  set_gpu_kernels(kernels);
   const Tensors got = on_gpu();
   const bool exact = products == Dtype::f32;
   const double unit = exact ? epsilon(Dtype::f32) : kBf16Rounding,
@@ -164,72 +157,30 @@ bool same_bits(const Tensors& a, const Tensors& b) {
 }  // namespace
 
 TEST_SUITE("device") {
-  TEST_CASE("the fused unit recurrence equals the CPU's in f64 and repeats its bits") {
+  TEST_CASE("the unit recurrence equals the CPU's in f64 and repeats its bits") {
     for (const Case& c : kCases) check(c, Dtype::f32);
     if (!kEmulated)
       for (const Case& c : kLargeCases) check(c, Dtype::f32);
   }
 
-  TEST_CASE("the fused unit recurrence with products in bf16 equals the CPU's in f64 within their rounding") {
+  TEST_CASE("the unit recurrence with products in bf16 equals the CPU's in f64 within their rounding") {
     for (const Case& c : kCases) check(c, Dtype::bf16);
     if (!kEmulated)
       for (const Case& c : kLargeCases) check(c, Dtype::bf16);
   }
 
-  TEST_CASE("the plain unit recurrence with products in bf16 equals the CPU's in f64 within their rounding") {
-    for (const Case& c : kCases) check(c, Dtype::bf16, "plain");
-  }
-
-  TEST_CASE("the two kernels of the unit recurrence add in different orders") {
-    const Case c = kCases[3];
-    const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
-    set_gpu_kernels("plain");
-    const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::f32));
-    set_gpu_kernels("recurrence=fused");
-    const Tensors fused = to_cpu(run(c, inputs, dys, Dtype::f32));
-    CHECK_FALSE(same_bits(fused, plain));
-    CHECK_FALSE(same_bits(to_cpu(run(c, inputs, dys, Dtype::bf16)), fused));
-  }
-
-  TEST_CASE("a row of the fused unit recurrence has the same bits whatever rows are beside it") {
-    const Case all{3, 37, 64, 96, 4, true, true, true, 0}, alone{3, 1, 64, 96, 4, true, true, true, 0};
-    const Tensors inputs = inputs_of(all);
-    Tensors of_row = inputs;
-    for (const std::size_t i : {0u, 1u}) of_row[i] = raw::copy(raw::narrow(inputs[i], 1, 21, 1));
-    for (const std::size_t i : {14u, 15u}) of_row[i] = raw::copy(raw::narrow(inputs[i], 0, 21, 1));
-    set_gpu_kernels("recurrence=fused");
-    for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
-      const UnitRecurrenceResult both = chain(inputs_on_gpu(inputs), options_of(all, products)),
-                                 one = chain(inputs_on_gpu(of_row), options_of(alone, products));
-      expect_none(bit_difference("h", to_cpu(one.h), raw::copy(raw::narrow(to_cpu(both.h), 1, 21, 1))));
-    }
-  }
-
-  TEST_CASE("the fused unit recurrence reads operands at any address") {
+  TEST_CASE("the unit recurrence reads operands at any address") {
     const Case c = kCases[4];
     const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
-    set_gpu_kernels("recurrence=fused");
     for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
       const Tensors want = to_cpu(run(c, inputs, dys, products));
       CHECK(same_bits(to_cpu(run(c, at_odd_addresses(inputs), at_odd_addresses(dys), products)), want));
     }
   }
 
-  TEST_CASE("widths that the fused unit recurrence does not take stay with the plain kernels") {
-    for (const auto& [dim, mlp, heads] : {std::tuple{16, 32, 2}, {32, 48, 2}, {544, 32, 2}, {32, 32, 8}}) {
-      const Case c{2, 3, dim, mlp, heads, true, false, false, 0};
-      const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
-      set_gpu_kernels("plain");
-      const Tensors plain = to_cpu(run(c, inputs, dys, Dtype::bf16));
-      set_gpu_kernels("recurrence=fused");
-      CHECK(same_bits(to_cpu(run(c, inputs, dys, Dtype::bf16)), plain));
-    }
-  }
-
-  TEST_CASE("the fused unit recurrence keeps what products alone read as bf16 beside bf16 products") {
+  TEST_CASE("the unit recurrence keeps what products alone read as bf16 beside bf16 products") {
     const Case c = kCases[3];
     const Tensors inputs = inputs_on_gpu(inputs_of(c));
-    set_gpu_kernels("recurrence=fused");
     std::int64_t bytes[2];
     for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
       Tensors leaves = inputs;
@@ -242,24 +193,10 @@ TEST_SUITE("device") {
     CHECK(bytes[0] - bytes[1] == 2 * c.time * c.batch * (3 * c.dim + c.mlp));
   }
 
-  TEST_CASE("the choice at the forward of a unit recurrence in bf16 holds for its gradient") {
-    const Case c = kCases[3];
-    const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
-    for (const char* first : {"recurrence=fused", "plain"}) {
-      set_gpu_kernels(first);
-      const Tensors want = to_cpu(run(c, inputs, dys, Dtype::bf16));
-      const Tensors got = to_cpu(run(c, inputs, dys, Dtype::bf16, [&] {
-        set_gpu_kernels(first == std::string("plain") ? "recurrence=fused" : "plain");
-      }));
-      CHECK(same_bits(got, want));
-    }
-  }
-
-  TEST_CASE("a captured fused unit recurrence replays with the bits of the call") {
+  TEST_CASE("a captured unit recurrence replays with the bits of the call") {
     const Case c = kCases[2];
     const Tensors inputs = inputs_on_gpu(inputs_of(c));
     const NoGrad no_grad;
-    set_gpu_kernels("recurrence=fused");
     const UnitRecurrenceOptions options = options_of(c, Dtype::bf16);
     const Tensor want = to_cpu(chain(inputs, options).h);
     static_cast<void>(chain(inputs, options));  // what is captured has run twice before

@@ -22,6 +22,7 @@
 #include "tests/support/spec_check.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::gpu_test;
 
 namespace {

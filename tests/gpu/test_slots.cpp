@@ -13,6 +13,7 @@
 #include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 
 TEST_CASE("no slot is empty for a GPU in a build with CUDA") {
   install_backends();

@@ -19,6 +19,7 @@
 
 using namespace eddy;
 using namespace eddy::training;
+using namespace eddy::detail;
 using namespace eddy::test;
 
 namespace {

@@ -182,11 +182,11 @@ struct Object {
 }  // namespace
 
 TEST_CASE("recycled: a new object begins anew in the memory of the last one") {
-  Object* const first = new Recycled<Object>;
+  Object* const first = new detail::Recycled<Object>;
   first->value = 8;
   [[maybe_unused]] const auto memory = reinterpret_cast<std::uintptr_t>(first);
   delete first;
-  Object* const second = new Recycled<Object>;
+  Object* const second = new detail::Recycled<Object>;
 #if !defined(__SANITIZE_ADDRESS__)
   CHECK(reinterpret_cast<std::uintptr_t>(second) == memory);
 #endif
@@ -198,14 +198,14 @@ TEST_CASE("recycled: objects of one thread can end on another, more of them than
   std::vector<Object*> objects;
   std::set<const Object*> places;
   for (int i = 0; i < 1000; ++i) {
-    objects.push_back(new Recycled<Object>);
+    objects.push_back(new detail::Recycled<Object>);
     places.insert(objects.back());
   }
   CHECK(places.size() == 1000);
   std::thread([&] {
     for (const Object* object : objects) delete object;
   }).join();
-  Object* const next = new Recycled<Object>;
+  Object* const next = new detail::Recycled<Object>;
   CHECK(next->value == 7);
   delete next;
 }

@@ -78,5 +78,5 @@ TEST_CASE("an out-of-memory error on a GPU names the modules that the tape keeps
 }
 
 TEST_CASE("the report names no module when nothing is kept for a gradient") {
-  CHECK(memory_report().find(" in '") == std::string::npos);
+  CHECK(detail::memory_report().find(" in '") == std::string::npos);
 }

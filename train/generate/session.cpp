@@ -3,15 +3,11 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
-#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
 #include "train/config/run_config.h"
@@ -23,47 +19,16 @@ namespace {
 
 constexpr const char* kFormat = "eddy session 1";
 constexpr const char* kDigestKey = "digest";
-// The other texts of a session.
-constexpr const char* kKeys[] = {"format",   "model", "config_sha256", "weights_sha256", "precision",
-                                 "position", "seed",  "temperature",   "top_k",          "top_p"};
 // The largest position accepted from a file, far from where counting on would overflow.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
 
-// The keys of models that the first sessions knew, in order. Later ones are in a digest where they are not at their
-// defaults, so that a new key leaves all sessions readable.
-constexpr std::string_view kFirstKeys =
-    "accumulate activation attn_dropout bias block cache cache_after carry cell chunk clear_state "
-    "cold_start context detach dim dropout emb_dropout embed_dim family feedback feedback_carry "
-    "feedback_memory feedback_self gate head_dim heads init_std kv_heads layers logit_divisor "
-    "mask_token_zero memory_bias memory_ffn memory_ffn_prenorm memory_init memory_layers memory_norm "
-    "memory_proj memory_qkv memory_query memory_search memory_size memory_topk mlp_dim model n_out "
-    "norm_eps out_dropout positions prenorm qk_eps qk_norm readout recurrent_layers rel_buckets "
-    "rel_max_distance repeats rope_theta scale_abs segment shared_kv span states steps tanh_rule tied "
-    "vocab window z_bias";
-
+// A digest of the keys that are not at their defaults, so that a key which models get later leaves all sessions readable.
 std::string config_digest(const ModelConfig& config) {
-  nlohmann::json all = to_json(config);
+  nlohmann::json keys = to_json(config);
   const nlohmann::json defaults = to_json(ModelConfig());
-  const std::string known = fmt::format(" {} ", kFirstKeys);
   for (const auto& [key, value] : defaults.items())
-    if (known.find(fmt::format(" {} ", key)) == std::string::npos && all.at(key) == value) all.erase(key);
-  return sha256_hex(all.dump());
-}
-
-// The digest in sessions that were saved before all keys that a model does not read were reset: of these alone.
-std::string earlier_digest(const ModelConfig& given) {
-  ModelConfig config = given, reset = given;
-  reset_unread(reset);
-  config.block = reset.block;
-  config.readout = reset.readout;
-  config.recurrent_layers = reset.recurrent_layers;
-  config.feedback = reset.feedback;
-  config.memory_layers = reset.memory_layers;
-  config.repeats = reset.repeats;
-  config.n_out = reset.n_out;
-  if (!reads_key(given, "n_out")) config.tied = reset.tied;
-  fill(config);
-  return config_digest(config);
+    if (keys.at(key) == value) keys.erase(key);
+  return sha256_hex(keys.dump());
 }
 
 // A digest of the parameters in order of declaration: equal for equal weights of one precision.
@@ -106,12 +71,11 @@ class Notes {
   const std::string& file_;
 };
 
-void check_model(const Notes& notes, const Model& model, const ModelConfig* given, const std::string& file) {
+void check_model(const Notes& notes, const Model& model, const std::string& file) {
   if (const std::string& theirs = notes.text("model"); theirs != model.config().model)
     fail<ConfigError>("session: {} was written by a {}, and this model is a {} (use the run that wrote it)",
                       file, theirs, model.config().model);
-  if (const std::string& theirs = notes.text("config_sha256");
-      theirs != config_digest(model.full_config()) && (given == nullptr || theirs != earlier_digest(*given)))
+  if (notes.text("config_sha256") != config_digest(model.full_config()))
     fail<ConfigError>(
         "session: {} was written by a {} with other sizes or switches (use the run that wrote it)", file,
         model.config().model);
@@ -196,13 +160,7 @@ class SessionDigest {
 std::string problem_of(const SafetensorsFile& file) {
   const SafetensorsMetadata& notes = file.metadata();
   const auto saved = notes.find(kDigestKey);
-  if (saved == notes.end()) {
-    // Its name may be what was damaged.
-    for (const auto& [key, value] : notes)
-      if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
-        return fmt::format("it holds the unknown text {:?}", key);
-    return "";
-  }
+  if (saved == notes.end()) return "it has no digest";
   SessionDigest digest(notes);
   for (const SafetensorsEntry& entry : file.entries()) {
     if (!entry.dtype) return fmt::format("it holds {:?} of type {}", entry.name, entry.type);
@@ -254,23 +212,13 @@ std::string session_problem(const std::string& path) {
   return problem_of(file);
 }
 
-std::string not_finite_in_session(const std::string& path) {
-  if (open_session(path).metadata().contains(kDigestKey)) return "";
-  for (const auto& [name, tensor] : load_safetensors(path)) {
-    if (!is_floating(tensor.dtype())) continue;
-    for (const double value : raw::cast(tensor, Dtype::f64).to_vector<double>())
-      if (!std::isfinite(value)) return name;
-  }
-  return "";
-}
-
 const OwnKind kOwnSession{"a session", [](const std::string& path) {
                             const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
                             const auto format = notes.find("format");
                             return format != notes.end() && format->second == kFormat;
                           }};
 
-Session load_session(const std::string& path, const Model& model, const ModelConfig* given) {
+Session load_session(const std::string& path, const Model& model) {
   const SafetensorsFile file = open_session(path);
   const Notes notes(file.metadata(), path);
   if (notes.text("format") != kFormat)
@@ -278,10 +226,7 @@ Session load_session(const std::string& path, const Model& model, const ModelCon
   // First of all: what was damaged must not be taken for another model's.
   if (const std::string problem = problem_of(file); !problem.empty())
     fail<FormatError>("session: {} is damaged: {} (begin the text again, or take a copy)", path, problem);
-  if (!file.metadata().contains(kDigestKey))
-    add_warning(fmt::format(
-        "warning: {} has no digest, so it is not checked (sessions saved by this version have one)", path));
-  check_model(notes, model, given, path);
+  check_model(notes, model, path);
   Session session;
   session.sample.seed = notes.number<std::uint64_t>("seed");
   session.sample.temperature = notes.number<double>("temperature");

@@ -6,8 +6,7 @@
 //   logits            f32 [n_out], of the next token; absent while a drawn token has not been read
 //   unread            i32 [1], the drawn token that the model has not read
 //   metadata          model, config and weights by their digests, precision, position, seed, temperature,
-//                     top_k, top_p; and `digest`, the XXH3 digest of everything else (a session of a
-//                     version that wrote none is loaded with a warning)
+//                     top_k, top_p; and `digest`, the XXH3 digest of everything else
 #pragma once
 
 #include <string>
@@ -30,21 +29,13 @@ void save_session(const std::string& path, const Model& model, const Session& se
 // A file that save_session wrote.
 extern const OwnKind kOwnSession;
 
-// What is wrong with a session as its digest tells, without its model; empty when nothing is, or when it has
-// no digest.
+// What is wrong with a session as its digest tells, without its model; empty when nothing is.
 // errors: IoError; FormatError for a file that is not a session.
 std::string session_problem(const std::string& path);
 
-// The first tensor that holds a NaN or an infinity in a session without a digest; empty when there is none,
-// and for a session with a digest. It tells a damaged session from damaged weights when the text cannot go
-// on.
-// errors: as session_problem.
-std::string not_finite_in_session(const std::string& path);
-
-// The session in a file, on the model's device. `given`: the model's config as its run was given it, by which
-// sessions of earlier versions are known.
+// The session in a file, on the model's device.
 // errors: IoError; FormatError for a file that is not a session, or a damaged one; ConfigError, naming the
 // difference, when it belongs to another model, other weights or another precision.
-Session load_session(const std::string& path, const Model& model, const ModelConfig* given = nullptr);
+Session load_session(const std::string& path, const Model& model);
 
 }  // namespace eddy::training

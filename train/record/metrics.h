@@ -91,7 +91,7 @@ double median(std::vector<double> values);
 
 // The records of a run, each kind in the order of the file. Of many they are a part (metrics_summary.h).
 struct Metrics {
-  std::optional<RunRecord> run;   // the last one; none in files of earlier versions
+  std::optional<RunRecord> run;   // the last one; none where its line is lost
   std::vector<StepRecord> steps;  // evenly spaced, and the last 20; memory is the most up to the next one
   std::vector<StepRecord> peaks;  // of those left out between: the highest losses and gradient norms
   std::vector<EvalRecord> evals;

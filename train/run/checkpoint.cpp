@@ -119,7 +119,6 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
         {"learned", state.learned},
         {"run", state.run_id},
         {"text_sha256", state.text_sha256},
-        {"text_files", state.text_files},
         {"text_phases", to_json(state.text_phases)},
         {"data_folder", json_string(state.data_folder) ? state.data_folder : ""},
         {"kernels", state.kernels},
@@ -215,25 +214,23 @@ void read_state(LoadedRun& run) {
     if (!about.at("best_loss").is_null()) run.state.best_loss = about.at("best_loss").get<double>();
     run.state.best_step = about.at("best_step").get<std::int64_t>();
     for (auto [key, loss] : {std::pair{"loss", &run.state.loss}, {"lowest_loss", &run.state.lowest_loss}})
-      if (about.contains(key) && !about.at(key).is_null()) *loss = about.at(key).get<double>();
-    run.state.learned = about.value("learned", false);
-    run.state.run_id = about.value("run", std::string());
-    run.state.text_sha256 = about.value("text_sha256", std::string());
-    run.state.text_files = about.value("text_files", std::vector<std::string>());
-    run.state.text_phases = text_phases_from_json(about.value("text_phases", json()), state_file);
-    run.state.data_folder = about.value("data_folder", std::string());
-    run.state.kernels = about.value("kernels", std::string());
-    if (about.contains("baselines") && !about.at("baselines").is_null())
-      run.state.baselines = baselines_from_json(about.at("baselines"));
-    run.state.pass_tokens = about.value("pass_tokens", std::int64_t{0});
-    run.state.bad_steps = about.value("bad_steps", std::int64_t{0});
-    run.state.good_step = about.value("good_step", std::int64_t{-1});
-    run.state.candidate_step = about.value("candidate_step", std::int64_t{-1});
-    for (const json& back : about.value("rollbacks", json::array()))
+      if (!about.at(key).is_null()) *loss = about.at(key).get<double>();
+    run.state.learned = about.at("learned").get<bool>();
+    run.state.run_id = about.at("run").get<std::string>();
+    run.state.text_sha256 = about.at("text_sha256").get<std::string>();
+    run.state.text_phases = text_phases_from_json(about.at("text_phases"), state_file);
+    run.state.data_folder = about.at("data_folder").get<std::string>();
+    run.state.kernels = about.at("kernels").get<std::string>();
+    if (!about.at("baselines").is_null()) run.state.baselines = baselines_from_json(about.at("baselines"));
+    run.state.pass_tokens = about.at("pass_tokens").get<std::int64_t>();
+    run.state.bad_steps = about.at("bad_steps").get<std::int64_t>();
+    run.state.good_step = about.at("good_step").get<std::int64_t>();
+    run.state.candidate_step = about.at("candidate_step").get<std::int64_t>();
+    for (const json& back : about.at("rollbacks"))
       run.state.rollbacks.push_back({back.at("step").get<std::int64_t>(), back.at("to").get<std::int64_t>(),
                                      back.at("rate_factor").get<double>()});
     run.config = run_config_from_json(about.at("config"), state_file);
-    run.state.task = about.value("task", json()).dump();
+    run.state.task = about.at("task").dump();
     if (!about.at("tokenizer").is_null())
       run.tokenizer = tokenizer_from_json(about.at("tokenizer").dump(), "the tokenizer of " + state_file);
   } catch (const json::exception& error) {
@@ -262,7 +259,6 @@ LoadedRun load_run(const std::string& path, Dtype dtype, const std::string& whic
 
 void expect_data_of(const LoadedRun& run, TaskArguments& arguments) {
   arguments.expected_sha256 = run.state.text_sha256;
-  arguments.expected_files = run.state.text_files;
   arguments.expected_phases = run.state.text_phases;
   if (!run.state.data_folder.empty()) arguments.folders.push_back(run.state.data_folder);
   // The data may have been moved together with the run.

@@ -50,11 +50,10 @@ struct TrainingState {
   std::int64_t best_step = -1;                                 // of that evaluation; -1: none yet
   double loss = std::numeric_limits<double>::quiet_NaN();      // of the last step
   double lowest_loss = std::numeric_limits<double>::infinity();  // of all steps
-  bool learned = false;                 // the task ended the run before its steps were done
-  std::string run_id;                   // run_folder.h; empty in a checkpoint of a version without
-  std::string text_sha256;              // of the data trained on; empty when not known
-  std::vector<std::string> text_files;  // of a folder: its files (Task::data_files)
-  std::vector<TextPhase> text_phases;   // the texts and their digests (Task::data_phases)
+  bool learned = false;     // the task ended the run before its steps were done
+  std::string run_id;       // run_folder.h
+  std::string text_sha256;  // of the data trained on; empty where the configuration determines them
+  std::vector<TextPhase> text_phases;  // the texts and their digests (Task::data_phases)
   std::string data_folder;  // the folder from which a relative data.path was taken; empty when not known
   std::string kernels;      // of the GPU trained on (describe in ops/backends.h); empty on the CPU
   std::optional<Baselines> baselines;  // of the text; none for other tasks, and where nothing is evaluated

@@ -69,11 +69,10 @@ bool holds_files_of_others(const fs::path& checkpoint) {
   return false;
 }
 
-// Whether a checkpoint was saved while its run went well. One of a version that kept no loss counts as good.
+// Whether a checkpoint was saved while its run went well.
 bool is_good(const fs::path& checkpoint, double lowest_loss) {
   try {
     const json about = read_json_file(checkpoint / "state.json");
-    if (!about.contains("loss")) return true;
     const json& loss = about.at("loss");
     return loss.is_number() && loss.get<double>() <= lowest_loss + kGoodLossRange;
   } catch (const std::exception&) {

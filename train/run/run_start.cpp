@@ -176,7 +176,7 @@ void warn_of_jump(const TrainConfig& now, const TrainConfig& before, std::int64_
 // errors: ConfigError when the run would not read them.
 void begin_phase(ReadyRun& run, const LoadedRun& loaded) {
   std::vector<TextPhase>& phases = run.state.text_phases;
-  run.has_grown = phases.size() > std::max<std::size_t>(loaded.state.text_phases.size(), 1);
+  run.has_grown = phases.size() > loaded.state.text_phases.size();
   if (!run.has_grown) return;
   if (run.state.step >= run.config.train.steps)
     fail<ConfigError>(
@@ -200,7 +200,7 @@ void take_kernels_of_run(const std::string& recorded) {
   if (recorded.empty() || now().empty() || now() == recorded) return;
   try {
     set_automatic_kernels(recorded);
-  } catch (const ValueError&) {   // of another version
+  } catch (const ValueError&) {   // this build does not know them
   } catch (const DeviceError&) {  // one is refused here
   }
   if (now() != recorded)
@@ -323,7 +323,6 @@ ReadyRun prepare_run(const TrainRequest& request) {
   if (resuming) resume(run, *loaded);
   run.state.kernels = device == kCpu ? "" : describe(gpu_kernels().value());
   run.state.text_sha256 = run.task->data_sha256();
-  run.state.text_files = run.task->data_files();
   run.state.text_phases = run.task->data_phases();
   if (resuming) begin_phase(run, *loaded);
   if (!resuming || run.config.data.path != loaded->config.data.path)

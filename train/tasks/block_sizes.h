@@ -8,8 +8,8 @@
 
 namespace eddy::training {
 
-// errors: ConfigError where data.block_min and data.block_max are no range, or the model has no blocks. Of a run that is
-// only measured, one of an earlier version may have more: it is checked for its order alone.
+// errors: ConfigError where data.block_min and data.block_max are no range, or the model has no blocks. What is only
+// measured draws none: there the order alone is checked.
 void check_block_sizes(const RunConfig& config, bool training);
 
 // The block size of a step, uniform over block_min to block_max; 0 (model.block) where none are drawn. `stream` names the

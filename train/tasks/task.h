@@ -124,20 +124,18 @@ class Task {
   virtual std::string answer_name(std::int32_t /*answer*/) const { return {}; }
   // A digest of the data, so that a resumed run detects other data; "" if the configuration determines them.
   virtual std::string data_sha256() const { return {}; }
-  // The files of a folder that the digest covers, so that a resumed run leaves new ones out; as printable text.
-  virtual std::vector<std::string> data_files() const { return {}; }
-  // The same files with their digests, phase by phase: as TaskArguments::expected_phases, and with may_grow one phase
-  // more where there are new files. Empty where the data are no texts, or are read as an earlier version read them.
+  // The texts that the digest covers, each with its own, phase by phase, so that a resumed run leaves new files out: as
+  // TaskArguments::expected_phases, and with may_grow one phase more where there are new files. Empty where the data are
+  // no texts.
   virtual std::vector<TextPhase> data_phases() const { return {}; }
 };
 
 // What a task is made from.
 struct TaskArguments {
-  RunConfig config;                         // of the run
-  std::unique_ptr<Tokenizer> tokenizer;     // of the run that is resumed, evaluated or started from; or none
-  std::string expected_sha256;              // data_sha256 of the run that is resumed; empty: any data
-  std::vector<std::string> expected_files;  // data_files of that run
-  std::vector<TextPhase> expected_phases;   // data_phases of that run; empty in one of an earlier version
+  RunConfig config;                        // of the run
+  std::unique_ptr<Tokenizer> tokenizer;    // of the run that is resumed, evaluated or started from; or none
+  std::string expected_sha256;             // data_sha256 of the run that is resumed; empty: any data
+  std::vector<TextPhase> expected_phases;  // data_phases of that run
   bool may_grow = false;    // what is new in the folder of that run is a new phase; else it is left out
   bool may_extend = false;  // the vocabulary gets characters that the text has and it lacks
   std::vector<std::string> folders;  // where a relative data.path of that run may lie, but for this folder

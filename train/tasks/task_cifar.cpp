@@ -30,7 +30,6 @@ class CifarTask final : public Task {
         train_(arguments.config.train),
         scores_all_(!reads_key(arguments.config.model, "readout")),
         images_(read_cifar(data_paths(arguments).front(), arguments.training)) {
-    // Runs of earlier versions that hold such keys are still measured.
     check_block_sizes(arguments.config, arguments.training);
     if (arguments.training && train_.batch > images_.train.count())
       fail<ConfigError>(
@@ -40,8 +39,7 @@ class CifarTask final : public Task {
     sha256_ = digest_of(images_.test);
     if (arguments.training) sha256_ += "-" + digest_of(images_.train);
     const std::string& expected = arguments.expected_sha256;
-    if (const std::size_t known = std::min(expected.size(), sha256_.size());
-        expected.substr(0, known) != sha256_.substr(0, known))
+    if (!expected.empty() && !expected.starts_with(sha256_))
       fail<ConfigError>(
           "cifar: the images in {} are not those of {}: SHA-256 of the test and the training images {} and {} "
           "(name the same by --data.path, or start a new run with --init-from)",

@@ -39,7 +39,6 @@ class TextTask : public Task {
   std::string name() const override { return data_.name; }
   const Tokenizer* tokenizer() const override { return data_.tokenizer.get(); }
   std::string data_sha256() const override { return data_.sha256; }
-  std::vector<std::string> data_files() const override { return data_.source_files; }
   std::vector<TextPhase> data_phases() const override { return data_.source_phases; }
   bool reads_files() const override { return true; }
   std::vector<std::string> numbers() const override {

@@ -249,10 +249,7 @@ TextData read_text_data(TaskArguments& arguments) {
     data.name = data_set_named(config.path) != nullptr ? config.path : printable(reading.path);
     data.sha256 = reading.sha256;
     data.grown = reading.grown;
-    if (reading.files.folder)
-      for (const TextFile& file : reading.files.files) data.source_files.push_back(printable(file.name));
-    if (!reading.as_before)
-      for (const ReadPhase& phase : reading.phases) data.source_phases.push_back(phase.about);
+    for (const ReadPhase& phase : reading.phases) data.source_phases.push_back(phase.about);
     if (is_sentencepiece_path(config.tokenizer))
       if (const std::string text = long_encoding_text(kSentencePiece, config.tokenizer, reading.bytes);
           !text.empty())

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
@@ -51,11 +50,10 @@ void add_beside(const std::string& path, const SplitFolder& splits, TextFiles& t
   texts.left_out.insert(texts.left_out.end(), beside.begin(), beside.end());
 }
 
-Listing list(const std::string& path, const std::optional<SplitFolder>& splits, bool as_before, bool separate,
-             DocumentUnit unit) {
+Listing list(const std::string& path, const std::optional<SplitFolder>& splits, DocumentUnit unit) {
   Listing listing;
   const auto add = [&](const std::string& from, const std::string& prefix) {
-    TextFiles found = as_before ? list_text_files_as_before(from, separate) : list_text_files(from, unit);
+    TextFiles found = list_text_files(from, unit);
     for (TextFile& file : found.files) {
       file.name = prefix + file.name;
       listing.texts.files.push_back(std::move(file));
@@ -94,33 +92,6 @@ struct Recognised {
   std::vector<ReadPhase> phases;
   std::vector<TextFile> others;
 };
-
-// Those of the names that a run of an earlier version kept.
-// errors: ConfigError when one of them is gone.
-Recognised of_known_names(const Listing& listing, const TaskArguments& arguments, const std::string& path) {
-  std::set<std::string> known(arguments.expected_files.begin(), arguments.expected_files.end());
-  Recognised found;
-  ReadPhase phase;
-  phase.about.train = listing.train;
-  phase.about.valid = listing.valid;
-  const std::vector<TextFile>& files = listing.texts.files;
-  for (std::int64_t i = 0; i < std::ssize(files); ++i) {
-    const TextFile& file = files[static_cast<std::size_t>(i)];
-    if (known.erase(printable(file.name)) > 0) {
-      phase.files.push_back(file);
-      continue;
-    }
-    found.others.push_back(file);
-    if (listing.train > 0) --(i < listing.train ? phase.about.train : phase.about.valid);
-  }
-  if (!known.empty())
-    fail<ConfigError>(
-        "{}: {} lacks {}, on which {} was trained (put it back, name the text by --data, or start a new "
-        "run with --init-from)",
-        program_of(arguments), path, *known.begin(), arguments.run);
-  found.phases.push_back(std::move(phase));
-  return found;
-}
 
 // The split that a name begins with: "train/".
 std::string split_of(const std::string& name, bool has_splits) {
@@ -241,17 +212,14 @@ void take_in(ReadPhase& phase, Reading& reading, Sha256* all) {
   reading.bytes += std::ssize(phase.text);
 }
 
-// How the files of a run are recognised: by digest, by name, not at all, or as an earlier version listed them.
-enum class Way : std::uint8_t { digests, names, all, as_before };
-
-Reading read_path(const std::string& path, const TaskArguments& arguments, Way way,
-                  const std::vector<TextPhase>& known) {
+Reading read_path(const std::string& path, const TaskArguments& arguments) {
+  const std::vector<TextPhase>& known = arguments.expected_phases;
+  const bool goes_on = !known.empty();
   Reading reading;
   reading.path = path;
-  reading.as_before = way == Way::as_before;
   const std::string& order = arguments.config.data.order;
   std::optional<SplitFolder> splits = find_splits(path);
-  if (way == Way::digests && known.front().has_splits() != splits.has_value()) {
+  if (goes_on && known.front().has_splits() != splits.has_value()) {
     if (!splits)
       fail<ConfigError>("{}: {} has no folders train and valid, and the text of {} had (name it by --data)",
                         program_of(arguments), path, arguments.run);
@@ -259,31 +227,26 @@ Reading read_path(const std::string& path, const TaskArguments& arguments, Way w
   }
   const bool keeps_files = order == "documents" || splits.has_value();
   bool separate = keeps_files || (order == "stream" && is_folder(path));
-  Listing listing = list(path, splits, reading.as_before, separate, document_unit(arguments.config.data));
+  Listing listing = list(path, splits, document_unit(arguments.config.data));
   reading.test = listing.test;
   if (lacks_validation(path))
     reading.how =
         ", test/ as a part of it, since no folder valid/ is beside train/ (to keep test/ apart, make one)";
-  if (reading.as_before) reading.how += " (as the earlier version read it that made the run)";
 
   Recognised found;
-  if (way == Way::digests) {
+  if (goes_on) {
     found = of_digests(listing, known, arguments, path);
     separate = keeps_files || (order == "stream" && known.front().folder);
-  } else if (way == Way::names) {
-    found = of_known_names(listing, arguments, path);
   } else {
     ReadPhase& phase = found.phases.emplace_back();
+    phase.about.folder = listing.texts.folder;
     phase.about.train = listing.train;
     phase.about.valid = listing.valid;
     phase.files = listing.texts.files;
   }
-  if (way != Way::digests) found.phases.front().about.folder = listing.texts.folder;
   // A folder of one text is that text.
   const bool validates = arguments.config.train.eval_every > 0;
-  if (!reading.as_before && order == "stream" && !splits && validates &&
-      found.phases.front().files.size() == 1)
-    separate = false;
+  if (order == "stream" && !splits && validates && found.phases.front().files.size() == 1) separate = false;
   for (std::size_t i = 0; i < found.phases.size(); ++i)
     found.phases[i].separate = i == 0 ? separate : keeps_files || order != "windows";
 
@@ -306,7 +269,7 @@ Reading read_path(const std::string& path, const TaskArguments& arguments, Way w
   check_readable(reading.files, arguments.config.data.tokenizer == "char");
 
   // Texts that were recognised by their digests are those of the run.
-  const bool is_known = way == Way::digests && reading.phases.size() == 1;
+  const bool is_known = goes_on && reading.phases.size() == 1;
   Sha256 all;
   for (ReadPhase& phase : reading.phases) take_in(phase, reading, is_known ? nullptr : &all);
   if (is_known) {
@@ -327,17 +290,6 @@ Reading read_path(const std::string& path, const TaskArguments& arguments, Way w
   return reading;
 }
 
-// What a run of an earlier version may have been trained on that kept no digests of files: one text.
-std::vector<TextPhase> phase_of_one_text(const TaskArguments& arguments) {
-  const bool possible = !arguments.expected_sha256.empty() && arguments.expected_files.empty();
-  if (!possible) return {};
-  return {{.step = 0,
-           .folder = false,
-           .train = 0,
-           .valid = 0,
-           .parts = {{"its text", -1, arguments.expected_sha256}}}};
-}
-
 }  // namespace
 
 void fail_other_text(const TaskArguments& arguments, const std::string& name, const std::string& sha256) {
@@ -355,34 +307,17 @@ Reading find_reading(const TaskArguments& arguments) {
   if (!arguments.folders.empty() && first.is_relative() && !fs::exists(first, error))
     fail<IoError>("data: no such file or folder: '{}', neither here nor in {} (name it by --data)",
                   paths.front(), arguments.folders.front());
-  const std::vector<TextPhase>& phases = arguments.expected_phases;
-  const std::vector<TextPhase> one_text = arguments.may_grow ? phase_of_one_text(arguments) : phases;
-  std::vector<Way> ways;
-  if (!phases.empty()) {
-    ways.push_back(Way::digests);
-  } else {
-    if (!arguments.expected_files.empty()) ways.push_back(Way::names);
-    ways.push_back(Way::all);
-    if (!expected.empty()) ways.push_back(Way::as_before);
-    if (!one_text.empty()) ways.push_back(Way::digests);
-  }
-  std::exception_ptr problem;  // the first; another place, or another way, may give the text
-  for (const std::string& path : paths)
-    for (const Way way : ways) {
-      try {
-        Reading reading = read_path(path, arguments, way, phases.empty() ? one_text : phases);
-        if (expected.empty() || way == Way::digests || reading.sha256 == expected) return reading;
-        if (!reading.grown) fail_other_text(arguments, path, reading.sha256);
-        // The digest of an earlier version is that of the first phase alone.
-        TaskArguments before;
-        before.config = arguments.config;
-        before.expected_files = arguments.expected_files;
-        if (const Reading then = read_path(path, before, way, {}); then.sha256 == expected) return reading;
+  std::exception_ptr problem;  // the first; another place may have the text
+  for (const std::string& path : paths) {
+    try {
+      Reading reading = read_path(path, arguments);
+      if (arguments.expected_phases.empty() && !expected.empty() && reading.sha256 != expected)
         fail_other_text(arguments, path, reading.sha256);
-      } catch (const Error&) {
-        if (!problem) problem = std::current_exception();
-      }
+      return reading;
+    } catch (const Error&) {
+      if (!problem) problem = std::current_exception();
     }
+  }
   std::rethrow_exception(problem);
 }
 

@@ -27,9 +27,8 @@ struct Reading {
   std::string test;               // the folder of the test split, if there is one
   std::string sha256;
   std::int64_t bytes = 0;
-  std::string how;         // " (...)" where it is not as usual
-  bool as_before = false;  // as an earlier version read it
-  bool grown = false;      // the last phase begins now
+  std::string how;     // where it is not as usual: ", ..."
+  bool grown = false;  // the last phase begins now
 
   bool has_splits() const { return phases.front().about.has_splits(); }
 };
@@ -42,7 +41,7 @@ inline DocumentUnit document_unit(const DataConfig& config) {
 // The text that config.data.path names or, for a run that goes on, the one that it was trained on. With
 // arguments.may_grow the files that came into its folder since are a new phase, else they are left out.
 // errors: IoError and FormatError for texts that cannot be read; ConfigError when they are not those of the run: it
-// says which files are changed or gone, where the run knows their digests.
+// says which files are changed or gone.
 Reading find_reading(const TaskArguments& arguments);
 
 // Throws the error for another text than that of the run.

@@ -241,11 +241,11 @@ fs::file_status status_of(const std::string& path) {
   return status;
 }
 
-TextFiles one_file(const std::string& path, bool as_before = false) {
+TextFiles one_file(const std::string& path) {
   const std::string head = head_of(path);
   if (head.size() == encoding_of(head).mark)
     fail<IoError>("data: the file '{}' is empty (name a file with text)", path);
-  if (const std::optional<NoText> what = no_text(head, path); what && !as_before)
+  if (const std::optional<NoText> what = no_text(head, path))
     fail<FormatError>("data: the file '{}' is no text but: {} ({})", path, what->kind, what->way_out);
   return {{{fs::path(path).filename().generic_string(), path, encoding_to_name(head)}}, {}, false};
 }
@@ -273,47 +273,9 @@ std::vector<TextFile> single_files(const std::vector<TextFile>& texts) {
   return files;
 }
 
-TextFiles list_text_files_as_before(const std::string& path, bool subfolders) {
-  TextFiles texts;
-  if (!fs::is_directory(status_of(path))) {
-    texts = one_file(path, true);
-  } else {
-    std::vector<fs::path> files;
-    const auto take = [&](const fs::directory_entry& entry) {
-      std::error_code unknown;
-      if (entry.is_regular_file(unknown) && !is_hidden(entry.path())) files.push_back(entry.path());
-    };
-    std::error_code error;
-    if (subfolders) {
-      fs::recursive_directory_iterator entries(path, error);
-      for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
-        std::error_code unknown;
-        if (entries->is_directory(unknown) && is_hidden(entries->path())) entries.disable_recursion_pending();
-        take(*entries);
-      }
-    } else {
-      for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-        take(*entry);
-    }
-    if (error) cannot_list(path, error);
-    texts.folder = true;
-    std::sort(files.begin(), files.end());
-    const auto is_txt = [](const fs::path& file) { return file.extension() == ".txt"; };
-    const bool only_txt = std::any_of(files.begin(), files.end(), is_txt);
-    for (const fs::path& file : files) {
-      const std::string head = head_of(file);
-      if (!head.empty() && (only_txt ? is_txt(file) : head.find('\0') == std::string::npos))
-        texts.files.push_back({file.lexically_relative(path).generic_string(), file.string()});
-    }
-  }
-  for (TextFile& file : texts.files) file.bytes = true;
-  return not_empty(std::move(texts), path);
-}
-
 std::string text_of(const TextFile& file) {
   if (!file.joined.empty()) return text_of(TextFiles{file.joined, {}, true});
-  std::string bytes = InputFile(file.path).text();
-  return file.bytes ? bytes : decode_text(std::move(bytes), file.path);
+  return decode_text(InputFile(file.path).text(), file.path);
 }
 
 std::string text_of(const TextFiles& texts) {
@@ -336,7 +298,7 @@ std::string read_text(const std::string& path) {
 std::string describe_read(const TextFiles& texts, std::int64_t bytes) {
   std::map<std::string, int> others;
   for (const TextFile& file : single_files(texts.files))
-    if (!file.bytes && !file.encoding.empty()) ++others[file.encoding];
+    if (!file.encoding.empty()) ++others[file.encoding];
   const std::size_t read = single_files(texts.files).size(), all = read + texts.left_out.size();
   std::string text;
   if (read > texts.files.size())

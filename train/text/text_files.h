@@ -22,7 +22,6 @@ struct TextFile {
   std::string name;                // the path below the folder, with '/'
   std::string path;                // where it is
   std::string encoding{};          // UTF-16LE, ... (text_encoding.h); empty for UTF-8
-  bool bytes = false;              // as earlier versions read it: its bytes, a byte order mark and all
   std::vector<TextFile> joined{};  // of a folder that is one document: its files
 };
 
@@ -47,11 +46,6 @@ TextFiles list_text_files(const std::string& path, DocumentUnit unit = DocumentU
 
 // The files that the texts consist of: those of joined folders one by one.
 std::vector<TextFile> single_files(const std::vector<TextFile>& texts);
-
-// The same as earlier versions chose them, for the runs that they made: the files *.txt or, if there are none,
-// those without NUL in their first 4096 bytes; in subfolders too, if wanted, but in none that is a link.
-// errors: as list_text_files.
-TextFiles list_text_files_as_before(const std::string& path, bool subfolders);
 
 // The text of a file as UTF-8, without a byte order mark (text_encoding.h). The files of a joined folder end with a
 // newline, which is added where it is missing.

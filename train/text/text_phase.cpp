@@ -26,7 +26,7 @@ nlohmann::json to_json(const std::vector<TextPhase>& phases) {
 
 std::vector<TextPhase> text_phases_from_json(const nlohmann::json& value, const std::string& name) {
   std::vector<TextPhase> phases;
-  if (value.is_null()) return phases;
+  if (!value.is_array()) fail<FormatError>("data: {} is damaged: its phases are no list", name);
   try {
     for (const nlohmann::json& one : value) {
       TextPhase phase{.step = one.at("step").get<std::int64_t>(),
@@ -53,7 +53,7 @@ std::vector<TextPhase> text_phases_from_json(const nlohmann::json& value, const 
 std::string describe(const TextPhase& phase) {
   constexpr std::size_t kShown = 8;
   std::int64_t bytes = 0;
-  for (const TextPart& part : phase.parts) bytes += std::max<std::int64_t>(part.bytes, 0);
+  for (const TextPart& part : phase.parts) bytes += part.bytes;
   std::string text =
       fmt::format("{} {} ({})", phase.parts.size(), plural(phase.parts.size(), "text"), decimal_bytes(bytes));
   for (std::size_t i = 0; i < std::min(kShown, phase.parts.size()); ++i)

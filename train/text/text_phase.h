@@ -11,7 +11,7 @@ namespace eddy::training {
 
 struct TextPart {
   std::string name;        // of the file below its folder when the phase began, as printable text
-  std::int64_t bytes = 0;  // of its text as UTF-8; -1: not known
+  std::int64_t bytes = 0;  // of its text as UTF-8
   std::string sha256;      // of that text
 
   friend bool operator==(const TextPart&, const TextPart&) = default;
@@ -35,7 +35,7 @@ inline std::int64_t last_growth(const std::vector<TextPhase>& phases) {
 }
 
 nlohmann::json to_json(const std::vector<TextPhase>& phases);
-// The phases that to_json wrote; none for null.
+// The phases that to_json wrote.
 // errors: FormatError for anything else; its text calls the JSON `name`.
 std::vector<TextPhase> text_phases_from_json(const nlohmann::json& value, const std::string& name);
 

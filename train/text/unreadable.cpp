@@ -96,10 +96,9 @@ std::string iconv_line(const std::string& encoding, const std::vector<std::strin
 }  // namespace
 
 std::optional<Unreadable> why_unreadable(const TextFile& file, bool needs_utf8) {
-  if (file.bytes && !needs_utf8) return std::nullopt;
   std::string bytes = InputFile(file.path).text();
   const TextEncoding encoding = encoding_of(bytes);
-  if (encoding.unit > 1 && !file.bytes) {
+  if (encoding.unit > 1) {
     if (encoding.mark == 0)
       return Unreadable{file.path, fmt::format("looks like {} without a byte order mark", encoding.name),
                         encoding.name};
@@ -111,8 +110,7 @@ std::optional<Unreadable> why_unreadable(const TextFile& file, bool needs_utf8) 
     return std::nullopt;
   }
   if (!needs_utf8) return std::nullopt;
-  const std::size_t mark = file.bytes ? 0 : encoding.mark;
-  const std::string_view text = std::string_view(bytes).substr(mark);
+  const std::string_view text = std::string_view(bytes).substr(encoding.mark);
   const std::size_t good = utf8_until(text);
   if (good == text.size()) return std::nullopt;
   // No encoding of one byte for each character has it in a text, and there is nothing to convert.

@@ -14,7 +14,7 @@
 namespace eddy::gpu_test {
 
 struct PlantedFault {
-  Slot<AttentionArgs>::Function sound = nullptr;
+  Slot<detail::AttentionArgs>::Function sound = nullptr;
   std::string kernel, fault;
 };
 inline PlantedFault& planted_fault() {
@@ -22,10 +22,10 @@ inline PlantedFault& planted_fault() {
   return planted;
 }
 
-inline void faulty_attention(const AttentionArgs& args) {
+inline void faulty_attention(const detail::AttentionArgs& args) {
   const PlantedFault& planted = planted_fault();
-  AttentionArgs changed = args;
-  if (kernel_name(cuda::attention_kernel(args)) == planted.kernel) {
+  detail::AttentionArgs changed = args;
+  if (detail::kernel_name(cuda::attention_kernel(args)) == planted.kernel) {
     if (planted.fault == "crash") std::abort();
     while (planted.fault == "hang") ::pause();
     changed.scale *= 1.1;
@@ -38,7 +38,7 @@ inline void plant_fault() {
   const char* const text = std::getenv("EDDY_PLANTED");
   if (text == nullptr) return;
   install_backends();
-  auto& slot = attention_forward_slot.function[static_cast<int>(DeviceType::cuda)];
+  auto& slot = detail::attention_forward_slot.function[static_cast<int>(DeviceType::cuda)];
   const std::string words(text);
   planted_fault() = {slot, words.substr(0, words.find(':')), words.substr(words.find(':') + 1)};
   slot = faulty_attention;

@@ -11,6 +11,7 @@
 #include "tensor/base/error.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 
 namespace {
 

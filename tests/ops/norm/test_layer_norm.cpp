@@ -16,6 +16,7 @@
 #include "tests/support/isa_levels.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 
 TEST_CASE("layer_norm gives rows of mean 0 and variance 1") {

@@ -16,6 +16,7 @@
 #include "tests/support/errors.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 
 namespace {

@@ -20,6 +20,7 @@
 #include "tests/support/spec_check.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 
 namespace {

@@ -19,6 +19,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 using namespace eddy::pointwise;
 

@@ -21,6 +21,9 @@
 #include "tests/support/isa_levels.h"
 
 namespace eddy {
+
+using namespace detail;
+
 namespace {
 
 using Floats = std::vector<float>;

@@ -21,6 +21,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 
 // Runs `body` on every instruction set that has the kernel.

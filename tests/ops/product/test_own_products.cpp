@@ -20,6 +20,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 
 struct Case {

@@ -23,6 +23,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 
 template <class T>

@@ -14,6 +14,7 @@
 #include "tests/support/tensors.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 using namespace eddy::test;
 using spec_check::normal;
 

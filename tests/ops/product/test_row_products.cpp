@@ -21,6 +21,7 @@
 namespace {
 
 using namespace eddy;
+using namespace eddy::detail;
 using spec_check::normal;
 
 constexpr std::int64_t kSteps = 20, kRows = 3, kIn = 48, kOut = 64;

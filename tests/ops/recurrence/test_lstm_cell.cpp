@@ -9,6 +9,7 @@
 #include "tensor/base/error.h"
 
 using namespace eddy;
+using namespace eddy::detail;
 
 TEST_CASE("lstm_cell wants four gates for each entry of the state") {
   CHECK_THROWS_WITH_AS(lstm_cell(Tensor::zeros({2, 9}), Tensor::zeros({2, 3})),

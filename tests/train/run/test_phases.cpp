@@ -19,7 +19,6 @@
 #include "train/files/sha256.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/run/digests.h"
 
 namespace {
 
@@ -78,15 +77,6 @@ std::string events_of(const std::string& run) {
   std::string text;
   for (const EventRecord& event : read_metrics(run + "/metrics.jsonl").events) text += event.text + "\n";
   return text;
-}
-
-// The state of the run as a version wrote it that kept no digests of files.
-void forget_digests(const std::string& run) {
-  const std::string file = latest_of(run) + "/state.json";
-  nlohmann::json state = nlohmann::json::parse(read_text_file(file));
-  state.erase("text_phases");
-  replace_text_file(file, state.dump(1) + "\n");
-  write_digests(latest_of(run));
 }
 
 }  // namespace
@@ -152,7 +142,6 @@ TEST_CASE("phases: one text becomes a folder with others and its rows go on in i
     begun.config.data.path = as_file ? path + "/a.txt" : path;
     CHECK(train_quietly(begun) == TrainEnd::finished);
     const auto before = nlohmann::json::parse(load_run(begun.run_dir).state.task)["reading"]["rows"];
-    if (as_file) forget_digests(begun.run_dir);
     folder.write(fs::path(path).filename().string() + "/0.txt", story(6));
     TrainRequest more = grown(begun, 7);
     more.config.data.path = path;
@@ -172,25 +161,6 @@ TEST_CASE("phases: one text becomes a folder with others and its rows go on in i
     CHECK(train_quietly(more) == TrainEnd::finished);
     CHECK(train_quietly(unbroken) == TrainEnd::finished);
     CHECK(files_of(begun.run_dir) == files_of(unbroken.resume));
-  }
-}
-
-TEST_CASE("phases: a run of a version that kept no digests of files grows too") {
-  const OneThread one;
-  for (const std::string order : {"windows", "documents"}) {
-    CAPTURE(order);
-    const TempFolder folder;
-    const TrainRequest begun = run_on_folder(folder, "run", order);
-    CHECK(train_quietly(begun) == TrainEnd::finished);
-    copy_run(begun.run_dir, folder.path("other"));
-    TrainRequest other = begun;
-    other.run_dir = folder.path("other");
-    forget_digests(other.run_dir);
-    folder.write("d/new.txt", story(9));
-    for (const TrainRequest& request : {begun, other})
-      CHECK(train_quietly(grown(request, 9)) == TrainEnd::finished);
-    CHECK(files_of(begun.run_dir) == files_of(other.run_dir));
-    CHECK(load_run(begun.run_dir).state.text_phases == load_run(other.run_dir).state.text_phases);
   }
 }
 

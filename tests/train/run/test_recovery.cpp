@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,25 @@ TEST_CASE("recovery: no training goes on from a checkpoint without digests and r
   reset_warnings();
   CHECK(load_run(request.run_dir).step == 6);
   CHECK(contains(warnings_of(), "step-6/digests is missing, so the model is not checked"));
+}
+
+TEST_CASE("recovery: a checkpoint whose state lacks a field is damaged and the error names the field") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = whole_run(folder);
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string checkpoint = latest_of(request.run_dir), file = checkpoint + "/state.json";
+  const nlohmann::json whole = nlohmann::json::parse(read_text_file(file));
+  for (const char* key : {"loss", "run", "text_sha256", "text_phases", "baselines", "rollbacks", "task"}) {
+    CAPTURE(key);
+    nlohmann::json state = whole;
+    CHECK(state.erase(key) == 1);
+    replace_text_file(file, state.dump(1) + "\n");
+    write_digests(checkpoint);
+    const std::string error = error_of<FormatError>([&] { load_run(request.run_dir); });
+    CHECK_MESSAGE(contains(error, "state.json is damaged: "), error);
+    CHECK_MESSAGE(contains(error, std::string("'") + key + "'"), error);
+  }
 }
 
 TEST_CASE("recovery: a checkpoint under the name of another step is refused") {

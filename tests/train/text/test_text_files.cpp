@@ -121,7 +121,6 @@ TEST_CASE("text files: what is no text by its first bytes is refused by name, al
   for (const auto& [kind, path] : kinds) {
     const std::string text = error_of<FormatError>([&, &file = path] { list_text_files(file); });
     CHECK_MESSAGE(contains(text, path + "' is no text but: " + kind + " ("), text);
-    CHECK(!list_text_files_as_before(path, false).files.empty());  // runs of earlier versions
   }
   folder.write("k.txt", "BM, a text");
   const TextFiles texts = list_text_files(folder.path());
@@ -160,25 +159,6 @@ TEST_CASE("text files: a folder without text says what to do") {
   folder.write("a.txt", "");
   CHECK(contains(error_of<IoError>([&] { read_text(folder.path()); }),
                  "left out: a.txt (empty), c.bin (binary)"));
-}
-
-TEST_CASE("text files: the rule of earlier versions is kept for their runs") {
-  const TempFolder folder;
-  folder.write("a.txt",
-               "\xef\xbb\xbf"
-               "first");
-  folder.write("b.TXT", "not this");
-  folder.write("sub/c.txt", "third\n");
-  fs::create_directory_symlink("sub", folder.path("link"));
-  CHECK(text_of(list_text_files_as_before(folder.path(), false)) ==
-        "\xef\xbb\xbf"
-        "first\n");
-  CHECK(text_of(list_text_files_as_before(folder.path(), true)) ==
-        "\xef\xbb\xbf"
-        "first\nthird\n");
-  CHECK(text_of(list_text_files_as_before(folder.path("a.txt"), false)) ==
-        "\xef\xbb\xbf"
-        "first");
 }
 
 TEST_CASE("text files: with a folder as a document the files of each subfolder are joined by their names") {

@@ -28,6 +28,8 @@ namespace eddy::app {
 using namespace training;
 namespace {
 
+using detail::Edge, detail::Variable, detail::variable_of;
+
 // The reach is measured in f64, whose kernels are slow: some seconds.
 constexpr double kMostMeasured = 2e9;  // multiply-adds of a forward pass
 

@@ -88,8 +88,8 @@ ProductProbe::ProductProbe(std::int64_t size, Device device, Dtype dtype, Matmul
   c_ = Tensor::zeros({size, size}, on_cpu ? Dtype::f32 : dtype, device);
 }
 
-GemmArgs ProductProbe::product() const {
-  GemmArgs args{};
+detail::GemmArgs ProductProbe::product() const {
+  detail::GemmArgs args{};
   args.dtype = a_.dtype();
   args.m = args.n = args.k = args.lda = args.ldb = args.ldc = size_;
   args.a = a_.raw_data();
@@ -104,27 +104,27 @@ double ProductProbe::gflops(int products, double seconds) const {
 }
 
 double ProductProbe::run(MatmulPrecision precision) const {
-  GemmArgs args = product();
+  detail::GemmArgs args = product();
   args.precision = precision;
   const Device device = a_.device();
   const int products = device == kCpu ? 1 : kGpuProducts;
   synchronize(device);
   const Clock::time_point start = Clock::now();
-  for (int i = 0; i < products; ++i) gemm_slot(device, args);
+  for (int i = 0; i < products; ++i) detail::gemm_slot(device, args);
   synchronize(device);
   return gflops(products, seconds_between(start));
 }
 
 double ProductProbe::run_blas() const {
   install_backends();  // sets OpenBLAS to one thread
-  const GemmArgs args = product();
+  const detail::GemmArgs args = product();
   const Clock::time_point start = Clock::now();
-  multiply_by_blas(args, size_, size_, args.a, args.b, args.c);
+  detail::multiply_by_blas(args, size_, size_, args.a, args.b, args.c);
   return gflops(1, seconds_between(start));
 }
 
 double run_instruction(MatmulPrecision precision) {
-  const auto multiply = packed_gemm_kernels(precision).f32.multiply_registers;
+  const auto multiply = detail::packed_gemm_kernels(precision).f32.multiply_registers;
   constexpr std::int64_t kFirstRounds = 1 << 8;
   constexpr double kSeconds = 2e-3;
   const Clock::time_point first = Clock::now();

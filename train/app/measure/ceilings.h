@@ -65,7 +65,7 @@ class ProductProbe {
   double run_blas() const;
 
  private:
-  GemmArgs product() const;
+  detail::GemmArgs product() const;
   double gflops(int products, double seconds) const;
 
   std::int64_t size_;

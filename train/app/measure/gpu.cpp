@@ -83,7 +83,7 @@ std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int run
                rounded = raw::cast(weight, dtype), y = Tensor::empty({layer.m, layer.n}, dtype, device);
   // As in the arena of a model: the bf16 copy is rounded once, not at every use.
   for (const Tensor& x32 : {weight, bias}) hold_parameters(x32, rounding, half);
-  GemmArgs args{};
+  detail::GemmArgs args{};
   args.dtype = dtype;
   args.precision = rounding;
   args.m = layer.m;
@@ -93,7 +93,8 @@ std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int run
   args.a = x.raw_data();
   args.b = rounded.raw_data();
   args.c = y.raw_data();
-  const double product = best_seconds(device, runs, {[&](std::size_t) { gemm_slot(device, args); }})[0];
+  const double product =
+      best_seconds(device, runs, {[&](std::size_t) { detail::gemm_slot(device, args); }})[0];
   const Part forward_alone = [&](std::size_t) {
     const NoGrad no_grad;
     static_cast<void>(linear(x, weight, bias));

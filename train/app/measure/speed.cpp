@@ -142,7 +142,7 @@ std::vector<std::string> machine_lines(std::vector<std::string> environment) {
 }
 
 // Returns the rows of an earlier call under equal conditions, by name; empty when there was none, or when its
-// file does not have the format of this version.
+// file holds something else.
 std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const std::string& where) {
   std::error_code error;
   if (!fs::exists(file, error)) return {};

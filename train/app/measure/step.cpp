@@ -191,11 +191,8 @@ Measurement measurement_of(const StepBench& b) {
   if (b.gpu_kernels) {
     table.notes.push_back(
         fmt::format("kernels: {}, TF32 {}", describe(*b.gpu_kernels), b.tf32 ? "on" : "off"));
-    m.facts["gpu_kernels"] = {{"attention", b.gpu_kernels->attention},
-                              {"short_attention", b.gpu_kernels->short_attention},
-                              {"recurrence", b.gpu_kernels->recurrence},
-                              {"products", b.gpu_kernels->products},
-                              {"tf32", b.tf32}};
+    for (const auto& [choice, kernel] : b.gpu_kernels->chosen) m.facts["gpu_kernels"][choice] = kernel;
+    m.facts["gpu_kernels"]["tf32"] = b.tf32;
   }
   if (!b.message.empty()) table.notes.push_back(b.message);
   table.notes.insert(table.notes.end(), b.warnings.begin(), b.warnings.end());

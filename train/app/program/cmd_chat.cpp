@@ -28,7 +28,7 @@ struct ChatFlags {
 
 int run_chat(const ChatFlags& flags) {
   const LoadedRun run = load_text_run("chat", flags.run, " (chat writes text)");
-  Chat chat(*run.model, *run.tokenizer, &run.config.model, flags.sample, flags.tokens);
+  Chat chat(*run.model, *run.tokenizer, flags.sample, flags.tokens);
   if (!flags.load.empty()) chat.command("/load " + flags.load);
   const bool typed = is_terminal(0) && is_terminal(1);
   if (typed) {

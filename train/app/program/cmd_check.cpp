@@ -10,7 +10,6 @@
 
 #include "ops/backends.h"
 #include "tensor/base/format.h"
-#include "tensor/files/safetensors.h"
 #include "train/app/measure/kernels/prove.h"
 #include "train/app/program/commands.h"
 #include "train/fetch/named_data.h"
@@ -175,10 +174,6 @@ int run_check(const CheckFlags& flags) {
                        program_name(), path.has_parent_path() ? path.parent_path().string() : ".");
     refuse_file_of_run(path);
     checks.add_if_there(path, [](const fs::path& file) { return session_problem(file.string()); });
-    if (checks.wrong() == 0 && !SafetensorsFile::open(path.string()).metadata().contains("digest")) {
-      print_line("it has no digest (an older version saved it)");
-      return 0;
-    }
   } else if (checkpoint_step(path) >= 0 || fs::exists(path / "state.json", error)) {
     if (flags.all)
       fail<ValueError>("check: {} is a checkpoint (--all is for all those of its run)", flags.path);

@@ -39,20 +39,6 @@ SampleOptions with_flags(SampleOptions kept, const SampleOptions& given, const C
   return kept;
 }
 
-// Calls `write`. The error of a text that cannot go on names the session it was taken from if that is the
-// cause.
-template <class Write>
-GenerateResult blaming_session(const std::string& session, const Write& write) {
-  try {
-    return write();
-  } catch (const NonFiniteError& error) {
-    const std::string part = session.empty() ? "" : not_finite_in_session(session);
-    if (part.empty()) throw;
-    fail<FormatError>("session: {} is damaged: its {} is not finite (begin the text again, or take a copy)",
-                      session, part);
-  }
-}
-
 // Replaces what the vocabulary lacks, and says what that was.
 std::string with_known(const Tokenizer& tokenizer, const std::string& prompt) {
   constexpr std::size_t kNamed = 10;
@@ -92,7 +78,7 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   const std::vector<std::int32_t> ids = encoded_prompt(*run.tokenizer, prompt);
 
   Session session;
-  if (!options.session.empty()) session = load_session(options.session, *run.model, &run.config.model);
+  if (!options.session.empty()) session = load_session(options.session, *run.model);
   session.sample =
       options.session.empty() ? options.sample : with_flags(session.sample, options.sample, command);
 
@@ -105,9 +91,8 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   };
   // A reader that leaves, or a full disk, ends the text as a signal does.
   const auto stop = [&] { return saving && (stop_requested() || output_is_lost()); };
-  const GenerateResult read = blaming_session(options.session, [&] {
-    return generate(*run.model, *run.tokenizer, session.text, ids, 0, session.sample, {}, stop);
-  });
+  const GenerateResult read =
+      generate(*run.model, *run.tokenizer, session.text, ids, 0, session.sample, {}, stop);
   if (!read.stopped.empty()) {
     say(fmt::format("stopped: {}; no session is saved", read.stopped));
     return 130;
@@ -115,9 +100,8 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   if (run.step == 0) say("untrained: step 0 (the text is noise; train the run first)");
   // On a terminal the text begins with its prompt; a file or a pipe gets what the model wrote alone.
   if (terminal) show(prompt);
-  const GenerateResult result = blaming_session(options.session, [&] {
-    return generate(*run.model, *run.tokenizer, session.text, {}, options.tokens, session.sample, show, stop);
-  });
+  const GenerateResult result =
+      generate(*run.model, *run.tokenizer, session.text, {}, options.tokens, session.sample, show, stop);
   if (saving) save_session(options.save_session, *run.model, session);
   if (terminal) print(safe.finish() + "\n");
   flush_output();

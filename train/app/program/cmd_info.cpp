@@ -40,7 +40,8 @@ void print_measured() {
              : times < 1.2 ? fmt::format("f32 (products in bf16 are {:.1f} times as fast)", times)
                            : fmt::format("bf16 (its products are {:.1f} times as fast as in f32)", times));
   if (times > 0)
-    print_line("products in f32 at either: gradients of weights with a side below {}", kLeastRoundedSide);
+    print_line("products in f32 at either: gradients of weights with a side below {}",
+               detail::kLeastRoundedSide);
 }
 
 // What is known of the kernels on the GPU that is here; it is not opened.

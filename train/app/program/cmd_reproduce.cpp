@@ -36,18 +36,6 @@ void take_overrides(ReproduceFlags& flags) {
                       flags.device, set->second);
 }
 
-// Names the command that the table of step times became. It is refused while the line is parsed, before its flags.
-CLI::Validator no_former_table() {
-  return {[](std::string& table) {
-            return table == "speed" ? fmt::format(
-                                          "speed is no table: {} bench speed measures it, and takes the "
-                                          "same options",
-                                          program_name())
-                                    : std::string();
-          },
-          ""};
-}
-
 int list_tables() {
   for (const TableEntry& entry : reproduce_tables())
     print_line("{:<32}{}{}", entry.name, entry.summary,
@@ -84,10 +72,8 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
       "reproduce", "Train and measure the rows of a paper's table, and show its numbers beside ours");
   const auto flags = std::make_shared<ReproduceFlags>();
   ReproduceOptions& options = flags->options;
-  command
-      ->add_option("TABLE", options.table,
-                   "FAMILY/TABLE, or a table of one's own, FILE.toml; without one, all tables are listed")
-      ->check(no_former_table());
+  command->add_option("TABLE", options.table,
+                      "FAMILY/TABLE, or a table of one's own, FILE.toml; without one, all tables are listed");
   command->add_option("--rows", options.rows, "Names of rows, separated by commas (default: all)")
       ->delimiter(',');
   command

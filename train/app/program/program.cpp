@@ -103,11 +103,8 @@ void check_thread_variable() {
 }
 
 // Overrides the choice of GPU kernels by EDDY_KERNELS.
-// errors: ConfigError, also for variables that it replaced.
+// errors: ConfigError.
 void choose_gpu_kernels() {
-  for (const char* const former : {"EDDY_ATTENTION", "EDDY_RECURRENCE", "EDDY_PRODUCTS"})
-    if (std::getenv(former) != nullptr)
-      fail<ConfigError>("{} is no longer read: EDDY_KERNELS chooses, for example EDDY_KERNELS=plain", former);
   const char* const wanted = std::getenv("EDDY_KERNELS");
   if (wanted == nullptr || *wanted == '\0') return;
   try {

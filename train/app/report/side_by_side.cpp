@@ -115,7 +115,7 @@ ReportedRun read_reported_run(const std::string& folder) {
   run.metrics = read_metrics(fs::path(folder) / "metrics.jsonl");
   run.own_loop = is_own_loop(folder, run.metrics);
   if (!run.own_loop) run.config = config_of(folder);
-  // A file of an earlier version does not say them.
+  // A file whose line is lost does not say them.
   run.facts = run.metrics.run ? *run.metrics.run : facts_of(run.config);
   return run;
 }

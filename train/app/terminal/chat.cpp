@@ -96,9 +96,8 @@ double state_norm(const Tensor& tensor) {
 
 }  // namespace
 
-Chat::Chat(const Model& model, const Tokenizer& tokenizer, const ModelConfig* given,
-           const SampleOptions& sample, std::int64_t tokens)
-    : model_(model), tokenizer_(tokenizer), given_(given), tokens_(tokens) {
+Chat::Chat(const Model& model, const Tokenizer& tokenizer, const SampleOptions& sample, std::int64_t tokens)
+    : model_(model), tokenizer_(tokenizer), tokens_(tokens) {
   validate(sample);
   session_.sample = sample;
 }
@@ -172,7 +171,7 @@ Chat::Reply Chat::command(std::string_view line) {
                         plural(session.text.position, "token"), human_bytes(session.text.model.bytes()))};
   }
   if (name == "load") {
-    session = load_session(argument, model_, given_);
+    session = load_session(argument, model_);
     return {fmt::format("goes on after {} {}, with temperature {} and seed {}\n",
                         grouped(session.text.position), plural(session.text.position, "token"),
                         session.sample.temperature, session.sample.seed)};

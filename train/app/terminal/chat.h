@@ -17,9 +17,9 @@ namespace eddy::app {
 
 class Chat {
  public:
-  // `given`: the model's config as its run was given it (load_session). All must outlive the chat.
-  Chat(const Model& model, const training::Tokenizer& tokenizer, const ModelConfig* given,
-       const training::SampleOptions& sample, std::int64_t tokens);
+  // Model and tokenizer must outlive the chat.
+  Chat(const Model& model, const training::Tokenizer& tokenizer, const training::SampleOptions& sample,
+       std::int64_t tokens);
 
   struct Turn {
     training::GenerateResult result;
@@ -53,7 +53,6 @@ class Chat {
 
   const Model& model_;
   const training::Tokenizer& tokenizer_;
-  const ModelConfig* given_;
   training::Session session_;
   std::int64_t tokens_;
 };

@@ -32,7 +32,7 @@ class Course {
   }
 
   // Returns where the run stood at this step, on a straight line between the recorded ones. Step 0 is the beginning.
-  // NaN: the file does not say, as those of earlier versions do not.
+  // NaN: the file does not say, as that of a loop of one's own may not.
   double at(std::int64_t step, Along along) const;
 
  private:

@@ -337,7 +337,7 @@ TEST_CASE("kernels are watched on one thread and one device and are themselves a
 
 TEST_CASE("attention costs nothing for the gradient of a past that nobody wants") {
   float place = 0;
-  AttentionBackwardArgs args{};
+  detail::AttentionBackwardArgs args{};
   args.dtype = args.forward.dtype = Dtype::f32;
   args.forward.batch = args.forward.heads = args.forward.kv_heads = 1;
   args.forward.head_size = 8;
@@ -345,7 +345,7 @@ TEST_CASE("attention costs nothing for the gradient of a past that nobody wants"
   args.forward.keys = 6;
   args.forward.most = 5;
   const Cost joined = [&] {
-    AttentionBackwardArgs all = args;
+    detail::AttentionBackwardArgs all = args;
     all.past_dk = all.past_dv = &place;
     return work::cost_of(all);
   }();

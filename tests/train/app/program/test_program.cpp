@@ -461,10 +461,7 @@ TEST_CASE("program: info and models tell what this build is") {
       run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_KERNELS=plain,attention=fast"}}), 1,
       "EDDY_KERNELS: set_gpu_kernels: unknown choice 'attention=fast' (a list with commas of auto, plain, "
       "attention=auto|plain|mma|wgmma, short_attention=auto|plain|mma|wgmma, recurrence=auto|plain|fused, "
-      "products=auto|plain|fused)");
-  for (const char* former : {"EDDY_ATTENTION=plain", "EDDY_RECURRENCE=plain", "EDDY_PRODUCTS=plain"})
-    check_refused(run_program({{"info"}, folder.path(), "/dev/null", 0, {former}}), 1,
-                  "is no longer read: EDDY_KERNELS chooses");
+      "products=auto|plain|fused");
   const Ended models = run(folder, {"models"});
   CHECK(models.status == 0);
   CHECK(contains(models.out, "recurrent_transformer/unit_forget"));

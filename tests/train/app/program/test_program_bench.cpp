@@ -45,7 +45,7 @@ TEST_CASE("bench length writes its numbers and its page") {
   CHECK(read_text_file(folder.path() + "/length.html").find("<svg") != std::string::npos);
 }
 
-TEST_CASE("bench speed runs a shrunk row, and its former name says where it is") {
+TEST_CASE("bench speed runs a shrunk row") {
   if (!has_program()) return;
   const TempFolder folder;
   const Ended end = run_line(folder, "bench speed --scale small --rows unit_256 --runs here");
@@ -53,12 +53,6 @@ TEST_CASE("bench speed runs a shrunk row, and its former name says where it is")
   CHECK(end.out.find("unit_256") != std::string::npos);
   CHECK(read_text_file(folder.path() + "/here/speed-small/result.json").find("unit_256") !=
         std::string::npos);
-
-  for (const char* line : {"reproduce speed", "reproduce speed --scale small --seconds 1 --profile"}) {
-    const Ended former = run_line(folder, line);
-    CHECK(former.status == 2);
-    CHECK(former.err.find("eddy bench speed measures it, and takes the same options") != std::string::npos);
-  }
 }
 
 TEST_CASE("bench step: what there is no memory for is refused before it takes any") {

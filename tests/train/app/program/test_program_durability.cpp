@@ -2,7 +2,6 @@
 // leads out.
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <sstream>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tensor/files/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/program.h"
 #include "tests/support/threads.h"
@@ -218,30 +216,6 @@ TEST_CASE("program: a flipped byte anywhere in a session is found and none is bl
     CHECK_MESSAGE(!contains(ended.err, "weights"), ended.err);
     CHECK(run(copy, "check s").status == 1);
   }
-}
-
-TEST_CASE("program: a session without a digest goes on with a warning and a NaN in it is named") {
-  if (!has_program()) return;
-  const Copy copy;
-  CHECK(run(copy, "generate a --tokens 5 --save-session s").status == 0);
-  const std::string rest = run(copy, "generate a --tokens 20 --session s").out;
-  auto tensors = load_safetensors(copy.path("s"));
-  SafetensorsMetadata notes = SafetensorsFile::open(copy.path("s")).metadata();
-  notes.erase("digest");
-  save_safetensors(copy.path("s"), tensors, notes);
-  const Ended ended = run(copy, "generate a --tokens 20 --session s");
-  CHECK(ended.status == 0);
-  CHECK(ended.out == rest);
-  CHECK(contains(ended.err, "warning: s has no digest"));
-  std::string changed;
-  for (auto& [name, tensor] : tensors)
-    if (changed.empty() && name.starts_with("state.") && tensor.dtype() == Dtype::f32) {
-      changed = name;
-      for (std::int64_t i = 0; i < tensor.elements(); ++i) tensor.mutable_data<float>()[i] = NAN;
-    }
-  save_safetensors(copy.path("s"), tensors, notes);
-  check_refused(run(copy, "generate a --tokens 20 --session s"),
-                "s is damaged: its " + changed + " is not finite");
 }
 
 TEST_CASE("program: a run killed before its first checkpoint is begun again by the same command") {

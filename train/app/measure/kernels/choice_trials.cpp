@@ -28,6 +28,8 @@ namespace {
 
 using spec_check::bit_difference;
 using spec_check::difference;
+using spec_check::evaluate;
+using spec_check::inputs_on;
 
 constexpr double kRounding = 0x1p-8;
 constexpr std::int64_t kFar = AttentionBand::kFar;
@@ -45,6 +47,11 @@ Tensors under(const std::string& choice, const Work& work) {
 bool was_left_out(std::vector<std::string>* why) {
   *why = take_warnings();
   return !why->empty();
+}
+// Leaves this warning alone for the next who takes warnings; one that was taken before would not be added again.
+void leave_out(const std::string& why) {
+  reset_warnings();
+  add_warning(why);
 }
 
 // Times the work under the choice and under "plain".
@@ -148,34 +155,26 @@ std::string try_case(const std::string& choice, const Case& c, Device gpu) {
   const Tensors again = under(choice, work);
   for (std::size_t i = 0; i < want.size(); ++i)
     if (std::string wrong = bit_difference(where + " again", again[i], got[i]); !wrong.empty()) return wrong;
-  if (left_out) add_warning(warnings.front());
+  if (left_out) leave_out(warnings.front());
   return "";
 }
 
-// ---- models with recurrences -------------------------------------------------------------------------------
+// ---- models with block accumulate --------------------------------------------------------------------------
 
-// A preset's model with other sizes; one layer. `block` counts where the model has blocks.
+// The preset's model with other sizes; one layer.
+constexpr const char* kPreset = "copy";
 struct ModelCase {
-  const char* preset;
   std::int64_t batch, time, dim, heads, block;
   double dropout;
 };
-constexpr ModelCase kModelCases[] = {
-    {"shakespeare_unit", 5, 9, 32, 4, 1, 0.2},
-    {"cifar_block", 3, 13, 32, 4, 5, 0.2},
-    {"copy", 3, 13, 32, 4, 5, 0.2},
-};
-// The width and the blocks of the presets, and fewer positions.
-constexpr ModelCase kTimedModels[] = {
-    {"shakespeare_unit", 256, 32, 384, 6, 1, 0},
-    {"cifar_block", 64, 256, 32, 4, 32, 0},
-    {"copy", 64, 256, 96, 6, 32, 0},
-};
+constexpr ModelCase kSmallModel{3, 13, 32, 4, 5, 0.2};
+// The width and the blocks of the preset, and fewer positions.
+constexpr ModelCase kTimedModel{64, 256, 96, 6, 32, 0};
 
 // Logits, then the gradients of all parameters.
 Work model_work(const ModelCase& c, Dtype dtype, Device gpu) {
   constexpr std::int64_t kVocabulary = 11;
-  ModelConfig config = preset_model(c.preset, "kernels");
+  ModelConfig config = preset_model(kPreset, "kernels");
   config.vocab = config.n_out = kVocabulary;
   config.context = c.time;
   config.dim = c.dim;
@@ -242,7 +241,7 @@ std::string try_model(const std::string& choice, const ModelCase& c, Device gpu)
   const Tensors want = under("plain", in_f32), got = under(choice, in_f32);
   std::vector<std::string> warnings;
   const bool left_out = was_left_out(&warnings);
-  const std::string where = fmt::format("{}, {} x {}, width {}", c.preset, c.batch, c.time, c.dim);
+  const std::string where = fmt::format("{}, {} x {}, width {}", kPreset, c.batch, c.time, c.dim);
   for (std::size_t i = 0; i < want.size(); ++i)  // 1e-4 of the largest logit, 1e-3 of the largest gradient
     if (std::string wrong = difference(fmt::format("part {} of {} in f32", i, where), got[i], want[i], 1,
                                        i == 0 ? 1e-4 : 1e-3);
@@ -256,8 +255,8 @@ std::string try_model(const std::string& choice, const ModelCase& c, Device gpu)
   for (std::size_t i = 0; i < want.size(); ++i)
     if (std::string wrong = bit_difference(where + " again", again[i], rounded[i]); !wrong.empty())
       return wrong;
-  take_warnings();
-  if (left_out) add_warning(warnings.front());
+  reset_warnings();
+  if (left_out) leave_out(warnings.front());
   return "";
 }
 
@@ -288,13 +287,34 @@ Work product_work(std::int64_t rows, std::int64_t in, std::int64_t out, Dtype dt
 
 }  // namespace
 
+std::string try_samples(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                        std::vector<TrialTime>& times) {
+  const std::string name = choice.substr(0, choice.find('='));
+  std::vector<std::string> left_out;
+  bool found = false;
+  for (const OpSpec& spec : op_specs()) {
+    if (spec.name != name && !spec.name.starts_with(name + "_")) continue;
+    found = true;
+    if (std::string wrong = try_op(spec.name, gpu, choice); !wrong.empty()) return wrong;
+    take_warnings();  // a sample may be of a size that the kernel leaves to another one
+    if (!spec.bench) continue;
+    const Tensors inputs = inputs_on(sizes.small ? spec.samples.front().inputs : spec.bench(), gpu);
+    times.push_back(timed(
+        spec.name, choice, [&] { return evaluate(spec, inputs).results; }, gpu, sizes));
+    if (std::vector<std::string> warnings; was_left_out(&warnings)) left_out = warnings;
+  }
+  if (!found) fail<ValueError>("kernels: there is no op '{}' whose samples try {}", name, choice);
+  if (!left_out.empty()) leave_out(left_out.front());
+  return "";
+}
+
 std::string try_attention(const std::string& choice, Device gpu, const TrialSizes& sizes,
                           std::vector<TrialTime>& times) {
   for (std::size_t i = 0; i < (sizes.small ? kSmallCases : std::size(kCases)); ++i) {
     if (std::string wrong = try_case(choice, kCases[i], gpu); !wrong.empty()) return wrong;
     std::vector<std::string> warnings;
     if (!was_left_out(&warnings)) continue;
-    add_warning(warnings.front());
+    leave_out(warnings.front());
     return "";
   }
   // Twelve heads of 64, as many as GPT-2 has: whole sequences, then blocks that look at the sequence before them.
@@ -312,16 +332,13 @@ std::string try_recurrence(const std::string& choice, Device gpu, const TrialSiz
   std::vector<std::string> warnings;
   const auto passes = [&](const ModelCase& c, std::string* wrong) {
     *wrong = try_model(choice, c, gpu);
-    if (wrong->empty() && was_left_out(&warnings)) add_warning(warnings.front());
+    if (wrong->empty() && was_left_out(&warnings)) leave_out(warnings.front());
     return wrong->empty() && warnings.empty();
   };
   std::string wrong;
-  for (const ModelCase& c : kModelCases)
-    if (!passes(c, &wrong)) return wrong;
-  for (const ModelCase& c : sizes.small ? kModelCases : kTimedModels) {
-    if (!sizes.small && !passes(c, &wrong)) return wrong;
-    times.push_back(timed(c.preset, choice, model_work(c, Dtype::bf16, gpu), gpu, sizes));
-  }
+  const ModelCase& of_time = sizes.small ? kSmallModel : kTimedModel;
+  if (!passes(kSmallModel, &wrong) || (!sizes.small && !passes(of_time, &wrong))) return wrong;
+  times.push_back(timed(kPreset, choice, model_work(of_time, Dtype::bf16, gpu), gpu, sizes));
   return "";
 }
 

@@ -18,15 +18,15 @@
 
 namespace eddy::app {
 using namespace training;
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// An op in a list of kernels: the one that it has, and those that may take its place.
+// A choice in a list of kernels: the one that it has, and those that may take its place.
 struct Choice {
-  KernelOp op;
-  const char *name, *trials;  // its name, and that of its trials: "attention" in "attention=mma"
+  std::string_view name;
   std::vector<std::string> kernels;
   std::string own{};
 };
@@ -37,23 +37,21 @@ bool passed(const KernelVerdict& verdict, const std::string& trial) {
                      [&](const KernelTrial& t) { return t.name == trial && t.passed(); });
 }
 
-// The verdict's choices. An op of which a kernel was asked for has no others.
+// The verdict's choices. One of which a kernel was asked for has no others.
 Choices choices_of(const KernelVerdict& verdict) {
-  // Plain attention is not among them: it is the fastest at no size, and one step with it may take minutes.
-  Choices choices{{KernelOp::attention, "attention", "attention", {"mma", "wgmma"}},
-                  {KernelOp::short_attention, "short_attention", "attention", {"mma", "wgmma"}},
-                  {KernelOp::recurrence, "recurrence", "recurrence", {"plain", "fused"}},
-                  {KernelOp::products, "products", "products", {"plain", "fused"}}};
+  Choices choices;
   const std::string list = "," + verdict.kernels() + ",";
-  for (Choice& choice : choices) {
+  for (std::size_t i = 0; i < std::size(kKernelRecords); ++i) {
+    const KernelRecord& record = kKernelRecords[i];
+    Choice& choice = choices.emplace_back(Choice{record.name, kernels_in(record.timed)});
     const std::string before = fmt::format(",{}=", choice.name);
     const std::size_t begin = list.find(before) + before.size();
     choice.own = list.substr(begin, list.find(',', begin) - begin);
     std::erase_if(choice.kernels, [&](const std::string& kernel) {
       return kernel == choice.own ||
-             (kernel != "plain" && !passed(verdict, fmt::format("{}={}", choice.trials, kernel)));
+             (kernel != "plain" && !passed(verdict, fmt::format("{}={}", record.part_of, kernel)));
     });
-    if (kernel_choice(choice.op).asked) choice.kernels.clear();
+    if (kernel_choice(static_cast<KernelOp>(i)).asked) choice.kernels.clear();
   }
   return choices;
 }

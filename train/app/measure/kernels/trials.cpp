@@ -11,6 +11,7 @@
 
 namespace eddy::app {
 using namespace training;
+using namespace detail;
 namespace {
 
 using namespace spec_check;
@@ -18,14 +19,26 @@ using namespace spec_check;
 constexpr std::string_view kOp = "op/";
 
 struct ChoiceTrial {
-  const char* name;
-  std::string (*run)(const std::string& choice, Device gpu, const TrialSizes& sizes,
-                     std::vector<TrialTime>& times);
+  std::string name;
+  TrialOfChoice* run;
 };
-constexpr ChoiceTrial kChoiceTrials[] = {{"attention=mma", try_attention},
-                                         {"attention=wgmma", try_attention},
-                                         {"recurrence=fused", try_recurrence},
-                                         {"products=fused", try_products}};
+
+// One for each kernel that may stand in the place of the plain one.
+std::vector<ChoiceTrial> choice_trials() {
+  constexpr TrialOfChoice* kRuns[] = {
+#define EDDY_RUN(name, part_of, kernels, measured, timed, trial) trial,
+      EDDY_KERNEL_CHOICES(EDDY_RUN)
+#undef EDDY_RUN
+  };
+  std::vector<ChoiceTrial> trials;
+  for (std::size_t i = 0; i < std::size(kKernelRecords); ++i) {
+    const KernelRecord& record = kKernelRecords[i];
+    if (record.is_part()) continue;
+    for (const std::string& kernel : kernels_in(record.kernels))
+      if (kernel != "plain") trials.push_back({fmt::format("{}={}", record.name, kernel), kRuns[i]});
+  }
+  return trials;
+}
 
 Tensors on_cpu(Tensors tensors) {
   for (Tensor& x : tensors)
@@ -66,14 +79,14 @@ std::string try_sample(const OpSpec& spec, const OpSample& sample, Device gpu) {
 std::vector<std::string> kernel_trials() {
   std::vector<std::string> names;
   for (const OpSpec& spec : op_specs()) names.push_back(std::string(kOp) + spec.name);
-  for (const ChoiceTrial& trial : kChoiceTrials) names.emplace_back(trial.name);
+  for (const ChoiceTrial& trial : choice_trials()) names.push_back(trial.name);
   return names;
 }
 
-std::string try_op(const std::string& op, Device gpu) {
+std::string try_op(const std::string& op, Device gpu, const std::string& choice) {
   for (const OpSpec& spec : op_specs()) {
     if (spec.name != op) continue;
-    set_gpu_kernels("plain");
+    set_gpu_kernels(choice);
     for (const OpSample& sample : spec.samples)
       if (std::string wrong = try_sample(spec, sample, gpu); !wrong.empty()) return wrong;
     return "";
@@ -84,9 +97,10 @@ std::string try_op(const std::string& op, Device gpu) {
 KernelTrial run_kernel_trial(const std::string& name, Device gpu, const TrialSizes& sizes, bool* lost) {
   KernelTrial trial;
   trial.name = name;
-  const auto* const choice = std::find_if(std::begin(kChoiceTrials), std::end(kChoiceTrials),
-                                          [&](const ChoiceTrial& known) { return known.name == name; });
-  const bool is_choice = choice != std::end(kChoiceTrials);
+  const std::vector<ChoiceTrial> choices = choice_trials();
+  const auto choice = std::find_if(choices.begin(), choices.end(),
+                                   [&](const ChoiceTrial& known) { return known.name == name; });
+  const bool is_choice = choice != choices.end();
   if (!is_choice && !name.starts_with(kOp)) fail<ValueError>("kernels: there is no trial '{}'", name);
   try {
     trial.problem =

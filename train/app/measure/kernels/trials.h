@@ -2,7 +2,7 @@
 // their own.
 //
 //   op/NAME              every sample of the op in f32 by the plain kernels, against the CPU's f64
-//   attention=mma, ...   the kernel of that choice (set_gpu_kernels) against the plain one: results and gradients
+//   attention=mma, ...   a kernel of ops/core/kernel_choices.h: its results and gradients, by the trial of the record
 //
 // Each must also give the same bits twice. A choice is timed beside the plain kernel.
 #pragma once
@@ -10,13 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/kernel_choices.h"
 #include "tensor/base/device.h"
 
 namespace eddy::app {
 
 // What a kernel takes beside the plain one, forward and backward.
 struct TrialTime {
-  std::string what;  // "attention", "short_attention", or a model or product
+  std::string
+      what;  // the choice that it counts for, "short_attention"; or a model, product or op: it counts for all
   double ms = 0, plain_ms = 0;
 };
 
@@ -43,13 +45,19 @@ struct TrialSizes {
 // errors: ValueError for an unknown name.
 KernelTrial run_kernel_trial(const std::string& name, Device gpu, const TrialSizes& sizes, bool* lost);
 
-// The parts of it: return what is wrong, or "". `times` gets the times.
-std::string try_op(const std::string& op, Device gpu);
-std::string try_attention(const std::string& choice, Device gpu, const TrialSizes& sizes,
-                          std::vector<TrialTime>& times);
-std::string try_recurrence(const std::string& choice, Device gpu, const TrialSizes& sizes,
-                           std::vector<TrialTime>& times);
-std::string try_products(const std::string& choice, Device gpu, const TrialSizes& sizes,
-                         std::vector<TrialTime>& times);
+// The parts of it: return what is wrong, or "". Samples of an op, by the kernels of a choice:
+std::string try_op(const std::string& op, Device gpu, const std::string& choice = "plain");
+
+// The trial of a choice, "attention=mma"; `times` gets the times. It leaves a warning where the GPU or the kernel does
+// not take a call that is timed.
+using TrialOfChoice = std::string(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                                  std::vector<TrialTime>& times);
+// Those that the records name are in choice_trials.cpp.
+#define EDDY_DECLARE(name, part_of, kernels, measured, timed, trial) TrialOfChoice trial;
+EDDY_KERNEL_CHOICES(EDDY_DECLARE)
+#undef EDDY_DECLARE
+// The samples of the ops of the choice's name, "softmax" and "softmax_..." for "softmax=other", then their benchmarks.
+// errors: ValueError if there is no such op.
+TrialOfChoice try_samples;
 
 }  // namespace eddy::app

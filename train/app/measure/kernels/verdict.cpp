@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ops/core/kernel_choices.h"
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "train/files/digest.h"
@@ -10,6 +11,7 @@
 
 namespace eddy::app {
 using namespace training;
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
@@ -19,29 +21,30 @@ bool is_choice(const KernelTrial& trial) {
   return trial.name.find('=') != std::string::npos;
 }
 
-// The largest part of the plain kernel's time that a trial's kernel takes: at calls of this name, or at all ("").
-double part_of_plain(const KernelTrial& trial, const std::string& what) {
+// The largest part of the plain kernel's time that a trial's kernel takes: at calls of this choice, or, where none has
+// its name, at all.
+double part_of_plain(const KernelTrial& trial, std::string_view choice) {
+  const auto is_of_choice = [&](const TrialTime& time) { return time.what == choice; };
+  const bool all = std::none_of(trial.times.begin(), trial.times.end(), is_of_choice);
   double part = 0;
   for (const TrialTime& time : trial.times)
-    if ((what.empty() || time.what == what) && time.plain_ms > 0)
-      part = std::max(part, time.ms / time.plain_ms);
+    if ((all || is_of_choice(time)) && time.plain_ms > 0) part = std::max(part, time.ms / time.plain_ms);
   return part;
 }
 
-// "attention=wgmma": the fastest that passed of the trials of `op`, by the calls of the name `what`.
-std::string fastest(const std::vector<KernelTrial>& trials, const std::string& choice, const std::string& op,
-                    const std::string& what) {
+// "attention=wgmma": the fastest that passed of the trials of a choice.
+std::string fastest(const std::vector<KernelTrial>& trials, const KernelRecord& choice) {
   std::string best = "plain";
   double least = kWorthIt;
   for (const KernelTrial& trial : trials) {
     const std::size_t equals = trial.name.find('=');
-    if (trial.name.substr(0, equals) != op || !trial.passed() || trial.times.empty()) continue;
-    if (const double part = part_of_plain(trial, what); part < least) {
+    if (trial.name.substr(0, equals) != choice.part_of || !trial.passed() || trial.times.empty()) continue;
+    if (const double part = part_of_plain(trial, choice.name); part < least) {
       least = part;
       best = trial.name.substr(equals + 1);
     }
   }
-  return choice + "=" + best;
+  return fmt::format("{}={}", choice.name, best);
 }
 
 std::vector<std::string> refusals(const std::vector<KernelTrial>& trials, bool choices) {
@@ -61,9 +64,10 @@ std::string key_digest(const std::string& gpu, const std::string& build) {
 }  // namespace
 
 std::string KernelVerdict::kernels() const {
-  return fastest(trials, "attention", "attention", "attention") + "," +
-         fastest(trials, "short_attention", "attention", "short_attention") + "," +
-         fastest(trials, "recurrence", "recurrence", "") + "," + fastest(trials, "products", "products", "");
+  std::string list;
+  for (const KernelRecord& choice : kKernelRecords)
+    list += (list.empty() ? "" : ",") + fastest(trials, choice);
+  return list;
 }
 
 std::string KernelVerdict::refused() const {

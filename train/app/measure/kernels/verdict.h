@@ -21,7 +21,7 @@ struct KernelVerdict {
   std::vector<KernelTrial> trials;
 
   // The fastest kernels of those that passed, as set_automatic_kernels takes them: that whose time is the smallest
-  // part of the plain one's, for recurrences in every model that was timed.
+  // part of the plain one's, in every call that was timed.
   std::string kernels() const;
   // The choices that did not pass, as refuse_gpu_kernels takes them.
   std::string refused() const;

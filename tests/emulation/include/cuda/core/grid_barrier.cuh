@@ -19,20 +19,11 @@ class BlockGroup {
   }
 
   void sync() { emulation::sync_blocks(index * blocks_, blocks_); }
-  // between() runs before the barrier or after it, as may happen on a GPU.
-  template <class Between>
-  void sync(Between&& between) {
-    late_ = !late_;
-    if (!late_) between();
-    sync();
-    if (late_) between();
-  }
 
   const int index, rank;
 
  private:
   int blocks_;
-  bool late_ = false;
 };
 
 template <class Args>

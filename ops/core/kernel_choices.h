@@ -1,0 +1,88 @@
+// The only list of choices among a GPU's kernels: one record for each. It makes the items of EDDY_KERNELS
+// (set_gpu_kernels), what "auto" is, the trials of train/app/measure/kernels/, the kernels that steps of a run are timed with, and
+// what programs show and record. cuda/README.md has the steps to another kernel.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace eddy::detail {
+
+// EDDY_KERNEL_CHOICES(ROW): ROW(name, part_of, kernels, measured, timed, trial)
+//
+//   name      in a list of kernels, "attention" in "attention=mma", and as KernelOp
+//   part_of   the choice that this is a part of: its items set this one too, and its trials are this one's. Else the
+//             name
+//   kernels   the names to choose among. "plain" takes every call, and the others are compared with it
+//   measured  the fastest on an H200 (docs/gpu-status.md): what "auto" is on a GPU of compute capability 9.0 without
+//             trials. plain where no GPU has timed the others
+//   timed     the kernels that steps of a new run are timed with, where they are right
+//   trial     the function of train/app/measure/kernels/ that tries a kernel. try_samples takes the samples and the benchmarks of
+//             the ops `name` and `name`_..., in f32
+//
+// What the kernels take; another one runs where a call is not taken:
+//
+//   attention        more than 64 queries
+//   short_attention  up to 64 queries
+//     wgmma          bf16, heads of 32 to 128 in steps of 16; compute capability 9.0
+//     mma            the same types and heads, by mma.sync
+//     plain          all; it computes in f32, at no size the fastest: one step with it may take minutes
+//   recurrence       block accumulate
+//     fused          one kernel for all windows: weights that fit on the multiprocessors
+//     plain          all; products and small kernels for each window
+//   products         with a residual stream
+//     fused          the product also adds it: bf16 and TF32, where cuBLASLt has an algorithm
+//     plain          all; separate kernels
+
+// clang-format off
+#define EDDY_KERNEL_CHOICES(ROW) \
+  ROW(attention, attention, "plain|mma|wgmma", wgmma, "mma|wgmma", try_attention) \
+  ROW(short_attention, attention, "plain|mma|wgmma", mma, "mma|wgmma", try_attention) \
+  ROW(recurrence, recurrence, "plain|fused", plain, "plain|fused", try_recurrence) \
+  ROW(products, products, "plain|fused", fused, "plain|fused", try_products)
+// clang-format on
+
+// The kernels of all choices, and their names.
+enum class Kernel { automatic, plain, mma, wgmma, fused };
+inline constexpr std::string_view kKernelNames[] = {"auto", "plain", "mma", "wgmma", "fused"};
+constexpr std::string_view kernel_name(Kernel kernel) {
+  return kKernelNames[static_cast<int>(kernel)];
+}
+
+// A choice.
+enum class KernelOp {
+#define EDDY_NAME(name, ...) name,
+  EDDY_KERNEL_CHOICES(EDDY_NAME)
+#undef EDDY_NAME
+};
+
+// A record, without its trial.
+struct KernelRecord {
+  std::string_view name, part_of, kernels;
+  Kernel measured;
+  std::string_view timed;
+
+  bool is_part() const { return name != part_of; }
+};
+// The records, as KernelOp.
+inline constexpr KernelRecord kKernelRecords[] = {
+#define EDDY_RECORD(name, part_of, kernels, measured, timed, trial) \
+  {#name, #part_of, kernels, Kernel::measured, timed},
+    EDDY_KERNEL_CHOICES(EDDY_RECORD)
+#undef EDDY_RECORD
+};
+
+// Returns the names in a list with |, as `kernels` and `timed` have them.
+inline std::vector<std::string> kernels_in(std::string_view list) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find('|', begin), list.size());
+    names.emplace_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+}  // namespace eddy::detail
