@@ -1,6 +1,7 @@
 #include "tests/ptx/faults.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <set>
 #include <utility>

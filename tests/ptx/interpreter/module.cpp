@@ -1,6 +1,7 @@
 #include "tests/ptx/interpreter/module.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>

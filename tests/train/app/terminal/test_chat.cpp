@@ -39,7 +39,7 @@ struct Talk {
     begin(tokens);
   }
   void begin(std::int64_t tokens = 9) {
-    chat = std::make_unique<Chat>(*model, *tokenizer, nullptr, kDraws, tokens);
+    chat = std::make_unique<Chat>(*model, *tokenizer, kDraws, tokens);
   }
   std::string say(const std::string& line, int stop_after = 1000) {
     std::string text;
