@@ -449,7 +449,7 @@ TEST_CASE("documents: README.md has at most 130 lines and every page of docs at 
   CHECK(lines_of("README.md").size() <= 130);
   for (const std::string& page : pages())
     if (page.starts_with("docs/") && page != "docs/ops.md")  // has a line for each op
-      CHECK_MESSAGE(lines_of(page).size() <= 240, page << " has " << lines_of(page).size() << " lines");
+      CHECK_MESSAGE(lines_of(page).size() <= 400, page << " has " << lines_of(page).size() << " lines");
 }
 
 TEST_CASE("documents: what is missing is found") {
