@@ -3,7 +3,6 @@
 
 #include "ops/attention/attention.h"
 #include "ops/attention/rotary.h"
-#include "ops/attention/window_attention.h"
 #include "ops/cast/cast.h"
 #include "ops/index/gather.h"
 #include "ops/loss/cross_entropy.h"

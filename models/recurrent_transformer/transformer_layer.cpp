@@ -90,11 +90,12 @@ Tensor WindowLayer::key_value(const Tensor& rows) const {
 Tensor WindowLayer::attended(const Tensor& queries, const Tensor& past, const Tensor& own,
                              std::uint64_t call) const {
   const ScopeGuard scope("attn");
-  WindowAttentionOptions options;
-  options.heads = layer.heads;
+  AttentionOptions options;
+  options.causal = true;
   options.precision = matmul_precision(layer.wo.weight);
   drop_.set_attention(options, layer.path + ".attn.probabilities", call);
-  return drop_(layer.wo(window_attention(queries, past, own, options)), layer.path + ".attn.drop", call);
+  return drop_(layer.wo(attention_packed_keys(queries, past, own, layer.heads, options)),
+               layer.path + ".attn.drop", call);
 }
 
 Tensor WindowLayer::finish(const Tensor& rows, const Tensor& queries, const Tensor& past, const Tensor& own,

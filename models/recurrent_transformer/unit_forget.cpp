@@ -37,11 +37,11 @@ Tensor UnitForget::enter(const TransformerLayer& layer, const Tensor& qkv, const
   const WindowLayer window(layer, drop);
   const std::int64_t time = qkv.dim(0), batch = qkv.dim(1), dim = qkv.dim(2) / 3;
   const Tensor first = reshape(narrow(qkv, 0, 0, 1), {batch, 1, 3 * dim});
-  WindowAttentionOptions options;
-  options.heads = layer.heads;
+  AttentionOptions options;
+  options.causal = true;
   options.precision = matmul_precision(layer.wo.weight);
-  const Tensor mixed = window_attention(narrow(first, 2, 0, dim), carried.past(window, qkv.dtype()),
-                                        narrow(first, 2, dim, 2 * dim), options);
+  const Tensor mixed = attention_packed_keys(narrow(first, 2, 0, dim), carried.past(window, qkv.dtype()),
+                                             narrow(first, 2, dim, 2 * dim), layer.heads, options);
   const Tensor value = carried.chosen(mixed, [&] { return narrow(first, 2, 2 * dim, dim); });
   const Tensor entered = reshape(concat({narrow(first, 2, 0, 2 * dim), value}, 2), {1, batch, 3 * dim});
   return time == 1 ? entered : concat({entered, narrow(qkv, 0, 1, time - 1)}, 0);

@@ -11,6 +11,7 @@
 #include "ops/attention/attention_partials.h"
 #include "ops/attention/attention_probabilities.h"
 #include "ops/attention/attention_scratch.h"
+#include "ops/attention/window_attention.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/cpu_ways.h"
@@ -571,12 +572,19 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
                              const AttentionOptions& options) {
   const char* const op = "attention_packed_keys";
+  if (must_upcast(q))
+    return downcast(
+        attention_packed_keys(upcast(q), upcast_like(op, q, past), upcast_like(op, q, own), heads, options));
   detail::check_packed_keys(op, q, past, own, heads);
   if (has_past(options) || options.head_scale.defined() || options.bias.defined() ||
       options.positions.defined())
     fail<ValueError>("{}: options with tensors, which are for attention (band, scale and dropout are taken)",
                      op);
   refuse_unit(op, options);
+  if (!(options.dropout >= 0 && options.dropout < 1))
+    fail<ValueError>("{}: dropout {} (at least 0 and below 1)", op, options.dropout);
+  if (detail::is_window(q, past, own, heads, options))
+    return detail::window_attention(q, past, own, heads, options);
   const bool narrow =
       chooses_as_cpu(q.device()) &&
       attention_has_narrow_heads(q.dtype(), q.dim(1), own.dim(1) + (past.defined() ? past.dim(1) : 0),

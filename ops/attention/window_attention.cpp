@@ -1,19 +1,16 @@
-// Checks, the choice of kernel, and the node of window attention.
+// The choice of the kernel, and its node.
 #include "ops/attention/window_attention.h"
 
 #include <cmath>
 
 #include "autograd/named_values.h"
 #include "autograd/tape.h"
-#include "ops/attention/attention.h"
 #include "ops/attention/attention_probabilities.h"
 #include "ops/attention/attention_scratch.h"
-#include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/cpu_ways.h"
 #include "ops/cpu/isa.h"
 #include "ops/views/views.h"
-#include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy {
@@ -30,43 +27,23 @@ constexpr std::int64_t kMostPairs = 1 << 14;
 // here, 11 there and 5.4 on tiles (docs/choices.md).
 constexpr std::int64_t kWideHead = 32;
 
-void check(const Tensor& q, const Tensor& past, const Tensor& own, const WindowAttentionOptions& options) {
-  detail::check_packed_keys("window_attention", q, past, own, options.heads);
-  if (q.dim(1) > own.dim(1))
-    fail<ShapeError>("window_attention: {} queries and {} own rows (each query is one of the own rows)",
-                     q.dim(1), own.dim(1));
-  if (!(options.dropout >= 0 && options.dropout < 1))
-    fail<ValueError>("window_attention: dropout {} (at least 0 and below 1)", options.dropout);
-}
-
-// The same by blocked attention, which on a GPU reads the two parts in place.
-Tensor by_attention(const Tensor& q, const Tensor& past, const Tensor& own,
-                    const WindowAttentionOptions& options) {
-  AttentionOptions attention_options;
-  attention_options.causal = true;
-  attention_options.dropout = options.dropout;
-  attention_options.dropout_key = options.dropout_key;
-  attention_options.precision = options.precision;
-  return attention_packed_keys(q, past, own, options.heads, attention_options);
-}
-
 WindowRows rows_in(const Tensor& x) {
   if (!x.defined()) return {};
   return {x.raw_data(), x.strides()[0], x.strides()[1]};
 }
 
-WindowAttentionArgs arguments(const Tensor& q, const Tensor& past, const Tensor& own,
-                              const WindowAttentionOptions& options) {
+WindowAttentionArgs arguments(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
+                              const AttentionOptions& options) {
   WindowAttentionArgs args{};
   args.dtype = q.dtype();
   args.batch = q.dim(0);
   args.queries = q.dim(1);
   args.past = past.defined() ? past.dim(1) : 0;
   args.own = own.dim(1);
-  args.heads = options.heads;
-  args.head_size = q.dim(2) / options.heads;
-  args.scale = 1 / std::sqrt(static_cast<double>(args.head_size));
-  args.drop_below = static_cast<std::uint32_t>(std::ceil(options.dropout * 0x1p24));
+  args.heads = heads;
+  args.head_size = q.dim(2) / heads;
+  args.scale = attention_scale(options, args.head_size);
+  args.drop_below = attention_drop_below(options);
   args.keep_scale = 1 / (1 - options.dropout);
   args.dropout_key = options.dropout_key;
   args.precision = options.precision;
@@ -93,55 +70,54 @@ void run(const Slot<WindowAttentionArgs>& kernel, Device device, const WindowAtt
 
 }  // namespace
 
-Tensor window_attention(const Tensor& q_any, const Tensor& past_any, const Tensor& own_any,
-                        const WindowAttentionOptions& given) {
-  if (must_upcast(q_any))
-    return downcast(window_attention(upcast(q_any), upcast_like("window_attention", q_any, past_any),
-                                     upcast_like("window_attention", q_any, own_any), given));
-  check(q_any, past_any, own_any, given);
-  WindowAttentionOptions options = given;
-  options.precision = coarsest(given.precision, q_any, past_any, own_any);
-  const std::int64_t keys = own_any.dim(1) + (past_any.defined() ? past_any.dim(1) : 0);
-  const bool tiles = isa_level() == IsaLevel::amx && rounds_to_bf16(options.precision);
-  const bool wide =
-      q_any.dtype() == Dtype::f32 && q_any.dim(2) >= options.heads * (tiles ? kWideHead / 2 : kWideHead);
+bool detail::is_window(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
+                       const AttentionOptions& options) {
+  const AttentionBand band = attention_band(options);
+  const std::int64_t queries = q.dim(1), keys = own.dim(1) + (past.defined() ? past.dim(1) : 0);
+  if (!chooses_as_cpu(q.device()) || q.dtype() == Dtype::bf16 || queries > own.dim(1) ||
+      !std::isfinite(options.scale) || band.least != 0 || band.most < keys - 1)
+    return false;
+  const MatmulPrecision precision = coarsest(options.precision, q, past, own);
+  const bool tiles = isa_level() == IsaLevel::amx && rounds_to_bf16(precision);
+  const bool wide = q.dtype() == Dtype::f32 && q.dim(2) >= heads * (tiles ? kWideHead / 2 : kWideHead);
   // 16 queries side by side are faster than 16 sequences if they fill four fifths of the lanes.
-  const std::int64_t queries = q_any.dim(1);
   const bool narrow_heads = 5 * queries >= 4 * ((queries + 15) / 16 * 16) &&
-                            attention_has_narrow_heads(q_any.dtype(), q_any.dim(1), keys,
-                                                       q_any.dim(2) / options.heads, options.precision);
-  if (!chooses_as_cpu(q_any.device()) || q_any.dim(0) < kLeastBatch || q_any.elements() == 0 ||
-      q_any.dim(1) * keys > kMostPairs || wide || narrow_heads)
-    return by_attention(q_any, past_any, own_any, options);
+                            attention_has_narrow_heads(q.dtype(), queries, keys, q.dim(2) / heads, precision);
+  return q.dim(0) >= kLeastBatch && q.elements() > 0 && queries * keys <= kMostPairs && !wide &&
+         !narrow_heads;
+}
 
-  const Tensor q = detail::readable(q_any), past = detail::readable(past_any),
-               own = detail::readable(own_any);
+Tensor detail::window_attention(const Tensor& q_any, const Tensor& past_any, const Tensor& own_any,
+                                std::int64_t heads, const AttentionOptions& given) {
+  AttentionOptions options = given;
+  options.precision = coarsest(given.precision, q_any, past_any, own_any);
+  const Tensor q = readable(q_any), past = readable(past_any), own = readable(own_any);
   name_value("probabilities", [&] {
-    const std::int64_t dim = q.dim(2), heads = options.heads;
+    const std::int64_t dim = q.dim(2);
     const auto keys_of = [&](const Tensor& rows) {
       return reshape(narrow(rows, 2, 0, dim), {rows.dim(0), rows.dim(1), heads, dim / heads});
     };
     AttentionOptions causal;
     causal.causal = true;
+    causal.scale = options.scale;
     if (past.defined()) causal.past_keys = keys_of(past);
     return attention_probabilities(keys_of(q), keys_of(own), causal);
   });
   const Tensor output = Tensor::empty(q.shape(), q.dtype(), q.device());
   const std::int64_t groups = (q.dim(0) + kWindowLanes - 1) / kWindowLanes;
-  const Tensor log_sum =
-      Tensor::empty({groups, options.heads, q.dim(1), kWindowLanes}, q.dtype(), q.device());
+  const Tensor log_sum = Tensor::empty({groups, heads, q.dim(1), kWindowLanes}, q.dtype(), q.device());
   {
-    WindowAttentionArgs args = arguments(q, past, own, options);
+    WindowAttentionArgs args = arguments(q, past, own, heads, options);
     args.output = output.raw_data();
     args.log_sum = log_sum.raw_data();
     const Tensor scratch = attach_workspace(args, q.device());
     run(window_attention_forward_slot, q.device(), args);
   }
-  return record("window_attention", {q_any, past_any, own_any}, output, {q, past, own, log_sum},
-                [options](VjpContext& context) {
+  return record("attention_packed_keys", {q_any, past_any, own_any}, output, {q, past, own, log_sum},
+                [options, heads](VjpContext& context) {
                   const Tensor& saved_past = context.saved(1);
                   WindowAttentionArgs args =
-                      arguments(context.saved(0), saved_past, context.saved(2), options);
+                      arguments(context.saved(0), saved_past, context.saved(2), heads, options);
                   args.log_sum = context.saved(3).raw_data();
                   const Tensor dy = raw::contiguous(context.dy());
                   args.doutput = dy.raw_data();

@@ -1,20 +1,15 @@
-// Causal attention over a short window of two parts, for block recurrences: the rows of the previous block
-// (`past`), which are all visible, and the block's own rows, which are visible up to the query itself:
+// The kernel behind attention_packed_keys for many short windows, as block recurrences have them: the rows of the
+// previous block (`past`), which are all visible, and the block's own rows, which are visible up to the query itself.
 //
-//   y_j = sum_t dropout(softmax_t(q_j . k_t / sqrt(d))) v_t
-//
-// where t runs over all rows of past, then over the own rows up to that of j.
-//
-// It is made for a batch of small windows. `attention` puts the keys of one window into vector lanes; with 8
-// numbers per head and 32 rows per block most of each vector would be idle. Here the lanes are sequences of
-// the batch: 16 of them run through the same window side by side, no sum runs across lanes, and no head size
-// or causal edge wastes work. The two parts are read in place, without concatenation, and have separate
-// gradients. On a GPU all calls use attention_packed_keys, which reads both parts in place, too; on the CPU
-// the calls that use it concatenate them.
+// The kernels of `attention` put the keys of one window into vector lanes; with 8 numbers per head and 32 rows per block
+// most of each vector would be idle. Here the lanes are sequences of the batch: 16 of them run through the same window
+// side by side, no sum runs across lanes, and no head size or causal edge wastes work. The two parts are read in place,
+// without concatenation, and have separate gradients.
 #pragma once
 
 #include <cstdint>
 
+#include "ops/attention/attention.h"
 #include "ops/core/matmul_precision.h"
 #include "ops/core/slot.h"
 #include "tensor/random/philox.h"
@@ -22,27 +17,14 @@
 
 namespace eddy {
 
-// Options of window_attention.
-struct WindowAttentionOptions {
-  std::int64_t heads = 1;  // into which dim is cut
-  double dropout = 0;      // rate for probabilities
-  RandomKey dropout_key;   // gives the masks of `attention` over past and own concatenated
-  MatmulPrecision precision = MatmulPrecision::f32;  // as that of AttentionOptions
-};
-
-// Returns the attention output [batch, queries, dim]. Large windows, small batches and wide heads are passed
-// to `attention`.
-// shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined; own [batch, rows, 2 dim], whose last
-// `queries` rows belong to the queries; rows of past and own are the keys of all heads, then the values. Any
-// strides; a tensor is copied only if its last axis has a stride other than 1.
-// dtypes: f32, f64.
-// errors: ShapeError if sizes do not match or there are more queries than own rows; ValueError for dropout
-// outside [0, 1); DtypeError; DeviceError.
-// grad: for q, past and own; the probabilities are recomputed from each row's log-sum-exp.
-Tensor window_attention(const Tensor& q, const Tensor& past, const Tensor& own,
-                        const WindowAttentionOptions& options);
-
 namespace detail {
+// Whether the CPU is faster with sequences in its lanes: causal attention over many small windows with narrow heads.
+bool is_window(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
+               const AttentionOptions& options);
+// attention_packed_keys where is_window, of checked inputs.
+Tensor window_attention(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
+                        const AttentionOptions& options);
+
 // Sequences side by side in the CPU's kernel: the f32 lanes of the widest register. Narrower registers
 // process a group in parts.
 inline constexpr std::int64_t kWindowLanes = 16;

@@ -6,7 +6,6 @@
 
 #include "autograd/named_values.h"
 #include "ops/attention/attention.h"
-#include "ops/attention/window_attention.h"
 #include "ops/product/matmul.h"
 #include "ops/views/views.h"
 #include "tests/support/spec_check.h"
@@ -82,8 +81,8 @@ TEST_CASE("window attention names the probabilities of its own kernel") {
   const auto values = [](const Tensor& x) {
     return reshape(narrow(x, 2, kDim, kDim), {kMany, x.dim(1), kHeads, kSize});
   };
-  WindowAttentionOptions options;
-  options.heads = kHeads;
-  check_mix("window", looked_at([&] { return window_attention(q, past, own, options); }),
+  AttentionOptions options;
+  options.causal = true;
+  check_mix("window", looked_at([&] { return attention_packed_keys(q, past, own, kHeads, options); }),
             concat({values(past), values(own)}, 1));
 }

@@ -77,11 +77,11 @@ std::vector<Tensor> run(const Inputs& in, std::int64_t heads, bool window,
     return leaves.back();
   };
   const Inputs tracked{leaf(in.q), leaf(in.past), leaf(in.own)};
-  WindowAttentionOptions options;
-  options.heads = heads;
+  AttentionOptions options;
+  options.causal = true;
   options.precision = precision;
-  const Tensor y =
-      window ? window_attention(tracked.q, tracked.past, tracked.own, options) : by_attention(tracked, heads);
+  const Tensor y = window ? attention_packed_keys(tracked.q, tracked.past, tracked.own, heads, options)
+                          : by_attention(tracked, heads);
   backward(y, raw::cast(sample_normal(y.shape(), "cotangent"), y.dtype()));
   std::vector<Tensor> results{detach(y)};
   for (const Tensor& x : leaves) results.push_back(grad(x));
@@ -136,14 +136,14 @@ TEST_CASE("window attention with rounded factors is near attention in f64") {
 
 TEST_CASE("window attention computes a gradient for the parts that want one only") {
   const Inputs in = inputs(5, 3, 3, 2, 8);
-  WindowAttentionOptions options;
-  options.heads = 2;
+  AttentionOptions options;
+  options.causal = true;
   const auto gradients = [&](bool q, bool past, bool own) {
     const Inputs x{raw::alias(in.q), raw::alias(in.past), raw::alias(in.own)};
     if (q) require_grad(x.q);
     if (past) require_grad(x.past);
     if (own) require_grad(x.own);
-    backward(window_attention(x.q, x.past, x.own, options), sample_normal(in.q.shape(), "cotangent"));
+    backward(attention_packed_keys(x.q, x.past, x.own, 2, options), sample_normal(in.q.shape(), "cotangent"));
     return std::vector<Tensor>{q ? grad(x.q) : Tensor(), past ? grad(x.past) : Tensor(),
                                own ? grad(x.own) : Tensor()};
   };
@@ -160,11 +160,11 @@ TEST_CASE("window attention drops the given share of probabilities and keeps the
   const std::int64_t batch = 64, rows = 16, dim = 8;
   const Tensor q = Tensor::zeros({batch, rows, dim}, Dtype::f32),
                own = Tensor::full({batch, rows, 2 * dim}, 1.0, Dtype::f32);
-  WindowAttentionOptions options;
-  options.heads = 4;
+  AttentionOptions options;
+  options.causal = true;
   options.dropout = 0.25;
   options.dropout_key = random_key(3, "window", 1);
-  const std::vector<float> y = window_attention(q, {}, own, options).to_vector<float>();
+  const std::vector<float> y = attention_packed_keys(q, {}, own, 4, options).to_vector<float>();
   double sum = 0, dropped = 0;
   for (const float v : y) sum += static_cast<double>(v) / static_cast<double>(y.size());
   for (std::int64_t b = 0; b < batch; ++b)  // the first row has one probability: 0 or 1 / (1 - rate)
@@ -176,7 +176,7 @@ TEST_CASE("window attention drops the given share of probabilities and keeps the
   CHECK(std::abs(sum - 1) < 0.03);         // deviation 0.577 / sqrt(4096 heads' rows), less for long rows
   CHECK(std::abs(dropped - 0.25) < 0.11);  // four deviations of 256 draws
   options.dropout_key = random_key(3, "window", 2);
-  CHECK(window_attention(q, {}, own, options).to_vector<float>() != y);
+  CHECK(attention_packed_keys(q, {}, own, 4, options).to_vector<float>() != y);
 }
 
 TEST_CASE("window attention keeps what attention keeps whatever the instruction set") {
@@ -198,13 +198,13 @@ TEST_CASE("window attention keeps what attention keeps whatever the instruction 
         return raw::cast(Tensor::from(x, {c.batch, count, 2 * dim}), dtype);
       };
       const Inputs in{Tensor::zeros({c.batch, c.queries, dim}, dtype), rows(c.past, 0), rows(c.own, c.past)};
-      WindowAttentionOptions options;
-      options.heads = c.heads;
+      AttentionOptions options;
+      options.causal = true;
       options.dropout = 0.4;
       options.dropout_key = random_key(3, "kept", 1);
       on_every_isa_level([&] {
         CAPTURE(c.batch);
-        const Tensor got = window_attention(in.q, in.past, in.own, options),
+        const Tensor got = attention_packed_keys(in.q, in.past, in.own, c.heads, options),
                      wanted = by_attention(in, c.heads, options.dropout, options.dropout_key);
         CHECK(largest_difference(got, wanted) <=
               4 * epsilon(dtype));  // probabilities are 1/n, divided by 0.6
@@ -214,22 +214,22 @@ TEST_CASE("window attention keeps what attention keeps whatever the instruction 
 
 TEST_CASE("window attention names what does not fit") {
   const Inputs in = inputs(4, 3, 3, 2, 8);
-  WindowAttentionOptions options;
-  options.heads = 2;
+  AttentionOptions options;
+  options.causal = true;
+  std::int64_t heads = 2;
   const auto text = [&](const Tensor& q, const Tensor& past, const Tensor& own) {
-    return error_of<ShapeError>([&] { window_attention(q, past, own, options); });
+    return error_of<ShapeError>([&] { attention_packed_keys(q, past, own, heads, options); });
   };
   CHECK(contains(text(sample_normal({4, 3}, "q"), in.past, in.own), "[batch, queries, dim]"));
   CHECK(contains(text(in.q, sample_normal({5, 2, 16}, "p"), in.own), "past"));
   CHECK(contains(text(in.q, in.past, sample_normal({4, 3, 8}, "o")), "own"));
-  CHECK(contains(text(in.q, in.past, sample_normal({4, 2, 16}, "o")), "3 queries and 2 own rows"));
-  options.heads = 3;
+  heads = 3;
   CHECK(contains(text(in.q, in.past, in.own), "heads 3, dim 8"));
-  options.heads = 2;
+  heads = 2;
   options.dropout = 1;
-  CHECK(!error_of<ValueError>([&] { window_attention(in.q, in.past, in.own, options); }).empty());
+  CHECK(!error_of<ValueError>([&] { attention_packed_keys(in.q, in.past, in.own, heads, options); }).empty());
   options.dropout = 0;
   CHECK(!error_of<DtypeError>([&] {
-           window_attention(in.q, raw::cast(in.past, Dtype::f32), in.own, options);
+           attention_packed_keys(in.q, raw::cast(in.past, Dtype::f32), in.own, heads, options);
          }).empty());
 }

@@ -1,6 +1,5 @@
-// Samples and references of the ops in window_attention.h.
+// Samples and references of attention_packed_keys.
 #include "ops/attention/attention.h"
-#include "ops/attention/window_attention.h"
 #include "ops/core/op_spec.h"
 
 namespace eddy {
@@ -29,15 +28,15 @@ Tensor reference(const Tensors& x, double rate, const RandomKey& key) {
   return raw::reshape(y, x[0].shape());
 }
 
-OpSpec window_spec(const char* name, double rate) {
+OpSpec packed_keys_spec(const char* name, double rate) {
   const RandomKey key = random_key(5, "window sample", 2);
   OpSpec spec{name, "softmax(q k^T / sqrt(d)) v over the rows before a block and its own"};
   spec.run = [rate, key](const Tensors& x) {
-    WindowAttentionOptions options;
-    options.heads = kHeads;
+    AttentionOptions options;
+    options.causal = true;
     options.dropout = rate;
     options.dropout_key = key;
-    return window_attention(x[0], optional_input(x, 2), x[1], options);
+    return attention_packed_keys(x[0], optional_input(x, 2), x[1], kHeads, options);
   };
   spec.reference = [rate, key](const Tensors& x) { return reference(x, rate, key); };
   const auto inputs = [](std::int64_t batch, std::int64_t queries, std::int64_t own, std::int64_t past,
@@ -58,7 +57,7 @@ OpSpec window_spec(const char* name, double rate) {
                     raw::transpose(sample_normal({2, 4, 8}, "past"), 0, 1)}},
                   // Saturated: the gradients are rounding errors.
                   {"large", inputs(4, 3, 3, 2, 4, 30), false},
-                  // Passed to attention.
+                  // For the kernels of attention.
                   {"size_0", inputs(4, 0, 3, 0, 4)},
                   {"small_batch", inputs(2, 3, 3, 2, 4)}};
   spec.roundings = 64;
@@ -71,9 +70,10 @@ OpSpec window_spec(const char* name, double rate) {
 
 }  // namespace
 
-std::vector<OpSpec> window_attention_specs() {
+std::vector<OpSpec> attention_packed_keys_specs() {
   // Factors 0 and 2: with one key a gradient of 0 stays exactly 0.
-  return {window_spec("window_attention", 0), window_spec("window_attention_dropout", 0.5)};
+  return {packed_keys_spec("attention_packed_keys", 0),
+          packed_keys_spec("attention_packed_keys_dropout", 0.5)};
 }
 
 }  // namespace eddy
