@@ -86,7 +86,8 @@ inline Tensors cotangents(const Tensors& results) {
   for (std::size_t i = 0; i < results.size(); ++i) {
     const std::string stream = fmt::format("cotangent {}", i);
     const double scale = is_floating(results[i].dtype()) ? 1 : 0;
-    dys.push_back(raw::cast(sample_normal(results[i].shape(), stream.c_str(), scale), results[i].dtype()));
+    const Tensor dy = raw::cast(sample_normal(results[i].shape(), stream.c_str(), scale), results[i].dtype());
+    dys.push_back(raw::to_device(dy, results[i].device()));
   }
   return dys;
 }
