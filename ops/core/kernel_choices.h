@@ -16,7 +16,7 @@ namespace eddy::detail {
 //   part_of   the choice that this is a part of: its items set this one too, and its trials are this one's. Else the
 //             name
 //   kernels   the names to choose among. "plain" takes every call, and the others are compared with it
-//   measured  the fastest on an H200 (docs/gpu-status.md): what "auto" is on a GPU of compute capability 9.0 without
+//   measured  the fastest on an H200 (docs/gpu.md): what "auto" is on a GPU of compute capability 9.0 without
 //             trials. plain where no GPU has timed the others
 //   timed     the kernels that steps of a new run are timed with, where they are right
 //   trial     the function of train/app/measure/kernels/ that tries a kernel. try_samples takes the samples and the benchmarks of
