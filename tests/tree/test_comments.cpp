@@ -253,8 +253,8 @@ TEST_CASE("comments: those of the library have at most 120 columns") {
   for (const std::string& file : sources_below(kLibrary)) {
     const std::vector<std::string> lines = lines_of(file);
     for (std::size_t i = 0; i < lines.size(); ++i)
-      CHECK_MESSAGE(!is_too_long(lines[i]),
-                    file << ":" << i + 1 << ": " << lines[i].size() << " columns (120 at most): " << lines[i]);
+      CHECK_MESSAGE(!is_too_long(lines[i]), file << ":" << i + 1 << ": " << lines[i].size()
+                                                 << " columns (120 at most): " << lines[i]);
   }
 }
 

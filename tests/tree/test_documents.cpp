@@ -301,8 +301,8 @@ TEST_CASE("documents: the files of the tour have what it says to look for") {
 
 TEST_CASE("documents: the first page begins with what one wants to know first, on one screen") {
   const Lines page = lines_of("README.md");
-  const auto end = std::find_if(page.begin(), page.end(),
-                                [](const std::string& line) { return line.starts_with("## "); });
+  const auto end =
+      std::find_if(page.begin(), page.end(), [](const std::string& line) { return line.starts_with("## "); });
   // A change replaces a line of this screen; none is added.
   CHECK_MESSAGE(end - page.begin() <= 30,
                 "the first screen of README.md has " << end - page.begin() << " lines (30 at most)");
