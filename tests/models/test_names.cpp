@@ -1,5 +1,5 @@
-// The names that `using namespace eddy` brings into a program: those that it is meant to use. A name of the library's inner
-// parts stands in eddy::detail, where a program's own type of that name does not meet it.
+// The names that `using namespace eddy` brings into a program: those that it is meant to use. A name of the
+// library's inner parts stands in eddy::detail, where a program's own type of that name does not meet it.
 #include <doctest/doctest.h>
 
 #include "models/eddy/eddy.h"

@@ -148,7 +148,6 @@ TEST_CASE("program: help, errors and completion call a program by its own name")
       {{"keys", "unit_forget"}, "`my_eddy keys` also lists"},
       {{"tasks"}, "`my_eddy keys` explains them"},
       {{"train", "--run", "out", "--data", "tinyshakespear"}, "my_eddy tasks lists them"},
-      {{"reproduce", "speed"}, "my_eddy bench speed measures it"},
       {{"reproduce"}, "my_eddy reproduce FILE.toml"},
       {{"bench", "ops", "--filter", "abacus"}, "(my_eddy bench ops --dry-run lists them)"},
       {{"learn", "no_such"}, "my_eddy learn lists them"},
