@@ -19,8 +19,8 @@ namespace eddy {
 // grad: bit-identical to the gradient without the checkpoint, if each result is returned once. Captured leaves and
 // results get their gradients as usual. If nothing in fn needs a gradient, the backward of the node does nothing.
 // errors: in the forward pass ValueError for an undefined result, GraphError if fn wrote to an input; in the
-// backward pass VersionError if an input was overwritten since (captured tensors are not checked), GraphError if fn uses
-// a result that was computed after it first ran, or returns other shapes the second time.
+// backward pass VersionError if an input was overwritten since (captured tensors are not checked), GraphError if fn
+// uses a result that was computed after it first ran, or returns other shapes the second time.
 std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> fn,
                                const std::vector<Tensor>& inputs);
 // The same for a function with one result.

@@ -1,4 +1,4 @@
-// Example 10: what is written first after the first program. docs/recipes.md shows these lines and says what they are in
+// Example 10: what is written first after the first program. docs/library.md shows these lines and says what they are in
 // libtorch and MLX; here they run, on a text that Eddy makes, and each checks itself.
 #include <eddy/eddy.h>
 #include <unistd.h>

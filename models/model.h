@@ -85,8 +85,8 @@ class Model {
   virtual bool is_recurrent() const { return false; }
 
   // Returns the logits [batch, time, n_out] of the next tokens of a sequence, for generation, and updates
-  // `state`. An empty state begins a sequence. Recurrent models use constant memory. By default a call of `forward` that
-  // goes on from the state of the one before: for models whose state of `forward` is all that they keep.
+  // `state`. An empty state begins a sequence. Recurrent models use constant memory. By default a call of `forward`
+  // that goes on from the state of the one before: for models whose state of `forward` is all that they keep.
   // errors: ValueError when the model cannot continue (context full), or when a call leaves no state.
   virtual Tensor stream(const Tensor& tokens, State& state) const;
   // The number of tokens that `stream` still accepts after this state; -1 for no limit.

@@ -39,9 +39,8 @@ void install_backends() {
 
 namespace detail {
 void empty_slot(const char* kernel, Device device) {
-  fail<DeviceError>(
-      "{}: this build has no kernel for {} (it has: {}; docs/gpu-status.md lists what a GPU runs)", kernel,
-      to_string(device), backend_names());
+  fail<DeviceError>("{}: this build has no kernel for {} (it has: {}; docs/gpu.md lists what a GPU runs)",
+                    kernel, to_string(device), backend_names());
 }
 }  // namespace detail
 

@@ -98,7 +98,8 @@ struct KernelChoice {
 // For the backend: the kernel for an op, and those for all.
 KernelChoice kernel_choice(KernelOp op);
 GpuKernels chosen_kernels();
-// For the backend: a GPU is opened. Without a choice of the program "auto" is plain on a GPU on which no kernel has run.
+// For the backend: a GPU is opened. Without a choice of the program "auto" is plain on a GPU on which no kernel has
+// run.
 void expect_gpu(bool measured);
 }  // namespace detail
 

@@ -52,8 +52,8 @@ inline Tensor arange(double end, Dtype dtype = Dtype::f32, Device device = kCpu)
 Tensor linspace(double first, double last, std::int64_t count, Dtype dtype = Dtype::f32,
                 Device device = kCpu);
 
-// Returns the numbers given, as a scalar, as a vector or as rows of a matrix; the dtype is that of T: tensor({1.f, 2.f}) is
-// f32, tensor({{1, 2}, {3, 4}}) is i32.
+// Returns the numbers given, as a scalar, as a vector or as rows of a matrix; the dtype is that of T:
+// tensor({1.f, 2.f}) is f32, tensor({{1, 2}, {3, 4}}) is i32.
 // shapes: []; [count]; [rows, columns].
 // errors: ShapeError when rows differ in length.
 template <class T>

@@ -39,8 +39,8 @@ class Buffer : public RefCounted {
   std::int32_t saves = 0;
   std::int64_t* saved_bytes_counter = nullptr;
 
-  // The slot for what upper floors derive from these bytes and keep with them, such as a copy in another form. Its owner
-  // alone knows its type; null for most buffers.
+  // The slot for what upper floors derive from these bytes and keep with them, such as a copy in another form. Its
+  // owner alone knows its type; null for most buffers.
   const Ref<RefCounted>& derived() const { return derived_; }
   void set_derived(Ref<RefCounted> derived) {
     derived_ = std::move(derived);
@@ -250,8 +250,8 @@ Tensor cast(const Tensor& x, Dtype dtype);
 void cast_into(const Tensor& to, const Tensor& from);
 // Returns a copy on another device.
 Tensor to_device(const Tensor& x, Device device);
-// Returns the integers or flags of a tensor in the host's memory; nothing for one elsewhere, where reading waits for the
-// device.
+// Returns the integers or flags of a tensor in the host's memory; nothing for one elsewhere, where reading waits for
+// the device.
 // errors: DtypeError for other dtypes than i32, i64 and u8.
 std::optional<std::vector<std::int64_t>> integers_at_hand(const Tensor& x);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Applies the differences of docs/variations.md in turn to one copy of the tree, builds it after each, and runs the commands
+# Applies the differences of docs/own-models.md in turn to one copy of the tree, builds it after each, and runs the commands
 # that the page gives for it. The copy is built once as it is; a difference compiles a few files.
 #
 #   tests/variations.sh [FOLDER]      FOLDER for the copy; without it a temporary one that is removed
@@ -31,7 +31,7 @@ awk '
   /^```/ { inside = 0; next }
   inside { print > (".variations/" n ".diff") }
   !inside && n && /^    / { sub(/^    /, ""); print > (".variations/" n ".commands") }
-' docs/variations.md
+' docs/own-models.md
 
 number=1
 while [[ -f ".variations/$number.diff" ]]; do
@@ -41,7 +41,7 @@ while [[ -f ".variations/$number.diff" ]]; do
   number=$((number + 1))
 done
 if ((number < 6)); then
-  echo "variations.sh: docs/variations.md has $((number - 1)) differences (five)" >&2
+  echo "variations.sh: docs/own-models.md has $((number - 1)) differences (five)" >&2
   exit 1
 fi
 echo "all $((number - 1)) variations apply, build and run"

@@ -1,5 +1,5 @@
-// What the attention kernels on tensor cores do with the scores of a warp: masks, dropout, bias, the online softmax, and
-// the rows of a result.
+// What the attention kernels on tensor cores do with the scores of a warp: masks, dropout, bias, the online softmax,
+// and the rows of a result.
 //
 // A warp works on 16 rows of scores and N columns. With g = lane / 4 and t = lane % 4 a thread has the pairs
 //

@@ -2,10 +2,11 @@
 // of row r + N - 1 - c: as diagonal_products of cuda/attention/attention_tensor_core.cuh, with other places in shared
 // memory.
 //
-// A product reaches the owner of its pair through the warp's part of shared memory, which is in blocks of 8 x 8 numbers.
-// A pair that is 8 rows or columns on is in another block at the same place. So a thread has two addresses, for even
-// and odd columns, and all else is constant: nothing is computed or compared for a pair. Within a block the rows are in
-// an order (skew_place) in which neither the stores of two columns nor the loads along a diagonal have bank conflicts.
+// A product reaches the owner of its pair through the warp's part of shared memory, which is in blocks of 8 x 8
+// numbers. A pair that is 8 rows or columns on is in another block at the same place. So a thread has two addresses,
+// for even and odd columns, and all else is constant: nothing is computed or compared for a pair. Within a block the
+// rows are in an order (skew_place) in which neither the stores of two columns nor the loads along a diagonal have bank
+// conflicts.
 #pragma once
 
 #include "cuda/attention/attention_tensor_core.cuh"

@@ -10,8 +10,9 @@
 // operand here, keys and values the diagonal ones. The gradients of the scores, rounded to bf16, pass through
 // shared memory; of the table a warp has 16 distances and half of the head.
 //
-// Shared memory: two tiles of 64 rows, positions, windows of 96 keys and of 96 values (at H = 128 one for both in turn),
-// and a part of each warp for the skewed products and then the gradients of the scores; blocks of a multiprocessor:
+// Shared memory: two tiles of 64 rows, positions, windows of 96 keys and of 96 values (at H = 128 one for both in
+// turn), and a part of each warp for the skewed products and then the gradients of the scores; blocks of a
+// multiprocessor:
 //   H     bytes     blocks
 //   32    40,448    3
 //   64    62,976    3

@@ -2,9 +2,9 @@
 // queries with them, and what they add to dq. The products use mma.sync: a warp needs other rows than its
 // neighbours, 16 + N of them for 16 rows and N columns.
 //
-// The ring has 4 chunks of 64 positions, in rows of H + 8 numbers. A tile of 64 (128) x 64 pairs needs 2 (3) chunks, and
-// the next tile one new one: it is read and rounded while the others are in use, so no barrier is spent on it. Where
-// distances fall from tile to tile, tile t has chunks -t, 1 - t (and 2 - t), else t, t + 1 (and t + 2), modulo 4.
+// The ring has 4 chunks of 64 positions, in rows of H + 8 numbers. A tile of 64 (128) x 64 pairs needs 2 (3) chunks,
+// and the next tile one new one: it is read and rounded while the others are in use, so no barrier is spent on it.
+// Where distances fall from tile to tile, tile t has chunks -t, 1 - t (and 2 - t), else t, t + 1 (and t + 2), modulo 4.
 #pragma once
 
 #include "cuda/attention/attention_skew.cuh"

@@ -160,8 +160,8 @@ __device__ T* shared_elements() {
 }
 
 // Staged rows and weights are stored as matrices of 8 x 8, 64 elements each, as load_matrices reads them: of 16 rows
-// and 16 columns four, column by column. Returns where the 8 entries from k on, a multiple of 8, of a staged row are, in
-// a slice of `width` columns. Rows are permuted within a matrix so that the eights of one row, which are written at
+// and 16 columns four, column by column. Returns where the 8 entries from k on, a multiple of 8, of a staged row are,
+// in a slice of `width` columns. Rows are permuted within a matrix so that the eights of one row, which are written at
 // once, are in different banks.
 __device__ inline unsigned place(unsigned row, unsigned k, unsigned width) {
   const unsigned matrix = row / 16 * 16 * width + 16 * k + row % 16 / 8 * 64;
@@ -260,9 +260,9 @@ class Worker {
     begin = first_ * rows;
     end = last_ * rows;
   }
-  // How much further on the group's rows lie in arrays with the rows of one step (Step::shift), of a step with `rows` of the
-  // `block` that each sequence has room for. Groups are at different steps: without it those of a short step would lie
-  // where another group has its own.
+  // How much further on the group's rows lie in arrays with the rows of one step (Step::shift), of a step with `rows`
+  // of the `block` that each sequence has room for. Groups are at different steps: without it those of a short step
+  // would lie where another group has its own.
   __device__ std::int64_t shift(std::int64_t rows, std::int64_t block) const {
     return first_ * (block - rows);
   }

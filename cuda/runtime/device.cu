@@ -19,8 +19,8 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// "580.159.04", or "" where the driver does not tell: the first such number of the line "NVRM version: NVIDIA UNIX x86_64
-// Kernel Module 580.159.04 Release Build ...".
+// "580.159.04", or "" where the driver does not tell: the first such number of the line "NVRM version: NVIDIA UNIX
+// x86_64 Kernel Module 580.159.04 Release Build ...".
 std::string driver_release() {
   std::ifstream file("/proc/driver/nvidia/version");
   std::string word;

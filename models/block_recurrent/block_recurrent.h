@@ -106,7 +106,8 @@ class BlockRecurrent final : public FamilyModel<block_recurrent::Keys> {
   Tensor run_layer(const BlockRecurrentLayer& layer, const Tensor& x, Carry& own,
                    const BlockCall& call) const;
   Tensor run_blocks(const Tensor& x, std::vector<Carry>& carry, BlockCall call) const;
-  // One block through all layers; moves `carry` past it, where k and v become those of the block. `last` of its segment.
+  // One block through all layers; moves `carry` past it, where k and v become those of the block. `last` of its
+  // segment.
   Tensor run_block(const Tensor& x, std::vector<Carry>& carry, const std::vector<CellScales>& scales,
                    const BlockCall& call, bool last) const;
   // Keys and values of the states that the segment's blocks read; updates c to the end of the segment.

@@ -23,8 +23,8 @@ inline Tensor last_rows(const Tensor& x, std::int64_t rows) {
 }
 
 // One gate of the cell; the formulas are in ops/recurrence/gates.h. Parameters: wz.weight, and bg (fixed) or
-// wi.weight, wf.weight, bi, bf (lstm); bz with z_bias. Another gate_constant than the formulas' 1 is a part of the biases
-// that they get.
+// wi.weight, wf.weight, bi, bf (lstm); bz with z_bias. Another gate_constant than the formulas' 1 is a part of the
+// biases that they get.
 class StateGate {
  public:
   StateGate(const ParamScope& scope, std::int64_t in, const block_recurrent::Config& config);

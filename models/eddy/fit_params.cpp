@@ -1,5 +1,5 @@
-// The search for a width: the number of parameters grows with it, so that halving an interval finds the last width below
-// a number. Counting allocates nothing.
+// The search for a width: the number of parameters grows with it, so that halving an interval finds the last width
+// below a number. Counting allocates nothing.
 #include "models/eddy/fit_params.h"
 
 #include <cmath>

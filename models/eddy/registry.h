@@ -109,7 +109,8 @@ bool carries_state(ModelConfig config);
 // Returns the names of one model of each recurrence, then of a transformer without one.
 std::vector<std::string> example_models();
 
-// Refuses what cannot be the name of a model, a family or a task in files, flags and descriptions; `what` begins its text.
+// Refuses what cannot be the name of a model, a family or a task in files, flags and descriptions; `what` begins its
+// text.
 // errors: ConfigError.
 void check_new_name(const char* what, std::string_view name);
 

@@ -11,8 +11,8 @@
 namespace eddy {
 namespace {
 
-// The stretches [begin, end) of the arena whose parameters are held and a gradient reached, neighbours joined; the whole
-// arena, padding included, when all were.
+// The stretches [begin, end) of the arena whose parameters are held and a gradient reached, neighbours joined; the
+// whole arena, padding included, when all were.
 std::vector<HeldStretch> reached_stretches(const ParamStore& params, const std::vector<HeldStretch>& held) {
   std::vector<HeldStretch> stretches;
   const std::vector<Parameter>& all = params.parameters();

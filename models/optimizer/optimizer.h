@@ -97,7 +97,8 @@ class Optimizer {
   std::map<std::string, Tensor> save() const;
   // The bytes of that state, without "steps".
   std::int64_t bytes() const;
-  // Restores a state that save returned; errors name it `file`. Statistics of parameters that are not held are left out.
+  // Restores a state that save returned; errors name it `file`. Statistics of parameters that are not held are left
+  // out.
   // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.
   void load(const std::map<std::string, Tensor>& tensors, const std::string& file);
   // The same to and from a safetensors file, as a run's checkpoint holds it.
@@ -113,8 +114,8 @@ class Optimizer {
   // parameters' device and is read when the step is computed. Returns the gradients' norm before clipping,
   // one f64 on that device. If the norm is not finite, nothing changes.
   virtual Tensor apply(const Tensor& numbers);
-  // The same with a norm that the caller computed, for all parameters or for those that are held. The copy of the values
-  // in bf16 is not renewed, because the values of parameters that are not held may still come.
+  // The same with a norm that the caller computed, for all parameters or for those that are held. The copy of the
+  // values in bf16 is not renewed, because the values of parameters that are not held may still come.
   virtual void apply_with_norm(const Tensor& numbers, const Tensor& norm) { update(numbers, norm); }
   // Counts an enqueued step whose norm was finite.
   void count_step() { ++steps_; }

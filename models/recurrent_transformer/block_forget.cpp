@@ -17,9 +17,9 @@
 namespace eddy {
 namespace {
 
-// Whether queries, keys and values of x are computed block by block, beside what reads them, instead of all at once: on a
-// CPU where those of all blocks leave the second-level cache in between and each block is enough for a product: a step of
-// cifar_block with 32 sequences takes 45.5 ms so, and 49.1 at once (docs/choices.md).
+// Whether queries, keys and values of x are computed block by block, beside what reads them, instead of all at once: on
+// a CPU where those of all blocks leave the second-level cache in between and each block is enough for a product: a
+// step of cifar_block with 32 sequences takes 45.5 ms so, and 49.1 at once (docs/choices.md).
 bool reads_by_block(const Tensor& x) {
   constexpr std::int64_t kCacheBytes = 1 << 21, kLeastRows = 512;
   return x.defined() && chooses_as_cpu(x.device()) && x.bytes() > kCacheBytes &&

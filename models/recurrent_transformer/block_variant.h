@@ -159,8 +159,8 @@ class BlockAccumulate final : public BlockVariant {
   // The outputs of each block, from the first row that is read; undefined for blocks that are not read.
   std::vector<Tensor> run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
                                 CarriedRows& carried) const;
-  // The first window of a call that goes on: p/2, keys and values of p/2 + h, and what becomes the next p. All undefined
-  // without a state.
+  // The first window of a call that goes on: p/2, keys and values of p/2 + h, and what becomes the next p. All
+  // undefined without a state.
   struct Window {
     Tensor half, past, spread;
   };

@@ -152,8 +152,8 @@ class RegularTransformer final : public RecurrentTransformer {
 class UnitForget final : public RecurrentTransformer {
  public:
   using RecurrentTransformer::RecurrentTransformer;
-  // State: position, and key and value of the last h in layers.i.k, layers.i.v [batch, dim]. With keep_state also that of
-  // `forward`, to go on from.
+  // State: position, and key and value of the last h in layers.i.k, layers.i.v [batch, dim]. With keep_state also that
+  // of `forward`, to go on from.
   Tensor stream(const Tensor& tokens, State& state) const override;
   std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
 
@@ -168,8 +168,8 @@ class UnitForget final : public RecurrentTransformer {
   // `value` are those of the last h, read and replaced; may be null.
   Tensor run_fast(const TransformerLayer& layer, const Tensor& x, std::int64_t rows, const DropoutSite& drop,
                   CarriedRows* carried, Tensor* key, Tensor* value) const;
-  // qkv with the first step's value replaced by what attention mixes of it and of that of the h before: the chain, which
-  // begins without a state, then goes on from that h. Dropout drops both of its probabilities at once there.
+  // qkv with the first step's value replaced by what attention mixes of it and of that of the h before: the chain,
+  // which begins without a state, then goes on from that h. Dropout drops both of its probabilities at once there.
   Tensor enter(const TransformerLayer& layer, const Tensor& qkv, const DropoutSite& drop,
                const CarriedRows& carried) const;
   Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,

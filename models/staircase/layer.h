@@ -60,7 +60,8 @@ class StaircaseLayer {
   const std::int64_t heads, head_dim;
 
  private:
-  // What the position table adds to a score, [heads, distances], in the mean over the queries of a call: for name_value.
+  // What the position table adds to a score, [heads, distances], in the mean over the queries of a call: for
+  // name_value.
   Tensor mean_bias(const Tensor& normed_x, const AttentionOptions& options) const;
 
   const bool prenorm_;

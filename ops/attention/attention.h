@@ -42,7 +42,8 @@ struct AttentionOptions {
   // kv_heads, head_size]. The result is as for the concatenated keys {past_keys, k} and values; `keys` above
   // and below counts all of them. A GPU reads both in place; the CPU concatenates them first.
   Tensor past_keys, past_values;
-  // To what a CPU's products may round f32 factors; if parameters among the inputs have a coarser one, they take theirs.
+  // To what a CPU's products may round f32 factors; if parameters among the inputs have a coarser one, they take
+  // theirs.
   MatmulPrecision precision = MatmulPrecision::f32;
 };
 
@@ -141,8 +142,8 @@ struct AttentionArgs {
   RandomKey dropout_key;
   const void *q, *k, *v;
   AttentionStrides q_strides, k_strides, v_strides;
-  // The first `past` keys and values are in past_k and past_v; on the CPU past is 0 but for narrow heads. k and v, and their
-  // gradients, point `past` rows before their first row, so that one index counts all keys; their rows below
+  // The first `past` keys and values are in past_k and past_v; on the CPU past is 0 but for narrow heads. k and v, and
+  // their gradients, point `past` rows before their first row, so that one index counts all keys; their rows below
   // `past` are never read or written.
   std::int64_t past;
   const void *past_k, *past_v;

@@ -138,8 +138,8 @@ EDDY_INLINE void skew_rows(const Item<T, P>& item, const Rows& rows, const Skew&
 //   dposition   = dr^T q, by distance
 //   dhead_scale = scale sum(dscore r)
 //
-// rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over the keys is needed. has_sums says of which kRows
-// keys the scratch has sums of gradients so far.
+// rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over the keys is needed. has_sums says of which
+// kRows keys the scratch has sums of gradients so far.
 template <class T, class P>
 void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
                    const KeyRows<typename P::Factor>& keys, const TableSums<T>& sums, bool* has_sums) {
@@ -152,8 +152,8 @@ void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient
   T* const skewed = item.scratch + at.skewed;
   const AttentionStrides strides = item.output_strides();
   // Factors: of products over head_size, of products over the rows, and gradients of scores for products
-  // over keys and distances. Those that are not rounded are all the same. With kMovesAcross, factors across are not where
-  // what they are made of is.
+  // over keys and distances. Those that are not rounded are all the same. With kMovesAcross, factors across are not
+  // where what they are made of is.
   constexpr bool kRounds = kInner<F> != 1, kMoves = kRounds && P::kMovesAcross;
   F *const q = item.factors_at(at.q), *const doutput = item.factors_at(at.doutput),
            *const q_across = item.factors_at(kRounds ? at.q_across : at.q),

@@ -319,9 +319,9 @@ struct Item {
     if (key >= args.keys) return {args.batch, 0, 0};
     return {beyond ? next_batch : batch, key, beyond ? next_kv_head : kv_head};
   }
-  // Into the second-level cache, since the first is full of what is being computed: on tiles the backward pass takes 6 %
-  // more time otherwise (docs/choices.md). Both are always inline: GCC drops calls of a function that only prefetches, as
-  // if it had no effect.
+  // Into the second-level cache, since the first is full of what is being computed: on tiles the backward pass takes
+  // 6 % more time otherwise (docs/choices.md). Both are always inline: GCC drops calls of a function that only
+  // prefetches, as if it had no effect.
   __attribute__((always_inline)) void prefetch(const void* base, const AttentionStrides& s,
                                                const Place& place) const {
     if (base != nullptr && place.batch < args.batch)
@@ -358,8 +358,8 @@ struct Item {
         across[i] = F(0);
   }
 
-  // Rounds columns [begin, end) of a score tile, and those before them in their vector, to factors of sums over columns,
-  // maybe in the same memory, or of sums over rows, with P::kMovesAcross in other memory.
+  // Rounds columns [begin, end) of a score tile, and those before them in their vector, to factors of sums over
+  // columns, maybe in the same memory, or of sums over rows, with P::kMovesAcross in other memory.
   void round_along(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t begin, std::int64_t end,
                    F* to) const {
     begin = down_to(2 * kLanes<T>, begin);
@@ -445,8 +445,8 @@ struct Item {
   }
 };
 
-// Scores of a key head from which on tiles are faster than f32. Below, most of a tile would be padding: 16 queries and keys
-// take 2.5 ms on tiles and 1.8 in f32, 32 of 32 take as long (docs/choices.md).
+// Scores of a key head from which on tiles are faster than f32. Below, most of a tile would be padding: 16 queries and
+// keys take 2.5 ms on tiles and 1.8 in f32, 32 of 32 take as long (docs/choices.md).
 inline constexpr std::int64_t kLeastTileScores = 32 * 32;
 
 // Calls body(P{}) with the way in which a call multiplies. Factors are not rounded with so few rows that the keys are

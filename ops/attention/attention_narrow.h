@@ -1,8 +1,8 @@
-// Attention by heads of 4, 8 or 16 in f32, with AVX-512: 16 queries of one head side by side, one in each lane. A key or a
-// value is then as many scalars, each of which multiplies a vector of queries; along a head of 8 half of a register would be
-// empty, in each of five products: it takes a quarter to three fifths less time so (docs/choices.md). The gradients of keys and
-// values are summed without transposing their weights, which takes 6 to 15 % off backward. Only the two kernels of
-// attention include this header.
+// Attention by heads of 4, 8 or 16 in f32, with AVX-512: 16 queries of one head side by side, one in each lane. A key
+// or a value is then as many scalars, each of which multiplies a vector of queries; along a head of 8 half of a
+// register would be empty, in each of five products: it takes a quarter to three fifths less time so (docs/choices.md).
+// The gradients of keys and values are summed without transposing their weights, which takes 6 to 15 % off backward.
+// Only the two kernels of attention include this header.
 #pragma once
 
 #include <math.h>
@@ -37,7 +37,8 @@ EDDY_INLINE Lanes larger_lanes(Lanes a, Lanes b) {
   return a > b ? a : b;
 }
 
-// Rows `from`, from + step and so on side by side, as many as there is room for; in place of those from `count` on the last.
+// Rows `from`, from + step and so on side by side, as many as there is room for; in place of those from `count` on the
+// last.
 template <int kSize>
 EDDY_INLINE __m512 rows_beside(const float* x, std::int64_t stride, std::int64_t count, std::int64_t from,
                                int step) {
@@ -125,13 +126,13 @@ __attribute__((noinline)) void narrow_mix(const Lanes* weights, const float* row
   for (int c = 0; c < kSize; ++c) sums[c] = sum[c];
 }
 
-// Rows of the gradients of keys and values are sums over queries, the lanes. A vector has room for kCopies such rows of one
-// key: copies of an element lie side by side, and each sums every kCopies-th query.
+// Rows of the gradients of keys and values are sums over queries, the lanes. A vector has room for kCopies such rows of
+// one key: copies of an element lie side by side, and each sums every kCopies-th query.
 template <int kSize>
 inline constexpr int kCopies = kQueryLanes / kSize;
 
-// sums[t] += sum over the lanes l of weights[t] of weights[t][l] times row l, for `count` keys. rows[j] holds the rows from
-// j kCopies on, with copies of an element side by side.
+// sums[t] += sum over the lanes l of weights[t] of weights[t][l] times row l, for `count` keys. rows[j] holds the rows
+// from j kCopies on, with copies of an element side by side.
 template <int kSize, int kKeys>
 EDDY_INLINE void mix_across_keys(const Lanes* weights, const Lanes* rows, std::int64_t count, Lanes* sums) {
   constexpr int copies = kCopies<kSize>;
@@ -263,8 +264,8 @@ struct NarrowQueries {
     }
   }
 
-  // x in the lanes of queries that see `key`, `other` in the rest. The distance of a lane's query and the key lies in the
-  // band; smaller ones wrap.
+  // x in the lanes of queries that see `key`, `other` in the rest. The distance of a lane's query and the key lies in
+  // the band; smaller ones wrap.
   EDDY_INLINE Lanes seen(Lanes x, std::int64_t key, Lanes other) const {
     LaneNumbers lane;
     for (int i = 0; i < kQueryLanes; ++i) lane[i] = static_cast<std::uint32_t>(i);
@@ -343,8 +344,8 @@ struct NarrowQueries {
       log_sums()[i] = sum[i] > 0 ? shift[i] * kLn2 + vec::log(sum[i]) : -INFINITY;
   }
 
-  // The part of the backward pass that concerns the keys [tile_begin, tile_end), to whose gradients dk and dv it adds. `p` and
-  // `ds` are those of backward_tile.
+  // The part of the backward pass that concerns the keys [tile_begin, tile_end), to whose gradients dk and dv it adds.
+  // `p` and `ds` are those of backward_tile.
   void backward(const AttentionBackwardArgs& gradient, std::int64_t tile_begin, std::int64_t tile_end,
                 Lanes* dk, Lanes* dv) const {
     const std::int64_t from = larger(tile_begin, begin), to = smaller(tile_end, end);

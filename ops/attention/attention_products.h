@@ -101,8 +101,8 @@ __attribute__((noinline)) void multiply_rows(std::int64_t pairs, std::int64_t co
     multiply_square<Tiles, 2, 1>(pairs, a, a_stride, b + j, b_stride, c + j, c_stride, accumulate);
 }
 
-// Rounds `count` rows and whole vectors of columns to pairs of neighbouring rows: row j of `to`, a `to_stride` after the
-// one before, holds those of column j, up to a multiple of 16 pairs.
+// Rounds `count` rows and whole vectors of columns to pairs of neighbouring rows: row j of `to`, a `to_stride` after
+// the one before, holds those of column j, up to a multiple of 16 pairs.
 __attribute__((noinline)) inline void round_columns(const float* x, std::int64_t stride, std::int64_t count,
                                                     std::int64_t columns, Pair* to, std::int64_t to_stride) {
   for (std::int64_t row = 0; row < count; row += 32)

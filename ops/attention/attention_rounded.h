@@ -258,8 +258,8 @@ struct PieceProducts {
 };
 
 // Turns the scores of a query tile into pairs of p and dr, one block of rows and kPiece keys after the other: while the
-// tiles compute the next piece, this one is turned into pairs. prefetch(r, 0) to prefetch(r, kPrefetches - 1) are called
-// for each row, evenly over time, since a processor waits for few lines at once.
+// tiles compute the next piece, this one is turned into pairs. prefetch(r, 0) to prefetch(r, kPrefetches - 1) are
+// called for each row, evenly over time, since a processor waits for few lines at once.
 template <class Tiles, class P, class Prefetch>
 __attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, const Rows& rows,
                                                  const Skew& skew, const RoundedGradients& x,

@@ -17,8 +17,8 @@ inline constexpr std::int64_t kAttentionForwardRows = 512;
 // within these limits. More parts would keep more threads busy, but each is a whole table to zero and to add.
 inline constexpr std::int64_t kAttentionLeastSums = 16, kAttentionMostSums = 64;
 
-// Whether a CPU computes attention without tables for 16 queries side by side, and so reads past keys in place: heads of 4,
-// 8 or 16 with AVX-512, in f32 (ops/attention/attention_narrow.h).
+// Whether a CPU computes attention without tables for 16 queries side by side, and so reads past keys in place: heads
+// of 4, 8 or 16 with AVX-512, in f32 (ops/attention/attention_narrow.h).
 EDDY_INLINE bool attention_has_narrow_heads(Dtype dtype, std::int64_t queries, std::int64_t keys,
                                             std::int64_t head_size, MatmulPrecision precision) {
   constexpr std::int64_t kLeastQueries = 4;

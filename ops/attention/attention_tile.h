@@ -1,6 +1,6 @@
 // Building blocks of the CPU's attention kernels: a register tile of a matrix product, the packing of its
-// operands, and dropout masks of rows and of lanes. Operands are in scratch memory with rows padded to whole vectors, so
-// the product has no tails. Only *.isa.cpp files include this header: everything is in the namespace of the
+// operands, and dropout masks of rows and of lanes. Operands are in scratch memory with rows padded to whole vectors,
+// so the product has no tails. Only *.isa.cpp files include this header: everything is in the namespace of the
 // instruction set.
 //
 // The factors of a product are of type F: T, or with AVX512-BF16 pairs of neighbours along the inner axis,
@@ -39,8 +39,8 @@ struct Vector {
 };
 template <class T>
 inline constexpr std::int64_t kLanes = Vector<T>::lanes;
-// Calls body(lane) for the lanes of a vector, a loop to vectorise. GCC would unroll the 4 or 8 lanes of SSE2 and AVX2 first
-// and then see no loop any more: with AVX2 forward attention took 1.6 times as long.
+// Calls body(lane) for the lanes of a vector, a loop to vectorise. GCC would unroll the 4 or 8 lanes of SSE2 and AVX2
+// first and then see no loop any more: with AVX2 forward attention took 1.6 times as long.
 template <class T, class Body>
 EDDY_INLINE void each_lane(Body&& body) {
 #pragma GCC unroll 1
@@ -50,8 +50,8 @@ EDDY_INLINE void each_lane(Body&& body) {
 inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 #if defined(__AVX512F__)
-// 2^x, 0 below 2^-126: with n = floor(x) it is 2^n p(x - n). The coefficients, of the highest power first, are those of a
-// minimax polynomial on [0, 1] with p(0) = 1.
+// 2^x, 0 below 2^-126: with n = floor(x) it is 2^n p(x - n). The coefficients, of the highest power first, are those of
+// a minimax polynomial on [0, 1] with p(0) = 1.
 template <class... Coefficient>
 EDDY_INLINE __m512 power_of_two_by(__m512 x, float highest, Coefficient... others) {
   const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126), _CMP_NLT_UQ);
@@ -213,8 +213,8 @@ __attribute__((noinline)) inline void pack_rows(const float* x, std::int64_t str
     pair_rows(x + t * stride, t + 1 < count ? x + (t + 1) * stride : nullptr, size, packed + t / 2 * row);
   for (std::int64_t i = factors<Pair>(count) * row; i < inner * row; ++i) packed[i] = 0;
 }
-// Rounds two rows of `size` elements: each to pairs of neighbours and, unless `across` is null, both to pairs of the two.
-// The second may be null, for zeros.
+// Rounds two rows of `size` elements: each to pairs of neighbours and, unless `across` is null, both to pairs of the
+// two. The second may be null, for zeros.
 __attribute__((noinline)) inline void round_two_rows(const float* first, const float* second,
                                                      std::int64_t size, Pair* first_along, Pair* second_along,
                                                      Pair* across) {
@@ -275,9 +275,9 @@ __attribute__((noinline)) const T* keep_row(const RandomKey& key, std::uint64_t 
   return buffer + offset;
 }
 
-// Writes dropout factors of probabilities that lie side by side in lanes, `count` of each lane: those of a lane have the numbers from
-// first[lane] on in the stream of dropout draws. `keep` holds count + 4 vectors: one counter gives four words, and where
-// a lane does not begin at a counter, up to three of the row before are drawn, too.
+// Writes dropout factors of probabilities that lie side by side in lanes, `count` of each lane: those of a lane have
+// the numbers from first[lane] on in the stream of dropout draws. `keep` holds count + 4 vectors: one counter gives
+// four words, and where a lane does not begin at a counter, up to three of the row before are drawn, too.
 template <class T>
 __attribute__((noinline)) void keep_columns(const RandomKey& key, const std::uint64_t* first,
                                             std::int64_t count, std::uint32_t drop_below, T keep_scale,

@@ -23,8 +23,8 @@ namespace {
 // sequences do not fit the second-level cache (2 x 2^14 x 16 numbers, 2 MiB).
 constexpr std::int64_t kLeastBatch = kWindowLanes / 4;
 constexpr std::int64_t kMostPairs = 1 << 14;
-// So it is for f32 heads of this size and more, and of half of it where it multiplies on tiles: 4 heads of 64 take 14 ms
-// here, 11 there and 5.4 on tiles (docs/choices.md).
+// So it is for f32 heads of this size and more, and of half of it where it multiplies on tiles: 4 heads of 64 take
+// 14 ms here, 11 there and 5.4 on tiles (docs/choices.md).
 constexpr std::int64_t kWideHead = 32;
 
 WindowRows rows_in(const Tensor& x) {

@@ -1,6 +1,6 @@
 // The only list of choices among a GPU's kernels: one record for each. It makes the items of EDDY_KERNELS
-// (set_gpu_kernels), what "auto" is, the trials of train/app/measure/kernels/, the kernels that steps of a run are timed with, and
-// what programs show and record. cuda/README.md has the steps to another kernel.
+// (set_gpu_kernels), what "auto" is, the trials of train/app/measure/kernels/, the kernels that steps of a run are
+// timed with, and what programs show and record. cuda/README.md has the steps to another kernel.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace eddy::detail {
 //   part_of   the choice that this is a part of: its items set this one too, and its trials are this one's. Else the
 //             name
 //   kernels   the names to choose among. "plain" takes every call, and the others are compared with it
-//   measured  the fastest on an H200 (docs/gpu-status.md): what "auto" is on a GPU of compute capability 9.0 without
+//   measured  the fastest on an H200 (docs/gpu.md): what "auto" is on a GPU of compute capability 9.0 without
 //             trials. plain where no GPU has timed the others
 //   timed     the kernels that steps of a new run are timed with, where they are right
-//   trial     the function of train/app/measure/kernels/ that tries a kernel. try_samples takes the samples and the benchmarks of
-//             the ops `name` and `name`_..., in f32
+//   trial     the function of train/app/measure/kernels/ that tries a kernel. try_samples takes the samples
+//             and the benchmarks of the ops `name` and `name`_..., in f32
 //
 // What the kernels take; another one runs where a call is not taken:
 //

@@ -17,8 +17,8 @@ class ParameterForms : public RefCounted {
   ParameterForms(MatmulPrecision precision, bool keeps_bf16);
 
   // x views the buffer of the parameters.
-  // Returns the place of their panels (PackedWeights in ops/product/repeated_products.h); null in it before the first use
-  // and after a write.
+  // Returns the place of their panels (PackedWeights in ops/product/repeated_products.h); null in it before the first
+  // use and after a write.
   Ref<RefCounted>& panels(const Tensor& x);
   // Returns their copy in bf16, one element for each f32 of the buffer. It is made at the first call, and rounded again
   // after a write.

@@ -64,8 +64,8 @@ inline double visible_pairs(const AttentionArgs& a, std::int64_t end) {
 }
 
 // The cost of `count` products over all pairs, and of reading and writing the rows of queries and keys as
-// often; `with_table` products more read a small table in place of such rows. For each gradient of the past that is not wanted, one product over the past and its rows are left
-// out.
+// often; `with_table` products more read a small table in place of such rows. For each gradient of the past that is not
+// wanted, one product over the past and its rows are left out.
 inline Cost attention_cost(const AttentionArgs& a, int count, int with_table, int unwanted) {
   const double pairs = (count + with_table) * visible_pairs(a, a.keys) - unwanted * visible_pairs(a, a.past);
   const std::int64_t rows =

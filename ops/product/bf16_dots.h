@@ -1,6 +1,6 @@
-// The packed products of bf16_gemm.isa.cpp by VDPBF16PS (AVX512-BF16). Panels are read as they lie; blocks of A are rounded into
-// rows of pairs, and what comes next is fetched, rounded and packed amid the products. Registers of a tile: 12 x 2 vectors of
-// C, 2 of B, 1 of A. Only bf16_gemm.isa.cpp includes this header.
+// The packed products of bf16_gemm.isa.cpp by VDPBF16PS (AVX512-BF16). Panels are read as they lie; blocks of A are
+// rounded into rows of pairs, and what comes next is fetched, rounded and packed amid the products. Registers of a
+// tile: 12 x 2 vectors of C, 2 of B, 1 of A. Only bf16_gemm.isa.cpp includes this header.
 #pragma once
 
 #include "ops/cpu/isa.h"
@@ -40,9 +40,9 @@ constexpr std::int64_t kAhead = 16;
 // How what is rounded lies: rows of pairs, or pairs of rows side by side, or panels.
 enum class Lay { along, across, panels };
 
-// A block of A, or panels of B, on their way into pairs: vector by vector, while what was rounded before is multiplied, so
-// that nothing waits for memory. The source is stored [rows, inner] for `along`, else [inner, rows]; of panels of B, "rows"
-// are the columns.
+// A block of A, or panels of B, on their way into pairs: vector by vector, while what was rounded before is multiplied,
+// so that nothing waits for memory. The source is stored [rows, inner] for `along`, else [inner, rows]; of panels of B,
+// "rows" are the columns.
 template <Lay kLay>
 struct Rounded {
   const float* from;
@@ -108,8 +108,8 @@ struct Rounded {
   }
 };
 
-// What is done beside the products, a little at every step: so many vectors of the next block of A, and of the panels of B
-// that the caller needs next.
+// What is done beside the products, a little at every step: so many vectors of the next block of A, and of the panels
+// of B that the caller needs next.
 template <Lay kLay>
 struct Meanwhile {
   Rounded<kLay> block{};
@@ -134,8 +134,8 @@ struct Block {
   const float* next_c;  // where the next tile of C begins
 };
 
-// A tile of C. The lines of the next one are fetched, and what comes next is rounded, a little at every step: lines that are
-// asked for all at once keep those of the panel waiting. Products are 11 to 23 % faster so than with neither
+// A tile of C. The lines of the next one are fetched, and what comes next is rounded, a little at every step: lines
+// that are asked for all at once keep those of the panel waiting. Products are 11 to 23 % faster so than with neither
 // (docs/choices.md).
 template <int Rows, Lay kLay>
 __attribute__((noinline)) void dot_tile(const Block& x, Meanwhile<kLay>& meanwhile) {

@@ -34,11 +34,11 @@ constexpr std::int64_t kPanelStep = kStep * kWidth;  // pairs of a panel in a st
 // memory once for a block.
 constexpr std::int64_t kBlockPairs = 96 * 1024, kFewRows = 128, kPanelBytes = 1280 << 10,
                        kGroupBytes = 512 << 10;
-// Where 32 rows are multiplied, a block of A is read for every panel and stays in the first-level cache, if panels do not
-// push it out. They pass it by (TILELOADDT1) where the second-level cache keeps what is read again: all panels, two
-// blocks of A, and C if it is added to, together no more than kNearBytes. Else so many steps are prefetched, past A. Each
-// is 3 to 16 % faster where it is taken (docs/choices.md). With 16 rows the stream of panels from outer caches takes the
-// time, and fetching lines early delays it.
+// Where 32 rows are multiplied, a block of A is read for every panel and stays in the first-level cache, if panels do
+// not push it out. They pass it by (TILELOADDT1) where the second-level cache keeps what is read again: all panels, two
+// blocks of A, and C if it is added to, together no more than kNearBytes. Else so many steps are prefetched, past A.
+// Each is 3 to 16 % faster where it is taken (docs/choices.md). With 16 rows the stream of panels from outer caches
+// takes the time, and fetching lines early delays it.
 constexpr std::int64_t kNearBytes = 1152 << 10, kAheadSteps = 2;
 
 // 16 pairs of each of up to 16 columns of `a`, from k on, one vector per column; `a` is stored [inner, columns].
@@ -53,8 +53,8 @@ EDDY_INLINE void pairs_of_columns(const float* a, std::int64_t a_stride, std::in
 }
 
 // A block of A [rows, inner] on its way into tiles: [rows / 16][steps][16][16]. It is rounded while the block before it
-// is multiplied, which hides most of the waiting for memory: `taken` rows or, where A is stored [inner, rows], tiles are
-// done.
+// is multiplied, which hides most of the waiting for memory: `taken` rows or, where A is stored [inner, rows], tiles
+// are done.
 template <bool kTransposed>
 struct Rounding {
   const float* a;
@@ -114,8 +114,8 @@ struct TileProducts {
   }
 
   // Four tiles of sums: 2 x 2, or 1 x 4 with kTall false. A square that is cut off by the edge of C goes through a
-  // buffer. Panels that are kNear pass the first-level cache by. Meanwhile `taking` more rows or tiles of the next block
-  // are rounded.
+  // buffer. Panels that are kNear pass the first-level cache by. Meanwhile `taking` more rows or tiles of the next
+  // block are rounded.
   template <bool kTall, bool kNear, bool kTransposed>
   static void multiply(const Square& x, Rounding<kTransposed>& next, std::int64_t taking) {
     constexpr std::int64_t rows = kTall ? 32 : 16, columns = kTall ? kWidth : 2 * kWidth,

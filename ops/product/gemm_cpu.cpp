@@ -74,10 +74,11 @@ void write_bias(const GemmArgs& g) {
       });
 }
 
-// Whether the kernels of packed_gemm.h, which pack both factors, take an f32 product: where they were measured to be faster
-// than what else there is, OpenBLAS or gemm_small.h, on processors of Intel (docs/peers.md#products-in-f32). Where too few
-// panels or rows share what is packed, the others stay. At AVX2 dy^T x is 3 to 10 % slower than OpenBLAS's but for small
-// results. On processors of AMD OpenBLAS is near the machine's rate.
+// Whether the kernels of packed_gemm.h, which pack both factors, take an f32 product: where they were measured to be
+// faster than what else there is, OpenBLAS or gemm_small.h, on processors of Intel
+// (docs/performance.md#products-in-f32). Where too few panels or rows share what is packed, the others stay. At AVX2
+// dy^T x is 3 to 10 % slower than OpenBLAS's but for small results. On processors of AMD OpenBLAS is near the machine's
+// rate.
 bool packs_factors([[maybe_unused]] const GemmArgs& g) {
 #if defined(EDDY_X86_LEVELS)
   static const bool measured = __builtin_cpu_is("intel");

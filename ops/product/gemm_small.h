@@ -7,8 +7,8 @@
 // only on the shape, and for x W^T and dy W not on the number of rows. So bits depend neither on other rows
 // nor on the number of threads.
 //
-// It does 1.2 to 2 times OpenBLAS's rate (docs/peers.md#products-in-f32). In dy^T x a thread has all of C at once, and in
-// all products sums stay in registers from start to end (docs/choices.md#products-of-narrow-layers).
+// It does 1.2 to 2 times OpenBLAS's rate (docs/performance.md#products-in-f32). In dy^T x a thread has all of C at
+// once, and in all products sums stay in registers from start to end (docs/choices.md#products-of-narrow-layers).
 #pragma once
 
 #include <cstdint>

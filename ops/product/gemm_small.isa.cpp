@@ -26,8 +26,8 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = 2;
 #endif
 constexpr std::int64_t kLanes = kVectorBytes / 4;
-// How many tiles ahead rows of A and C are prefetched. A step of cifar_block takes 92.2 ms so, and 93.4 with those of the
-// next tile (docs/choices.md).
+// How many tiles ahead rows of A and C are prefetched. A step of cifar_block takes 92.2 ms so, and 93.4 with those of
+// the next tile (docs/choices.md).
 constexpr std::int64_t kAheadTiles = 4;
 
 typedef float Vector __attribute__((vector_size(kVectorBytes)));

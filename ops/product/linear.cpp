@@ -93,8 +93,8 @@ RowLimits row_limits(const Tensor& dy, const Tensor& x) {
   return {chooses_as_cpu(dy.device()) ? gradient / (4 * row) : -1, 2 * gradient / row};
 }
 
-// Passes on dy^T x, the gradient of input k, the weight of y = x W^T, in the weight's precision. Anomaly mode checks each node's own
-// gradient, so nothing is deferred there.
+// Passes on dy^T x, the gradient of input k, the weight of y = x W^T, in the weight's precision. Anomaly mode checks
+// each node's own gradient, so nothing is deferred there.
 void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x, MatmulPrecision precision) {
   const RowLimits limits = row_limits(dy, x);
   if (dy.dim(0) > limits.few || anomaly_mode())

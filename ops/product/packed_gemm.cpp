@@ -198,9 +198,9 @@ GemmArgs columns_of(GemmArgs g, std::int64_t begin, std::int64_t end) {
   return g;
 }
 
-// One matrix of the batch. Over many inner indices each thread computes a part of C by itself, and packs what that needs:
-// threads that shared the packing would wait for each other at every turn, and pass C and the packed part of B from cache
-// to cache. On two threads dy^T x in bf16 is 1.4 to 2.1 times as fast so (docs/choices.md).
+// One matrix of the batch. Over many inner indices each thread computes a part of C by itself, and packs what that
+// needs: threads that shared the packing would wait for each other at every turn, and pass C and the packed part of B
+// from cache to cache. On two threads dy^T x in bf16 is 1.4 to 2.1 times as fast so (docs/choices.md).
 template <class T>
 void multiply_one_packing(const GemmArgs& g) {
   const std::int64_t threads = thread_count(), turn = kernels_of<T>(g.precision).packed_inner;
@@ -228,8 +228,8 @@ void multiply_one_packing(const GemmArgs& g) {
   });
 }
 
-// The same with what the kernels do not take: alpha, another beta than 0 and 1, and A transposed where they read rows only.
-// C is scaled first, A copied.
+// The same with what the kernels do not take: alpha, another beta than 0 and 1, and A transposed where they read rows
+// only. C is scaled first, A copied.
 template <class T>
 void multiply_any_packing(GemmArgs g) {
   if (g.beta != 0 && g.beta != 1) {

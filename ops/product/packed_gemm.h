@@ -25,7 +25,8 @@ enum class PackLayout {
   columns_by_inner,  // W [columns, inner]: B = W^T, e.g. x W^T of a linear layer
 };
 
-// Panels [panel_begin, panel_end) of B [inner, columns], stored row by row, that a kernel packs while it multiplies by others.
+// Panels [panel_begin, panel_end) of B [inner, columns], stored row by row, that a kernel packs while it multiplies by
+// others.
 template <class T>
 struct LaterPanels {
   const T* b = nullptr;
@@ -110,12 +111,13 @@ struct Bf16GemmKernels {
 const Bf16GemmKernels& bf16_gemm_kernels();
 
 // What is decided: whether the gradient dW = dy^T x of a weight W [out, in] is computed in f32 although the precision
-// rounds factors. It is, if min(out, in) < kLeastRoundedSide: then most of a tile is padding. The number of rows decides
-// nothing, and neither does the instruction set. All other products round: x W^T and dy W, and dW of larger weights.
+// rounds factors. It is, if min(out, in) < kLeastRoundedSide: then most of a tile is padding. The number of rows
+// decides nothing, and neither does the instruction set. All other products round: x W^T and dy W, and dW of larger
+// weights.
 //
-// With a side of 10 dW takes 12.4 us in f32 and 17.9 in bf16, with one of 16 as long (docs/choices.md). Products of up to 4
-// rows by small weights are 0.1 to 0.2 us slower in bf16, since setting up the tiles costs that. They round in spite of it: a
-// row would have other bits alone than in a batch.
+// With a side of 10 dW takes 12.4 us in f32 and 17.9 in bf16, with one of 16 as long (docs/choices.md). Products of up
+// to 4 rows by small weights are 0.1 to 0.2 us slower in bf16, since setting up the tiles costs that. They round in
+// spite of it: a row would have other bits alone than in a batch.
 inline constexpr std::int64_t kLeastRoundedSide = 16;
 
 // Called when an instruction set is installed.

@@ -195,8 +195,8 @@ void multiply_in_place(const PanelProduct<T>& g) {
 // ---- Many rows ----
 
 #if defined(__AVX2__)
-// A block of A is packed: tiles of kTall rows, inner-major. It stays in the second-level cache beside a group of panels,
-// each tile of it in the first. Meanwhile the tiles fetch what is packed next, and C, whose stores would wait.
+// A block of A is packed: tiles of kTall rows, inner-major. It stays in the second-level cache beside a group of
+// panels, each tile of it in the first. Meanwhile the tiles fetch what is packed next, and C, whose stores would wait.
 constexpr int kTall = kVectorBytes == 64 ? 12 : 6;
 constexpr std::int64_t kBlock = 192, kBlockInner = 384, kGroupBytes = 512 << 10;
 // Rows from which packing them costs less than it gains.
@@ -379,8 +379,8 @@ void multiply(const PanelProduct<T>& g) {
   multiply_in_place(g);
 }
 
-// Packs rows of W as columns of a panel, in squares of vectors; at the edges blocks of a cache line of inner indices keep
-// both sides in the first cache.
+// Packs rows of W as columns of a panel, in squares of vectors; at the edges blocks of a cache line of inner indices
+// keep both sides in the first cache.
 template <class T>
 void pack_transposed(const T* w, std::int64_t w_stride, std::int64_t inner, std::int64_t columns, T* out) {
   constexpr std::int64_t width = panel_width<T>, lanes = Vector<T>::lanes;

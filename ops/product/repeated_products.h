@@ -3,11 +3,12 @@
 // RepeatedProducts exists, `linear` on the CPU pack a weight at its first product and reuse
 // the panels (packed_gemm.h) in all others, also in the backward.
 //
-// Packing costs as much as reading and writing the weight. With 4 rows x W^T gains nothing, with 16 it is more than twice
-// as fast (docs/choices.md).
+// Packing costs as much as reading and writing the weight. With 4 rows x W^T gains nothing, with 16 it is more than
+// twice as fast (docs/choices.md).
 //
-// Products that round their factors to bf16 (ops/core/matmul_precision.h) always pack the right one. The panels of parameters then
-// stay with their buffer until the next write to it (ops/core/parameter_forms.h), one form for x W^T and one for dy W.
+// Products that round their factors to bf16 (ops/core/matmul_precision.h) always pack the right one. The panels of
+// parameters then stay with their buffer until the next write to it (ops/core/parameter_forms.h), one form for x W^T
+// and one for dy W.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ namespace eddy {
 // twice as much if there is a backward pass. The recorded tape keeps those of a loop alive.
 class PackedWeights : public RefCounted {
  public:
-  // Whether the memory of packed matrices is kept too, whose address identifies them. A buffer's own panels must not keep
-  // it: they go with it.
+  // Whether the memory of packed matrices is kept too, whose address identifies them. A buffer's own panels must not
+  // keep it: they go with it.
   enum class Keeps { sources, no_sources };
   explicit PackedWeights(Keeps keeps = Keeps::sources) : keeps_(keeps) {}
 

@@ -3,8 +3,8 @@
 //   c' = sigmoid(f) c + sigmoid(i) tanh(g)
 //   h  = sigmoid(o) tanh(c')
 //
-// Named values (autograd/named_values.h): sigmoid of i, f and o as `input_gate`, `forget_gate` and `output_gate`, shaped
-// like c.
+// Named values (autograd/named_values.h): sigmoid of i, f and o as `input_gate`, `forget_gate` and `output_gate`,
+// shaped like c.
 //
 // Source: Hochreiter, Schmidhuber, "Long short-term memory" (1997), with the forget gate of Gers,
 // Schmidhuber, Cummins (2000).

@@ -320,8 +320,8 @@ UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps
         if (sink.needs(kX)) sink.give(kX, dx);
         if (sink.needs(kQkv)) sink.give(kQkv, dqkv);
         give_weight_gradients(context, kWeights, sh, rows, back, a.precision);
-        // For the rows of k and v of wqkv: one product if the kernel stored both gradients side by side, as a GPU's do, else
-        // two.
+        // For the rows of k and v of wqkv: one product if the kernel stored both gradients side by side, as a GPU's do,
+        // else two.
         const std::vector<Tensor> dkeys = dkv.defined() ? std::vector{dkv} : std::vector{dk, dv};
         if (sink.needs(kWeights + kWqkv))
           sink.into(kWeights + kWqkv, [&](const Tensor& dst, float beta) {

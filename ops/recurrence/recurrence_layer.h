@@ -27,8 +27,8 @@ Tensor readable_rows(const Tensor& x);
 UnitRecurrenceWeights contiguous_weights(const UnitRecurrenceWeights& w);
 // The weights upcast to f32.
 UnitRecurrenceWeights upcast_weights(const UnitRecurrenceWeights& w);
-// Fills in the arguments' options, weights (all but wqkv), their sizes and precision, and `kept`, the dtype of the saved
-// rows: bf16 if the products are bf16 and `stores_bf16` says that the kernels then store bf16.
+// Fills in the arguments' options, weights (all but wqkv), their sizes and precision, and `kept`, the dtype of the
+// saved rows: bf16 if the products are bf16 and `stores_bf16` says that the kernels then store bf16.
 void bind(detail::RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurrenceOptions& options,
           bool stores_bf16);
 
@@ -82,8 +82,8 @@ struct BackwardRows {
 // copy; zeros if the output has no gradient.
 Tensor writable_gradient(const VjpContext& context, int output);
 
-// Passes on the gradients of all weights but wqkv, with products of `precision`. norm1, the norm of the rows x, is input
-// `first` of the node.
+// Passes on the gradients of all weights but wqkv, with products of `precision`. norm1, the norm of the rows x, is
+// input `first` of the node.
 void give_weight_gradients(VjpContext& context, int first, const Tensor& x, const SavedRows& saved,
                            const BackwardRows& rows, MatmulPrecision precision);
 

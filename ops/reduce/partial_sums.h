@@ -32,8 +32,8 @@ inline constexpr std::int64_t kSummedRows = 64;
 constexpr std::int64_t summed_blocks(std::int64_t rows) {
   return (rows + kSummedRows - 1) / kSummedRows;
 }
-// x [rows, width], contiguous, f32 or bf16; sums [summed_blocks(rows), width], f32. Or with a mask, the gradient of ReLU:
-// where y is not positive x is taken as 0, and what is summed is written to masked_x, which may be x.
+// x [rows, width], contiguous, f32 or bf16; sums [summed_blocks(rows), width], f32. Or with a mask, the gradient of
+// ReLU: where y is not positive x is taken as 0, and what is summed is written to masked_x, which may be x.
 struct RowBlocks {
   Tensor x, sums;
   Tensor y{}, masked_x{};

@@ -9,7 +9,8 @@
 
 namespace eddy {
 
-// Lets an allocator give `bytes` beside what is live already, while it exists; a request for more is an OutOfMemoryError.
+// Lets an allocator give `bytes` beside what is live already, while it exists; a request for more is an
+// OutOfMemoryError.
 class MemoryLimit {
  public:
   static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();

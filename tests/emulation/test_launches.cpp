@@ -1,5 +1,5 @@
 // How many launches a training step needs, by kernel: that no work is done twice, and the table of copies in
-// docs/gpu-counts.md.
+// docs/gpu.md.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -264,7 +264,7 @@ TEST_SUITE("device") {
     CHECK(sum(back) == at(back, "product") + 4);
   }
 
-  TEST_CASE("a window or a chunk of a chain launches as much as docs/gpu-counts.md says") {
+  TEST_CASE("a window or a chunk of a chain launches as much as docs/gpu.md says") {
     struct Chain {
       const char *model, *gate, *cell;
       bool dropout;

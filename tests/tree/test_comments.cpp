@@ -1,5 +1,6 @@
 // The form of the comments and texts in the sources: tags of docstrings begin a line, formulas stand on lines
-// of their own, and no line is the remainder of another that a formatter broke.
+// of their own, and no line is the remainder of another that a formatter broke. Comments of the library have
+// 120 columns: prose may be reflowed to them, formulas, tables and lists keep their lines.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,6 +18,11 @@ namespace {
 using namespace eddy::test;
 
 // ---- rules
+
+// The most columns of a line of a comment. clang-format does not hold comments to its own limit.
+constexpr std::size_t kCommentColumns = 120;
+// The folders whose comments keep it.
+const std::vector<std::string> kLibrary{"tensor", "autograd", "ops", "cuda", "models"};
 
 // What stands behind the // of a line, with its blanks; "" where there is no comment.
 std::string comment_of(const std::string& line) {
@@ -75,7 +81,6 @@ bool has_gap(const std::string& comment) {
 // Whether `line` is what was left of the line before when a formatter broke it: one or two words amid a
 // paragraph, the first of which found no room in the line before.
 bool is_remainder(const std::string& before, const std::string& line, const std::string& after) {
-  constexpr std::size_t kColumns = 110;
   const std::size_t indent = line.find_first_not_of(' ');
   const auto is_prose = [&](const std::string& text) {
     return text.size() > indent + 3 && text.find("// ") == indent && text[indent + 3] != ' ';
@@ -86,7 +91,7 @@ bool is_remainder(const std::string& before, const std::string& line, const std:
   std::istringstream stream(line.substr(indent + 3));
   const std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
   if (words.size() > 2 || std::string(".:;").find(words.back().back()) != std::string::npos) return false;
-  return before.size() + 1 + words.front().size() > kColumns;
+  return before.size() + 1 + words.front().size() > kCommentColumns;
 }
 
 // What the string literal at the end of a line holds; "" when there is none.
@@ -132,6 +137,11 @@ bool has_lone_word(const std::string& line, const std::string& after) {
   const std::string left = literal_at_end(line), right = literal_at_begin(after);
   return !left.empty() && !right.empty() && !left.ends_with("\\n") &&
          (is_lone_word(left) || is_lone_word(right));
+}
+
+// Whether a line with a comment has too many columns.
+bool is_too_long(const std::string& line) {
+  return line.size() > kCommentColumns && !comment_of(line).empty();
 }
 
 // What is wrong with a file, a line for each: "12: what: the line".
@@ -201,7 +211,7 @@ TEST_CASE("comments: a gap is found in prose and not in tables") {
 }
 
 TEST_CASE("comments: the remainder of a broken line is found and a short line by choice is not") {
-  const std::string full = "  // " + std::string(100, 'x'), next = "  // and goes on for a while";
+  const std::string full = "  // " + std::string(110, 'x'), next = "  // and goes on for a while";
   CHECK(is_remainder(full, "  // remainder of", next));
   CHECK(!is_remainder(full, "  // a sentence.", next));
   CHECK(!is_remainder(full, "  // three words here", next));
@@ -211,6 +221,13 @@ TEST_CASE("comments: the remainder of a broken line is found and a short line by
   CHECK(!is_remainder(full, "// remainder", next));
   CHECK(!is_remainder(full, "  //   y = x", "  //   z = y"));
   CHECK(!is_remainder("", "", ""));
+}
+
+TEST_CASE("comments: a line with a comment beyond the limit is found and a long text is not") {
+  CHECK(is_too_long("// " + std::string(118, 'x')));
+  CHECK(is_too_long("int x;  // " + std::string(110, 'x')));
+  CHECK(!is_too_long("// " + std::string(117, 'x')));
+  CHECK(!is_too_long("text = \"" + std::string(120, 'x') + "\";"));
 }
 
 TEST_CASE("comments: a text that is cut at a single word is found") {
@@ -230,6 +247,15 @@ TEST_CASE("comments: the headers and sources of the tree keep the rules") {
   CHECK(files.size() > 300);
   for (const std::string& file : files)
     for (const std::string& fault : faults_of(lines_of(file))) FAIL_CHECK(file << ":" << fault);
+}
+
+TEST_CASE("comments: those of the library have at most 120 columns") {
+  for (const std::string& file : sources_below(kLibrary)) {
+    const std::vector<std::string> lines = lines_of(file);
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      CHECK_MESSAGE(!is_too_long(lines[i]), file << ":" << i + 1 << ": " << lines[i].size()
+                                                 << " columns (120 at most): " << lines[i]);
+  }
 }
 
 TEST_CASE("comments: the settings of clang-format leave comments and string literals as they are") {

@@ -299,9 +299,26 @@ TEST_CASE("documents: the files of the tour have what it says to look for") {
   CHECK(names > 40);
 }
 
-TEST_CASE("documents: the first page is short, and its program is the first example") {
+TEST_CASE("documents: the first page begins with what one wants to know first, on one screen") {
   const Lines page = lines_of("README.md");
-  CHECK_MESSAGE(page.size() <= 130, "README.md has " << page.size() << " lines (130 at most)");
+  const auto end =
+      std::find_if(page.begin(), page.end(), [](const std::string& line) { return line.starts_with("## "); });
+  // A change replaces a line of this screen; none is added.
+  CHECK_MESSAGE(end - page.begin() <= 30,
+                "the first screen of README.md has " << end - page.begin() << " lines (30 at most)");
+  std::string screen;
+  for (auto line = page.begin(); line != end; ++line) screen += *line + "\n";
+  std::size_t at = 0;
+  for (const char* const part : {" minutes ", "\n    examples/quickstart.sh ", "(examples/00_everything.cpp)",
+                                 "](docs/recurrence.svg)", "\nEddy is not for "}) {
+    at = screen.find(part, at);
+    CHECK_MESSAGE(at != std::string::npos, "the first screen of README.md lacks, or has too early: " << part);
+    if (at == std::string::npos) break;
+  }
+}
+
+TEST_CASE("documents: the program of the first page is the first example") {
+  const Lines page = lines_of("README.md");
   const auto begin = std::find(page.begin(), page.end(), "```cpp"), end = std::find(begin, page.end(), "```");
   REQUIRE(end != page.end());
   const Lines example = lines_of("examples/01_first_program.cpp");
@@ -379,7 +396,7 @@ TEST_CASE("documents: the C++ of every page stands in a file that is compiled, a
 }
 
 TEST_CASE("documents: the differences of the variations apply to the tree") {
-  const std::vector<Lines> blocks = blocks_of("docs/variations.md", "diff");
+  const std::vector<Lines> blocks = blocks_of("docs/own-models.md", "diff");
   CHECK(blocks.size() == 5);
   for (const Lines& block : blocks) {
     std::string file;
@@ -445,11 +462,12 @@ TEST_CASE("documents: the differences of gradients on the first page stand on th
   CHECK(claims == 1);
 }
 
-TEST_CASE("documents: README.md has at most 130 lines and every page of docs at most 400") {
-  CHECK(lines_of("README.md").size() <= 130);
+TEST_CASE("documents: README.md has at most 200 lines and every page of docs at most 500") {
+  // A longer page is a question, whether it is two, and not a target: raise the limit where the text needs it.
+  CHECK(lines_of("README.md").size() <= 200);
   for (const std::string& page : pages())
-    if (page.starts_with("docs/") && page != "docs/ops.md")  // has a line for each op
-      CHECK_MESSAGE(lines_of(page).size() <= 400, page << " has " << lines_of(page).size() << " lines");
+    if (page.starts_with("docs/"))
+      CHECK_MESSAGE(lines_of(page).size() <= 500, page << " has " << lines_of(page).size() << " lines");
 }
 
 TEST_CASE("documents: what is missing is found") {

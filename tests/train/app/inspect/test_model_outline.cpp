@@ -1,6 +1,6 @@
 // The outline of a model: its parts add up to what is counted elsewhere, and its reach is what the model's windows say.
 //
-// The outlines of docs/outlines.md and the pictures of docs/families.md are compared with the models; with
+// The outlines and the pictures of docs/families.md are compared with the models; with
 // EDDY_UPDATE_DOCS set they are written instead.
 #include <doctest/doctest.h>
 
@@ -190,7 +190,7 @@ void expect_document(const std::string& file, const std::string& text) {
 
 TEST_CASE("model outline: the page of outlines shows the models as they are") {
   const std::string mark = "    build/release/eddy models --explain ";
-  std::istringstream lines(read_bytes(EDDY_SOURCE_DIR "/docs/outlines.md"));
+  std::istringstream lines(read_bytes(EDDY_SOURCE_DIR "/docs/families.md"));
   std::string after;
   int outlines = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -206,7 +206,7 @@ TEST_CASE("model outline: the page of outlines shows the models as they are") {
     after += line + '\n';
   }
   CHECK(outlines == 4);
-  expect_document("docs/outlines.md", after);
+  expect_document("docs/families.md", after);
 }
 
 TEST_CASE("model outline: the pictures on the page of the families are drawn from the models") {
