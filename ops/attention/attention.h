@@ -71,8 +71,8 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
                         const Tensor& past = {});
 
 // Returns attention [batch, queries, dim] for keys and values side by side in rows; the rows of `past` come
-// first. Of the options, the band, the scale and dropout apply. Where many short sequences lie side by side, as in block
-// recurrences, each lane of the CPU's vectors takes one.
+// first. Of the options, the band, the scale and dropout apply. Where many short sequences lie side by side, as in
+// block recurrences, each lane of the CPU's vectors takes one.
 // shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined; own [batch, rows, 2 dim]: columns
 // 0 .. dim - 1 are keys, then values, with heads as in attention_packed.
 // dtypes: as attention.
