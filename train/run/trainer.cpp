@@ -24,7 +24,7 @@
 #include "train/step/gradient_reach.h"
 #include "train/step/shared_steps.h"
 #include "train/step/stop_signal.h"
-#include "train/step/time_limit.h"
+#include "train/plan/time_limit.h"
 #include "train/step/train_step.h"
 #include "train/tasks/task.h"
 #include "train/words/human_text.h"

@@ -47,9 +47,9 @@ class SharedSteps {
   void begin_step(std::vector<Batch>& batches, StepOptions& options);
   void end_step() { ranks_.in_exchange = false; }
   // Returns the state of all rows.
-  State whole_state(const CarriedState& own, const Model& model);
+  State whole_state(const CarriedState& local, const Model& model);
   // Returns the state of the optimizer of all parameters, as Optimizer::save.
-  std::map<std::string, Tensor> whole_optimizer(const Optimizer& own);
+  std::map<std::string, Tensor> whole_optimizer(const Optimizer& local);
 
  private:
   Ranks& ranks_;
