@@ -1,7 +1,8 @@
 // The batches of an evaluation, cut into parts of their rows, which ranks share. With one part this is evaluate_batch.
 //
 // A batch of r rows has gcd(r, EvalShare::parts) parts, so its losses have the same bits for every number of ranks. The
-// state that is carried belongs to a part; where the number of rows changes, all parts start cold, as a whole batch does.
+// state that is carried belongs to a part; where the number of rows changes, all parts start cold, as a whole batch
+// does.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A run while this process trains it: what its loop (trainer.cpp) and its evaluations (evaluations.h) share. That is the
-// clock, the log, the last checkpoint, and how the run is shown.
+// A run while this process trains it: what its loop (trainer.cpp) and its evaluations (evaluations.h) share. That is
+// the clock, the log, the last checkpoint, and how the run is shown.
 #pragma once
 
 #include <cstdint>

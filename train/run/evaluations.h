@@ -20,8 +20,8 @@ class Evaluations {
   void plan_last();
   // Every train.eval_every steps, but for the first step of a run that is limited in time.
   bool is_due() const;
-  // Evaluates, records the result, and saves the model where it is the best so far. An evaluation that is recorded for this
-  // step is not made again. `last`: the one at the end of a run.
+  // Evaluates, records the result, and saves the model where it is the best so far. An evaluation that is recorded
+  // for this step is not made again. `last`: the one at the end of a run.
   void evaluate(bool last = false);
   // Measures the whole validation split at the end of a run whose evaluations measure a sample, where time allows.
   void evaluate_whole();
@@ -46,8 +46,8 @@ class Evaluations {
   std::int64_t given_up_at_ = -1;
 };
 
-// Writes what the model generates, and records it: not twice for one step. `last`: the sample at the end of a run. One that
-// train.minutes end is kept as far as it came.
+// Writes what the model generates, and records it: not twice for one step. `last`: the sample at the end of a run.
+// One that train.minutes end is kept as far as it came.
 void write_sample(ActiveRun& run, bool last = false);
 
 }  // namespace eddy::training

@@ -59,11 +59,11 @@ struct CarriedState {
   State state;  // detached
   std::int64_t rows = 0;
 
-  // The state that a batch starts from. It is empty, and the model starts cold, if all rows of the batch begin with a new
-  // state, or if the number of rows has changed.
+  // The state that a batch starts from. It is empty, and the model starts cold, if all rows of the batch begin with a
+  // new state, or if the number of rows has changed.
   State before(const Batch& batch) const;
-  // The model's input for a batch that starts from it, with start flags for the rows that begin with a new state: [rows,
-  // segments of the call] on the device of batch.start, with the flag in the first segment.
+  // The model's input for a batch that starts from it, with start flags for the rows that begin with a new state:
+  // [rows, segments of the call] on the device of batch.start, with the flag in the first segment.
   ForwardInput input(const Batch& batch, Device device, const Model& model) const;
   // Stores the detached state after a batch.
   void update(const State& after, const Batch& batch);

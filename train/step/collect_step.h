@@ -1,5 +1,5 @@
-// Reading back a step that was enqueued. The step itself waits for nothing, so its numbers can be read when the device has
-// something else to do.
+// Reading back a step that was enqueued. The step itself waits for nothing, so its numbers can be read when the
+// device has something else to do.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace eddy::training {
 
-// The norm of a step's gradient and the losses of its local micro-batches, where the device writes them: one buffer, read
-// by one copy.
+// The norm of a step's gradient and the losses of its local micro-batches, where the device writes them: one buffer,
+// read by one copy.
 class StepNumbers {
  public:
   StepNumbers(std::size_t losses, Device device);
@@ -43,9 +43,9 @@ struct EnqueuedStep {
   bool stopped = false;
 };
 
-// Waits for a step, reads its numbers, and counts the optimizer's step if it was taken. With carry_state `carried` becomes
-// the state after the step; after a loss that is not finite it is cleared, since it may be the cause. To find the source
-// of a value that is not finite, the step is computed again.
+// Waits for a step, reads its numbers, and counts the optimizer's step if it was taken. With carry_state `carried`
+// becomes the state after the step; after a loss that is not finite it is cleared, since it may be the cause. To find
+// the source of a value that is not finite, the step is computed again.
 // errors: those of the model and of Ranks::exchange.
 StepResult collect_step(const Model& model, Optimizer& optimizer, const StepInputs& inputs,
                         const EnqueuedStep& work, CarriedState& carried);

@@ -17,7 +17,7 @@ void gather_values(ParamStore& params, Ranks& ranks, const ArenaBuckets& buckets
   std::vector<std::unique_ptr<TreeSum>> parts;
   for (const Bucket& bucket : buckets.all())
     parts.push_back(std::make_unique<TreeSum>(ranks, params.values(), bucket.halving, std::vector<bool>{},
-                                              static_cast<int>(parts.size()) + 1, TreeSum::Work::gather));
+                                              static_cast<int>(parts.size()) + 1, TreeSum::Work::all_gather));
   for (const std::unique_ptr<TreeSum>& part : parts) part->finish();
   wrote_in_place(params.values(), "gather_values");
 }
@@ -37,7 +37,7 @@ Tensor gradient_norms(const ParamStore& params, Ranks* ranks, const ArenaBuckets
   if (!shard) return norms;
   const Tensor local = raw::to_device(norms, kCpu);
   const std::vector<std::byte> bytes =
-      gather_all(*ranks, std::as_bytes(std::span(local.data<double>(), all.size())));
+      all_gather(*ranks, std::as_bytes(std::span(local.data<double>(), all.size())));
   std::vector<double> numbers(all.size());
   for (std::size_t i = 0; i < all.size(); ++i)
     std::memcpy(
@@ -140,9 +140,9 @@ void GradientReducer::send(std::size_t bucket, bool in_arena) {
     in_arena = true;
   }
   // Numbers of buckets are tags: what goes on first is not the same on all ranks. 0 is that of other messages.
-  sums_.push_back(
-      std::make_unique<TreeSum>(*ranks_, params_.gradients(), halving, present_, static_cast<int>(bucket) + 1,
-                                buckets_->shard() ? TreeSum::Work::add : TreeSum::Work::add_and_gather));
+  sums_.push_back(std::make_unique<TreeSum>(
+      *ranks_, params_.gradients(), halving, present_, static_cast<int>(bucket) + 1,
+      buckets_->shard() ? TreeSum::Work::reduce_scatter : TreeSum::Work::all_reduce));
 }
 
 void GradientReducer::advance() {
@@ -193,7 +193,7 @@ void GradientReducer::finish() {
     std::vector<std::byte> local(reached_.size());
     std::transform(reached_.begin(), reached_.end(), local.begin(),
                    [](bool reached) { return std::byte{reached}; });
-    const std::vector<std::byte> all = gather_all(*ranks_, local);
+    const std::vector<std::byte> all = all_gather(*ranks_, local);
     for (std::size_t i = 0; i < all.size(); ++i)
       if (all[i] != std::byte{0}) reached_[i % reached_.size()] = true;
   }

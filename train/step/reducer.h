@@ -1,13 +1,15 @@
-// The sum of a step's gradients over its micro-batches and ranks, behind the few calls that a step makes. In a plain run,
-// of one micro-batch a batch on one process, backward passes add up by themselves: every call but update() does nothing.
+// The sum of a step's gradients over its micro-batches and ranks, behind the few calls that a step makes. In a plain
+// run, of one micro-batch a batch on one process, backward passes add up by themselves: every call but update() does
+// nothing.
 //
 // With micro-batches the sum is one fixed binary tree for each batch, batches in order:
 //
 //   ((g0 + g1) + (g2 + g3))   of the first batch, + (the same of the second), + ...
 //
-// Each g is the gradient of one micro-batch, a part of the batch's rows. With several ranks each has the micro-batches of
-// one subtree, and adds the upper levels together with the others (train/ranks/tree_sum.h). So the sum has the same bits
-// for every number of ranks. A micro-batch without scored targets has no gradient and counts as nothing.
+// Each g is the gradient of one micro-batch, a part of the batch's rows. With several ranks each has the
+// micro-batches of one subtree, and adds the upper levels together with the others (train/ranks/tree_sum.h). So the
+// sum has the same bits for every number of ranks. A micro-batch without scored targets has no gradient and counts as
+// nothing.
 //
 // Ranks add a batch's gradients bucket by bucket, while the backward pass of their last micro-batch computes others:
 //
@@ -52,11 +54,11 @@ class GradientReducer {
   // errors: those of Ranks::exchange.
   void finish();
   // Enqueues one step of the optimizer, and with shard gets the values of the parameters that other ranks hold. Returns
-  // the norm of the gradient before clipping, one f64 on the parameters' device. The norm of a sum over micro-batches is
-  // that of the parameters' norms: ranks that hold some of the parameters get the same bits.
+  // the norm of the gradient before clipping, one f64 on the parameters' device. The norm of a sum over micro-batches
+  // is that of the parameters' norms: ranks that hold some of the parameters get the same bits.
   Tensor update(Optimizer& optimizer, const Tensor& scalars);
-  // The 2-norm of the gradient of each parameter, f64 [parameters], after update; undefined where the optimizer computed
-  // only the norm of all.
+  // The 2-norm of the gradient of each parameter, f64 [parameters], after update; undefined where the optimizer
+  // computed only the norm of all.
   const Tensor& norms() const { return norms_; }
 
  private:
@@ -66,7 +68,8 @@ class GradientReducer {
   void put_aside();
   void add_top();
   void end_batch();
-  // Of the last micro-batch of a batch, with ranks: watches its gradients; one is final, a bucket leaves, buckets go on.
+  // Of the last micro-batch of a batch, with ranks: watches its gradients; one is final, a bucket leaves, buckets go
+  // on.
   void watch_gradients();
   void note_final(std::size_t parameter);
   void send(std::size_t bucket, bool in_arena);

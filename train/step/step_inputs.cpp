@@ -101,7 +101,7 @@ bool StepInputs::stops_before(std::size_t i) const {
 
 std::vector<double> StepInputs::gather(const std::vector<double>& of_local) const {
   if (options.ranks == nullptr) return of_local;
-  const std::vector<std::byte> bytes = gather_all(*options.ranks, std::as_bytes(std::span(of_local)));
+  const std::vector<std::byte> bytes = all_gather(*options.ranks, std::as_bytes(std::span(of_local)));
   std::vector<double> all(scored.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t at = static_cast<std::size_t>(owner(i)) * of_local.size() + local_index(i);
@@ -113,7 +113,7 @@ std::vector<double> StepInputs::gather(const std::vector<double>& of_local) cons
 bool StepInputs::on_all_ranks(bool here) const {
   if (options.ranks == nullptr) return here;
   const std::byte local_answer{here};
-  const std::vector<std::byte> all = gather_all(*options.ranks, std::span(&local_answer, 1));
+  const std::vector<std::byte> all = all_gather(*options.ranks, std::span(&local_answer, 1));
   return std::find(all.begin(), all.end(), std::byte{0}) == all.end();
 }
 

@@ -1,5 +1,5 @@
-// What a training step reads: this process's micro-batches, and the numbers that change from step to step. All of it is in
-// tensors, so that a recorder can send it to the device by one copy, and replay the step with another's.
+// What a training step reads: this process's micro-batches, and the numbers that change from step to step. All of it
+// is in tensors, so that a recorder can send it to the device by one copy, and replay the step with another's.
 //
 //   batch 0   0 1 2 3     four micro-batches a batch, numbered through the step; a batch's follow each other on a rank.
 //   batch 1   4 5 6 7     Of two ranks, rank 1 computes 2 3 6 7: its local ones 0 1 2 3
@@ -41,8 +41,8 @@ struct StepInputs {
 
   // The model's input for local micro-batch i, from the state of its rows before it.
   ForwardInput forward(std::size_t i, const CarriedState& state, const Model& model) const;
-  // The states of this process's rows, split into those of its micro-batches and merged again. Local micro-batch i has the
-  // state i % local.
+  // The states of this process's rows, split into those of its micro-batches and merged again. Local micro-batch i
+  // has the state i % local.
   std::vector<CarriedState> split(const CarriedState& whole, const Model& model) const;
   CarriedState merge(const std::vector<CarriedState>& states, const Model& model) const;
 
