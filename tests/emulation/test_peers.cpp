@@ -66,7 +66,7 @@ TEST_CASE("peers: ranks add on their GPUs what NCCL brings, in the order of the 
   });
   GpuRanks ranks;
   const Tensor x = raw::to_device(Tensor::from(own, {7}), gpu);
-  add_all(ranks, x, {true, true});
+  all_reduce(ranks, x, {true, true});
   CHECK(raw::to_device(x, kCpu).to_vector<float>() == std::vector<float>{11, 22, 33, 44, 55, 66, 77});
   REQUIRE(received.size() == 2);
   CHECK(received[0] == bytes_of(own, 0, 3));
@@ -78,7 +78,7 @@ TEST_CASE("peers: ranks add on their GPUs what NCCL brings, in the order of the 
     received.push_back(sent);
     return received.size() == 1 ? bytes_of(theirs, 3, 7) : bytes_of(theirs, 0, 3);
   });
-  add_all(ranks, none, {true, false});
+  all_reduce(ranks, none, {true, false});
   CHECK(raw::to_device(none, kCpu).to_vector<float>() == theirs);
   CHECK(received[0].empty());
   emulation::play_peers({});

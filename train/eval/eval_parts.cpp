@@ -48,15 +48,15 @@ void append(PartLosses& all, const PartLosses& next) {
 // Part i of a batch belongs to rank i ranks / parts.
 std::vector<Batch> parts_of_rank(const Batch& batch, std::int64_t parts, int rank, int ranks) {
   if (parts == 1) return rank == 0 ? std::vector<Batch>{batch} : std::vector<Batch>{};
-  std::vector<Batch> own;
+  std::vector<Batch> local;
   for (std::int64_t part = 0; part < parts; ++part)
-    if (part * ranks / parts == rank) own.push_back(part_of_batch(batch, part, parts));
-  return own;
+    if (part * ranks / parts == rank) local.push_back(part_of_batch(batch, part, parts));
+  return local;
 }
 
 }  // namespace
 
-PartLosses OwnParts::run(const std::vector<Batch>& parts, bool cold) {
+PartLosses LocalParts::run(const std::vector<Batch>& parts, bool cold) {
   const NoGrad no_grad;
   if (cold) carried_.clear();
   carried_.resize(parts.size());
@@ -76,18 +76,18 @@ PartLosses OwnParts::run(const std::vector<Batch>& parts, bool cold) {
   return all;
 }
 
-std::vector<State> OwnParts::states() const {
+std::vector<State> LocalParts::states() const {
   std::vector<State> states;
   for (const CarriedState& carried : carried_) states.push_back(carried.state);
   return states;
 }
 
-std::string OwnParts::take_message() {
+std::string LocalParts::take_message() {
   return recorders_.empty() ? "" : recorders_.front()->take_message();
 }
 
 EvalParts::EvalParts(const Model& model, const EvalPlan& plan)
-    : model_(model), share_(plan.share), own_(model, plan), plan_(plan) {}
+    : model_(model), share_(plan.share), local_(model, plan), plan_(plan) {}
 
 PartLosses EvalParts::run(const Batch& batch) {
   const std::int64_t rows = batch.tokens.dim(0);
@@ -95,7 +95,7 @@ PartLosses EvalParts::run(const Batch& batch) {
   rows_ = rows;
   parts_ = std::gcd(rows, share_.parts);
   Ranks* const others = share_.ranks;
-  if (others == nullptr) return own_.run(parts_of_rank(batch, parts_, 0, 1), cold);
+  if (others == nullptr) return local_.run(parts_of_rank(batch, parts_, 0, 1), cold);
   others->in_exchange = true;
   for (int rank = 1; rank < ranks(); ++rank) {
     Message message;
@@ -114,7 +114,7 @@ PartLosses EvalParts::run(const Batch& batch) {
     message.send(*others, rank);
   }
   begun_ = true;
-  PartLosses all = own_.run(parts_of_rank(batch, parts_, 0, ranks()), cold);
+  PartLosses all = local_.run(parts_of_rank(batch, parts_, 0, ranks()), cold);
   for (int rank = 1; rank < ranks(); ++rank) {
     Message answer = Message::receive(*others, rank);
     PartLosses part;
@@ -128,7 +128,7 @@ PartLosses EvalParts::run(const Batch& batch) {
 }
 
 State EvalParts::state() {
-  std::vector<State> states = own_.states();
+  std::vector<State> states = local_.states();
   if (states.empty() || states.front().empty()) return {};
   if (share_.ranks != nullptr) {
     Ranks& others = *share_.ranks;
@@ -149,18 +149,18 @@ State EvalParts::state() {
     for (const auto& [name, tensor] : part) placed.set(name, raw::to_device(tensor, device));
     part = placed;
   }
-  return joined_state(states, model_);
+  return merged_state(states, model_);
 }
 
 void answer_evaluation(Ranks& ranks, Message& message, const Model& model,
-                       std::unique_ptr<OwnParts>& evaluation) {
+                       std::unique_ptr<LocalParts>& evaluation) {
   if (message.get<bool>()) {
     EvalPlan plan;
     plan.carry_state = message.get<bool>();
     plan.clear_state = message.get<bool>();
     plan.count_correct = message.get<bool>();
     plan.capture = message.get<bool>();
-    evaluation = std::make_unique<OwnParts>(model, plan);
+    evaluation = std::make_unique<LocalParts>(model, plan);
   }
   const bool cold = message.get<bool>();
   std::vector<Batch> parts(static_cast<std::size_t>(message.get<std::uint64_t>()));
@@ -170,7 +170,7 @@ void answer_evaluation(Ranks& ranks, Message& message, const Model& model,
   answer.send(ranks, 0);
 }
 
-void answer_evaluated(Ranks& ranks, const OwnParts& evaluation) {
+void answer_evaluated(Ranks& ranks, const LocalParts& evaluation) {
   Message answer;
   const std::vector<State> states = evaluation.states();
   answer.put(static_cast<std::uint64_t>(states.size()));

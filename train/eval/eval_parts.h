@@ -1,7 +1,8 @@
 // The batches of an evaluation, cut into parts of their rows, which ranks share. With one part this is evaluate_batch.
 //
 // A batch of r rows has gcd(r, EvalShare::parts) parts, so its losses have the same bits for every number of ranks. The
-// state that is carried belongs to a part; where the number of rows changes, all parts start cold, as a whole batch does.
+// state that is carried belongs to a part; where the number of rows changes, all parts start cold, as a whole batch
+// does.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ struct PartLosses {
 };
 
 // The parts that one rank computes.
-class OwnParts {
+class LocalParts {
  public:
-  OwnParts(const Model& model, const EvalPlan& plan) : model_(model), plan_(plan) {}
+  LocalParts(const Model& model, const EvalPlan& plan) : model_(model), plan_(plan) {}
   // Computes a batch's parts, in order. `cold`: forgets the states of the batch before.
   PartLosses run(const std::vector<Batch>& parts, bool cold);
   // The states after the last batch, in the order of its parts; empty ones without a state.
@@ -46,13 +47,13 @@ class EvalParts {
   PartLosses run(const Batch& batch);
   // The state of all rows after the last batch; empty without one.
   State state();
-  std::string take_message() { return own_.take_message(); }
+  std::string take_message() { return local_.take_message(); }
 
  private:
   int ranks() const { return share_.ranks != nullptr ? share_.ranks->size() : 1; }
   const Model& model_;
   EvalShare share_;
-  OwnParts own_;
+  LocalParts local_;
   EvalPlan plan_;
   std::int64_t rows_ = 0, parts_ = 0;  // of the last batch
   bool begun_ = false;
@@ -61,7 +62,7 @@ class EvalParts {
 // Another rank's side: its answers to RankCommand::evaluate and send_evaluated. A message that begins an evaluation
 // carries the plan, and replaces `evaluation`.
 void answer_evaluation(Ranks& ranks, Message& message, const Model& model,
-                       std::unique_ptr<OwnParts>& evaluation);
-void answer_evaluated(Ranks& ranks, const OwnParts& evaluation);
+                       std::unique_ptr<LocalParts>& evaluation);
+void answer_evaluated(Ranks& ranks, const LocalParts& evaluation);
 
 }  // namespace eddy::training

@@ -58,21 +58,20 @@ RecorderOptions eval_recorder(const EvalPlan& plan) {
 
 BatchLosses evaluate_batch(const Model& model, Batch batch, CarriedState& carried, const EvalPlan& plan,
                            Recorder& recorder) {
-  ForwardInput given;
-  if (plan.carry_state) carried.set_input(given, batch, model);
-  const std::int64_t rows = batch.tokens.dim(0);
+  CarriedState current{plan.carry_state ? carried.before(batch) : State(), batch.tokens.dim(0)};
   const BatchLosses result = recorder.run(
-      batch_kind(batch), {&batch.tokens, &batch.targets, &batch.start}, given.state, [&](State& state) {
-        ForwardInput input = forward_input(batch, batch.tokens.device());
-        CarriedState{state, rows}.set_input(input, batch, model);
+      batch_kind(batch), {&batch.tokens, &batch.targets, &batch.start}, current.state, [&](State& state) {
+        CarriedState inside{state, current.rows};
+        ForwardInput input = inside.input(batch, batch.tokens.device(), model);
         input.logits = plan.count_correct;
         const ForwardOutput output = model.forward(input);
-        if (plan.carry_state) state = output.state.detach();
+        if (plan.carry_state) inside.update(output.state, batch);
+        state = inside.state;
         return BatchLosses{plan.count_correct ? cross_entropy_rows(output.logits, batch.targets, kNotScored)
                                               : output.classifier.losses(batch.targets, kNotScored),
                            output.logits, !input.state.empty()};
       });
-  if (plan.carry_state) carried = {given.state, rows};
+  if (plan.carry_state) carried = current;
   return result;
 }
 

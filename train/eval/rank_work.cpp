@@ -25,7 +25,7 @@ struct Worker {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<ArenaBuckets> buckets;
   CarriedState carried;
-  std::unique_ptr<OwnParts> evaluation;
+  std::unique_ptr<LocalParts> evaluation;
 
   Worker(Ranks& ranks, Message& message)
       : config(run_config_from_json(nlohmann::json::parse(message.get_text()))) {

@@ -14,7 +14,7 @@ std::unique_ptr<Exchange> Ranks::begin_on_device(int other, const Tensor& out, c
                     name(rank()), to_string((out.defined() ? out : in).device()), name(other));
 }
 
-std::vector<std::byte> gather_all(Ranks& ranks, std::span<const std::byte> own) {
+std::vector<std::byte> all_gather(Ranks& ranks, std::span<const std::byte> own) {
   const auto size = static_cast<std::size_t>(ranks.size()), rank = static_cast<std::size_t>(ranks.rank());
   std::vector<std::byte> all(size * own.size());
   if (own.empty()) return all;

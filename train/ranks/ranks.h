@@ -75,7 +75,7 @@ class Ranks {
 
 // The bytes of all ranks in order, as many from each.
 // errors: those of Ranks::exchange.
-std::vector<std::byte> gather_all(Ranks& ranks, std::span<const std::byte> own);
+std::vector<std::byte> all_gather(Ranks& ranks, std::span<const std::byte> own);
 
 // Overwrites the bytes with those of rank 0.
 // errors: those of Ranks::exchange.

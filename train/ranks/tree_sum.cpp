@@ -53,12 +53,12 @@ TreeSum::TreeSum(Ranks& ranks, const Tensor& x, Halving halving, std::vector<boo
       tag_(tag),
       work_(work) {
   const int levels = halving_.levels();
-  if (work == Work::gather) {
+  if (work == Work::all_gather) {
     steps_ = levels;
   } else {
     if (std::ssize(present_) != ranks.size())
       fail<ValueError>("TreeSum: {} marks for {} ranks (one for each)", present_.size(), ranks.size());
-    if (subtree_present(present_, 0, levels)) steps_ = work == Work::add ? levels : 2 * levels;
+    if (subtree_present(present_, 0, levels)) steps_ = work == Work::reduce_scatter ? levels : 2 * levels;
   }
   static_cast<void>(advance());
 }
@@ -74,7 +74,7 @@ TreeSum::~TreeSum() {
 int TreeSum::level_of(int step) const {
   const int levels = halving_.levels();
   if (!gathers(step)) return step;
-  return work_ == Work::gather ? levels - 1 - step : 2 * levels - 1 - step;
+  return work_ == Work::all_gather ? levels - 1 - step : 2 * levels - 1 - step;
 }
 
 Tensor TreeSum::part(int level, int rank) const {
@@ -125,9 +125,8 @@ void TreeSum::finish() {
   }
 }
 
-void add_all(Ranks& ranks, const Tensor& x, const std::vector<bool>& present) {
-  TreeSum(ranks, x, Halving({0, x.elements()}, ranks.size()), present, 0, TreeSum::Work::add_and_gather)
-      .finish();
+void all_reduce(Ranks& ranks, const Tensor& x, const std::vector<bool>& present) {
+  TreeSum(ranks, x, Halving({0, x.elements()}, ranks.size()), present, 0, TreeSum::Work::all_reduce).finish();
 }
 
 }  // namespace eddy::training

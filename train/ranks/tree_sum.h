@@ -54,13 +54,13 @@ class Halving {
 class TreeSum {
  public:
   enum class Work : std::uint8_t {
-    add,             // each rank gets the sum of its own part
-    add_and_gather,  // each rank gets the sum
-    gather,          // nothing is added: each rank gets the others' own parts
+    reduce_scatter,  // each rank gets the sum of its own part
+    all_reduce,      // each rank gets the sum
+    all_gather,      // nothing is added: each rank gets the others' own parts
   };
   // Begins with the part `halving.whole()` of the row-major array x of f32 or f64. `present` says which ranks have
-  // numbers; those of the others are not read and count as nothing. If none has, nothing happens. For `gather` it is
-  // not read. x must stay as it is until the sum is done, but for what this object writes.
+  // numbers; those of the others are not read and count as nothing. If none has, nothing happens. For `all_gather` it
+  // is not read. x must stay as it is until the sum is done, but for what this object writes.
   // errors: those of Ranks::begin; ValueError for `present` of another size.
   TreeSum(Ranks& ranks, const Tensor& x, Halving halving, std::vector<bool> present, int tag, Work work);
   // A sum that is not done, because an error ends the work, takes back its exchange. Where that cannot be, its memory
@@ -77,7 +77,7 @@ class TreeSum {
   void finish();
 
  private:
-  bool gathers(int step) const { return work_ == Work::gather || step >= halving_.levels(); }
+  bool gathers(int step) const { return work_ == Work::all_gather || step >= halving_.levels(); }
   int level_of(int step) const;
   Tensor part(int level, int rank) const;
   void begin_step();
@@ -94,6 +94,6 @@ class TreeSum {
 
 // Turns row-major x into the sum of the tensors of all ranks. Every rank gets the same bits.
 // errors: those of TreeSum.
-void add_all(Ranks& ranks, const Tensor& x, const std::vector<bool>& present);
+void all_reduce(Ranks& ranks, const Tensor& x, const std::vector<bool>& present);
 
 }  // namespace eddy::training

@@ -8,7 +8,9 @@
 
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
+#include "train/plan/environment.h"
 #include "train/run/run_folder.h"
+#include "train/step/gradient_reach.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
 
@@ -20,6 +22,22 @@ std::string opening_text(const ReadyRun& run) {
                      run.task->name(), run.model->params().count(), run.config.model.dim, run.task->summary(),
                      t.precision, t.device, thread_count(), plural(thread_count(), "thread"),
                      run.folder.string());
+}
+
+std::vector<std::string> opening_notes(const ReadyRun& run, const TrainRequest& request) {
+  std::vector<std::string> notes;
+  const bool on_cpu = run.model->params().values().device() == kCpu;
+  if (on_cpu && run.model->params().activations() == Dtype::bf16)
+    notes.emplace_back(
+        "bf16 is slower than f32 here, a check for a GPU's results: the CPU level in use has no products in bf16");
+  if (const std::string why = on_cpu ? slow_matmul_reason() : ""; !why.empty())
+    notes.push_back("slow products: " + why);
+  notes.insert(notes.end(), request.notes.begin(), request.notes.end());
+  if (const std::string what =
+          unread_state_warning(*run.model, run.task->row_length(), run.task->carries_state());
+      !what.empty())
+    notes.push_back(what);
+  return notes;
 }
 
 std::string ranks_text(const ReadyRun& run, const Ranks& ranks) {

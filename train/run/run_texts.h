@@ -13,6 +13,9 @@ namespace eddy::training {
 
 // "unit_forget on mine: 60048 parameters (width 52), ...".
 std::string opening_text(const ReadyRun& run);
+// What there is to note as it begins: products that are slow here, the notes of the request, a state that is never
+// read.
+std::vector<std::string> opening_notes(const ReadyRun& run, const TrainRequest& request);
 // Which ranks share the run, on which hosts, and what each sends for the sum of a batch's gradients.
 std::string ranks_text(const ReadyRun& run, const Ranks& ranks);
 // `nothing_to_train`: all steps are done, or the task is learned.

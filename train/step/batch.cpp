@@ -1,4 +1,4 @@
-// Batches from plain vectors, and carrying the state from one to the next.
+// Batches from plain vectors, their parts, and carrying the state from one to the next.
 #include "train/step/batch.h"
 
 #include <algorithm>
@@ -50,13 +50,13 @@ Batch part_of_batch(const Batch& batch, std::int64_t part, std::int64_t parts) {
   if (parts < 1 || all % parts != 0)
     fail<ShapeError>("part_of_batch: {} rows in {} parts (as many rows in each)", all, parts);
   const std::int64_t rows = all / parts;
-  const auto cut = [&](const Tensor& x) {
+  const auto part_of = [&](const Tensor& x) {
     return x.defined() ? raw::narrow(x, 0, part * rows, rows) : Tensor();
   };
   Batch result = batch;
-  result.tokens = cut(batch.tokens);
-  result.targets = cut(batch.targets);
-  result.start = cut(batch.start);
+  result.tokens = part_of(batch.tokens);
+  result.targets = part_of(batch.targets);
+  result.start = part_of(batch.start);
   const std::vector<std::int32_t> targets = raw::contiguous(result.targets).to_vector<std::int32_t>();
   result.scored =
       std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t != kNotScored; });
@@ -76,18 +76,18 @@ State part_of_state(const State& state, const Model& model, std::int64_t part, s
   return result;
 }
 
-State joined_state(const std::vector<State>& parts, const Model& model) {
+State merged_state(const std::vector<State>& parts, const Model& model) {
   State result;
   for (const auto& [name, tensor] : parts.front()) {
     std::vector<Tensor> tensors;
     for (const State& part : parts) {
       if (part.size() != parts.front().size())
-        fail<ValueError>("joined_state: parts of {} and {} tensors (the same in all)", parts.front().size(),
+        fail<ValueError>("merged_state: parts of {} and {} tensors (the same in all)", parts.front().size(),
                          part.size());
       tensors.push_back(part.get(name));
       const Shape shape = tensors.back().shape();
       if (shape != tensor.shape() || tensors.back().dtype() != tensor.dtype())
-        fail<ValueError>("joined_state: {} is {} and {} (the same in all parts)", name,
+        fail<ValueError>("merged_state: {} is {} and {} (the same in all parts)", name,
                          to_string(tensor.shape()), to_string(shape));
     }
     result.set(name, raw::concat(tensors, model.state_row_axis(name)));
@@ -108,14 +108,17 @@ ForwardInput forward_input(const Batch& batch, Device device) {
   return input;
 }
 
-void CarriedState::set_input(ForwardInput& input, const Batch& batch, const Model& model) const {
-  if (state.empty() || rows != batch.tokens.dim(0) || batch.begin == RowsBegin::all) return;
-  if (batch.begin == RowsBegin::some) {
-    input.start =
-        Tensor::zeros({rows, model.segments(batch.tokens.dim(1))}, Dtype::i64, batch.start.device());
-    raw::copy_into(raw::narrow(input.start, 1, 0, 1), batch.start);
-  }
-  input.state = state;
+State CarriedState::before(const Batch& batch) const {
+  return rows != batch.tokens.dim(0) || batch.begin == RowsBegin::all ? State() : state;
+}
+
+ForwardInput CarriedState::input(const Batch& batch, Device device, const Model& model) const {
+  ForwardInput input = forward_input(batch, device);
+  input.state = before(batch);
+  if (input.state.empty() || batch.begin != RowsBegin::some) return input;
+  input.start = Tensor::zeros({rows, model.segments(batch.tokens.dim(1))}, Dtype::i64, batch.start.device());
+  raw::copy_into(raw::narrow(input.start, 1, 0, 1), batch.start);
+  return input;
 }
 
 void CarriedState::update(const State& after, const Batch& batch) {

@@ -43,26 +43,28 @@ Batch part_of_batch(const Batch& batch, std::int64_t part, std::int64_t parts);
 
 // Part `part` of `parts` equal parts of the rows of a model's state, and the state that such parts make up in order. A
 // part that is a view of the state is row-major or copied.
-// errors: ShapeError when a tensor cannot be cut so; ValueError when the parts hold different tensors.
+// errors: ShapeError when a tensor cannot be split so; ValueError when the parts hold different tensors.
 State part_of_state(const State& state, const Model& model, std::int64_t part, std::int64_t parts);
-State joined_state(const std::vector<State>& parts, const Model& model);
+State merged_state(const std::vector<State>& parts, const Model& model);
 
 // The part of a batch's kind that is not in the shapes of its tensors (recorder.h): how many rows begin with a
 // new state is part of it, which ones is not.
 std::string batch_kind(const Batch& batch);
 
-// The model's input for a batch, on its device. The caller sets start flags, state and dropout.
+// The model's input for a batch that starts cold, on its device. The caller sets what else it wants, such as dropout.
 ForwardInput forward_input(const Batch& batch, Device device);
 
-// The recurrent state between batches. Its values carry over; gradients do not.
+// The recurrent state between batches, in training and in evaluation. Its values carry over; gradients do not.
 struct CarriedState {
   State state;  // detached
   std::int64_t rows = 0;
 
-  // Sets input.state, and input.start for the rows that begin with a new state: [rows, segments of the call]
-  // on the device of batch.start, with the flag in the first segment. If all rows begin with a new state, or if the number of
-  // rows has changed, it sets nothing, so that the model starts cold.
-  void set_input(ForwardInput& input, const Batch& batch, const Model& model) const;
+  // The state that a batch starts from. It is empty, and the model starts cold, if all rows of the batch begin with a
+  // new state, or if the number of rows has changed.
+  State before(const Batch& batch) const;
+  // The model's input for a batch that starts from it, with start flags for the rows that begin with a new state:
+  // [rows, segments of the call] on the device of batch.start, with the flag in the first segment.
+  ForwardInput input(const Batch& batch, Device device, const Model& model) const;
   // Stores the detached state after a batch.
   void update(const State& after, const Batch& batch);
 };

@@ -78,10 +78,10 @@ SharedSteps::SharedSteps(Ranks& ranks, const RunConfig& config, Model& model,
   send_model(ranks, config, model, optimizer.get(), &buckets_, carried);
   carried = part_of_carried(carried, model, 0, ranks.size());
   if (!buckets_.shard()) return;
-  std::map<std::string, Tensor> own = held_part(optimizer->save(), model.params(), buckets_.held_by(0));
+  std::map<std::string, Tensor> local = held_part(optimizer->save(), model.params(), buckets_.held_by(0));
   std::unique_ptr<Optimizer> part = make_optimizer(model.params(), config.train, buckets_.held_by(0));
-  part->load(own, "the run");
-  own.clear();
+  part->load(local, "the run");
+  local.clear();
   optimizer = std::move(part);
 }
 
@@ -101,10 +101,10 @@ void SharedSteps::begin_step(std::vector<Batch>& batches, StepOptions& options) 
   for (Batch& batch : batches) batch = part_of_batch(batch, 0, ranks_.size());
 }
 
-State SharedSteps::whole_state(const CarriedState& own, const Model& model) {
-  if (own.state.empty()) return {};  // then no rank has one
+State SharedSteps::whole_state(const CarriedState& local, const Model& model) {
+  if (local.state.empty()) return {};  // then no rank has one
   std::vector<State> parts(1);
-  for (const auto& [name, tensor] : own.state) parts.front().set(name, raw::to_device(tensor, kCpu));
+  for (const auto& [name, tensor] : local.state) parts.front().set(name, raw::to_device(tensor, kCpu));
   ranks_.in_exchange = true;
   for (int rank = 1; rank < ranks_.size(); ++rank) {
     Message question;
@@ -114,11 +114,11 @@ State SharedSteps::whole_state(const CarriedState& own, const Model& model) {
     parts.push_back(get_state(answer));
   }
   ranks_.in_exchange = false;
-  return joined_state(parts, model);
+  return merged_state(parts, model);
 }
 
-std::map<std::string, Tensor> SharedSteps::whole_optimizer(const Optimizer& own) {
-  std::map<std::string, Tensor> whole = own.save();
+std::map<std::string, Tensor> SharedSteps::whole_optimizer(const Optimizer& local) {
+  std::map<std::string, Tensor> whole = local.save();
   if (!buckets_.shard()) return whole;
   ranks_.in_exchange = true;
   for (int rank = 1; rank < ranks_.size(); ++rank) {

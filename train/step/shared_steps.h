@@ -3,8 +3,8 @@
 //   rank 0     sends: configuration, parameters, moments   step: each rank's rows | ...  state?        end
 //   others     make the same model                         train_step, with all   | ...  their rows    return
 //
-// So the positions in the data, time limits, signals and files are rank 0's alone, and the parameters have the same bits
-// everywhere: each rank updates its own copy by the same sum of gradients.
+// So the positions in the data, time limits, signals and files are rank 0's alone, and the parameters have the same
+// bits everywhere: each rank updates its own copy by the same sum of gradients.
 #pragma once
 
 #include <map>
@@ -21,13 +21,14 @@
 
 namespace eddy::training {
 
-// Checks that so many ranks can share the batches of `command`; `key` is what sets the number of their parts, for errors.
+// Checks that so many ranks can share the batches of `command`; `key` is what sets the number of their parts, for
+// errors.
 // errors: ConfigError for a number that is not a power of two or is above train.micro_batches, and for a GPU where this
 // build moves no bytes between GPUs.
 void check_ranks(const char* command, const char* key, const RunConfig& config, int ranks);
 
-// Sends the others a model, to compute with until the next one comes. With an optimizer, to train it: also their parts of
-// its state and of `carried`.
+// Sends the others a model, to compute with until the next one comes. With an optimizer, to train it: also their
+// parts of its state and of `carried`.
 // errors: those of Ranks::exchange.
 void send_model(Ranks& ranks, const RunConfig& config, const Model& model,
                 const Optimizer* optimizer = nullptr, const ArenaBuckets* buckets = nullptr,
@@ -47,9 +48,9 @@ class SharedSteps {
   void begin_step(std::vector<Batch>& batches, StepOptions& options);
   void end_step() { ranks_.in_exchange = false; }
   // Returns the state of all rows.
-  State whole_state(const CarriedState& own, const Model& model);
+  State whole_state(const CarriedState& local, const Model& model);
   // Returns the state of the optimizer of all parameters, as Optimizer::save.
-  std::map<std::string, Tensor> whole_optimizer(const Optimizer& own);
+  std::map<std::string, Tensor> whole_optimizer(const Optimizer& local);
 
  private:
   Ranks& ranks_;

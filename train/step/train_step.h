@@ -43,11 +43,11 @@ struct StepResult {
 };
 
 // Runs one optimizer step over `batches`, all with the same weights, and returns its result. The gradient is
-// that of the mean loss over all scored targets; gradient_tree.h has the order of its sum. With carry_state the state
-// is carried from batch to batch and stored in `carried`; after a loss that is not finite it is cleared, because it may be the cause. A step
-// without scored targets advances the state and changes no parameter; its loss is NaN. If the loss or a
-// gradient is not finite, no parameter changes. With a recorder of the model's parameters, the step is captured
-// and replayed if the device supports it. On a counting device (ops/cost/counting.h) the loss is NaN.
+// that of the mean loss over all scored targets; reducer.h has the order of its sum. With carry_state the state
+// is carried from batch to batch and stored in `carried`; after a loss that is not finite it is cleared, because it
+// may be the cause. A step without scored targets advances the state and changes no parameter; its loss is NaN. If
+// the loss or a gradient is not finite, no parameter changes. With a recorder of the model's parameters, the step is
+// captured and replayed if the device supports it. On a counting device (ops/cost/counting.h) the loss is NaN.
 // aliasing: with a recorder, the next call may overwrite the tensors in `carried`; copy those that you keep.
 // errors: those of the model.
 StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batch>& batches,

@@ -209,9 +209,7 @@ class StateTrackingTask final : public Task {
     SequenceReader reader(std::move(sequences), whole_reading(rows));
     CarriedState carried;
     for (Batch batch; reader.next(batch); batch = {}) {
-      ForwardInput input = forward_input(batch, device);
-      if (carries_state()) carried.set_input(input, batch, model);
-      const ForwardOutput output = model.forward(input);
+      const ForwardOutput output = model.forward(carried.input(batch, device, model));
       if (carries_state()) carried.update(output.state, batch);
       const Tensor logits = raw::cast(raw::to_device(raw::contiguous(output.logits), kCpu), Dtype::f64);
       const std::int64_t classes = logits.dim(-1);

@@ -83,7 +83,7 @@ TEST_CASE("ranks: a sum that ends early takes back its bytes, or leaves them the
     const std::int64_t before = live();
     {
       const Tensor x = Tensor::full({kCount}, 1, Dtype::f32);
-      CHECK_THROWS_AS(add_all(ranks, x, {true, true}), IoError);
+      CHECK_THROWS_AS(all_reduce(ranks, x, {true, true}), IoError);
     }
     CHECK(std::ssize(ranks.taken_back) == kCount / 2 * 4);
     CHECK((live() == before) == gives_back);
@@ -108,7 +108,7 @@ TEST_CASE("ranks: the sum over ranks is that of the tree to the bit, with the le
       on_ranks(size, [&](ThreadRanks& ranks) {
         const auto rank = static_cast<std::size_t>(ranks.rank());
         const Tensor x = Tensor::from(numbers_of(rank, count), {static_cast<std::int64_t>(count)});
-        add_all(ranks, x, present);
+        all_reduce(ranks, x, present);
         sums[rank] = x.to_vector<float>();
         sent[rank] = ranks.sent;
       });
@@ -130,7 +130,7 @@ TEST_CASE("ranks: a rank without a part of the sum counts as nothing") {
       const auto rank = static_cast<std::size_t>(ranks.rank());
       // The bytes of a rank without a part are not read.
       const Tensor x = Tensor::from(present[rank] ? numbers_of(rank, 5) : std::vector<float>(5, 1e30f), {5});
-      add_all(ranks, x, present);
+      all_reduce(ranks, x, present);
       sums[rank] = x.to_vector<float>();
     });
     for (const std::vector<float>& sum : sums) CHECK(sum == expected);
@@ -157,7 +157,7 @@ TEST_CASE("ranks: several sums are on their way at once, each cut where it is as
     for (std::size_t i = 0; i < kSums; ++i) {
       const std::size_t which = (i + rank) % kSums;
       sums[which] = std::make_unique<TreeSum>(ranks, arrays[which], cuts, present,
-                                              static_cast<int>(which) + 1, TreeSum::Work::add);
+                                              static_cast<int>(which) + 1, TreeSum::Work::reduce_scatter);
       for (const auto& sum : sums)
         if (sum != nullptr) static_cast<void>(sum->advance());
     }
@@ -167,7 +167,7 @@ TEST_CASE("ranks: several sums are on their way at once, each cut where it is as
       for (std::int64_t i = own.begin; i < own.end; ++i)
         wrong[rank] += array.data<float>()[i] != expected[static_cast<std::size_t>(i)];
     for (std::size_t i = 0; i < kSums; ++i)
-      TreeSum(ranks, arrays[i], cuts, {}, static_cast<int>(i) + 1, TreeSum::Work::gather).finish();
+      TreeSum(ranks, arrays[i], cuts, {}, static_cast<int>(i) + 1, TreeSum::Work::all_gather).finish();
     for (const Tensor& array : arrays) wrong[rank] += array.to_vector<float>() != expected;
   });
   for (const int count : wrong) CHECK(count == 0);
@@ -180,7 +180,7 @@ TEST_CASE("ranks: bytes of all ranks come together in order, and those of rank 0
     on_ranks(size, [&](ThreadRanks& ranks) {
       const auto rank = static_cast<std::size_t>(ranks.rank());
       const std::vector<std::byte> own(3, std::byte(rank));
-      gathered[rank] = gather_all(ranks, own);
+      gathered[rank] = all_gather(ranks, own);
       std::byte word{static_cast<unsigned char>(rank + 40)};
       broadcast(ranks, std::span(&word, 1));
       told[rank] = word;

@@ -1,5 +1,5 @@
 // The evaluations of whole runs: what they measure, and when. How minutes are spent is in
-// tests/train/step/test_time_limit.cpp.
+// tests/train/plan/test_time_limit.cpp.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Steps whose batches are cut into micro-batches: the gradient, the order of its sum, the state, and the shares.
+// Steps whose batches are split into micro-batches: the gradient, the order of its sum, the state, and the shares.
 #include "train/config/run_config.h"
 #include "train/step/train_step.h"
 
@@ -12,7 +12,6 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
-#include "train/step/gradient_tree.h"
 
 namespace {
 
@@ -138,26 +137,26 @@ TEST_CASE("micro-batches: gradients are added as a tree, and batches in order") 
     batches.push_back(make_batch(4, {tokens.begin() + 64 * i, tokens.begin() + 64 * (i + 1)},
                                  {tokens.begin() + 64 * i + 1, tokens.begin() + 64 * (i + 1) + 1}));
   // All parts have as many targets: the share of each of 8 is exactly 1/8, a power of two.
-  std::vector<Tensor> leaves;
+  std::vector<Tensor> parts;
   for (const Batch& batch : batches)
     for (std::int64_t part = 0; part < 4; ++part) {
       CarriedState carried;
       static_cast<void>(train_step(*model, keeper, {part_of_batch(batch, part, 4)}, carried, {}));
-      leaves.push_back(keeper.gradients);
+      parts.push_back(keeper.gradients);
     }
   CarriedState carried;
   static_cast<void>(train_step(*model, keeper, batches, carried, options_of(4, false)));
   const std::vector<float> sum = keeper.gradients.to_vector<float>();
   std::vector<std::vector<float>> g;
-  for (const Tensor& leaf : leaves) g.push_back(leaf.to_vector<float>());
+  for (const Tensor& part : parts) g.push_back(part.to_vector<float>());
   std::size_t other_order = 0;
   for (std::size_t i = 0; i < sum.size(); ++i) {
-    const auto leaf = [&](std::size_t k) { return g[k][i] / 8; };
-    const float first = (leaf(0) + leaf(1)) + (leaf(2) + leaf(3)),
-                second = (leaf(4) + leaf(5)) + (leaf(6) + leaf(7));
+    const auto part = [&](std::size_t k) { return g[k][i] / 8; };
+    const float first = (part(0) + part(1)) + (part(2) + part(3)),
+                second = (part(4) + part(5)) + (part(6) + part(7));
     REQUIRE(sum[i] == first + second);
     other_order +=
-        sum[i] != ((((((leaf(0) + leaf(1)) + leaf(2)) + leaf(3)) + leaf(4)) + leaf(5)) + leaf(6)) + leaf(7);
+        sum[i] != ((((((part(0) + part(1)) + part(2)) + part(3)) + part(4)) + part(5)) + part(6)) + part(7);
   }
   CHECK(other_order > sum.size() / 10);  // so the order was seen
 }

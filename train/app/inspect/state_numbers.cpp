@@ -149,9 +149,9 @@ StateStudy study_state(const Model& model, const Batch& batch, std::int32_t answ
 }
 
 std::string draw_state(const StateStudy& study, const StateCaption& caption) {
-  using Anchor = SvgPicture::Anchor;
+  using At = SvgPicture::Anchor;
   constexpr int kWidth = 720, kHeight = 300;
-  constexpr double kLeft = 60, kTop = 44, kTime = 470, kCounts = 150, kGap = 14, kPlotHeight = 208;
+  constexpr double kLeft = 60, kTop = 44, kTime = 470, kCounts = 150, kBetween = 14, kPlotHeight = 208;
   constexpr std::size_t kBars = 60;
   const StateNumber& number = study.numbers.front();
   const auto [low, high] = std::minmax_element(study.values.begin(), study.values.end());
@@ -164,15 +164,15 @@ std::string draw_state(const StateStudy& study, const StateCaption& caption) {
                       make_axis(0, static_cast<double>(study.time), {.whole_steps = true}), y);
   time.draw_axes(picture, false);
   const char *const mine = picture_colour(0), *const theirs = picture_colour(1);
-  picture.text({kLeft, 16}, Anchor::start,
+  picture.text({kLeft, 16}, At::start,
                fmt::format("one of the {} numbers of the state, along one stream", study.numbers.size()));
-  picture.text({kLeft, 34}, Anchor::start, "answer: " + caption.answer, mine);
-  picture.text({kLeft + 140, 34}, Anchor::start, "answer: " + caption.others, theirs);
-  picture.text({kLeft + kTime / 2, kHeight - 8}, Anchor::middle, "tokens read", "#444444");
+  picture.text({kLeft, 34}, At::start, "answer: " + caption.answer, mine);
+  picture.text({kLeft + 140, 34}, At::start, "answer: " + caption.others, theirs);
+  picture.text({kLeft + kTime / 2, kHeight - 8}, At::middle, "tokens read", "#444444");
   if (caption.trained > 0 && caption.trained < study.time) {
     const double x = time.at(static_cast<double>(caption.trained), y.low).x;
     picture.line({x, kTop}, {x, time.bottom()}, "#888888", true);
-    picture.text({x + 5, kTop + kPlotHeight / 2}, Anchor::start,
+    picture.text({x + 5, kTop + kPlotHeight / 2}, At::start,
                  fmt::format("trained on streams of {}", caption.trained), "#666666");
   }
   for (std::int64_t t = 0; t < study.time; ++t)
@@ -190,7 +190,7 @@ std::string draw_state(const StateStudy& study, const StateCaption& caption) {
   }
   double most = 1;
   for (const auto& pair : counts) most = std::max({most, pair[0], pair[1]});
-  const double begin = kLeft + kTime + kGap;
+  const double begin = kLeft + kTime + kBetween;
   picture.line({begin, kTop}, {begin, time.bottom()}, "#888888");
   for (std::size_t i = 0; i < kBars; ++i)
     for (const std::size_t kind : {std::size_t{0}, std::size_t{1}})
@@ -201,9 +201,9 @@ std::string draw_state(const StateStudy& study, const StateCaption& caption) {
         picture.bar({begin, from}, {begin + std::max(1.0, counts[i][kind] / most * kCounts), to},
                     kind == 1 ? mine : theirs);
       }
-  picture.text({begin, 16}, Anchor::start, fmt::format("in {} streams:", grouped(study.rows)));
-  picture.text({begin, 34}, Anchor::start, fmt::format("{:.0f} deviations apart", number.separation));
-  picture.text({begin, kHeight - 8}, Anchor::start,
+  picture.text({begin, 16}, At::start, fmt::format("in {} streams:", grouped(study.rows)));
+  picture.text({begin, 34}, At::start, fmt::format("{:.0f} deviations apart", number.separation));
+  picture.text({begin, kHeight - 8}, At::start,
                fmt::format("right: {:.4g} % of {}",
                            100 * static_cast<double>(study.right) /
                                static_cast<double>(std::max<std::int64_t>(1, study.answers)),

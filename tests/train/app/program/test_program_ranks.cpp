@@ -401,7 +401,7 @@ TEST_CASE("under mpirun: a sum that ends early takes back its exchange") {
   std::byte word{};
   if (ranks->rank() == 0) {
     std::make_unique<TreeSum>(*ranks, x, Halving({0, 2 * kCount}, 2), std::vector<bool>{true, true}, 7,
-                              TreeSum::Work::add)
+                              TreeSum::Work::reduce_scatter)
         .reset();
     // Has the memory in which the sum would have received.
     const Tensor next = Tensor::full({kCount}, 3, Dtype::f32);

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "train/step/time_limit.h"
+#include "train/plan/time_limit.h"
 
 using namespace eddy;
 using namespace eddy::training;

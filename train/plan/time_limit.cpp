@@ -1,5 +1,5 @@
 // The arithmetic of a limited run.
-#include "train/step/time_limit.h"
+#include "train/plan/time_limit.h"
 
 #include <limits>
 
