@@ -105,11 +105,11 @@
   ROW(loss, linear_cross_entropy) \
   ROW(pointwise, dropout) \
   ROW(attention, attention) \
-  ROW(attention, attention_packed_keys) \
   ROW(attention, rotary) \
   ROW(recurrence, gates) \
   ROW(recurrence, lstm_cell) \
   ROW(recurrence, unit_recurrence) \
+  ROW(attention, window_attention) \
   ROW(memory, memory_search) \
   ROW(memory, memory_write) \
   ROW(optimizer, optimizer) \

@@ -1,4 +1,4 @@
-// Samples and references of attention_packed_keys.
+// Samples and references of attention_packed_keys in short windows.
 #include "ops/attention/attention.h"
 #include "ops/core/op_spec.h"
 
@@ -70,7 +70,7 @@ OpSpec packed_keys_spec(const char* name, double rate) {
 
 }  // namespace
 
-std::vector<OpSpec> attention_packed_keys_specs() {
+std::vector<OpSpec> window_attention_specs() {
   // Factors 0 and 2: with one key a gradient of 0 stays exactly 0.
   return {packed_keys_spec("attention_packed_keys", 0),
           packed_keys_spec("attention_packed_keys_dropout", 0.5)};
