@@ -246,9 +246,12 @@ TEST_CASE("ranks: one with other CPU kernels is named before a folder is made") 
   if (!can_launch()) return;
   const Texts folder;
   const std::string train = kProgram + " train --run no --data text.txt" + kSmall;
+  // One program for both: mpirun of Open MPI 5 crashes with two of them where there is no /sys.
+  folder.write("train.sh",
+               "[ \"$OMPI_COMM_WORLD_RANK\" = 1 ] && export EDDY_CPU_LEVEL=baseline\nexec " + train + "\n");
   const std::string log = folder.path("log"),
-                    command = "cd " + folder.path() + " && mpirun --allow-run-as-root --oversubscribe -n 1 " +
-                              train + " : -n 1 -x EDDY_CPU_LEVEL=baseline " + train + " > log 2>&1";
+                    command = "cd " + folder.path() +
+                              " && mpirun --allow-run-as-root --oversubscribe -n 2 sh train.sh > log 2>&1";
   CHECK(std::system(command.c_str()) != 0);
   CHECK(contains(read_text_file(log), "ranks: rank 1 on "));
   CHECK(contains(read_text_file(log), "CPU kernels for baseline"));
