@@ -19,7 +19,6 @@
 #include "tensor/base/format.h"
 
 namespace eddy::app {
-using namespace training;
 namespace {
 
 using Clock = std::chrono::steady_clock;

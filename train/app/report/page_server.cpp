@@ -13,7 +13,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
-#include "train/app/views/html_page.h"
+#include "train/files/own_file.h"
 
 #ifdef EDDY_LIBEVENT
 #include <event2/buffer.h>

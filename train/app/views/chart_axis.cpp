@@ -11,7 +11,6 @@
 #include "tensor/base/format.h"
 
 namespace eddy::app {
-using namespace training;
 namespace {
 
 // A tick that differs from the end of the axis only by rounding counts as inside.

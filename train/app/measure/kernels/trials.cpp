@@ -10,7 +10,6 @@
 #include "tensor/base/format.h"
 
 namespace eddy::app {
-using namespace training;
 using namespace detail;
 namespace {
 
