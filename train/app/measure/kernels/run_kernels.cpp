@@ -76,7 +76,7 @@ std::string description_of(const PlannedRun& run) {
 
 // The seconds of the best of some steps, of a model of its own.
 std::optional<double> seconds_of_step(const PlannedRun& run) {
-  constexpr double kSeconds = 0.3;
+  constexpr double kTimed = 0.3;
   StepTrialOptions options;
   options.model = run.config.model;
   options.capture = run.config.train.capture == "auto";
@@ -88,7 +88,7 @@ std::optional<double> seconds_of_step(const PlannedRun& run) {
   try {
     StepTrial trial(options, run.placement);
     trial.warm_up();
-    seconds = measure([&] { static_cast<void>(trial.step()); }, kSeconds).best;
+    seconds = measure([&] { static_cast<void>(trial.step()); }, kTimed).best;
   } catch (const Error&) {  // it does not fit the memory, or its numbers do not stay finite
   }
   allocator(run.placement.device).trim();
