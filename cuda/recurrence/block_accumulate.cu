@@ -39,7 +39,7 @@ namespace {
 constexpr const char* kNoKernel =
     "block_accumulate: the GPU has no kernel for these sizes (ask block_accumulate_fits first)";
 
-Direction<BlockAccumulateArgs> accumulate_forward_of(const BlockAccumulateArgs& a) {
+Direction accumulate_forward_of(const BlockAccumulateArgs& a) {
   return {"block_accumulate",
           {accumulate_forward_kernel<float, false>, accumulate_forward_kernel<float, true>},
           {accumulate_forward_kernel<bf16, false>, accumulate_forward_kernel<bf16, true>},

@@ -101,7 +101,7 @@ struct InputRow {
 
 template <class T, bool Drops>
 __global__ void __launch_bounds__(kFusedThreads, 1)
-    accumulate_forward_kernel(const __grid_constant__ Launched<BlockAccumulateArgs> launched) {
+    accumulate_forward_kernel(const __grid_constant__ Launched launched) {
   const BlockAccumulateArgs& args = launched.args;
   const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp),
             heads = static_cast<int>(args.heads), blocks = launched.blocks;
@@ -200,7 +200,7 @@ __device__ OfLane output_gradient_rows(const Step& step, const DropoutMask& mask
 
 template <class T, bool Drops>
 __global__ void __launch_bounds__(kFusedThreads, 1)
-    accumulate_backward_kernel(const __grid_constant__ Launched<BlockAccumulateArgs> launched) {
+    accumulate_backward_kernel(const __grid_constant__ Launched launched) {
   const BlockAccumulateArgs& args = launched.args;
   const int dim = static_cast<int>(args.dim), mlp = static_cast<int>(args.mlp), blocks = launched.blocks;
   Worker<T> worker = worker_of<T>(launched);
@@ -283,6 +283,6 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
 }
 
 // Defined in block_accumulate_backward.cu, since its kernels take twice as long to compile as the others.
-Direction<BlockAccumulateArgs> accumulate_backward_of(const BlockAccumulateArgs& a);
+Direction accumulate_backward_of(const BlockAccumulateArgs& a);
 
 }  // namespace eddy::cuda

@@ -10,7 +10,7 @@
 
 namespace eddy::cuda {
 
-Direction<BlockAccumulateArgs> accumulate_backward_of(const BlockAccumulateArgs& a) {
+Direction accumulate_backward_of(const BlockAccumulateArgs& a) {
   return {"block_accumulate_backward",
           {accumulate_backward_kernel<float, false>, accumulate_backward_kernel<float, true>},
           {accumulate_backward_kernel<bf16, false>, accumulate_backward_kernel<bf16, true>},

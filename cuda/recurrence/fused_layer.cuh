@@ -19,10 +19,8 @@
 
 namespace eddy::cuda {
 
-// Args: those of a recurrence.
-template <class Args>
 struct Launched {
-  Args args;
+  BlockAccumulateArgs args;
   unsigned* counters;
   // Forward [halves, batch, mlp] of T: act(u) as the next product reads it. Backward [halves, batch, dim] in
   // f32: the gradient of h on its way to that of r.
@@ -31,8 +29,8 @@ struct Launched {
 };
 
 // Returns the worker of this block, with the group's share of the sequences.
-template <class T, class Args>
-__device__ Worker<T> worker_of(const Launched<Args>& launched) {
+template <class T>
+__device__ Worker<T> worker_of(const Launched& launched) {
   const BlockGroup group(launched.counters, launched.blocks);
   const std::int64_t sequences = launched.args.sequences;
   return {group, launched.blocks, static_cast<int>(launched.args.dim),
@@ -414,8 +412,8 @@ struct Plan {
 
 // Returns the plan of a launch: as few blocks to a group as hold the weights; as many groups as the GPU then
 // holds and 16 rows each keep busy; and the rest of the GPU divided among the groups.
-template <class T, class Args>
-Plan plan_for(const Args& args, void (*kernel)(Launched<Args>), const Weight (&weights)[4]) {
+template <class T>
+Plan plan_for(const BlockAccumulateArgs& args, void (*kernel)(Launched), const Weight (&weights)[4]) {
   if (args.dim % 32 != 0 || args.mlp % 32 != 0 || args.dim > kLongestRow ||
       args.batch * std::max(args.mlp, args.heads) > 0x7fffffff)
     return {};
@@ -443,35 +441,33 @@ Plan plan_for(const Args& args, void (*kernel)(Launched<Args>), const Weight (&w
 
 // A direction of a chain: its kernels, without and with dropout, for rows stored as products read them
 // (RecurrenceArgs::kept), and the sizes of the weights.
-template <class Args>
 struct Direction {
   const char* name;
-  void (*in_f32[2])(Launched<Args>);
-  void (*in_bf16[2])(Launched<Args>);
+  void (*in_f32[2])(Launched);
+  void (*in_bf16[2])(Launched);
   Weight weights[4];
   bool backward;
   int halves = 1;  // halves of a window, with rows of their own
 
-  auto kernel(const Args& args) const {
+  auto kernel(const BlockAccumulateArgs& args) const {
     return (args.products == Dtype::bf16 ? in_bf16 : in_f32)[args.dropout > 0 ? 1 : 0];
   }
 };
 
-template <class Args>
-Plan plan_of(const Args& args, const Direction<Args>& direction) {
+inline Plan plan_of(const BlockAccumulateArgs& args, const Direction& direction) {
   return args.products == Dtype::bf16 ? plan_for<bf16>(args, direction.kernel(args), direction.weights)
                                       : plan_for<float>(args, direction.kernel(args), direction.weights);
 }
 
 // Answers a capability query by the plans of both directions; `fits` says whether the kernels take such blocks. They
 // run where they are chosen: on an H200 the composed chain takes less time (README.md).
-template <class Args>
-void answer(const char* op, const RecurrenceSupportQuery& query, bool fits,
-            Direction<Args> (*forward)(const Args&), Direction<Args> (*backward)(const Args&)) {
+inline void answer(const char* op, const RecurrenceSupportQuery& query, bool fits,
+                   Direction (*forward)(const BlockAccumulateArgs&),
+                   Direction (*backward)(const BlockAccumulateArgs&)) {
   *query.fits = false;
   const KernelChoice choice = kernel_choice(KernelOp::recurrence);
   if (choice.kernel != Kernel::fused) return;
-  Args args{};
+  BlockAccumulateArgs args{};
   args.dim = query.dim;
   args.mlp = query.mlp;
   args.heads = query.heads;
@@ -492,8 +488,7 @@ inline Tensor barrier_counters(int groups) {
 }
 
 // Launches the kernel. Returns false, and does nothing, if the kernel does not support the call.
-template <class Args>
-bool run(const Args& args, const Direction<Args>& direction) {
+inline bool run(const BlockAccumulateArgs& args, const Direction& direction) {
   const Plan plan = plan_of(args, direction);
   if (plan.groups == 0) return false;
   const Device device{DeviceType::cuda, device_index()};
@@ -504,8 +499,8 @@ bool run(const Args& args, const Direction<Args>& direction) {
                                   : Tensor::empty(Shape{rows, args.mlp}, args.products, device);
   start_resident(direction.name, direction.kernel(args), plan.groups * plan.blocks, kFusedThreads,
                  plan.shared_bytes,
-                 Launched<Args>{args, static_cast<unsigned*>(counters.raw_data()), act_or_carry.raw_data(),
-                                plan.groups, plan.blocks});
+                 Launched{args, static_cast<unsigned*>(counters.raw_data()), act_or_carry.raw_data(),
+                          plan.groups, plan.blocks});
   check_launch(direction.name);
   return true;
 }

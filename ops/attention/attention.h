@@ -88,9 +88,19 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options = {});
 
 namespace detail {
+// For those who look inside a run, since the kernels never store them (attention_reference.cpp):
+//
+// Returns the probabilities [batch, heads, queries, keys] of `attention` on the CPU, before dropout; keys are those of
+// the past and k. A row sums to 1, or is 0 for a query that sees no key. They are computed in f64.
+// shapes, options: those of attention; dropout and past_values are not read.
+// dtypes: as q; f32 for bf16.
+Tensor attention_probabilities(const Tensor& q, const Tensor& k, const AttentionOptions& options);
+
 // Whether attention on this device reads past keys in place. If not, a caller that attends to the same keys
 // several times should concatenate them once.
 bool attention_reads_past(const Device& device);
+// Whether the options have past keys or values.
+bool has_past(const AttentionOptions& options);
 // Keys and values with the past in front of them, and the options without the past.
 struct JoinedPast {
   Tensor k, v;
@@ -110,10 +120,19 @@ AttentionOptions with_wide_past(const char* op, const Tensor& q, AttentionOption
 // errors: those of attention, naming `op`.
 void check_attention(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                      const AttentionOptions& options);
+// The checks of dropout, scale and band.
+// errors: ValueError, naming `op`.
+void check_numbers(const char* op, const AttentionOptions& options);
 // The checks of q and of keys and values side by side in rows, `past` (which may be undefined) and `own`.
 // errors: ShapeError, DtypeError and DeviceError, naming `op`.
 void check_packed_keys(const char* op, const Tensor& q, const Tensor& past, const Tensor& own,
                        std::int64_t heads);
+// The check of keys and values side by side in rows, beside queries [batch, rows, dim] of the kind of `like`.
+// errors: ShapeError, DtypeError and DeviceError, naming `op`.
+void check_packed_rows(const char* op, const Tensor& like, const char* name, const Tensor& rows,
+                       const Shape& queries);
+// errors: ValueError for options with unit_eps, which only `attention` takes.
+void refuse_unit(const char* op, const AttentionOptions& options);
 // x, or a copy whose last axis has stride 1.
 Tensor readable(const Tensor& x);
 // The visible distances: the band, limited by `causal`.

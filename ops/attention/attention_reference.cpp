@@ -5,7 +5,6 @@
 
 #include "autograd/named_values.h"
 #include "ops/attention/attention.h"
-#include "ops/attention/attention_probabilities.h"
 #include "ops/cast/upcast.h"
 #include "ops/index/gather.h"
 #include "ops/norm/unit_norm.h"

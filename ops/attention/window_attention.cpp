@@ -1,11 +1,8 @@
 // The choice of the kernel, and its node.
 #include "ops/attention/window_attention.h"
 
-#include <cmath>
-
 #include "autograd/named_values.h"
 #include "autograd/tape.h"
-#include "ops/attention/attention_probabilities.h"
 #include "ops/attention/attention_scratch.h"
 #include "ops/core/checks.h"
 #include "ops/core/cpu_ways.h"
@@ -74,8 +71,8 @@ bool detail::is_window(const Tensor& q, const Tensor& past, const Tensor& own, s
                        const AttentionOptions& options) {
   const AttentionBand band = attention_band(options);
   const std::int64_t queries = q.dim(1), keys = own.dim(1) + (past.defined() ? past.dim(1) : 0);
-  if (!chooses_as_cpu(q.device()) || q.dtype() == Dtype::bf16 || queries > own.dim(1) ||
-      !std::isfinite(options.scale) || band.least != 0 || band.most < keys - 1)
+  if (!chooses_as_cpu(q.device()) || q.dtype() == Dtype::bf16 || queries > own.dim(1) || band.least != 0 ||
+      band.most < keys - 1)
     return false;
   const MatmulPrecision precision = coarsest(options.precision, q, past, own);
   const bool tiles = isa_level() == IsaLevel::amx && rounds_to_bf16(precision);

@@ -131,7 +131,7 @@ inline Cost cost_of(const WindowAttentionArgs& a) {
 //   backward  reads  qkv, h, key, value, r, u, dh, dkey, dvalue
 //             writes dx, dqkv, da1, da2 and the right-hand sides of the weight products, which in bf16 are
 //                    copies beside dkey and dvalue
-inline Cost cost_of(const StateRecurrenceArgs& a) {
+inline Cost cost_of(const UnitRecurrenceArgs& a) {
   const bool backward = a.dh != nullptr;
   const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
                      weights = 3 * a.dim * a.dim + 2 * a.dim * a.mlp;

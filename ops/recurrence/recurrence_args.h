@@ -49,18 +49,6 @@ struct RecurrenceArgs {
   void* scratch;                       // working memory for the rows of one step
 };
 
-// The same of the unit recurrence, which carries the keys and values of LN1(h) from step to step.
-struct StateRecurrenceArgs : RecurrenceArgs {
-  const void *wkv, *wkv_bias;
-  void *key, *value;  // of LN1(h), saved
-
-  // Backward only. dh, dkey and dvalue are read and overwritten. On the CPU dkey and dvalue end as the whole
-  // gradients of key and value; otherwise they and dh end undefined.
-  void *dkey, *dvalue, *dqkv;
-  // [.., 2 dim]: the whole gradients of key and value side by side, as products read them; null on the CPU.
-  void* dkv;
-};
-
 // Capability query for the fused kernels of block accumulate, forward and backward: does the device use them for these
 // sizes?
 struct RecurrenceSupportQuery {

@@ -3,7 +3,6 @@
 // steps.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -102,14 +101,5 @@ Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, s
 
 // All rows of blocks [.., dim] in one tensor [rows, dim], block after block.
 Tensor rows_of_blocks(const std::vector<Tensor>& blocks);
-
-// Runs and records the unit recurrence, over rows x [.., dim] in the order of the steps.
-// `run` calls the kernel: with dh null the forward one. `stores_bf16`: the kernels store bf16 where products are
-// bf16. `carried` are the key and value before the first step, which `run` reads, or undefined.
-using RunKernel = std::function<void(const Device&, const detail::StateRecurrenceArgs&)>;
-UnitRecurrenceResult run_chain(const char* op, const RunKernel& run, const Steps& steps, const Tensor& x,
-                               const Tensor& qkv, const UnitRecurrenceWeights& weights,
-                               const UnitRecurrenceOptions& options, bool stores_bf16,
-                               const std::vector<Tensor>& carried);
 
 }  // namespace eddy::recurrence

@@ -70,11 +70,20 @@ UnitRecurrenceResult unit_recurrence(const Tensor& x, const Tensor& qkv, const U
                                      const Tensor& value = {});
 
 namespace detail {
-struct UnitRecurrenceArgs : StateRecurrenceArgs {
+// The recurrence carries the keys and values of LN1(h) from step to step.
+struct UnitRecurrenceArgs : RecurrenceArgs {
   const void *key0, *value0;  // of the state before the first step; may be null
+  const void *wkv, *wkv_bias;
+  void *key, *value;  // of LN1(h), saved
   // On the CPU: wk, wv, wo, up and down packed (ops/product/packed_gemm.h), transposed for the forward pass. A
   // weight without panels is read as it is stored, in the forward pass only.
   const void* panels[5];
+
+  // Backward only. dh, dkey and dvalue are read and overwritten. On the CPU dkey and dvalue end as the whole
+  // gradients of key and value; otherwise they and dh end undefined.
+  void *dkey, *dvalue, *dqkv;
+  // [.., 2 dim]: the whole gradients of key and value side by side, as products read them; null on the CPU.
+  void* dkv;
 };
 extern Slot<UnitRecurrenceArgs> unit_recurrence_forward_slot, unit_recurrence_backward_slot;
 }  // namespace detail

@@ -112,7 +112,7 @@ void ActiveRun::show_now(const Showing& showing) {
 }
 
 void ActiveRun::show_if_due() {
-  if (show_timer_.is_due(now()) && lock->is_at(folder)) show_now({.whole = false});
+  if (request.show && show_timer_.is_due(now()) && lock->is_at(folder)) show_now({.whole = false});
 }
 
 }  // namespace eddy::training

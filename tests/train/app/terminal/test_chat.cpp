@@ -38,9 +38,7 @@ struct Talk {
     model->params().initialize(3);
     begin(tokens);
   }
-  void begin(std::int64_t tokens = 9) {
-    chat = std::make_unique<Chat>(*model, *tokenizer, kDraws, tokens);
-  }
+  void begin(std::int64_t tokens = 9) { chat = std::make_unique<Chat>(*model, *tokenizer, kDraws, tokens); }
   std::string say(const std::string& line, int stop_after = 1000) {
     std::string text;
     int asked = 0;
