@@ -28,6 +28,7 @@
 #include "train/app/measure/profile.h"
 #include "train/app/measure/speed.h"
 #include "train/app/measure/step_trial.h"
+#include "train/app/views/table.h"
 #include "train/config/run_config.h"
 #include "train/generate/generate.h"
 #include "train/words/human_text.h"
@@ -91,25 +92,25 @@ void print_kernels(const KernelCounts& counts) {
   std::vector<std::pair<std::string, KernelCounts::Sum>> named(counts.named.begin(), counts.named.end());
   std::stable_sort(named.begin(), named.end(),
                    [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  std::vector<Cells> table{{"kernel", "calls", "TFLOP", "GB", "roofline, ms"}};
+  Table table{{"kernel", "calls", "TFLOP", "GB", "roofline, ms"}, {}, TableAlign::numbers};
   for (const auto& [name, sum] : named)
-    table.push_back(cells(name, sum.calls, sum.flops, sum.bytes, sum.seconds));
-  std::printf("%s\n", text_table(table).c_str());
+    table.rows.push_back(cells(name, sum.calls, sum.flops, sum.bytes, sum.seconds));
+  std::printf("%s\n", to_text(table).c_str());
 }
 
 void print_ops(const char* head, std::vector<ProfileRow> rows) {
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.floor > b.floor; });
-  std::vector<Cells> table{{head, "calls", "TFLOP", "GB", "roofline, ms"}};
+  Table table{{head, "calls", "TFLOP", "GB", "roofline, ms"}, {}, TableAlign::numbers};
   for (const ProfileRow& row : rows)
-    if (row.floor > 0) table.push_back(cells(row.name, row.calls, row.flops, row.bytes, row.floor));
-  std::printf("%s\n", text_table(table).c_str());
+    if (row.floor > 0) table.rows.push_back(cells(row.name, row.calls, row.flops, row.bytes, row.floor));
+  std::printf("%s\n", to_text(table).c_str());
 }
 
 void print_counts(const char* head, const std::map<std::string, std::int64_t>& counts) {
-  std::vector<Cells> table{{head, "times"}};
+  Table table{{head, "times"}, {}, TableAlign::numbers};
   for (const auto& [name, times] : counts)
-    if (times > 0) table.push_back({name, std::to_string(times)});
-  std::printf("%s\n", text_table(table).c_str());
+    if (times > 0) table.rows.push_back({name, std::to_string(times)});
+  std::printf("%s\n", to_text(table).c_str());
 }
 
 // Returns the launches of one step, with those of a graph one by one.
@@ -220,8 +221,9 @@ void count_token(const SpeedRow& row) {
 }
 
 void count_rows(const Options& options) {
-  std::vector<Cells> table{
-      {"row", "launches", "TFLOP", "GB", "roofline, ms", "with launches, ms", "peak GiB", "captured"}};
+  Table table{{"row", "launches", "TFLOP", "GB", "roofline, ms", "with launches, ms", "peak GiB", "captured"},
+              {},
+              TableAlign::numbers};
   std::vector<SpeedRow> rows;
   if (options.preset.empty())
     rows = speed_rows(false);
@@ -230,10 +232,10 @@ void count_rows(const Options& options) {
   for (const SpeedRow& row : rows) {
     const auto& wanted = options.rows;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), row.name) == wanted.end()) continue;
-    table.push_back(count(row, options));
+    table.rows.push_back(count(row, options));
     allocator(cuda_device()).trim();
   }
-  std::printf("%s", text_table(table).c_str());
+  std::printf("%s", to_text(table).c_str());
 }
 
 }  // namespace

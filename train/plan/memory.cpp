@@ -19,12 +19,6 @@ namespace {
 // The first from a cold start, the others from a state; then no step needs other memory than the one before.
 constexpr std::int64_t kSteps = 3;
 
-std::int64_t bytes_of(const State& state) {
-  std::int64_t bytes = 0;
-  for (const auto& [name, tensor] : state) bytes += tensor.bytes();
-  return bytes;
-}
-
 // The steps and evaluations of a run, which hold what they leave behind.
 class CountedRun {
  public:
@@ -50,7 +44,7 @@ class CountedRun {
     const bool evaluates = train_.eval_every > 0;
     if (evaluates && train_.minutes == 0) evaluate();
     for (std::int64_t step = 0; step < kSteps; ++step) this->step(step);
-    plan_.state = bytes_of(carried_.state);
+    plan_.state = carried_.state.bytes();
     plan_.activations =
         std::max<std::int64_t>(0, memory_.stats().peak_bytes - live_before_ - plan_.of_model() - plan_.state);
     if (evaluates) evaluate();

@@ -15,7 +15,7 @@ namespace eddy::training {
 enum class SeriesStyle { line, faint, points, line_points, band };
 
 struct Series {
-  std::string name;
+  std::string name;  // in the legend; as a label of a picture (chart_picture) it may have several lines
   std::vector<double> x;
   std::vector<double> y;  // as many as x; a value that is not finite is a gap
   SeriesStyle style = SeriesStyle::line;
@@ -36,6 +36,7 @@ struct Chart {
   bool log_x = false;
   bool log_y = false;  // values <= 0 are not shown, and a note counts them
   std::vector<Series> series;
+  bool percent = false;  // y is a share, whose ticks are labelled in percent
 };
 
 struct LabelledText {

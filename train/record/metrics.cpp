@@ -313,9 +313,12 @@ off_t add_lines(MetricsSummary& summary, const Descriptor& file, const std::file
 
 }  // namespace
 
+bool compares(const EvalRecord& eval) {
+  return eval.split == "valid" && !eval.whole;
+}
+
 bool is_better(const EvalRecord& eval, const EvalRecord* best) {
-  return eval.split == "valid" && !eval.whole && std::isfinite(eval.loss) &&
-         (best == nullptr || eval.loss < best->loss);
+  return compares(eval) && std::isfinite(eval.loss) && (best == nullptr || eval.loss < best->loss);
 }
 
 double median(std::vector<double> values) {
@@ -324,14 +327,6 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-std::vector<EvalPoint> eval_points(const Metrics& metrics, std::int64_t after, std::int64_t last) {
-  std::vector<EvalPoint> points;
-  for (const EvalRecord& eval : metrics.evals)
-    if (eval.split == "valid" && !eval.whole && !eval.of_task && eval.step > after && eval.step <= last)
-      points.push_back({eval.step, eval.loss});
-  return points;
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path)

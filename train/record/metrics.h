@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "tensor/files/descriptor.h"
-#include "train/eval/standing.h"
 
 namespace eddy::training {
 
@@ -64,8 +63,10 @@ struct EvalRecord {
   bool whole = false;
 };
 
-// Whether an evaluation is of the split "valid" and has a lower finite loss than `best`, which may be null. One of
-// the whole split, where the others are of a sample, is not compared with them.
+// Whether an evaluation compares with others of its run: it is of the split "valid", and not of the whole of it where
+// the others are of a sample. RunSeries (run_series.h) says which of them are of the same texts.
+bool compares(const EvalRecord& eval);
+// Whether an evaluation compares and has a lower finite loss than `best`, which may be null.
 bool is_better(const EvalRecord& eval, const EvalRecord* best);
 
 // {"kind":"sample",...}: text the model wrote.
@@ -103,10 +104,6 @@ struct Metrics {
   std::int64_t foreign = 0;             // whole lines that are no records
   std::string first_foreign;            // the number of the first one, and why
 };
-
-// The evaluations that compare: of the split "valid", none of the whole beside others of a sample, after the step at which
-// the texts last grew (last_growth in train/text/text_phase.h) and until `last`.
-std::vector<EvalPoint> eval_points(const Metrics& metrics, std::int64_t after, std::int64_t last = INT64_MAX);
 
 // Appends records to a file. Each record is one line in one system call, so a killed process loses nothing.
 class MetricsWriter {

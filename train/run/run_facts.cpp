@@ -5,6 +5,7 @@
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/eval/standing.h"
+#include "train/record/run_series.h"
 #include "train/tasks/task.h"
 
 namespace eddy::training {
@@ -40,7 +41,7 @@ double passes_of(const ReadyRun& run) {
 
 std::string standing_of(const ReadyRun& run, const MetricsSummary& records) {
   if (run.state.pass_tokens == 0 || run.state.step == 0 || run.config.train.eval_every == 0) return "";
-  return standing_text(eval_points(records.metrics(), phase_began(run)), passes_of(run));
+  return standing_text(RunSeries(records.metrics(), phase_began(run)).points(), passes_of(run));
 }
 
 }  // namespace eddy::training

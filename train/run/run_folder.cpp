@@ -23,7 +23,7 @@
 #include "train/files/folders.h"
 #include "train/files/own_file.h"
 #include "train/files/text_file.h"
-#include "train/record/metrics.h"
+#include "train/record/run_series.h"
 #include "train/run/digests.h"
 #include "train/words/program_name.h"
 
@@ -315,7 +315,7 @@ bool ended_before_first_checkpoint(const fs::path& run) {
       } else if (name == "metrics.jsonl") {
         // Steps were logged: its checkpoints were there and are gone, and the numbers are still worth
         // something.
-        const Metrics metrics = read_metrics(entry.path());
+        const Metrics metrics = RunSeries::read(entry.path()).records();
         if (!metrics.steps.empty() || metrics.foreign > 0) return false;
       } else if (name == "tensorboard" && entry.is_directory()) {
         for (const fs::directory_entry& inside : fs::directory_iterator(entry.path()))

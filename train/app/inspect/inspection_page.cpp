@@ -331,10 +331,11 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
   page.heading("Along the text");
   page.append("<div class=\"inspect\" id=\"charts\"></div>\n");
   if (!inspection.learned.empty()) {
-    std::vector<std::vector<std::string>> rows;
-    for (const LearnedValue& one : inspection.learned) rows.push_back({one.path, learned_text(one.values)});
+    Table learned{{"gate", "value"}};
+    for (const LearnedValue& one : inspection.learned)
+      learned.rows.push_back({one.path, learned_text(one.values)});
     page.paragraph("Learned numbers that no token changes:");
-    page.table({"gate", "value"}, rows);
+    page.table(learned);
   }
   if (has(inspection, TokenMeasure::change) || both) {
     page.heading("Which tokens did most");

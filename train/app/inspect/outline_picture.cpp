@@ -30,7 +30,7 @@ constexpr double kNameWide = 0.61 * kName, kSmallWide = 0.61 * kSmall;  // of a 
 constexpr double kTextWide = 0.58 * kBody, kTitleWide = 0.66 * kTitle;  // of one of prose, on average
 constexpr double kSmallLine = 13, kTextLine = 16;                       // heights of lines
 constexpr double kLeastBox = 46;                                        // for three lines beside it
-constexpr const char *kInk = "#222222", *kGrey = "#666666", *kArrow = "#555555";
+constexpr const char *kInk = kInkColour.light, *kGrey = kSoftColour.light, *kArrow = kSoftColour.light;
 
 // Splits at blanks into lines of at most so many characters, where words are that short.
 std::vector<std::string> wrapped(const std::string& text, std::size_t characters) {

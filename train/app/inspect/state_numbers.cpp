@@ -7,6 +7,7 @@
 
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
+#include "train/app/views/chart.h"
 #include "train/app/views/svg_picture.h"
 #include "train/words/human_text.h"
 
@@ -162,23 +163,28 @@ std::string draw_state(const StateStudy& study, const StateCaption& caption) {
   SvgPicture picture(kWidth, kHeight, title);
   const SvgFrame time(kLeft, kTop, kTime, kPlotHeight,
                       make_axis(0, static_cast<double>(study.time), {.whole_steps = true}), y);
-  time.draw_axes(picture, false);
+  time.draw_axes(picture);
   const char *const mine = picture_colour(0), *const theirs = picture_colour(1);
+  const char* const soft = kSoftColour.light;
   picture.text({kLeft, 16}, At::start,
                fmt::format("one of the {} numbers of the state, along one stream", study.numbers.size()));
   picture.text({kLeft, 34}, At::start, "answer: " + caption.answer, mine);
   picture.text({kLeft + 140, 34}, At::start, "answer: " + caption.others, theirs);
-  picture.text({kLeft + kTime / 2, kHeight - 8}, At::middle, "tokens read", "#444444");
+  picture.text({kLeft + kTime / 2, kHeight - 8}, At::middle, "tokens read", soft);
   if (caption.trained > 0 && caption.trained < study.time) {
     const double x = time.at(static_cast<double>(caption.trained), y.low).x;
-    picture.line({x, kTop}, {x, time.bottom()}, "#888888", true);
+    picture.line({x, kTop}, {x, time.bottom()}, soft, true);
     picture.text({x + 5, kTop + kPlotHeight / 2}, At::start,
-                 fmt::format("trained on streams of {}", caption.trained), "#666666");
+                 fmt::format("trained on streams of {}", caption.trained), soft);
   }
+  Chart along;
+  along.series = {{caption.answer, {}, {}, SeriesStyle::points},
+                  {caption.others, {}, {}, SeriesStyle::points}};
   for (std::int64_t t = 0; t < study.time; ++t)
     if (const char kind = study.is_answer[static_cast<std::size_t>(t)]; kind < 2)
-      picture.dot(time.at(static_cast<double>(t + 1), study.values[static_cast<std::size_t>(t)]), 1.8,
-                  kind == 1 ? mine : theirs);
+      along.series[kind == 1 ? 0 : 1].add(static_cast<double>(t + 1),
+                                          study.values[static_cast<std::size_t>(t)]);
+  draw_series(picture, time, along);
 
   // How often the number takes each value, over all streams.
   std::vector<std::array<double, 2>> counts(kBars);
@@ -190,8 +196,8 @@ std::string draw_state(const StateStudy& study, const StateCaption& caption) {
   }
   double most = 1;
   for (const auto& pair : counts) most = std::max({most, pair[0], pair[1]});
-  const double begin = kLeft + kTime + kBetween;
-  picture.line({begin, kTop}, {begin, time.bottom()}, "#888888");
+  const double begin = kLeft + kTime + kGap;
+  picture.line({begin, kTop}, {begin, time.bottom()}, soft);
   for (std::size_t i = 0; i < kBars; ++i)
     for (const std::size_t kind : {std::size_t{0}, std::size_t{1}})
       if (counts[i][kind] > 0) {
@@ -208,7 +214,7 @@ std::string draw_state(const StateStudy& study, const StateCaption& caption) {
                            100 * static_cast<double>(study.right) /
                                static_cast<double>(std::max<std::int64_t>(1, study.answers)),
                            grouped(study.answers)),
-               "#444444");
+               soft);
   return picture.svg();
 }
 

@@ -1,4 +1,4 @@
-// Timing by repetition, and text tables.
+// Timing by repetition.
 #include "train/app/measure/bench.h"
 
 #include <algorithm>
@@ -8,18 +8,9 @@
 #include "ops/backends.h"
 #include "ops/core/op_spec.h"
 #include "tensor/base/format.h"
-#include "train/files/utf8.h"
 
 namespace eddy::app {
 using namespace training;
-namespace {
-
-// Returns the number of characters: bytes that begin one.
-std::size_t width_of(const std::string& text) {
-  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_continuation));
-}
-
-}  // namespace
 
 Timing timing_of(std::vector<double> seconds) {
   if (seconds.empty()) fail<ValueError>("bench: nothing was measured (at least one run)");
@@ -56,32 +47,6 @@ Tensor repeated_normal(const Shape& shape, const char* stream, Dtype dtype, Devi
   const std::int64_t elements = shape.elements(), period = std::gcd(elements, std::int64_t{1} << 20);
   const Tensor some = raw::to_device(raw::cast(sample_normal({1, period}, stream), dtype), device);
   return raw::reshape(raw::copy(raw::expand(some, {elements / period, period})), shape);
-}
-
-std::string text_table(const std::vector<std::vector<std::string>>& rows, bool markdown) {
-  if (rows.empty()) return "";
-  std::vector<std::size_t> widths(rows.front().size(), markdown ? 3 : 0);
-  for (const std::vector<std::string>& row : rows) {
-    if (row.size() != widths.size())
-      fail<ValueError>("table: a row of {} cells below a head of {} (equal numbers)", row.size(),
-                       widths.size());
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
-  }
-  std::string text;
-  for (const std::vector<std::string>& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string space(widths[i] - width_of(row[i]), ' ');
-      if (markdown)
-        text += "| " + row[i] + space + ' ';
-      else
-        text += i == 0 ? row[i] + space : "  " + space + row[i];
-    }
-    text += markdown ? "|\n" : "\n";
-    if (!markdown || &row != &rows.front()) continue;
-    for (const std::size_t width : widths) text += "| " + std::string(width, '-') + ' ';
-    text += "|\n";
-  }
-  return text;
 }
 
 std::string table_number(double value) {

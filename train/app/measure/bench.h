@@ -1,4 +1,4 @@
-// Tools of the benchmarks: timing by repetition, and text tables. On a shared machine the best run shows what
+// Tools of the benchmarks: timing by repetition, and how numbers are shown. On a shared machine the best run shows what
 // the code can do and the median what one gets, so both are kept. Every figure is set against ceilings
 // measured in the same minute (ceilings.h).
 #pragma once
@@ -36,11 +36,6 @@ Timing measure_on(Device device, const std::function<void()>& run, double second
 // Returns normal numbers that repeat after some 2^20: more would take the CPU seconds. They are random because a
 // GPU draws less power for equal numbers, and runs faster than it otherwise could.
 Tensor repeated_normal(const Shape& shape, const char* stream, Dtype dtype, Device device);
-
-// Returns a table as text: the first row is the header, the first column is left-aligned, the others
-// right-aligned. As Markdown, columns stand between bars and all are left-aligned.
-// errors: ValueError when rows differ in length.
-std::string text_table(const std::vector<std::vector<std::string>>& rows, bool markdown = false);
 
 // Returns a number with three or more significant digits ("0.0123", "1.23", "12.3", "123"); "-" when it is
 // not finite.

@@ -15,27 +15,26 @@ namespace eddy::app {
 using namespace training;
 namespace {
 
-using Cells = std::vector<std::string>;
-
 bool is_shown(const MeasuredTable& table, std::size_t column) {
   return column >= table.columns.size() || table.columns[column].key.empty() ||
          !table.columns[column].title.empty();
 }
 
-// Returns the head and the rows as they are shown, with the name of its series before each row.
-std::vector<Cells> shown(const MeasuredTable& table) {
-  std::vector<Cells> lines(1);
-  if (!table.names.empty()) lines[0].push_back(table.names);
+// Returns the table as it is shown, with the name of its series before each row.
+Table shown(const MeasuredTable& table) {
+  Table all;
+  all.align = TableAlign::numbers;
+  if (!table.names.empty()) all.header.push_back(table.names);
   for (std::size_t i = 0; i < table.columns.size(); ++i)
-    if (is_shown(table, i)) lines[0].push_back(table.columns[i].title);
+    if (is_shown(table, i)) all.header.push_back(table.columns[i].title);
   for (const MeasuredSeries& series : table.series)
     for (const std::vector<Cell>& row : series.rows) {
-      Cells& cells = lines.emplace_back();
+      std::vector<std::string>& cells = all.rows.emplace_back();
       if (!table.names.empty()) cells.push_back(series.name);
       for (std::size_t i = 0; i < row.size(); ++i)
         if (is_shown(table, i)) cells.push_back(row[i].text);
     }
-  return lines;
+  return all;
 }
 
 // Returns the place of "a.b" in an object: b inside a.
@@ -85,10 +84,7 @@ void add_table(HtmlPage& page, const MeasuredTable& table) {
                          for (const Chart& chart : one.charts) page.chart(chart);
                        }});
   page.choice("against", choices);
-  std::vector<Cells> rows = shown(table);
-  const Cells head = rows.front();
-  rows.erase(rows.begin());
-  if (!head.empty() || !rows.empty()) page.table(head, rows);
+  if (const Table rows = shown(table); !rows.header.empty() || !rows.rows.empty()) page.table(rows);
   for (const std::string& note : table.notes) page.paragraph(note);
 }
 
@@ -110,7 +106,7 @@ void MeasuredTable::add(std::vector<Cell> row) {
 
 std::string to_text(const MeasuredTable& table) {
   std::string text = table.title.empty() ? "" : table.title + '\n';
-  text += text_table(shown(table), table.markdown);
+  text += table.markdown ? to_markdown(shown(table)) : to_text(shown(table));
   if (table.listed && !table.notes.empty()) text += '\n';
   for (const std::string& note : table.notes) text += (table.listed ? "- " : "") + note + '\n';
   return text;
@@ -130,12 +126,12 @@ nlohmann::json to_json(const Measurement& measurement, const std::string& comman
   all["bench"] = measurement.bench;
   all["environment"] = environment_lines();
   for (const MeasuredTable& table : measurement.tables) {
-    const std::vector<Cells> lines = shown(table);
+    const Table as_shown = shown(table);
     all["measured"].push_back({{"machine", machine()},
                                {"date", today()},
                                {"command", command},
-                               {"columns", lines.front()},
-                               {"rows", std::vector<Cells>(lines.begin() + 1, lines.end())}});
+                               {"columns", as_shown.header},
+                               {"rows", as_shown.rows}});
     if (table.key.empty()) continue;
     nlohmann::json& list = place_of(all, table.key) = nlohmann::json::array();
     for (const MeasuredSeries& series : table.series) {

@@ -10,6 +10,7 @@
 
 #include "train/app/views/chart.h"
 #include "train/app/views/html_page.h"
+#include "train/app/views/table.h"
 
 namespace eddy::app {
 
@@ -57,6 +58,7 @@ struct ChosenCharts {
   std::vector<training::Chart> charts;
 };
 
+// What a Table (train/app/views/table.h) shows, with the numbers themselves for JSON and for pictures.
 struct MeasuredTable {
   std::string key;    // of the list in JSON: of rows, or of series with their "points"; empty: only shown
   std::string title;  // lines above the table

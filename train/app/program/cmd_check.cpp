@@ -15,7 +15,7 @@
 #include "train/fetch/named_data.h"
 #include "train/files/text_file.h"
 #include "train/generate/session.h"
-#include "train/record/metrics.h"
+#include "train/record/run_series.h"
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"
 #include "train/words/human_text.h"
@@ -82,7 +82,7 @@ std::string problem_of_json(const fs::path& file) {
 }
 
 std::string problem_of_metrics(const fs::path& file) {
-  const Metrics metrics = read_metrics(file);
+  const Metrics metrics = RunSeries::read(file).records();
   if (metrics.foreign == 0) return "";
   return fmt::format("{} {}, the first is {} (a resumed run leaves them out)", metrics.foreign,
                      plural(metrics.foreign, "line is no record", "lines are no records"),

@@ -130,15 +130,15 @@ int run_report(const ReportFlags& flags) {
       if (seen.insert(std::filesystem::weakly_canonical(run, error)).second) folders.push_back(run);
   const std::vector<ReportedRun> runs = read_reported_runs(folders);
   for (const ReportedRun& run : runs)
-    if (run.metrics.foreign > 0)
+    if (const Metrics& records = run.series.records(); records.foreign > 0)
       say(fmt::format(
           "warning: {}/metrics.jsonl has lines that are no records, {} of them, the first is {} (they are left out)",
-          run.folder, run.metrics.foreign, run.metrics.first_foreign));
+          run.folder, records.foreign, records.first_foreign));
   const std::vector<SeedGroup> groups = groups_of(runs);
 
-  print(aligned(ends_of(runs, groups)));
-  if (const TextTable differing = differences_of(runs, groups); !differing.rows.empty())
-    print("\n" + aligned(differing));
+  print(to_text(ends_of(runs, groups)));
+  if (const Table differing = differences_of(runs, groups); !differing.rows.empty())
+    print("\n" + to_text(differing));
   write_own_file("report", flags.html, side_by_side_page(runs, groups), kOwnPage);
   if (!flags.csv.empty()) write_own_file("report", flags.csv, points_csv(runs), kOwnPoints);
   print_line("\npage: {}", flags.html);

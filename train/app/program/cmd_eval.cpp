@@ -25,8 +25,8 @@
 #include "train/eval/standing.h"
 #include "train/files/own_file.h"
 #include "train/plan/machine_memory.h"
-#include "train/record/metrics.h"
 #include "train/record/percent_line.h"
+#include "train/record/run_series.h"
 #include "train/run/checkpoint.h"
 #include "train/step/shared_steps.h"
 #include "train/tasks/task.h"
@@ -92,7 +92,7 @@ void print_standing(const Task& task, const LoadedRun& run, const EvalFlags& fla
   std::error_code error;
   if (run.config.train.eval_every == 0 || !std::filesystem::is_regular_file(metrics, error)) return;
   const std::int64_t after = last_growth(run.state.text_phases);
-  print_line("standing: {}", standing_text(eval_points(read_metrics(metrics), after, run.step), passes));
+  print_line("standing: {}", standing_text(RunSeries::read(metrics, after).points(run.step), passes));
 }
 
 int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, LoadedRun run) {

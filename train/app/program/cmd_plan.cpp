@@ -12,6 +12,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/app/measure/run_speed.h"
 #include "train/app/program/commands.h"
+#include "train/app/views/table.h"
 #include "train/plan/verdict.h"
 #include "train/record/percent_line.h"
 #include "train/tasks/task.h"
@@ -37,7 +38,8 @@ std::string in_gib(std::int64_t bytes) {
 
 void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoom& room) {
   const TrainConfig& train = run.config.train;
-  std::vector<std::vector<std::string>> rows{{"memory, counted", "GiB"}};
+  Table table{{"memory, counted", "GiB"}, {}, TableAlign::numbers};
+  std::vector<std::vector<std::string>>& rows = table.rows;
   rows.push_back({"parameters", in_gib(plan.values)});
   rows.push_back({"gradients", in_gib(plan.gradients)});
   rows.push_back({"optimizer, " + train.optimizer, in_gib(plan.optimizer)});
@@ -51,7 +53,7 @@ void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoo
     if (plan.peak == plan.reading) rows.push_back({"while reading the text", in_gib(plan.reading)});
   }
   rows.push_back({"peak", in_gib(plan.peak)});
-  print(text_table(rows));
+  print(to_text(table));
   if (plan.on_gpu)
     print_line("of the GPU's memory, counted without its fused kernels");
   else if (!room.limit.empty())
@@ -62,7 +64,7 @@ void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoo
 // What other values of train.recompute would take.
 void print_recompute(const PlannedRun& run, const MemoryPlan& plan) {
   const std::unique_ptr<Model> model = make_unallocated_model(run.config.model);
-  std::vector<std::vector<std::string>> rows{{"train.recompute", "activations, GiB", "peak, GiB"}};
+  Table table{{"train.recompute", "activations, GiB", "peak, GiB"}, {}, TableAlign::numbers};
   std::string missing;
   for (const char* const value : {"none", "layer", "block"}) {
     if (recompute_named(value) == Recompute::block && !model->has_blocks()) {
@@ -76,11 +78,11 @@ void print_recompute(const PlannedRun& run, const MemoryPlan& plan) {
     other.config.train.recompute = value;
     const bool is_own = value == run.config.train.recompute;
     const MemoryPlan counted = is_own ? plan : plan_memory(other);
-    rows.push_back({is_own ? std::string(value) + ", as now" : value, in_gib(counted.activations),
-                    in_gib(counted.peak)});
+    table.rows.push_back({is_own ? std::string(value) + ", as now" : value, in_gib(counted.activations),
+                          in_gib(counted.peak)});
   }
   print_line("");
-  print(text_table(rows));
+  print(to_text(table));
   if (!missing.empty()) print_line("{}", missing);
 }
 

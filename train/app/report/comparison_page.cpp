@@ -59,16 +59,16 @@ void add_list(HtmlPage& page, const std::string& heading, const std::vector<Comp
               const std::vector<TokenDifference>& list) {
   page.heading(heading);
   if (list.empty()) return page.paragraph("There is no such token.");
-  std::vector<std::vector<std::string>> rows;
+  Table table{{"text", "token", "A, nats", "B, nats", "seen so many tokens back", "its word, tokens back"}};
   for (const TokenDifference& d : list) {
     const std::string place =
         texts.size() > 1 ? texts[static_cast<std::size_t>(d.text)].name + ", " : std::string();
-    rows.push_back({excerpt(d), place + grouped(d.token), fmt::format("{:.3f}", d.nats_a),
-                    fmt::format("{:.3f}", d.nats_b), distance(d.token_back),
-                    d.word.empty() ? "" : fmt::format("{}: {}", printable(d.word), distance(d.word_back))});
+    table.rows.push_back(
+        {excerpt(d), place + grouped(d.token), fmt::format("{:.3f}", d.nats_a),
+         fmt::format("{:.3f}", d.nats_b), distance(d.token_back),
+         d.word.empty() ? "" : fmt::format("{}: {}", printable(d.word), distance(d.word_back))});
   }
-  page.table({"text", "token", "A, nats", "B, nats", "seen so many tokens back", "its word, tokens back"},
-             rows);
+  page.table(table);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "tensor/base/format.h"
-#include "train/app/views/svg_picture.h"
-#include "train/record/metrics.h"
+#include "train/app/views/chart.h"
+#include "train/record/run_series.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
 
@@ -20,15 +20,14 @@ namespace fs = std::filesystem;
 
 // Of the runs that were evaluated at a step.
 struct Spread {
-  std::int64_t step = 0;
-  double low = 0, middle = 0, high = 0;
+  double step = 0, low = 0, middle = 0, high = 0;
 };
 
 std::vector<Spread> spreads_of(const CurveGroup& group) {
-  std::map<std::int64_t, std::vector<double>> values;
-  for (const Curve& curve : group.curves)
-    for (std::size_t i = 0; i < curve.steps.size(); ++i)
-      if (std::isfinite(curve.values[i])) values[curve.steps[i]].push_back(curve.values[i]);
+  std::map<double, std::vector<double>> values;
+  for (const Series& curve : group.curves)
+    for (std::size_t i = 0; i < curve.x.size(); ++i)
+      if (std::isfinite(curve.y[i])) values[curve.x[i]].push_back(curve.y[i]);
   std::vector<Spread> spreads;
   for (auto& [step, all] : values) {
     if (all.size() < group.curves.size()) continue;  // one run of several says nothing of the others
@@ -50,24 +49,16 @@ std::string with_spaces(std::string name) {
 
 }  // namespace
 
-Curve curve_of(const std::string& run, const std::string& measure) {
-  Curve curve{.run = run, .steps = {}, .values = {}};
-  std::string others = "loss";
-  for (const EvalRecord& eval : read_metrics(fs::path(run) / "metrics.jsonl").evals) {
-    if (eval.split != "valid" || eval.whole) continue;
-    const auto found = std::find_if(eval.extras.begin(), eval.extras.end(),
-                                    [&](const auto& extra) { return extra.first == measure; });
-    if (measure != "loss" && found == eval.extras.end()) {
-      for (const auto& [name, value] : eval.extras)
-        if (others.find(name) == std::string::npos) others += ", " + name;
-      continue;
-    }
-    curve.steps.push_back(eval.step);
-    curve.values.push_back(measure == "loss" ? eval.loss : found->second);
-  }
-  if (curve.steps.empty())
+Series curve_of(const std::string& run, const std::string& measure) {
+  const RunSeries records = RunSeries::read(fs::path(run) / "metrics.jsonl");
+  Series curve = records.evaluations(measure, run);
+  if (curve.x.empty()) {
+    std::string others = "loss";
+    for (const std::string& name : records.measures())
+      if (!records.evaluations(name).x.empty()) others += ", " + name;
     fail<ValueError>("draw: no evaluation of {} has \"{}\" (those of the run have: {})", run, measure,
                      others);
+  }
   return curve;
 }
 
@@ -93,8 +84,8 @@ std::vector<std::string> runs_in(const std::string& folder, const char* command)
   return runs;
 }
 
-std::vector<Curve> curves_of(const std::string& folder, const std::string& measure) {
-  std::vector<Curve> curves;
+std::vector<Series> curves_of(const std::string& folder, const std::string& measure) {
+  std::vector<Series> curves;
   for (const std::string& run : runs_in(folder, "draw")) curves.push_back(curve_of(run, measure));
   return curves;
 }
@@ -104,78 +95,63 @@ bool less_is_better(const std::string& measure) {
          measure.find("perplexity") != std::string::npos;
 }
 
-std::optional<std::int64_t> step_for_good(const Curve& curve, double level, bool less) {
+std::optional<std::int64_t> step_for_good(const Series& curve, double level, bool less) {
   const auto reaches = [&](double value) { return less ? value <= level : value >= level; };
   std::optional<std::int64_t> step;
-  for (std::size_t i = curve.steps.size(); i-- > 0 && reaches(curve.values[i]);) step = curve.steps[i];
+  for (std::size_t i = curve.x.size(); i-- > 0 && reaches(curve.y[i]);)
+    step = static_cast<std::int64_t>(curve.x[i]);
   return step;
 }
 
 std::optional<std::int64_t> step_for_good(const CurveGroup& group, double level, std::int64_t runs,
                                           bool less) {
   std::vector<std::int64_t> steps;
-  for (const Curve& curve : group.curves)
+  for (const Series& curve : group.curves)
     if (const auto step = step_for_good(curve, level, less)) steps.push_back(*step);
   if (runs < 1 || std::ssize(steps) < runs) return std::nullopt;
   std::sort(steps.begin(), steps.end());
   return steps[static_cast<std::size_t>(runs - 1)];
 }
 
-std::string draw_curves(const std::vector<CurveGroup>& groups, const std::string& measure,
-                        const std::string& title) {
-  constexpr int kWidth = 720, kHeight = 300;
-  constexpr double kLeft = 60, kTop = 26, kPlotWidth = 470, kPlotHeight = 230, kLabelHeight = 18;
-  std::vector<std::vector<Spread>> all;
-  double low = INFINITY, high = -INFINITY;
-  std::int64_t last = 0;
-  for (const CurveGroup& group : groups) {
-    all.push_back(spreads_of(group));
-    for (const Spread& spread : all.back()) {
-      low = std::min(low, spread.low);
-      high = std::max(high, spread.high);
-      last = std::max(last, spread.step);
-    }
-  }
+Chart chart_of_groups(const std::vector<CurveGroup>& groups, const std::string& measure,
+                      const std::string& title) {
   if (groups.empty()) fail<ValueError>("draw: there are no runs (name at least one)");
-  const bool share = low >= 0 && high <= 1;
-  SvgPicture picture(kWidth, kHeight, title);
-  const SvgFrame frame(kLeft, kTop, kPlotWidth, kPlotHeight,
-                       make_axis(0, static_cast<double>(last), {.whole_steps = true}),
-                       make_axis(low, high, {.round_ends = true}));
-  frame.draw_axes(picture, share);
   const bool bands = std::any_of(groups.begin(), groups.end(),
                                  [](const CurveGroup& group) { return group.curves.size() > 1; });
-  picture.text(
-      {kLeft, 16}, SvgPicture::Anchor::start,
-      with_spaces(measure) + (bands ? ": the median, and a band from the worst to the best seed" : ""));
-  picture.text({kLeft + kPlotWidth / 2, kHeight - 6}, SvgPicture::Anchor::middle, "training step", "#444444");
-  std::vector<std::pair<double, std::size_t>> ends;  // where the lines end, to label them
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    std::vector<SvgPicture::Point> line, band;
-    for (const Spread& spread : all[i]) {
-      const auto step = static_cast<double>(spread.step);
-      line.push_back(frame.at(step, spread.middle));
-      band.push_back(frame.at(step, spread.high));
-    }
-    for (std::size_t k = all[i].size(); k-- > 0;)
-      band.push_back(frame.at(static_cast<double>(all[i][k].step), all[i][k].low));
-    if (groups[i].curves.size() > 1) picture.area(band, picture_colour(i));
-    picture.polyline(line, picture_colour(i));
-    ends.emplace_back(line.back().y, i);
-  }
-  std::stable_sort(ends.begin(), ends.end());
-  double next = kTop;
-  for (const auto& [y, i] : ends) {
-    next = std::max(next, y);
+  Chart chart{
+      title,
+      "training step",
+      with_spaces(measure) + (bands ? ": the median, and a band from the worst to the best seed" : ""),
+      false,
+      false,
+      {}};
+  double low = INFINITY, high = -INFINITY;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto colour = static_cast<int>(i);
     const std::size_t runs = groups[i].curves.size();
-    picture.text({frame.right() + 8, next + 4}, SvgPicture::Anchor::start, groups[i].name, picture_colour(i));
-    next += kLabelHeight;
-    if (runs < 2) continue;
-    picture.text({frame.right() + 8, next}, SvgPicture::Anchor::start, fmt::format("{} seeds", runs),
-                 picture_colour(i));
-    next += kLabelHeight;
+    const std::vector<Spread> spreads = spreads_of(groups[i]);
+    Series line{groups[i].name, {}, {}, SeriesStyle::line, colour},
+        band{"", {}, {}, SeriesStyle::band, colour};
+    for (const Spread& spread : spreads) {
+      line.add(spread.step, spread.middle);
+      band.add(spread.step, spread.high);
+      low = std::min(low, spread.low);
+      high = std::max(high, spread.high);
+    }
+    if (runs > 1) {
+      for (std::size_t k = spreads.size(); k-- > 0;) band.add(spreads[k].step, spreads[k].low);
+      line.name += fmt::format("\n{} seeds", runs);
+      chart.series.push_back(std::move(band));
+    }
+    chart.series.push_back(std::move(line));
   }
-  return picture.svg();
+  chart.percent = low >= 0 && high <= 1;
+  return chart;
+}
+
+std::string draw_curves(const std::vector<CurveGroup>& groups, const std::string& measure,
+                        const std::string& title) {
+  return chart_picture(chart_of_groups(groups, measure, title));
 }
 
 }  // namespace eddy::app

@@ -115,20 +115,19 @@ std::string render_loss_by_position(const std::string& title, const std::string&
               true,
               false,
               {{"texts", texts.positions, texts.texts}}});
-  std::vector<std::string> header{"up to position", "texts that reach it"};
-  for (const NamedResult& named : results) header.push_back(named.name + ", bits per token");
-  std::vector<std::vector<std::string>> rows;
+  Table table{{"up to position", "texts that reach it"}};
+  for (const NamedResult& named : results) table.header.push_back(named.name + ", bits per token");
   for (double position = 1;; position = std::min(2 * position, end)) {
     const std::optional<double> reach = value_at(texts.positions, texts.texts, position);
-    rows.push_back({grouped(static_cast<std::int64_t>(position)),
-                    reach ? grouped(static_cast<std::int64_t>(*reach)) : ""});
+    table.rows.push_back({grouped(static_cast<std::int64_t>(position)),
+                          reach ? grouped(static_cast<std::int64_t>(*reach)) : ""});
     for (const PositionCurve& curve : cumulative) {
       const std::optional<double> bits = value_at(curve.positions, curve.bits, position);
-      rows.back().push_back(bits ? fmt::format("{:.4f}", *bits) : "");
+      table.rows.back().push_back(bits ? fmt::format("{:.4f}", *bits) : "");
     }
     if (position == end) break;
   }
-  page.table(header, rows);
+  page.table(table);
   return page.html();
 }
 

@@ -11,6 +11,7 @@
 #include "train/app/views/course.h"
 #include "train/files/own_file.h"
 #include "train/files/utf8.h"
+#include "train/record/run_series.h"
 #include "train/run/state_monitor.h"
 #include "train/words/human_text.h"
 
@@ -22,29 +23,11 @@ constexpr std::size_t kMostTextBytes = 8000;  // of one sample or event
 constexpr std::size_t kShownEvents = 200;
 constexpr double kFlat = 0.01;  // of its highest value: a curve that varies less is a line of text
 
-// One field of the step records against the step, each value times `scale`.
-template <class Field>
-Series step_series(const std::vector<StepRecord>& steps, std::string name, Field StepRecord::*field,
-                   double scale = 1) {
-  Series s{std::move(name), {}, {}};
-  for (const StepRecord& record : steps)
-    s.add(static_cast<double>(record.step), scale * static_cast<double>(record.*field));
-  return s;
-}
-template <class Field>
-Series step_series(const Metrics& metrics, std::string name, Field StepRecord::*field, double scale = 1) {
-  return step_series(metrics.steps, std::move(name), field, scale);
-}
-
 // Raw values, peaks included, faintly behind their running median, or alone when there are too few to smooth.
-std::vector<Series> with_median(const Metrics& metrics, const char* name, double StepRecord::*field) {
-  std::vector<StepRecord> all = metrics.steps;
-  all.insert(all.end(), metrics.peaks.begin(), metrics.peaks.end());
-  std::stable_sort(all.begin(), all.end(),
-                   [](const StepRecord& a, const StepRecord& b) { return a.step < b.step; });
-  Series raw = step_series(metrics.peaks.empty() ? metrics.steps : all, name, field);
+std::vector<Series> with_median(const RunSeries& run, const char* name, double StepRecord::*field) {
+  Series raw = run.steps_and_peaks(field, name);
   raw.colour = 0;
-  Series smooth = running_median(step_series(metrics, name, field));
+  Series smooth = running_median(run.steps(field, name));
   smooth.colour = 0;
   if (smooth.x.empty()) return {raw};
   smooth.name += " (running median)";
@@ -58,30 +41,25 @@ Chart step_chart(std::string title, std::string y_title, std::vector<Series> ser
   return {std::move(title), "step", std::move(y_title), false, log_y, std::move(series)};
 }
 
-std::string split_name(const EvalRecord& eval) {
-  const std::string name = eval.split == "valid" ? "validation" : eval.split;
-  return eval.whole ? name + ", whole split" : name;
-}
-
 // "81 920 of 111 488 targets": what a loss stands on.
 std::string extent(const EvalRecord& eval) {
   return grouped(eval.tokens) + (eval.tokens < eval.of ? " of " + grouped(eval.of) : "") + " targets";
 }
 
-// Adds a value of an evaluation to the line of its split, a new one at the first.
-void add_eval(std::vector<Series>& lines, const EvalRecord& eval, double value) {
-  const std::string name = split_name(eval);
-  auto line = std::find_if(lines.begin(), lines.end(), [&](const Series& s) { return s.name == name; });
-  if (line == lines.end())
-    line = lines.insert(line, {name, {}, {}, SeriesStyle::line_points, 1 + static_cast<int>(lines.size())});
-  line->add(static_cast<double>(eval.step), value);
+// The evaluations of a measure as lines, one for each split, in the colours behind that of training.
+std::vector<Series> eval_lines(const RunSeries& run, const std::string& measure) {
+  std::vector<Series> lines = run.evaluations_by_split(measure);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    lines[i].style = SeriesStyle::line_points;
+    lines[i].colour = 1 + static_cast<int>(i);
+  }
+  return lines;
 }
 
-Chart loss_chart(const Metrics& metrics) {
-  std::vector<Series> series, evals;
-  if (!metrics.steps.empty()) series = with_median(metrics, "training", &StepRecord::loss);
-  for (const EvalRecord& eval : metrics.evals) add_eval(evals, eval, eval.loss);
-  series.insert(series.end(), evals.begin(), evals.end());
+Chart loss_chart(const RunSeries& run) {
+  std::vector<Series> series;
+  if (!run.records().steps.empty()) series = with_median(run, "training", &StepRecord::loss);
+  for (Series& line : eval_lines(run, "loss")) series.push_back(std::move(line));
   return step_chart("Loss", "loss", std::move(series), true);
 }
 
@@ -106,19 +84,14 @@ void add_levels(std::vector<Series>& series, const Baselines& baselines) {
 }
 
 // The evaluations' other measurements: a chart for each name, a line for each split.
-std::vector<Chart> measure_charts(const Metrics& metrics, const std::optional<Baselines>& baselines) {
-  std::vector<std::pair<std::string, std::vector<Series>>> lines;  // in the order in which names appear
-  for (const EvalRecord& eval : metrics.evals)
-    for (const auto& [name, value] : eval.extras) {
-      const std::string title = readable(name);
-      auto chart = std::find_if(lines.begin(), lines.end(), [&](const auto& c) { return c.first == title; });
-      if (chart == lines.end()) chart = lines.insert(chart, {title, {}});
-      add_eval(chart->second, eval, value);
-    }
-  for (auto& [title, series] : lines)
-    if (title == kBitsPerByte && baselines) add_levels(series, *baselines);
+std::vector<Chart> measure_charts(const RunSeries& run, const std::optional<Baselines>& baselines) {
   std::vector<Chart> charts;
-  for (auto& [title, series] : lines) charts.push_back(step_chart(title, title, std::move(series), true));
+  for (const std::string& measure : run.measures()) {
+    const std::string title = readable(measure);
+    std::vector<Series> lines = eval_lines(run, measure);
+    if (title == kBitsPerByte && baselines) add_levels(lines, *baselines);
+    charts.push_back(step_chart(title, title, std::move(lines), true));
+  }
   return charts;
 }
 
@@ -158,13 +131,14 @@ struct Charts {
   }
   void add_to(HtmlPage& page) const {
     page.charts(charts);
-    if (!flat.empty()) page.table({}, flat);
+    if (!flat.empty()) page.table({{}, flat});
   }
 };
 
 // Charts against steps, and where the run says how far it was, against tokens and seconds: a reader chooses.
-void add_course(HtmlPage& page, const Metrics& metrics, const std::vector<Chart>& charts, bool full_width) {
+void add_course(HtmlPage& page, const RunSeries& run, const std::vector<Chart>& charts, bool full_width) {
   if (charts.empty()) return;
+  const Metrics& metrics = run.records();
   const Course course(metrics.steps, metrics.run ? metrics.run->flops_per_token : kNotMeasured);
   std::vector<Choice> choices;
   for (const Along along : kAlong) {
@@ -183,116 +157,79 @@ void add_course(HtmlPage& page, const Metrics& metrics, const std::vector<Chart>
 
 constexpr double kPerMiB = 1 / (1024.0 * 1024.0);
 
-Charts training_charts(const Metrics& m) {
+Charts training_charts(const RunSeries& run) {
   Charts charts;
-  charts.add("Learning rate", "learning rate", {step_series(m, "learning rate", &StepRecord::learning_rate)});
-  charts.add("Gradient norm", "norm", with_median(m, "gradient norm", &StepRecord::grad_norm), true);
+  charts.add("Learning rate", "learning rate", {run.steps(&StepRecord::learning_rate, "learning rate")});
+  charts.add("Gradient norm", "norm", with_median(run, "gradient norm", &StepRecord::grad_norm), true);
   charts.add("Speed", "tokens per second",
-             with_median(m, "tokens per second", &StepRecord::tokens_per_second));
+             with_median(run, "tokens per second", &StepRecord::tokens_per_second));
   charts.add("Memory", "MiB",
-             {step_series(m, "MiB resident, text included", &StepRecord::resident_bytes, kPerMiB),
-              step_series(m, "MiB of tensors", &StepRecord::memory_bytes, kPerMiB)});
+             {run.steps(&StepRecord::resident_bytes, "MiB resident, text included", kPerMiB),
+              run.steps(&StepRecord::memory_bytes, "MiB of tensors", kPerMiB)});
   return charts;
 }
 
 // The size of the tape when the backward pass starts. With truncated backpropagation the lines are flat.
-Charts graph_charts(const Metrics& m) {
+Charts graph_charts(const RunSeries& run) {
   Charts charts;
-  charts.add(
-      "Nodes and depth of the graph", "nodes",
-      {step_series(m, "nodes", &StepRecord::graph_nodes), step_series(m, "depth", &StepRecord::graph_depth)});
+  charts.add("Nodes and depth of the graph", "nodes",
+             {run.steps(&StepRecord::graph_nodes, "nodes"), run.steps(&StepRecord::graph_depth, "depth")});
   charts.add("Saved for the backward pass", "MiB",
-             {step_series(m, "saved for the backward pass", &StepRecord::saved_bytes, kPerMiB)});
+             {run.steps(&StepRecord::saved_bytes, "saved for the backward pass", kPerMiB)});
   return charts;
 }
 
-// The evaluation with the lowest finite loss of the split "valid" after a step; nullptr when there is none.
-const EvalRecord* best_of(const Metrics& metrics, std::int64_t after) {
-  const EvalRecord* best = nullptr;
-  for (const EvalRecord& eval : metrics.evals)
-    if (eval.step > after && is_better(eval, best)) best = &eval;
-  return best;
-}
-
-// The last step of any record: steps may be logged thinly.
-std::int64_t last_step(const Metrics& metrics) {
-  std::int64_t last = 0;
-  const auto take = [&](const auto& records) {
-    for (const auto& record : records) last = std::max(last, record.step);
-  };
-  take(metrics.steps);
-  take(metrics.evals);
-  take(metrics.events);
-  return last;
-}
-
-std::vector<Tile> summary(const ReportData& data) {
-  const Metrics& metrics = data.metrics;
+std::vector<Tile> summary(const ReportData& data, const RunSeries& run) {
   std::vector<Tile> tiles;
-  if (const EvalRecord* best = best_of(metrics, data.phase_began); best != nullptr)
+  if (const EvalRecord* best = run.best(); best != nullptr)
     tiles.push_back({"Best validation loss", human_number(best->loss),
                      fmt::format("at step {}, on {}", grouped(best->step), extent(*best))});
-  const auto whole = std::find_if(metrics.evals.rbegin(), metrics.evals.rend(),
-                                  [](const EvalRecord& eval) { return eval.whole; });
-  if (whole != metrics.evals.rend())
+  if (const EvalRecord* whole = run.whole(); whole != nullptr)
     tiles.push_back({"Validation loss, whole split", human_number(whole->loss),
                      fmt::format("at step {}, on {}", grouped(whole->step), extent(*whole))});
-  if (!metrics.steps.empty()) {
-    // The last tenth of the run at most: the median of a short run would be that of its beginning.
-    const std::vector<double> losses = step_series(metrics, "", &StepRecord::loss).y;
-    const std::size_t recent = std::clamp<std::size_t>(losses.size() / 10, 1, 20);
-    const std::vector<double> last(losses.end() - static_cast<std::ptrdiff_t>(recent), losses.end());
-    tiles.push_back({"Final training loss", human_number(median(last)),
-                     recent > 1
-                         ? fmt::format("median of the last {} records", recent)
-                         : fmt::format("at step {}, the last logged", grouped(metrics.steps.back().step))});
-    tiles.push_back({"Steps", grouped(last_step(metrics)), ""});
+  if (const auto [loss, records] = run.final_training_loss(); records > 0) {
+    tiles.push_back(
+        {"Final training loss", human_number(loss),
+         records > 1 ? fmt::format("median of the last {} records", records)
+                     : fmt::format("at step {}, the last logged", grouped(run.records().steps.back().step))});
+    tiles.push_back({"Steps", grouped(run.last_step()), ""});
   }
   if (data.tokens_seen > 0)
     tiles.push_back({"Tokens seen", human_count(static_cast<double>(data.tokens_seen)),
                      data.passes > 0 ? passes_text(data.passes) : ""});
   if (std::isfinite(data.seconds)) tiles.push_back({"Time", human_duration(data.seconds), ""});
-  const double speed = median(step_series(metrics, "", &StepRecord::tokens_per_second).y);
-  if (std::isfinite(speed)) tiles.push_back({"Tokens per second", human_count(speed), "median"});
+  if (const double speed = run.tokens_per_second(); std::isfinite(speed))
+    tiles.push_back({"Tokens per second", human_count(speed), "median"});
   if (data.parameters > 0)
     tiles.push_back(
         {"Parameters", human_count(static_cast<double>(data.parameters)), grouped(data.parameters)});
-  // The last one: a state may come into use late, or be given up.
-  double gain = kNotMeasured;
-  for (const EvalRecord& eval : metrics.evals)
-    for (const auto& [name, value] : eval.extras)
-      if (name == "state_gain") gain = value;
-  if (std::isfinite(gain))
-    tiles.push_back({"State gain", human_number(gain),
-                     gain < kMinStateGain ? "nats: the state is ignored" : "nats lost without the state"});
-  std::int64_t tensors = 0, resident = 0;
-  for (const StepRecord& record : metrics.steps) {
-    tensors = std::max(tensors, record.memory_bytes);
-    resident = std::max(resident, record.resident_bytes);
-  }
-  if (resident > 0)
+  if (const std::optional<double> gain = run.state_gain(); gain && std::isfinite(*gain))
+    tiles.push_back({"State gain", human_number(*gain),
+                     *gain < kMinStateGain ? "nats: the state is ignored" : "nats lost without the state"});
+  if (const std::int64_t resident = run.most(&StepRecord::resident_bytes); resident > 0)
     tiles.push_back({"Memory", human_bytes(resident), "resident at most, text included"});
-  else if (tensors > 0)
+  else if (const std::int64_t tensors = run.most(&StepRecord::memory_bytes); tensors > 0)
     tiles.push_back({"Memory", human_bytes(tensors), "of tensors at most"});
   return tiles;
 }
 
 // What the loss is worth: the best bits per byte among the baselines, and whether more steps will help.
-void add_judgement(HtmlPage& page, const ReportData& data) {
+void add_judgement(HtmlPage& page, const ReportData& data, const RunSeries& run) {
   if (!data.baselines && data.standing.empty()) return;
   page.heading("Is it good?");
   if (data.baselines) {
     std::vector<std::pair<std::string, double>> all = data.baselines->listed();
-    if (const EvalRecord* best = best_of(data.metrics, data.phase_began); best != nullptr)
+    if (const EvalRecord* best = run.best(); best != nullptr)
       for (const auto& [name, value] : best->extras)
         if (readable(name) == kBitsPerByte && std::isfinite(value))
           all.emplace_back(fmt::format("this run, at step {}", grouped(best->step)), value);
     std::stable_sort(all.begin(), all.end(),
                      [](const auto& a, const auto& b) { return a.second > b.second; });
-    std::vector<std::vector<std::string>> rows;
-    for (const auto& [name, value] : all) rows.push_back({name, fmt::format("{:.2f}", value)});
-    if (!data.baselines->no_xz.empty()) rows.push_back({"xz", "not measured: " + data.baselines->no_xz});
-    page.table({"predictor", "bits per byte"}, rows);
+    Table table{{"predictor", "bits per byte"}};
+    for (const auto& [name, value] : all) table.rows.push_back({name, fmt::format("{:.2f}", value)});
+    if (!data.baselines->no_xz.empty())
+      table.rows.push_back({"xz", "not measured: " + data.baselines->no_xz});
+    page.table(table);
     page.paragraph(fmt::format("The simple predictors are {}.", data.baselines->samples()));
   }
   if (!data.standing.empty()) page.paragraph(fmt::format("{}; {}.", passes_text(data.passes), data.standing));
@@ -340,9 +277,10 @@ void add_config(HtmlPage& page, RunConfig config) {
     (differing.contains(field.full_key()) ? changed : rest).push_back({field.full_key(), text_of(field)});
   const std::vector<std::string> header = {"setting", "value"};
   page.heading("Configuration");
-  if (!changed.empty()) page.table(header, changed);
-  page.folded(fmt::format("{} {} at their defaults", rest.size(), plural(rest.size(), "setting")),
-              [&] { page.table(header, rest); });
+  if (!changed.empty()) page.table({header, changed});
+  page.folded(fmt::format("{} {} at their defaults", rest.size(), plural(rest.size(), "setting")), [&] {
+    page.table({header, rest});
+  });
 }
 
 void add_events(HtmlPage& page, const Metrics& metrics) {
@@ -352,10 +290,10 @@ void add_events(HtmlPage& page, const Metrics& metrics) {
   const std::size_t left_out = events.size() > kShownEvents ? events.size() - kShownEvents : 0;
   if (const std::int64_t all = metrics.earlier_events + std::ssize(events); left_out > 0)
     page.paragraph(fmt::format("The last {} of {} events.", kShownEvents, all));
-  std::vector<std::vector<std::string>> rows;
+  Table table{{"step", "what happened"}};
   for (std::size_t i = left_out; i < events.size(); ++i)
-    rows.push_back({grouped(events[i].step), shortened(events[i].text)});
-  page.table({"step", "what happened"}, rows);
+    table.rows.push_back({grouped(events[i].step), shortened(events[i].text)});
+  page.table(table);
 }
 
 void add_circumstances(HtmlPage& page, const ReportData& data) {
@@ -372,7 +310,7 @@ void add_circumstances(HtmlPage& page, const ReportData& data) {
   }
   if (rows.empty()) return;
   page.heading("How it was run");
-  page.table({}, rows);
+  page.table({{}, rows});
 }
 
 }  // namespace
@@ -381,18 +319,19 @@ std::string render_report(const ReportData& data) {
   std::string subtitle = data.config.model.model;
   if (data.parameters > 0)
     subtitle += ", " + human_count(static_cast<double>(data.parameters)) + " parameters";
+  const RunSeries run(data.metrics, data.phase_began);
   HtmlPage page(data.title, subtitle);
   if (data.status) page.status(*data.status);
-  page.tiles(summary(data));
-  if (data.metrics.steps.empty() && data.metrics.evals.empty()) {
+  page.tiles(summary(data, run));
+  if (run.empty()) {
     page.paragraph("No step has been recorded yet.");
   } else {
-    add_course(page, data.metrics, {loss_chart(data.metrics)}, true);
+    add_course(page, run, {loss_chart(run)}, true);
   }
-  add_judgement(page, data);
-  add_course(page, data.metrics, measure_charts(data.metrics, data.baselines), false);
-  training_charts(data.metrics).add_to(page);
-  if (const Charts charts = graph_charts(data.metrics); !charts.charts.empty() || !charts.flat.empty()) {
+  add_judgement(page, data, run);
+  add_course(page, run, measure_charts(run, data.baselines), false);
+  training_charts(run).add_to(page);
+  if (const Charts charts = graph_charts(run); !charts.charts.empty() || !charts.flat.empty()) {
     page.heading("Graph of a segment");
     charts.add_to(page);
   }

@@ -36,24 +36,12 @@ RunConfig config_of(const std::string& folder) {
   return load_config_of_run(folder);
 }
 
-// The validation loss (an empty name) or a measure beside it, by step.
-Series evaluations_of(const ReportedRun& run, const std::string& measure) {
-  Series series{run.name, {}, {}};
-  for (const EvalRecord& eval : run.metrics.evals) {
-    if (eval.split != "valid" || eval.whole) continue;
-    double value = measure.empty() ? eval.loss : kNotMeasured;
-    for (const auto& [name, number] : eval.extras)
-      if (name == measure) value = number;
-    if (std::isfinite(value)) series.add(static_cast<double>(eval.step), value);
-  }
-  return series;
-}
-
-Series training_of(const ReportedRun& run) {
-  Series raw{run.name, {}, {}};
-  for (const StepRecord& record : run.metrics.steps) raw.add(static_cast<double>(record.step), record.loss);
-  Series smooth = running_median(raw);
-  return smooth.x.empty() ? raw : smooth;
+// The values of a series that are finite: the others leave no gap in a curve.
+Series finite(const Series& series) {
+  Series kept{series.name, {}, {}};
+  for (std::size_t i = 0; i < series.x.size(); ++i)
+    if (std::isfinite(series.y[i])) kept.add(series.x[i], series.y[i]);
+  return kept;
 }
 
 // Where the runs of a group stood: tokens of the first one, since the configuration decides them, and the mean of the
@@ -62,7 +50,7 @@ Course course_of(const std::vector<ReportedRun>& runs, const SeedGroup& group) {
   std::vector<Course> courses;
   std::vector<StepRecord> first, records;
   for (const std::size_t run : group.runs) {
-    const std::vector<StepRecord>& steps = runs[run].metrics.steps;
+    const std::vector<StepRecord>& steps = runs[run].series.records().steps;
     if (steps.empty()) continue;
     courses.emplace_back(steps);
     if (first.empty()) first = steps;
@@ -77,13 +65,12 @@ Course course_of(const std::vector<ReportedRun>& runs, const SeedGroup& group) {
   return Course(records, runs[group.runs.front()].facts.flops_per_token);
 }
 
-// The names of measures beside the loss, in the order in which they appear.
+// The measures beside the loss of any run, in the order in which they appear.
 std::vector<std::string> measures_of(const std::vector<ReportedRun>& runs) {
   std::vector<std::string> names;
   for (const ReportedRun& run : runs)
-    for (const EvalRecord& eval : run.metrics.evals)
-      for (const auto& [name, value] : eval.extras)
-        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    for (const std::string& name : run.series.measures())
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   return names;
 }
 
@@ -112,11 +99,12 @@ ReportedRun read_reported_run(const std::string& folder) {
   run.name = fs::absolute(folder).lexically_normal().filename().string();
   if (run.name.empty())  // "runs/a/"
     run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
-  run.metrics = read_metrics(fs::path(folder) / "metrics.jsonl");
-  run.own_loop = is_own_loop(folder, run.metrics);
+  run.series = RunSeries::read(fs::path(folder) / "metrics.jsonl");
+  const Metrics& records = run.series.records();
+  run.own_loop = is_own_loop(folder, records);
   if (!run.own_loop) run.config = config_of(folder);
   // A file whose line is lost does not say them.
-  run.facts = run.metrics.run ? *run.metrics.run : facts_of(run.config);
+  run.facts = records.run ? *records.run : facts_of(run.config);
   return run;
 }
 
@@ -130,29 +118,20 @@ std::vector<ReportedRun> read_reported_runs(const std::vector<std::string>& fold
 }
 
 std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs) {
+  std::vector<const RunConfig*> configs;
+  for (const ReportedRun& run : runs) configs.push_back(run.own_loop ? nullptr : &run.config);
   std::vector<SeedGroup> groups;
-  std::vector<RunConfig> configs;  // of the groups, with one seed
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    RunConfig config = runs[i].config;
-    config.train.seed = 0;
-    if (runs[i].own_loop) config.data.name.clear();  // that of no run
-    const auto found = std::find(configs.begin(), configs.end(), config);
-    if (runs[i].own_loop || found == configs.end()) {
-      configs.push_back(std::move(config));
-      groups.push_back({runs[i].name, {i}});
-    } else {
-      groups[static_cast<std::size_t>(found - configs.begin())].runs.push_back(i);
-    }
+  for (std::vector<std::size_t>& group : groups_by_seed(configs)) {
+    std::string name = runs[group.front()].name;
+    if (const std::size_t more = group.size() - 1; more > 0)
+      name += fmt::format(" and {} more {}", more, plural(more, "seed"));
+    groups.push_back({std::move(name), std::move(group)});
   }
-  for (SeedGroup& group : groups)
-    if (group.runs.size() > 1)
-      group.name +=
-          fmt::format(" and {} more {}", group.runs.size() - 1, plural(group.runs.size() - 1, "seed"));
   return groups;
 }
 
-TextTable differences_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups) {
-  TextTable table{{"setting"}, {}};
+Table differences_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups) {
+  Table table{{"setting"}};
   std::vector<std::string> keys;
   std::map<std::string, std::vector<std::string>> values;  // of each run
   for (const ReportedRun& run : runs) {
@@ -164,7 +143,7 @@ TextTable differences_of(const std::vector<ReportedRun>& runs, const std::vector
       all.push_back(run.own_loop ? kNoValue : text_of(field));
     }
   }
-  for (const SeedGroup& group : groups) table.head.push_back(group.name);
+  for (const SeedGroup& group : groups) table.header.push_back(group.name);
   for (const std::string& key : keys) {
     const std::vector<std::string>& all = values[key];
     std::set<std::string> different(all.begin(), all.end());
@@ -197,9 +176,11 @@ std::vector<Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
     Chart chart{names[n], axis_title(along), n < 2 ? "loss, nats" : names[n], false, false, {}};
     for (std::size_t g = 0; g < groups.size(); ++g) {
       std::vector<Series> of_runs;
-      for (const std::size_t run : groups[g].runs)
-        of_runs.push_back(n == 1 ? training_of(runs[run])
-                                 : evaluations_of(runs[run], n == 0 ? std::string() : measures[n - 2]));
+      for (const std::size_t run : groups[g].runs) {
+        const RunSeries& series = runs[run].series;
+        of_runs.push_back(n == 1 ? smoothed(series.steps(&StepRecord::loss))
+                                 : finite(series.evaluations(n == 0 ? "loss" : measures[n - 2])));
+      }
       Chart by_step;
       add_runs(by_step, std::move(of_runs), groups[g].name, static_cast<int>(g));
       Chart drawn = drawn_along(std::move(by_step), course_of(runs, groups[g]), along);
@@ -213,20 +194,20 @@ std::vector<Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
 
 std::string points_csv(const std::vector<ReportedRun>& runs) {
   std::string text = kCsvHead;
-  const std::vector<std::string> measures = measures_of(runs);
   for (const ReportedRun& run : runs) {
-    const Course course(run.metrics.steps, run.facts.flops_per_token);
+    const Metrics& records = run.series.records();
+    const Course course(records.steps, run.facts.flops_per_token);
     const auto add = [&](const std::string& measure, std::int64_t step, double value) {
       text += fmt::format("{},{},{}", csv_cell(run.name), csv_cell(measure), step);
       for (const Along along : {Along::tokens, Along::operations, Along::seconds})
         text += "," + csv_number(course.at(step, along));
       text += "," + csv_number(value) + "\n";
     };
-    for (const StepRecord& record : run.metrics.steps) {
+    for (const StepRecord& record : records.steps) {
       add("train_loss", record.step, record.loss);
       add("tokens_per_second", record.step, record.tokens_per_second);
     }
-    for (const EvalRecord& eval : run.metrics.evals) {
+    for (const EvalRecord& eval : records.evals) {
       const std::string split = eval.split + (eval.whole ? "_whole_" : "_");
       add(split + "loss", eval.step, eval.loss);
       for (const auto& [name, value] : eval.extras) add(split + name, eval.step, value);

@@ -7,9 +7,10 @@
 
 #include "train/app/views/chart.h"
 #include "train/app/views/course.h"
+#include "train/app/views/table.h"
 #include "train/config/run_config.h"
 #include "train/files/own_file.h"
-#include "train/record/metrics.h"
+#include "train/record/run_series.h"
 
 namespace eddy::app {
 
@@ -17,9 +18,9 @@ struct ReportedRun {
   std::string name, folder;
   training::RunConfig config;  // the defaults in a program's own loop
   bool own_loop = false;       // train/loops/own_loop.h
-  training::Metrics metrics;
-  training::RunRecord
-      facts;  // as metrics.jsonl has them; where it has none, as they follow from the configuration
+  training::RunSeries series;
+  // As metrics.jsonl has them; where it has none, as they follow from the configuration.
+  training::RunRecord facts;
 };
 
 // Reads a run, which may be training. `name` is the folder's.
@@ -35,18 +36,11 @@ struct SeedGroup {
 };
 std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs);
 
-// Cells of text, with a head.
-struct TextTable {
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;
-};
 // A row for each run, and above those of a group one with their means and ranges: parameters, state, steps, tokens,
 // losses, time and speed. They are those of the last step that metrics.jsonl has.
-TextTable ends_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups);
+Table ends_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups);
 // The keys whose values are not the same in all runs, with those of each group.
-TextTable differences_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups);
-// The table in aligned columns, a line for each row.
-std::string aligned(const TextTable& table);
+Table differences_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups);
 
 // The curves of all groups: the losses, and each measure beside them. Runs that do not say how far they were have none
 // against anything but steps.

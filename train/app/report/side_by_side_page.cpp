@@ -1,55 +1,26 @@
-// Where the runs ended, as a table; the tables and the curves as a page, and as lines for a terminal.
+// Where the runs ended, as a table; the tables and the curves as a page.
 #include <algorithm>
 #include <cmath>
 
 #include "tensor/base/format.h"
 #include "train/app/report/side_by_side.h"
 #include "train/app/views/html_page.h"
-#include "train/files/utf8.h"
 #include "train/words/human_text.h"
 
 namespace eddy::app {
 using namespace training;
 namespace {
 
-// Where one run ended.
-struct RunEnd {
-  std::int64_t step = 0;
-  double tokens = kNotMeasured, seconds = kNotMeasured, speed = kNotMeasured;
-  double training = kNotMeasured, best = kNotMeasured, whole = kNotMeasured, bits = kNotMeasured;
-};
+// The last recorded step; of none all numbers are 0.
+StepRecord last_record(const ReportedRun& run) {
+  const std::vector<StepRecord>& steps = run.series.records().steps;
+  return steps.empty() ? StepRecord{} : steps.back();
+}
 
-RunEnd end_of(const ReportedRun& run) {
-  RunEnd end;
-  const Metrics& metrics = run.metrics;
-  if (!metrics.steps.empty()) {
-    const StepRecord& last = metrics.steps.back();
-    end.step = last.step;
-    if (last.tokens > 0) {
-      end.tokens = static_cast<double>(last.tokens);
-      end.seconds = last.seconds;
-    }
-    std::vector<double> speeds, losses;
-    for (const StepRecord& record : metrics.steps) {
-      speeds.push_back(record.tokens_per_second);
-      losses.push_back(record.loss);
-    }
-    end.speed = median(std::move(speeds));
-    // As in the report of a run: of the last tenth, at most the last 20 records.
-    const std::size_t recent = std::clamp<std::size_t>(losses.size() / 10, 1, 20);
-    end.training = median({losses.end() - static_cast<std::ptrdiff_t>(recent), losses.end()});
-  }
-  const EvalRecord* best = nullptr;
-  for (const EvalRecord& eval : metrics.evals) {
-    if (eval.whole && eval.split == "valid") end.whole = eval.loss;
-    if (is_better(eval, best)) best = &eval;
-  }
-  if (best != nullptr) {
-    end.best = best->loss;
-    for (const auto& [name, value] : best->extras)
-      if (name == "bits_per_byte") end.bits = value;
-  }
-  return end;
+// A measure of the best evaluation; NaN where there is none.
+double best_of(const ReportedRun& run, const char* measure) {
+  const EvalRecord* best = run.series.best();
+  return best == nullptr ? kNotMeasured : measure_of(*best, measure).value_or(kNotMeasured);
 }
 
 // The mean of numbers, and their range where they differ as they are shown.
@@ -69,7 +40,7 @@ std::string spread(const std::vector<double>& numbers, const Show& show) {
 // A column of numbers: how they are taken from a run and shown.
 struct EndColumn {
   const char* name;
-  double (*value)(const ReportedRun& run, const RunEnd& end);
+  double (*value)(const ReportedRun& run);
   std::string (*show)(double value);
 };
 
@@ -81,48 +52,50 @@ std::string bytes_text(double bytes) {
 }
 
 constexpr EndColumn kEndColumns[] = {
-    {"parameters",
-     [](const ReportedRun& run, const RunEnd&) { return static_cast<double>(run.facts.parameters); },
+    {"parameters", [](const ReportedRun& run) { return static_cast<double>(run.facts.parameters); },
      human_count},
-    {"state",
-     [](const ReportedRun& run, const RunEnd&) { return static_cast<double>(run.facts.state_bytes); },
-     bytes_text},
-    {"steps", [](const ReportedRun&, const RunEnd& end) { return static_cast<double>(end.step); },
+    {"state", [](const ReportedRun& run) { return static_cast<double>(run.facts.state_bytes); }, bytes_text},
+    {"steps", [](const ReportedRun& run) { return static_cast<double>(last_record(run).step); }, human_count},
+    {"tokens",
+     [](const ReportedRun& run) {
+       const std::int64_t tokens = last_record(run).tokens;
+       return tokens > 0 ? static_cast<double>(tokens) : kNotMeasured;
+     },
      human_count},
-    {"tokens", [](const ReportedRun&, const RunEnd& end) { return end.tokens; }, human_count},
-    {"training loss", [](const ReportedRun&, const RunEnd& end) { return end.training; }, loss_text},
-    {"best validation loss", [](const ReportedRun&, const RunEnd& end) { return end.best; }, loss_text},
-    {"whole split", [](const ReportedRun&, const RunEnd& end) { return end.whole; }, loss_text},
-    {"bits per byte", [](const ReportedRun&, const RunEnd& end) { return end.bits; }, loss_text},
-    {"time", [](const ReportedRun&, const RunEnd& end) { return end.seconds; }, human_duration},
-    {"tokens/s", [](const ReportedRun&, const RunEnd& end) { return end.speed; }, human_count},
+    {"training loss", [](const ReportedRun& run) { return run.series.final_training_loss().loss; },
+     loss_text},
+    {"best validation loss", [](const ReportedRun& run) { return best_of(run, "loss"); }, loss_text},
+    {"whole split",
+     [](const ReportedRun& run) {
+       return run.series.whole() == nullptr ? kNotMeasured : run.series.whole()->loss;
+     },
+     loss_text},
+    {"bits per byte", [](const ReportedRun& run) { return best_of(run, "bits_per_byte"); }, loss_text},
+    {"time",
+     [](const ReportedRun& run) {
+       const StepRecord last = last_record(run);
+       return last.tokens > 0 ? last.seconds : kNotMeasured;
+     },
+     human_duration},
+    {"tokens/s", [](const ReportedRun& run) { return run.series.tokens_per_second(); }, human_count},
 };
-
-std::size_t characters_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char byte) { return !is_continuation(byte); }));
-}
 
 }  // namespace
 
-TextTable ends_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups) {
-  std::vector<RunEnd> ends;
-  for (const ReportedRun& run : runs) ends.push_back(end_of(run));
+Table ends_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups) {
   std::vector<const EndColumn*> shown;  // what any run has
   for (const EndColumn& column : kEndColumns)
-    for (std::size_t i = 0; i < runs.size(); ++i)
-      if (std::isfinite(column.value(runs[i], ends[i]))) {
-        shown.push_back(&column);
-        break;
-      }
-  TextTable table{{"run", "model"}, {}};
-  for (const EndColumn* column : shown) table.head.emplace_back(column->name);
+    if (std::any_of(runs.begin(), runs.end(),
+                    [&](const ReportedRun& run) { return std::isfinite(column.value(run)); }))
+      shown.push_back(&column);
+  Table table{{"run", "model"}};
+  for (const EndColumn* column : shown) table.header.emplace_back(column->name);
   const auto add = [&](const std::string& name, const std::vector<std::size_t>& of) {
     const std::string& model = runs[of.front()].facts.model;  // "family/model"
     std::vector<std::string> row{name, model.substr(model.find('/') + 1)};
     for (const EndColumn* column : shown) {
       std::vector<double> values;
-      for (const std::size_t i : of) values.push_back(column->value(runs[i], ends[i]));
+      for (const std::size_t i : of) values.push_back(column->value(runs[i]));
       row.push_back(spread(values, column->show));
     }
     table.rows.push_back(std::move(row));
@@ -134,32 +107,10 @@ TextTable ends_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGr
   return table;
 }
 
-std::string aligned(const TextTable& table) {
-  std::vector<std::size_t> widths(table.head.size(), 0);
-  std::vector<std::vector<std::string>> lines{table.head};
-  lines.insert(lines.end(), table.rows.begin(), table.rows.end());
-  for (std::vector<std::string>& line : lines)
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      line[i] = printable(line[i]);
-      std::replace(line[i].begin(), line[i].end(), '\n', ' ');
-      widths[i] = std::max(widths[i], characters_of(line[i]));
-    }
-  std::string text;
-  for (const std::vector<std::string>& line : lines) {
-    std::string row;
-    for (std::size_t i = 0; i < line.size(); ++i)
-      row += line[i] + std::string(widths[i] - characters_of(line[i]) + 2, ' ');
-    row.erase(row.find_last_not_of(' ') + 1);
-    text += row + "\n";
-  }
-  return text;
-}
-
 std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups) {
   HtmlPage page(fmt::format("{} {} side by side", runs.size(), plural(runs.size(), "run")));
   page.heading("Where they ended");
-  const TextTable ends = ends_of(runs, groups);
-  page.table(ends.head, ends.rows);
+  page.table(ends_of(runs, groups));
   page.paragraph(
       "State: what one stream keeps after a segment, a cache of what it read included. Training loss: the median of the "
       "last records. Steps, tokens and time are those of the last recorded step.");
@@ -180,16 +131,16 @@ std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::v
         "Runs that differ in train.seed alone are one line, their mean, in a band from the lowest to the highest. It "
         "ends with the first of them that does.");
   page.heading("What differs in their configurations");
-  const TextTable differing = differences_of(runs, groups);
+  const Table differing = differences_of(runs, groups);
   if (differing.rows.empty())
     page.paragraph("Nothing.");
   else
-    page.table(differing.head, differing.rows);
+    page.table(differing);
   page.heading("Where they are");
-  std::vector<std::vector<std::string>> places;
+  Table places{{"run", "folder", "text", "SHA-256 of the text"}};
   for (const ReportedRun& run : runs)
-    places.push_back({run.name, run.folder, run.facts.text, run.facts.text_sha256.substr(0, 16)});
-  page.table({"run", "folder", "text", "SHA-256 of the text"}, places);
+    places.rows.push_back({run.name, run.folder, run.facts.text, run.facts.text_sha256.substr(0, 16)});
+  page.table(places);
   return page.html();
 }
 

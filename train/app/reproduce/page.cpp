@@ -13,7 +13,7 @@
 #include "tensor/base/error.h"
 #include "train/app/measure/measurement.h"
 #include "train/app/views/course.h"
-#include "train/record/metrics.h"
+#include "train/record/run_series.h"
 #include "train/words/human_text.h"
 
 namespace eddy::app {
@@ -152,19 +152,28 @@ std::vector<std::string> remarks_of(const std::vector<ShownRow>& rows) {
   return lines;
 }
 
-// The metrics of a row; none where it has no file yet.
-std::optional<Metrics> metrics_of(const ShownRow& shown) {
+// The records of a row; none where it has no file yet.
+std::optional<RunSeries> records_of(const ShownRow& shown) {
   try {
-    return read_metrics(fs::path(shown.folder) / "metrics.jsonl");
+    return RunSeries::read(fs::path(shown.folder) / "metrics.jsonl");
   } catch (const IoError&) {  // the table needs none
     return std::nullopt;
   }
 }
 
+// Where the run of a row stood at each of its steps.
+Course course_of(const ShownRow& shown, const RunSeries& run) {
+  double flops = kNotMeasured;
+  if (shown.result)
+    if (const auto found = shown.result->values.find("flops_per_token"); found != shown.result->values.end())
+      flops = found->second;
+  return Course(run.records().steps, flops);
+}
+
 // The curves of all rows against one quantity, those of several seeds as one; rows that do not say how far they were
 // have none.
 std::vector<Chart> curves_against(Along along, const ReproduceTable& table, const std::vector<ShownRow>& rows,
-                                  const std::vector<std::optional<Metrics>>& metrics) {
+                                  const std::vector<std::optional<RunSeries>>& runs) {
   std::string name = table.chart_key;
   std::replace(name.begin(), name.end(), '_', ' ');
   const char* const x = axis_title(along);
@@ -175,28 +184,14 @@ std::vector<Chart> curves_against(Along along, const ReproduceTable& table, cons
   for (std::size_t first = 0, end = 0; first < rows.size(); first = end, ++colour) {
     std::vector<Series> losses, numbers, steps;
     for (; end < rows.size() && rows[end].row->group == rows[first].row->group; ++end) {
-      if (!metrics[end]) continue;
-      const Metrics& run = *metrics[end];
-      double flops = kNotMeasured;
-      if (rows[end].result)
-        if (const auto found = rows[end].result->values.find("flops_per_token");
-            found != rows[end].result->values.end())
-          flops = found->second;
-      const Course course(run.steps, flops);
-      Series loss, number, step;
-      const auto add = [&](Series& series, std::int64_t at_step, double value) {
-        if (const double at = course.at(at_step, along); std::isfinite(at)) series.add(at, value);
-      };
-      for (const EvalRecord& record : run.evals) {
-        add(loss, record.step, record.loss);
-        for (const auto& [key, value] : record.extras)
-          if (key == table.chart_key) add(number, record.step, table.chart_factor * value);
-      }
-      for (const StepRecord& record : run.steps) add(step, record.step, record.loss);
-      Series smooth = running_median(step);
-      losses.push_back(std::move(loss));
-      numbers.push_back(std::move(number));
-      steps.push_back(smooth.x.empty() ? std::move(step) : std::move(smooth));
+      if (!runs[end]) continue;
+      const RunSeries& run = *runs[end];
+      const Course course = course_of(rows[end], run);
+      const auto drawn = [&](const Series& series) { return drawn_along(series, course, along); };
+      losses.push_back(drawn(run.evaluations("loss")));
+      numbers.push_back(drawn(run.evaluations(table.chart_key)));
+      for (double& value : numbers.back().y) value *= table.chart_factor;
+      steps.push_back(smoothed(drawn(run.steps(&StepRecord::loss))));
     }
     const std::string& title = rows[first].row->title;
     add_runs(valid, std::move(losses), title, colour);
@@ -211,8 +206,8 @@ std::vector<Chart> curves_against(Along along, const ReproduceTable& table, cons
 }
 
 MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
-  std::vector<std::optional<Metrics>> metrics;
-  for (const ShownRow& row : rows) metrics.push_back(metrics_of(row));
+  std::vector<std::optional<RunSeries>> runs;
+  for (const ShownRow& row : rows) runs.push_back(records_of(row));
   MeasuredTable curves;
   curves.title = "Curves";
   if (std::adjacent_find(rows.begin(), rows.end(), [](const ShownRow& a, const ShownRow& b) {
@@ -221,7 +216,7 @@ MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>
     curves.notes = {
         "A row of several seeds is one line, their mean, in a band from the lowest to the highest."};
   for (const Along along : kAlong) {
-    std::vector<Chart> charts = curves_against(along, table, rows, metrics);
+    std::vector<Chart> charts = curves_against(along, table, rows, runs);
     const bool empty =
         std::all_of(charts.begin(), charts.end(), [](const Chart& c) { return c.series.empty(); });
     if (along == Along::steps || !empty) curves.against.push_back({axis_name(along), std::move(charts)});

@@ -22,7 +22,7 @@
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/plan/environment.h"
-#include "train/record/metrics.h"
+#include "train/record/run_series.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
 #include "train/run/trainer.h"
@@ -148,28 +148,20 @@ RunConfig trained_config(const fs::path& folder) {
 // nothing is known of it.
 void add_training(const fs::path& folder, RowResult& result) {
   std::map<std::string, double>& values = result.values;
-  std::vector<double> times;
-  double peak = 0, saved = 0;
-  Metrics metrics;
+  RunSeries run;
   try {
-    metrics = read_metrics(folder / "metrics.jsonl");
+    run = RunSeries::read(folder / "metrics.jsonl");
   } catch (const IoError& error) {
     result.remarks.push_back(fmt::format("nothing is known of the training: {}", error.what()));
     values["step_ms"] = values["peak_bytes"] = values["saved_bytes"] = kNotMeasured;
     return;
   }
-  const std::size_t skipped = metrics.steps.size() > 20 ? 5 : 0;
-  for (std::size_t i = 0; i < metrics.steps.size(); ++i) {
-    if (i >= skipped) times.push_back(metrics.steps[i].ms);
-    peak = std::max(peak, static_cast<double>(metrics.steps[i].memory_bytes));
-    saved = std::max(saved, static_cast<double>(metrics.steps[i].saved_bytes));
-  }
-  for (const EvalRecord& record : metrics.evals)
-    for (const auto& [name, value] : record.extras)
-      if (name == "state_gain") values[name] = value;
+  std::vector<double> times = run.steps(&StepRecord::ms).y;
+  if (times.size() > 20) times.erase(times.begin(), times.begin() + 5);
+  if (const std::optional<double> gain = run.state_gain()) values["state_gain"] = *gain;
   values["step_ms"] = median(std::move(times));
-  values["peak_bytes"] = peak;
-  values["saved_bytes"] = saved;
+  values["peak_bytes"] = static_cast<double>(run.most(&StepRecord::memory_bytes));
+  values["saved_bytes"] = static_cast<double>(run.most(&StepRecord::saved_bytes));
 }
 
 bool has_column(const ReproduceTable& table, std::string_view key) {
@@ -337,10 +329,7 @@ void measure_stream(const ReproduceTable& table, const LoadedRun& run, RowResult
   if (const std::int64_t room = run.model->stream_room(state); room >= 0)
     before = std::clamp<std::int64_t>(room - kUntimed - kTimed, 1, before);
   static_cast<void>(run.model->stream(tokens(before), state));
-  double bytes = 0;
-  for (const auto& [name, tensor] : state)
-    bytes += static_cast<double>(tensor.elements()) * static_cast<double>(dtype_bytes(tensor.dtype()));
-  result.values["state_bytes"] = bytes;
+  result.values["state_bytes"] = static_cast<double>(state.bytes());
   result.remarks.push_back(fmt::format("the stream's state is that behind {} tokens", before));
   std::vector<double> times;
   for (int i = 0; timed && i < kUntimed + kTimed && run.model->stream_room(state) != 0; ++i) {

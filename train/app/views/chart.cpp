@@ -18,92 +18,10 @@ namespace eddy::app {
 using namespace training;
 namespace {
 
-// Larger values are not drawn: the arithmetic of an axis needs room above them.
-constexpr double kLargestDrawn = 1e290;
 constexpr double kCharacterWidth = 6.9;  // of the tick labels, at 12 units height
 
-bool fits(double value, bool log) {
-  return std::abs(value) <= kLargestDrawn && (!log || value > 0);
-}
-
-struct Range {
-  double low = 0;
-  double high = 0;
-  bool empty = true;
-
-  void take(double value) {
-    low = empty ? value : std::min(low, value);
-    high = empty ? value : std::max(high, value);
-    empty = false;
-  }
-};
-
-// Extends the range by a faint series without its rarest values: 0.5 % at either end.
-void take_quantiles(Range& range, std::vector<double> values) {
-  if (values.empty()) return;
-  const auto quantile = [&](double q) {
-    const auto place = static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));
-    std::nth_element(values.begin(), values.begin() + place, values.end());
-    return values[static_cast<std::size_t>(place)];
-  };
-  range.take(quantile(0.005));
-  range.take(quantile(0.995));
-}
-
-struct Ranges {
-  Range x;
-  Range y;
-  bool whole_x = true, whole_y = true;            // every value is a whole number: steps, nodes
-  std::int64_t not_finite = 0, not_positive = 0;  // values that are not drawn
-};
-
-Ranges measure(const Chart& chart) {
-  Ranges ranges;
-  for (const Series& s : chart.series) {
-    if (s.x.size() != s.y.size())
-      fail<ValueError>("chart: series \"{}\": x and y must have equal length: {} and {}", s.name, s.x.size(),
-                       s.y.size());
-    std::vector<double> faint;
-    for (std::size_t i = 0; i < s.x.size(); ++i) {
-      if (!fits(s.x[i], false) || !fits(s.y[i], false)) {
-        ++ranges.not_finite;
-        continue;
-      }
-      if (!fits(s.x[i], chart.log_x) || !fits(s.y[i], chart.log_y)) {
-        ++ranges.not_positive;
-        continue;
-      }
-      ranges.x.take(s.x[i]);
-      ranges.whole_x = ranges.whole_x && s.x[i] == std::floor(s.x[i]);
-      ranges.whole_y = ranges.whole_y && s.y[i] == std::floor(s.y[i]);
-      if (s.style == SeriesStyle::faint) {
-        faint.push_back(s.y[i]);
-      } else {
-        ranges.y.take(s.y[i]);
-      }
-    }
-    take_quantiles(ranges.y, std::move(faint));
-  }
-  return ranges;
-}
-
-// The two axes; for a chart without a point, empty ones from 0 to 1.
-struct Axes {
-  Axis x;
-  Axis y;
-};
-
-Axes make_axes(const Chart& chart, const Ranges& ranges, int width, int height) {
-  const int x_ticks = std::clamp(width / 60, 3, 12);
-  const int y_ticks = std::clamp(height / 42, 3, 10);
-  Axes axes;
-  if (ranges.x.empty) return axes;
-  // Steps are counted from 1, but an axis of steps starts at 0.
-  const bool from_zero = !chart.log_x && ranges.x.low > 0 && ranges.x.low < 0.05 * ranges.x.high;
-  axes.x =
-      make_axis(from_zero ? 0 : ranges.x.low, ranges.x.high, {chart.log_x, false, ranges.whole_x, x_ticks});
-  axes.y = make_axis(ranges.y.low, ranges.y.high, {chart.log_y, true, ranges.whole_y, y_ticks});
-  return axes;
+AxesChoice choice_for(int width, int height) {
+  return {std::clamp(width / 60, 3, 12), std::clamp(height / 42, 3, 10)};
 }
 
 std::int64_t count_beyond(const Chart& chart, const Axis& axis) {
@@ -146,7 +64,7 @@ const char* style_class(SeriesStyle style) {
 }
 
 // The outline of a band; points without a place are left out.
-std::string outline(const Series& s, const Chart& chart, const Axes& axes, const Frame& frame) {
+std::string outline(const Series& s, const Chart& chart, const ChartAxes& axes, const Frame& frame) {
   std::string path;
   for (std::size_t i = 0; i < s.x.size(); ++i)
     if (fits(s.x[i], chart.log_x) && fits(s.y[i], chart.log_y))
@@ -160,7 +78,7 @@ struct Paths {
   std::string dots;
 };
 
-Paths draw(const Series& s, const Chart& chart, const Axes& axes, const Frame& frame, int most_points) {
+Paths draw(const Series& s, const Chart& chart, const ChartAxes& axes, const Frame& frame, int most_points) {
   std::vector<ChartPoint> points = decimate(s.x, s.y, most_points);
   const auto shown = [&](std::size_t i) {
     return i < points.size() && fits(points[i].x, chart.log_x) && fits(points[i].y, chart.log_y);
@@ -183,7 +101,7 @@ Paths draw(const Series& s, const Chart& chart, const Axes& axes, const Frame& f
   return paths;
 }
 
-void append_axes(std::string& svg, const Chart& chart, const Axes& axes, const Frame& frame) {
+void append_axes(std::string& svg, const Chart& chart, const ChartAxes& axes, const Frame& frame) {
   const auto out = std::back_inserter(svg);
   const double bottom = frame.top + frame.height;
   const auto line = [&](double x1, double y1, double x2, double y2) {
@@ -215,8 +133,8 @@ void append_axes(std::string& svg, const Chart& chart, const Axes& axes, const F
 }  // namespace
 
 std::string chart_svg(const Chart& chart, int width, int height, int most_points) {
-  const Ranges ranges = measure(chart);
-  const Axes axes = make_axes(chart, ranges, width, height);
+  const ChartRanges ranges = measure(chart);
+  const ChartAxes axes = make_axes(chart, ranges, choice_for(width, height));
   std::size_t longest = 0;
   for (const Tick& tick : axes.y.ticks) longest = std::max(longest, tick.label.size());
   const double left = std::max(30.0, 12 + kCharacterWidth * static_cast<double>(longest));
@@ -226,7 +144,7 @@ std::string chart_svg(const Chart& chart, int width, int height, int most_points
   const auto out = std::back_inserter(svg);
   fmt::format_to(out, "<svg class=\"plot\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"", width,
                  height, html_escape(chart.title));
-  // For the values under the pointer (html_page.cpp): the frame in drawing units, and the values at its
+  // For the values under the pointer (page.js): the frame in drawing units, and the values at its
   // edges.
   fmt::format_to(out, " data-frame=\"[{},{},{},{},{}]\"", width, number(frame.left), number(frame.top),
                  number(frame.width), number(frame.height));
@@ -285,8 +203,9 @@ std::string chart_figure(const Chart& chart, bool full_width) {
   html += "<div class=\"narrow\">" + chart_svg(chart, 360, 260, kNarrowPoints) + "</div>\n";
   html += "<div class=\"readout\"></div>\n";
 
-  const Ranges ranges = measure(chart);
-  const std::int64_t beyond = count_beyond(chart, make_axes(chart, ranges, broad_width, broad_height).y);
+  const ChartRanges ranges = measure(chart);
+  const std::int64_t beyond =
+      count_beyond(chart, make_axes(chart, ranges, choice_for(broad_width, broad_height)).y);
   const auto note = [&](std::int64_t count, const char* one, const char* many) {
     if (count > 0)
       fmt::format_to(out, "<p class=\"note\">{} {}</p>\n", grouped(count), plural(count, one, many));

@@ -1,6 +1,6 @@
-// Charts as inline SVG, without scripts, fonts or other external files. A chart is a list of series and the
-// titles of its axes. Colours come from the style sheet of the page (html_page.h), so one chart fits the
-// light and the dark scheme.
+// The writers of a Chart (train/record/figures.h): as a figure of a page, and as a picture in a file of its own. Both
+// are SVG without scripts, fonts or other external files. In a page colours come from its style sheet (html_page.h),
+// so one chart fits the light and the dark scheme.
 #pragma once
 
 #include <string>
@@ -9,6 +9,9 @@
 #include "train/record/figures.h"
 
 namespace eddy::app {
+
+class SvgPicture;  // svg_picture.h
+class SvgFrame;
 
 struct ChartPoint {
   double x = 0;
@@ -26,6 +29,8 @@ std::vector<ChartPoint> decimate(const std::vector<double>& x, const std::vector
 // left out. It is a median because one exploded step would bend a mean over the whole window. A series of
 // fewer than 50 finite points gives an empty series.
 training::Series running_median(const training::Series& series);
+// The running median of a series, or itself where it is too short for one.
+training::Series smoothed(training::Series series);
 
 // Whether values need a logarithmic axis: the highest is over 50 times the lowest, which is above 0. Faint ones do not
 // count.
@@ -47,5 +52,12 @@ std::string chart_svg(const training::Chart& chart, int width, int height, int m
 // Returns the chart as a figure with title, legend and notes. It holds a broad and a narrow drawing, of which
 // the style sheet shows one. `full_width`: the broad drawing fills the page; else two stand side by side.
 std::string chart_figure(const training::Chart& chart, bool full_width);
+
+// Returns the chart as an SVG file of its own (svg_picture.h) of 720 by 300 units: the title of y above the plot, and
+// lines named at their ends, in several lines where their names have them.
+// errors: as chart_svg.
+std::string chart_picture(const training::Chart& chart);
+// Draws the series of a chart into a frame, as chart_picture does.
+void draw_series(SvgPicture& picture, const SvgFrame& frame, const training::Chart& chart);
 
 }  // namespace eddy::app

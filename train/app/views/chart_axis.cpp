@@ -1,6 +1,6 @@
-// Round ticks. A linear step is the smallest of 1, 2, 5 times a power of ten that needs no more ticks than
-// allowed. On a logarithmic scale the choices are 1-2-5 within each decade, every decade, every second decade
-// and so on.
+// Round ticks, and the axes of a chart. A linear step is the smallest of 1, 2, 5 times a power of ten that needs no
+// more ticks than allowed. On a logarithmic scale the choices are 1-2-5 within each decade, every decade, every second
+// decade and so on.
 #include "train/app/views/chart_axis.h"
 
 #include <fmt/format.h>
@@ -13,6 +13,8 @@
 namespace eddy::app {
 namespace {
 
+// Larger values are not drawn: the arithmetic of an axis needs room above them.
+constexpr double kLargestDrawn = 1e290;
 // A tick that differs from the end of the axis only by rounding counts as inside.
 constexpr double kSlack = 1e-9;
 
@@ -97,6 +99,18 @@ void set_log_ticks(Axis& axis, const AxisOptions& options) {
   }
 }
 
+// Extends the range by a faint series without its rarest values: 0.5 % at either end.
+void take_quantiles(ChartRanges::Range& range, std::vector<double> values) {
+  if (values.empty()) return;
+  const auto quantile = [&](double q) {
+    const auto place = static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));
+    std::nth_element(values.begin(), values.begin() + place, values.end());
+    return values[static_cast<std::size_t>(place)];
+  };
+  range.take(quantile(0.005));
+  range.take(quantile(0.995));
+}
+
 }  // namespace
 
 double Axis::place(double value) const {
@@ -153,6 +167,61 @@ std::string tick_label(double value, double step, double largest) {
   constexpr const char* kSuffixes[] = {"", "k", "M", "G"};
   return fmt::format("{:.{}f}{}", scaled(value, -unit_decade), std::max(0, unit_decade - step_decade),
                      kSuffixes[unit_decade / 3]);
+}
+
+void ChartRanges::Range::take(double value) {
+  low = empty ? value : std::min(low, value);
+  high = empty ? value : std::max(high, value);
+  empty = false;
+}
+
+bool fits(double value, bool log) {
+  return std::abs(value) <= kLargestDrawn && (!log || value > 0);
+}
+
+ChartRanges measure(const Chart& chart) {
+  ChartRanges ranges;
+  for (const Series& s : chart.series) {
+    if (s.x.size() != s.y.size())
+      fail<ValueError>("chart: series \"{}\": x and y must have equal length: {} and {}", s.name, s.x.size(),
+                       s.y.size());
+    std::vector<double> faint;
+    for (std::size_t i = 0; i < s.x.size(); ++i) {
+      if (!fits(s.x[i], false) || !fits(s.y[i], false)) {
+        ++ranges.not_finite;
+        continue;
+      }
+      if (!fits(s.x[i], chart.log_x) || !fits(s.y[i], chart.log_y)) {
+        ++ranges.not_positive;
+        continue;
+      }
+      ranges.x.take(s.x[i]);
+      ranges.whole_x = ranges.whole_x && s.x[i] == std::floor(s.x[i]);
+      ranges.whole_y = ranges.whole_y && s.y[i] == std::floor(s.y[i]);
+      if (s.style == SeriesStyle::faint) {
+        faint.push_back(s.y[i]);
+      } else {
+        ranges.y.take(s.y[i]);
+      }
+    }
+    take_quantiles(ranges.y, std::move(faint));
+  }
+  return ranges;
+}
+
+ChartAxes make_axes(const Chart& chart, const ChartRanges& ranges, const AxesChoice& choice) {
+  ChartAxes axes;
+  if (ranges.x.empty) return axes;
+  // Steps are counted from 1, but an axis of steps starts at 0.
+  const bool from_zero =
+      !chart.log_x && ranges.x.low > 0 && (choice.from_zero || ranges.x.low < 0.05 * ranges.x.high);
+  axes.x = make_axis(from_zero ? 0 : ranges.x.low, ranges.x.high,
+                     {chart.log_x, false, ranges.whole_x, choice.x_ticks});
+  axes.y = make_axis(ranges.y.low, ranges.y.high,
+                     {chart.log_y, true, ranges.whole_y && !chart.percent, choice.y_ticks});
+  if (chart.percent)
+    for (Tick& tick : axes.y.ticks) tick.label = fmt::format("{:.0f} %", 100 * tick.value);
+  return axes;
 }
 
 }  // namespace eddy::app

@@ -98,6 +98,11 @@ Series running_median(const Series& series) {
   return smooth;
 }
 
+Series smoothed(Series series) {
+  Series smooth = running_median(series);
+  return smooth.x.empty() ? series : smooth;
+}
+
 bool wants_log(const std::vector<Series>& series) {
   double low = INFINITY;
   double high = 0;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace eddy::app {
 using namespace training;
@@ -37,16 +36,21 @@ double Course::at(std::int64_t step, Along along) const {
   return along == Along::operations ? 3 * flops_per_token_ * here : here;
 }
 
+Series drawn_along(const Series& by_step, const Course& course, Along along) {
+  Series series{by_step.name, {}, {}, by_step.style, by_step.colour};
+  for (std::size_t i = 0; i < by_step.x.size(); ++i)
+    if (const double x = course.at(static_cast<std::int64_t>(by_step.x[i]), along); std::isfinite(x))
+      series.add(x, by_step.y[i]);
+  return series;
+}
+
 Chart drawn_along(Chart by_step, const Course& course, Along along) {
   if (along == Along::steps) return by_step;
   by_step.x_title = axis_title(along);
   for (std::size_t k = 0; k < by_step.series.size(); ++k) {
     Series& series = by_step.series[k];
-    const int colour = series.colour < 0 ? static_cast<int>(k) : series.colour;  // as against steps
-    const Series steps = std::exchange(series, {series.name, {}, {}, series.style, colour});
-    for (std::size_t i = 0; i < steps.x.size(); ++i)
-      if (const double x = course.at(static_cast<std::int64_t>(steps.x[i]), along); std::isfinite(x))
-        series.add(x, steps.y[i]);
+    series = drawn_along(series, course, along);
+    if (series.colour < 0) series.colour = static_cast<int>(k);  // as against steps
   }
   std::erase_if(by_step.series, [](const Series& series) { return series.x.empty(); });
   return by_step;

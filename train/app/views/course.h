@@ -44,6 +44,8 @@ class Course {
   double flops_per_token_;
 };
 
+// Returns a series whose x are steps, against another quantity. Points of which nothing is known are left out.
+training::Series drawn_along(const training::Series& by_step, const Course& course, Along along);
 // Returns a chart whose x are steps, against another quantity. Points of which nothing is known are left out, and
 // series without any.
 training::Chart drawn_along(training::Chart by_step, const Course& course, Along along);

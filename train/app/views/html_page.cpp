@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "tensor/base/format.h"
+#include "train/app/views/palette.h"
 #include "train/files/base64.h"
 #include "train/files/own_file.h"
 #include "train/words/human_text.h"
@@ -15,7 +16,8 @@ namespace eddy::app {
 using namespace training;
 namespace {
 
-// The lines of a chart differ in their dashes and their lightness as well as in hue, for colour-blind readers and print.
+// Behind the palette. The lines of a chart differ in their dashes and their lightness as well as in hue, for
+// colour-blind readers and print.
 constexpr std::string_view kStyle =
 #include "embedded/train/app/views/page.css"
     ;
@@ -25,50 +27,6 @@ constexpr std::string_view kStyle =
 constexpr std::string_view kScript =
 #include "embedded/train/app/views/page.js"
     ;
-
-// Calls visit(word, is_word) for each word of a text and each stretch of white space between them.
-template <class Visit>
-void visit_words(std::string_view text, const Visit& visit) {
-  constexpr std::string_view kWhite = " \t\r\n";
-  while (!text.empty()) {
-    const bool white = kWhite.find(text.front()) != std::string_view::npos;
-    const std::size_t end = white ? text.find_first_not_of(kWhite) : text.find_first_of(kWhite);
-    const std::string_view part = text.substr(0, end);
-    visit(part, !white);
-    text.remove_prefix(part.size());
-  }
-}
-
-constexpr std::size_t kLongestWord = 28;  // that a column of a narrow page holds
-
-// The text escaped, with flags in one piece, since a browser would break "--run" behind a hyphen, and with places to
-// break long paths behind their slashes.
-std::string words_html(std::string_view text) {
-  std::string html;
-  visit_words(text, [&](std::string_view word, bool is_word) {
-    if (is_word && word.starts_with("--") && word.size() <= kLongestWord) {
-      html += fmt::format("<span class=\"whole\">{}</span>", html_escape(word));
-      return;
-    }
-    for (std::size_t slash;
-         word.size() > kLongestWord / 2 && (slash = word.find('/')) != std::string_view::npos;
-         word.remove_prefix(slash + 1))
-      html += html_escape(word.substr(0, slash + 1)) + "<wbr/>";
-    html += html_escape(word);
-  });
-  return html;
-}
-
-// Whether a text has a word, or a part of a path, that is too long: it may be broken anywhere.
-bool has_long_word(std::string_view text) {
-  bool has = false;
-  visit_words(text, [&](std::string_view word, bool is_word) {
-    for (std::size_t slash; (slash = word.find('/')) != std::string_view::npos; word.remove_prefix(slash + 1))
-      has = has || slash > kLongestWord;
-    has = has || (is_word && word.size() > kLongestWord);
-  });
-  return has;
-}
 
 std::string text_block(const LabelledText& item) {
   // A browser drops a line feed right after the tag, so one is added.
@@ -122,28 +80,8 @@ void HtmlPage::tiles(const std::vector<Tile>& tiles) {
   body_ += "</div>\n";
 }
 
-void HtmlPage::table(const std::vector<std::string>& header,
-                     const std::vector<std::vector<std::string>>& rows) {
-  const auto row = [&](const std::vector<std::string>& cells, const char* tag) {
-    body_ += "<tr>";
-    for (const std::string& cell : cells) {
-      // A number, or one with its unit: "264 B", "1m 00s".
-      constexpr std::size_t kLongestNumber = 9;
-      const bool number =
-          !cell.empty() && (cell.find_first_not_of("0123456789 .+-e%") == std::string::npos ||
-                            (cell[0] >= '0' && cell[0] <= '9' && cell.size() <= kLongestNumber));
-      body_ += fmt::format("<{0}{1}>{2}</{0}>", tag,
-                           number                ? " class=\"number\""
-                           : has_long_word(cell) ? " class=\"long\""
-                                                 : "",
-                           words_html(cell));
-    }
-    body_ += "</tr>\n";
-  };
-  body_ += "<div class=\"scroll\"><table><tbody>\n";
-  if (!header.empty()) row(header, "th");
-  for (const auto& cells : rows) row(cells, "td");
-  body_ += "</tbody></table></div>\n";
+void HtmlPage::table(const Table& table) {
+  body_ += to_html(table);
 }
 
 void HtmlPage::chart(const Chart& chart) {
@@ -250,7 +188,8 @@ std::string HtmlPage::html() const {
       every_s_ > 0 ? "; connect-src 'self'" : "");
   if (every_s_ > 0)
     fmt::format_to(out, "<noscript><meta http-equiv=\"refresh\" content=\"{:.0f}\"/></noscript>\n", every_s_);
-  fmt::format_to(out, "<title>{}</title>\n<style>\n{}{}</style>\n</head>\n", title_, kStyle, own_style_);
+  fmt::format_to(out, "<title>{}</title>\n<style>\n{}{}{}</style>\n</head>\n", title_, palette_css(), kStyle,
+                 own_style_);
   fmt::format_to(out, "<body>\n<main>\n{}</main>\n", body_);
   const auto has = [&](const char* part) { return body_.find(part) != std::string::npos; };
   if (every_s_ > 0 || has("<svg class=\"plot\"") || has("<div class=\"slider\""))

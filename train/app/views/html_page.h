@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "train/app/views/chart.h"
+#include "train/app/views/table.h"
 
 namespace eddy::app {
 
@@ -44,8 +45,8 @@ class HtmlPage {
   void heading(std::string_view text);
   void paragraph(std::string_view text);
   void tiles(const std::vector<Tile>& tiles);
-  // A table; an empty `header` gives none. Rows may differ in length.
-  void table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
+  // Rows may differ in length.
+  void table(const Table& table);
   // One chart over the whole width.
   void chart(const training::Chart& chart);
   // Charts two by two, or one below the other on a narrow screen.

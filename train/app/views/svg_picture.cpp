@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "train/files/text_file.h"
 #include "train/words/human_text.h"
@@ -36,11 +36,6 @@ std::string places(const std::vector<SvgPicture::Point>& points) {
 const OwnKind kOwnPicture{"a picture of Eddy's", [](const std::string& path) {
                             return read_text_file(path).find(kDrawnByEddy) != std::string::npos;
                           }};
-
-const char* picture_colour(std::size_t index) {
-  constexpr const char* kColours[] = {"#1b6ca8", "#c0552d", "#6a8f3c", "#7b5aa6", "#a8831b", "#4a4a4a"};
-  return kColours[index % std::size(kColours)];
-}
 
 SvgPicture::SvgPicture(int width, int height, std::string_view title)
     : width_(width), height_(height), title_(html_escape(title)) {}
@@ -113,21 +108,19 @@ std::string SvgPicture::svg() const {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
       "font-family=\"sans-serif\" font-size=\"{5}\">\n{2}\n<title>{3}</title>\n"
       "<style>@media (prefers-color-scheme: dark) {{svg {{filter: invert(0.9) hue-rotate(180deg)}}}}</style>\n"
-      "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n{4}</svg>\n",
-      width_, height_, kDrawnByEddy, title_, body_, kTextSize);
+      "<rect width=\"{0}\" height=\"{1}\" fill=\"{6}\"/>\n{4}</svg>\n",
+      width_, height_, kDrawnByEddy, title_, body_, kTextSize, kCardColour.light);
 }
 
-void SvgFrame::draw_axes(SvgPicture& picture, bool percent) const {
-  constexpr const char* kGrid = "#e3e3e3";
-  constexpr const char* kLabel = "#444444";
+void SvgFrame::draw_axes(SvgPicture& picture) const {
   for (const Tick& tick : y_.ticks) {
     const double y = at(x_.low, tick.value).y;
-    picture.line({left_, y}, {right(), y}, kGrid);
-    picture.text({left_ - 8, y + 4}, SvgPicture::Anchor::end,
-                 percent ? fmt::format("{:.0f} %", 100 * tick.value) : tick.label, kLabel);
+    picture.line({left_, y}, {right(), y}, kRuleColour.light);
+    picture.text({left_ - 8, y + 4}, SvgPicture::Anchor::end, tick.label, kSoftColour.light);
   }
   for (const Tick& tick : x_.ticks)
-    picture.text({at(tick.value, y_.low).x, bottom() + 18}, SvgPicture::Anchor::middle, tick.label, kLabel);
+    picture.text({at(tick.value, y_.low).x, bottom() + 18}, SvgPicture::Anchor::middle, tick.label,
+                 kSoftColour.light);
 }
 
 }  // namespace eddy::app

@@ -1,5 +1,6 @@
-// Pictures as SVG files of their own, for a README or a paper: white ground, its own colours, no script. Where the
-// reader's scheme is dark, the picture is shown in it, with the same hues. chart.h draws the charts of a page.
+// Pictures as SVG files of their own, for a README or a paper: white ground, the light colours of the palette, no
+// script. Where the reader's scheme is dark, the picture is shown in it, with the same hues. chart.h draws charts in
+// them.
 #pragma once
 
 #include <string>
@@ -8,15 +9,13 @@
 #include <vector>
 
 #include "train/app/views/chart_axis.h"
+#include "train/app/views/palette.h"
 #include "train/files/own_file.h"
 
 namespace eddy::app {
 
 // A file that a SvgPicture wrote.
 extern const training::OwnKind kOwnPicture;
-
-// The colour of the i-th line of a picture: "#1b6ca8".
-const char* picture_colour(std::size_t index);
 
 class SvgPicture {
  public:
@@ -29,7 +28,7 @@ class SvgPicture {
   enum class Anchor { start, middle, end };
   enum class Font { plain, bold, code };  // code: all characters are as wide, 0.61 of the size at most
 
-  void text(Point at, Anchor anchor, std::string_view text, std::string_view colour = "#222222",
+  void text(Point at, Anchor anchor, std::string_view text, std::string_view colour = kInkColour.light,
             Font font = Font::plain, double size = 13);
   void line(Point from, Point to, std::string_view colour, bool dashed = false);
   void polyline(const std::vector<Point>& points, std::string_view colour);
@@ -59,8 +58,8 @@ class SvgFrame {
   SvgPicture::Point at(double x, double y) const {
     return {left_ + width_ * x_.place(x), top_ + height_ * (1 - y_.place(y))};
   }
-  // Draws the lines at the ticks of y with their labels, and the labels of x. `percent`: y is a share.
-  void draw_axes(SvgPicture& picture, bool percent) const;
+  // Draws the lines at the ticks of y with their labels, and the labels of x.
+  void draw_axes(SvgPicture& picture) const;
 
   double left() const { return left_; }
   double top() const { return top_; }

@@ -60,15 +60,6 @@ TEST_CASE("measure runs once before it counts and then as often as requested") {
   CHECK(positive(timing.best));
 }
 
-TEST_CASE("a table aligns its columns") {
-  CHECK(text_table({{"op", "ms"}, {"matmul", "1.25"}, {"add", "10"}}) ==
-        "op        ms\nmatmul  1.25\nadd       10\n");
-  CHECK(text_table({{"op", "ms"}, {"d\u00e9j\u00e0", "10"}}, true) ==
-        "| op   | ms  |\n| ---- | --- |\n| d\u00e9j\u00e0 | 10  |\n");
-  CHECK(text_table({}).empty());
-  CHECK_THROWS_AS(text_table({{"a", "b"}, {"c"}}), ValueError);
-}
-
 TEST_CASE("table numbers keep three digits and show what was not measured") {
   CHECK(table_number(0.01234) == "0.0123");
   CHECK(table_number(1.234) == "1.23");

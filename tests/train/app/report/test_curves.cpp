@@ -53,11 +53,11 @@ TEST_CASE("curves: a run is right for good after its last fall") {
   CHECK(less_is_better("loss"));
   CHECK(less_is_better("bits_per_byte"));
   CHECK(!less_is_better("accuracy"));
-  const Curve loss{"", {0, 10, 20, 30}, {3, 0.9, 1.1, 0.8}};
+  const Series loss{"", {0, 10, 20, 30}, {3, 0.9, 1.1, 0.8}};
   CHECK(step_for_good(loss, 1, true) == 30);
   CHECK(step_for_good(loss, 1.1, true) == 10);
   CHECK(!step_for_good(loss, 0.5, true));
-  CHECK(curves_of(folder.path("seeds/a"), "loss").front().values[0] == 0.5);
+  CHECK(curves_of(folder.path("seeds/a"), "loss").front().y[0] == 0.5);
 }
 
 TEST_CASE("curves: the picture has a band of several runs, names them, and is drawn over itself alone") {
@@ -72,6 +72,7 @@ TEST_CASE("curves: the picture has a band of several runs, names them, and is dr
        {"<title>a title</title>", "both &lt;seeds&gt;", "2 seeds", "100 %", "<polygon", "training step"})
     CHECK_MESSAGE(contains(svg, part), part);
   CHECK(svg.find("<polygon") == svg.rfind("<polygon"));  // one run has no band
+  CHECK(contains(svg, picture_colour(0)));
   const std::string file = folder.write("a.svg", svg);
   CHECK(kOwnPicture.is_one(file));
   CHECK(!kOwnPicture.is_one(folder.write("b.svg", "<svg/>")));
@@ -85,7 +86,7 @@ TEST_CASE("curves: a measure that a run lacks and a folder without runs are refu
   CHECK(contains(error_of<IoError>([&] { curves_of(folder.path("empty"), "loss"); }),
                  "is no run and holds none"));
   CHECK(contains(error_of<ValueError>([&] {
-                   draw_curves({{"x", {Curve{"r", {0}, {1}}}}}, "loss", "t");
+                   draw_curves({{"x", {Series{"r", {0}, {1}}}}}, "loss", "t");
                  }),
                  "1 evaluation at the same step"));
 }

@@ -510,8 +510,8 @@ TEST_CASE("HtmlPage: every kind of section is well formed and escaped") {
   page.heading("<h>");
   page.paragraph("a & b");
   page.tiles({{"<n>", "1", ""}, {"n", "2", "<r>"}});
-  page.table({"a", "<b>"}, {{"1"}, {"<2>", "3", "4"}});
-  page.table({}, {});
+  page.table({{"a", "<b>"}, {{"1"}, {"<2>", "3", "4"}}});
+  page.table({});
   page.preformatted("\n<x>");
   page.texts({{"<l>", "<t>"}});
   page.texts({});

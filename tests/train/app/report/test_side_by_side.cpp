@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "train/app/report/curves.h"
+#include "train/app/report/report.h"
 
 namespace {
 
@@ -77,8 +79,8 @@ TEST_CASE("side by side: runs that differ in their seed alone are one group") {
   REQUIRE(groups.size() == 2);
   CHECK(groups[0].runs == std::vector<std::size_t>{0, 2});
   CHECK(groups[1].runs == std::vector<std::size_t>{1});
-  const TextTable differing = differences_of(runs, groups);
-  CHECK(differing.head == std::vector<std::string>{"setting", "a and 1 more seed", "b"});
+  const Table differing = differences_of(runs, groups);
+  CHECK(differing.header == std::vector<std::string>{"setting", "a and 1 more seed", "b"});
   REQUIRE(differing.rows.size() == 2);
   CHECK(differing.rows[0] == std::vector<std::string>{"model.dim", "16", "32"});
   CHECK(differing.rows[1] == std::vector<std::string>{"train.seed", "1, 2", "1"});
@@ -126,10 +128,10 @@ TEST_CASE("side by side: the table has a row for each run, and one of means abov
   const std::vector<ReportedRun> runs = read_reported_runs(
       {write_run(folder, "a", config_with(1), 2, 4), write_run(folder, "b", config_with(2), 5, 4),
        write_run(folder, "c", config_with(1, 32), 3, 0)});
-  const TextTable ends = ends_of(runs, groups_of(runs));
-  CHECK(ends.head == std::vector<std::string>{"run", "model", "parameters", "state", "steps", "tokens",
-                                              "training loss", "best validation loss", "bits per byte",
-                                              "time", "tokens/s"});
+  const Table ends = ends_of(runs, groups_of(runs));
+  CHECK(ends.header == std::vector<std::string>{"run", "model", "parameters", "state", "steps", "tokens",
+                                                "training loss", "best validation loss", "bits per byte",
+                                                "time", "tokens/s"});
   REQUIRE(ends.rows.size() == 4);
   CHECK(joined(ends.rows[0]) ==
         "mean of 2 seeds|b|1.2k|2.0 KiB|40|4.0k|3.5000 (2.0000 to 5.0000)|4.5000 (3.0000 to 6.0000)|"
@@ -137,8 +139,41 @@ TEST_CASE("side by side: the table has a row for each run, and one of means abov
   CHECK(ends.rows[1][0] == "a");
   CHECK(ends.rows[1][7] == "3.0000");
   CHECK(joined(ends.rows[3]) == "c|b|1.2k|2.0 KiB|0|-|-|-|-|-|-");
-  const std::string text = aligned({{"a", "long head"}, {{"\xc3\xa9\x1b", "x"}, {"four", "y"}}});
-  CHECK(text == "a     long head\n\xc3\xa9\xef\xbf\xbd    x\nfour  y\n");
+}
+
+TEST_CASE("side by side: a run ends with the same numbers as in its own report") {
+  const TempFolder folder;
+  const std::string path = write_run(folder, "a", config_with(1), 2, 0);
+  MetricsWriter writer(path + "/metrics.jsonl");
+  for (int i = 1; i <= 45; ++i)
+    writer.write(StepRecord{.step = i, .loss = 1 + 4.0 / i, .tokens_per_second = 100, .tokens = i});
+  // A lower loss of texts that have grown since.
+  writer.write(EvalRecord{.step = 20, .loss = 0.5, .tokens = 8});
+  writer.write(RunRecord{.step = 30, .name = "a", .model = "a/b"});
+  writer.write(EvalRecord{.step = 40, .loss = 0.75, .tokens = 8});
+  writer.write(EvalRecord{.step = 45, .loss = 0.25, .tokens = 80, .whole = true});
+  const std::vector<ReportedRun> runs = read_reported_runs({path});
+  const Table ends = ends_of(runs, groups_of(runs));
+  const auto cell = [&](const char* column) {
+    const auto found = std::find(ends.header.begin(), ends.header.end(), column);
+    REQUIRE(found != ends.header.end());
+    return ends.rows.at(0)[static_cast<std::size_t>(found - ends.header.begin())];
+  };
+  ReportData data;
+  data.metrics = runs[0].series.records();
+  data.phase_began = 30;
+  const std::string page = render_report(data);
+  const auto tile = [&](const char* name) {
+    const std::string mark = std::string(name) + "</div><div class=\"value\">";
+    REQUIRE(contains(page, mark));
+    return std::stod(page.substr(page.find(mark) + mark.size()));
+  };
+  CHECK(cell("training loss") == "1.0930");  // of the last four the upper middle one: 1 + 4 / 43
+  CHECK(tile("Final training loss") == doctest::Approx(1.093).epsilon(1e-4));
+  CHECK(cell("best validation loss") == "0.7500");
+  CHECK(tile("Best validation loss") == 0.75);
+  CHECK(cell("whole split") == "0.2500");
+  CHECK(tile("Validation loss, whole split") == 0.25);
 }
 
 TEST_CASE("side by side: a run without a record of itself is known by its configuration") {

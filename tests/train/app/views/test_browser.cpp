@@ -150,7 +150,7 @@ TEST_CASE("browser: no page scrolls sideways or breaks a word, on a phone and on
     run.folder = "runs/wide/" + run.name;
     run.config.model.dim = 16 << i;
     run.config.model.kv_heads = i;
-    run.metrics = long_report().metrics;
+    run.series = RunSeries(long_report().metrics);
     run.facts.model = "recurrent_transformer/block_accumulate";
     run.facts.parameters = 1000 << i;
     run.facts.text_sha256 = std::string(64, 'a');
@@ -160,7 +160,7 @@ TEST_CASE("browser: no page scrolls sideways or breaks a word, on a phone and on
   for (const int columns : {2, 3, 5, 9}) {
     std::vector<std::string> head{"a_word_of_some_length"}, row{"recurrent_layers"};
     for (int i = 1; i < columns; ++i) head.push_back("validation"), row.push_back("0.1234 (0.1 to 0.2)");
-    tables.table(head, {row, row});
+    tables.table({head, {row, row}});
   }
   folder.write("report.html", render_report(long_report()));
   folder.write("runs.html", side_by_side_page(runs, groups_of(runs)));

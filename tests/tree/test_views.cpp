@@ -1,0 +1,150 @@
+// One of each: what reads a run, a table, a chart, a palette, what runs another program, and what sums the bytes of a
+// state. A second one says a number twice, and some day in two ways. Each is recognised by a line that it needs; the
+// files that may have such a line are named here, with the reason where it is not the thing itself.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/tree/source_tree.h"
+
+namespace {
+
+using namespace eddy::test;
+
+struct OneThing {
+  const char* what;
+  std::vector<std::string> parts;  // of which a line has one, a quick look before the expression
+  const char* line;                // what only it does, as a regular expression
+  std::vector<std::string> files;  // that may
+  const char* below = "";          // where it is looked for; empty: everywhere
+};
+
+const std::vector<OneThing> kThings{
+    {"reader of a run: RunSeries (train/record/run_series.h)",
+     {"read_metrics"},
+     R"(\bread_metrics\()",
+     {"train/record/run_series.cpp", "train/record/metrics.h", "train/record/metrics.cpp"}},
+    {"reader of evaluations: RunSeries (train/record/run_series.h)",
+     {".evals"},
+     R"(\.evals\b)",
+     {"train/record/run_series.cpp", "train/record/run_series.h",
+      "train/record/metrics_summary.cpp",     // keeps them
+      "train/app/report/side_by_side.cpp"}},  // writes all of them as CSV
+    {"rule which evaluations compare: compares() (train/record/metrics.h)",
+     {"eval.", "eval->"},
+     R"(\beval(\.|->)split (==|!=)|!eval(\.|->)whole\b)",
+     {"train/record/metrics.cpp", "train/record/run_series.cpp"}},
+    {"table: Table (train/app/views/table.h)",
+     {"Table"},
+     R"(^\s*(struct|class) \w*Tables?\b[^;]*$)",
+     {"train/app/views/table.h",
+      "train/app/measure/measurement.h",   // MeasuredTable: the numbers, shown as a Table
+      "train/app/reproduce/reproduce.h"},  // ReproduceTable: a table of a paper, as data
+     "train/"},
+    {"writer of tables: to_text, to_markdown, to_html (train/app/views/table.h)",
+     {"<table", "\"| \""},
+     R"(<table|"\| ")",
+     {"train/app/views/table.cpp"}},
+    {"chart: Chart (train/record/figures.h)",
+     {"Chart"},
+     R"(^\s*(struct|class) \w*Charts?\b[^;]*$)",
+     {"train/record/figures.h",
+      "train/app/report/report.cpp",       // Charts: those of a page, and lines for flat ones
+      "train/app/measure/measurement.h"},  // ChosenCharts: of which a reader chooses
+     "train/"},
+    {"writer of charts: chart_svg, chart_picture (train/app/views/chart.h)",
+     {"<svg ", "<polyline"},
+     R"(<svg [cx]|<polyline)",
+     {"train/app/views/chart.cpp", "train/app/views/svg_picture.cpp",
+      "train/app/views/html_page.cpp"}},  // looks whether a page has one
+    {"palette: train/app/views/palette.h", {"\"#"}, R"("#[0-9a-fA-F]{6}\b)", {"train/app/views/palette.h"}},
+    {"runner of programs: run_program_quietly (train/fetch/program.h)",
+     {"posix_spawn", "fork(", "popen(", "system(", "exec"},
+     R"(\b(posix_spawnp?|fork|vfork|popen|system|exec[lv][pe]*)\()",
+     {"train/fetch/program.cpp",
+      "train/text/baselines.cpp",                      // two compressors at once, with files as their streams
+      "train/app/program/cmd_watch.cpp",               // this program again, which lives on
+      "train/app/launch/memory_limit.cpp",             // this process, under another limit
+      "train/app/measure/kernels/prove.cpp",           // a kernel that may crash
+      "examples/learn/checker/limited_program.cpp"}},  // a learner's program, within limits
+    {"sum of a state's bytes: State::bytes (autograd/state.h)",
+     {"+= "},
+     R"(\+= .*(\btensor|\bentry\.second)\.(bytes|elements)\()",
+     {"autograd/state.cpp",
+      "train/plan/memory.cpp",             // of an optimizer
+      "train/app/measure/generate.cpp"}},  // the filled rows of a cache
+};
+
+// Whether a line, without its comment, is one of a thing.
+class LineOf {
+ public:
+  explicit LineOf(const OneThing& thing) : thing_(thing), pattern_(thing.line) {}
+
+  bool operator()(const std::string& line) const {
+    const std::string code = line.substr(0, line.find("//"));
+    return std::any_of(thing_.parts.begin(), thing_.parts.end(),
+                       [&](const std::string& part) { return code.find(part) != std::string::npos; }) &&
+           std::regex_search(code, pattern_);
+  }
+
+ private:
+  const OneThing& thing_;
+  std::regex pattern_;
+};
+
+// The files that have such lines, for each thing.
+std::vector<std::set<std::string>> files_with() {
+  std::vector<LineOf> lines;
+  for (const OneThing& thing : kThings) lines.emplace_back(thing);
+  std::vector<std::set<std::string>> found(kThings.size());
+  for (const std::string& file :
+       sources_below({"tensor", "autograd", "ops", "models", "train", "examples"})) {
+    const std::vector<std::string> text = lines_of(file);
+    for (std::size_t i = 0; i < kThings.size(); ++i)
+      if (file.starts_with(kThings[i].below) && std::any_of(text.begin(), text.end(), std::cref(lines[i])))
+        found[i].insert(file);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("views: there is one reader of runs, one table, one chart, one palette, and so on") {
+  const std::vector<std::set<std::string>> found = files_with();
+  for (std::size_t i = 0; i < kThings.size(); ++i) {
+    const auto& [what, parts, line, files, below] = kThings[i];
+    for (const std::string& file : found[i])
+      CHECK_MESSAGE(std::count(files.begin(), files.end(), file) == 1, file << " has a second " << what);
+    for (const std::string& file : files)
+      CHECK_MESSAGE(found[i].contains(file), what << ": " << file << " is named here and has no such line");
+  }
+}
+
+TEST_CASE("views: a second one of each is seen") {
+  const auto is_seen = [](std::size_t thing, const char* line) { return LineOf(kThings.at(thing))(line); };
+  CHECK(is_seen(0, "  const Metrics metrics = read_metrics(path);"));
+  CHECK(is_seen(1, "for (const EvalRecord& eval : metrics.evals) {"));
+  CHECK(is_seen(2, "if (eval.split == \"valid\" && !eval.whole)"));
+  CHECK(is_seen(3, "struct TextTable {"));
+  CHECK_FALSE(is_seen(3, "struct Table;"));
+  CHECK(is_seen(4, "text += \"| \" + cell;"));
+  CHECK(is_seen(5, "class LineChart {"));
+  CHECK(is_seen(6, "out += \"<svg class=\\\"lines\\\">\";"));
+  CHECK(is_seen(7, "constexpr const char* kBlue = \"#1b6ca8\";"));
+  CHECK(is_seen(8, "  const pid_t child = ::fork();"));
+  CHECK_FALSE(is_seen(8, "  if (file_system(path)) return;"));
+  CHECK(is_seen(9, "  for (const auto& [name, tensor] : state) bytes += tensor.bytes();"));
+}
+
+TEST_CASE("views: the style sheets name no colour of their own") {
+  const std::regex colour("#[0-9a-fA-F]{3,8}\\b");
+  for (const char* file : {"train/app/views/page.css", "train/app/inspect/inspect.css"})
+    for (const std::string& line : lines_of(file))
+      CHECK_MESSAGE(!std::regex_search(line, colour), file << " has " << line);
+}

@@ -1,0 +1,158 @@
+// Series and last numbers of the records.
+#include "train/record/run_series.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/config/run_config.h"
+
+namespace eddy::training {
+namespace {
+
+constexpr const char* kLoss = "loss";
+
+// What a page calls the evaluations of a kind.
+std::string kind_of(const EvalRecord& eval) {
+  const std::string name = eval.split == "valid" ? "validation" : eval.split;
+  return eval.whole ? name + ", whole split" : name;
+}
+
+// The record of a run stands in its file again where the texts grow.
+std::int64_t phase_of(const Metrics& records) {
+  return records.run && records.run->step > 0 ? records.run->step : -1;
+}
+
+}  // namespace
+
+RunSeries::RunSeries(Metrics records, std::optional<std::int64_t> phase_began)
+    : records_(std::move(records)), phase_began_(phase_began.value_or(phase_of(records_))) {}
+
+RunSeries RunSeries::read(const std::filesystem::path& file, std::optional<std::int64_t> phase_began) {
+  return RunSeries(read_metrics(file), phase_began);
+}
+
+Series RunSeries::steps_and_peaks(double StepRecord::*field, std::string name) const {
+  std::vector<StepRecord> all = records_.steps;
+  all.insert(all.end(), records_.peaks.begin(), records_.peaks.end());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const StepRecord& a, const StepRecord& b) { return a.step < b.step; });
+  return series_of(records_.peaks.empty() ? records_.steps : all, field, std::move(name), 1);
+}
+
+std::int64_t RunSeries::most(std::int64_t StepRecord::*field) const {
+  std::int64_t most = 0;
+  for (const StepRecord& record : records_.steps) most = std::max(most, record.*field);
+  return most;
+}
+
+std::vector<std::string> RunSeries::measures() const {
+  std::vector<std::string> names;
+  for (const EvalRecord& eval : records_.evals)
+    for (const auto& [name, value] : eval.extras)
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  return names;
+}
+
+Series RunSeries::evaluations(const std::string& measure, std::string name) const {
+  Series series{std::move(name), {}, {}};
+  for (const EvalRecord& eval : records_.evals)
+    if (const std::optional<double> value = measure_of(eval, measure); value && compares(eval))
+      series.add(static_cast<double>(eval.step), *value);
+  return series;
+}
+
+std::vector<Series> RunSeries::evaluations_by_split(const std::string& measure) const {
+  std::vector<Series> all;
+  for (const EvalRecord& eval : records_.evals) {
+    const std::optional<double> value = measure_of(eval, measure);
+    if (!value) continue;
+    const std::string kind = kind_of(eval);
+    auto series = std::find_if(all.begin(), all.end(), [&](const Series& s) { return s.name == kind; });
+    if (series == all.end()) series = all.insert(series, {kind, {}, {}});
+    series->add(static_cast<double>(eval.step), *value);
+  }
+  return all;
+}
+
+std::vector<EvalPoint> RunSeries::points(std::int64_t last) const {
+  std::vector<EvalPoint> points;
+  for (const EvalRecord& eval : records_.evals)
+    if (compares(eval) && !eval.of_task && eval.step > phase_began_ && eval.step <= last)
+      points.push_back({eval.step, eval.loss});
+  return points;
+}
+
+const EvalRecord* RunSeries::best() const {
+  const EvalRecord* best = nullptr;
+  for (const EvalRecord& eval : records_.evals)
+    if (eval.step > phase_began_ && is_better(eval, best)) best = &eval;
+  return best;
+}
+
+const EvalRecord* RunSeries::whole() const {
+  const EvalRecord* last = nullptr;
+  for (const EvalRecord& eval : records_.evals)
+    if (eval.whole && eval.split == "valid") last = &eval;
+  return last;
+}
+
+RunSeries::FinalLoss RunSeries::final_training_loss() const {
+  if (records_.steps.empty()) return {};
+  const std::vector<double> losses = steps(&StepRecord::loss).y;
+  const std::size_t recent = std::clamp<std::size_t>(losses.size() / 10, 1, 20);
+  return {median({losses.end() - static_cast<std::ptrdiff_t>(recent), losses.end()}), recent};
+}
+
+double RunSeries::tokens_per_second() const {
+  return median(steps(&StepRecord::tokens_per_second).y);
+}
+
+std::optional<double> RunSeries::state_gain() const {
+  std::optional<double> gain;
+  for (const EvalRecord& eval : records_.evals)
+    if (const std::optional<double> value = measure_of(eval, "state_gain")) gain = value;
+  return gain;
+}
+
+std::int64_t RunSeries::last_step() const {
+  std::int64_t last = 0;
+  const auto take = [&](const auto& records) {
+    for (const auto& record : records) last = std::max(last, record.step);
+  };
+  take(records_.steps);
+  take(records_.evals);
+  take(records_.events);
+  return last;
+}
+
+std::optional<double> measure_of(const EvalRecord& eval, const std::string& measure) {
+  if (measure == kLoss) return eval.loss;
+  for (const auto& [name, value] : eval.extras)
+    if (name == measure) return value;
+  return std::nullopt;
+}
+
+std::vector<std::vector<std::size_t>> groups_by_seed(const std::vector<const RunConfig*>& configs) {
+  std::vector<std::vector<std::size_t>> groups;
+  std::vector<RunConfig> known;       // with one seed
+  std::vector<std::size_t> group_of;  // of each of those
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    if (configs[i] == nullptr) {
+      groups.push_back({i});
+      continue;
+    }
+    RunConfig config = *configs[i];
+    config.train.seed = 0;
+    const auto found = std::find(known.begin(), known.end(), config);
+    if (found != known.end()) {
+      groups[group_of[static_cast<std::size_t>(found - known.begin())]].push_back(i);
+      continue;
+    }
+    known.push_back(std::move(config));
+    group_of.push_back(groups.size());
+    groups.push_back({i});
+  }
+  return groups;
+}
+
+}  // namespace eddy::training
