@@ -113,14 +113,7 @@ std::string advice_for_steps(const PlannedRun& run, const MemoryPlan& plan, std:
     if (const auto keys = read_keys(run.config, {"model.memory_size", "model.states", "model.window"});
         !keys.empty())
       ways.push_back(fmt::format("a smaller {}", fmt::join(keys, " or ")));
-  if (run.config.data.name == "text" || run.config.data.name == "recall") {
-    const char* const row = train.sequence > 0             ? "train.sequence"
-                            : run.config.model.segment > 0 ? "model.segment"
-                                                           : "model.context";
-    ways.push_back(fmt::format("a shorter {}", row));
-  } else if (const auto keys = read_keys(run.config, {"data.noise_max"}); !keys.empty()) {
-    ways.emplace_back("a smaller data.noise_max");
-  }
+  if (!run.shorter_rows.empty()) ways.push_back(run.shorter_rows);
   ways.push_back(smaller(run.config, {"model.dim", "model.layers"}));
   return fmt::format("{}", fmt::join(ways, ", "));
 }

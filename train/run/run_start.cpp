@@ -222,7 +222,7 @@ void check_same_moments(const std::string& now, const LoadedRun& loaded) {
 
 // Losses of other parts of a text cannot be compared, and a part that was trained on does not validate.
 void check_same_parts(const DataConfig& now, const DataConfig& before) {
-  if (now.name == "text" && (now.split != before.split || now.test != before.test))
+  if (task_reads(now, "split") && (now.split != before.split || now.test != before.test))
     fail<ConfigError>(
         "train: data.split is {} and data.test {}, and the run cut its text by {} and {} (leave them out, or start a new run "
         "from its weights with --init-from)",

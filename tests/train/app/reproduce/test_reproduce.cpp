@@ -22,6 +22,7 @@
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/record/metrics.h"
+#include "train/tasks/state_tracking.h"
 #include "train/tasks/task.h"
 #include "train/text/dataset.h"
 #include "train/text/stories/stories.h"
@@ -127,8 +128,8 @@ TEST_CASE("the small Random Walk has the sizes at which its recurrent models lea
     const ModelConfig& m = row.config.model;
     const TrainConfig& t = row.config.train;
     const bool chunked = row.name == "staircase" || row.name == "cached_staircase";
-    CHECK(row.config.data.walk_grid == 4);
-    CHECK(row.config.data.walk_length == 100);
+    CHECK(row.config.data.own.get<StateTrackingKeys>().walk_grid == 4);
+    CHECK(row.config.data.own.get<StateTrackingKeys>().walk_length == 100);
     CHECK(m.dropout == 0);
     CHECK(m.dim == 128);
     CHECK(m.segment == (chunked ? 64 : 32));
