@@ -92,7 +92,9 @@ ConfigSource read_run_config(const std::string& path) {
 void describe(KeyList& keys, DataConfig& c) {
   keys.section("data");
   keys.add("name", c.name, fmt::format("Task; `{} tasks` lists them", program_name()).c_str()).everyday();
-  keys.add("path", c.path, "File or folder of the data; empty: the task's own default").everyday();
+  keys.add("path", c.path, "File or folder of the data; empty: the task's own default")
+      .everyday()
+      .changes_nothing();
   keys.add("tokenizer", c.tokenizer, "How text becomes tokens; *.model is a file of SentencePiece",
            {"char", "byte", "byte260", "*.model"})
       .everyday();
@@ -132,7 +134,9 @@ bool task_reads(const DataConfig& config, std::string_view key) {
 void describe(KeyList& keys, TrainConfig& c) {
   keys.section("train");
   keys.add("steps", c.steps, "Number of optimizer steps", {0, 1'000'000'000'000}).everyday();
-  keys.add("minutes", c.minutes, "Minutes after which the run stops; 0: no limit", {.low = 0}).everyday();
+  keys.add("minutes", c.minutes, "Minutes after which the run stops; 0: no limit", {.low = 0})
+      .everyday()
+      .changes_nothing();
   keys.add("batch", c.batch, "Sequences in a batch", {1, 1'000'000'000}).everyday();
   keys.add("accumulate", c.accumulate, "Batches whose gradients make one step", {1, 1'000'000'000})
       .everyday();
@@ -140,13 +144,15 @@ void describe(KeyList& keys, TrainConfig& c) {
            "Parts of a batch, a power of two, whose gradients are summed as a tree; processes share them",
            {1, 1'000'000'000});
   keys.add(
-      "shard_optimizer", c.shard_optimizer,
-      "Whether each of several processes keeps the optimizer's state of a part of the parameters, not all of it");
+          "shard_optimizer", c.shard_optimizer,
+          "Whether each of several processes keeps the optimizer's state of a part of the parameters, not all of it")
+      .changes_nothing();
   keys.add(
-      "recompute", c.recompute,
-      "Activations that the backward pass computes again, for less memory: those of each layer, or also of each turn "
-      "of a loop over the sequence",
-      {"none", "layer", "block"});
+          "recompute", c.recompute,
+          "Activations that the backward pass computes again, for less memory: those of each layer, or also of each turn "
+          "of a loop over the sequence",
+          {"none", "layer", "block"})
+      .changes_nothing();
   keys.add("sequence", c.sequence, "Tokens of a sequence; 0: model.segment, or else model.context",
            {0, 1'000'000'000})
       .everyday();
@@ -172,41 +178,53 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("min_learning_rate", c.min_learning_rate, "Learning rate at the last step", {.low = 0});
   keys.add("seed", c.seed, "Seed of weights, batches and dropout", {0}).everyday();
   keys.add("eval_every", c.eval_every, "Steps between evaluations; 0: never", {0, 1'000'000'000'000})
-      .everyday();
+      .everyday()
+      .changes_nothing();
   keys.add("eval_batches", c.eval_batches,
            "Random batches of an evaluation; 0: the whole validation split; -1: a fixed sample of it",
            {-1, 1'000'000'000'000})
-      .everyday();
+      .everyday()
+      .changes_nothing();
   keys.add("state_gain_batches", c.state_gain_batches,
            "Batches on which an evaluation measures what clearing the state costs; 0: none",
-           {0, 1'000'000'000'000});
+           {0, 1'000'000'000'000})
+      .changes_nothing();
   keys.add("checkpoint_every", c.checkpoint_every, "Steps between checkpoints; 0: only at the end",
            {0, 1'000'000'000'000})
-      .everyday();
-  keys.add("keep", c.keep, "Number of checkpoints kept besides the best", {1, 1'000'000'000});
-  keys.add("sample_every", c.sample_every, "Steps between samples; 0: never", {0, 1'000'000'000'000});
-  keys.add("sample_tokens", c.sample_tokens, "Tokens of a sample; 0: no samples", {0, 1'000'000'000});
-  keys.add("log_every", c.log_every, "Steps between lines of the log", {1, 1'000'000'000});
+      .everyday()
+      .changes_nothing();
+  keys.add("keep", c.keep, "Number of checkpoints kept besides the best", {1, 1'000'000'000})
+      .changes_nothing();
+  keys.add("sample_every", c.sample_every, "Steps between samples; 0: never", {0, 1'000'000'000'000})
+      .changes_nothing();
+  keys.add("sample_tokens", c.sample_tokens, "Tokens of a sample; 0: no samples", {0, 1'000'000'000})
+      .changes_nothing();
+  keys.add("log_every", c.log_every, "Steps between lines of the log", {1, 1'000'000'000}).changes_nothing();
   keys.add("tensorboard", c.tensorboard,
-           "Whether the run's folder also gets event files that TensorBoard reads");
+           "Whether the run's folder also gets event files that TensorBoard reads")
+      .changes_nothing();
   keys.add("max_bad_steps", c.max_bad_steps,
            "Steps in a row with a loss or gradient that is not finite, after which the run ends",
-           {0, 1'000'000'000});
+           {0, 1'000'000'000})
+      .changes_nothing();
   keys.add(
-      "rollback", c.rollback,
-      "After max_bad_steps; auto: go back to the last good checkpoint with half the learning rate, 3 times",
-      {"off", "auto"});
-  keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).everyday();
+          "rollback", c.rollback,
+          "After max_bad_steps; auto: go back to the last good checkpoint with half the learning rate, 3 times",
+          {"off", "auto"})
+      .changes_nothing();
+  keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).everyday().changes_nothing();
   keys.add("rank_timeout", c.rank_timeout,
-           "Seconds that a process of several waits for another within a step; 0: for ever", {.low = 0});
-  keys.add("device", c.device, "Where to compute", {"cpu", "cuda"}).everyday();
+           "Seconds that a process of several waits for another within a step; 0: for ever", {.low = 0})
+      .changes_nothing();
+  keys.add("device", c.device, "Where to compute", {"cpu", "cuda"}).everyday().changes_nothing();
   keys.add(
           "precision", c.precision,
           "Type of activations and products; parameters stay f32 in bf16. f64: CPU only, tf32: GPU only, bf16 on the CPU: fast with AVX512-BF16 or AMX",
           {"f32", "bf16", "tf32", "f64"})
       .everyday();
   keys.add("capture", c.capture, "Whether a GPU replays recorded steps; off: it launches every kernel anew",
-           {"auto", "off"});
+           {"auto", "off"})
+      .changes_nothing();
 }
 
 std::int64_t eval_sample_batches(const TrainConfig& config) {

@@ -280,6 +280,23 @@ TEST_CASE("the keys of the tasks stand in one list, with the tasks that read the
   CHECK_FALSE(task_reads(config.data, "nois"));
 }
 
+TEST_CASE("a key says what becomes of a run that goes on with another value of it") {
+  RunConfig config;
+  const ConfigKeys keys = keys_of(config);
+  std::string same;
+  for (const ConfigField& field : keys.fields()) {
+    if (field.change == KeyChange::same_run) same += field.full_key() + " ";
+    const bool is_trained = field.section == "model" && field.key != "dropout" && field.key != "init_std";
+    CHECK_MESSAGE((field.change == KeyChange::refused) == is_trained, field.full_key());
+  }
+  CHECK(
+      same ==
+      "data.path train.minutes train.shard_optimizer train.recompute train.eval_every train.eval_batches "
+      "train.state_gain_batches train.checkpoint_every train.keep train.sample_every train.sample_tokens "
+      "train.log_every train.tensorboard train.max_bad_steps train.rollback train.threads train.rank_timeout "
+      "train.device train.capture ");
+}
+
 TEST_CASE("likely_name finds the name that was meant") {
   const std::vector<std::string> names{"--help",
                                        "--threads",

@@ -351,6 +351,11 @@ TEST_CASE("a folder with another configuration or with something else is refused
   CHECK(contains(told, "model.dim: 32, wanted 20"));
   CHECK(contains(told, "--runs"));
   options.set.erase("model.dim");
+  for (const auto& [key, value] : {std::pair{"train.tensorboard", "true"}, {"train.capture", "off"}}) {
+    options.set[key] = value;  // a finished row stays as it is
+    CHECK(contains(reproduce_quietly(options).text, "lstm: done already"));
+    options.set.erase(key);
+  }
   options.rows = {"staircase"};
   fs::create_directories(row_folder(options, "staircase"));
   replace_text_file(row_folder(options, "staircase") + "/notes.txt", "mine");
