@@ -151,7 +151,7 @@ void describe(KeyList& keys, TrainConfig& c) {
           "recompute", c.recompute,
           "Activations that the backward pass computes again, for less memory: those of each layer, or also of each turn "
           "of a loop over the sequence",
-          {"none", "layer", "block"})
+          value_names<Recompute>())
       .changes_nothing();
   keys.add("sequence", c.sequence, "Tokens of a sequence; 0: model.segment, or else model.context",
            {0, 1'000'000'000})
@@ -216,11 +216,11 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("rank_timeout", c.rank_timeout,
            "Seconds that a process of several waits for another within a step; 0: for ever", {.low = 0})
       .changes_nothing();
-  keys.add("device", c.device, "Where to compute", {"cpu", "cuda"}).everyday().changes_nothing();
+  keys.add("device", c.device, "Where to compute", value_names<Computer>()).everyday().changes_nothing();
   keys.add(
           "precision", c.precision,
           "Type of activations and products; parameters stay f32 in bf16. f64: CPU only, tf32: GPU only, bf16 on the CPU: fast with AVX512-BF16 or AMX",
-          {"f32", "bf16", "tf32", "f64"})
+          value_names<Precision>())
       .everyday();
   keys.add("capture", c.capture, "Whether a GPU replays recorded steps; off: it launches every kernel anew",
            {"auto", "off"})
@@ -235,10 +235,9 @@ std::int64_t eval_sample_batches(const TrainConfig& config) {
 }
 
 Dtype precision_dtype(const std::string& precision) {
-  if (precision == "f32" || precision == "tf32") return Dtype::f32;
-  if (precision == "f64") return Dtype::f64;
-  if (precision == "bf16") return Dtype::bf16;
-  fail<ConfigError>("config: train.precision is {:?} (f32, bf16, tf32 or f64)", precision);
+  const auto named = value_named<Precision>(precision);
+  if (!named) fail<ConfigError>("config: train.precision is {:?} ({})", precision, value_choice<Precision>());
+  return *named == Precision::f64 ? Dtype::f64 : *named == Precision::bf16 ? Dtype::bf16 : Dtype::f32;
 }
 
 void describe(KeyList& keys, RunConfig& config) {

@@ -12,6 +12,8 @@
 
 #include "models/eddy/config.h"
 #include "models/optimizer/optimizer.h"
+#include "models/recompute.h"
+#include "models/value_names.h"
 #include "tensor/base/device.h"
 #include "tensor/base/dtype.h"
 #include "train/config/config.h"
@@ -43,8 +45,8 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t accumulate = 1;     // batches whose gradients are accumulated for one step
   std::int64_t micro_batches = 1;  // parts of a batch's rows, whose gradients are summed as a binary tree
   bool shard_optimizer = false;    // whether each of several processes keeps a part of the optimizer's state
-  std::string recompute = "none";  // none | layer | block: models/recompute.h
-  std::int64_t sequence = 0;       // tokens per row; 0: model.segment, or where that is 0 too model.context
+  std::string recompute = value_name(Recompute::none);
+  std::int64_t sequence = 0;         // tokens per row; 0: model.segment, or where that is 0 too model.context
   std::string carry_state = "auto";  // auto: as the task's order of data needs it | always | never
   std::int64_t seed = 1337;
   std::int64_t eval_every = 250;  // 0: never
@@ -62,10 +64,10 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   double rank_timeout =
       600.0;             // seconds that a rank waits for another within a step or an evaluation; 0: for ever
   double minutes = 0.0;  // 0: no limit
-  std::string device = "cpu";
-  std::string precision = "f32";
-  bool tensorboard = false;      // whether the folder gets event files for TensorBoard
-  std::string capture = "auto";  // auto: capture steps and replay them where the device supports it | off
+  std::string device = "cpu";     // Computer
+  std::string precision = "f32";  // Precision
+  bool tensorboard = false;       // whether the folder gets event files for TensorBoard
+  std::string capture = "auto";   // auto: capture steps and replay them where the device supports it | off
 
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
@@ -77,6 +79,10 @@ struct RunConfig {
 
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
+
+// The values of train.precision and of train.device.
+enum class Precision { f32, bf16, tf32, f64 };
+enum class Computer { cpu, cuda };
 
 // The dtype a model computes in for a value of train.precision; f32 and tf32 both give f32.
 // errors: ConfigError for another name.
@@ -160,3 +166,12 @@ DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const
 std::string precision_note(const std::string& trained, const std::string& chosen);
 
 }  // namespace eddy::training
+
+template <>
+struct eddy::ValueNames<eddy::training::Precision> {
+  static constexpr const char* all[] = {"f32", "bf16", "tf32", "f64"};
+};
+template <>
+struct eddy::ValueNames<eddy::training::Computer> {
+  static constexpr const char* all[] = {"cpu", "cuda"};
+};
