@@ -64,14 +64,15 @@ inline void describe(KeyList& keys, CommonKeys& c) {
            "Width inside the MLP; 0: 4 dim (blockwise_recurrent: 8/3 dim, up to a multiple of 32)",
            {0, 16'777'216})
       .read_by("-lstm");
-  keys.add("dropout", c.dropout, "Probability of dropping a value", kBelowOne).everyday();
+  keys.add("dropout", c.dropout, "Probability of dropping a value", kBelowOne).everyday().changes_results();
   keys.add("norm_eps", c.norm_eps,
            "Number added to the variance in norms; 0: 1e-6 in block_recurrent, else 1e-5", {.low = 0})
       .read_by("-lstm");
   keys.add("tied", c.tied, "Whether the head uses the token table as its weight")
       .read_by("recurrent_transformer blockwise_recurrent");
   keys.add("init_std", c.init_std, "Standard deviation of initial weights", {.low = 0})
-      .read_by("recurrent_transformer blockwise_recurrent");
+      .read_by("recurrent_transformer blockwise_recurrent")
+      .changes_results();
   keys.add("segment", c.segment, "Tokens of one call; the state is detached between segments; 0: context",
            {0, 1'000'000'000})
       .everyday();

@@ -48,6 +48,14 @@ ConfigField& ConfigField::oddity() {
   use = KeyUse::oddity;
   return *this;
 }
+ConfigField& ConfigField::changes_results() {
+  change = KeyChange::other_results;
+  return *this;
+}
+ConfigField& ConfigField::changes_nothing() {
+  change = KeyChange::same_run;
+  return *this;
+}
 ConfigField& ConfigField::read_by(std::string names) {
   readers = std::move(names);
   return *this;
@@ -119,6 +127,7 @@ ConfigField* KeyList::find(std::string_view section, std::string_view key) {
 ConfigField& KeyList::add(ConfigField field) {
   field.section = sections_.back();
   if (field.readers.empty()) field.readers = readers_;
+  field.change = change_;
   if (find(field.section, field.key) != nullptr)
     fail<ConfigError>("config: {} is described twice (give the second key another name)", field.full_key());
   const ConfigField* const next = before_.empty() ? nullptr : find(field.section, before_);

@@ -42,6 +42,10 @@ using GivenKeys = std::set<std::string, std::less<>>;
 // Who needs a key: every run, some runs, or only those that reproduce an oddity of published code.
 enum class KeyUse { everyday, special, oddity };
 
+// What a run is that goes on with another value of a key: none, since it cannot; one with other results than the run had
+// with the first value; or the same run, whose results are what they were to be.
+enum class KeyChange { refused, other_results, same_run };
+
 // One described key.
 struct ConfigField {
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*>;
@@ -52,10 +56,13 @@ struct ConfigField {
   RealRange reals{};                   // for real numbers
   std::vector<std::string> allowed{};  // for texts; "*.x" allows all that end in ".x"; empty: any text
   KeyUse use = KeyUse::special;
+  KeyChange change = KeyChange::other_results;
   std::string readers{};  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
 
   ConfigField& everyday();
   ConfigField& oddity();
+  ConfigField& changes_results();  // KeyChange::other_results
+  ConfigField& changes_nothing();  // KeyChange::same_run
   ConfigField& read_by(std::string names);
   // Whether the model `name` of a family reads this key; for a key of [data]: whether the task `name` does.
   bool is_read_by(std::string_view family, std::string_view name) const;
@@ -79,6 +86,8 @@ class KeyList {
   void list_before(std::string name) { before_ = std::move(name); }
   // Later keys are read by these families, models or tasks, unless read_by says otherwise; "": by all.
   void usually_read_by(std::string names) { readers_ = std::move(names); }
+  // With another value of later keys a run cannot go on, unless changes_results or changes_nothing say otherwise.
+  void usually_fixed(bool fixed) { change_ = fixed ? KeyChange::refused : KeyChange::other_results; }
   // Describes a key of the section. The reference is valid until the next call.
   // errors: ConfigError for a key that the section has already.
   ConfigField& add(const char* key, bool& target, const char* help) {
@@ -110,6 +119,7 @@ class KeyList {
   std::vector<std::string> sections_;
   std::vector<ConfigField> fields_;
   std::string before_, readers_;
+  KeyChange change_ = KeyChange::other_results;
 };
 
 }  // namespace eddy

@@ -11,10 +11,8 @@
 namespace eddy {
 
 Recompute recompute_named(const std::string& name) {
-  if (name == "none") return Recompute::none;
-  if (name == "layer") return Recompute::layer;
-  if (name == "block") return Recompute::block;
-  fail<ConfigError>("config: train.recompute is {:?} (none, layer or block)", name);
+  if (const auto value = value_named<Recompute>(name)) return *value;
+  fail<ConfigError>("config: train.recompute is {:?} ({})", name, value_choice<Recompute>());
 }
 
 std::vector<Tensor> recomputed(bool again, std::function<std::vector<Tensor>(const std::vector<Tensor>&)> fn,

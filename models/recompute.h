@@ -22,12 +22,17 @@
 #include <string>
 #include <vector>
 
+#include "models/value_names.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
 
 // A value of train.recompute.
 enum class Recompute { none, layer, block };
+template <>
+struct ValueNames<Recompute> {
+  static constexpr const char* all[] = {"none", "layer", "block"};
+};
 
 // The one of this name.
 // errors: ConfigError.

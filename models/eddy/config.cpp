@@ -82,6 +82,7 @@ std::vector<std::string> model_list() {
 
 void describe(KeyList& keys, ModelConfig& c) {
   keys.section("model");
+  keys.usually_fixed(true);
   keys.add("family", c.family, "Model family", family_list()).everyday();
   keys.add("model", c.model, "Model of the family", model_list()).everyday();
   describe(keys, static_cast<CommonKeys&>(c));
@@ -90,6 +91,7 @@ void describe(KeyList& keys, ModelConfig& c) {
     family.describe(keys, c);
   }
   keys.usually_read_by("");
+  keys.usually_fixed(false);
   for (const ModelEntry& entry : model_registry()) add_readers(keys, entry);
 }
 

@@ -1,4 +1,4 @@
-// What is special about a family or a model is asked of the model: no other code compares or branches on its name.
+// What is special about a family, a model or a task is asked of it: no other code compares or branches on its name.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -52,6 +52,24 @@ TEST_CASE("no code outside of models/ names a family or a model") {
       CAPTURE(text);
       CHECK_FALSE((names.contains(text) && !allowed.contains(text)));
     }
+  }
+}
+
+TEST_CASE("no code outside of train/tasks compares a task's name or says which keys it reads") {
+  std::set<std::string> names;
+  for (const std::string& file : sources_below({"train/tasks"}))
+    for (const char* pattern : {R"(\.name = "(\w+)\")", R"(\*?k\w+ = "(\w+)\")"})
+      for (const std::string& name : texts_in(file, std::regex(pattern))) names.insert(name);
+  for (const char* name : {"text", "cifar10", "selective_copy", "recall", "parity", "random_walk"})
+    CHECK_MESSAGE(names.contains(name), name);
+  for (const std::string& file : sources_below({"models", "train"})) {
+    if (file.starts_with("train/tasks/")) continue;
+    CAPTURE(file);
+    for (const std::string& text : texts_in(file, std::regex(R"(name\s*[!=]=\s*"(\w+)\")")))
+      CHECK_MESSAGE(!names.contains(text), text);
+    if (file.starts_with("train/"))
+      for (const std::string& text : texts_in(file, std::regex(R"(\.read_by\("([^"]*)\")")))
+        CHECK_MESSAGE(false, text);
   }
 }
 

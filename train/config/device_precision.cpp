@@ -25,23 +25,26 @@ DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const
                                         const std::string& precision) {
   DevicePrecision chosen;
   chosen.dtype = precision_dtype(precision);
-  if (device != "cpu" && device != "cuda")
-    fail<ConfigError>("{}: {} is {:?} (cpu or cuda)", names.program, names.device, device);
-  if (device == "cuda" && chosen.dtype == Dtype::f64)
+  const auto computer = value_named<Computer>(device);
+  if (!computer)
+    fail<ConfigError>("{}: {} is {:?} ({})", names.program, names.device, device, value_choice<Computer>());
+  const bool on_gpu = computer == Computer::cuda;
+  const Precision wanted = value_named<Precision>(precision).value();  // precision_dtype refuses others
+  if (on_gpu && chosen.dtype == Dtype::f64)
     fail<ConfigError>("{}: {} is f64 and {} cuda (f64 is for the CPU; choose f32, tf32 or bf16)",
                       names.program, names.precision, names.device);
-  if (device == "cpu" && precision == "tf32")
+  if (!on_gpu && wanted == Precision::tf32)
     fail<ConfigError>("{}: {} is tf32 and {} cpu (tf32 is for a GPU; choose f32, bf16 or f64)", names.program,
                       names.precision, names.device);
-  if (device == "cuda") {
+  if (on_gpu) {
     if (const auto settle = std::exchange(settling(), nullptr)) settle();
     chosen.device = cuda_device();
   }
   // With bf16 only the products of recurrences remain in f32, and TF32 is still more precise than bf16.
-  if (device == "cuda" && (precision == "tf32" || chosen.dtype == Dtype::bf16))
+  if (on_gpu && (wanted == Precision::tf32 || chosen.dtype == Dtype::bf16))
     chosen.matmul = MatmulPrecision::tf32;
   // On the CPU bf16 is f32 whose products round their factors, where the processor has such products.
-  if (device == "cpu" && precision == "bf16" && rounds_to_bf16(MatmulPrecision::bf16))
+  if (!on_gpu && wanted == Precision::bf16 && rounds_to_bf16(MatmulPrecision::bf16))
     chosen = {kCpu, Dtype::f32, MatmulPrecision::bf16};
   return chosen;
 }

@@ -78,7 +78,7 @@ void NewConfig::take_run(const RunConfig& run) {
   config_.train.sequence = run.train.sequence;
   config_.train.batch = run.train.batch;
   config_.train.carry_state = run.train.carry_state;
-  if (run.data.name == "text" && run.data.tokenizer == "char") {
+  if (task_reads(run.data, "tokenizer") && run.data.tokenizer == "char") {
     if (config_.model.n_out == config_.model.vocab) config_.model.n_out = 0;
     config_.model.vocab = 0;
   }
@@ -142,7 +142,7 @@ RunConfig NewConfig::completed() const {
   take_data_set(config);
   choose_sizes(model, model_keys(given_));
   validate(config);
-  const bool may_carry = config.data.name == DataConfig().name && config.train.carry_state != "never";
+  const bool may_carry = task_reads(config.data, "order") && config.train.carry_state != "never";
   if (may_carry && !given_.contains("data.order") && carries_state(model)) config.data.order = "stream";
   return config;
 }

@@ -1,14 +1,20 @@
 // The lists of a run's keys, and the two layouts of a config file: with tables, or flat.
 #include "train/config/run_config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <sstream>
 #include <utility>
+#include <vector>
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
+#include "train/config/task_entry.h"
 #include "train/words/program_name.h"
 
 namespace eddy::training {
@@ -17,14 +23,32 @@ namespace {
 
 using nlohmann::json;
 
-// The keys of tasks that a program registered.
-struct OwnDataKeys {
-  const char* task;
-  void (*describe)(KeyList&, DataConfig&);
-};
-std::vector<OwnDataKeys>& own_data_keys() {
-  static std::vector<OwnDataKeys> all;
-  return all;
+// Describes the tasks' own keys; those that tasks share are described once.
+void describe_own_keys(KeyList& keys, DataConfig& config) {
+  const std::span<const TaskEntry> tasks = task_registry();
+  for (auto task = tasks.begin(); task != tasks.end(); ++task) {
+    const auto shares = [&](const TaskEntry& other) { return other.describe == task->describe; };
+    if (task->describe == nullptr || std::find_if(tasks.begin(), task, shares) != task) continue;
+    std::vector<const char*> readers;
+    for (const TaskEntry& other : tasks)
+      if (shares(other)) readers.push_back(other.name);
+    keys.usually_read_by(fmt::format("{}", fmt::join(readers, " ")));
+    task->describe(keys, config);
+    keys.list_before("");
+  }
+  keys.usually_read_by("");
+}
+
+// Adds a task to the readers of the keys that it reads beside its own.
+// errors: ConfigError for a key that there is none of.
+void add_reader(KeyList& keys, const TaskEntry& task) {
+  std::istringstream words(task.common);
+  for (std::string word; words >> word;) {
+    ConfigField* const field = keys.find("data", word);
+    if (field == nullptr)
+      fail<ConfigError>("there is no key data.{} (TaskEntry::common has keys that are described)", word);
+    field->readers += (field->readers.empty() ? "" : " ") + std::string(task.name);
+  }
 }
 
 // Whether the model's keys stand at the top level. There "model" is the model's name; in a run's config it is
@@ -69,106 +93,50 @@ void describe(KeyList& keys, DataConfig& c) {
   keys.section("data");
   keys.add("name", c.name, fmt::format("Task; `{} tasks` lists them", program_name()).c_str()).everyday();
   keys.add("path", c.path, "File or folder of the data; empty: the task's own default")
-      .read_by("text cifar10")
-      .everyday();
+      .everyday()
+      .changes_nothing();
   keys.add("tokenizer", c.tokenizer, "How text becomes tokens; *.model is a file of SentencePiece",
            {"char", "byte", "byte260", "*.model"})
-      .read_by("text")
       .everyday();
   keys.add("split", c.split,
            "Part of the tokens, or of the documents, to train on; 1 where nothing is evaluated",
            {.low = 0, .high = 1, .low_open = true})
-      .read_by("text")
       .everyday();
-  keys.add("test", c.test, "Part of the data, at its end, that only `eval --split test` reads", kBelowOne)
-      .read_by("text");
+  keys.add("test", c.test, "Part of the data, at its end, that only `eval --split test` reads", kBelowOne);
   keys.add("order", c.order,
            "How a text is read: random windows, a continuous stream, or document by document",
            {"windows", "stream", "documents"})
-      .read_by("text")
       .everyday();
   keys.add("document", c.document,
            "What is one document of a folder: a file, or a subfolder with its files joined (a repository)",
-           {"file", "folder"})
-      .read_by("text");
+           {"file", "folder"});
   keys.add(
-          "offset", c.offset,
-          "Whether a stream's first segment begins at the start or at a random place; auto: zero for text, else random",
-          {"auto", "zero", "random"})
-      .read_by("text algorithm random_walk");
-  keys.add("block_min", c.block_min,
-           "Smallest block size that a step draws (text: read as windows); 0: model.block",
-           {0, 1'000'000'000})
-      .read_by("cifar10 text");
-  keys.add("block_max", c.block_max, "Largest block size that a step draws; 0: model.block",
-           {0, 1'000'000'000})
-      .read_by("cifar10 text");
-  keys.add("symbols", c.symbols, "Number of symbols to remember", {1, 65'536}).read_by("copy selective_copy");
+      "offset", c.offset,
+      "Whether a stream's first segment begins at the start or at a random place; auto: zero for text, else random",
+      {"auto", "zero", "random"});
   keys.add(
-          "noise", c.noise,
-          "Number of noise symbols at the start of the curriculum (recall: tokens before the first question)",
-          {2, 16'777'216})
-      .read_by("copy selective_copy recall");
-  keys.add("noise_max", c.noise_max, "Number of noise symbols at the end of the curriculum", {2, 16'777'216})
-      .read_by("copy selective_copy");
-  keys.add("curriculum_every", c.curriculum_every,
-           "Steps between validations that may lengthen the noise; 0: never", {0, 1'000'000'000'000})
-      .read_by("copy selective_copy");
-  keys.add("curriculum_batches", c.curriculum_batches, "Number of batches of such a validation",
-           {1, 1'000'000'000})
-      .read_by("copy selective_copy");
-  keys.add("rate_rule", c.rate_rule,
-           "Whether the learning rate follows the noise as in the code or the paper", {"code", "paper"})
-      .read_by("copy selective_copy")
-      .oddity();
-  keys.add("secrets", c.secrets, "Number of secrets, one of which is told", {1, 65'536}).read_by("recall");
-  keys.add("every", c.every, "Tokens from one question to the next", {1, 1'000'000'000}).read_by("recall");
-  keys.add("segments", c.segments, "Number of segments of a document", {1, 65'536}).read_by("recall");
-  keys.add("stop_loss", c.stop_loss, "Loss at which the run ends; 0: none", {.low = 0})
-      .read_by("cifar10 copy selective_copy");
-  keys.add("examples_seed", c.examples_seed, "Seed of the examples", {0}).read_by("algorithm random_walk");
-  keys.add("examples", c.examples, "Number of training examples", {1, 10'000'000})
-      .read_by("algorithm random_walk");
-  keys.add("valid_examples", c.valid_examples, "Number of validation examples", {1, 10'000'000})
-      .read_by("algorithm random_walk");
-  keys.add("test_examples", c.test_examples, "Number of test examples", {1, 10'000'000})
-      .read_by("algorithm random_walk");
-  keys.add("statements", c.statements, "Number of statements of a program", {1, 1'048'576})
-      .read_by("algorithm");
-  keys.add("variables", c.variables, "Number of variables of a program (published: 3 and 5)", {1, 5})
-      .read_by("algorithm");
-  keys.add("walk_length", c.walk_length, "Number of actions of a walk", {1, 1'048'576})
-      .read_by("random_walk");
-  keys.add("walk_grid", c.walk_grid, "Number of cells in a row and in a column", {1, 1024})
-      .read_by("random_walk");
-  keys.add("walk_torus", c.walk_torus, "Whether walking off an edge leads to the opposite one")
-      .read_by("random_walk");
-  keys.add("walk_random_start", c.walk_random_start,
-           "Whether each walk announces a random start, instead of beginning in cell (0, 0)")
-      .read_by("random_walk");
-  for (const OwnDataKeys& own : own_data_keys()) {
-    keys.usually_read_by(own.task);
-    own.describe(keys, c);
-  }
-  keys.usually_read_by("");
+      "noise", c.noise,
+      "Number of noise symbols at the start of the curriculum (recall: tokens before the first question)",
+      {2, 16'777'216});
+  keys.add("stop_loss", c.stop_loss, "Loss at which the run ends; 0: none", {.low = 0});
+  describe_own_keys(keys, c);
+  for (const TaskEntry& task : task_registry()) add_reader(keys, task);
 }
 
-void add_data_keys(const char* task, void (*describe_own)(KeyList&, DataConfig&)) {
-  own_data_keys().push_back({task, describe_own});
-  try {
-    DataConfig config;
-    KeyList keys;
-    describe(keys, config);
-  } catch (const ConfigError& error) {
-    own_data_keys().pop_back();
-    fail<ConfigError>("register_task: {}: {}", task, error.what());
-  }
+bool task_reads(const DataConfig& config, std::string_view key) {
+  DataConfig copy = config;  // described keys point into a struct that is not const
+  KeyList keys;
+  describe(keys, copy);
+  const ConfigField* const field = keys.find("data", key);
+  return field != nullptr && field->is_read_by("", config.name);
 }
 
 void describe(KeyList& keys, TrainConfig& c) {
   keys.section("train");
   keys.add("steps", c.steps, "Number of optimizer steps", {0, 1'000'000'000'000}).everyday();
-  keys.add("minutes", c.minutes, "Minutes after which the run stops; 0: no limit", {.low = 0}).everyday();
+  keys.add("minutes", c.minutes, "Minutes after which the run stops; 0: no limit", {.low = 0})
+      .everyday()
+      .changes_nothing();
   keys.add("batch", c.batch, "Sequences in a batch", {1, 1'000'000'000}).everyday();
   keys.add("accumulate", c.accumulate, "Batches whose gradients make one step", {1, 1'000'000'000})
       .everyday();
@@ -176,13 +144,15 @@ void describe(KeyList& keys, TrainConfig& c) {
            "Parts of a batch, a power of two, whose gradients are summed as a tree; processes share them",
            {1, 1'000'000'000});
   keys.add(
-      "shard_optimizer", c.shard_optimizer,
-      "Whether each of several processes keeps the optimizer's state of a part of the parameters, not all of it");
+          "shard_optimizer", c.shard_optimizer,
+          "Whether each of several processes keeps the optimizer's state of a part of the parameters, not all of it")
+      .changes_nothing();
   keys.add(
-      "recompute", c.recompute,
-      "Activations that the backward pass computes again, for less memory: those of each layer, or also of each turn "
-      "of a loop over the sequence",
-      {"none", "layer", "block"});
+          "recompute", c.recompute,
+          "Activations that the backward pass computes again, for less memory: those of each layer, or also of each turn "
+          "of a loop over the sequence",
+          value_names<Recompute>())
+      .changes_nothing();
   keys.add("sequence", c.sequence, "Tokens of a sequence; 0: model.segment, or else model.context",
            {0, 1'000'000'000})
       .everyday();
@@ -208,41 +178,53 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("min_learning_rate", c.min_learning_rate, "Learning rate at the last step", {.low = 0});
   keys.add("seed", c.seed, "Seed of weights, batches and dropout", {0}).everyday();
   keys.add("eval_every", c.eval_every, "Steps between evaluations; 0: never", {0, 1'000'000'000'000})
-      .everyday();
+      .everyday()
+      .changes_nothing();
   keys.add("eval_batches", c.eval_batches,
            "Random batches of an evaluation; 0: the whole validation split; -1: a fixed sample of it",
            {-1, 1'000'000'000'000})
-      .everyday();
+      .everyday()
+      .changes_nothing();
   keys.add("state_gain_batches", c.state_gain_batches,
            "Batches on which an evaluation measures what clearing the state costs; 0: none",
-           {0, 1'000'000'000'000});
+           {0, 1'000'000'000'000})
+      .changes_nothing();
   keys.add("checkpoint_every", c.checkpoint_every, "Steps between checkpoints; 0: only at the end",
            {0, 1'000'000'000'000})
-      .everyday();
-  keys.add("keep", c.keep, "Number of checkpoints kept besides the best", {1, 1'000'000'000});
-  keys.add("sample_every", c.sample_every, "Steps between samples; 0: never", {0, 1'000'000'000'000});
-  keys.add("sample_tokens", c.sample_tokens, "Tokens of a sample; 0: no samples", {0, 1'000'000'000});
-  keys.add("log_every", c.log_every, "Steps between lines of the log", {1, 1'000'000'000});
+      .everyday()
+      .changes_nothing();
+  keys.add("keep", c.keep, "Number of checkpoints kept besides the best", {1, 1'000'000'000})
+      .changes_nothing();
+  keys.add("sample_every", c.sample_every, "Steps between samples; 0: never", {0, 1'000'000'000'000})
+      .changes_nothing();
+  keys.add("sample_tokens", c.sample_tokens, "Tokens of a sample; 0: no samples", {0, 1'000'000'000})
+      .changes_nothing();
+  keys.add("log_every", c.log_every, "Steps between lines of the log", {1, 1'000'000'000}).changes_nothing();
   keys.add("tensorboard", c.tensorboard,
-           "Whether the run's folder also gets event files that TensorBoard reads");
+           "Whether the run's folder also gets event files that TensorBoard reads")
+      .changes_nothing();
   keys.add("max_bad_steps", c.max_bad_steps,
            "Steps in a row with a loss or gradient that is not finite, after which the run ends",
-           {0, 1'000'000'000});
+           {0, 1'000'000'000})
+      .changes_nothing();
   keys.add(
-      "rollback", c.rollback,
-      "After max_bad_steps; auto: go back to the last good checkpoint with half the learning rate, 3 times",
-      {"off", "auto"});
-  keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).everyday();
+          "rollback", c.rollback,
+          "After max_bad_steps; auto: go back to the last good checkpoint with half the learning rate, 3 times",
+          {"off", "auto"})
+      .changes_nothing();
+  keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).everyday().changes_nothing();
   keys.add("rank_timeout", c.rank_timeout,
-           "Seconds that a process of several waits for another within a step; 0: for ever", {.low = 0});
-  keys.add("device", c.device, "Where to compute", {"cpu", "cuda"}).everyday();
+           "Seconds that a process of several waits for another within a step; 0: for ever", {.low = 0})
+      .changes_nothing();
+  keys.add("device", c.device, "Where to compute", value_names<Computer>()).everyday().changes_nothing();
   keys.add(
           "precision", c.precision,
           "Type of activations and products; parameters stay f32 in bf16. f64: CPU only, tf32: GPU only, bf16 on the CPU: fast with AVX512-BF16 or AMX",
-          {"f32", "bf16", "tf32", "f64"})
+          value_names<Precision>())
       .everyday();
   keys.add("capture", c.capture, "Whether a GPU replays recorded steps; off: it launches every kernel anew",
-           {"auto", "off"});
+           {"auto", "off"})
+      .changes_nothing();
 }
 
 std::int64_t eval_sample_batches(const TrainConfig& config) {
@@ -253,10 +235,9 @@ std::int64_t eval_sample_batches(const TrainConfig& config) {
 }
 
 Dtype precision_dtype(const std::string& precision) {
-  if (precision == "f32" || precision == "tf32") return Dtype::f32;
-  if (precision == "f64") return Dtype::f64;
-  if (precision == "bf16") return Dtype::bf16;
-  fail<ConfigError>("config: train.precision is {:?} (f32, bf16, tf32 or f64)", precision);
+  const auto named = value_named<Precision>(precision);
+  if (!named) fail<ConfigError>("config: train.precision is {:?} ({})", precision, value_choice<Precision>());
+  return *named == Precision::f64 ? Dtype::f64 : *named == Precision::bf16 ? Dtype::bf16 : Dtype::f32;
 }
 
 void describe(KeyList& keys, RunConfig& config) {
@@ -313,9 +294,8 @@ void validate(const RunConfig& config) {
     fail<ConfigError>("config: {} must not exceed model.context with learned positions: {} {}, context {}",
                       own ? "train.sequence" : "model.segment", own ? "sequence" : "segment", row,
                       model.context);
-  if (config.data.name == "text" && config.data.offset == "random" && config.data.order != "stream")
-    fail<ConfigError>("config: data.offset is {} with data.order {} (only a stream has an offset)",
-                      config.data.offset, config.data.order);
+  for (const TaskEntry& task : task_registry())
+    if (task.check != nullptr && config.data.name == task.name) task.check(config);
   if (config.data.test > 0 && !(config.data.split + config.data.test < 1))
     fail<ConfigError>(
         "config: data.split and data.test leave nothing to validate: {} and {} (below 1 in all)",

@@ -7,16 +7,21 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/eddy/config.h"
 #include "models/optimizer/optimizer.h"
+#include "models/recompute.h"
+#include "models/value_names.h"
 #include "tensor/base/device.h"
 #include "tensor/base/dtype.h"
 #include "train/config/config.h"
 
 namespace eddy::training {
 
+// The keys of [data] that several tasks read, or that are of texts, which the rooms below the tasks know. A task says which
+// of them it reads (TaskEntry::common), and has keys of its own beside it.
 struct DataConfig {
   std::string name = "text";       // the data set
   std::string path;                // file or folder; empty: the data set's own default
@@ -26,34 +31,10 @@ struct DataConfig {
   std::string order = "windows";   // windows | stream | documents: how a text is read
   std::string document = "file";   // file | folder: what is one document of a folder of texts
   std::string offset = "auto";     // zero | random: where a stream's segments begin; auto: by the task
-  // Images.
-  std::int64_t block_min = 0;  // each step draws its block size from block_min … block_max; 0, 0: model.block
-  std::int64_t block_max = 0;
-  // Copy tasks.
-  std::int64_t symbols = 16;      // to remember
-  std::int64_t noise = 32;        // noise symbols at the start of the curriculum; recall: before a question
-  std::int64_t noise_max = 4096;  // and at its end
-  std::int64_t curriculum_every = 100;  // steps between validations that may lengthen the noise; 0: never
-  std::int64_t curriculum_batches = 100;
-  std::string rate_rule = "code";  // code | paper: how the learning rate follows the noise length
+  std::int64_t noise = 32;         // tokens of noise before what is asked for, at first
   double stop_loss = 0.0;          // a loss that ends the run (images: mean of 100 steps); 0: none
-  // Recall.
-  std::int64_t secrets = 4;   // one of which is told
-  std::int64_t every = 7;     // tokens from one question to the next
-  std::int64_t segments = 2;  // of a document
-  // State tracking: algorithm, random_walk.
-  std::int64_t examples_seed = 0;
-  std::int64_t examples = 10000;       // of the training split
-  std::int64_t valid_examples = 1000;  // of the validation split
-  std::int64_t test_examples = 1000;
-  std::int64_t statements = 100;  // of a program
-  std::int64_t variables = 3;
-  std::int64_t walk_length = 400;  // actions
-  std::int64_t walk_grid = 8;      // cells in a row and in a column
-  bool walk_torus = false;
-  bool walk_random_start = false;
 
-  OwnKeys own;  // the keys of tasks that a program registered
+  OwnKeys own;  // the keys of the tasks: own.get<CopyKeys>()
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
@@ -64,8 +45,8 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t accumulate = 1;     // batches whose gradients are accumulated for one step
   std::int64_t micro_batches = 1;  // parts of a batch's rows, whose gradients are summed as a binary tree
   bool shard_optimizer = false;    // whether each of several processes keeps a part of the optimizer's state
-  std::string recompute = "none";  // none | layer | block: models/recompute.h
-  std::int64_t sequence = 0;       // tokens per row; 0: model.segment, or where that is 0 too model.context
+  std::string recompute = value_name(Recompute::none);
+  std::int64_t sequence = 0;         // tokens per row; 0: model.segment, or where that is 0 too model.context
   std::string carry_state = "auto";  // auto: as the task's order of data needs it | always | never
   std::int64_t seed = 1337;
   std::int64_t eval_every = 250;  // 0: never
@@ -83,10 +64,10 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   double rank_timeout =
       600.0;             // seconds that a rank waits for another within a step or an evaluation; 0: for ever
   double minutes = 0.0;  // 0: no limit
-  std::string device = "cpu";
-  std::string precision = "f32";
-  bool tensorboard = false;      // whether the folder gets event files for TensorBoard
-  std::string capture = "auto";  // auto: capture steps and replay them where the device supports it | off
+  std::string device = "cpu";     // Computer
+  std::string precision = "f32";  // Precision
+  bool tensorboard = false;       // whether the folder gets event files for TensorBoard
+  std::string capture = "auto";   // auto: capture steps and replay them where the device supports it | off
 
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
@@ -99,6 +80,10 @@ struct RunConfig {
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
+// The values of train.precision and of train.device.
+enum class Precision { f32, bf16, tf32, f64 };
+enum class Computer { cpu, cuda };
+
 // The dtype a model computes in for a value of train.precision; f32 and tf32 both give f32.
 // errors: ConfigError for another name.
 Dtype precision_dtype(const std::string& precision);
@@ -109,11 +94,10 @@ std::int64_t eval_sample_batches(const TrainConfig& config);
 
 void describe(KeyList& keys, DataConfig& config);
 void describe(KeyList& keys, TrainConfig& config);
-// Has the keys of a program's own task described with those of [data]; without read_by they are those of this task. See
-// register_task in train/tasks/task.h.
-// errors: ConfigError for a key that is described already.
-void add_data_keys(const char* task, void (*describe)(KeyList&, DataConfig&));
 void describe(KeyList& keys, RunConfig& config);
+
+// Whether the config's task reads a key of [data]: "order" says whether it reads texts in an order.
+bool task_reads(const DataConfig& config, std::string_view key);
 
 // A model's config from JSON: either a run's, with a "model" table (other tables are ignored), or flat, with
 // the model's keys at the top. Keys of other model families are ignored. Errors call the JSON `name`.
@@ -132,7 +116,7 @@ RunConfig load_run_config(const std::string& path);
 nlohmann::json to_json(const ModelConfig& config);  // flat
 nlohmann::json to_json(const RunConfig& config);
 
-// Checks the rules that involve several keys, of the model and between the sections. A vocab of 0 is allowed:
+// Checks the rules that involve several keys, of the model, of the task and between the sections. A vocab of 0 is allowed:
 // the task fills it in.
 // errors: ConfigError naming the keys and their values.
 void validate(const RunConfig& config);
@@ -182,3 +166,12 @@ DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const
 std::string precision_note(const std::string& trained, const std::string& chosen);
 
 }  // namespace eddy::training
+
+template <>
+struct eddy::ValueNames<eddy::training::Precision> {
+  static constexpr const char* all[] = {"f32", "bf16", "tf32", "f64"};
+};
+template <>
+struct eddy::ValueNames<eddy::training::Computer> {
+  static constexpr const char* all[] = {"cpu", "cuda"};
+};

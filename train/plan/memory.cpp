@@ -105,7 +105,9 @@ constexpr std::int64_t kProductBytes = std::int64_t{2} << 20;
 PlannedRun planned_run(const RunConfig& config, const DevicePrecision& placement, Task& task,
                        std::int64_t before_text) {
   const std::int64_t text = std::max<std::int64_t>(0, resident_bytes() - before_text);
-  return {config, placement, task.longest_batch(), task.carries_state(), text};
+  PlannedRun run{config, placement, task.longest_batch(), task.carries_state(), text};
+  run.shorter_rows = task.shorter_rows();
+  return run;
 }
 
 Batch continued(const Batch& batch) {

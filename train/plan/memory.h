@@ -45,6 +45,7 @@ struct PlannedRun {
   std::int64_t text = 0;  // bytes that reading the data left resident
   // For a command with flags of its own: what takes less, in its flags. Empty: the keys of the run that help are named.
   std::string advice{};
+  std::string shorter_rows{};  // Task::shorter_rows
 };
 
 // Returns the run of a task, whose positions stay as they are. `before_text` is what was resident before the data were

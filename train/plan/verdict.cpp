@@ -87,15 +87,15 @@ std::string advice_for_model(const PlannedRun& run, const MemoryPlan& plan) {
 
 // The run with this value of train.recompute, if its model takes that and the run then needs at most so many bytes; else
 // nothing.
-std::string advice_to_recompute(const PlannedRun& run, const std::string& value, std::int64_t bytes) {
-  if (recompute_named(value) <= recompute_named(run.config.train.recompute)) return "";
-  if (value == "block" && !make_unallocated_model(run.config.model)->has_blocks()) return "";
+std::string advice_to_recompute(const PlannedRun& run, Recompute value, std::int64_t bytes) {
+  if (value <= recompute_named(run.config.train.recompute)) return "";
+  if (value == Recompute::block && !make_unallocated_model(run.config.model)->has_blocks()) return "";
   PlannedRun less = run;
-  less.config.train.recompute = value;
+  less.config.train.recompute = value_name(value);
   const MemoryPlan plan = plan_memory(less, bytes);
-  return plan.complete && plan.peak <= bytes
-             ? fmt::format("train.recompute {} takes {} and more time", value, human_bytes(plan.peak))
-             : "";
+  return plan.complete && plan.peak <= bytes ? fmt::format("train.recompute {} takes {} and more time",
+                                                           value_name(value), human_bytes(plan.peak))
+                                             : "";
 }
 
 // What makes the steps smaller.
@@ -105,7 +105,7 @@ std::string advice_for_steps(const PlannedRun& run, const MemoryPlan& plan, std:
   if (const std::int64_t rows = fitting_batch(run, bytes, &peak); rows > 0)
     return fmt::format("train.batch {} with train.accumulate {} takes {} for steps of as many tokens", rows,
                        train.accumulate * (train.batch / rows), human_bytes(peak));
-  for (const char* const value : {"layer", "block"})
+  for (const Recompute value : {Recompute::layer, Recompute::block})
     if (std::string text = advice_to_recompute(run, value, bytes); !text.empty()) return text;
   std::vector<std::string> ways;
   if (train.batch > 1) ways.emplace_back("train.batch 1");
@@ -113,14 +113,7 @@ std::string advice_for_steps(const PlannedRun& run, const MemoryPlan& plan, std:
     if (const auto keys = read_keys(run.config, {"model.memory_size", "model.states", "model.window"});
         !keys.empty())
       ways.push_back(fmt::format("a smaller {}", fmt::join(keys, " or ")));
-  if (run.config.data.name == "text" || run.config.data.name == "recall") {
-    const char* const row = train.sequence > 0             ? "train.sequence"
-                            : run.config.model.segment > 0 ? "model.segment"
-                                                           : "model.context";
-    ways.push_back(fmt::format("a shorter {}", row));
-  } else if (const auto keys = read_keys(run.config, {"data.noise_max"}); !keys.empty()) {
-    ways.emplace_back("a smaller data.noise_max");
-  }
+  if (!run.shorter_rows.empty()) ways.push_back(run.shorter_rows);
   ways.push_back(smaller(run.config, {"model.dim", "model.layers"}));
   return fmt::format("{}", fmt::join(ways, ", "));
 }

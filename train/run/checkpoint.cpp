@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -28,6 +29,111 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+template <class Back, class Visit>
+void visit_rollback(Back& back, const Visit& visit) {
+  visit("step", back.step);
+  visit("to", back.to);
+  visit("rate_factor", back.rate_factor);
+}
+
+// The fields of state.json but its format. A text that is JSON is visited by visit.json_text.
+template <class Config, class TokenizerPointer, class TheState, class Visit>
+void visit_state(Config& config, TokenizerPointer& tokenizer, TheState& s, const Visit& visit) {
+  visit("step", s.step);
+  visit("tokens", s.tokens);
+  visit("seconds", s.seconds);
+  visit("best_loss", s.best_loss);
+  visit("best_step", s.best_step);
+  visit("loss", s.loss);
+  visit("lowest_loss", s.lowest_loss);
+  visit("learned", s.learned);
+  visit("run", s.run_id);
+  visit("text_sha256", s.text_sha256);
+  visit("text_phases", s.text_phases);
+  visit("data_folder", s.data_folder);
+  visit("kernels", s.kernels);
+  visit("baselines", s.baselines);
+  visit("pass_tokens", s.pass_tokens);
+  visit("bad_steps", s.bad_steps);
+  visit("good_step", s.good_step);
+  visit("candidate_step", s.candidate_step);
+  visit("rollbacks", s.rollbacks);
+  visit("config", config);
+  visit.json_text("task", s.task);
+  visit("tokenizer", tokenizer);
+}
+
+// Writes fields. A number that is not finite becomes null, and a text that is not UTF-8, which a path may be, empty.
+class StateWriter {
+ public:
+  explicit StateWriter(json& about) : about_(about) {}
+
+  template <class Value>
+  void operator()(const char* key, const Value& value) const {
+    about_[key] = value;
+  }
+  void operator()(const char* key, const std::string& text) const {
+    about_[key] = json_string(text) ? text : "";
+  }
+  void operator()(const char* key, const RunConfig& config) const { about_[key] = to_json(config); }
+  void operator()(const char* key, const std::vector<TextPhase>& phases) const {
+    about_[key] = to_json(phases);
+  }
+  void operator()(const char* key, const std::optional<Baselines>& baselines) const {
+    about_[key] = baselines ? to_json(*baselines) : json();
+  }
+  void operator()(const char* key, const std::vector<Rollback>& rollbacks) const {
+    json& list = about_[key] = json::array();
+    for (const Rollback& back : rollbacks) visit_rollback(back, StateWriter(list.emplace_back()));
+  }
+  void operator()(const char* key, const Tokenizer* tokenizer) const {
+    about_[key] = tokenizer != nullptr ? json_of_text(tokenizer->to_json(), "the tokenizer") : json();
+  }
+  void json_text(const char* key, const std::string& text) const {
+    about_[key] = json_of_text(text, "the state of the task");
+  }
+
+ private:
+  json& about_;
+};
+
+// Reads them; errors call the file `file`.
+class StateReader {
+ public:
+  StateReader(const json& about, const std::string& file) : about_(about), file_(file) {}
+
+  template <class Value>
+  void operator()(const char* key, Value& value) const {
+    value = about_.at(key).get<Value>();
+  }
+  void operator()(const char* key, double& number) const {
+    // null is written for numbers that are not finite, as these are at first.
+    if (!about_.at(key).is_null() || std::isfinite(number)) number = about_.at(key).get<double>();
+  }
+  void operator()(const char* key, RunConfig& config) const {
+    config = run_config_from_json(about_.at(key), file_);
+  }
+  void operator()(const char* key, std::vector<TextPhase>& phases) const {
+    phases = text_phases_from_json(about_.at(key), file_);
+  }
+  void operator()(const char* key, std::optional<Baselines>& baselines) const {
+    if (!about_.at(key).is_null()) baselines = baselines_from_json(about_.at(key));
+  }
+  void operator()(const char* key, std::vector<Rollback>& rollbacks) const {
+    for (const json& back : about_.at(key))
+      visit_rollback(rollbacks.emplace_back(), StateReader(back, file_));
+  }
+  void operator()(const char* key, std::unique_ptr<Tokenizer>& tokenizer) const {
+    if (!about_.at(key).is_null())
+      tokenizer = tokenizer_from_json(about_.at(key).dump(), "the tokenizer of " + file_);
+  }
+  void json_text(const char* key, std::string& text) const { text = about_.at(key).dump(); }
+
+ private:
+  const json& about_;
+  const std::string& file_;
+};
 
 // Moves what the user put into the old checkpoint's folder to the new one's, and removes the old one.
 void remove_replaced(const fs::path& old, const fs::path& target) {
@@ -102,33 +208,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     save_safetensors((temporary / "optimizer.safetensors").string(), optimizer);
     if (!recurrent.empty())
       save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
-    json rollbacks = json::array();
-    for (const Rollback& back : state.rollbacks)
-      rollbacks.push_back({{"step", back.step}, {"to", back.to}, {"rate_factor", back.rate_factor}});
-    const json about{
-        {"format", 1},  // a loss that is not finite is written as null
-        {"config", to_json(config)},
-        {"tokenizer", tokenizer != nullptr ? json_of_text(tokenizer->to_json(), "the tokenizer") : json()},
-        {"step", state.step},
-        {"tokens", state.tokens},
-        {"seconds", state.seconds},
-        {"best_loss", state.best_loss},
-        {"best_step", state.best_step},
-        {"loss", state.loss},
-        {"lowest_loss", state.lowest_loss},
-        {"learned", state.learned},
-        {"run", state.run_id},
-        {"text_sha256", state.text_sha256},
-        {"text_phases", to_json(state.text_phases)},
-        {"data_folder", json_string(state.data_folder) ? state.data_folder : ""},
-        {"kernels", state.kernels},
-        {"baselines", state.baselines ? to_json(*state.baselines) : json()},
-        {"pass_tokens", state.pass_tokens},
-        {"bad_steps", state.bad_steps},
-        {"good_step", state.good_step},
-        {"candidate_step", state.candidate_step},
-        {"rollbacks", rollbacks},
-        {"task", json_of_text(state.task, "the state of the task")}};
+    json about{{"format", 1}};
+    visit_state(config, tokenizer, state, StateWriter(about));
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
   };
   const auto finish = [&](const fs::path& folder, const std::string& name) {
@@ -208,31 +289,7 @@ void read_state(LoadedRun& run) {
       fail<FormatError>(
           "run: {} is of a program's own loop, without a configuration (its program goes on with it)",
           state_file);
-    run.state.step = about.at("step").get<std::int64_t>();
-    run.state.tokens = about.at("tokens").get<std::int64_t>();
-    run.state.seconds = about.at("seconds").get<double>();
-    if (!about.at("best_loss").is_null()) run.state.best_loss = about.at("best_loss").get<double>();
-    run.state.best_step = about.at("best_step").get<std::int64_t>();
-    for (auto [key, loss] : {std::pair{"loss", &run.state.loss}, {"lowest_loss", &run.state.lowest_loss}})
-      if (!about.at(key).is_null()) *loss = about.at(key).get<double>();
-    run.state.learned = about.at("learned").get<bool>();
-    run.state.run_id = about.at("run").get<std::string>();
-    run.state.text_sha256 = about.at("text_sha256").get<std::string>();
-    run.state.text_phases = text_phases_from_json(about.at("text_phases"), state_file);
-    run.state.data_folder = about.at("data_folder").get<std::string>();
-    run.state.kernels = about.at("kernels").get<std::string>();
-    if (!about.at("baselines").is_null()) run.state.baselines = baselines_from_json(about.at("baselines"));
-    run.state.pass_tokens = about.at("pass_tokens").get<std::int64_t>();
-    run.state.bad_steps = about.at("bad_steps").get<std::int64_t>();
-    run.state.good_step = about.at("good_step").get<std::int64_t>();
-    run.state.candidate_step = about.at("candidate_step").get<std::int64_t>();
-    for (const json& back : about.at("rollbacks"))
-      run.state.rollbacks.push_back({back.at("step").get<std::int64_t>(), back.at("to").get<std::int64_t>(),
-                                     back.at("rate_factor").get<double>()});
-    run.config = run_config_from_json(about.at("config"), state_file);
-    run.state.task = about.at("task").dump();
-    if (!about.at("tokenizer").is_null())
-      run.tokenizer = tokenizer_from_json(about.at("tokenizer").dump(), "the tokenizer of " + state_file);
+    visit_state(run.config, run.tokenizer, run.state, StateReader(about, state_file));
   } catch (const json::exception& error) {
     fail<FormatError>("run: {} is damaged: {}", state_file, plain_message(error.what()));
   }

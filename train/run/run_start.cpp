@@ -63,7 +63,7 @@ State placed(const State& saved, Dtype dtype, Device device) {
 
 void check_same_model(const RunConfig& config, const LoadedRun& loaded, bool resuming) {
   ModelConfig theirs = resolved(loaded.config.model), mine = resolved(config.model);
-  std::vector<std::string> may_differ = {"model.dropout", "model.init_std"};
+  std::vector<std::string> may_differ;
   if (!loaded.config.model.positions) may_differ.emplace_back("model.context");
   // Where a call of any length is one segment, the model does not depend on the key.
   if (make_unallocated_model(config.model)->segments(2 * mine.segment) == 1)
@@ -71,7 +71,7 @@ void check_same_model(const RunConfig& config, const LoadedRun& loaded, bool res
   std::string differ;
   for (const auto& [key, fields] : differences(keys_of(theirs), keys_of(mine))) {
     const auto& [had, has] = fields;
-    if (has.is_read_by(mine.family, mine.model) &&
+    if (has.is_read_by(mine.family, mine.model) && has.change == KeyChange::refused &&
         std::find(may_differ.begin(), may_differ.end(), key) == may_differ.end())
       differ += fmt::format("{}{} {} for {}", differ.empty() ? "" : ", ", has.key, value_of(has).dump(),
                             value_of(had).dump());
@@ -222,7 +222,7 @@ void check_same_moments(const std::string& now, const LoadedRun& loaded) {
 
 // Losses of other parts of a text cannot be compared, and a part that was trained on does not validate.
 void check_same_parts(const DataConfig& now, const DataConfig& before) {
-  if (now.name == "text" && (now.split != before.split || now.test != before.test))
+  if (task_reads(now, "split") && (now.split != before.split || now.test != before.test))
     fail<ConfigError>(
         "train: data.split is {} and data.test {}, and the run cut its text by {} and {} (leave them out, or start a new run "
         "from its weights with --init-from)",

@@ -8,8 +8,17 @@
 
 namespace eddy::training {
 
+void describe(KeyList& keys, BlockKeys& c) {
+  keys.list_before("noise");
+  keys.add("block_min", c.block_min,
+           "Smallest block size that a step draws (text: read as windows); 0: model.block",
+           {0, 1'000'000'000});
+  keys.add("block_max", c.block_max, "Largest block size that a step draws; 0: model.block",
+           {0, 1'000'000'000});
+}
+
 void check_block_sizes(const RunConfig& config, bool training) {
-  const DataConfig& data = config.data;
+  const auto& data = config.data.own.get<BlockKeys>();
   if (data.block_max < data.block_min)
     fail<ConfigError>(
         "config: data.block_min is {} and data.block_max {} (a range, or 0 and 0 for model.block)",
@@ -25,7 +34,8 @@ void check_block_sizes(const RunConfig& config, bool training) {
         data.block_min, data.block_max, config.model.model);
 }
 
-std::int64_t drawn_block(const DataConfig& data, std::int64_t seed, std::int64_t step, const char* stream) {
+std::int64_t drawn_block(const DataConfig& config, std::int64_t seed, std::int64_t step, const char* stream) {
+  const auto& data = config.own.get<BlockKeys>();
   if (data.block_max == 0) return 0;
   const RandomKey key =
       random_key(static_cast<std::uint64_t>(seed), stream, static_cast<std::uint64_t>(step));

@@ -12,11 +12,28 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tensor/random/philox.h"
 
+namespace eddy {
+class KeyList;
+}
+
 namespace eddy::training {
+
+// The keys of the two tasks, beside data.noise and data.stop_loss.
+struct CopyKeys {
+  std::int64_t symbols = 16;            // to remember
+  std::int64_t noise_max = 4096;        // noise symbols at the end of the curriculum
+  std::int64_t curriculum_every = 100;  // steps between validations that may lengthen the noise; 0: never
+  std::int64_t curriculum_batches = 100;
+  std::string rate_rule = "code";  // code | paper: how the learning rate follows the noise length
+
+  friend bool operator==(const CopyKeys&, const CopyKeys&) = default;
+};
+void describe(KeyList& keys, CopyKeys& config);
 
 inline constexpr std::int64_t kCopyAlphabet = 16;  // 0 noise, 1 … 14 symbols, 15 marker
 inline constexpr std::int32_t kCopyMarker = 15;

@@ -22,7 +22,21 @@
 
 #include "tensor/random/philox.h"
 
+namespace eddy {
+class KeyList;
+}
+
 namespace eddy::training {
+
+// The keys of the task, beside data.noise.
+struct RecallKeys {
+  std::int64_t secrets = 4;   // one of which is told
+  std::int64_t every = 7;     // tokens from one question to the next
+  std::int64_t segments = 2;  // of a document
+
+  friend bool operator==(const RecallKeys&, const RecallKeys&) = default;
+};
+void describe(KeyList& keys, RecallKeys& config);
 
 inline constexpr std::int32_t kRecallQuestion = 1;
 inline constexpr std::int64_t kRecallNoise = 8;

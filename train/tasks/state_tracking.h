@@ -19,7 +19,28 @@
 #include <variant>
 #include <vector>
 
+namespace eddy {
+class KeyList;
+}
+
 namespace eddy::training {
+
+// The keys of the two tasks, beside data.offset.
+struct StateTrackingKeys {
+  std::int64_t examples_seed = 0;
+  std::int64_t examples = 10000;       // of the training split
+  std::int64_t valid_examples = 1000;  // of the validation split
+  std::int64_t test_examples = 1000;
+  std::int64_t statements = 100;  // of a program
+  std::int64_t variables = 3;
+  std::int64_t walk_length = 400;  // actions
+  std::int64_t walk_grid = 8;      // cells in a row and in a column
+  bool walk_torus = false;
+  bool walk_random_start = false;
+
+  friend bool operator==(const StateTrackingKeys&, const StateTrackingKeys&) = default;
+};
+void describe(KeyList& keys, StateTrackingKeys& config);
 
 // SplitMix64.
 // source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators" (2014).

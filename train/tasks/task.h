@@ -1,7 +1,8 @@
 // A task defines what a run is trained and evaluated on. The trainer knows no data: a Task gives it batches,
 // says whether the model's state is carried from batch to batch, and evaluates the model. A task is one file,
-// task_<name>.cpp in train/tasks/ or, where its data are random, train/tasks/generated/, a declaration below and a row in
-// task_registry.cpp; a program registers its own by register_task. The key `data.name` chooses it.
+// task_<name>.cpp in train/tasks/ or, where its data are random, train/tasks/generated/, with its keys, its class and its
+// TaskEntry; a declaration below and a row in task_registry.cpp add it to the list. A program registers its own by
+// register_task. The key `data.name` chooses it.
 //
 //   for each step:    rate = learning_rate(step, scheduled)
 //                     next(step, 0), ..., next(step, accumulate - 1)      the batches of one optimizer step
@@ -22,6 +23,7 @@
 
 #include "models/eddy/registry.h"
 #include "train/config/run_config.h"
+#include "train/config/task_entry.h"
 #include "train/eval/evaluate.h"
 #include "train/record/figures.h"
 #include "train/text/baselines.h"
@@ -68,6 +70,9 @@ class Task {
 
   // The number of tokens in each row of a training batch; 0 if it differs from batch to batch.
   virtual std::int64_t row_length() const { return 0; }
+
+  // What makes the rows shorter, as advice where memory is short: "a shorter train.sequence"; "" where nothing does.
+  virtual std::string shorter_rows() const { return {}; }
 
   // The number of tokens of one pass over the data that are trained on; 0 where there is no end of them.
   virtual std::int64_t pass_tokens() const { return 0; }
@@ -158,33 +163,33 @@ void check_data_is_read(const Task& task, const RunConfig& config);
 // errors: those of path_of_data_set.
 std::vector<std::string> data_paths(const TaskArguments& arguments);
 
-// One row of the list of tasks.
-struct TaskEntry {
-  const char* name;                                          // the value of data.name
-  const char* summary;                                       // what the model predicts
-  std::unique_ptr<Task> (*make)(TaskArguments&& arguments);  // makes the task
-};
-// All tasks: those of this build, then those that a program registered.
-std::span<const TaskEntry> task_registry();
-
-// Adds a task to all that know tasks by name. Call it before the first configuration is made, as at the beginning of
-// main; texts live as long as the program. With Keys, a struct that is copied and compared and that
-// `describe(KeyList&, Keys&)` beside it describes, it has keys of its own in [data]: config.data.own.get<Keys>().
-// errors: ConfigError for a name that is taken or has other characters than a-z, 0-9 and _, and for a key that is
-// described already.
-void register_task(const TaskEntry& task, void (*describe_keys)(KeyList&, DataConfig&) = nullptr);
+// The value of TaskEntry::describe for a struct with keys that is copied and compared, and that
+// `describe(KeyList&, Keys&)` beside it describes: config.data.own.get<Keys>() are its keys.
 template <class Keys>
-void register_task(const TaskEntry& task) {
-  register_task(task, [](KeyList& keys, DataConfig& config) { describe(keys, config.own.get<Keys>()); });
+void describe_keys_of(KeyList& keys, DataConfig& config) {
+  describe(keys, config.own.get<Keys>());
 }
 
-// The factory function of each task of this build. A new one adds its declaration here and its row in task_registry.cpp.
-std::unique_ptr<Task> make_text_task(TaskArguments&& arguments);
-std::unique_ptr<Task> make_cifar_task(TaskArguments&& arguments);
-std::unique_ptr<Task> make_copy_task(TaskArguments&& arguments);
-std::unique_ptr<Task> make_recall_task(TaskArguments&& arguments);
-std::unique_ptr<Task> make_parity_task(TaskArguments&& arguments);
-std::unique_ptr<Task> make_state_tracking_task(TaskArguments&& arguments);
+// Adds a task to all that know tasks by name. Call it before the first configuration is made, as at the beginning of
+// main; texts live as long as the program. With Keys it has keys of its own in [data] (describe_keys_of).
+// errors: ConfigError for a name that is taken or has other characters than a-z, 0-9 and _, and for a key that is
+// described already.
+void register_task(const TaskEntry& task);
+template <class Keys>
+void register_task(TaskEntry task) {
+  task.describe = describe_keys_of<Keys>;
+  register_task(task);
+}
+
+// The entry of each task of this build. A new one adds its declaration here and its row in task_registry.cpp.
+TaskEntry text_task();
+TaskEntry cifar_task();
+TaskEntry copy_task();
+TaskEntry selective_copy_task();
+TaskEntry recall_task();
+TaskEntry parity_task();
+TaskEntry algorithm_task();
+TaskEntry random_walk_task();
 
 // Sets a model's vocab and n_out where they are 0, for a task whose tokens do not depend on data.
 // errors: ConfigError for other sizes than these; `rule` says what the task has. ConfigError for another readout
@@ -195,5 +200,7 @@ void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, cons
 // The number of tokens in a row of a batch: the first of train.sequence, model.segment and model.context that
 // is not 0.
 std::int64_t segment_length(const RunConfig& config);
+// The advice to make that number smaller, for Task::shorter_rows: "a shorter model.segment".
+std::string shorter_segments(const RunConfig& config);
 
 }  // namespace eddy::training

@@ -174,7 +174,10 @@ class CifarTask final : public Task {
   }
 
   // int(0.5 (min + max)): 32 for 16 to 48.
-  std::int64_t block_of_evaluation() const { return (config_.block_min + config_.block_max) / 2; }
+  std::int64_t block_of_evaluation() const {
+    const auto& keys = config_.own.get<BlockKeys>();
+    return (keys.block_min + keys.block_max) / 2;
+  }
 
   static std::string digest_of(const GreyImages& images) {
     Sha256 hash;
@@ -218,8 +221,14 @@ class CifarTask final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_cifar_task(TaskArguments&& arguments) {
-  return std::make_unique<CifarTask>(arguments);
+TaskEntry cifar_task() {
+  return {.name = "cifar10",
+          .summary = "the class of an image read as 1024 grey values",
+          .make = [](TaskArguments&& arguments) -> std::unique_ptr<Task> {
+            return std::make_unique<CifarTask>(arguments);
+          },
+          .common = "path stop_loss",
+          .describe = describe_keys_of<BlockKeys>};
 }
 
 }  // namespace eddy::training

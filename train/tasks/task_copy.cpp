@@ -27,34 +27,36 @@ class CopyTask final : public Task {
  public:
   CopyTask(const RunConfig& config, bool selective)
       : data_(config.data),
+        keys_(config.data.own.get<CopyKeys>()),
         train_(config.train),
         selective_(selective),
         has_blocks_(reads_key(config.model, "block")),
         scores_all_(!reads_key(config.model, "readout")),
         largest_block_(config.model.block) {
-    if (data_.noise < 2 || data_.noise > data_.noise_max)
+    if (data_.noise < 2 || data_.noise > keys_.noise_max)
       fail<ConfigError>(
           "config: data.noise is {} and data.noise_max {} (at least 2, a block is half the noise; and no "
           "more than the longest)",
-          data_.noise, data_.noise_max);
+          data_.noise, keys_.noise_max);
     curriculum_.noise = data_.noise;
-    curriculum_.longest = data_.noise_max;
-    curriculum_.symbols = data_.symbols;
+    curriculum_.longest = keys_.noise_max;
+    curriculum_.symbols = keys_.symbols;
     curriculum_.first_rate = train_.learning_rate;
-    curriculum_.paper_rule = data_.rate_rule == "paper";
+    curriculum_.paper_rule = keys_.rate_rule == "paper";
     curriculum_.begin();
   }
 
   std::string name() const override { return selective_ ? "selective copy" : "copy"; }
   std::string summary() const override {
-    std::string text = fmt::format("{} symbols, noise {} to {}, fresh examples at every step", data_.symbols,
-                                   data_.noise, data_.noise_max);
+    std::string text = fmt::format("{} symbols, noise {} to {}, fresh examples at every step", keys_.symbols,
+                                   data_.noise, keys_.noise_max);
     const std::int64_t block = copy_block(data_.noise, largest_block_);
     if (has_blocks_ && block != largest_block_)
       text += fmt::format(", noise {}: blocks of {} (model.block is {})", data_.noise, block, largest_block_);
     return text;
   }
   std::vector<std::string> numbers() const override { return {"loss", "accuracy", "noise"}; }
+  std::string shorter_rows() const override { return "a smaller data.noise_max"; }
   bool uses_seed(const EvalOptions&) const override { return true; }
 
   void set_model_sizes(ModelConfig& model) const override {
@@ -63,8 +65,8 @@ class CopyTask final : public Task {
     if (const std::string readout = readout_of(model); !scores_all_ && readout != "tail")
       fail<ConfigError>(
           "config: model.readout is \"{}\"; the copy tasks score the last {} positions (set \"tail\")",
-          readout, data_.symbols);
-    const std::int64_t longest = 2 * data_.symbols + data_.noise_max;
+          readout, keys_.symbols);
+    const std::int64_t longest = 2 * keys_.symbols + keys_.noise_max;
     if (model.positions && model.context < longest)
       fail<ConfigError>(
           "config: model.context is {} and the longest example has {} tokens: 2 * data.symbols + "
@@ -79,26 +81,26 @@ class CopyTask final : public Task {
   }
 
   Batch longest_batch() override {
-    const std::int64_t noise = data_.curriculum_every > 0 ? data_.noise_max : curriculum_.noise;
+    const std::int64_t noise = keys_.curriculum_every > 0 ? keys_.noise_max : curriculum_.noise;
     return batch(random_key(0, "copy.train", 0), 0, train_.batch, noise);
   }
 
   double learning_rate(std::int64_t, double scheduled) const override {
-    return data_.curriculum_every > 0 ? curriculum_.rate : scheduled;
+    return keys_.curriculum_every > 0 ? curriculum_.rate : scheduled;
   }
 
   AfterStep after_step(const Model& model, std::int64_t steps_done, double,
                        const EvalProgress& progress) override {
     AfterStep after;
     owes_validation_ = false;
-    if (data_.curriculum_every == 0 || steps_done % data_.curriculum_every != 0) return after;
+    if (keys_.curriculum_every == 0 || steps_done % keys_.curriculum_every != 0) return after;
     const std::int64_t noise = curriculum_.noise;
     bool stopped = false;
     const EvalProgress watched = [&](std::int64_t done, std::int64_t total) {
       stopped = progress && !progress(done, total);
       return !stopped;
     };
-    const EvalResult result = measure(model, noise, data_.curriculum_batches, train_.batch,
+    const EvalResult result = measure(model, noise, keys_.curriculum_batches, train_.batch,
                                       random_key(static_cast<std::uint64_t>(train_.seed), "copy.curriculum",
                                                  static_cast<std::uint64_t>(steps_done)),
                                       watched);
@@ -113,7 +115,7 @@ class CopyTask final : public Task {
                     steps_done, noise, result.loss, 100 * accuracy_of(result), curriculum_.rate,
                     grew ? fmt::format("; the noise grows to {}", curriculum_.noise) : "");
     after.evaluation = result;
-    after.stop = data_.stop_loss > 0 && noise == data_.noise_max && result.loss < data_.stop_loss;
+    after.stop = data_.stop_loss > 0 && noise == keys_.noise_max && result.loss < data_.stop_loss;
     return after;
   }
 
@@ -135,10 +137,10 @@ class CopyTask final : public Task {
       restored.noise = saved.at("noise").get<std::int64_t>();
       restored.base = saved.at("base").get<double>();
       restored.rate = saved.at("rate").get<double>();
-      if (restored.noise < 2 || restored.noise > data_.noise_max)
+      if (restored.noise < 2 || restored.noise > keys_.noise_max)
         fail<ConfigError>(
             "copy: {} stands at noise {}, data.noise_max is {} (resume with the same data keys)", file,
-            restored.noise, data_.noise_max);
+            restored.noise, keys_.noise_max);
       std::vector<Validation> history;
       for (const nlohmann::json& row : saved.at("history"))
         history.push_back({row.at(0).get<std::int64_t>(), row.at(1).get<std::int64_t>(),
@@ -156,7 +158,7 @@ class CopyTask final : public Task {
     if (options.split != "valid")
       fail<ValueError>("copy: there is no split \"{}\" (valid: fresh examples)", options.split);
     std::int64_t batches =
-        options.batches > 0 ? options.batches : std::max<std::int64_t>(data_.curriculum_batches, 1);
+        options.batches > 0 ? options.batches : std::max<std::int64_t>(keys_.curriculum_batches, 1);
     if (options.batches == 0 && options.sample > 0) batches = std::min(batches, options.sample);
     return measure(model, curriculum_.noise, batches, options.batch,
                    random_key(options.seed, "copy.valid", 0), progress, options.share);
@@ -192,11 +194,11 @@ class CopyTask final : public Task {
 
  private:
   Batch batch(const RandomKey& key, std::int64_t first_row, std::int64_t rows, std::int64_t noise) const {
-    CopyExamples examples = copy_examples(key, first_row, rows, data_.symbols, noise, selective_);
+    CopyExamples examples = copy_examples(key, first_row, rows, keys_.symbols, noise, selective_);
     if (scores_all_)
       examples.targets = behind_unscored(examples.targets, rows, std::ssize(examples.tokens) / rows);
     Batch made = make_batch(rows, std::move(examples.tokens), std::move(examples.targets));
-    made.tail = data_.symbols;
+    made.tail = keys_.symbols;
     made.block = copy_block(noise, largest_block_);
     return made;
   }
@@ -208,7 +210,7 @@ class CopyTask final : public Task {
                         .random = true,
                         .capture = train_.capture == "auto",
                         .share = share,
-                        .total = batches * rows * data_.symbols};
+                        .total = batches * rows * keys_.symbols};
     const auto next = batches_of(batches, [&](std::int64_t i) { return batch(key, i * rows, rows, noise); });
     EvalResult result = evaluate_batches(model, next, plan, progress);
     result.extras.emplace_back("noise", static_cast<double>(noise));
@@ -216,6 +218,7 @@ class CopyTask final : public Task {
   }
 
   DataConfig data_;
+  CopyKeys keys_;
   TrainConfig train_;
   bool selective_, has_blocks_, scores_all_;
   std::int64_t largest_block_;
@@ -226,8 +229,38 @@ class CopyTask final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_copy_task(TaskArguments&& arguments) {
-  return std::make_unique<CopyTask>(arguments.config, arguments.config.data.name == "selective_copy");
+void describe(KeyList& keys, CopyKeys& c) {
+  keys.list_before("noise");
+  keys.add("symbols", c.symbols, "Number of symbols to remember", {1, 65'536});
+  keys.list_before("stop_loss");
+  keys.add("noise_max", c.noise_max, "Number of noise symbols at the end of the curriculum", {2, 16'777'216});
+  keys.add("curriculum_every", c.curriculum_every,
+           "Steps between validations that may lengthen the noise; 0: never", {0, 1'000'000'000'000});
+  keys.add("curriculum_batches", c.curriculum_batches, "Number of batches of such a validation",
+           {1, 1'000'000'000});
+  keys.add("rate_rule", c.rate_rule,
+           "Whether the learning rate follows the noise as in the code or the paper", {"code", "paper"})
+      .oddity();
+}
+
+TaskEntry copy_task() {
+  return {.name = "copy",
+          .summary = "symbols repeated after a long noise",
+          .make = [](TaskArguments&& arguments) -> std::unique_ptr<Task> {
+            return std::make_unique<CopyTask>(arguments.config, false);
+          },
+          .common = "noise stop_loss",
+          .describe = describe_keys_of<CopyKeys>};
+}
+
+TaskEntry selective_copy_task() {
+  TaskEntry entry = copy_task();
+  entry.name = "selective_copy";
+  entry.summary = "the same, with the symbols scattered in the noise";
+  entry.make = [](TaskArguments&& arguments) -> std::unique_ptr<Task> {
+    return std::make_unique<CopyTask>(arguments.config, true);
+  };
+  return entry;
 }
 
 }  // namespace eddy::training

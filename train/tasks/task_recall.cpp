@@ -12,16 +12,18 @@
 namespace eddy::training {
 namespace {
 
+constexpr const char* kRecall = "recall";
 constexpr std::int64_t kValidDocuments = 8;  // per row of a whole evaluation
 
 class RecallTask final : public Task {
  public:
   explicit RecallTask(const RunConfig& config) : config_(config) {
-    shape_.secrets = config.data.secrets;
+    const auto& keys = config.data.own.get<RecallKeys>();
+    shape_.secrets = keys.secrets;
     shape_.noise = config.data.noise;
-    shape_.every = config.data.every;
+    shape_.every = keys.every;
     shape_.segment = segment_length(config);
-    shape_.segments = config.data.segments;
+    shape_.segments = keys.segments;
     if (shape_.noise + 1 >= shape_.segment)
       fail<ConfigError>(
           "config: data.noise is {} and a segment has {} tokens (the first question must lie in the first "
@@ -29,7 +31,7 @@ class RecallTask final : public Task {
           shape_.noise, shape_.segment);
   }
 
-  std::string name() const override { return "recall"; }
+  std::string name() const override { return kRecall; }
   std::string summary() const override {
     return fmt::format("{} {}, asked for behind {} {} and every {}, in documents of {} {} of {}",
                        shape_.secrets, plural(shape_.secrets, "secret"), shape_.noise,
@@ -38,6 +40,7 @@ class RecallTask final : public Task {
   }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return shape_.segment; }
+  std::string shorter_rows() const override { return shorter_segments(config_); }
   std::vector<std::string> numbers() const override { return {"loss", "accuracy", "after_border"}; }
   bool uses_seed(const EvalOptions&) const override { return true; }
 
@@ -117,8 +120,21 @@ class RecallTask final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_recall_task(TaskArguments&& arguments) {
-  return std::make_unique<RecallTask>(arguments.config);
+void describe(KeyList& keys, RecallKeys& c) {
+  keys.list_before("stop_loss");
+  keys.add("secrets", c.secrets, "Number of secrets, one of which is told", {1, 65'536});
+  keys.add("every", c.every, "Tokens from one question to the next", {1, 1'000'000'000});
+  keys.add("segments", c.segments, "Number of segments of a document", {1, 65'536});
+}
+
+TaskEntry recall_task() {
+  return {.name = kRecall,
+          .summary = "the answers to questions about a secret beyond the reach of attention",
+          .make = [](TaskArguments&& arguments) -> std::unique_ptr<Task> {
+            return std::make_unique<RecallTask>(arguments.config);
+          },
+          .common = "noise",
+          .describe = describe_keys_of<RecallKeys>};
 }
 
 }  // namespace eddy::training

@@ -18,14 +18,8 @@ namespace {
 
 std::vector<TaskEntry>& tasks() {
   static std::vector<TaskEntry> all{
-      {"text", "the next token of a text", make_text_task},
-      {"cifar10", "the class of an image read as 1024 grey values", make_cifar_task},
-      {"copy", "symbols repeated after a long noise", make_copy_task},
-      {"selective_copy", "the same, with the symbols scattered in the noise", make_copy_task},
-      {"recall", "the answers to questions about a secret beyond the reach of attention", make_recall_task},
-      {"parity", "whether the ones of a stream of bits so far are odd", make_parity_task},
-      {"algorithm", "the values that a program prints", make_state_tracking_task},
-      {"random_walk", "where an agent stands after each of its actions", make_state_tracking_task},
+      text_task(),   cifar_task(),  copy_task(),      selective_copy_task(),
+      recall_task(), parity_task(), algorithm_task(), random_walk_task(),
   };
   return all;
 }
@@ -36,13 +30,20 @@ std::span<const TaskEntry> task_registry() {
   return tasks();
 }
 
-void register_task(const TaskEntry& task, void (*describe_keys)(KeyList&, DataConfig&)) {
+void register_task(const TaskEntry& task) {
   check_new_name("register_task", task.name);
   for (const TaskEntry& other : tasks())
     if (std::string_view(other.name) == task.name)
       fail<ConfigError>("register_task: {} is the name of a task already (name it otherwise)", task.name);
-  if (describe_keys != nullptr) add_data_keys(task.name, describe_keys);
   tasks().push_back(task);
+  try {
+    DataConfig config;
+    KeyList keys;
+    describe(keys, config);
+  } catch (const ConfigError& error) {
+    tasks().pop_back();
+    fail<ConfigError>("register_task: {}: {}", task.name, error.what());
+  }
 }
 
 std::unique_ptr<Task> make_task(TaskArguments arguments) {
@@ -124,6 +125,13 @@ Batch Task::longest_batch() {
 std::int64_t segment_length(const RunConfig& config) {
   if (config.train.sequence > 0) return config.train.sequence;
   return config.model.segment > 0 ? config.model.segment : config.model.context;
+}
+
+std::string shorter_segments(const RunConfig& config) {
+  const char* const key = config.train.sequence > 0  ? "train.sequence"
+                          : config.model.segment > 0 ? "model.segment"
+                                                     : "model.context";
+  return fmt::format("a shorter {}", key);
 }
 
 }  // namespace eddy::training

@@ -30,9 +30,11 @@ static_assert(kUnscored == kNotScored);
 
 using Generator = std::variant<AlgorithmPrograms, RandomWalk>;
 
-Generator generator_of(const DataConfig& data) {
-  if (data.name == "algorithm") return AlgorithmPrograms{data.statements, data.variables};
-  return RandomWalk{data.walk_length, data.walk_grid, data.walk_torus, data.walk_random_start};
+constexpr const char *kAlgorithm = "algorithm", *kRandomWalk = "random_walk";
+
+Generator generator_of(const StateTrackingKeys& keys, bool programs) {
+  if (programs) return AlgorithmPrograms{keys.statements, keys.variables};
+  return RandomWalk{keys.walk_length, keys.walk_grid, keys.walk_torus, keys.walk_random_start};
 }
 
 // What a report shows of the model.
@@ -45,7 +47,9 @@ class StateTrackingTask final : public Task {
  public:
   explicit StateTrackingTask(const TaskArguments& arguments)
       : config_(arguments.config),
-        generator_(generator_of(config_.data)),
+        keys_(config_.data.own.get<StateTrackingKeys>()),
+        programs_(config_.data.name == kAlgorithm),
+        generator_(generator_of(keys_, programs_)),
         segment_(segment_length(config_)),
         sha256_(sha256_hex(recipe())) {
     if (!arguments.expected_sha256.empty() && arguments.expected_sha256 != sha256_)
@@ -59,12 +63,11 @@ class StateTrackingTask final : public Task {
   }
 
   std::string name() const override {
-    return config_.data.name == "algorithm" ? fmt::format("algorithm, {} variables", config_.data.variables)
-                                            : std::string("random walk");
+    return programs_ ? fmt::format("algorithm, {} variables", keys_.variables) : std::string("random walk");
   }
   std::string summary() const override {
-    return fmt::format("{} training {}, {} tokens, read in {} {}, vocabulary {}", config_.data.examples,
-                       plural(config_.data.examples, "example"), stream(StateSplit::train).tokens.size(),
+    return fmt::format("{} training {}, {} tokens, read in {} {}, vocabulary {}", keys_.examples,
+                       plural(keys_.examples, "example"), stream(StateSplit::train).tokens.size(),
                        config_.train.batch, plural(config_.train.batch, "row"), vocab());
   }
   std::string data_sha256() const override { return sha256_; }
@@ -132,7 +135,7 @@ class StateTrackingTask final : public Task {
 
   std::vector<ReportSection> report(const Model& model) const override {
     std::vector<LabelledTokens> examples;
-    for (std::int64_t i = 0; i < std::min(kExamplesJudged, config_.data.valid_examples); ++i)
+    for (std::int64_t i = 0; i < std::min(kExamplesJudged, keys_.valid_examples); ++i)
       examples.push_back(example(StateSplit::valid, i));
     const std::vector<std::vector<std::int32_t>> predicted = predictions(model, examples);
     ReportSection section{.heading = "Validation examples, each from its beginning",
@@ -150,15 +153,15 @@ class StateTrackingTask final : public Task {
   std::string token_name(std::int32_t id) const {
     return std::visit([id](const auto& task) { return task.name(id); }, generator_);
   }
-  std::uint64_t seed() const { return static_cast<std::uint64_t>(config_.data.examples_seed); }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(keys_.examples_seed); }
   LabelledTokens example(StateSplit split, std::int64_t index) const {
     return std::visit([&](const auto& task) { return task.example(seed(), split, index); }, generator_);
   }
 
   // Everything that the examples of all splits depend on.
   std::string recipe() const {
-    const DataConfig& d = config_.data;
-    if (d.name == "algorithm")
+    const StateTrackingKeys& d = keys_;
+    if (programs_)
       return fmt::format("algorithm {} {} {} {}", d.examples_seed, d.examples, d.statements, d.variables);
     return fmt::format("walk {} {} {} {} {} {}", d.examples_seed, d.examples, d.walk_length, d.walk_grid,
                        d.walk_torus, d.walk_random_start);
@@ -176,8 +179,7 @@ class StateTrackingTask final : public Task {
   const LabelledTokens& stream(StateSplit split) const {
     std::optional<LabelledTokens>& cached = streams_[static_cast<std::size_t>(split)];
     if (!cached) {
-      const DataConfig& d = config_.data;
-      const std::int64_t counts[] = {d.examples, d.valid_examples, d.test_examples};
+      const std::int64_t counts[] = {keys_.examples, keys_.valid_examples, keys_.test_examples};
       cached = state_stream(generator_, seed(), split, counts[static_cast<std::size_t>(split)]);
     }
     return *cached;
@@ -256,7 +258,6 @@ class StateTrackingTask final : public Task {
   // An example as text, a line for each statement or labelled action, with what the model says.
   std::string with_predictions(const LabelledTokens& one, const std::vector<std::int32_t>& said) const {
     constexpr std::int32_t kSemicolon = 2;
-    const bool programs = config_.data.name == "algorithm";
     std::string text, line;
     std::size_t lines = 0;
     for (std::size_t t = 0; t < one.tokens.size(); ++t) {
@@ -266,7 +267,7 @@ class StateTrackingTask final : public Task {
         line += fmt::format("   {}", token_name(one.labels[t]));
         if (said[t] != one.labels[t]) line += fmt::format("   said {}", token_name(said[t]));
       }
-      const bool ends = labelled || (programs && one.tokens[t] == kSemicolon) || t + 1 == one.tokens.size();
+      const bool ends = labelled || (programs_ && one.tokens[t] == kSemicolon) || t + 1 == one.tokens.size();
       if (!ends) continue;
       if (lines++ < kLinesShown) text += line + '\n';
       line.clear();
@@ -277,6 +278,8 @@ class StateTrackingTask final : public Task {
   }
 
   const RunConfig config_;
+  const StateTrackingKeys keys_;
+  const bool programs_;  // else walks
   const Generator generator_;
   const std::int64_t segment_;
   const std::string sha256_;
@@ -286,8 +289,40 @@ class StateTrackingTask final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_state_tracking_task(TaskArguments&& arguments) {
-  return std::make_unique<StateTrackingTask>(arguments);
+void describe(KeyList& keys, StateTrackingKeys& c) {
+  keys.add("examples_seed", c.examples_seed, "Seed of the examples", {0});
+  keys.add("examples", c.examples, "Number of training examples", {1, 10'000'000});
+  keys.add("valid_examples", c.valid_examples, "Number of validation examples", {1, 10'000'000});
+  keys.add("test_examples", c.test_examples, "Number of test examples", {1, 10'000'000});
+  keys.add("statements", c.statements, "Number of statements of a program", {1, 1'048'576})
+      .read_by(kAlgorithm);
+  keys.add("variables", c.variables, "Number of variables of a program (published: 3 and 5)", {1, 5})
+      .read_by(kAlgorithm);
+  keys.add("walk_length", c.walk_length, "Number of actions of a walk", {1, 1'048'576}).read_by(kRandomWalk);
+  keys.add("walk_grid", c.walk_grid, "Number of cells in a row and in a column", {1, 1024})
+      .read_by(kRandomWalk);
+  keys.add("walk_torus", c.walk_torus, "Whether walking off an edge leads to the opposite one")
+      .read_by(kRandomWalk);
+  keys.add("walk_random_start", c.walk_random_start,
+           "Whether each walk announces a random start, instead of beginning in cell (0, 0)")
+      .read_by(kRandomWalk);
+}
+
+TaskEntry algorithm_task() {
+  return {.name = kAlgorithm,
+          .summary = "the values that a program prints",
+          .make = [](TaskArguments&& arguments) -> std::unique_ptr<Task> {
+            return std::make_unique<StateTrackingTask>(arguments);
+          },
+          .common = "offset",
+          .describe = describe_keys_of<StateTrackingKeys>};
+}
+
+TaskEntry random_walk_task() {
+  TaskEntry entry = algorithm_task();
+  entry.name = kRandomWalk;
+  entry.summary = "where an agent stands after each of its actions";
+  return entry;
 }
 
 }  // namespace eddy::training

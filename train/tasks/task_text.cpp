@@ -65,6 +65,7 @@ class TextTask : public Task {
   std::int64_t pass_tokens() const override { return std::ssize(part("train")); }
 
   std::int64_t row_length() const override { return segment_; }
+  std::string shorter_rows() const override { return shorter_segments(config_); }
   bool carries_state() const override {
     const std::string& carry = config_.train.carry_state;
     return carry == "auto" ? config_.data.order != "windows" : carry == "always";
@@ -467,23 +468,38 @@ class ReadingTask final : public TextTask {
   std::optional<SequenceReader> reader_;  // of training
 };
 
-}  // namespace
-
-std::unique_ptr<Task> make_text_task(TaskArguments&& arguments) {
+std::unique_ptr<Task> make_text(TaskArguments&& arguments) {
   const DataConfig& keys = arguments.config.data;
   check_block_sizes(arguments.config, arguments.training);
+  const std::int64_t block_max = keys.own.get<BlockKeys>().block_max;
   // A carried state has the size of the block before.
-  if (arguments.training && keys.block_max > 0 &&
+  if (arguments.training && block_max > 0 &&
       (keys.order != "windows" || arguments.config.train.carry_state == "always"))
     fail<ConfigError>(
         "config: data.block_max is {} with data.order \"{}\" and train.carry_state \"{}\" (block sizes are drawn for "
         "windows without a carried state)",
-        keys.block_max, keys.order, arguments.config.train.carry_state);
+        block_max, keys.order, arguments.config.train.carry_state);
   TextData data = read_text_data(arguments);
   const bool training = arguments.training;
   if (arguments.config.data.order == "windows")
     return std::make_unique<WindowsTask>(std::move(data), arguments.config, training);
   return std::make_unique<ReadingTask>(std::move(data), arguments.config, training);
+}
+
+void check_offset(const RunConfig& config) {
+  if (config.data.offset == "random" && config.data.order != "stream")
+    fail<ConfigError>("config: data.offset is {} with data.order {} (only a stream has an offset)",
+                      config.data.offset, config.data.order);
+}
+
+}  // namespace
+
+TaskEntry text_task() {
+  return {.name = "text",
+          .summary = "the next token of a text",
+          .make = make_text,
+          .common = "path tokenizer split test order document offset block_min block_max",
+          .check = check_offset};
 }
 
 }  // namespace eddy::training

@@ -256,6 +256,47 @@ TEST_CASE("every name that a key gives for its readers is a family or a model or
   }
 }
 
+TEST_CASE("the keys of the tasks stand in one list, with the tasks that read them") {
+  RunConfig config;
+  const ConfigKeys keys = keys_of(config);
+  std::string list;
+  for (const ConfigField& field : keys.fields())
+    if (field.section == "data") list += field.key + ": " + field.readers + "\n";
+  CHECK(list ==
+        "name: \npath: text cifar10\ntokenizer: text\nsplit: text\ntest: text\norder: text\ndocument: text\n"
+        "offset: text algorithm random_walk\nblock_min: cifar10 text\nblock_max: cifar10 text\n"
+        "symbols: copy selective_copy\nnoise: copy selective_copy recall\nnoise_max: copy selective_copy\n"
+        "curriculum_every: copy selective_copy\ncurriculum_batches: copy selective_copy\n"
+        "rate_rule: copy selective_copy\nsecrets: recall\nevery: recall\nsegments: recall\n"
+        "stop_loss: cifar10 copy selective_copy\nexamples_seed: algorithm random_walk\n"
+        "examples: algorithm random_walk\nvalid_examples: algorithm random_walk\n"
+        "test_examples: algorithm random_walk\nstatements: algorithm\nvariables: algorithm\n"
+        "walk_length: random_walk\nwalk_grid: random_walk\nwalk_torus: random_walk\n"
+        "walk_random_start: random_walk\n");
+  CHECK(task_reads(config.data, "order"));
+  config.data.name = "recall";
+  CHECK(task_reads(config.data, "noise"));
+  CHECK_FALSE(task_reads(config.data, "order"));
+  CHECK_FALSE(task_reads(config.data, "nois"));
+}
+
+TEST_CASE("a key says what becomes of a run that goes on with another value of it") {
+  RunConfig config;
+  const ConfigKeys keys = keys_of(config);
+  std::string same;
+  for (const ConfigField& field : keys.fields()) {
+    if (field.change == KeyChange::same_run) same += field.full_key() + " ";
+    const bool is_trained = field.section == "model" && field.key != "dropout" && field.key != "init_std";
+    CHECK_MESSAGE((field.change == KeyChange::refused) == is_trained, field.full_key());
+  }
+  CHECK(
+      same ==
+      "data.path train.minutes train.shard_optimizer train.recompute train.eval_every train.eval_batches "
+      "train.state_gain_batches train.checkpoint_every train.keep train.sample_every train.sample_tokens "
+      "train.log_every train.tensorboard train.max_bad_steps train.rollback train.threads train.rank_timeout "
+      "train.device train.capture ");
+}
+
 TEST_CASE("likely_name finds the name that was meant") {
   const std::vector<std::string> names{"--help",
                                        "--threads",

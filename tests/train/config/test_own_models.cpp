@@ -101,6 +101,11 @@ TEST_CASE("own models: a key that is described twice is refused, and nothing is 
           register_task<own_test::TakenDataKeys>({"own_task", "", own_test::no_task});
         }) ==
         "register_task: own_task: config: data.noise is described twice (give the second key another name)");
+  CHECK(refusal([] {
+          register_task(
+              {.name = "own_task", .summary = "", .make = own_test::no_task, .common = "path nois"});
+        }) ==
+        "register_task: own_task: there is no key data.nois (TaskEntry::common has keys that are described)");
 }
 
 TEST_CASE("own models: a common key that there is none of is refused") {

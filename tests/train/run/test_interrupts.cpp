@@ -17,6 +17,7 @@
 #include "tests/support/tiny_run.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
+#include "train/tasks/copy_data.h"
 
 namespace {
 
@@ -49,11 +50,12 @@ TrainRequest copy_run(const TempFolder& folder, const std::string& name) {
   config.model.readout = "tail";
   config.data.name = "copy";
   config.data.path.clear();
-  config.data.symbols = 4;
   config.data.noise = 8;
-  config.data.noise_max = 16;
-  config.data.curriculum_every = 2;
-  config.data.curriculum_batches = 1;
+  auto& keys = config.data.own.get<CopyKeys>();
+  keys.symbols = 4;
+  keys.noise_max = 16;
+  keys.curriculum_every = 2;
+  keys.curriculum_batches = 1;
   return request;
 }
 
@@ -192,7 +194,7 @@ TEST_CASE("train: SIGTERM in a validation of the curriculum leaves it to the run
   const TempFolder folder;
   const TrainRequest unbroken = copy_run(folder, "unbroken");
   TrainRequest request = copy_run(folder, "run");
-  request.config.data.curriculum_batches = 100'000'000;
+  request.config.data.own.get<CopyKeys>().curriculum_batches = 100'000'000;
   CHECK(interrupted(request, [&] {
           return fs::exists(request.run_dir + "/metrics.jsonl") &&
                  metrics_of(request.run_dir).steps.size() == 2;

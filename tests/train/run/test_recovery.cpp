@@ -20,6 +20,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
 #include "train/run/run_folder.h"
+#include "train/tasks/copy_data.h"
 
 namespace {
 
@@ -314,10 +315,11 @@ TEST_CASE("recovery: a run that its task ended stays ended until it may go on") 
   config.model.readout = "tail";
   config.data.name = "copy";
   config.data.path.clear();
-  config.data.symbols = 4;
-  config.data.noise = config.data.noise_max = 8;
-  config.data.curriculum_every = 2;
-  config.data.curriculum_batches = 1;
+  auto& keys = config.data.own.get<CopyKeys>();
+  keys.symbols = 4;
+  config.data.noise = keys.noise_max = 8;
+  keys.curriculum_every = 2;
+  keys.curriculum_batches = 1;
   config.data.stop_loss = 100;  // reached at once
   CHECK(train_quietly(request) == TrainEnd::finished);
   CHECK(load_run(request.run_dir).step == 2);

@@ -18,6 +18,7 @@
 #include "train/app/reproduce/reproduce.h"
 #include "train/app/reproduce/run.h"
 #include "train/files/text_file.h"
+#include "train/tasks/block_sizes.h"
 #include "train/tasks/cifar.h"
 #include "train/tasks/task.h"
 
@@ -60,8 +61,7 @@ RunConfig tiny_config(const TempFolder& folder) {
   RunConfig config;
   config.data.name = "cifar10";
   config.data.path = folder.path();
-  config.data.block_min = 16;
-  config.data.block_max = 48;
+  config.data.own.get<BlockKeys>() = {16, 48};
   config.model.model = "block_forget";
   config.train.batch = 4;
   return config;
@@ -237,7 +237,7 @@ TEST_CASE("a model with logits at all positions is scored and shown at the last 
   folder.write("test_batch.bin", grey_records(6));
   write_training_images(folder);
   RunConfig last = tiny_config(folder);
-  last.data.block_min = last.data.block_max = 0;
+  last.data.own.get<BlockKeys>() = {};
   RunConfig all = last;
   all.model.family = "block_recurrent";
   all.model.model = "slide";
@@ -288,8 +288,7 @@ TEST_CASE("blocks that no step or no model can take are refused before training"
   const auto make = [&](std::int64_t block_min, std::int64_t block_max, const char* model, bool training) {
     TaskArguments arguments;
     arguments.config = tiny_config(folder);
-    arguments.config.data.block_min = block_min;
-    arguments.config.data.block_max = block_max;
+    arguments.config.data.own.get<BlockKeys>() = {block_min, block_max};
     arguments.config.model.model = model;
     arguments.training = training;
     return make_task(std::move(arguments));

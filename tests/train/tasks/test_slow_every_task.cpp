@@ -10,6 +10,9 @@
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
 #include "train/record/metrics.h"
+#include "train/tasks/copy_data.h"
+#include "train/tasks/recall_data.h"
+#include "train/tasks/state_tracking.h"
 #include "train/tasks/task.h"
 
 namespace {
@@ -67,18 +70,20 @@ TrainRequest run_of(const TempFolder& folder, const std::string& run, const Mode
   } else {
     data.path.clear();
   }
-  data.symbols = 4;
+  auto& copy = data.own.get<CopyKeys>();
+  copy.symbols = 4;
   data.noise = task == "recall" ? 5 : 8;
-  data.noise_max = 24;
-  data.curriculum_every = 2;
-  data.curriculum_batches = 1;
-  data.segments = 2;
-  data.examples = 12;
-  data.valid_examples = data.test_examples = 4;
-  data.statements = 8;
-  data.walk_length = 20;
+  copy.noise_max = 24;
+  copy.curriculum_every = 2;
+  copy.curriculum_batches = 1;
+  data.own.get<RecallKeys>().segments = 2;
+  auto& tracking = data.own.get<StateTrackingKeys>();
+  tracking.examples = 12;
+  tracking.valid_examples = tracking.test_examples = 4;
+  tracking.statements = 8;
+  tracking.walk_length = 20;
   if (task == "algorithm") {  // labels are few: one of a program
-    data.examples = 60;
+    tracking.examples = 60;
     train.batch = 8;
   }
   if (task == "cifar10") {

@@ -36,11 +36,12 @@ RunConfig tracking_config(const std::string& name) {
   config.model.layers = 1;
   config.model.segment = config.model.context = 8;
   config.data.name = name;
-  config.data.examples = 6;
-  config.data.valid_examples = 3;
-  config.data.test_examples = 4;
-  config.data.statements = 12;
-  config.data.walk_length = 21;
+  auto& keys = config.data.own.get<StateTrackingKeys>();
+  keys.examples = 6;
+  keys.valid_examples = 3;
+  keys.test_examples = 4;
+  keys.statements = 12;
+  keys.walk_length = 21;
   config.train.batch = 3;
   config.train.optimizer = "adam";
   config.train.weight_decay = 0;
@@ -48,14 +49,15 @@ RunConfig tracking_config(const std::string& name) {
 }
 
 LabelledTokens stream_of(const RunConfig& config, StateSplit split, std::int64_t examples) {
+  const auto& keys = config.data.own.get<StateTrackingKeys>();
   if (config.data.name == "algorithm") {
     AlgorithmPrograms programs;
-    programs.statements = config.data.statements;
-    programs.variables = config.data.variables;
+    programs.statements = keys.statements;
+    programs.variables = keys.variables;
     return state_stream(programs, 0, split, examples);
   }
   RandomWalk walk;
-  walk.length = config.data.walk_length;
+  walk.length = keys.walk_length;
   return state_stream(walk, 0, split, examples);
 }
 
@@ -107,7 +109,7 @@ TEST_CASE("every label of a split is scored once whatever the segment") {
       const auto model = model_for(*task, config.model);
       config.train.sequence = segment;
       config.train.batch = 1;
-      config.data.examples = 600;  // enough for a segment
+      config.data.own.get<StateTrackingKeys>().examples = 600;  // enough for a segment
       EvalOptions options;
       options.split = "test";
       options.batch = 1;
@@ -177,7 +179,7 @@ TEST_CASE("vocabulary and readout must fit the task") {
   CHECK(model.vocab == 26);
   CHECK(model.n_out == 26);
   RunConfig five = config;
-  five.data.variables = 5;
+  five.data.own.get<StateTrackingKeys>().variables = 5;
   CHECK(contains(error_of<ConfigError>([&] { task_of(five)->set_model_sizes(model); }), "28 tokens"));
   model.readout = "last";
   CHECK(contains(error_of<ConfigError>([&] { task->set_model_sizes(model); }), "readout"));
@@ -213,7 +215,7 @@ TEST_CASE("other examples than those of the run are refused") {
   CHECK(again(config)->data_sha256() == same);
   config.train.batch = 2;
   CHECK(again(config)->data_sha256() == same);
-  config.data.examples_seed = 1;
+  config.data.own.get<StateTrackingKeys>().examples_seed = 1;
   CHECK(contains(error_of<ConfigError>([&] { again(config); }), "runs/a"));
 }
 

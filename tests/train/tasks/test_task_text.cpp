@@ -17,6 +17,7 @@
 #include "tests/support/tiny_run.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
+#include "train/tasks/block_sizes.h"
 #include "train/tasks/task.h"
 #include "train/text/text_measures.h"
 
@@ -105,8 +106,7 @@ TEST_CASE(
   RunConfig config = tiny_run(folder, "run").config;
   config.model.family = "recurrent_transformer";
   config.model.model = "block_forget";
-  config.data.block_min = 2;
-  config.data.block_max = 5;
+  config.data.own.get<BlockKeys>() = {2, 5};
   const std::unique_ptr<Task> task = task_of(config);
   bool drawn[6] = {};
   for (std::int64_t step = 0; step < 40; ++step) {
@@ -122,7 +122,7 @@ TEST_CASE(
   config.data.order = "windows";
   config.model.model = "regular";
   CHECK(contains(refusal(config), "regular has no blocks"));
-  config.data.block_min = config.data.block_max = 0;
+  config.data.own.get<BlockKeys>() = {};
   CHECK(task_of(config)->next(0, 0).block == 0);
 }
 

@@ -196,7 +196,7 @@ std::string draw_state(const StateStudy& study, const StateCaption& caption) {
   }
   double most = 1;
   for (const auto& pair : counts) most = std::max({most, pair[0], pair[1]});
-  const double begin = kLeft + kTime + kGap;
+  const double begin = kLeft + kTime + kBetween;
   picture.line({begin, kTop}, {begin, time.bottom()}, soft);
   for (std::size_t i = 0; i < kBars; ++i)
     for (const std::size_t kind : {std::size_t{0}, std::size_t{1}})

@@ -72,7 +72,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   result.sequence = sequence;
   result.threads = thread_count();
   result.dropout = trial.model().config().dropout;
-  result.recompute = name_of(options.recompute);
+  result.recompute = value_name(options.recompute);
   result.device = options.device;
   result.precision = options.precision;
   result.flops_per_token =
@@ -144,12 +144,12 @@ Measurement measurement_of(const StepBench& b) {
   Measurement m;
   m.bench = "step";
   m.title = "A training step";
-  m.conditions =
-      fmt::format("{}: {} parameters, batch {}, sequence {}, dropout {}, {}{}, {}{} {}, {} {}", b.model,
-                  grouped(b.parameters), b.batch, b.sequence, b.dropout,
-                  b.recompute == "none" ? "" : fmt::format("{} recomputed, ", b.recompute), b.precision,
-                  b.device == "cuda" ? b.captured ? "cuda (graph), " : "cuda, " : "", b.threads,
-                  plural(b.threads, "thread"), b.step.runs, plural(b.step.runs, "step"));
+  m.conditions = fmt::format(
+      "{}: {} parameters, batch {}, sequence {}, dropout {}, {}{}, {}{} {}, {} {}", b.model,
+      grouped(b.parameters), b.batch, b.sequence, b.dropout,
+      b.recompute == value_name(Recompute::none) ? "" : fmt::format("{} recomputed, ", b.recompute),
+      b.precision, b.device == "cuda" ? b.captured ? "cuda (graph), " : "cuda, " : "", b.threads,
+      plural(b.threads, "thread"), b.step.runs, plural(b.step.runs, "step"));
   m.facts = {{"model", b.model},
              {"parameters", b.parameters},
              {"batch", b.batch},

@@ -34,7 +34,7 @@ struct StepBench {
   std::int64_t parameters = 0, batch = 0, sequence = 0;
   int threads = 1;
   double dropout = 0;
-  std::string recompute = "none";
+  std::string recompute = value_name(Recompute::none);
   std::string device, precision;
   Timing step;                   // units: seconds
   double loss = 0;               // of the last step

@@ -35,7 +35,7 @@ void require_memory_of_steps(const StepTrialOptions& options, const DevicePrecis
   static_cast<OptimizerOptions&>(train) = options.optimizer;
   train.batch = options.batch;
   train.micro_batches = options.micro_batches;
-  train.recompute = name_of(options.recompute);
+  train.recompute = value_name(options.recompute);
   train.capture = options.capture ? "auto" : "off";
   train.eval_every = 0;
   run.placement = placement;

@@ -65,12 +65,6 @@ class StepTrial {
   std::int64_t steps_ = 0;
 };
 
-// The name of a value of train.recompute.
-inline const char* name_of(Recompute recompute) {
-  constexpr const char* kNames[] = {"none", "layer", "block"};
-  return kNames[static_cast<std::size_t>(recompute)];
-}
-
 // Returns random ids below `limit`; they depend on the name of the stream and the step.
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, const char* stream,
                                         std::int64_t step);

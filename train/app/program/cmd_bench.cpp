@@ -163,7 +163,7 @@ ModelConfig preset_config(const std::string& name) {
 
 struct StepFlags {
   StepBenchOptions options;
-  std::string config, preset = "unit", recompute = "none";
+  std::string config, preset = "unit", recompute = value_name(Recompute::none);
   double dropout = -1;
   std::int64_t batch = 0;
   bool no_capture = false;
@@ -235,7 +235,7 @@ void add_step(CLI::App& bench, std::function<int()>& action) {
       ->check(number_between(0, 0.999));
   add_option(command, "--recompute", flags->recompute,
              "What the backward pass computes again, as train.recompute: compare time and peak memory",
-             CLI::IsMember({"none", "layer", "block"}));
+             CLI::IsMember(value_names<Recompute>()));
   command.add_flag("--profile", options.profile,
                    "Also show time, work and floor of each op and module, from as many further steps");
   add_device_option(command, options.device);
@@ -336,7 +336,7 @@ void add_speed(CLI::App& bench, std::function<int()>& action) {
       ->capture_default_str();
   command.add_option("--runs", options->runs, "Folder of the results")->capture_default_str();
   command.add_option("--device", options->device, "Where to compute (default: cuda, at scale small cpu)")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+      ->check(CLI::IsMember(value_names<Computer>()));
   command
       .add_option("--seconds", options->seconds,
                   "Seconds of timed steps for each row (default: 10, at scale small three steps)")

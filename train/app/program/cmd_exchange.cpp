@@ -99,7 +99,7 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   add_option(*command, "--precision", options->precision, "Arithmetic and output",
              CLI::IsMember({"f64", "f32"}));
   add_option(*command, "--device", options->device, "Where to compute; cuda takes --precision f32",
-             CLI::IsMember({"cpu", "cuda"}));
+             CLI::IsMember(value_names<Computer>()));
   command->add_flag("--grads", options->grads, "Also write the gradient of every parameter");
   add_option(
       *command, "--capture", options->capture,

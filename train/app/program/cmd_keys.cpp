@@ -1,5 +1,5 @@
 // `eddy keys` and `eddy tasks`: the configuration keys that a model or a task reads, from their descriptions in
-// models/ and train/config/run_config.cpp.
+// models/, train/tasks/ and train/config/run_config.cpp.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -66,7 +66,7 @@ void print_recompute(const PlannedRun& run, const MemoryPlan& plan) {
   const std::unique_ptr<Model> model = make_unallocated_model(run.config.model);
   Table table{{"train.recompute", "activations, GiB", "peak, GiB"}, {}, TableAlign::numbers};
   std::string missing;
-  for (const char* const value : {"none", "layer", "block"}) {
+  for (const char* const value : ValueNames<Recompute>::all) {
     if (recompute_named(value) == Recompute::block && !model->has_blocks()) {
       missing = fmt::format(
           "train.recompute \"block\" is not for {}: it has no loop over the sequence whose turns could "

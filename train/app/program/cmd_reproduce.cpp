@@ -101,7 +101,7 @@ void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
   command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");
   add_option(*command, "--device", flags->device,
              "Where every row is trained and measured, the same as --set train.device (default: cpu)",
-             CLI::IsMember({"cpu", "cuda"}));
+             CLI::IsMember(value_names<Computer>()));
   on_chosen(*command, action, [flags, command, &app] {
     return run_on_ranks(app, [&](Ranks* ranks) { return run_reproduce(*flags, *command, ranks); });
   });

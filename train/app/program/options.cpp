@@ -141,11 +141,11 @@ void add_checkpoint_option(CLI::App& command, std::string& which, const std::str
 void add_precision_option(CLI::App& command, std::string& precision) {
   add_option(command, "--precision", precision,
              "Arithmetic; on the CPU bf16 needs AVX512-BF16 or AMX to be fast",
-             CLI::IsMember({"f32", "bf16", "tf32", "f64"}));
+             CLI::IsMember(value_names<Precision>()));
 }
 
 void add_device_option(CLI::App& command, std::string& device) {
-  add_option(command, "--device", device, "Where to compute", CLI::IsMember({"cpu", "cuda"}));
+  add_option(command, "--device", device, "Where to compute", CLI::IsMember(value_names<Computer>()));
 }
 
 void NewRunOptions::add_to(CLI::App& command) {

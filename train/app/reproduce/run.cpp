@@ -49,16 +49,10 @@ constexpr std::int64_t kManyWindowsUpTo = 4096;
 constexpr std::int64_t kWindowTokens = 32768;
 
 // Whether a run may continue with another value of this key and still count as the same run.
-bool may_change(const std::string& key, const RunConfig& wanted) {
-  if (key == "train.steps")  // a decay that spans all steps would change with their number
+bool may_change(const ConfigField& key, const RunConfig& wanted) {
+  if (key.full_key() == "train.steps")  // a decay that spans all steps would change with their number
     return wanted.train.schedule == "constant" || wanted.train.schedule == "rsqrt";
-  for (const char* changeable :
-       {"data.path", "train.minutes", "train.eval_every", "train.eval_batches", "train.checkpoint_every",
-        "train.keep", "train.sample_every", "train.sample_tokens", "train.log_every", "train.max_bad_steps",
-        "train.threads", "train.device", "train.state_gain_batches", "train.recompute", "train.rollback",
-        "train.shard_optimizer", "train.rank_timeout"})
-    if (key == changeable) return true;
-  return false;
+  return key.change == KeyChange::same_run;
 }
 
 bool unless_stopped(std::int64_t, std::int64_t) {
@@ -81,7 +75,7 @@ std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
                        fs::path(run.data.tokenizer).filename() == fs::path(wanted.data.tokenizer).filename();
     const bool filled_in =
         (key == "model.vocab" || key == "model.n_out") && value_of(want) == 0;  // filled in by the task
-    if (!filled_in && !moved && !may_change(key, wanted))
+    if (!filled_in && !moved && !may_change(want, wanted))
       found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
   }
   return found;

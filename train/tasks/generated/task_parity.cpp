@@ -8,11 +8,13 @@
 namespace eddy::training {
 namespace {
 
+constexpr const char* kParity = "parity";
+
 class ParityTask final : public GeneratedTask {
  public:
   using GeneratedTask::GeneratedTask;
 
-  std::string name() const override { return "parity"; }
+  std::string name() const override { return kParity; }
   std::string summary() const override { return fmt::format("streams of {} random bits", row_length()); }
   std::string answer_name(std::int32_t answer) const override { return answer == 1 ? "odd" : "even"; }
 
@@ -38,8 +40,12 @@ class ParityTask final : public GeneratedTask {
 
 }  // namespace
 
-std::unique_ptr<Task> make_parity_task(TaskArguments&& arguments) {
-  return std::make_unique<ParityTask>(arguments.config);
+TaskEntry parity_task() {
+  return {.name = kParity,
+          .summary = "whether the ones of a stream of bits so far are odd",
+          .make = [](TaskArguments&& arguments) -> std::unique_ptr<Task> {
+            return std::make_unique<ParityTask>(arguments.config);
+          }};
 }
 
 }  // namespace eddy::training

@@ -22,6 +22,7 @@
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/record/metrics.h"
+#include "train/tasks/state_tracking.h"
 #include "train/tasks/task.h"
 #include "train/text/dataset.h"
 #include "train/text/stories/stories.h"
@@ -127,8 +128,8 @@ TEST_CASE("the small Random Walk has the sizes at which its recurrent models lea
     const ModelConfig& m = row.config.model;
     const TrainConfig& t = row.config.train;
     const bool chunked = row.name == "staircase" || row.name == "cached_staircase";
-    CHECK(row.config.data.walk_grid == 4);
-    CHECK(row.config.data.walk_length == 100);
+    CHECK(row.config.data.own.get<StateTrackingKeys>().walk_grid == 4);
+    CHECK(row.config.data.own.get<StateTrackingKeys>().walk_length == 100);
     CHECK(m.dropout == 0);
     CHECK(m.dim == 128);
     CHECK(m.segment == (chunked ? 64 : 32));
@@ -350,6 +351,11 @@ TEST_CASE("a folder with another configuration or with something else is refused
   CHECK(contains(told, "model.dim: 32, wanted 20"));
   CHECK(contains(told, "--runs"));
   options.set.erase("model.dim");
+  for (const auto& [key, value] : {std::pair{"train.tensorboard", "true"}, {"train.capture", "off"}}) {
+    options.set[key] = value;  // a finished row stays as it is
+    CHECK(contains(reproduce_quietly(options).text, "lstm: done already"));
+    options.set.erase(key);
+  }
   options.rows = {"staircase"};
   fs::create_directories(row_folder(options, "staircase"));
   replace_text_file(row_folder(options, "staircase") + "/notes.txt", "mine");

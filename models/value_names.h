@@ -1,0 +1,52 @@
+// Enums whose values have names. The names are written once, for the key, flags and error texts:
+//
+//   enum class Recompute { none, layer, block };
+//   template <> struct ValueNames<Recompute> { static constexpr const char* all[] = {"none", "layer", "block"}; };
+//
+//   value_name(Recompute::layer)        "layer"
+//   value_named<Recompute>("layer")     Recompute::layer; nothing for another text
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace eddy {
+
+template <class Enum>
+struct ValueNames;  // `all`: the names in the order of the values, which begin at 0
+
+template <class Enum>
+const char* value_name(Enum value) {
+  return ValueNames<Enum>::all[static_cast<std::size_t>(value)];
+}
+
+template <class Enum>
+std::optional<Enum> value_named(std::string_view name) {
+  std::size_t at = 0;
+  for (const char* one : ValueNames<Enum>::all) {
+    if (name == one) return static_cast<Enum>(at);
+    ++at;
+  }
+  return std::nullopt;
+}
+
+template <class Enum>
+std::vector<std::string> value_names() {
+  return {std::begin(ValueNames<Enum>::all), std::end(ValueNames<Enum>::all)};
+}
+
+// "none, layer or block".
+template <class Enum>
+std::string value_choice() {
+  const std::vector<std::string> names = value_names<Enum>();
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  return text;
+}
+
+}  // namespace eddy

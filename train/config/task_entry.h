@@ -1,0 +1,36 @@
+// The list of tasks, as the configuration knows it: their names, and the keys of [data] that each reads. The tasks
+// themselves come after the configuration (train/tasks/task.h); the list is in train/tasks/task_registry.cpp.
+#pragma once
+
+#include <memory>
+#include <span>
+
+namespace eddy {
+class KeyList;
+}
+
+namespace eddy::training {
+
+class Task;
+struct DataConfig;
+struct RunConfig;
+struct TaskArguments;
+
+// One row of the list of tasks.
+struct TaskEntry {
+  const char* name;                                          // the value of data.name
+  const char* summary;                                       // what the model predicts
+  std::unique_ptr<Task> (*make)(TaskArguments&& arguments);  // makes the task
+  // The keys of [data] beside its own that it reads, separated by blanks: those of DataConfig, and those of other tasks.
+  const char* common = "";
+  // Describes its own keys (describe_keys_of in task.h). Tasks that give the same function share these keys.
+  void (*describe)(KeyList& keys, DataConfig& config) = nullptr;
+  // Checks the rules between its keys.
+  // errors: ConfigError naming the keys and their values.
+  void (*check)(const RunConfig& config) = nullptr;
+};
+
+// All tasks: those of this build, then those that a program registered.
+std::span<const TaskEntry> task_registry();
+
+}  // namespace eddy::training
