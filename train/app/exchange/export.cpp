@@ -43,7 +43,7 @@ Exported export_model(const Model& model, const Tokenizer* tokenizer, const fs::
   };
   try {
     write("model.safetensors", [&](const fs::path& path) { save_weights(model.params(), path.string()); });
-    write_text("config.json", to_json(model.full_config()).dump(1) + "\n");
+    write_text("config.json", training::to_json(model.full_config()).dump(1) + "\n");
     if (tokenizer != nullptr) {
       write_text("tokenizer.json", tokenizer->to_json() + "\n");
       if (const std::string file = tokenizer->model_file(); !file.empty())

@@ -20,7 +20,7 @@ constexpr double kLeft = 60, kTop = 26, kPlotWidth = 470, kPlotHeight = 230;
 constexpr double kNameHeight = 18, kLineHeight = 14;  // that a line of a name takes; from one to the next
 constexpr double kDotRadius = 1.8;
 
-const char* colour_of(const Chart& chart, std::size_t index) {
+const char* colour_in_picture(const Chart& chart, std::size_t index) {
   const int own = chart.series[index].colour;
   return picture_colour(own >= 0 ? static_cast<std::size_t>(own) : index);
 }
@@ -55,7 +55,7 @@ void draw_names(SvgPicture& picture, const SvgFrame& frame, const Chart& chart) 
     for (double baseline = next + 4;; baseline += kLineHeight) {
       const std::size_t end = name.find('\n');
       picture.text({frame.right() + 8, baseline}, SvgPicture::Anchor::start, name.substr(0, end),
-                   colour_of(chart, i));
+                   colour_in_picture(chart, i));
       next += kNameHeight;
       if (end == std::string_view::npos) break;
       name.remove_prefix(end + 1);
@@ -68,7 +68,7 @@ void draw_names(SvgPicture& picture, const SvgFrame& frame, const Chart& chart) 
 void draw_series(SvgPicture& picture, const SvgFrame& frame, const Chart& chart) {
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const Series& series = chart.series[i];
-    const char* const colour = colour_of(chart, i);
+    const char* const colour = colour_in_picture(chart, i);
     for (const std::vector<SvgPicture::Point>& points : runs_of(series, frame, chart)) {
       if (series.style == SeriesStyle::band) {
         picture.area(points, colour);
