@@ -42,8 +42,8 @@ using GivenKeys = std::set<std::string, std::less<>>;
 // Who needs a key: every run, some runs, or only those that reproduce an oddity of published code.
 enum class KeyUse { everyday, special, oddity };
 
-// What a run is that goes on with another value of a key: none, since it cannot; one with other results than the run had
-// with the first value; or the same run, whose results are what they were to be.
+// What a run is that goes on with another value of a key: none, since it cannot; one with other results than the run
+// had with the first value; or the same run, whose results are what they were to be.
 enum class KeyChange { refused, other_results, same_run };
 
 // One described key.

@@ -5,9 +5,7 @@
 #include <memory>
 #include <span>
 
-namespace eddy {
-class KeyList;
-}
+#include "models/config_keys.h"
 
 namespace eddy::training {
 

@@ -15,11 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "models/config_keys.h"
 #include "tensor/random/philox.h"
-
-namespace eddy {
-class KeyList;
-}
 
 namespace eddy::training {
 

@@ -20,11 +20,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/config_keys.h"
 #include "tensor/random/philox.h"
-
-namespace eddy {
-class KeyList;
-}
 
 namespace eddy::training {
 

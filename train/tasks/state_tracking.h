@@ -19,9 +19,7 @@
 #include <variant>
 #include <vector>
 
-namespace eddy {
-class KeyList;
-}
+#include "models/config_keys.h"
 
 namespace eddy::training {
 
