@@ -163,7 +163,7 @@ TEST_SUITE("device") {
     CHECK(prove_kernels(options)->kernels() == kernels[0]);
     CHECK(kept_verdict(folder.path())->kernels() == kernels[0]);
     options.again = true;
-    CHECK(contains(error_of<IoError>([&] { prove_kernels(options); }), "says nothing"));
+    CHECK(contains(error_of<IoError>([&] { prove_kernels(options); }), "no process can be started"));
     CHECK_FALSE(read_verdict(folder.path(), gpu_identity(), "another build"));
     CHECK_FALSE(read_verdict(folder.path(), "another GPU", program_digest()));
   }

@@ -64,15 +64,11 @@ const std::vector<OneThing> kThings{
      {"train/app/views/chart.cpp", "train/app/views/svg_picture.cpp",
       "train/app/views/html_page.cpp"}},  // looks whether a page has one
     {"palette: train/app/views/palette.h", {"\"#"}, R"("#[0-9a-fA-F]{6}\b)", {"train/app/views/palette.h"}},
-    {"runner of programs: run_program_quietly (train/fetch/program.h)",
-     {"posix_spawn", "fork(", "popen(", "system(", "exec"},
-     R"(\b(posix_spawnp?|fork|vfork|popen|system|exec[lv][pe]*)\()",
-     {"train/fetch/program.cpp",
-      "train/text/baselines.cpp",                      // two compressors at once, with files as their streams
-      "train/app/program/cmd_watch.cpp",               // this program again, which lives on
-      "train/app/launch/memory_limit.cpp",             // this process, under another limit
-      "train/app/measure/kernels/prove.cpp",           // a kernel that may crash
-      "examples/learn/checker/limited_program.cpp"}},  // a learner's program, within limits
+    {"runner of programs: RunningProgram (train/process/running_program.h)",
+     {"posix_spawn", "fork(", "popen(", "system(", "exec", "waitpid("},
+     R"(\b(posix_spawnp?|fork|vfork|popen|system|waitpid|exec[lv][pe]*)\()",
+     {"train/process/running_program.cpp",
+      "train/app/launch/memory_limit.cpp"}},  // this process becomes itself under another limit, before it can start any
     {"sum of a state's bytes: State::bytes (autograd/state.h)",
      {"+= "},
      R"(\+= .*(\btensor|\bentry\.second)\.(bytes|elements)\()",
@@ -138,6 +134,7 @@ TEST_CASE("views: a second one of each is seen") {
   CHECK(is_seen(6, "out += \"<svg class=\\\"lines\\\">\";"));
   CHECK(is_seen(7, "constexpr const char* kBlue = \"#1b6ca8\";"));
   CHECK(is_seen(8, "  const pid_t child = ::fork();"));
+  CHECK(is_seen(8, "  while (::waitpid(child, &status, 0) < 0) {"));
   CHECK_FALSE(is_seen(8, "  if (file_system(path)) return;"));
   CHECK(is_seen(9, "  for (const auto& [name, tensor] : state) bytes += tensor.bytes();"));
 }

@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <map>
+#include <utility>
 
 #include "tensor/base/format.h"
-#include "train/fetch/program.h"
+#include "train/process/running_program.h"
 
 namespace eddy::training {
 namespace {
@@ -32,10 +33,8 @@ const std::map<int, const char*> kWgetReasons{{3, "the file could not be written
                                               {8, "the server does not have the file"}};
 
 std::string reason(const ProgramEnd& end, const char* program, const std::map<int, const char*>& reasons) {
-  if (!end.problem.empty()) return end.problem;
-  if (end.status == 0) return "";
   const auto known = reasons.find(end.status);
-  return known != reasons.end() ? known->second : fmt::format("{} ended with status {}", program, end.status);
+  return known != reasons.end() ? known->second : end.why(program);
 }
 
 }  // namespace
@@ -43,22 +42,23 @@ std::string reason(const ProgramEnd& end, const char* program, const std::map<in
 std::string download(const std::string& url, const std::string& path) {
   const bool shows = ::isatty(STDERR_FILENO) == 1;
   // A connection over which nothing comes for half a minute is given up.
-  const ProgramEnd curl = run_program_quietly(
-      {"curl", shows ? "--progress-bar" : "--silent", "--fail", "--location", "--connect-timeout", "15",
-       "--speed-limit", "1", "--speed-time", "30", "--output", path, "--", url},
-      !shows);
-  if (curl.found) return reason(curl, "curl", kCurlReasons);
-  const ProgramEnd wget =
-      run_program_quietly({"wget", "--quiet", shows ? "--show-progress" : "--no-verbose", "--tries=1",
-                           "--timeout=30", "--output-document=" + path, "--", url},
-                          !shows);
-  if (wget.found) return reason(wget, "wget", kWgetReasons);
+  const auto fetch = [&](Words words) {
+    return run_to_end({.words = std::move(words), .errors = shows ? kShared : kNowhere});
+  };
+  const ProgramEnd curl =
+      fetch({"curl", shows ? "--progress-bar" : "--silent", "--fail", "--location", "--connect-timeout", "15",
+             "--speed-limit", "1", "--speed-time", "30", "--output", path, "--", url});
+  if (curl.found()) return reason(curl, "curl", kCurlReasons);
+  const ProgramEnd wget = fetch({"wget", "--quiet", shows ? "--show-progress" : "--no-verbose", "--tries=1",
+                                 "--timeout=30", "--output-document=" + path, "--", url});
+  if (wget.found()) return reason(wget, "wget", kWgetReasons);
   return "neither curl nor wget is installed";
 }
 
 std::string fetch_with_curl(const std::string& url, const std::string& path) {
-  const ProgramEnd end = run_program_quietly({"curl", "--silent", "--fail", "--location", "--connect-timeout",
-                                              "3", "--max-time", "20", "--output", path, "--", url});
+  const ProgramEnd end =
+      run_to_end({.words = {"curl", "--silent", "--fail", "--location", "--connect-timeout", "3",
+                            "--max-time", "20", "--output", path, "--", url}});
   return reason(end, "curl", kCurlReasons);
 }
 
@@ -77,8 +77,8 @@ std::string unpack(Packing packing, const std::string& archive, const std::vecto
   }
   std::string missing;
   for (const Words& words : ways) {
-    const ProgramEnd end = run_program_quietly(words);
-    if (end.found) return reason(end, words.front().c_str(), {});
+    const ProgramEnd end = run_to_end({.words = words});
+    if (end.found()) return reason(end, words.front().c_str(), {});
     missing += (missing.empty() ? "" : ", ") + words.front();
   }
   return fmt::format("nothing is installed that unpacks it ({})", missing);

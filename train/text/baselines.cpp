@@ -1,27 +1,25 @@
 // Counts of letters and pairs, and two processes of xz side by side.
 #include "train/text/baselines.h"
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
 #include "train/files/utf8.h"
+#include "train/process/running_program.h"
 #include "train/words/human_text.h"
 
 namespace eddy::training {
@@ -95,25 +93,23 @@ class Compression {
   Compression(const std::string& program, const std::vector<std::string_view>& texts)
       : input_(::memfd_create("text", MFD_CLOEXEC)), output_(::memfd_create("xz", MFD_CLOEXEC)) {
     if (input_.get() < 0 || output_.get() < 0 || !write_all(texts)) {
-      why_ = fmt::format("no room for its input: {}", std::strerror(errno));
+      no_room_ = fmt::format("no room for its input: {}", std::strerror(errno));
       return;
     }
-    start(program);
+    std::vector<std::string> variables{"LC_ALL=C"};
+    // Not XZ_OPT and the like, which would change the result.
+    for (const char* name : {"PATH", "LD_LIBRARY_PATH"})
+      if (const char* value = std::getenv(name); value != nullptr)
+        variables.push_back(std::string(name) + "=" + value);
+    process_.emplace(ProgramStart{.words = {program, "-6", "--threads=1", "--stdout"},
+                                  .input = input_.get(),
+                                  .output = output_.get(),
+                                  .environment = std::move(variables)});
   }
-  ~Compression() {
-    if (process_ <= 0) return;
-    ::kill(process_, SIGKILL);
-    wait(0);
-  }
-  Compression(const Compression&) = delete;
-  Compression& operator=(const Compression&) = delete;
 
-  bool ended() {
-    if (process_ > 0) wait(WNOHANG);
-    return process_ <= 0;
-  }
+  bool ended() { return !process_ || process_->wait(0); }
   // Why there is no result, once it has ended; empty if there is one.
-  const std::string& why() const { return why_; }
+  std::string why() const { return process_ ? process_->end().why("it") : no_room_; }
   std::int64_t bytes() const {
     struct stat status {};
     return ::fstat(output_.get(), &status) == 0 ? status.st_size : 0;
@@ -131,58 +127,9 @@ class Compression {
     return ::lseek(input_.get(), 0, SEEK_SET) == 0;
   }
 
-  void start(const std::string& program) {
-    std::vector<std::string> words{program, "-6", "--threads=1", "--stdout"}, variables{"LC_ALL=C"};
-    // Not XZ_OPT and the like, which would change the result.
-    for (const char* name : {"PATH", "LD_LIBRARY_PATH"})
-      if (const char* value = std::getenv(name); value != nullptr)
-        variables.push_back(std::string(name) + "=" + value);
-    std::vector<char*> arguments = pointers(words), environment = pointers(variables);
-    posix_spawn_file_actions_t actions;
-    int error = ::posix_spawn_file_actions_init(&actions);
-    if (error == 0) {
-      error = ::posix_spawn_file_actions_adddup2(&actions, input_.get(), STDIN_FILENO);
-      if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions, output_.get(), STDOUT_FILENO);
-      if (error == 0)
-        error = ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-      if (error == 0)
-        error = ::posix_spawnp(&process_, program.c_str(), &actions, nullptr, arguments.data(),
-                               environment.data());
-      ::posix_spawn_file_actions_destroy(&actions);
-    }
-    if (error == 0) return;
-    process_ = -1;
-    why_ = error == ENOENT ? "it is not installed"
-                           : fmt::format("it could not be started: {}", std::strerror(error));
-  }
-  static std::vector<char*> pointers(std::vector<std::string>& words) {
-    std::vector<char*> result;
-    for (std::string& word : words) result.push_back(word.data());
-    result.push_back(nullptr);
-    return result;
-  }
-
-  void wait(int flags) {
-    int status = 0;
-    pid_t got = 0;
-    do {
-      got = ::waitpid(process_, &status, flags);
-    } while (got < 0 && errno == EINTR);
-    if (got == 0) return;
-    if (got < 0)
-      why_ = "it was lost";
-    else if (WIFSIGNALED(status))
-      why_ = fmt::format("signal {} ended it", WTERMSIG(status));
-    else if (WEXITSTATUS(status) == 127)
-      why_ = "it is not installed";
-    else if (WEXITSTATUS(status) != 0)
-      why_ = fmt::format("it ended with status {}", WEXITSTATUS(status));
-    process_ = -1;
-  }
-
   Descriptor input_, output_;
-  pid_t process_ = -1;
-  std::string why_;
+  std::string no_room_;  // for its input
+  std::optional<RunningProgram> process_;
 };
 
 void add_xz(Baselines& result, std::string_view training, std::string_view validation,

@@ -4,14 +4,13 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 #include <system_error>
 
-#include "examples/learn/checker/limited_program.h"
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "train/files/folders.h"
+#include "train/process/running_program.h"
 
 namespace eddy::app {
 using namespace training;
@@ -21,6 +20,10 @@ namespace fs = std::filesystem;
 
 // A check takes milliseconds, on the emulated GPU a second; compiling takes a few.
 constexpr double kSeconds = 10;
+struct Limits {
+  double seconds;
+  std::int64_t memory_bytes;  // of addresses; 0: none
+};
 constexpr Limits kToCompile{120, 0};
 // OpenBLAS and the emulated threads reserve addresses by the gigabyte; plain C++ does not.
 constexpr Limits kToRun{kSeconds, std::int64_t{1} << 30}, kToRunMore{kSeconds, std::int64_t{16} << 30};
@@ -32,6 +35,20 @@ std::vector<std::string> parts_of(const char* text, char separator) {
   for (std::string part; std::getline(stream, part, separator);)
     if (!part.empty()) parts.push_back(part);
   return parts;
+}
+
+// Runs a compiler, or code that a student wrote, which may loop, print or allocate without end.
+// errors: IoError where no process can be started.
+ProgramEnd run_limited(const std::vector<std::string>& words, const Limits& limits) {
+  ProgramEnd end = run_to_end({.words = words,
+                               .output = kRead,
+                               .errors = kRead,
+                               .memory_bytes = limits.memory_bytes,
+                               .own_group = true,
+                               .is_trial = true},
+                              limits.seconds);
+  if (end.error != 0 && end.found()) fail<IoError>("learn: {}", end.why(words.front()));
+  return end;
 }
 
 bool answers(std::vector<std::string> compiler) {
@@ -51,15 +68,15 @@ std::string with_end(std::string text) {
 }
 
 // Why a check that did not exit was stopped.
-std::string why_stopped(const LimitedEnd& end) {
-  if (end.timed_out)
+std::string why_stopped(const ProgramEnd& end) {
+  if (end.killed)
     return fmt::format("it was stopped after {:.0f} seconds: is there a loop without an end?", kSeconds);
   const char* const may_be =
       end.signal == SIGSEGV   ? ": an index outside of an array, or a recursion without an end?"
       : end.signal == SIGABRT ? ": a check of the library, or no more memory; see above"
       : end.signal == SIGFPE  ? ": a whole number divided by 0?"
                               : "";
-  return fmt::format("it was ended by signal {} ({}){}", end.signal, ::strsignal(end.signal), may_be);
+  return end.why("it") + may_be;
 }
 
 }  // namespace
@@ -126,17 +143,17 @@ Checked check_exercise(const Place& place, const Exercise& exercise, const fs::p
   make_folders(built);
   std::error_code error;
   fs::remove(program, error);
-  const LimitedEnd compiled = run_limited(command, kToCompile);
+  const ProgramEnd compiled = run_limited(command, kToCompile);
   std::string text = with_end(first_lines(compiled.output, kErrorLines));
-  if (compiled.timed_out)
+  if (compiled.killed)
     return {false, text + fmt::format("{}: the compiler was stopped after {:.0f} seconds\n", file.string(),
                                       kToCompile.seconds)};
   if (!compiled.good()) return {false, text + file.string() + " does not compile: see above\n"};
 
-  const LimitedEnd ran =
+  const ProgramEnd ran =
       run_limited({fs::absolute(program).string()}, exercise.needs == Needs::compiler ? kToRun : kToRunMore);
   text += with_end(ran.output);
-  if (ran.timed_out || ran.status < 0) return {false, text + file.string() + ": " + why_stopped(ran) + "\n"};
+  if (ran.killed || ran.status < 0) return {false, text + file.string() + ": " + why_stopped(ran) + "\n"};
   return {ran.status == 0, text};
 }
 

@@ -18,10 +18,10 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "train/fetch/named_data.h"
-#include "train/fetch/program.h"
 #include "train/files/md5.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
+#include "train/process/running_program.h"
 
 namespace {
 
@@ -106,8 +106,8 @@ class Server {
 
 // Whether something is installed that fetches; says so where there is nothing.
 bool has_fetcher() {
-  const bool has =
-      run_program_quietly({"curl", "--version"}).found || run_program_quietly({"wget", "--version"}).found;
+  const bool has = run_to_end({.words = {"curl", "--version"}}).found() ||
+                   run_to_end({.words = {"wget", "--version"}}).found();
   if (!has) MESSAGE("SKIPPED: neither curl nor wget is installed");
   return has;
 }
@@ -242,7 +242,7 @@ TEST_CASE("named data: the members of an archive are taken out when they are the
   made.write("in/set/a.bin", "first");
   made.write("in/set/b.bin", "second");
   const auto pack = [&](const std::vector<std::string>& words) {
-    return run_program_quietly(words).status == 0;
+    return run_to_end({.words = words}).good();
   };
   const std::string tar = made.path("set.tar.gz"), zip = made.path("set.zip");
   std::vector<std::pair<Packing, std::string>> archives;

@@ -78,7 +78,7 @@ TEST_CASE("baselines: a compressor that is missing or fails is said and one with
   CHECK(contains(missing.summary(), "xz not measured (it is not installed)"));
   CHECK(missing.listed().size() == 3);
   CHECK(without(script("fails", "exit 3")).no_xz == "it ended with status 3");
-  CHECK(without(script("dies", "kill -9 $$")).no_xz == "signal 9 ended it");
+  CHECK(without(script("dies", "kill -9 $$")).no_xz == "it was ended by signal 9 (Killed)");
   CHECK(without(script("copies", "exec cat")).xz == 8);  // bits for each byte
   const std::string sleeps = script("sleeps", "exec sleep 100");
   const Baselines stopped =

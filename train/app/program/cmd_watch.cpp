@@ -4,21 +4,19 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
 #include "train/app/report/page_server.h"
+#include "train/process/running_program.h"
 #include "train/step/stop_signal.h"
 #include "train/words/program_name.h"
 
@@ -96,26 +94,18 @@ void WatchOptions::add_to(CLI::App& command, const std::string& when) {
 
 void start_watching(const std::string& run, const WatchOptions& options) {
   if (const std::string why = why_no_server(); !why.empty()) fail<ConfigError>("train: --watch: {}", why);
-  std::vector<std::string> words{program_name(),
-                                 "watch",
-                                 run,
-                                 "--address",
-                                 options.address,
-                                 "--port",
-                                 fmt::format("{}", options.port),
-                                 "--with-parent",
-                                 fmt::format("{}", ::getpid())};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
   std::fflush(stdout);
-  const pid_t child = ::fork();
-  if (child < 0) fail<IoError>("train: --watch: cannot start a process: {}", std::strerror(errno));
-  if (child > 0) return;
-  // Ctrl-C is for the training process: this one stays until that one has ended.
-  ::setpgid(0, 0);
-  ::execv("/proc/self/exe", argv.data());
-  ::_exit(127);
+  // In a group of its own: Ctrl-C is for the training process, and this one stays until that one has ended.
+  RunningProgram watch(
+      {.words = {program_name(), "watch", run, "--address", options.address, "--port",
+                 fmt::format("{}", options.port), "--with-parent", fmt::format("{}", ::getpid())},
+       .file = "/proc/self/exe",
+       .input = kShared,
+       .output = kShared,
+       .errors = kShared,
+       .own_group = true});
+  if (watch.end().error != 0) fail<IoError>("train: --watch: {}", watch.end().why(program_name()));
+  watch.detach();
 }
 
 void add_watch_command(CLI::App& app, std::function<int()>& action) {

@@ -1,14 +1,9 @@
 #include "train/app/measure/kernels/prove.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -25,6 +20,7 @@
 #include "train/app/measure/measurement.h"
 #include "train/files/digest.h"
 #include "train/files/folders.h"
+#include "train/process/running_program.h"
 #include "train/step/clock.h"
 #include "train/words/program_name.h"
 
@@ -35,33 +31,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A process that serves trials. It is killed with this object.
+// A process that serves trials, and its lines.
 class TrialProcess {
  public:
-  TrialProcess(std::vector<std::string> words, const std::deque<std::string>& names) {
-    words.insert(words.end(), names.begin(), names.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail_to_start();
-    output_.reset(ends[0]);
-    Descriptor theirs(ends[1]);
-    const pid_t parent = ::getpid();
-    pid_ = ::fork();
-    if (pid_ < 0) fail_to_start();
-    if (pid_ > 0) return;
-    // Between fork and exec only calls that need no lock.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int nowhere = ::open("/dev/null", O_RDWR);
-    if (::getppid() != parent || ::dup2(nowhere, 0) < 0 || ::dup2(ends[1], 1) < 0 || ::dup2(nowhere, 2) < 0)
-      ::_exit(126);
-    ::execvp(argv[0], argv.data());
-    ::_exit(127);
+  TrialProcess(const std::vector<std::string>& words, const std::deque<std::string>& names)
+      : program_({.words = with(words, names), .output = kRead, .is_trial = true}) {
+    if (program_.end().error != 0)
+      fail<IoError>("kernels: no process can be started to try them in: {}",
+                    program_.end().why(words.front()));
   }
-  ~TrialProcess() { end(); }
-  TrialProcess(const TrialProcess&) = delete;
-  TrialProcess& operator=(const TrialProcess&) = delete;
 
   // Returns the next line, or nothing at the end or after so many seconds (`late` tells).
   std::optional<std::string> line(double seconds, bool* late) {
@@ -72,56 +50,36 @@ class TrialProcess {
         text_.erase(0, end + 1);
         return first;
       }
-      const double left = seconds - seconds_between(begin);
-      pollfd waiting{output_.get(), POLLIN, 0};
-      const int ready = left <= 0 ? 0 : ::poll(&waiting, 1, static_cast<int>(left * 1e3) + 1);
-      if (ready < 0 && errno == EINTR) continue;
-      *late = ready == 0;
-      if (ready <= 0) return {};
-      char part[4096];
-      const ssize_t got = ::read(output_.get(), part, sizeof part);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return {};
-      text_.append(part, static_cast<std::size_t>(got));
+      const std::optional<std::string> part = program_.read(seconds - seconds_between(begin));
+      *late = !part;
+      if (!part || part->empty()) return {};
+      text_ += *part;
     }
   }
 
-  // Ends the process, by force where it runs. Returns its status as waitpid gives it; 0 where the system keeps it.
-  int end() {
-    if (pid_ <= 0) return 0;
-    const pid_t pid = std::exchange(pid_, -1);
-    int status = 0;
-    const Clock::time_point begin = Clock::now();
-    bool killed = false;
-    while (::waitpid(pid, &status, WNOHANG) == 0) {  // a driver may hold a process for a while
-      const double waited = seconds_between(begin);
-      if (waited > 10) return 0;
-      if (waited > 0.5 && !std::exchange(killed, true)) ::kill(pid, SIGKILL);
-      ::usleep(2000);
-    }
-    return killed ? 0 : status;
+  // Ends the process, by force where it runs on or is late.
+  const ProgramEnd& end(bool late) {
+    if (late || !program_.wait(0.5)) program_.kill();
+    return program_.end();
   }
-  void kill() const { ::kill(pid_, SIGKILL); }
 
  private:
-  [[noreturn]] static void fail_to_start() {
-    fail<IoError>("kernels: no process can be started to try them in: {}", std::strerror(errno));
+  static std::vector<std::string> with(std::vector<std::string> words, const std::deque<std::string>& names) {
+    words.insert(words.end(), names.begin(), names.end());
+    return words;
   }
 
-  pid_t pid_ = -1;
-  Descriptor output_;
+  RunningProgram program_;
   std::string text_;
 };
 
-// What a status says of the kernel that the process was at.
+// What an end says of the kernel that the process was at.
 // errors: IoError when it was ended from outside.
-std::string reason_of(int status) {
-  if (!WIFSIGNALED(status)) return fmt::format("its process ended with status {}", WEXITSTATUS(status));
-  const int signal = WTERMSIG(status);
+std::string reason_of(const ProgramEnd& end) {
   for (const int outside : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGKILL})
-    if (signal == outside)
-      fail<IoError>("kernels: the process that tries them was ended from outside ({})", strsignal(signal));
-  return fmt::format("its process ended by signal {} ({})", signal, strsignal(signal));
+    if (end.signal == outside && !end.killed)
+      fail<IoError>("kernels: the process that tries them was ended from outside ({})", strsignal(outside));
+  return end.status == 0 ? "its process ended with status 0" : end.why("its process");
 }
 
 // Runs trials in processes, one after the other until each has a result.
@@ -142,16 +100,14 @@ void run_apart(std::deque<std::string> names, const ProveOptions& options, std::
       std::erase(names, done.back().name);
       at.clear();
     }
-    if (late) process.kill();
-    const int status = process.end();
+    const ProgramEnd& end = process.end(late);
     if (!at.empty()) {
       done.push_back(
-          {at, late ? fmt::format("it did not end in {:g} s", options.seconds) : reason_of(status), ""});
+          {at, late ? fmt::format("it did not end in {:g} s", options.seconds) : reason_of(end), ""});
       std::erase(names, at);
     }
     if (names.size() == before)
-      fail<IoError>("kernels: the process that tries them says nothing{}",
-                    late ? "" : ": " + reason_of(status));
+      fail<IoError>("kernels: the process that tries them says nothing{}", late ? "" : ": " + reason_of(end));
   }
 }
 
