@@ -68,7 +68,7 @@ const std::vector<OneThing> kThings{
      {"posix_spawn", "fork(", "popen(", "system(", "exec", "waitpid("},
      R"(\b(posix_spawnp?|fork|vfork|popen|system|waitpid|exec[lv][pe]*)\()",
      {"train/process/running_program.cpp",
-      "train/app/launch/memory_limit.cpp"}},  // this process becomes itself under another limit, before it can start any
+      "train/app/launch/memory_limit.cpp"}},  // execve of itself, before main
     {"sum of a state's bytes: State::bytes (autograd/state.h)",
      {"+= "},
      R"(\+= .*(\btensor|\bentry\.second)\.(bytes|elements)\()",

@@ -56,7 +56,8 @@ struct ProgramEnd {
 // A program that runs. It is killed with this object, unless it was detached.
 class RunningProgram {
  public:
-  // Starts it. errors: none; end() has the system's.
+  // Starts it.
+  // errors: none; end() has that of the system.
   explicit RunningProgram(const ProgramStart& start);
   ~RunningProgram();
   RunningProgram(const RunningProgram&) = delete;

@@ -68,24 +68,22 @@ std::string size_of(const ModelConfig& model) {
   return grouped(count_parameters(model).count()) + " parameters";
 }
 
-// Adds one benchmark. `measure` runs it; a long one passes what it has so far to `keep`, so that the files
-// can be read while it runs. `plan` says what it would measure.
-CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::string& help,
-                        std::function<int()>& action, std::function<PlannedRows()> plan,
-                        std::function<Measurement(const Keep&)> measure) {
+// Adds what every benchmark takes. Returns what runs: `measure` does the work; a long one passes what it has so far to
+// `keep`, so that the files can be read while it runs. `plan` says what it would measure.
+std::function<int()> benchmark(CLI::App& command, std::function<PlannedRows()> plan,
+                               std::function<Measurement(const Keep&)> measure) {
   struct Files {
     std::string json, html;
     bool dry_run = false;
   };
   const auto files = std::make_shared<Files>();
-  CLI::App& command = *bench.add_subcommand(name, help);
-  const CLI::App* const app = bench.get_parent();
+  const std::string where = "bench " + command.get_name();
+  const CLI::App* const app = command.get_parent()->get_parent();
   add_option(command, "--json", files->json, "Also write the numbers to this file", not_empty());
   add_option(command, "--html", files->html, "Also write a page with plots and tables to this file",
              not_empty());
   add_dry_run(command, files->dry_run);
-  on_chosen(command, action, [=] {
-    const std::string where = "bench " + name;
+  return [=] {
     if (!files->json.empty()) check_output(where, files->json, kOwnNumbers);
     if (!files->html.empty()) check_output(where, files->html, kOwnPage);
     check_two_files(where, "--json", files->json, "--html", files->html);
@@ -106,8 +104,7 @@ CLI::App& add_benchmark(CLI::App& bench, const std::string& name, const std::str
     print(to_text(measurement));
     keep(measurement);
     return 0;
-  });
-  return command;
+  };
 }
 
 void add_seconds(CLI::App& command, double& seconds, const char* help) {
@@ -119,15 +116,14 @@ void add_size(CLI::App& command, const char* name, std::int64_t& size, std::int6
   command.add_option(name, size, help)->check(whole_number(1, most));
 }
 
-void add_ops(CLI::App& bench, std::function<int()>& action) {
+Described describe_bench_ops(CLI::App& command) {
   struct Flags {
     OpsBenchOptions options;
     std::string device = "cpu", precision = "f32";
   };
   const auto flags = std::make_shared<Flags>();
-  CLI::App& command = add_benchmark(
-      bench, "ops",
-      "Measure every op, forward and backward, against the rate of a large product and of memory", action,
+  std::function<int()> run = benchmark(
+      command,
       [flags] {
         PlannedRows rows{{"host_cost", "of one op"}, {"adamw", ""}, {"norm", "of a gradient"}};
         for (const std::string& op : benched_ops(flags->options.filter)) rows.push_back({op, ""});
@@ -151,6 +147,7 @@ void add_ops(CLI::App& bench, std::function<int()>& action) {
               "Seconds for each op, forward and again with its backward pass");
   add_device_option(command, flags->device);
   add_precision_option(command, flags->precision);
+  return {std::move(run)};
 }
 
 // Returns a configuration by its short name or by its name in paper_configs().
@@ -196,11 +193,10 @@ struct StepFlags {
   }
 };
 
-void add_step(CLI::App& bench, std::function<int()>& action) {
+Described describe_bench_step(CLI::App& command) {
   const auto flags = std::make_shared<StepFlags>();
-  CLI::App& command = add_benchmark(
-      bench, "step",
-      "Measure a whole training step of a model on random tokens, against the time of its products", action,
+  std::function<int()> run = benchmark(
+      command,
       [flags] {
         flags->complete();
         const StepBenchOptions& o = flags->options;
@@ -243,16 +239,17 @@ void add_step(CLI::App& bench, std::function<int()>& action) {
   command.add_flag("--no-capture", flags->no_capture,
                    "On a GPU: launch each kernel instead of replaying steps from CUDA graphs");
   flags->keys.add_to(command, keys_of(flags->defaults));
+  return {std::move(run)};
 }
 
-void add_generate(CLI::App& bench, std::function<int()>& action) {
+Described describe_bench_generate(CLI::App& command) {
   struct Flags {
     GenerateBenchOptions options;
     bool no_capture = false;
   };
   const auto flags = std::make_shared<Flags>();
-  CLI::App& command = add_benchmark(
-      bench, "generate", "Measure the next token of models after texts of growing length", action,
+  std::function<int()> run = benchmark(
+      command,
       [flags] {
         PlannedRows rows;
         for (const std::string& name : flags->options.configs) {
@@ -282,17 +279,17 @@ void add_generate(CLI::App& bench, std::function<int()>& action) {
   add_precision_option(command, options.precision);
   command.add_flag("--no-capture", flags->no_capture,
                    "On a GPU: launch each kernel instead of replaying tokens from CUDA graphs");
+  return {std::move(run)};
 }
 
-void add_length(CLI::App& bench, std::function<int()>& action) {
+Described describe_bench_length(CLI::App& command) {
   struct Flags {
     LengthBenchOptions options;
     std::int64_t memory_mib = 0;
   };
   const auto flags = std::make_shared<Flags>();
-  CLI::App& command = add_benchmark(
-      bench, "length", "Measure training steps on segments of growing length, for one model of each family",
-      action,
+  std::function<int()> run = benchmark(
+      command,
       [flags] {
         const LengthBenchOptions& o = flags->options;
         validate(o);
@@ -323,13 +320,12 @@ void add_length(CLI::App& bench, std::function<int()>& action) {
            "Stop a model at the length that needs more MiB (default: 4096; on a GPU its memory)");
   add_device_option(command, options.device);
   add_precision_option(command, options.precision);
+  return {std::move(run)};
 }
 
-void add_speed(CLI::App& bench, std::function<int()>& action) {
+Described describe_bench_speed(CLI::App& command) {
   const auto options = std::make_shared<SpeedOptions>();
   const auto dry_run = std::make_shared<bool>(false);
-  CLI::App& command = *bench.add_subcommand(
-      "speed", "Measure training steps of models of all families, beside figures given for PyTorch on a GPU");
   command.add_option("--rows", options->rows, "Names of rows, separated by commas (default: all)")
       ->delimiter(',');
   command.add_option("--scale", options->scale, "paper, or small, which shrinks the rows for a CPU")
@@ -343,7 +339,7 @@ void add_speed(CLI::App& bench, std::function<int()>& action) {
       ->check(number_between(1e-3, 1e6));
   command.add_flag("--profile", options->profile, "Also show where the time of each row goes");
   add_dry_run(command, *dry_run);
-  on_chosen(command, action, [options, dry_run] {
+  return {[options, dry_run] {
     if (*dry_run) {
       PlannedRows rows;
       for (const SpeedRow& row : wanted_speed_rows(*options))
@@ -355,19 +351,30 @@ void add_speed(CLI::App& bench, std::function<int()>& action) {
     const bool failed =
         std::any_of(results.begin(), results.end(), [](const SpeedResult& row) { return !row.bench; });
     return failed ? 3 : 0;
-  });
+  }};
+}
+
+Described describe_bench(CLI::App&) {
+  return {
+      nullptr,
+      {{"ops", "Measure every op, forward and backward, against the rate of a large product and of memory",
+        Computes::products, Results::printed, describe_bench_ops},
+       {"step", "Measure a whole training step of a model on random tokens, against the time of its products",
+        Computes::products, Results::printed, describe_bench_step},
+       {"generate", "Measure the next token of models after texts of growing length", Computes::products,
+        Results::printed, describe_bench_generate},
+       {"length", "Measure training steps on segments of growing length, for one model of each family",
+        Computes::products, Results::printed, describe_bench_length},
+       {"speed",
+        "Measure training steps of models of all families, beside figures given for PyTorch on a GPU",
+        Computes::products, Results::files, describe_bench_speed}}};
 }
 
 }  // namespace
 
-void add_bench_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand(
-      "bench", "Measure ops, training steps or generation against the limits of this machine");
-  add_ops(*command, action);
-  add_step(*command, action);
-  add_generate(*command, action);
-  add_length(*command, action);
-  add_speed(*command, action);
+Command commands::bench() {
+  return {"bench", "Measure ops, training steps or generation against the limits of this machine",
+          Computes::nothing, Results::printed, describe_bench};
 }
 
 }  // namespace eddy::app

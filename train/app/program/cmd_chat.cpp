@@ -85,24 +85,28 @@ int run_chat(const ChatFlags& flags) {
   return has_failed && !typed ? 1 : 0;
 }
 
-}  // namespace
-
-void add_chat_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("chat", "Write a text together with a trained model, line by line");
+Described describe_chat(CLI::App& command) {
   const auto flags = std::make_shared<ChatFlags>();
-  add_run_argument(*command, flags->run.path);
-  add_option(*command, "--load", flags->load, "Go on with a text that /save or generate --save-session saved",
+  add_run_argument(command, flags->run.path);
+  add_option(command, "--load", flags->load, "Go on with a text that /save or generate --save-session saved",
              not_empty());
-  add_option(*command, "--tokens", flags->tokens, "Tokens that the model writes after a line",
+  add_option(command, "--tokens", flags->tokens, "Tokens that the model writes after a line",
              whole_number(0, 1'000'000'000'000));
-  add_sampling_options(*command, flags->sample);
-  add_checkpoint_option(*command, flags->run.checkpoint, "Checkpoint of the run");
-  add_precision_option(*command, flags->run.precision);
-  add_device_option(*command, flags->run.device);
-  command->footer(
+  add_sampling_options(command, flags->sample);
+  add_checkpoint_option(command, flags->run.checkpoint, "Checkpoint of the run");
+  add_precision_option(command, flags->run.precision);
+  add_device_option(command, flags->run.device);
+  command.footer(
       fmt::format("Lines from a pipe or a file are turns too: printf 'Once\\n/state\\n' | {} chat runs/a",
                   program_name()));
-  on_chosen(*command, action, [flags] { return run_chat(*flags); });
+  return {[flags] { return run_chat(*flags); }};
+}
+
+}  // namespace
+
+Command commands::chat() {
+  return {"chat", "Write a text together with a trained model, line by line", Computes::products,
+          Results::printed, describe_chat};
 }
 
 }  // namespace eddy::app

@@ -224,6 +224,21 @@ int check_kernels(const CheckFlags& flags) {
   return wrong == 0 ? 0 : 1;
 }
 
+Described describe_check(CLI::App& command) {
+  const auto flags = std::make_shared<CheckFlags>();
+  command.add_option("RUN", flags->path, "Folder of a run, or of one checkpoint, or a session's file");
+  command.add_flag("--all", flags->all,
+                   "Check every checkpoint of the run (default: the newest, the latest and the best)");
+  command.add_option("--device", flags->device,
+                     "cuda: try every kernel on the GPU, and keep which of them runs take (a minute)");
+  command.add_option("--trials", flags->trials)->group("");
+  return {[flags] {
+    if (!flags->device.empty()) return check_kernels(*flags);
+    if (flags->path.empty()) fail<ValueError>("check: RUN is missing (or --device cuda)");
+    return run_check(*flags);
+  }};
+}
+
 }  // namespace
 
 ProveOptions program_trials() {
@@ -234,21 +249,9 @@ ProveOptions program_trials() {
   return options;
 }
 
-void add_check_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand(
-      "check", "Verify the files of a run, or a session, against their digests, or the kernels of a GPU");
-  const auto flags = std::make_shared<CheckFlags>();
-  command->add_option("RUN", flags->path, "Folder of a run, or of one checkpoint, or a session's file");
-  command->add_flag("--all", flags->all,
-                    "Check every checkpoint of the run (default: the newest, the latest and the best)");
-  command->add_option("--device", flags->device,
-                      "cuda: try every kernel on the GPU, and keep which of them runs take (a minute)");
-  command->add_option("--trials", flags->trials)->group("");
-  on_chosen(*command, action, [flags] {
-    if (!flags->device.empty()) return check_kernels(*flags);
-    if (flags->path.empty()) fail<ValueError>("check: RUN is missing (or --device cuda)");
-    return run_check(*flags);
-  });
+Command commands::check() {
+  return {"check", "Verify the files of a run, or a session, against their digests, or the kernels of a GPU",
+          Computes::nothing, Results::printed, describe_check};
 }
 
 }  // namespace eddy::app

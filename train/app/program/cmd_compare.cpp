@@ -146,37 +146,44 @@ int run_report(const ReportFlags& flags) {
   return 0;
 }
 
-}  // namespace
-
-void add_compare_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("compare", "List the tokens on which two runs differ most");
+Described describe_compare(CLI::App& command) {
   const auto flags = std::make_shared<CompareFlags>();
-  command->add_option("RUN_A", flags->a.path, "Folder of a run, or of one checkpoint")->required();
-  command->add_option("RUN_B", flags->run_b,
-                      "The run to compare with; without it: RUN_A itself, with --clear-state");
-  add_option(*command, "--data", flags->data, "A text file, or a folder of them", not_empty())->required();
-  add_option(*command, "--top", flags->top, "Tokens to list in each direction", whole_number(0, 100'000));
-  command->add_flag(
+  command.add_option("RUN_A", flags->a.path, "Folder of a run, or of one checkpoint")->required();
+  command.add_option("RUN_B", flags->run_b,
+                     "The run to compare with; without it: RUN_A itself, with --clear-state");
+  add_option(command, "--data", flags->data, "A text file, or a folder of them", not_empty())->required();
+  add_option(command, "--top", flags->top, "Tokens to list in each direction", whole_number(0, 100'000));
+  command.add_flag(
       "--clear-state", flags->clear_state,
       "Clear the recurrent state of B at every segment; a cache of keys stays if the model has both");
-  add_option(*command, "--html", flags->html, "Page to write", not_empty());
-  add_option(*command, "--rows", flags->rows, "Texts read side by side", whole_number(1, 4096));
-  add_checkpoint_option(*command, flags->a.checkpoint, "Checkpoint of the run");
-  add_device_option(*command, flags->a.device);
-  on_chosen(*command, action, [flags] { return run_compare(*flags); });
+  add_option(command, "--html", flags->html, "Page to write", not_empty());
+  add_option(command, "--rows", flags->rows, "Texts read side by side", whole_number(1, 4096));
+  add_checkpoint_option(command, flags->a.checkpoint, "Checkpoint of the run");
+  add_device_option(command, flags->a.device);
+  return {[flags] { return run_compare(*flags); }};
 }
 
-void add_report_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand(
-      "report", "Lay runs side by side: curves, differences of configuration, and where they ended");
+Described describe_report(CLI::App& command) {
   const auto flags = std::make_shared<ReportFlags>();
-  command->add_option("RUN", flags->runs, "Folders of runs, or folders that hold runs; they may be training")
+  command.add_option("RUN", flags->runs, "Folders of runs, or folders that hold runs; they may be training")
       ->required();
-  add_option(*command, "--html", flags->html, "Page to write", not_empty());
-  add_option(*command, "--csv", flags->csv, "Also write all points as comma-separated values to this file",
+  add_option(command, "--html", flags->html, "Page to write", not_empty());
+  add_option(command, "--csv", flags->csv, "Also write all points as comma-separated values to this file",
              not_empty());
-  command->footer("Runs that differ in train.seed alone are one line with a band.");
-  on_chosen(*command, action, [flags] { return run_report(*flags); });
+  command.footer("Runs that differ in train.seed alone are one line with a band.");
+  return {[flags] { return run_report(*flags); }};
+}
+
+}  // namespace
+
+Command commands::compare() {
+  return {"compare", "List the tokens on which two runs differ most", Computes::products, Results::printed,
+          describe_compare};
+}
+
+Command commands::report() {
+  return {"report", "Lay runs side by side: curves, differences of configuration, and where they ended",
+          Computes::nothing, Results::printed, describe_report};
 }
 
 }  // namespace eddy::app

@@ -67,17 +67,20 @@ std::string script_of(const std::string& shell, const CLI::App& app) {
   return script;
 }
 
-}  // namespace
-
-void add_completion_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("completion", "Print a script that completes commands and flags in a shell");
+Described describe_completion(CLI::App& command) {
   const auto shell = std::make_shared<std::string>();
-  command->add_option("SHELL", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
-  on_chosen(*command, action, [shell, &app] {
+  command.add_option("SHELL", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
+  return {[shell, &app = *command.get_parent()] {
     print(script_of(*shell, app));
     return 0;
-  });
+  }};
+}
+
+}  // namespace
+
+Command commands::completion() {
+  return {"completion", "Print a script that completes commands and flags in a shell", Computes::nothing,
+          Results::printed, describe_completion};
 }
 
 }  // namespace eddy::app

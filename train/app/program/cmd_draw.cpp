@@ -135,49 +135,58 @@ int run_state(const StateFlags& flags) {
                       [&] { return draw_state_of(flags, std::move(run)); });
 }
 
-}  // namespace
-
-void add_draw_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("draw", "Draw pictures of runs, as SVG files");
-  command->require_subcommand(0, 1);
-
-  CLI::App* curves = command->add_subcommand(
-      "curves",
-      "A measure of several runs by step: of runs that differ in their seed, the median and a band");
+Described describe_curves(CLI::App& command) {
   const auto drawn = std::make_shared<CurveFlags>();
-  curves
-      ->add_option(
+  command
+      .add_option(
           "RUNS", drawn->groups,
           "NAME=FOLDER: what to call it, and a run's folder or one of runs; FOLDER alone is its own name")
       ->required();
-  add_option(*curves, "--measure", drawn->measure, "loss, or a measure beside it: accuracy, bits_per_byte",
+  add_option(command, "--measure", drawn->measure, "loss, or a measure beside it: accuracy, bits_per_byte",
              not_empty());
   add_option(
-      *curves, "--good", drawn->good,
+      command, "--good", drawn->good,
       "Print by which step all runs, and all but one, reach this for good, a loss from above; without it only of accuracy",
       number_between(-1e9, 1e9));
-  add_option(*curves, "--title", drawn->title, "What the picture shows, for those who do not see it",
+  add_option(command, "--title", drawn->title, "What the picture shows, for those who do not see it",
              not_empty());
-  add_option(*curves, "--out", drawn->out, "File to write", not_empty());
-  on_chosen(*curves, action, [drawn, curves] {
-    drawn->asks_good = curves->count("--good") > 0;
+  add_option(command, "--out", drawn->out, "File to write", not_empty());
+  return {[drawn, &command] {
+    drawn->asks_good = command.count("--good") > 0;
     return run_curves(*drawn);
-  });
+  }};
+}
 
-  CLI::App* state = command->add_subcommand(
-      "state", "The number of a run's state that tells one answer best from the others, along fresh streams");
+Described describe_state(CLI::App& command) {
   const auto shown = std::make_shared<StateFlags>();
-  add_run_argument(*state, shown->run.path);
-  add_option(*state, "--length", shown->length, "Tokens of a stream", whole_number(2, 1'000'000));
-  add_option(*state, "--rows", shown->rows, "Streams", whole_number(1, 100'000));
-  add_option(*state, "--seed", shown->seed, "Seed of the streams", whole_number(0, 1'000'000'000));
-  add_option(*state, "--answer", shown->answer, "The answer (class) to tell from the others",
+  add_run_argument(command, shown->run.path);
+  add_option(command, "--length", shown->length, "Tokens of a stream", whole_number(2, 1'000'000));
+  add_option(command, "--rows", shown->rows, "Streams", whole_number(1, 100'000));
+  add_option(command, "--seed", shown->seed, "Seed of the streams", whole_number(0, 1'000'000'000));
+  add_option(command, "--answer", shown->answer, "The answer (class) to tell from the others",
              whole_number(0, 1'000'000'000));
-  add_option(*state, "--out", shown->out, "File to write", not_empty());
-  add_checkpoint_option(*state, shown->run.checkpoint, "Checkpoint of the run");
-  add_precision_option(*state, shown->run.precision);
-  add_device_option(*state, shown->run.device);
-  on_chosen(*state, action, [shown] { return run_state(*shown); });
+  add_option(command, "--out", shown->out, "File to write", not_empty());
+  add_checkpoint_option(command, shown->run.checkpoint, "Checkpoint of the run");
+  add_precision_option(command, shown->run.precision);
+  add_device_option(command, shown->run.device);
+  return {[shown] { return run_state(*shown); }};
+}
+
+Described describe_draw(CLI::App& command) {
+  command.require_subcommand(0, 1);
+  return {nullptr,
+          {{"curves",
+            "A measure of several runs by step: of runs that differ in their seed, the median and a band",
+            Computes::nothing, Results::printed, describe_curves},
+           {"state",
+            "The number of a run's state that tells one answer best from the others, along fresh streams",
+            Computes::products, Results::printed, describe_state}}};
+}
+
+}  // namespace
+
+Command commands::draw() {
+  return {"draw", "Draw pictures of runs, as SVG files", Computes::nothing, Results::printed, describe_draw};
 }
 
 }  // namespace eddy::app

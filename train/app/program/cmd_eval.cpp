@@ -223,53 +223,56 @@ int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
                       [&] { return eval_run(flags, command, ranks, std::move(run)); });
 }
 
-}  // namespace
-
-void add_eval_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("eval", "Measure the loss of a trained model on its task");
+Described describe_eval(CLI::App& command) {
   const auto options = std::make_shared<EvalFlags>();
   const CLI::Validator size = whole_number(1, 1'000'000'000);
   EvalOptions& measured = options->options;
-  add_run_argument(*command, options->run.path);
-  add_option(*command, "--data", options->data, "File or folder of data (default: the run's)", not_empty());
-  add_option(*command, "--split", measured.split, "Part of the data, cut as the run cuts it",
+  add_run_argument(command, options->run.path);
+  add_option(command, "--data", options->data, "File or folder of data (default: the run's)", not_empty());
+  add_option(command, "--split", measured.split, "Part of the data, cut as the run cuts it",
              CLI::IsMember({"valid", "train", "test", "all"}));
-  add_option(*command, "--batches", measured.batches,
+  add_option(command, "--batches", measured.batches,
              "Number of batches, random ones for data.order windows; 0: all of the split once",
              whole_number(0, 1'000'000'000));
   command
-      ->add_option("--sampled", options->sampled,
-                   "Also print the mean over so many random batches, as papers estimate their numbers")
+      .add_option("--sampled", options->sampled,
+                  "Also print the mean over so many random batches, as papers estimate their numbers")
       ->check(whole_number(2, 1'000'000'000));
-  command->add_option("--batch", measured.batch, "Rows of a batch (default: the run's)")->check(size);
-  command->add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")->check(size);
-  add_option(*command, "--seed", measured.seed, "Seed of the random batches", seed_number());
-  add_checkpoint_option(*command, options->run.checkpoint, "Checkpoint of the run");
-  add_precision_option(*command, options->run.precision);
-  add_device_option(*command, options->run.device);
-  command->add_flag(
-      "--clear-state", measured.clear_state,
-      "Clear the recurrent state at every segment; a cache of keys stays if the model has both");
+  command.add_option("--batch", measured.batch, "Rows of a batch (default: the run's)")->check(size);
+  command.add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")->check(size);
+  add_option(command, "--seed", measured.seed, "Seed of the random batches", seed_number());
+  add_checkpoint_option(command, options->run.checkpoint, "Checkpoint of the run");
+  add_precision_option(command, options->run.precision);
+  add_device_option(command, options->run.device);
+  command.add_flag("--clear-state", measured.clear_state,
+                   "Clear the recurrent state at every segment; a cache of keys stays if the model has both");
   CLI::Option* score_last =
       command
-          ->add_option(
+          .add_option(
               "--score-last", measured.score_last,
               "Read overlapping windows, each without a state, and score only the last so many tokens")
           ->check(size);
-  command->add_option("--from", measured.from, "With --score-last: the token at which the first window ends")
+  command.add_option("--from", measured.from, "With --score-last: the token at which the first window ends")
       ->check(size)
       ->needs(score_last);
-  add_option(*command, "--by-position", options->by_position,
+  add_option(command, "--by-position", options->by_position,
              "HTML file to write: the loss against the position in the text, with and without the state",
              not_empty());
   command
-      ->add_option(
+      .add_option(
           "--micro-batches", options->micro_batches,
           "Parts of a batch, a power of two, which processes share (default: the run's train.micro_batches)")
       ->check(power_of_two());
-  on_chosen(*command, action, [options, command, &app] {
-    return run_on_ranks(app, [&](Ranks* ranks) { return run_eval(*options, *command, ranks); });
-  });
+  return {[options, &command, &app = *command.get_parent()] {
+    return run_on_ranks(app, [&](Ranks* ranks) { return run_eval(*options, command, ranks); });
+  }};
+}
+
+}  // namespace
+
+Command commands::eval() {
+  return {"eval", "Measure the loss of a trained model on its task", Computes::products, Results::printed,
+          describe_eval};
 }
 
 }  // namespace eddy::app

@@ -49,46 +49,39 @@ int run_import(ImportFlags& flags, const CLI::App& app) {
   return 0;
 }
 
-}  // namespace
-
-void add_export_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand(
-      "export", "Write a trained model for other programs: weights, sizes, tokenizer, PyTorch code");
+Described describe_export_model(CLI::App& command) {
   const auto flags = std::make_shared<ExportFlags>();
-  add_run_argument(*command, flags->run.path);
-  add_option(*command, "--out", flags->out, "Folder to make; may exist if it is empty", not_empty())
+  add_run_argument(command, flags->run.path);
+  add_option(command, "--out", flags->out, "Folder to make; may exist if it is empty", not_empty())
       ->required();
-  add_checkpoint_option(*command, flags->run.checkpoint, "Checkpoint of the run");
-  on_chosen(*command, action, [flags] { return run_export(*flags); });
+  add_checkpoint_option(command, flags->run.checkpoint, "Checkpoint of the run");
+  return {[flags] { return run_export(*flags); }};
 }
 
-void add_import_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("import", "Begin a run with the weights of another program");
+Described describe_import_model(CLI::App& command) {
   const auto flags = std::make_shared<ImportFlags>();
-  add_option(*command, "--run,--out", flags->request.run_dir, "Folder of the new run; must not exist",
+  add_option(command, "--run,--out", flags->request.run_dir, "Folder of the new run; must not exist",
              not_empty())
       ->required();
-  command->add_option("--weights", flags->request.weights, "Safetensors files with the weights")
+  command.add_option("--weights", flags->request.weights, "Safetensors files with the weights")
       ->required()
       ->check(not_empty());
-  add_option(*command, "--map", flags->request.map,
-             "TOML file that says which tensor becomes which parameter", not_empty())
+  add_option(command, "--map", flags->request.map, "TOML file that says which tensor becomes which parameter",
+             not_empty())
       ->required();
-  flags->run.add_to(*command);
-  command->footer(fmt::format(
+  flags->run.add_to(command);
+  command.footer(fmt::format(
       "The configuration and --data are as for {} train. train/app/exchange/README.md explains the map.",
       program_name()));
-  on_chosen(*command, action, [flags, &app] {
+  return {[flags, &app = *command.get_parent()] {
     return naming_flags(flags->run.given_short(), [&] { return run_import(*flags, app); });
-  });
+  }};
 }
 
-void add_dump_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("dump", "Write logits, loss, gradients and states of one case to a file");
+Described describe_dump(CLI::App& command) {
   const auto options = std::make_shared<DumpOptions>();
   const auto add_file = [&](const char* name, std::string& file, const char* help) {
-    return add_option(*command, name, file, help, not_empty());
+    return add_option(command, name, file, help, not_empty());
   };
   add_file("--case", options->case_dir, "Folder with config.json and case.safetensors");
   add_file("--config", options->config, "config.json of a case, or a run's config (TOML or JSON)");
@@ -96,23 +89,40 @@ void add_dump_command(CLI::App& app, std::function<int()>& action) {
   add_file("--tokens", options->tokens, "Safetensors with tokens, and targets to get a loss");
   add_file("--state", options->state, "Safetensors with state.<name> or next_state.<name>");
   add_file("--out", options->out, "The file to write")->required();
-  add_option(*command, "--precision", options->precision, "Arithmetic and output",
+  add_option(command, "--precision", options->precision, "Arithmetic and output",
              CLI::IsMember({"f64", "f32"}));
-  add_option(*command, "--device", options->device, "Where to compute; cuda takes --precision f32",
+  add_option(command, "--device", options->device, "Where to compute; cuda takes --precision f32",
              CLI::IsMember(value_names<Computer>()));
-  command->add_flag("--grads", options->grads, "Also write the gradient of every parameter");
+  command.add_flag("--grads", options->grads, "Also write the gradient of every parameter");
   add_option(
-      *command, "--capture", options->capture,
+      command, "--capture", options->capture,
       "Also write values inside the model whose path fits a pattern, such as 'layers.*.attn.probabilities'",
       not_empty());
-  command->add_flag("--literal", options->literal, "Compute by the equations word for word");
-  on_chosen(*command, action, [options] {
+  command.add_flag("--literal", options->literal, "Compute by the equations word for word");
+  return {[options] {
     check_output("dump", options->out, kOwnDump);
     const std::string warning = dump(*options);
     if (!warning.empty()) say("dump: " + warning);
     print_line("wrote {}", options->out);
     return 0;
-  });
+  }};
+}
+
+}  // namespace
+
+Command commands::export_model() {
+  return {"export", "Write a trained model for other programs: weights, sizes, tokenizer, PyTorch code",
+          Computes::products, Results::printed, describe_export_model};
+}
+
+Command commands::import_model() {
+  return {"import", "Begin a run with the weights of another program", Computes::products, Results::printed,
+          describe_import_model};
+}
+
+Command commands::dump() {
+  return {"dump", "Write logits, loss, gradients and states of one case to a file", Computes::products,
+          Results::printed, describe_dump};
 }
 
 }  // namespace eddy::app

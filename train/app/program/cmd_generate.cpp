@@ -118,32 +118,36 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
   return saving && stop_requested() ? 130 : 0;
 }
 
-}  // namespace
-
-void add_generate_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("generate", "Write text from a trained model");
+Described describe_generate(CLI::App& command) {
   const auto options = std::make_shared<GenerateOptions>();
-  add_run_argument(*command, options->run.path);
-  command->add_option(
+  add_run_argument(command, options->run.path);
+  command.add_option(
       "--prompt", options->prompt,
       "Text to continue; '-' reads standard input (default: a new line). On a terminal it is shown "
       "before what the model writes");
-  command->add_flag("--replace-unknown", options->replace_unknown,
-                    "Replace characters of the prompt that the vocabulary lacks, with a warning");
-  add_option(*command, "--tokens", options->tokens, "Number of tokens to write",
+  command.add_flag("--replace-unknown", options->replace_unknown,
+                   "Replace characters of the prompt that the vocabulary lacks, with a warning");
+  add_option(command, "--tokens", options->tokens, "Number of tokens to write",
              whole_number(0, 1'000'000'000'000));
-  add_sampling_options(*command, options->sample);
-  add_option(*command, "--session", options->session,
+  add_sampling_options(command, options->sample);
+  add_option(command, "--session", options->session,
              "Continue a text that --save-session saved; sampling flags override the saved ones",
              not_empty());
-  add_option(*command, "--save-session", options->save_session,
+  add_option(command, "--save-session", options->save_session,
              "File to save the state of the text in, after the last token or a stop; may be the file "
              "of --session",
              not_empty());
-  add_checkpoint_option(*command, options->run.checkpoint, "Checkpoint of the run");
-  add_precision_option(*command, options->run.precision);
-  add_device_option(*command, options->run.device);
-  on_chosen(*command, action, [options, command] { return run_generate(*options, *command); });
+  add_checkpoint_option(command, options->run.checkpoint, "Checkpoint of the run");
+  add_precision_option(command, options->run.precision);
+  add_device_option(command, options->run.device);
+  return {[options, &command] { return run_generate(*options, command); }};
+}
+
+}  // namespace
+
+Command commands::generate() {
+  return {"generate", "Write text from a trained model", Computes::products, Results::printed,
+          describe_generate};
 }
 
 }  // namespace eddy::app

@@ -58,15 +58,11 @@ void print_kernels() {
       print_line("gpu kernel refused: {}", line);
 }
 
-}  // namespace
-
-void add_info_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("info", "Show version, compiler, processor, kernels, libraries and memory");
+Described describe_info(CLI::App& command) {
   const auto measure = std::make_shared<bool>(false);
-  command->add_flag("--measure", *measure,
-                    "Also measure products and memory of the CPU, and with CUDA of the GPU (three seconds)");
-  on_chosen(*command, action, [measure] {
+  command.add_flag("--measure", *measure,
+                   "Also measure products and memory of the CPU, and with CUDA of the GPU (three seconds)");
+  return {[measure] {
     for (const std::string& line : environment_lines()) print_line("{}", line);
     print_kernels();
     print_line("page server: {}", why_no_server().empty() ? "libevent" : "none: libevent-dev was not found");
@@ -83,7 +79,14 @@ void add_info_command(CLI::App& app, std::function<int()>& action) {
     for (const std::string& line : measure_gpu()) print_line("{}", line);
     if (const std::string line = gpu_allocator_line(); !line.empty()) print_line("{}", line);
     return 0;
-  });
+  }};
+}
+
+}  // namespace
+
+Command commands::info() {
+  return {"info", "Show version, compiler, processor, kernels, libraries and memory", Computes::nothing,
+          Results::printed, describe_info};
 }
 
 }  // namespace eddy::app

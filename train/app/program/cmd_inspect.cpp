@@ -140,30 +140,33 @@ int run_inspect(const InspectFlags& flags) {
   return 0;
 }
 
-}  // namespace
-
-void add_inspect_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("inspect", "Write a page that shows what a model's memory does on a text");
+Described describe_inspect(CLI::App& command) {
   const auto flags = std::make_shared<InspectFlags>();
-  add_run_argument(*command, flags->run.path);
-  add_option(*command, "--text", flags->text, "The text: a file, or '-' for standard input", not_empty())
+  add_run_argument(command, flags->run.path);
+  add_option(command, "--text", flags->text, "The text: a file, or '-' for standard input", not_empty())
       ->required();
-  add_option(*command, "--out", flags->out, "Page to write", not_empty());
-  add_option(*command, "--tokens", flags->tokens, "Read at most so many tokens of the text",
+  add_option(command, "--out", flags->out, "Page to write", not_empty());
+  add_option(command, "--tokens", flags->tokens, "Read at most so many tokens of the text",
              whole_number(2, 10'000'000));
   add_option(
-      *command, "--attention", flags->attention,
+      command, "--attention", flags->attention,
       "FROM:TO, the tokens whose attention the page keeps (default: from the first one on, about 4 MB of it)",
       token_range());
-  add_option(*command, "--keys", flags->keys, "Keys to keep of each token and head, the largest ones",
+  add_option(command, "--keys", flags->keys, "Keys to keep of each token and head, the largest ones",
              whole_number(1, 255));
-  command->add_flag("--replace-unknown", flags->replace_unknown,
-                    "Replace characters of the text that the vocabulary lacks");
-  add_checkpoint_option(*command, flags->run.checkpoint, "Checkpoint of the run");
-  add_precision_option(*command, flags->run.precision);
-  add_device_option(*command, flags->run.device);
-  on_chosen(*command, action, [flags] { return run_inspect(*flags); });
+  command.add_flag("--replace-unknown", flags->replace_unknown,
+                   "Replace characters of the text that the vocabulary lacks");
+  add_checkpoint_option(command, flags->run.checkpoint, "Checkpoint of the run");
+  add_precision_option(command, flags->run.precision);
+  add_device_option(command, flags->run.device);
+  return {[flags] { return run_inspect(*flags); }};
+}
+
+}  // namespace
+
+Command commands::inspect() {
+  return {"inspect", "Write a page that shows what a model's memory does on a text", Computes::products,
+          Results::printed, describe_inspect};
 }
 
 }  // namespace eddy::app

@@ -114,20 +114,27 @@ int list_tasks() {
   return 0;
 }
 
-}  // namespace
-
-void add_keys_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("keys", "List the configuration keys that a model reads, with type and default");
+Described describe_keys(CLI::App& command) {
   const auto wanted = std::make_shared<std::string>();
-  command->add_option("MODEL", *wanted,
-                      "A model, or family/model, or a key; without one, all keys are listed");
-  on_chosen(*command, action, [wanted] { return list_keys(*wanted); });
+  command.add_option("MODEL", *wanted,
+                     "A model, or family/model, or a key; without one, all keys are listed");
+  return {[wanted] { return list_keys(*wanted); }};
 }
 
-void add_tasks_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("tasks", "List what a model can be trained on");
-  on_chosen(*command, action, list_tasks);
+Described describe_tasks(CLI::App&) {
+  return {list_tasks};
+}
+
+}  // namespace
+
+Command commands::keys() {
+  return {"keys", "List the configuration keys that a model reads, with type and default", Computes::nothing,
+          Results::printed, describe_keys};
+}
+
+Command commands::tasks() {
+  return {"tasks", "List what a model can be trained on", Computes::nothing, Results::printed,
+          describe_tasks};
 }
 
 }  // namespace eddy::app

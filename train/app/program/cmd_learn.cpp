@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -133,37 +132,39 @@ int print_answer(const LearnFlags& flags) {
   return 0;
 }
 
+// A command below that works on one exercise.
+Command command_on_exercise(const char* name, const char* what, const std::string& help,
+                            const std::shared_ptr<LearnFlags>& flags, int (*run)(const LearnFlags&)) {
+  return {name, what, Computes::nothing, Results::printed, [=](CLI::App& command) -> Described {
+            command
+                .add_option("EXERCISE", flags->which, help + " (a number or a name; default: the next one)")
+                ->check(not_empty());
+            return {[flags, run] { return run(*flags); }};
+          }};
+}
+
+Described describe_learn(CLI::App& command) {
+  command.require_subcommand(0, 1);
+  const auto flags = std::make_shared<LearnFlags>();
+  add_option(command, "--folder", flags->folder,
+             "Your folder: the files that you complete, and what is right so far", not_empty());
+  command
+      .add_option("EXERCISE", flags->which,
+                  "Show an exercise, a number or a name, and copy its file to your folder")
+      ->check(not_empty());
+  command.footer("Without an exercise it lists all of them. docs/tour/ leads through Eddy along them.");
+  return {[flags] { return flags->which.empty() ? list_exercises(*flags) : show_exercise(*flags); },
+          {command_on_exercise("check", "Compile your file and check it", "The exercise to check", flags,
+                               check_one),
+           command_on_exercise("hint", "Give one more hint", "The exercise to help with", flags, give_hint),
+           command_on_exercise("answer", "Print an answer", "The exercise to give up", flags, print_answer)}};
+}
+
 }  // namespace
 
-void add_learn_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("learn", "Exercises from softplus to a CUDA kernel, which check themselves");
-  command->require_subcommand(0, 1);
-  const auto flags = std::make_shared<LearnFlags>();
-  add_option(*command, "--folder", flags->folder,
-             "Your folder: the files that you complete, and what is right so far", not_empty());
-  const auto takes_exercise = [flags](CLI::App& of, const std::string& help) {
-    of.add_option("EXERCISE", flags->which, help + " (a number or a name; default: the next one)")
-        ->check(not_empty());
-  };
-  command
-      ->add_option("EXERCISE", flags->which,
-                   "Show an exercise, a number or a name, and copy its file to your folder")
-      ->check(not_empty());
-  command->footer("Without an exercise it lists all of them. docs/tour/ leads through Eddy along them.");
-  command->callback([&action, flags, command] {  // runs after that of a command below, too
-    if (command->get_subcommands().empty())
-      action = [flags] { return flags->which.empty() ? list_exercises(*flags) : show_exercise(*flags); };
-  });
-  const auto add = [&](const char* name, const char* what, const std::string& help,
-                       int (*run)(const LearnFlags&)) {
-    CLI::App* const below = command->add_subcommand(name, what);
-    takes_exercise(*below, help);
-    on_chosen(*below, action, [flags, run] { return run(*flags); });
-  };
-  add("check", "Compile your file and check it", "The exercise to check", check_one);
-  add("hint", "Give one more hint", "The exercise to help with", give_hint);
-  add("answer", "Print an answer", "The exercise to give up", print_answer);
+Command commands::learn() {
+  return {"learn", "Exercises from softplus to a CUDA kernel, which check themselves", Computes::nothing,
+          Results::printed, describe_learn};
 }
 
 }  // namespace eddy::app

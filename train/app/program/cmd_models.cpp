@@ -128,34 +128,31 @@ int list_parameters(const ModelsOptions& options) {
   return 0;
 }
 
-}  // namespace
-
-void add_models_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("models", "List models and their numbers of parameters");
+Described describe_models(CLI::App& command) {
   const auto options = std::make_shared<ModelsOptions>();
-  add_option(*command, "--config", options->config,
+  add_option(command, "--config", options->config,
              "List the parameters of this configuration (TOML or JSON) instead", not_empty());
   command
-      ->add_option("--vocab", options->vocab,
-                   "Size of the vocabulary, if the configuration leaves it to the text (default: 256)")
+      .add_option("--vocab", options->vocab,
+                  "Size of the vocabulary, if the configuration leaves it to the text (default: 256)")
       ->check(whole_number(1, 1'000'000'000));
   command
-      ->add_option("--params", options->params,
-                   "List instead the sizes at which every model has so many parameters, within 3 %")
+      .add_option("--params", options->params,
+                  "List instead the sizes at which every model has so many parameters, within 3 %")
       ->check(whole_number(1, 1'000'000'000'000'000));
   add_option(
-      *command, "--explain", options->explain,
+      command, "--explain", options->explain,
       "Explain instead a model or configuration of a paper, by its name: what reads what, the work and the "
       "parameters of each part, the state, and how far back it sees",
       not_empty());
-  add_option(*command, "--svg", options->svg, "With --explain, write the same as a picture to this file too",
+  add_option(command, "--svg", options->svg, "With --explain, write the same as a picture to this file too",
              not_empty());
-  options->keys.add_to(*command, keys_of(options->defaults));
-  command->footer(fmt::format(
+  options->keys.add_to(command, keys_of(options->defaults));
+  command.footer(fmt::format(
       "With --config, a key of a model, or both, it lists the parameters of that one: {} models --model staircase "
       "--model.layers 2 --vocab 65",
       program_name()));
-  on_chosen(*command, action, [options] {
+  return {[options] {
     if (options->params > 0 && options->names_one())
       fail<ValueError>("models: --params lists all models (for one: --model.params {})", options->params);
     if (options->params > 0 && !options->explain.empty())
@@ -167,7 +164,14 @@ void add_models_command(CLI::App& app, std::function<int()>& action) {
     if (options->vocab > 0 && !options->names_one())
       fail<ValueError>("models: --vocab is for one model (name it by --config or --model), or for --params");
     return options->names_one() ? list_parameters(*options) : list_models();
-  });
+  }};
+}
+
+}  // namespace
+
+Command commands::models() {
+  return {"models", "List models and their numbers of parameters", Computes::nothing, Results::printed,
+          describe_models};
 }
 
 }  // namespace eddy::app

@@ -161,22 +161,25 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
   return 0;
 }
 
-}  // namespace
-
-void add_plan_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand(
-      "plan", "Say what a run takes before it begins: memory, tokens a second, time to its end");
+Described describe_plan(CLI::App& command) {
   const auto flags = std::make_shared<PlanFlags>();
-  add_option(*command, "--seconds", flags->seconds,
+  add_option(command, "--seconds", flags->seconds,
              "Seconds in which steps are measured, at least one step; 0: memory alone",
              number_between(0, 1e6));
-  flags->run.add_to(*command);
-  command->footer(fmt::format(
+  flags->run.add_to(command);
+  command.footer(fmt::format(
       "Takes the configuration, the preset and the flags of `{} train`, which checks the memory too before it begins.",
       program_name()));
-  on_chosen(*command, action, [flags, &app] {
+  return {[flags, &app = *command.get_parent()] {
     return naming_flags(flags->run.given_short(), [&] { return run_plan(*flags, app); });
-  });
+  }};
+}
+
+}  // namespace
+
+Command commands::plan() {
+  return {"plan", "Say what a run takes before it begins: memory, tokens a second, time to its end",
+          Computes::products, Results::printed, describe_plan};
 }
 
 }  // namespace eddy::app

@@ -65,46 +65,49 @@ int run_reproduce(ReproduceFlags& flags, const CLI::App& command, Ranks* ranks) 
   return end == ReproduceEnd::interrupted ? 130 : end == ReproduceEnd::failed ? 3 : 0;
 }
 
-}  // namespace
-
-void add_reproduce_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand(
-      "reproduce", "Train and measure the rows of a paper's table, and show its numbers beside ours");
+Described describe_reproduce(CLI::App& command) {
   const auto flags = std::make_shared<ReproduceFlags>();
   ReproduceOptions& options = flags->options;
-  command->add_option("TABLE", options.table,
-                      "FAMILY/TABLE, or a table of one's own, FILE.toml; without one, all tables are listed");
-  command->add_option("--rows", options.rows, "Names of rows, separated by commas (default: all)")
+  command.add_option("TABLE", options.table,
+                     "FAMILY/TABLE, or a table of one's own, FILE.toml; without one, all tables are listed");
+  command.add_option("--rows", options.rows, "Names of rows, separated by commas (default: all)")
       ->delimiter(',');
   command
-      ->add_option(
+      .add_option(
           "--scale", options.scale,
           "small: sizes for a few CPU cores; paper: the sizes of the paper; tiny: seconds, to try the command")
       ->capture_default_str();
-  command->add_option("--task", options.task, "Variant of the table, where it has some");
-  add_option(*command, "--data", options.data, "File or folder of the table's data (default: see the table)",
+  command.add_option("--task", options.task, "Variant of the table, where it has some");
+  add_option(command, "--data", options.data, "File or folder of the table's data (default: see the table)",
              not_empty());
-  command->add_option("--runs", options.runs, "Folder of the runs")->capture_default_str();
-  command->add_option("--set", flags->set, "KEY=VALUE of the configuration, for every row; may be repeated")
+  command.add_option("--runs", options.runs, "Folder of the runs")->capture_default_str();
+  command.add_option("--set", flags->set, "KEY=VALUE of the configuration, for every row; may be repeated")
       ->allow_extra_args(false);
   command
-      ->add_option("--windows", options.windows,
-                   "For tables by length: windows measured at each length, fewer at the longest")
+      .add_option("--windows", options.windows,
+                  "For tables by length: windows measured at each length, fewer at the longest")
       ->check(whole_number(1, 1'000'000'000));
   command
-      ->add_option("--seeds", options.seeds,
-                   "Train every row so many times, with seeds one after another: mean and standard deviation "
-                   "(default: 1, in figures of a paper 3)")
+      .add_option("--seeds", options.seeds,
+                  "Train every row so many times, with seeds one after another: mean and standard deviation "
+                  "(default: 1, in figures of a paper 3)")
       ->check(whole_number(1, 1'000));
-  command->add_flag("--list", flags->list,
-                    "List the tables, and the columns that a table of one's own may have");
-  command->add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");
-  add_option(*command, "--device", flags->device,
+  command.add_flag("--list", flags->list,
+                   "List the tables, and the columns that a table of one's own may have");
+  command.add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");
+  add_option(command, "--device", flags->device,
              "Where every row is trained and measured, the same as --set train.device (default: cpu)",
              CLI::IsMember(value_names<Computer>()));
-  on_chosen(*command, action, [flags, command, &app] {
-    return run_on_ranks(app, [&](Ranks* ranks) { return run_reproduce(*flags, *command, ranks); });
-  });
+  return {[flags, &command, &app = *command.get_parent()] {
+    return run_on_ranks(app, [&](Ranks* ranks) { return run_reproduce(*flags, command, ranks); });
+  }};
+}
+
+}  // namespace
+
+Command commands::reproduce() {
+  return {"reproduce", "Train and measure the rows of a paper's table, and show its numbers beside ours",
+          Computes::products, Results::files, describe_reproduce};
 }
 
 }  // namespace eddy::app

@@ -170,38 +170,52 @@ int run_show_tokenizer(const TokenizerFlags& flags) {
   return 0;
 }
 
-}  // namespace
+void add_document_option(CLI::App& command, TokenizerFlags& flags) {
+  add_option(
+      command, "--document", flags.document,
+      "What is one document of the folder, as data.document: a file, or a subfolder with all its files",
+      CLI::IsMember({"file", "folder"}));
+}
 
-void add_tokenizer_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("tokenizer", "Train or show a vocabulary of subwords (SentencePiece)");
-  command->require_subcommand(1);
+Described describe_train_tokenizer(CLI::App& command) {
   const auto flags = std::make_shared<TokenizerFlags>();
-  CLI::App* train = command->add_subcommand("train", "Make a vocabulary from texts");
-  train
-      ->add_option("--data", flags->data, "Text file or folder; of a folder with train and valid, only train")
+  command
+      .add_option("--data", flags->data, "Text file or folder; of a folder with train and valid, only train")
       ->required();
-  const auto add_document = [&](CLI::App& to) {
-    add_option(
-        to, "--document", flags->document,
-        "What is one document of the folder, as data.document: a file, or a subfolder with all its files",
-        CLI::IsMember({"file", "folder"}));
-  };
-  add_document(*train);
-  add_option(*train, "--vocab", flags->options.size, "Number of tokens", whole_number(512, 1 << 20));
-  add_option(*train, "--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces",
+  add_document_option(command, *flags);
+  add_option(command, "--vocab", flags->options.size, "Number of tokens", whole_number(512, 1 << 20));
+  add_option(command, "--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces",
              CLI::IsMember({"bpe", "unigram"}));
-  add_option(*train, "--megabytes", flags->megabytes,
+  add_option(command, "--megabytes", flags->megabytes,
              "Train on at most so many megabytes: lines taken evenly from longer texts",
              whole_number(1, 1 << 20));
-  train->add_option("--out", flags->out, "File to write: NAME.model")->required();
-  on_chosen(*train, action, [flags] { return run_train_tokenizer(*flags); });
-  CLI::App* show = command->add_subcommand("show", "Show what a vocabulary holds, and how it splits texts");
-  show->add_option("FILE|RUN", flags->subject, "A .model file, or a run's folder")->required();
-  show->add_option("--text", flags->text, "Split this text");
-  show->add_option("--data", flags->show_data, "Count the tokens of this file or folder");
-  add_document(*show);
-  on_chosen(*show, action, [flags] { return run_show_tokenizer(*flags); });
+  command.add_option("--out", flags->out, "File to write: NAME.model")->required();
+  return {[flags] { return run_train_tokenizer(*flags); }};
+}
+
+Described describe_show_tokenizer(CLI::App& command) {
+  const auto flags = std::make_shared<TokenizerFlags>();
+  command.add_option("FILE|RUN", flags->subject, "A .model file, or a run's folder")->required();
+  command.add_option("--text", flags->text, "Split this text");
+  command.add_option("--data", flags->show_data, "Count the tokens of this file or folder");
+  add_document_option(command, *flags);
+  return {[flags] { return run_show_tokenizer(*flags); }};
+}
+
+Described describe_tokenizer(CLI::App& command) {
+  command.require_subcommand(1);
+  return {nullptr,
+          {{"train", "Make a vocabulary from texts", Computes::nothing, Results::printed,
+            describe_train_tokenizer},
+           {"show", "Show what a vocabulary holds, and how it splits texts", Computes::nothing,
+            Results::printed, describe_show_tokenizer}}};
+}
+
+}  // namespace
+
+Command commands::tokenizer() {
+  return {"tokenizer", "Train or show a vocabulary of subwords (SentencePiece)", Computes::nothing,
+          Results::printed, describe_tokenizer};
 }
 
 }  // namespace eddy::app

@@ -102,39 +102,36 @@ int run_train(TrainFlags& flags, const CLI::App& app) {
   });
 }
 
-}  // namespace
-
-void add_train_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command = app.add_subcommand("train", "Train a model; every configuration key is also a flag");
+Described describe_train(CLI::App& command) {
   const auto flags = std::make_shared<TrainFlags>();
   TrainRequest& request = flags->request;
-  add_option(*command, "--run,--out", request.run_dir,
+  add_option(command, "--run,--out", request.run_dir,
              "Folder of the new run; must not exist, unless its run ended before the first checkpoint",
              not_empty());
   add_option(
-      *command, "--resume", request.resume,
+      command, "--resume", request.resume,
       "Folder of a run to continue from its latest checkpoint, or from --checkpoint; with --data also on texts "
       "that came into its folder since",
       not_empty());
   add_option(
-      *command, "--init-from", request.init_from,
+      command, "--init-from", request.init_from,
       "Start the new run from the weights of this run or checkpoint: its model and tokenizer are taken, and "
       "characters that are new in --data are added",
       not_empty());
-  add_checkpoint_option(*command, request.checkpoint,
+  add_checkpoint_option(command, request.checkpoint,
                         "Checkpoint to continue from, or to start from with --init-from");
-  command->add_flag("--print-config", flags->print_config,
-                    "Print what differs from the defaults as a configuration file (TOML), and train nothing");
-  command->add_flag("--dry-run", flags->dry_run,
-                    "Check configuration, data, memory and the run's folder, and make nothing");
-  CLI::Option* const watch = command->add_flag(
+  command.add_flag("--print-config", flags->print_config,
+                   "Print what differs from the defaults as a configuration file (TOML), and train nothing");
+  command.add_flag("--dry-run", flags->dry_run,
+                   "Check configuration, data, memory and the run's folder, and make nothing");
+  CLI::Option* const watch = command.add_flag(
       "--watch", flags->watch,
       fmt::format("Serve the report to a browser while the run trains, at loopback alone ({} watch)",
                   program_name()));
-  flags->watching.add_to(*command, "With --watch: ");
-  for (const char* const of_watch : {"--address", "--port"}) command->get_option(of_watch)->needs(watch);
-  flags->run.add_to(*command);
-  command->footer(fmt::format(
+  flags->watching.add_to(command, "With --watch: ");
+  for (const char* const of_watch : {"--address", "--port"}) command.get_option(of_watch)->needs(watch);
+  flags->run.add_to(command);
+  command.footer(fmt::format(
       "{0} plan, with the same configuration and flags, says what a run takes before it begins: memory and time.\n"
       "{0} keys MODEL lists the keys that a model reads, {0} tasks what it can be trained on, with its data sets.\n\n"
       "Going on:\n"
@@ -142,7 +139,14 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       "  {0} train --resume runs/a --data texts --train.steps 9000     and texts that came into its folder\n"
       "  {0} train --init-from runs/a --data others --run runs/b       a new run from its weights, on other texts",
       program_name()));
-  on_chosen(*command, action, [flags, &app] { return run_train(*flags, app); });
+  return {[flags, &app = *command.get_parent()] { return run_train(*flags, app); }};
+}
+
+}  // namespace
+
+Command commands::train() {
+  return {"train", "Train a model; every configuration key is also a flag", Computes::products,
+          Results::files, describe_train};
 }
 
 }  // namespace eddy::app

@@ -77,6 +77,20 @@ int run_watch(const WatchFlags& flags) {
   return 0;
 }
 
+Described describe_watch(CLI::App& command) {
+  const auto flags = std::make_shared<WatchFlags>();
+  command.add_option("RUN", flags->run, "Folder of a run")->required();
+  flags->options.add_to(command, "");
+  command
+      .add_option(
+          "--with-parent", flags->parent,
+          fmt::format(
+              "End after this process, whose child this one is; RUN may come later ({} train --watch)",
+              program_name()))
+      ->check(whole_number(1, INT32_MAX));
+  return {[flags] { return run_watch(*flags); }};
+}
+
 }  // namespace
 
 void WatchOptions::add_to(CLI::App& command, const std::string& when) {
@@ -108,20 +122,9 @@ void start_watching(const std::string& run, const WatchOptions& options) {
   watch.detach();
 }
 
-void add_watch_command(CLI::App& app, std::function<int()>& action) {
-  CLI::App* command =
-      app.add_subcommand("watch", "Serve the report of a run to a browser, read-only, until Ctrl-C");
-  const auto flags = std::make_shared<WatchFlags>();
-  command->add_option("RUN", flags->run, "Folder of a run")->required();
-  flags->options.add_to(*command, "");
-  command
-      ->add_option(
-          "--with-parent", flags->parent,
-          fmt::format(
-              "End after this process, whose child this one is; RUN may come later ({} train --watch)",
-              program_name()))
-      ->check(whole_number(1, INT32_MAX));
-  on_chosen(*command, action, [flags] { return run_watch(*flags); });
+Command commands::watch() {
+  return {"watch", "Serve the report of a run to a browser, read-only, until Ctrl-C", Computes::nothing,
+          Results::printed, describe_watch};
 }
 
 }  // namespace eddy::app

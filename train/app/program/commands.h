@@ -1,16 +1,9 @@
-// The commands of the program, and what they share: options, checks of what options name, and standard output.
-//
-// Each add_x_command adds one command to the command line. When the user chose that command, it sets `action` to
-// what runs once the whole line is parsed. An action returns the exit status, or throws an eddy::Error.
+// The commands of the program as records, and what they share: options, and checks of what options name.
 //
 // Predictable failures are reported before the work begins. CLI11's own checks of numbers accept too much: its
 // conversions turn -1 into the largest unsigned number and truncate what is too large, and its ranges accept a NaN.
-//
-// Writes to standard output are checked. A full disk is an error. A reader that closes the pipe, as `head` does in
-// `eddy models | head`, ends the program without one. A command whose results are files goes on without output.
 #pragma once
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
@@ -21,6 +14,7 @@
 #include <vector>
 
 #include "train/app/measure/kernels/prove.h"
+#include "train/app/terminal/output.h"
 #include "train/config/config_flags.h"
 #include "train/config/run_config.h"
 #include "train/files/own_file.h"
@@ -33,34 +27,63 @@ class Ranks;
 
 namespace eddy::app {
 
-void add_train_command(CLI::App& app, std::function<int()>& action);
-void add_plan_command(CLI::App& app, std::function<int()>& action);
-void add_reproduce_command(CLI::App& app, std::function<int()>& action);
-void add_eval_command(CLI::App& app, std::function<int()>& action);
-void add_compare_command(CLI::App& app, std::function<int()>& action);
-void add_inspect_command(CLI::App& app, std::function<int()>& action);
-void add_watch_command(CLI::App& app, std::function<int()>& action);
-void add_report_command(CLI::App& app, std::function<int()>& action);
-void add_draw_command(CLI::App& app, std::function<int()>& action);
-void add_tokenizer_command(CLI::App& app, std::function<int()>& action);
-void add_generate_command(CLI::App& app, std::function<int()>& action);
-void add_chat_command(CLI::App& app, std::function<int()>& action);
-void add_export_command(CLI::App& app, std::function<int()>& action);
-void add_import_command(CLI::App& app, std::function<int()>& action);
-void add_check_command(CLI::App& app, std::function<int()>& action);
+// Whether a command computes products on the CPU: it then asks for their memory before it begins.
+enum class Computes { nothing, products };
+// What the result of a command is: what it prints, whose loss is an error, or files.
+enum class Results { printed, files };
+
+struct Described;
+// A command: all that the program knows of it. Help, completion, hints on mistakes and what is prepared follow from it.
+struct Command {
+  std::string name, help;
+  Computes computes;
+  Results results;
+  // Adds the options to `command`, which outlives what runs.
+  std::function<Described(CLI::App& command)> describe;
+};
+struct Described {
+  // Runs after the whole line is parsed, if the user chose this command and none below it. Returns the exit status.
+  // Null for a command that only holds others: then its help is shown.
+  // errors: Error.
+  std::function<int()> run;
+  std::vector<Command> below = {};  // in the order of the help
+};
+
+// The commands of the program, in the order of its help. The file of a command defines commands::x, which does not
+// compile without its line here.
+#define EDDY_COMMANDS(ROW) \
+  ROW(train)               \
+  ROW(plan)                \
+  ROW(reproduce)           \
+  ROW(eval)                \
+  ROW(compare)             \
+  ROW(inspect)             \
+  ROW(report)              \
+  ROW(watch)               \
+  ROW(draw)                \
+  ROW(generate)            \
+  ROW(chat)                \
+  ROW(check)               \
+  ROW(tokenizer)           \
+  ROW(models)              \
+  ROW(keys)                \
+  ROW(tasks)               \
+  ROW(info)                \
+  ROW(bench)               \
+  ROW(dump)                \
+  ROW(export_model)        \
+  ROW(import_model)        \
+  ROW(learn)               \
+  ROW(completion)
+
+namespace commands {
+#define EDDY_DECLARE(name) Command name();
+EDDY_COMMANDS(EDDY_DECLARE)
+#undef EDDY_DECLARE
+}  // namespace commands
+
 // How the program has a GPU's kernels tried: by its command check, with the user's cache and lines on standard error.
 ProveOptions program_trials();
-void add_info_command(CLI::App& app, std::function<int()>& action);
-void add_models_command(CLI::App& app, std::function<int()>& action);
-void add_keys_command(CLI::App& app, std::function<int()>& action);
-void add_tasks_command(CLI::App& app, std::function<int()>& action);
-void add_bench_command(CLI::App& app, std::function<int()>& action);
-void add_dump_command(CLI::App& app, std::function<int()>& action);
-void add_learn_command(CLI::App& app, std::function<int()>& action);
-void add_completion_command(CLI::App& app, std::function<int()>& action);
-
-// Has the command line set `action` to `run` when the user chose this command.
-void on_chosen(CLI::App& command, std::function<int()>& action, std::function<int()> run);
 
 // Returns the parsed command line, quoted for a shell: "eddy train --run out --data 'my texts'".
 std::string command_line_of(const CLI::App& app);
@@ -178,55 +201,5 @@ void check_output(const std::string& where, const std::string& file, const train
 // errors: ValueError; the text begins with `where`.
 void check_two_files(const std::string& where, const char* flag, const std::string& file,
                      const char* other_flag, const std::string& other);
-
-// Thrown when the reader has closed the output. It is not an eddy::Error, since it is no failure.
-struct OutputClosed {};
-
-// Returns what standard input gives until its end: a text that the flag of `where` is to give.
-// errors: ValueError for more than 16 MiB, since an endless text (`yes |`) must not fill the memory; IoError.
-std::string read_standard_input(const std::string& where);
-
-// From here on a failed write to standard output throws nothing, and what is printed is lost.
-void keep_on_without_output();
-// Whether something that was printed has been lost.
-bool output_is_lost();
-// Says at the end of a command why something was lost, unless the reader left. Where what is printed is a result
-// too, that is an error.
-// errors: IoError.
-void report_lost_output(bool is_result);
-
-// Writes to standard output, made safe for a terminal whatever names and texts hold (printable() in
-// train/words/human_text.h).
-// errors: OutputClosed; IoError; none with keep_on_without_output.
-void print(std::string_view text);
-// Writes the bytes as they are.
-// errors: as print.
-void print_bytes(std::string_view bytes);
-// The same, and flushes: training writes to standard output too, not through print().
-void print_now(std::string_view text);
-template <class... Args>
-void print_line(fmt::format_string<Args...> text, Args&&... args) {
-  print(fmt::format(text, std::forward<Args>(args)...) + '\n');
-}
-// Writes a line to standard error, made safe too; errors are ignored.
-void say(std::string_view text);
-// Flushes what is buffered, also by std::cout and stdio.
-// errors: as print.
-void flush_output();
-
-// Whether standard output (1) or standard error (2) is a terminal.
-bool is_terminal(int stream);
-
-// Makes text that arrives in pieces of any length safe for a terminal: it returns whole characters, through
-// printable(). A character cut by the end of a piece waits for the next one.
-class TerminalText {
- public:
-  std::string take(std::string_view bytes);
-  // Returns what still waits.
-  std::string finish();
-
- private:
-  std::string waiting_;
-};
 
 }  // namespace eddy::app

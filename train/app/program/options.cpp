@@ -75,10 +75,6 @@ bool read(const std::string& text, Number& value) {
 
 }  // namespace
 
-void on_chosen(CLI::App& command, std::function<int()>& action, std::function<int()> run) {
-  command.callback([&action, run = std::move(run)] { action = run; });
-}
-
 std::string command_line_of(const CLI::App& app) {
   std::string text = app.get_name() + given_options(app);
   for (const CLI::App* command : app.get_subcommands()) text += " " + command_line_of(*command);

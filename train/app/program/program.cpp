@@ -15,10 +15,12 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ops/backends.h"
@@ -55,23 +57,11 @@ void prepare_process() {
     stream = open("/dev/null", O_RDWR);
 }
 
-// These keep their results in a folder: what is printed is not needed.
-bool has_results_in_files(const std::string& command) {
-  return command == "train" || command == "reproduce" || command == "bench speed";
-}
-
 // Makes printing fail when standard output was closed, where what is printed is the result.
-void refuse_closed_output(const std::string& command) {
-  if (!output_is_closed || has_results_in_files(command)) return;
+void refuse_closed_output(Results results) {
+  if (!output_is_closed || results == Results::files) return;
   const int unwritable = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (unwritable >= 0) dup2(unwritable, STDOUT_FILENO);
-}
-
-// Asks early for the memory of products, for the commands that compute.
-void reserve_memory(const std::string& command) {
-  for (const char* const computes : {"train", "plan", "reproduce", "eval", "compare", "inspect", "draw",
-                                     "generate", "chat", "export", "import", "bench", "dump"})
-    if (command == computes) return reserve_product_memory(thread_count());
 }
 
 // Lowers the instruction set of the CPU kernels to EDDY_CPU_LEVEL.
@@ -214,8 +204,24 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
                      command != nullptr ? program_name() + " " : "", name);
 }
 
+// A command on the line.
+struct Known {
+  Computes computes;
+  Results results;
+  std::function<int()> run;
+};
+using KnownCommands = std::map<const CLI::App*, Known>;
+
+// Adds a command, and those below it.
+void add(CLI::App& above, const Command& command, KnownCommands& known) {
+  CLI::App& app = *above.add_subcommand(command.name, command.help);
+  Described described = command.describe(app);
+  for (const Command& below : described.below) add(app, below, known);
+  known.emplace(&app, Known{command.computes, command.results, std::move(described.run)});
+}
+
 int run_command_line(int argc, char** argv) {
-  std::function<int()> action;
+  KnownCommands known;
   int threads = 0;
   if (argc > 0 && *argv[0] != '\0') program_name() = std::filesystem::path(argv[0]).filename().string();
   CLI::App app{"Trains, evaluates and runs recurrent transformers.", program_name()};
@@ -228,14 +234,9 @@ int run_command_line(int argc, char** argv) {
   // Commands accept --threads after their name, and leave unknown arguments to refuse_argument, which names
   // the nearest one.
   app.require_subcommand(0, 1)->allow_extras()->fallthrough();
-  for (const auto add :
-       {add_train_command,     add_plan_command,     add_reproduce_command, add_eval_command,
-        add_compare_command,   add_inspect_command,  add_report_command,    add_watch_command,
-        add_draw_command,      add_generate_command, add_chat_command,      add_check_command,
-        add_tokenizer_command, add_models_command,   add_keys_command,      add_tasks_command,
-        add_info_command,      add_bench_command,    add_dump_command,      add_export_command,
-        add_import_command,    add_learn_command,    add_completion_command})
-    add(app, action);
+#define EDDY_ADD(name) add(app, commands::name(), known);
+  EDDY_COMMANDS(EDDY_ADD)
+#undef EDDY_ADD
   // Set after the commands were added: they would inherit it.
   app.footer(
       program_name() +
@@ -272,7 +273,8 @@ int run_command_line(int argc, char** argv) {
   if (const auto mark = std::find(extras.begin(), extras.end(), "--"); mark != extras.end())
     extras.erase(mark);
   if (!extras.empty()) return report(refuse_argument(app, command, extras.front()), kUsage);
-  if (!action) {
+  const auto chosen = known.find(command);
+  if (chosen == known.end() || !chosen->second.run) {
     std::cerr << (command != nullptr ? command->help(program_name()) : app.help());
     return kUsage;
   }
@@ -281,15 +283,14 @@ int run_command_line(int argc, char** argv) {
   choose_gpu_kernels();
   check_gpu_kernels();
   if (threads > 0) set_thread_count(threads);
-  if (command != nullptr) {
-    refuse_closed_output(full_name(*command));
-    reserve_memory(app.get_subcommands().front()->get_name());
-  }
-  const int status = action();
+  const auto& [computes, results, run] = chosen->second;
+  refuse_closed_output(results);
+  if (computes == Computes::products) reserve_product_memory(thread_count());
+  const int status = run();
   for (const std::string& warning : take_warnings())
     if (is_first_process()) say(warning);
   flush_output();
-  report_lost_output(command == nullptr || !has_results_in_files(full_name(*command)));
+  report_lost_output(results == Results::printed);
   return status;
 }
 

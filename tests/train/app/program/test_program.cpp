@@ -53,6 +53,7 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
       {"compare", {"--data", "--top", "--clear-state", "--html"}},
       {"report", {"RUN", "--html", "--csv"}},
       {"inspect", {"RUN", "--text", "--out", "--attention", "--replace-unknown"}},
+      {"watch", {"RUN", "--address", "--port"}},
       {"draw", {"curves", "state"}},
       {"generate", {"--prompt", "--tokens", "--temperature", "--top-k", "--seed"}},
       {"chat", {"RUN", "--tokens"}},

@@ -1,5 +1,5 @@
 // Output through stdio, and what standard input gives, with their errors checked.
-#include "train/app/program/commands.h"
+#include "train/app/terminal/output.h"
 
 #include <poll.h>
 #include <unistd.h>
