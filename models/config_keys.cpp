@@ -14,6 +14,7 @@ namespace eddy {
 namespace {
 
 using IntList = std::vector<std::int64_t>;
+using Texts = ConfigField::Texts;
 
 std::string int_rule(const IntRange& range) {
   constexpr IntRange kAll;
@@ -46,6 +47,10 @@ ConfigField& ConfigField::everyday() {
 }
 ConfigField& ConfigField::oddity() {
   use = KeyUse::oddity;
+  return *this;
+}
+ConfigField& ConfigField::required() {
+  needed = true;
   return *this;
 }
 ConfigField& ConfigField::changes_results() {
@@ -88,6 +93,13 @@ std::string ConfigField::rule() const {
     std::string operator()(const std::string*) const {
       return field.allowed.empty() ? "a text" : fmt::format("one of {}", fmt::join(field.allowed, ", "));
     }
+    std::string operator()(const Texts*) const {
+      return field.allowed.empty() ? "a text, or a list of texts"
+                                   : fmt::format("a list of {}", fmt::join(field.allowed, ", "));
+    }
+    std::string operator()(const std::map<std::string, Texts>*) const {
+      return "a table of texts, or of lists of texts";
+    }
   };
   return std::visit(Rule{*this}, target);
 }
@@ -108,9 +120,21 @@ void ConfigField::check() const {
     refuse(fmt::format("{}", **real));
   if (const auto* const* text = std::get_if<std::string*>(&target); text && !allows(**text))
     refuse(quote_text(**text));
+  if (const auto* const* texts = std::get_if<Texts*>(&target))
+    for (const std::string& one : **texts)
+      if (!allows(one)) refuse(quote_text(one));
   if (const auto* const* list = std::get_if<IntList*>(&target))
     for (const std::int64_t element : **list)
       if (!ints.holds(element)) refuse(fmt::format("[{}]", fmt::join(**list, ", ")));
+}
+
+ConfigTable& ConfigTable::required() {
+  needed = true;
+  return *this;
+}
+ConfigTable& ConfigTable::or_values() {
+  short_form = true;
+  return *this;
 }
 
 void KeyList::section(const std::string& name) {
@@ -125,7 +149,7 @@ ConfigField* KeyList::find(std::string_view section, std::string_view key) {
 }
 
 ConfigField& KeyList::add(ConfigField field) {
-  field.section = sections_.back();
+  field.section = last_section();
   if (field.readers.empty()) field.readers = readers_;
   field.change = change_;
   if (find(field.section, field.key) != nullptr)
@@ -133,6 +157,14 @@ ConfigField& KeyList::add(ConfigField field) {
   const ConfigField* const next = before_.empty() ? nullptr : find(field.section, before_);
   const auto place = next == nullptr ? fields_.end() : fields_.begin() + (next - fields_.data());
   return *fields_.insert(place, std::move(field));
+}
+
+ConfigTable& KeyList::add_table(ConfigTable table) {
+  return tables_.emplace_back(std::move(table));
+}
+
+void KeyList::ignore(std::initializer_list<const char*> keys) {
+  for (const char* key : keys) ignored_.emplace_back(last_section(), key);
 }
 
 }  // namespace eddy

@@ -7,12 +7,25 @@
 //     keys.add("window", c.window, "Tokens that a token sees").read_by("slide block_recurrent");
 //   }
 //
+// A struct of a file of data, such as a table of a paper, is described in the same way, without sections: its keys stand
+// in one table, and may be tables and lists of tables again.
+//
+//   void describe(KeyList& keys, Column& c) {
+//     keys.add("title", c.title, "Title").required();
+//   }
+//   void describe(KeyList& keys, Page& c) {
+//     keys.add_list("columns", c.columns, "a list of tables, each with a title").required();
+//   }
+//
 // The struct's own initial values are the defaults. Reading files and flags is above: train/config/config.h.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -48,26 +61,30 @@ enum class KeyChange { refused, other_results, same_run };
 
 // One described key.
 struct ConfigField {
-  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*>;
+  using Texts = std::vector<std::string>;  // a file may give a single text in place of a list
+  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, Texts*,
+                              std::map<std::string, Texts>*>;
 
   std::string section{}, key{}, help{};  // help: a sentence without its full stop
   Target target;
   IntRange ints{};                     // for integers, and for each element of a list
   RealRange reals{};                   // for real numbers
   std::vector<std::string> allowed{};  // for texts; "*.x" allows all that end in ".x"; empty: any text
+  bool needed = false;                 // whether read_table refuses a table without it
   KeyUse use = KeyUse::special;
   KeyChange change = KeyChange::other_results;
   std::string readers{};  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
 
   ConfigField& everyday();
   ConfigField& oddity();
+  ConfigField& required();         // needed
   ConfigField& changes_results();  // KeyChange::other_results
   ConfigField& changes_nothing();  // KeyChange::same_run
   ConfigField& read_by(std::string names);
   // Whether the model `name` of a family reads this key; for a key of [data]: whether the task `name` does.
   bool is_read_by(std::string_view family, std::string_view name) const;
 
-  std::string full_key() const { return section + "." + key; }
+  std::string full_key() const { return section.empty() ? key : section + "." + key; }
   // "true or false", "a whole number, at least 1", ...: completes an error text and the help.
   std::string rule() const;
   // Whether a text is one of those allowed.
@@ -75,6 +92,23 @@ struct ConfigField {
   // Checks the struct's value against the rule.
   // errors: ConfigError naming the key, its value and the rule.
   void check() const;
+};
+
+class KeyList;
+
+// A key that holds a table with described keys of its own, or a list of such tables.
+struct ConfigTable {
+  std::string key{};
+  std::string rule{};  // what it holds, "a list of tables, each with a title": completes an error text
+  bool list = false;
+  // Describes the keys of the table; of a list, those of its entry `index`, which it makes first.
+  std::function<void(KeyList& keys, std::size_t index)> describe{};
+  bool needed = false;      // whether a table without it is refused; a list then has an entry
+  bool short_form = false;  // or_values
+
+  ConfigTable& required();
+  // An entry of the list may also be a single value: that of its first key that has this type.
+  ConfigTable& or_values();
 };
 
 // The described keys of one or more structs, pointing into them: they must outlive this object.
@@ -107,17 +141,53 @@ class KeyList {
                    std::vector<std::string> allowed = {}) {
     return add({.key = key, .help = help, .target = &target, .allowed = std::move(allowed)});
   }
+  ConfigField& add(const char* key, std::vector<std::string>& target, const char* help,
+                   std::vector<std::string> allowed = {}) {
+    return add({.key = key, .help = help, .target = &target, .allowed = std::move(allowed)});
+  }
+  ConfigField& add(const char* key, std::map<std::string, ConfigField::Texts>& target, const char* help) {
+    return add({.key = key, .help = help, .target = &target});
+  }
   // Adds a key of the section with all that is known of it.
   ConfigField& add(ConfigField field);
+  // Describes a key that holds a table, whose keys describe(keys, target) describes.
+  template <class T>
+  ConfigTable& add_table(const char* key, T& target, const char* rule) {
+    return add_table({key, rule, false, [&target](KeyList& keys, std::size_t) { describe(keys, target); }});
+  }
+  // The target has a value only where the key is given.
+  template <class T>
+  ConfigTable& add_table(const char* key, std::optional<T>& target, const char* rule) {
+    return add_table(
+        {key, rule, false, [&target](KeyList& keys, std::size_t) { describe(keys, target.emplace()); }});
+  }
+  // The same of a list of tables.
+  template <class T>
+  ConfigTable& add_list(const char* key, std::vector<T>& target, const char* rule) {
+    return add_table({key, rule, true, [&target](KeyList& keys, std::size_t index) {
+                        target.resize(index);
+                        describe(keys, target.emplace_back());
+                      }});
+  }
+  // Keys of the section that another reader uses.
+  void ignore(std::initializer_list<const char*> keys);
 
   const std::vector<ConfigField>& fields() const { return fields_; }
+  const std::vector<ConfigTable>& tables() const { return tables_; }
+  // Of each its section and its key.
+  const std::vector<std::pair<std::string, std::string>>& ignored() const { return ignored_; }
   // The key of a section, or null.
   ConfigField* find(std::string_view section, std::string_view key);
   const std::vector<std::string>& sections() const { return sections_; }
 
  private:
+  ConfigTable& add_table(ConfigTable table);
+  std::string last_section() const { return sections_.empty() ? "" : sections_.back(); }
+
   std::vector<std::string> sections_;
   std::vector<ConfigField> fields_;
+  std::vector<ConfigTable> tables_;
+  std::vector<std::pair<std::string, std::string>> ignored_;
   std::string before_, readers_;
   KeyChange change_ = KeyChange::other_results;
 };

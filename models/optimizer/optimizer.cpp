@@ -114,26 +114,28 @@ void Optimizer::load(const std::string& path) {
 
 std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOptions& options,
                                           const HeldParameters& held) {
-  if (options.optimizer == "adamw" || options.optimizer == "adam")
-    return std::make_unique<Adam>(params, options, held);
-  if (options.optimizer == "adafactor") return make_adafactor(params, options, held);
-  fail<ConfigError>("config: train.optimizer is {:?} (adamw, adam or adafactor)", options.optimizer);
+  const auto name = value_named<OptimizerName>(options.optimizer);
+  if (!name)
+    fail<ConfigError>("config: train.optimizer is {:?} ({})", options.optimizer,
+                      value_choice<OptimizerName>());
+  if (*name == OptimizerName::adafactor) return make_adafactor(params, options, held);
+  return std::make_unique<Adam>(params, options, held);
 }
 
 double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step) {
-  if (options.schedule == "rsqrt" || options.schedule == "block_cosine")
+  const auto schedule = value_named<ScheduleName>(options.schedule);
+  if (!schedule)
+    fail<ConfigError>("learning_rate_at: the schedule is {:?} ({})", options.schedule,
+                      value_choice<ScheduleName>());
+  if (*schedule == ScheduleName::rsqrt || *schedule == ScheduleName::block_cosine)
     return block_recurrent_rate(options, learning_rate, static_cast<double>(step));
-  if (options.schedule != "constant" && options.schedule != "cosine" && options.schedule != "linear")
-    fail<ConfigError>(
-        "learning_rate_at: the schedule is {:?} (constant, cosine, linear, rsqrt or block_cosine)",
-        options.schedule);
   if (step < options.warmup)
     return learning_rate * static_cast<double>(step + options.warmup_from) /
            static_cast<double>(options.warmup);
-  if (options.schedule == "constant") return learning_rate;
+  if (*schedule == ScheduleName::constant) return learning_rate;
   const double span = std::max(1.0, static_cast<double>(options.steps - options.warmup));
   const double done = std::min(1.0, static_cast<double>(step - options.warmup) / span);
-  const double share = options.schedule == "cosine" ? 0.5 * (1 + std::cos(kPi * done)) : 1 - done;
+  const double share = *schedule == ScheduleName::cosine ? 0.5 * (1 + std::cos(kPi * done)) : 1 - done;
   return options.min_learning_rate + (learning_rate - options.min_learning_rate) * share;
 }
 

@@ -18,14 +18,27 @@
 #include <vector>
 
 #include "models/params.h"
+#include "models/value_names.h"
 #include "ops/optimizer/optimizer.h"
 
 namespace eddy {
 
+// The values of train.optimizer and of train.schedule.
+enum class OptimizerName { adamw, adam, adafactor };
+template <>
+struct ValueNames<OptimizerName> {
+  static constexpr const char* all[] = {"adamw", "adam", "adafactor"};
+};
+enum class ScheduleName { constant, cosine, linear, rsqrt, block_cosine };
+template <>
+struct ValueNames<ScheduleName> {
+  static constexpr const char* all[] = {"constant", "cosine", "linear", "rsqrt", "block_cosine"};
+};
+
 // The name of an optimizer, and its numbers. The defaults are those of `eddy train`. Adafactor has its own
 // constants (ops/optimizer/adafactor.h) and reads only `learning_rate` and `clip`.
 struct OptimizerOptions {
-  std::string optimizer = "adamw";  // adamw | adam | adafactor
+  std::string optimizer = "adamw";  // OptimizerName
   double learning_rate = 1e-3;      // with a schedule, the rate after the warm-up
   double beta1 = 0.9;               // decay of the running mean of the gradient
   double beta2 = 0.95;              // and of its square
@@ -38,7 +51,7 @@ struct OptimizerOptions {
 
 // The name of a schedule, its lowest rate, and its lengths in optimizer steps.
 struct ScheduleOptions {
-  std::string schedule = "constant";  // constant | cosine | linear | rsqrt | block_cosine
+  std::string schedule = "constant";  // ScheduleName
   double min_learning_rate = 0.0;     // at the last step
   std::int64_t steps = 5000;          // of the whole run
   std::int64_t warmup = 0;            // steps of the linear rise at the start; 0: none

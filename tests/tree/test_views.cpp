@@ -1,5 +1,5 @@
-// One of each: what reads a run, a table, a chart, a palette, what runs another program, and what sums the bytes of a
-// state. A second one says a number twice, and some day in two ways. Each is recognised by a line that it needs; the
+// One of each: what reads a run, a table, a chart, a palette, what runs another program, what sums the bytes of a state,
+// and what reads TOML. A second one says a number twice, and some day in two ways. Each is recognised by a line that it needs; the
 // files that may have such a line are named here, with the reason where it is not the thing itself.
 #include <doctest/doctest.h>
 
@@ -75,6 +75,10 @@ const std::vector<OneThing> kThings{
      {"autograd/state.cpp",
       "train/plan/memory.cpp",             // of an optimizer
       "train/app/measure/generate.cpp"}},  // the filled rows of a cache
+    {"reader of TOML: config_from_toml, read_table (train/config/config_file.h)",
+     {"toml"},
+     R"(\btoml::|toml\+\+/|"toml\.h)",
+     {"train/config/config_file.cpp"}},
 };
 
 // Whether a line, without its comment, is one of a thing.
@@ -137,6 +141,8 @@ TEST_CASE("views: a second one of each is seen") {
   CHECK(is_seen(8, "  while (::waitpid(child, &status, 0) < 0) {"));
   CHECK_FALSE(is_seen(8, "  if (file_system(path)) return;"));
   CHECK(is_seen(9, "  for (const auto& [name, tensor] : state) bytes += tensor.bytes();"));
+  CHECK(is_seen(10, "#include <toml++/toml.hpp>"));
+  CHECK(is_seen(10, "  const toml::table table = toml::parse(text);"));
 }
 
 TEST_CASE("views: the style sheets name no colour of their own") {

@@ -55,18 +55,10 @@ std::string text_of(const ConfigField& field) {
   return held.is_string() ? held.get<std::string>() : held.dump();
 }
 
-void ConfigKeys::ignore(std::initializer_list<const char*> keys) {
-  for (const char* key : keys) ignored_.push_back(sections().back() + "." + key);
-}
-
 const ConfigField* ConfigKeys::find(const std::string& full_key) const {
   const auto found = std::find_if(fields().begin(), fields().end(),
                                   [&](const ConfigField& field) { return field.full_key() == full_key; });
   return found != fields().end() ? &*found : nullptr;
-}
-
-bool ConfigKeys::ignored(const std::string& full_key) const {
-  return std::find(ignored_.begin(), ignored_.end(), full_key) != ignored_.end();
 }
 
 // The key that was meant, as an error of this section names it; "" if none is near.
@@ -90,8 +82,8 @@ void ConfigKeys::refuse_key(const std::string& place, const std::string& section
   }
   if (const std::string meant = meant_key(key, section); !meant.empty())
     fail<ConfigError>("{}: unknown key {} in [{}] (nearest: {})", place, quote_text(key), section, meant);
-  for (const std::string& full_key : ignored_)
-    if (full_key.starts_with(section + ".")) here.push_back(full_key.substr(section.size() + 1));
+  for (const auto& [other, name] : ignored())
+    if (other == section) here.push_back(name);
   fail<ConfigError>("{}: unknown key {} in [{}] (nearest: {})", place, quote_text(key), section,
                     nearest_match(key, here));
 }
@@ -121,7 +113,7 @@ void ConfigKeys::read(const ConfigSource& source) {
       if (const ConfigField* field = find(full_key)) {
         check_value(*field, value, source.place(full_key));
         checked.emplace_back(field, &value);
-      } else if (!ignored(full_key)) {
+      } else if (std::find(ignored().begin(), ignored().end(), std::pair(section, key)) == ignored().end()) {
         refuse_key(source.place(full_key), section, key);
       }
     }

@@ -2,7 +2,6 @@
 // table per section; flags are `--train.steps 100`.
 #pragma once
 
-#include <initializer_list>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -19,6 +18,10 @@ struct ConfigSource;  // a config as it was read: train/config/config_file.h
 // The struct's current value of a key: as JSON, and as a flag gives it.
 nlohmann::json value_of(const ConfigField& field);
 std::string text_of(const ConfigField& field);
+// A value as an error shows it. Tables are not printed: they can be long.
+std::string shown_value(const nlohmann::json& value);
+// Whether a value has the key's type.
+bool has_type(const ConfigField& field, const nlohmann::json& value);
 // Checks a value against the key's rule, and assigns one that was checked.
 // errors: ConfigError "place: key: value (rule)" for a wrong type, and a value that is not allowed.
 void check_value(const ConfigField& field, const nlohmann::json& value, const std::string& place);
@@ -30,9 +33,6 @@ nlohmann::json read_value(const ConfigField& field, const std::string& text, con
 // The described keys of one or more structs, which can be read and written.
 class ConfigKeys : public KeyList {
  public:
-  // Keys of the section that read() ignores: another reader uses them.
-  void ignore(std::initializer_list<const char*> keys);
-
   // Writes the values of a config into the structs; missing keys keep their values. Everything is checked
   // before anything changes.
   // errors: ConfigError with the place, the key, the value and the rule; for an unknown key the nearest known
@@ -46,12 +46,9 @@ class ConfigKeys : public KeyList {
 
  private:
   const ConfigField* find(const std::string& full_key) const;
-  bool ignored(const std::string& full_key) const;
   std::string meant_key(const std::string& key, const std::string& section) const;
   [[noreturn]] void refuse_key(const std::string& place, const std::string& section,
                                const std::string& key) const;
-
-  std::vector<std::string> ignored_;  // full keys
 };
 
 // The keys of a described struct.

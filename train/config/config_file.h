@@ -36,4 +36,20 @@ ConfigSource read_run_config(const std::string& path);
 ConfigSource config_from_toml(std::string_view text, const std::string& name);
 ConfigSource config_from_json(std::string_view text, const std::string& name);
 
+// Reads a table of data into described keys, which all stand in it, whatever their section: a file, an entry of a list.
+// Missing keys keep their values. Lists of tables are filled as they are read; everything else is checked first.
+// errors: ConfigError with the place: an unknown key with the nearest one and all, a value of another type or out of its
+// range, and a required key that is missing.
+void read_table(const KeyList& keys, const ConfigSource& source);
+
+// The struct that a table of data gives.
+template <class T>
+T read_as(const ConfigSource& source) {
+  T made{};
+  KeyList keys;
+  describe(keys, made);
+  read_table(keys, source);
+  return made;
+}
+
 }  // namespace eddy::training

@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 using IntList = std::vector<std::int64_t>;
+using Texts = ConfigField::Texts;
 
 template <class T>
 bool holds(const ConfigField& field) {
@@ -34,24 +35,6 @@ std::optional<std::int64_t> as_int(const json& value) {
 
 bool in_range(const std::optional<std::int64_t>& value, const IntRange& range) {
   return value && range.holds(*value);
-}
-
-// A value as an error shows it. Containers are not printed: they can be long.
-std::string shown(const json& value) {
-  if (value.is_string()) return quote_text(value.get_ref<const std::string&>());
-  if (value.is_object()) return "a table";
-  if (value.is_number_float() && !std::isfinite(value.get<double>()))
-    return fmt::format("{}", value.get<double>());  // JSON has no form for it and would print null
-  if (!value.is_array()) return value.dump();
-  std::vector<std::string> parts;
-  for (const json& element : value) {
-    if (parts.size() == 10) {
-      parts.emplace_back("...");
-      break;
-    }
-    parts.push_back(element.is_structured() ? "..." : shown(element));
-  }
-  return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
 [[noreturn]] void refuse(const ConfigField& field, const std::string& value, const char* problem,
@@ -92,14 +75,28 @@ std::string wrong_number(const ConfigField& field, std::string text) {
   return wrong;
 }
 
-bool right_type(const ConfigField& field, const json& value) {
-  if (holds<bool>(field)) return value.is_boolean();
-  if (holds<std::int64_t>(field)) return value.is_number_integer();
-  if (holds<double>(field)) return value.is_number();
-  if (holds<std::string>(field)) return value.is_string();
-  return value.is_array() &&
-         std::all_of(value.begin(), value.end(), [](const json& e) { return e.is_number_integer(); });
+bool is_texts(const json& value) {
+  return value.is_string() ||
+         (value.is_array() &&
+          std::all_of(value.begin(), value.end(), [](const json& one) { return one.is_string(); }));
 }
+
+Texts texts_of(const json& value) {
+  return value.is_array() ? value.get<Texts>() : Texts{value.get<std::string>()};
+}
+
+struct Assign {
+  const json& value;
+  template <class T>
+  void operator()(T* place) const {
+    *place = value.get<T>();
+  }
+  void operator()(Texts* place) const { *place = texts_of(value); }
+  void operator()(std::map<std::string, Texts>* place) const {
+    place->clear();
+    for (const auto& [name, texts] : value.items()) place->emplace(name, texts_of(texts));
+  }
+};
 
 template <class T>
 std::optional<json> number_from(std::string_view text) {
@@ -124,10 +121,44 @@ std::optional<json> list_from(std::string_view text) {
 
 }  // namespace
 
+std::string shown_value(const json& value) {
+  if (value.is_string()) return quote_text(value.get_ref<const std::string&>());
+  if (value.is_object()) return "a table";
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))
+    return fmt::format("{}", value.get<double>());  // JSON has no form for it and would print null
+  if (!value.is_array()) return value.dump();
+  std::vector<std::string> parts;
+  for (const json& element : value) {
+    if (parts.size() == 10) {
+      parts.emplace_back("...");
+      break;
+    }
+    parts.push_back(element.is_structured() ? "..." : shown_value(element));
+  }
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+bool has_type(const ConfigField& field, const json& value) {
+  if (holds<bool>(field)) return value.is_boolean();
+  if (holds<std::int64_t>(field)) return value.is_number_integer();
+  if (holds<double>(field)) return value.is_number();
+  if (holds<std::string>(field)) return value.is_string();
+  if (holds<Texts>(field)) return is_texts(value);
+  if (!holds<IntList>(field)) return value.is_object() && std::all_of(value.begin(), value.end(), is_texts);
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const json& e) { return e.is_number_integer(); });
+}
+
 void check_value(const ConfigField& field, const json& value, const std::string& place) {
-  if (!right_type(field, value))
-    refuse(field, shown(value),
-           wrong_number(field, value.is_string() ? value.get<std::string>() : shown(value)).c_str(), place);
+  if (!has_type(field, value))
+    refuse(field, shown_value(value),
+           wrong_number(field, value.is_string() ? value.get<std::string>() : shown_value(value)).c_str(),
+           place);
+  const auto check_text = [&](const std::string& text) {
+    if (!field.allows(text))
+      fail<ConfigError>("{}: {} is {}, which it cannot be ({}{})", place, field.full_key(),
+                        shown_value(value), nearest_text(text, field.allowed), field.rule());
+  };
   bool good = true;
   if (holds<std::int64_t>(field)) {
     good = in_range(as_int(value), field.ints);
@@ -136,12 +167,10 @@ void check_value(const ConfigField& field, const json& value, const std::string&
   } else if (holds<IntList>(field)) {
     good = std::all_of(value.begin(), value.end(),
                        [&](const json& e) { return in_range(as_int(e), field.ints); });
-  } else if (holds<std::string>(field)) {
-    if (const auto& text = value.get_ref<const std::string&>(); !field.allows(text))
-      fail<ConfigError>("{}: {} is {}, which it cannot be ({}{})", place, field.full_key(), shown(value),
-                        nearest_text(text, field.allowed), field.rule());
+  } else if (holds<std::string>(field) || holds<Texts>(field)) {
+    for (const std::string& text : texts_of(value)) check_text(text);
   }
-  if (!good) refuse(field, shown(value), "which is out of range", place);
+  if (!good) refuse(field, shown_value(value), "which is out of range", place);
 }
 
 json read_value(const ConfigField& field, const std::string& text, const std::string& place) {
@@ -156,8 +185,7 @@ json read_value(const ConfigField& field, const std::string& text, const std::st
 }
 
 void assign_value(const ConfigField& field, const json& value) {
-  std::visit([&](auto* place) { *place = value.get<std::remove_pointer_t<decltype(place)>>(); },
-             field.target);
+  std::visit(Assign{value}, field.target);
 }
 
 }  // namespace eddy::training

@@ -159,7 +159,7 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("carry_state", c.carry_state,
            "Whether the recurrent state continues from batch to batch; auto: where the task needs it",
            {"auto", "always", "never"});
-  keys.add("optimizer", c.optimizer, "Optimizer", {"adamw", "adam", "adafactor"}).everyday();
+  keys.add("optimizer", c.optimizer, "Optimizer", value_names<OptimizerName>()).everyday();
   keys.add("learning_rate", c.learning_rate, "Learning rate after the warm-up", {.low = 0}).everyday();
   keys.add("beta1", c.beta1, "Decay of the running mean of the gradient", kBelowOne);
   keys.add("beta2", c.beta2, "Decay of the running mean of the squared gradient", kBelowOne);
@@ -172,9 +172,7 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("warmup_from", c.warmup_from,
            "Step at which warm-up starts counting: with 0, the first step has learning rate 0", {0, 1})
       .oddity();
-  keys.add("schedule", c.schedule, "Learning rate after the warm-up",
-           {"constant", "cosine", "linear", "rsqrt", "block_cosine"})
-      .everyday();
+  keys.add("schedule", c.schedule, "Learning rate after the warm-up", value_names<ScheduleName>()).everyday();
   keys.add("min_learning_rate", c.min_learning_rate, "Learning rate at the last step", {.low = 0});
   keys.add("seed", c.seed, "Seed of weights, batches and dropout", {0}).everyday();
   keys.add("eval_every", c.eval_every, "Steps between evaluations; 0: never", {0, 1'000'000'000'000})

@@ -125,7 +125,7 @@ void validate(const RunConfig& config);
 struct NamedConfig {
   std::string name;
   ModelConfig config;
-  std::int64_t parameters;
+  std::int64_t parameters = 0;
 };
 
 // All configurations of the four papers.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "autograd/tape.h"
 #include "models/weights.h"
@@ -75,38 +74,23 @@ NameMap read_name_map(const std::string& file) {
   const ConfigSource source = read_config_file(file);
   NameMap map;
   map.file = file;
-  const auto refuse = [&](const std::string& key, const std::string& why) {
-    fail<ConfigError>("{}: {}: {}", source.place(key), key, why);
-  };
-  const auto texts = [&](const std::string& key, const nlohmann::json& value) {
-    std::vector<std::string> all;
-    for (const nlohmann::json& one : value.is_array() ? value : nlohmann::json::array({value})) {
-      if (!one.is_string()) refuse(key, "it is no name (a text, or a list of texts)");
-      all.push_back(one.get<std::string>());
+  std::map<std::string, std::vector<std::string>> names;
+  KeyList keys;
+  keys.add("fresh", map.fresh, "Parameters that keep their initial values");
+  keys.add("unused", map.unused, "Tensors that nothing needs");
+  keys.add("halves_to_pairs", map.halves_to_pairs, "Parameters whose rows are permuted");
+  keys.add("names", names, "For each tensor the parameters that it becomes");
+  read_table(keys, source);
+  for (const auto& [theirs, ours] : names)
+    for (const std::string& one : ours) {
+      const std::string place = source.place("names." + theirs);
+      if (stars_in(theirs) > 1 || stars_in(one) > 1)
+        fail<ConfigError>("{}: {:?} = {:?} has several '*' (at most one)", place, theirs, one);
+      if (stars_in(theirs) != stars_in(one))
+        fail<ConfigError>("{}: {:?} and {:?} differ in their '*' (both have one, or none)", place, theirs,
+                          one);
+      map.names.emplace_back(theirs, one);
     }
-    return all;
-  };
-  for (const auto& [key, value] : source.value.items()) {
-    if (key == "fresh") {
-      map.fresh = texts(key, value);
-    } else if (key == "unused") {
-      map.unused = texts(key, value);
-    } else if (key == "halves_to_pairs") {
-      map.halves_to_pairs = texts(key, value);
-    } else if (key == "names" && value.is_object()) {
-      for (const auto& [theirs, ours] : value.items())
-        for (const std::string& one : texts("names." + theirs, ours)) {
-          if (stars_in(theirs) > 1 || stars_in(one) > 1)
-            refuse("names." + theirs, fmt::format("{:?} = {:?} has several '*' (at most one)", theirs, one));
-          if (stars_in(theirs) != stars_in(one))
-            refuse("names." + theirs,
-                   fmt::format("{:?} and {:?} differ in their '*' (both have one, or none)", theirs, one));
-          map.names.emplace_back(theirs, one);
-        }
-    } else {
-      refuse(key, "it is no key of a name map (fresh, unused, halves_to_pairs, [names])");
-    }
-  }
   return map;
 }
 

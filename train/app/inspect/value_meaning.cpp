@@ -4,7 +4,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
@@ -14,30 +14,34 @@ using namespace training;
 namespace {
 
 struct FamilyFiles {
-  const char* literal_name;
+  const char *values_name, *literal_name;
   std::string_view values, literal;
 };
 
 constexpr FamilyFiles kFamilyFiles[] = {
     {
+        "models/recurrent_transformer/values.toml",
         "models/recurrent_transformer/literal.cpp",
 #include "embedded/models/recurrent_transformer/values.toml"
         ,
 #include "embedded/models/recurrent_transformer/literal.cpp"
     },
     {
+        "models/block_recurrent/values.toml",
         "models/block_recurrent/literal.cpp",
 #include "embedded/models/block_recurrent/values.toml"
         ,
 #include "embedded/models/block_recurrent/literal.cpp"
     },
     {
+        "models/blockwise_recurrent/values.toml",
         "models/blockwise_recurrent/literal.cpp",
 #include "embedded/models/blockwise_recurrent/values.toml"
         ,
 #include "embedded/models/blockwise_recurrent/literal.cpp"
     },
     {
+        "models/staircase/values.toml",
         "models/staircase/literal.cpp",
 #include "embedded/models/staircase/values.toml"
         ,
@@ -45,44 +49,51 @@ constexpr FamilyFiles kFamilyFiles[] = {
     },
 };
 
+struct GivenMeaning {
+  ValueMeaning meaning;
+  std::string line;
+};
+
+void describe(KeyList& keys, GivenMeaning& given) {
+  ValueMeaning& meaning = given.meaning;
+  keys.add("path", meaning.path, "Path of the value, with * for any text").required();
+  keys.add("models", meaning.models, "Models that it is said of");
+  keys.add("words", meaning.words, "What the value is").required();
+  keys.add("line", given.line, "Part of the line of literal.cpp that has the formula").required();
+  keys.add("rows", meaning.rows, "Of a state: what its rows stand for", {"tokens", "blocks", "slots"});
+  keys.add("covers", meaning.covers, "Of a gate: what it stands for", {"last axis", "calls", "nothing"});
+  keys.add("enters", meaning.enters, "Of a gate: the attention that has the share of the state");
+  keys.add("keys", meaning.keys, "Of an attention: what its keys are");
+  keys.add("queries", meaning.queries, "Of an attention: what its queries are");
+  keys.add("moves", meaning.moves, "Of an attention: the state that it moves");
+}
+
+struct ValuesFile {
+  std::string family;
+  std::vector<GivenMeaning> values;
+};
+
+void describe(KeyList& keys, ValuesFile& file) {
+  keys.add("family", file.family, "Family").required();
+  keys.add_list("value", file.values, "a list of tables, each with a path, words and a line").required();
+}
+
 // The first line, from 1, that has the text.
-std::int64_t line_with(const FamilyFiles& files, const std::string& path, const std::string& text) {
+std::int64_t line_with(const FamilyFiles& files, const std::string& place, const std::string& text) {
   const std::size_t at = files.literal.find(text);
   if (text.empty() || at == std::string_view::npos)
-    fail<ConfigError>("values of {}: no line of {} has {:?} (take the text of its formula)", path,
-                      files.literal_name, text);
+    fail<ConfigError>("{}: no line of {} has {:?} (take the text of its formula)", place, files.literal_name,
+                      text);
   return 1 + std::count(files.literal.begin(), files.literal.begin() + static_cast<std::ptrdiff_t>(at), '\n');
 }
 
 FamilyMeanings read_family(const FamilyFiles& files) {
-  const nlohmann::json data = config_from_toml(files.values, "values.toml").value;
-  FamilyMeanings family{data.at("family"), files.literal_name, files.literal, {}};
-  for (const nlohmann::json& entry : data.at("value")) {
-    ValueMeaning meaning;
-    meaning.path = entry.at("path");
-    for (const auto& [key, value] : entry.items()) {
-      if (key == "models")
-        meaning.models = value.get<std::vector<std::string>>();
-      else if (key == "words")
-        meaning.words = value;
-      else if (key == "line")
-        meaning.line = line_with(files, meaning.path, value);
-      else if (key == "rows")
-        meaning.rows = value;
-      else if (key == "covers")
-        meaning.covers = value;
-      else if (key == "enters")
-        meaning.enters = value;
-      else if (key == "keys")
-        meaning.keys = value;
-      else if (key == "queries")
-        meaning.queries = value;
-      else if (key == "moves")
-        meaning.moves = value;
-      else if (key != "path")
-        fail<ConfigError>("values of {}: unknown key {:?} (see train/app/inspect/value_meaning.h)",
-                          meaning.path, key);
-    }
+  const ConfigSource source = config_from_toml(files.values, files.values_name);
+  auto file = read_as<ValuesFile>(source);
+  FamilyMeanings family{file.family, files.literal_name, files.literal, {}};
+  for (std::size_t i = 0; i < file.values.size(); ++i) {
+    auto& [meaning, line] = file.values[i];
+    meaning.line = line_with(files, source.place(fmt::format("value.{}.line", i)), line);
     family.values.push_back(std::move(meaning));
   }
   return family;

@@ -50,17 +50,42 @@ SpeedFigure figure_from(const std::string& text, std::int64_t tokens) {
   return {rate ? static_cast<double>(tokens) / number * 1e-3 : number, text};
 }
 
-SpeedRow row_from(const nlohmann::json& row) {
-  SpeedRow made{row.at("name"), row.at("title"), {}, row.at("batch"), row.at("sequence")};
-  if (row.contains("preset"))
-    made.model = paper_config(row.at("preset"), "bench speed");
+struct GivenRow {
+  SpeedRow row;
+  std::string preset;
+};
+
+void describe(KeyList& keys, GivenRow& given) {
+  SpeedRow& row = given.row;
+  keys.add("name", row.name, "Name in --rows").required();
+  keys.add("title", row.title, "Title").required();
+  keys.add("preset", given.preset, "Configuration of a paper");
+  keys.add_table("model", row.model, "a table with the keys of a model, where there is no preset");
+  keys.add("batch", row.batch, "Sequences of a step", {1}).required();
+  keys.add("sequence", row.sequence, "Tokens of a sequence", {1}).required();
+  keys.add("eager", row.eager.text, "Figure for PyTorch as published or eager");
+  keys.add("best", row.best.text, "Figure for PyTorch at its best");
+  keys.add("aim", row.aim.text, "Figure that Eddy is to reach");
+}
+
+struct SpeedFile {
+  std::vector<GivenRow> rows;
+};
+
+void describe(KeyList& keys, SpeedFile& file) {
+  keys.add_list("row", file.rows, "a list of tables, each with a model and its sizes").required();
+}
+
+// The row with its model complete and its figures read.
+SpeedRow row_from(GivenRow given) {
+  SpeedRow& row = given.row;
+  if (given.preset.empty())
+    imply_names(row.model, false, true);
   else
-    made.model = model_config_from_json(row);
-  const std::int64_t tokens = made.batch * made.sequence;
-  made.eager = figure_from(row.value("eager", ""), tokens);
-  made.best = figure_from(row.value("best", ""), tokens);
-  made.aim = figure_from(row.value("aim", ""), tokens);
-  return made;
+    row.model = paper_config(given.preset, "bench speed");
+  for (SpeedFigure* figure : {&row.eager, &row.best, &row.aim})
+    *figure = figure_from(figure->text, row.batch * row.sequence);
+  return std::move(row);
 }
 
 // Shrinks a row to a step of milliseconds on one core; every recurrence keeps several blocks.
@@ -251,9 +276,8 @@ SpeedResult measure_row(const SpeedRow& row, const SpeedOptions& options, const 
 
 std::vector<SpeedRow> speed_rows(bool small) {
   std::vector<SpeedRow> rows;
-  const nlohmann::json file = config_from_toml(kRows, "speed.toml").value;
-  for (const nlohmann::json& row : file.at("row")) {
-    rows.push_back(row_from(row));
+  for (const GivenRow& given : read_as<SpeedFile>(config_from_toml(kRows, "speed.toml")).rows) {
+    rows.push_back(row_from(given));
     if (small) shrink(rows.back());
   }
   return rows;

@@ -43,8 +43,7 @@ constexpr std::uint64_t kStorySeed = 1;
 constexpr std::int64_t kDocuments = 8;
 
 Scale scale_of(const std::string& name) {
-  for (const Scale scale : {Scale::tiny, Scale::small, Scale::paper})
-    if (name == scale_name(scale)) return scale;
+  if (const auto scale = value_named<Scale>(name)) return *scale;
   fail<ConfigError>("reproduce: there is no scale \"{}\" (small, paper, or tiny for a try)", name);
 }
 
@@ -381,11 +380,6 @@ class Reproduction {
 
 }  // namespace
 
-const char* scale_name(Scale scale) {
-  constexpr const char* kNames[] = {"tiny", "small", "paper"};
-  return kNames[static_cast<std::size_t>(scale)];
-}
-
 ReproduceTable plan_table(const ReproduceOptions& options) {
   const bool own = is_table_file(options.table);
   const TableEntry* const entry = own ? nullptr : &entry_of(options.table);
@@ -406,7 +400,7 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   ReproduceTable table = make_table(name, source, request);
   if (own) table.folder = name;
   if (!request.task.empty()) table.folder += "-" + request.task;
-  if (has_scales(source)) table.folder += "-" + options.scale;
+  if (table.has_scales) table.folder += "-" + options.scale;
   if (options.windows > 0 && table.lengths.empty())
     fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)", name);
   if (options.windows > 0) table.windows = options.windows;

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/value_names.h"
 #include "train/config/run_config.h"
 #include "train/eval/evaluate.h"
 
@@ -27,7 +28,6 @@ namespace eddy::app {
 // small: minutes to an hour per row on a few CPU cores, at sizes of our own; paper: the sizes and steps of
 // the paper; tiny: seconds, to see that everything works.
 enum class Scale : std::uint8_t { tiny, small, paper };
-const char* scale_name(Scale scale);
 
 // A number as published.
 struct Published {
@@ -42,7 +42,7 @@ struct ReproduceColumn {
   std::string key;
   double factor = 1;      // multiplies the measured number
   bool relative = false;  // divide by the number of the table's reference row
-  int decimals = 4;
+  std::int64_t decimals = 4;
   std::string place{};  // in the table's file, for errors
 };
 
@@ -94,7 +94,8 @@ struct ReproduceTable {
   // Above 0: also measure rows on so many random batches, as a paper estimates its numbers. These numbers are
   // named "sampled_loss", "sampled_accuracy" and so on.
   std::int64_t sampled_batches = 0;
-  bool generated = false;  // the task makes the data
+  bool generated = false;   // the task makes the data
+  bool has_scales = false;  // whether rows differ by scale
   ReproduceText text;
   std::vector<std::int64_t> lengths{};  // lengths of windows, for the columns last_N
   std::int64_t last = 256;              // scored targets of a window
@@ -160,3 +161,8 @@ enum class ReproduceEnd { done, interrupted, failed };
 ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& log);
 
 }  // namespace eddy::app
+
+template <>
+struct eddy::ValueNames<eddy::app::Scale> {
+  static constexpr const char* all[] = {"tiny", "small", "paper"};
+};

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tensor/base/format.h"
+#include "train/app/reproduce/table_keys.h"
 #include "train/app/reproduce/tables.h"
 #include "train/config/config_file.h"
 #include "train/words/program_name.h"
@@ -135,19 +136,17 @@ ConfigSource built_in_table(const TableEntry& entry, const std::string& task) {
 
 ConfigSource with_base(const ConfigSource& file) {
   if (!file.value.is_object() || !file.value.contains("base")) return file;
-  const nlohmann::json& base = file.value.at("base");
-  if (!base.is_object() || !base.contains("table") || !base.at("table").is_string())
-    fail<ConfigError>(
-        "{}: base is not {{table = \"FAMILY/TABLE\"}}, perhaps with a task ({} reproduce --list has them)",
-        file.place("base"), program_name());
-  const auto table = base.at("table").get<std::string>();
+  if (!file.value.at("base").is_object())
+    fail<ConfigError>("{}: base is {} (a table, as {{table = \"FAMILY/TABLE\"}}, perhaps with a task)",
+                      file.place("base"), shown_value(file.value.at("base")));
+  const auto base = read_as<TableBase>(file.part("base"));
   const std::span<const TableEntry> tables = reproduce_tables();
-  const auto entry =
-      std::find_if(tables.begin(), tables.end(), [&](const TableEntry& one) { return table == one.name; });
+  const auto entry = std::find_if(tables.begin(), tables.end(),
+                                  [&](const TableEntry& one) { return base.table == one.name; });
   if (entry == tables.end())
     fail<ConfigError>("{}: base is \"{}\", which is no table of this build ({} reproduce --list has them)",
-                      file.place("base"), table, program_name());
-  ConfigSource source = built_in_table(*entry, base.value("task", ""));
+                      file.place("base"), base.table, program_name());
+  ConfigSource source = built_in_table(*entry, base.task);
   source.name = file.name;
   if (file.value.contains("row"))  // its rows are not those of the base
     std::erase_if(source.places, [](const auto& place) { return place.first.starts_with("row."); });

@@ -221,12 +221,13 @@ TEST_CASE("name map: patterns match one part, and a map that is none is refused 
   CHECK_FALSE(matches("layers.*.w", "layers.12.b", part));
   CHECK_FALSE(matches("aa*aa", "aaa", part));
   const TempFolder folder;
-  for (const auto& [text, why] :
-       std::vector<std::pair<std::string, std::string>>{{"frsh = []", "no key of a name map"},
-                                                        {"fresh = [1]", "no name"},
-                                                        {"[names]\n\"a.*\" = \"b\"", "differ in their '*'"},
-                                                        {"[names]\n\"a.*.*\" = \"b.*.*\"", "several '*'"},
-                                                        {"names = 3", "no key of a name map"}}) {
+  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"frsh = []", "unknown key \"frsh\" (nearest: fresh"},
+           {"fresh = [1]", "fresh is [1], which has the wrong type (a text, or"},
+           {"[names]\n\"a.*\" = \"b\"", "differ in their '*'"},
+           {"[names]\n\"a.*.*\" = \"b.*.*\"", "several '*'"},
+           {"names = 3", "names is 3, which has the wrong type"},
+           {"[names]\na = 3", "map.toml:2:1: names is a table"}}) {
     CAPTURE(text);
     const std::string file = folder.write("map.toml", text);
     const std::string error = error_of<ConfigError>([&] { read_name_map(file); });

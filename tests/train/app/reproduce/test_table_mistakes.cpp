@@ -71,14 +71,14 @@ TEST_CASE("names that a table of one's own cannot have are refused with their pl
        {Mistake{"\"loss\"}", "\"los\"}", "my.toml:3:20: nothing measures the column \"los\" (nearest: loss;"},
         {"\"loss\"}", "\"last_256\"}", "my.toml:3:20: nothing measures"},
         {"\"loss\"}", "\"state_gain\"}", "my.toml:3:20: no row measures state_gain"},
-        {"[data]", "[dta]", "my.toml:10:2: a table's file has no key \"dta\" (nearest: data"},
+        {"[data]", "[dta]", "my.toml:10:2: unknown key \"dta\" (nearest: data;"},
         {"steps = 2", "step = 2", "my.toml:13:1: unknown key \"step\""},
         {"layers = 2", "layer = 2", "my.toml:22:29: unknown key \"layer\""},
         {"\"unit_forget\"", "\"unit_forgt\"", "my.toml:18:10: model.model is \"unit_forgt\""},
         {"model = {model = \"unit_forget\"}", "preset = \"shakespear_unit\"", "my.toml:18:1:"},
         {"\"attention\"\ntitle", "\"unit\"\ntitle", "my.toml:15:1: the name unit stands twice"},
         {"published = [0.5]", "small = {trian = {steps = 3}}",
-         "small has no table \"trian\" (nearest: train"},
+         "my.toml:23:10: unknown key \"trian\" in [row.small] (nearest: train;"},
         {"published = [0.5]", "weights_of = \"unit\"", "cannot take the weights of unit, which has no"},
         {"title = \"one", "chart = \"los\"\ntitle = \"one",
          "my.toml:1:1: nothing measures the chart \"los\""}})
@@ -87,24 +87,28 @@ TEST_CASE("names that a table of one's own cannot have are refused with their pl
 
 TEST_CASE("values that a table of one's own cannot have are refused with what they should be") {
   const OneThread one_thread;
-  for (const Mistake& mistake :
-       {Mistake{"\"one of each\"", "3", "my.toml:1:1: title is 3 (a text)"},
-        {"decimals = 0", "decimals = \"0\"", "decimals is \"0\" (a whole number, 0 to 12)"},
-        {"decimals = 0", "decimals = -1", "decimals is -1"},
-        {"decimals = 0", "factor = 0", "factor is 0 (a number other than 0)"},
-        {"decimals = 0", "relative = true", "is relative to a row, and none has reference = true"},
-        {"published = [0.5]", "published = 0.5", "my.toml:23:1: published is 0.5 (a list"},
-        {"published = [0.5]", "reference = \"yes\"", "my.toml:23:1: reference is \"yes\" (true or false)"},
-        {"published = [0.5]", "scales = [\"smal\"]",
-         "my.toml:23:1: scales is [\"smal\"] (a list of tiny, small or paper)"},
-        {"title = \"one", "evaluation = {split = \"vali\"}\ntitle = \"one",
-         "split is \"vali\" (train, valid or test)"},
-        {"title = \"one", "evaluation = {splits = 1}\ntitle = \"one",
-         "evaluation has no key \"splits\" (nearest: split"},
-        {"title = \"one", "lengths = [8]\ntitle = \"one", "lengths is [8] (a table of lists by scale"},
-        {"title = \"one", "notes = \"mine\"\ntitle = \"one", "notes is \"mine\" (a list"},
-        {"steps = 2", "steps = \"2\"", "my.toml:13:1: train.steps is \"2\""},
-        {"layers = 2", "readout = \"last\"", "my.toml:19:1: the row attention cannot be trained"},
-        {"params = 3000", "params = 3", "cannot have model.params = 3"}})
+  for (
+      const Mistake& mistake :
+      {Mistake{"\"one of each\"", "3", "my.toml:1:1: title is 3, which has the wrong type (a text)"},
+       {"decimals = 0", "decimals = \"0\"",
+        "decimals is \"0\", which has the wrong type: write 0 (a whole number, 0 to 12)"},
+       {"decimals = 0", "decimals = -1", "decimals is -1"},
+       {"decimals = 0", "factor = 0", "factor is 0 (a number other than 0)"},
+       {"decimals = 0", "relative = true", "is relative to a row, and none has reference = true"},
+       {"published = [0.5]", "published = 0.5", "my.toml:23:1: row.published is 0.5 (a list"},
+       {"published = [0.5]", "reference = \"yes\"",
+        "my.toml:23:1: row.reference is \"yes\", which has the wrong type (true or false)"},
+       {"published = [0.5]", "scales = [\"smal\"]",
+        "my.toml:23:1: row.scales is [\"smal\"], which it cannot be (nearest: small; a list of tiny, small, paper)"},
+       {"title = \"one", "evaluation = {split = \"vali\"}\ntitle = \"one",
+        "split is \"vali\", which it cannot be (nearest: valid; one of train, valid, test)"},
+       {"title = \"one", "evaluation = {splits = 1}\ntitle = \"one",
+        "unknown key \"splits\" in [evaluation] (nearest: split;"},
+       {"title = \"one", "lengths = [8]\ntitle = \"one", "lengths is [8] (a table of lists by scale"},
+       {"title = \"attention\"", "longest = 8", "my.toml:19:1: the key row.title is missing (a text)"},
+       {"title = \"one", "notes = \"mine\"\ntitle = \"one", "notes is \"mine\" (a list"},
+       {"steps = 2", "steps = \"2\"", "my.toml:13:1: train.steps is \"2\""},
+       {"layers = 2", "readout = \"last\"", "my.toml:19:1: the row attention cannot be trained"},
+       {"params = 3000", "params = 3", "cannot have model.params = 3"}})
     check_refused(mistake);
 }

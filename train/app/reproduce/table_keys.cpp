@@ -1,0 +1,120 @@
+// Describes the keys of a table's file.
+#include "train/app/reproduce/table_keys.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+
+namespace eddy::app {
+using namespace training;
+
+namespace {
+
+constexpr const char* kCountsRule = "a table of whole numbers by scale, as {small = 400}";
+constexpr const char* kNotesRule = "a list of texts, or of {text, when}";
+
+}  // namespace
+
+// The parts of a file are described here alone. KeyList finds these functions by the namespace of their structs.
+template <class T>
+static void describe(KeyList& keys, ByScale<T>& by_scale) {
+  for (std::size_t i = 0; i < by_scale.values.size(); ++i)
+    keys.add(ValueNames<Scale>::all[i], by_scale.values[i], "Value at this scale").ints = {
+        std::is_same_v<T, std::int64_t> ? 0 : 1};
+}
+
+static void describe(KeyList& keys, RunSections&) {
+  keys.ignore({"model", "data", "train"});
+}
+
+static void describe(KeyList& keys, ScaleSections& sections) {
+  RunSections at_all_scales;
+  describe(keys, at_all_scales);
+  for (std::size_t i = 0; i < sections.at.size(); ++i)
+    keys.add_table(ValueNames<Scale>::all[i], sections.at[i], "a table of the tables model, data and train");
+}
+
+static void describe(KeyList& keys, TableNote& note) {
+  keys.add("text", note.text, "What to know").required();
+  keys.add("when", note.when, "Conditions, of which all hold");
+}
+
+static void describe(KeyList& keys, TextKeys& text) {
+  keys.add("entry", text.entry, "Its file or folder in EDDY_DATA_DIR").required();
+  keys.add("needs", text.needs, "What the text is, for errors").required();
+  keys.add("sha256", text.sha256, "Its digest");
+  keys.add_table("digest", text.digest, "a table of texts by scale, as {small = \"md5:...\"}");
+  keys.add("kind", text.kind, "documents or file; without it the task's name");
+  keys.add("of_paper", text.of_paper, "Whether it is one text that all have");
+  keys.add_table("source_bytes", text.source_bytes, kCountsRule);
+  keys.add_table("generated_bytes", text.generated_bytes, kCountsRule);
+  keys.add_table("most_bytes", text.most_bytes, kCountsRule);
+}
+
+static void describe(KeyList& keys, EvaluationKeys& evaluation) {
+  keys.add("split", evaluation.split, "Split that is measured", {"train", "valid", "test"});
+  describe(keys, evaluation.batches);
+}
+
+static void describe(KeyList& keys, ReproduceColumn& column) {
+  keys.add("title", column.title, "Title").required();
+  keys.add("key", column.key, "Number that it shows").required();
+  keys.add("factor", column.factor, "Multiplies the number");
+  keys.add("relative", column.relative, "Whether it is divided by the number of the reference row");
+  keys.add("decimals", column.decimals, "Digits behind the point", {0, 12});
+}
+
+static void describe(KeyList& keys, Published& published) {
+  keys.add("value", published.value, "Number as published").required();
+  keys.add("remark", published.remark, "What stands beside it, or in its place").required();
+}
+
+static void describe(KeyList& keys, RowKeys& row) {
+  keys.add("name", row.name, "Names the row's folder").required();
+  keys.add("title", row.title, "Title").required();
+  keys.add("preset", row.preset, "Configuration of a paper, whose model the row begins with");
+  keys.add_list("published", row.published,
+                "a list with a number for each column; also a text, or {value, remark}")
+      .or_values();
+  keys.add("weights_of", row.weights_of, "Row whose weights this one runs");
+  keys.add("longest", row.longest, "Longest window to measure", {0});
+  keys.add("scales", row.scales, "Scales that have the row", value_names<Scale>());
+  keys.add("tables", row.tables, "Tables that have the row");
+  keys.add("reference", row.reference, "Whether others are relative to it");
+  keys.add_table("pieces", row.pieces, kCountsRule);
+  keys.add_table("evaluation", row.evaluation, kCountsRule);
+  describe(keys, row.sections);
+}
+
+void describe(KeyList& keys, TableKeys& table) {
+  keys.add("title", table.title, "Title").required();
+  keys.add("folder", table.folder, "Folder of the rows");
+  keys.add_list("columns", table.columns, "a list of tables, each with a title and a key");
+  keys.add_table("evaluation", table.evaluation, "a table, as {split = \"valid\", small = 400}");
+  keys.add_table("sampled_batches", table.sampled_batches, kCountsRule);
+  keys.add_table("windows", table.windows, kCountsRule);
+  keys.add_table("lengths", table.lengths, "a table of lists by scale, as {small = [256, 512]}");
+  keys.add("across", table.across, "Column that the first is drawn against", {0});
+  keys.add("chart", table.chart, "Number of the evaluations to draw beside the loss");
+  keys.add("chart_factor", table.chart_factor, "Multiplies that number");
+  keys.add("generated", table.generated, "Whether the task makes the data");
+  keys.add_list("notes", table.notes, kNotesRule).or_values();
+  keys.add_list("small_notes", table.small_notes, kNotesRule).or_values();
+  keys.add("published_at", table.published_at, "Scales of the published numbers", value_names<Scale>());
+  keys.add_table("pieces", table.pieces, kCountsRule);
+  keys.add_table("text", table.text, "a table about the text, with entry and needs");
+  describe(keys, table.sections);
+  keys.add_list("row", table.rows, "a list of tables, each with a name and a title").required();
+}
+
+bool TableKeys::has_scales() const {
+  return sections.any() ||
+         std::any_of(rows.begin(), rows.end(), [](const RowKeys& row) { return row.sections.any(); });
+}
+
+void describe(KeyList& keys, TableBase& base) {
+  keys.add("table", base.table, "Table of this build").required();
+  keys.add("task", base.task, "Its task");
+}
+
+}  // namespace eddy::app
