@@ -12,7 +12,7 @@ namespace eddy::detail {
 // Returns the gradient tensor of a slot; the caller computes dst = beta dst + contribution.
 Tensor open_slot(GradSlot& slot, float* beta);
 // Computes the slot's deferred gradient, if there is one.
-void settle(GradSlot& slot);
+void flush(GradSlot& slot);
 
 class BackwardQueue {
  public:
@@ -41,7 +41,7 @@ class BackwardQueue {
     for (const Deferral& deferral : deferred_) {
       GradSlot& slot = deferral.edge.node->slot(deferral.edge.output);
       if (slot.deferred == nullptr) continue;
-      settle(slot);
+      flush(slot);
       settled(*deferral.node);
     }
     deferred_.clear();

@@ -74,7 +74,7 @@ void LeafWatch::pass(std::uint64_t number) {
   for (; next_ < order_.size(); ++next_) {
     Leaf& leaf = leaves_[order_[next_]];
     if (leaf.first_reader - 1 < number) break;  // it is at most `number`, and may not have run
-    settle(leaf.node->slot(0));
+    flush(leaf.node->slot(0));
     leaf.is_final = true;
     is_final_(order_[next_]);
   }

@@ -156,7 +156,7 @@ Tensor detail::open_slot(GradSlot& slot, float* beta) {
   return slot.grad;
 }
 
-void detail::settle(GradSlot& slot) {
+void detail::flush(GradSlot& slot) {
   if (slot.deferred == nullptr) return;
   const std::unique_ptr<DeferredGradient> deferred = std::move(slot.deferred);
   float beta = 0;
@@ -173,7 +173,7 @@ bool GradSink::shares_open_buffer(int k) const {
 }
 
 Tensor GradSink::open(int k, float* beta) {
-  reach(k);
+  enqueue(k);
   if (shares_open_buffer(k)) {
     const detail::GradSlot& slot = target(k);
     *beta = 0;
@@ -186,18 +186,18 @@ Tensor GradSink::open(int k, float* beta) {
 void GradSink::finish() {
   for (const auto& [k, contribution] : std::exchange(late_, {})) {
     opened_.clear();  // the vjp holds no buffer any more
-    give(k, contribution);
+    accumulate(k, contribution);
   }
 }
 
 std::unique_ptr<detail::DeferredGradient>& GradSink::open_deferred(int k) {
-  reach(k);
+  enqueue(k);
   if (target(k).deferred == nullptr) queue_.defer(edge(k), node_);
   return target(k).deferred;
 }
 
-void GradSink::settle(int k) {
-  detail::settle(target(k));
+void GradSink::flush(int k) {
+  detail::flush(target(k));
 }
 
 Tensor GradSink::open_zeroed(int k) {
@@ -207,7 +207,7 @@ Tensor GradSink::open_zeroed(int k) {
   return dst;
 }
 
-void GradSink::give(int k, const Tensor& contribution) {
+void GradSink::accumulate(int k, const Tensor& contribution) {
   detail::GradSlot& slot = target(k);
   if (contribution.shape() != slot.shape)
     fail<ShapeError>("{}: the gradient of input {} has shape {} and the input has {}", describe(node_), k,
@@ -221,14 +221,14 @@ void GradSink::give(int k, const Tensor& contribution) {
     slot.grad = contribution.dtype() != slot.dtype   ? raw::cast(contribution, slot.dtype)
                 : contribution.autograd() == nullptr ? contribution
                                                      : raw::alias(contribution);
-    reach(k);
+    enqueue(k);
     return;
   }
   // A shared tensor or a view is not written to: the sum goes to a new tensor.
   if (!slot.pinned && slot.grad.defined() && contribution.dtype() == slot.dtype &&
       !(slot.grad.exclusive() && slot.grad.contiguous())) {
     slot.grad = raw::add(slot.grad, contribution);
-    reach(k);
+    enqueue(k);
     return;
   }
   float beta = 0;
@@ -247,7 +247,7 @@ bool GradSink::keeps(int k, Dtype dtype) const {
   return !slot.has_grad() && !slot.pinned && dtype == slot.dtype;
 }
 
-void GradSink::reach(int k) {
+void GradSink::enqueue(int k) {
   const Ref<Node>& node = edge(k).node;
   if (const LeafWatch* const watch = LeafWatch::of_thread(); watch != nullptr && node->is_leaf())
     watch->check_open(node_, *node);

@@ -90,13 +90,13 @@ class GradSink {
   }
   // Returns the whole gradient buffer, zeroed on first use, for scattered additions.
   Tensor open_zeroed(int k);
-  // Adds a tensor. The first contribution is kept without a copy.
-  void give(int k, const Tensor& contribution);
-  // Whether `give` would keep a tensor of this dtype without a copy. Then a new tensor costs no more than
+  // Adds a tensor to the gradient of input k. The first one is kept without a copy.
+  void accumulate(int k, const Tensor& contribution);
+  // Whether `accumulate` would keep a tensor of this dtype without a copy. Then a new tensor costs no more than
   // writing into the input's buffer.
   bool keeps(int k, Dtype dtype) const;
   // Queues the producer of input k without a contribution: shared storage already holds its gradient.
-  void reach(int k);
+  void enqueue(int k);
   // Returns the deferred gradient of input k, so that the caller can add work to it; the first call makes it.
   // All deferred work of an input has one type.
   template <class Deferred>
@@ -106,7 +106,7 @@ class GradSink {
     return static_cast<Deferred&>(*deferred);
   }
   // Computes the deferred gradient of input k now.
-  void settle(int k);
+  void flush(int k);
   // Adds what could not be added while the vjp ran; called after it.
   void finish();
 

@@ -60,7 +60,7 @@ class SeqBuffer::AppendNode final : public Node {
         raw::add_into(dst, part);
     });
     if (context.sink.needs(0)) {
-      context.sink.reach(0);
+      context.sink.enqueue(0);
     } else {  // this was the oldest append, so the shared gradient is not read any more
       chain_->slot.grad = Tensor();
     }

@@ -48,7 +48,7 @@ void run_node(Node& node, detail::BackwardQueue& queue) {
         "backward: the graph behind {} was freed by an earlier backward (run the forward again, or detach "
         "what is carried over)",
         describe(node));
-  for (int output = 0; output < node.outputs(); ++output) settle(node.slot(output));
+  for (int output = 0; output < node.outputs(); ++output) flush(node.slot(output));
   VjpContext context(node, queue);
   node.vjp(context);
   context.sink.finish();
@@ -141,7 +141,7 @@ void detail::run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys,
     BackwardRoot root;
     root.add_edge(y);
     GradSink(root, queue)
-        .give(0, dys[i].defined() ? dys[i] : Tensor::full(y.shape(), 1.0, y.dtype(), y.device()));
+        .accumulate(0, dys[i].defined() ? dys[i] : Tensor::full(y.shape(), 1.0, y.dtype(), y.device()));
   }
   LeafWatch* const of_thread = LeafWatch::of_thread();
   LeafWatch* const watch = of_thread != nullptr && of_thread->begin_pass() ? of_thread : nullptr;

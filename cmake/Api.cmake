@@ -3,7 +3,7 @@
 # A public name without a comment is an error. The namespace eddy::detail is left out, so the kernels' side of the ops (their
 # arguments, and the slots that hold a kernel per device): it is for those who write an op. cmake/api.awk reads the comments.
 set(EDDY_API_HEADERS models/eddy/eddy.h autograd/named_values.h autograd/scope.h ops/core/op_spec.h ops/core/checks.h
-  train/app/program/program.h train/loops/own_loop.h train/tasks/task.h train/tasks/generated/generated_task.h train/run/checkpoint.h)
+  train/app/program/program.h train/loops/user_loop.h train/tasks/task.h train/tasks/synthetic/synthetic_task.h train/run/checkpoint.h)
 foreach(list models/eddy/eddy.h ops/ops.h)
   file(STRINGS ${PROJECT_SOURCE_DIR}/${list} lines REGEX "^#include \"")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${list})

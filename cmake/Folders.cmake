@@ -10,7 +10,7 @@ set(EDDY_CUDA_FOLDERS cuda/runtime cuda/core cuda/views cuda/pointwise cuda/redu
 set(EDDY_MODELS_FOLDERS models models/optimizer models/recurrent_transformer models/block_recurrent
   models/blockwise_recurrent models/staircase models/eddy)
 set(EDDY_TRAIN_FOLDERS train/files train/words train/process train/fetch train/config train/ranks train/step train/text/stories train/text train/eval
-  train/record train/generate train/tasks train/tasks/generated train/plan train/run train/loops)
+  train/record train/generate train/tasks train/tasks/synthetic train/plan train/run train/loops)
 # What looks at a run or talks to a person. It may include all of the above; none of the above includes it.
 set(EDDY_APP_FOLDERS train/app/views train/app/report train/app/inspect train/app/measure train/app/measure/kernels train/app/exchange
   train/app/reproduce train/app/terminal train/app/launch examples/learn/checker train/app/program)

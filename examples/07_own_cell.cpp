@@ -30,11 +30,11 @@
 #include "models/eddy/registry.h"
 #include "models/layers.h"
 #include "ops/ops.h"
-#include "ops/product/repeated_products.h"
+#include "ops/product/packed_weights.h"
 #include "tensor/base/error.h"
 #include "train/app/program/program.h"
 #include "train/run/checkpoint.h"
-#include "train/tasks/generated/generated_task.h"
+#include "train/tasks/synthetic/synthetic_task.h"
 
 namespace own {
 
@@ -51,7 +51,7 @@ struct Keys {
 void describe(KeyList& keys, Keys& c) {
   keys.add("gate_start", c.gate_start,
            "Initial bias of the gates; below 0 a new cell keeps more than it takes")
-      .everyday();
+      .common();
 }
 
 class MinimalGate final : public FamilyModel<Keys> {
@@ -81,7 +81,7 @@ class MinimalGate final : public FamilyModel<Keys> {
     const State before = input.state.empty() ? zeros_of(layout) : input.state;
     const Tensor begins = start_flags(input.start, 0);  // the rows that begin with a new state
     const DropoutSite drop{input.dropout, config().dropout};
-    const RepeatedProducts repeated(time);
+    const PackedWeightScope packed(time);
     State after;
     Tensor x = embed_(raw::copy(raw::transpose(input.tokens, 0, 1)));  // time-major
     for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -129,9 +129,9 @@ void describe(KeyList& keys, TaskKeys& c) {
   keys.add("farthest", c.farthest, "The largest answer; it also stands for all that are larger", {1, 1000});
 }
 
-class SinceOne final : public GeneratedTask {
+class SinceOne final : public SyntheticTask {
  public:
-  using GeneratedTask::GeneratedTask;
+  using SyntheticTask::SyntheticTask;
 
   std::string name() const override { return "since_one"; }
   std::string summary() const override { return "streams of random bits"; }
@@ -141,7 +141,7 @@ class SinceOne final : public GeneratedTask {
   }
 
  private:
-  std::int64_t farthest() const { return config().data.own.get<TaskKeys>().farthest; }
+  std::int64_t farthest() const { return config().data.extensions.get<TaskKeys>().farthest; }
   Batch draw(const RandomKey& key, std::int64_t rows) const override {
     std::vector<std::int32_t> tokens, answers;
     for (std::int64_t row = 0; row < rows; ++row) {

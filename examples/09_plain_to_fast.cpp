@@ -30,7 +30,7 @@
 
 #include <eddy/eddy.h>
 #include "ops/cpu/isa.h"
-#include "ops/product/repeated_products.h"
+#include "ops/product/packed_weights.h"
 #include "ops/recurrence/unit_recurrence.h"
 
 namespace plain {
@@ -112,7 +112,7 @@ struct Recurrent {
     return logits(rest_of_layer(stack(states, 0), stack(values, 0)));
   }
   Tensor packed(const Tensor& ids) const {
-    const RepeatedProducts repeated(kTime);
+    const PackedWeightScope packed(kTime);
     return hoisted(ids);
   }
 

@@ -14,7 +14,7 @@
 
 #include "autograd/named_values.h"
 #include "autograd/scope.h"
-#include "train/loops/own_loop.h"
+#include "train/loops/user_loop.h"
 #include "train/tasks/task.h"
 #include "train/text/stories/stories.h"
 

@@ -47,15 +47,15 @@ inline void describe(KeyList& keys, CommonKeys& c) {
       .read_by("-block_recurrent");
   keys.add("context", c.context, "Longest sequence with learned positions; also the default of segment",
            {1, 1'000'000'000})
-      .everyday();
+      .common();
   keys.add(
           "params", c.params,
           "Number of parameters, within 3 %, for which dim (and, if need be, mlp_dim) is found; 0: dim as given",
           {0, 1'000'000'000'000'000})
-      .everyday();
-  keys.add("dim", c.dim, "Width of the residual stream", {1, 1'048'576}).everyday();
-  keys.add("layers", c.layers, "Number of layers", {1, 65'536}).everyday();
-  keys.add("heads", c.heads, "Number of attention heads", {1, 65'536}).read_by("-lstm").everyday();
+      .common();
+  keys.add("dim", c.dim, "Width of the residual stream", {1, 1'048'576}).common();
+  keys.add("layers", c.layers, "Number of layers", {1, 65'536}).common();
+  keys.add("heads", c.heads, "Number of attention heads", {1, 65'536}).read_by("-lstm").common();
   keys.add("kv_heads", c.kv_heads, "Number of heads of keys and values; 0: heads", {0, 65'536})
       .read_by("blockwise_recurrent");
   keys.add("head_dim", c.head_dim, "Width of a head; 0: dim / heads", {0, 1'048'576})
@@ -64,7 +64,7 @@ inline void describe(KeyList& keys, CommonKeys& c) {
            "Width inside the MLP; 0: 4 dim (blockwise_recurrent: 8/3 dim, up to a multiple of 32)",
            {0, 16'777'216})
       .read_by("-lstm");
-  keys.add("dropout", c.dropout, "Probability of dropping a value", kBelowOne).everyday().changes_results();
+  keys.add("dropout", c.dropout, "Probability of dropping a value", kBelowOne).common().changes_results();
   keys.add("norm_eps", c.norm_eps,
            "Number added to the variance in norms; 0: 1e-6 in block_recurrent, else 1e-5", {.low = 0})
       .read_by("-lstm");
@@ -75,7 +75,7 @@ inline void describe(KeyList& keys, CommonKeys& c) {
       .changes_results();
   keys.add("segment", c.segment, "Tokens of one call; the state is detached between segments; 0: context",
            {0, 1'000'000'000})
-      .everyday();
+      .common();
   keys.add("window", c.window, "Number of tokens that a token sees; 0: segment", {0, 1'000'000'000})
       .read_by("block_recurrent llama_window");
   keys.add("chunk", c.chunk,
@@ -83,7 +83,7 @@ inline void describe(KeyList& keys, CommonKeys& c) {
            {1, 1'000'000'000})
       .read_by("memory_llama staircase -lstm");
   keys.add("mask_token_zero", c.mask_token_zero, "Whether token 0 of documents is padding, without a loss")
-      .oddity();
+      .paper_quirk();
 }
 
 // Fills in the common keys whose defaults depend on others (n_out, kv_heads, head_dim, ...).

@@ -41,12 +41,12 @@ bool RealRange::holds(double value) const {
   return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
 }
 
-ConfigField& ConfigField::everyday() {
-  use = KeyUse::everyday;
+ConfigField& ConfigField::common() {
+  use = KeyUse::common;
   return *this;
 }
-ConfigField& ConfigField::oddity() {
-  use = KeyUse::oddity;
+ConfigField& ConfigField::paper_quirk() {
+  use = KeyUse::paper_quirk;
   return *this;
 }
 ConfigField& ConfigField::required() {

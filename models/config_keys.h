@@ -3,7 +3,7 @@
 //
 //   void describe(KeyList& keys, TrainConfig& c) {
 //     keys.section("train");
-//     keys.add("steps", c.steps, "Optimizer steps", {1, 1'000'000'000}).everyday();
+//     keys.add("steps", c.steps, "Optimizer steps", {1, 1'000'000'000}).common();
 //     keys.add("window", c.window, "Tokens that a token sees").read_by("slide block_recurrent");
 //   }
 //
@@ -52,8 +52,8 @@ inline constexpr RealRange kBelowOne{.low = 0, .high = 1, .high_open = true};
 // The keys of a section that someone has given.
 using GivenKeys = std::set<std::string, std::less<>>;
 
-// Who needs a key: every run, some runs, or only those that reproduce an oddity of published code.
-enum class KeyUse { everyday, special, oddity };
+// Who needs a key: every run, some runs, or only those that reproduce a quirk of published code.
+enum class KeyUse { common, special, paper_quirk };
 
 // What a run is that goes on with another value of a key: none, since it cannot; one with other results than the run
 // had with the first value; or the same run, whose results are what they were to be.
@@ -75,8 +75,8 @@ struct ConfigField {
   KeyChange change = KeyChange::other_results;
   std::string readers{};  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
 
-  ConfigField& everyday();
-  ConfigField& oddity();
+  ConfigField& common();
+  ConfigField& paper_quirk();
   ConfigField& required();         // needed
   ConfigField& changes_results();  // KeyChange::other_results
   ConfigField& changes_nothing();  // KeyChange::same_run

@@ -90,14 +90,14 @@ class Model {
   // errors: ValueError when the model cannot continue (context full), or when a call leaves no state.
   virtual Tensor stream(const Tensor& tokens, State& state) const;
   // The number of tokens that `stream` still accepts after this state; -1 for no limit.
-  virtual std::int64_t stream_room(const State& /*state*/) const { return -1; }
-  // Returns the place of a stream inside its block, chunk or window, for an empty state or one of `stream`:
-  // the part of the position that decides which work the next token needs. If two states are at the same
-  // place, and their tensors have the same names and layouts, the host enqueues the same work for both. So
+  virtual std::int64_t remaining_context(const State& /*state*/) const { return -1; }
+  // Returns the position of a stream inside its block, chunk or window, for an empty state or one of `stream`:
+  // the part of the position that decides which work the next token needs. If two states have the same
+  // signature, and their tensors have the same names and layouts, the host enqueues the same work for both. So
   // the work can be captured once and replayed (next_logits in train/generate/generate.h). Returns nothing if the
   // work differs at every position: if the model keeps the keys of all tokens, uses a position table, or
   // rotates keys by position. By default all counters of the state.
-  virtual std::optional<std::vector<std::int64_t>> stream_place(const State& state) const {
+  virtual std::optional<std::vector<std::int64_t>> stream_signature(const State& state) const {
     return counts_of(state);
   }
   // Returns the number of tokens after which the work of a stream begins again: a block, a window or a chunk; 1

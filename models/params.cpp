@@ -30,7 +30,7 @@ ParamStore::ParamStore(const ParamStore& counted, Dtype dtype, Device device, Ma
   const Dtype kept = dtype == Dtype::bf16 ? Dtype::f32 : dtype;
   values_ = Tensor::zeros({arena_elements_}, kept, device);
   gradients_ = Tensor::zeros({arena_elements_}, kept, device);
-  hold_parameters(values_, precision, dtype == Dtype::bf16);
+  mark_parameters(values_, precision, dtype == Dtype::bf16);
   for (Parameter& parameter : parameters_) {
     parameter.value = parameter.part_of(values_);
     require_grad(parameter.value);

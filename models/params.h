@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ops/core/parameter_forms.h"
+#include "ops/core/parameter_cache.h"
 #include "tensor/tensor.h"
 
 namespace eddy {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "autograd/checkpoint.h"
-#include "ops/product/repeated_products.h"
+#include "ops/product/packed_weights.h"
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 
@@ -19,8 +19,8 @@ std::vector<Tensor> recomputed(bool again, std::function<std::vector<Tensor>(con
                                const std::vector<Tensor>& inputs) {
   if (!again) return fn(inputs);
   return checkpoint(
-      [packed = RepeatedProducts::current(), fn = std::move(fn)](const std::vector<Tensor>& in) {
-        const RepeatedProducts loop(packed);
+      [packed = PackedWeightScope::current(), fn = std::move(fn)](const std::vector<Tensor>& in) {
+        const PackedWeightScope loop(packed);
         return fn(in);
       },
       inputs);

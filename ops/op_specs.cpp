@@ -6,11 +6,11 @@
 
 namespace eddy {
 
-#define EDDY_DECLARE(room, name) std::vector<OpSpec> name##_specs();
+#define EDDY_DECLARE(folder, name) std::vector<OpSpec> name##_specs();
 EDDY_OPS(EDDY_DECLARE)
 
 std::vector<OpGroup> op_groups() {
-#define EDDY_GROUP(room, name) {"ops/" #room "/" #name ".h", name##_specs()},
+#define EDDY_GROUP(folder, name) {"ops/" #folder "/" #name ".h", name##_specs()},
   return {EDDY_OPS(EDDY_GROUP)};
 }
 

@@ -64,10 +64,10 @@ struct BackwardLaunch {
 
 template <class T>
 __global__ void delta_kernel(BackwardLaunch launched) {
-  using Rows = Team<32>;
+  using RowTeam = Team<32>;
   const AttentionArgs& args = launched.args.forward;
   const std::int64_t rows = args.batch * args.queries * args.heads;
-  for (std::int64_t row = Rows::first_row(); row < rows; row += Rows::row_step()) {
+  for (std::int64_t row = RowTeam::first_row(); row < rows; row += RowTeam::row_step()) {
     const std::int64_t head = row % args.heads, query = row / args.heads % args.queries;
     const std::int64_t batch = row / args.heads / args.queries;
     const AttentionStrides& strides = launched.args.doutput_strides;
@@ -75,10 +75,10 @@ __global__ void delta_kernel(BackwardLaunch launched) {
     const T* const doutput = static_cast<const T*>(launched.args.doutput) + batch * strides.batch +
                              query * strides.time + head * strides.head;
     float sum = 0;
-    for (std::int64_t e = Rows::lane(); e < args.head_size; e += 32)
+    for (std::int64_t e = RowTeam::lane(); e < args.head_size; e += 32)
       sum += static_cast<float>(output[e]) * static_cast<float>(doutput[e]);
-    sum = Rows::reduce(sum, Plus{});
-    if (Rows::lane() == 0)
+    sum = RowTeam::reduce(sum, Plus{});
+    if (RowTeam::lane() == 0)
       launched.scratch(launched.partials.deltas)[(batch * args.heads + head) * args.queries + query] =
           sees_one_key(args, query) ? kNoGradient : sum;
   }

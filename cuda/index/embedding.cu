@@ -46,15 +46,15 @@ __device__ const float* added_row(const EmbeddingArgs& args, std::int64_t positi
 
 template <class Id, class T, int Width>
 __global__ void forward_kernel(const __grid_constant__ EmbeddingArgs args) {
-  using Rows = Team<32>;
+  using RowTeam = Team<32>;
   const Id* const ids = static_cast<const Id*>(args.ids);
-  for (std::int64_t i = Rows::first_row(); i < args.positions; i += Rows::row_step()) {
+  for (std::int64_t i = RowTeam::first_row(); i < args.positions; i += RowTeam::row_step()) {
     const std::int64_t id = static_cast<std::int64_t>(ids[i]);
     const bool known = id >= 0 && id < args.vocab;
     const float* const from = static_cast<const float*>(args.from) + (known ? id * args.dim : 0);
     const float* const added = args.added == nullptr ? nullptr : added_row(args, i);
     T* const to = static_cast<T*>(args.to) + i * args.dim;
-    for (std::int64_t c = Rows::lane() * Width; c < args.dim; c += 32 * Width) {
+    for (std::int64_t c = RowTeam::lane() * Width; c < args.dim; c += 32 * Width) {
       Neighbours<float, Width> row = {}, more = {};
       if (known) row = read_neighbours<Width>(from + c, Width, false);
       if (added != nullptr) more = read_neighbours<Width>(added + c, Width, false);

@@ -40,10 +40,10 @@ __device__ float not_a_number() {
 
 template <int Threads, class T>
 __global__ void rows_kernel(CrossEntropyArgs args) {
-  using Rows = Team<Threads>;
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  using RowTeam = Team<Threads>;
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const std::int64_t target = args.targets[row];
-    const bool first = Rows::lane() == 0;
+    const bool first = RowTeam::lane() == 0;
     float* const loss = static_cast<float*>(args.row_loss) + row;
     if (target == args.ignore || target < 0 || target >= args.classes) {
       if (first) *loss = target == args.ignore ? 0.0f : not_a_number();
@@ -51,11 +51,11 @@ __global__ void rows_kernel(CrossEntropyArgs args) {
     }
     const T* const x = static_cast<const T*>(args.logits) + row * args.stride;
     float top = static_cast<float>(x[0]);
-    for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads)
+    for (std::int64_t i = RowTeam::lane(); i < args.classes; i += Threads)
       top = NanMax{}(top, static_cast<float>(x[i]));
-    top = Rows::reduce(top, NanMax{});
+    top = RowTeam::reduce(top, NanMax{});
     const float sum =
-        Rows::sum(0, args.classes, [=](std::int64_t i) { return expf(static_cast<float>(x[i]) - top); });
+        RowTeam::sum(0, args.classes, [=](std::int64_t i) { return expf(static_cast<float>(x[i]) - top); });
     if (!first) continue;
     *loss = logf(sum) - (static_cast<float>(x[target]) - top);
     if (args.row_max != nullptr) {
@@ -97,16 +97,16 @@ __global__ void mean_kernel(CrossEntropyMeanArgs args) {
 
 template <int Threads, class T>
 __global__ void backward_kernel(CrossEntropyBackwardArgs args) {
-  using Rows = Team<Threads>;
+  using RowTeam = Team<Threads>;
   const float scale = *static_cast<const float*>(args.dy) * *static_cast<const float*>(args.inverse_scored);
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const std::int64_t target = args.targets[row];
     const bool ignored = target == args.ignore, known = target >= 0 && target < args.classes;
     const T* const x = static_cast<const T*>(args.logits) + row * args.stride;
     T* const dx = static_cast<T*>(args.dlogits) + row * args.stride;
     const float top = known && !ignored ? static_cast<const float*>(args.row_max)[row] : 0.0f;
     const float factor = known && !ignored ? scale * static_cast<const float*>(args.row_inverse)[row] : 0.0f;
-    for (std::int64_t i = Rows::lane(); i < args.classes; i += Threads) {
+    for (std::int64_t i = RowTeam::lane(); i < args.classes; i += Threads) {
       float share = 0;
       if (!ignored)
         share = known ? factor * expf(static_cast<float>(x[i]) - top) - (i == target ? scale : 0.0f)
@@ -153,22 +153,22 @@ constexpr int kLongRowThreads = 1024;
 
 template <int Threads, class T>
 __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kernel(RowsLaunch launched) {
-  using Rows = Team<Threads>;
+  using RowTeam = Team<Threads>;
   constexpr int kAtOnce = 4;  // loads in flight: 64 KiB for the block of a long row
   const CrossEntropyRowsArgs& args = launched.args;
   const int groups = launched.groups, shared_groups = launched.shared_groups,
             classes = static_cast<int>(args.classes);
   auto* const kept =
       reinterpret_cast<StoredGroup<T>*>(shared_memory()) + threadIdx.x / Threads * shared_groups;
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const std::int64_t target = args.targets[row];
     T* const x = static_cast<T*>(args.logits) + row * args.stride;
     auto* const of_row = reinterpret_cast<StoredGroup<T>*>(x);
     float* const loss = static_cast<float*>(args.row_loss) + row;
     if (target == args.ignore || target < 0 || target >= classes) {
       const float value = target == args.ignore ? 0.0f : not_a_number();
-      if (Rows::lane() == 0) *loss = value;
-      for (int i = Rows::lane(); i < classes; i += Threads) x[i] = static_cast<T>(value);
+      if (RowTeam::lane() == 0) *loss = value;
+      for (int i = RowTeam::lane(); i < classes; i += Threads) x[i] = static_cast<T>(value);
       continue;
     }
     // The numbers of a group; -infinity after the last class.
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
       return numbers;
     };
     RunningSum own;
-    for (int first = Rows::lane(); first < groups; first += kAtOnce * Threads) {
+    for (int first = RowTeam::lane(); first < groups; first += kAtOnce * Threads) {
       StoredGroup<T> read[kAtOnce];
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
@@ -196,13 +196,13 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
         own.add(numbers(read[k], group));
       }
     }
-    const float top = Rows::reduce(own.top, Largest{});
-    const float sum = Rows::reduce(own.sum * share_of(own.top - top), Plus{}), inverse = 1.0f / sum;
+    const float top = RowTeam::reduce(own.top, Largest{});
+    const float sum = RowTeam::reduce(own.sum * share_of(own.top - top), Plus{}), inverse = 1.0f / sum;
     // The gradient takes the place of the logits: a thread reads and writes the same groups and no others.
-    const bool has_target = Rows::lane() == target / kGroup<T> % Threads;
+    const bool has_target = RowTeam::lane() == target / kGroup<T> % Threads;
     const float of_target = has_target ? static_cast<float>(x[target]) - top : 0.0f;
 #pragma unroll 4
-    for (int group = Rows::lane(); group < groups; group += Threads) {
+    for (int group = RowTeam::lane(); group < groups; group += Threads) {
       // Not of one address that is in either memory, from which the compiler loads number by number.
       StoredGroup<T> read;
       if (group < shared_groups)

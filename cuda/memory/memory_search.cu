@@ -26,17 +26,17 @@ constexpr std::int32_t kNone = -1;     // no entry for this place
 constexpr std::int32_t kSeveral = -2;  // more than one entry of the bucket has a weight
 
 __global__ void mark_kernel(MemoryMarkArgs args) {
-  using Rows = Team<32>;
+  using RowTeam = Team<32>;
   const float* const keys = static_cast<const float*>(args.keys);
   const std::int64_t entries = args.batch * args.size * args.heads;
-  for (std::int64_t i = Rows::first_row(); i < entries; i += Rows::row_step()) {
+  for (std::int64_t i = RowTeam::first_row(); i < entries; i += RowTeam::row_step()) {
     bool blank = true;
-    for (std::int64_t c = Rows::lane(); c < args.head_dim; c += 32)
+    for (std::int64_t c = RowTeam::lane(); c < args.head_dim; c += 32)
       blank = blank && keys[i * args.head_dim + c] == 0.0f;
     blank = __all_sync(0xffffffffu, blank);
     const std::int64_t head = i % args.heads, entry = i / args.heads % args.size,
                        sequence = i / args.heads / args.size;
-    if (Rows::lane() == 0) args.blank[(sequence * args.heads + head) * args.size + entry] = blank ? 1 : 0;
+    if (RowTeam::lane() == 0) args.blank[(sequence * args.heads + head) * args.size + entry] = blank ? 1 : 0;
   }
 }
 
@@ -45,13 +45,13 @@ struct Larger {
 };
 
 __global__ void ends_kernel(MemoryMarkArgs args) {
-  using Rows = Team<kThreads>;
-  for (std::int64_t row = Rows::first_row(); row < args.batch * args.heads; row += Rows::row_step()) {
+  using RowTeam = Team<kThreads>;
+  for (std::int64_t row = RowTeam::first_row(); row < args.batch * args.heads; row += RowTeam::row_step()) {
     std::int32_t last = 0;
-    for (std::int64_t m = Rows::lane(); m < args.size; m += kThreads)
+    for (std::int64_t m = RowTeam::lane(); m < args.size; m += kThreads)
       if (args.blank[row * args.size + m] == 0) last = static_cast<std::int32_t>(m + 1);
-    last = Rows::reduce(last, Larger());
-    if (Rows::lane() == 0) args.ends[row] = last;
+    last = RowTeam::reduce(last, Larger());
+    if (RowTeam::lane() == 0) args.ends[row] = last;
   }
 }
 
@@ -105,21 +105,21 @@ static_assert(kThreads == 256);  // one thread for each value of a byte
 
 // How many threads of lower number in the block have `flag` set, and how many in total. All threads must call
 // it.
-struct Place {
+struct FlagCount {
   int before, all;
 };
-__device__ inline Place count_flags(bool flag, int* of_warps) {
+__device__ inline FlagCount count_flags(bool flag, int* of_warps) {
   const unsigned votes = __ballot_sync(0xffffffffu, flag);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   if (lane == 0) of_warps[warp] = __popc(votes);
   __syncthreads();
-  Place place{__popc(votes & ((1u << lane) - 1)), 0};
+  FlagCount flags{__popc(votes & ((1u << lane) - 1)), 0};
   for (int i = 0; i < kWarps; ++i) {
-    if (i < warp) place.before += of_warps[i];
-    place.all += of_warps[i];
+    if (i < warp) flags.before += of_warps[i];
+    flags.all += of_warps[i];
   }
   __syncthreads();  // the next call overwrites the shared counts
-  return place;
+  return flags;
 }
 
 __global__ void exact_kernel(MemoryTakeArgs args) {
@@ -158,11 +158,11 @@ __global__ void exact_kernel(MemoryTakeArgs args) {
       const std::int64_t m = tile + threadIdx.x;
       const unsigned order = m < end ? order_of(score_of(args, query, m)) : 0;
       const bool equal = m < end && order == border;
-      const Place of_equal = count_flags(equal, of_warps);
+      const FlagCount of_equal = count_flags(equal, of_warps);
       const bool takes = m < end && (order > border || (equal && equal_before + of_equal.before < wanted));
-      const Place place = count_flags(takes, of_warps);
-      if (takes) chosen[taken + place.before] = static_cast<std::int32_t>(m);
-      taken += place.all;
+      const FlagCount flags = count_flags(takes, of_warps);
+      if (takes) chosen[taken + flags.before] = static_cast<std::int32_t>(m);
+      taken += flags.all;
       equal_before += of_equal.all;
     }
     for (std::int64_t place = count + threadIdx.x; place < args.topk; place += kThreads)
@@ -172,16 +172,16 @@ __global__ void exact_kernel(MemoryTakeArgs args) {
 }
 
 __global__ void take_kernel(MemoryTakeArgs args) {
-  using Rows = Team<32>;
+  using RowTeam = Team<32>;
   const float* const keys = static_cast<const float*>(args.keys);
   const float* const values = static_cast<const float*>(args.values);
   const std::int64_t end = *args.end;
-  for (std::int64_t row = Rows::first_row(); row < args.queries * args.topk; row += Rows::row_step()) {
+  for (std::int64_t row = RowTeam::first_row(); row < args.queries * args.topk; row += RowTeam::row_step()) {
     float* const key = static_cast<float*>(args.taken_keys) + row * args.stride;
     float* const value = static_cast<float*>(args.taken_values) + row * args.stride;
     const std::int32_t one = args.chosen[row];
     const std::int64_t query = row / args.topk, bucket = row % args.topk;
-    for (std::int64_t c = Rows::lane(); c < args.head_dim; c += 32) {
+    for (std::int64_t c = RowTeam::lane(); c < args.head_dim; c += 32) {
       float of_key = 0, of_value = 0;
       if (one >= 0) {
         of_key = keys[one * args.stride + c];

@@ -13,8 +13,8 @@ namespace {
 
 template <class T>
 __global__ void write_kernel(MemoryWriteArgs args) {
-  using Rows = Team<32>;
-  for (std::int64_t i = Rows::first_row(); i < args.batch * args.size; i += Rows::row_step()) {
+  using RowTeam = Team<32>;
+  for (std::int64_t i = RowTeam::first_row(); i < args.batch * args.size; i += RowTeam::row_step()) {
     const std::int64_t sequence = i / args.size;
     const bool emptied = args.emptied != nullptr && args.emptied[sequence] != 0;
     const std::int64_t count = emptied ? 0 : args.count[sequence];
@@ -26,11 +26,11 @@ __global__ void write_kernel(MemoryWriteArgs args) {
     T* const to_keys = static_cast<T*>(args.to_keys) + i * args.width;
     T* const to_values = static_cast<T*>(args.to_values) + i * args.width;
     const bool zero = emptied && !fresh;
-    for (std::int64_t c = Rows::lane(); c < args.width; c += 32) {
+    for (std::int64_t c = RowTeam::lane(); c < args.width; c += 32) {
       to_keys[c] = zero ? T{} : keys[c];
       to_values[c] = zero ? T{} : values[c];
     }
-    if (i % args.size == 0 && Rows::lane() == 0) args.to_count[sequence] = count + args.rows;
+    if (i % args.size == 0 && RowTeam::lane() == 0) args.to_count[sequence] = count + args.rows;
   }
 }
 

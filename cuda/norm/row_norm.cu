@@ -56,26 +56,26 @@ __device__ void set_dx(const RowNormBackwardArgs& args, std::int64_t at, T& dx, 
 
 template <bool Centred, int Threads, class T>
 __global__ void forward_kernel(RowNormArgs args) {
-  using Rows = Team<Threads>;
+  using RowTeam = Team<Threads>;
   const float* const weight = static_cast<const float*>(args.weight);
   const float count = static_cast<float>(args.width), eps = static_cast<float>(args.eps);
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const T* const x = row_to_norm<Threads, T>(args, row);
     T* const y = static_cast<T*>(args.y) + row * args.y_stride;
     const float* const shift = shift_of<Centred>(args, row);
     float mean = 0;
     if constexpr (Centred)
-      mean = Rows::sum(0, args.width, [=](std::int64_t i) { return static_cast<float>(x[i]); }) / count;
+      mean = RowTeam::sum(0, args.width, [=](std::int64_t i) { return static_cast<float>(x[i]); }) / count;
     // The squares of deviations: sum(x^2) - n mean^2 would cancel.
-    const float squares = Rows::sum(0, args.width, [=](std::int64_t i) {
+    const float squares = RowTeam::sum(0, args.width, [=](std::int64_t i) {
       return (static_cast<float>(x[i]) - mean) * (static_cast<float>(x[i]) - mean);
     });
     const float rstd = 1.0f / sqrtf(squares / count + eps);
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads) {
       const float n = (static_cast<float>(x[i]) - mean) * rstd;
       y[i] = static_cast<T>((weight != nullptr ? n * weight[i] : n) + (shift != nullptr ? shift[i] : 0.0f));
     }
-    if (Rows::lane() != 0) continue;
+    if (RowTeam::lane() != 0) continue;
     if (Centred && args.mean != nullptr) static_cast<float*>(args.mean)[row] = mean;
     if (args.rstd != nullptr) static_cast<float*>(args.rstd)[row] = rstd;
   }
@@ -84,28 +84,28 @@ __global__ void forward_kernel(RowNormArgs args) {
 // dx may be dy: each thread reads its own entries of dy again before it overwrites them.
 template <bool Centred, int Threads, class T>
 __global__ void dx_kernel(RowNormBackwardArgs args) {
-  using Rows = Team<Threads>;
+  using RowTeam = Team<Threads>;
   const float* const weight = static_cast<const float*>(args.weight);
   const float count = static_cast<float>(args.width);
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
     const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
     T* const dx = static_cast<T*>(args.dx) + row * args.dx_stride;
     const float mean = Centred ? static_cast<const float*>(args.mean)[row] : 0.0f,
                 rstd = static_cast<const float*>(args.rstd)[row];
     float sum_g = 0, sum_gn = 0;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads) {
       const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
       sum_g += g;
       sum_gn += g * ((static_cast<float>(x[i]) - mean) * rstd);
     }
-    const float mean_gn = Rows::reduce(sum_gn, Plus{}) / count;
+    const float mean_gn = RowTeam::reduce(sum_gn, Plus{}) / count;
     float mean_g = 0;
-    if constexpr (Centred) mean_g = Rows::reduce(sum_g, Plus{}) / count;
+    if constexpr (Centred) mean_g = RowTeam::reduce(sum_g, Plus{}) / count;
     // A row of one element is its own mean. Its dx is exactly 0, where rounding would leave g - g times a
     // large rstd.
     const float factor = Centred && args.width == 1 ? 0.0f : rstd;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads) {
       const float g = static_cast<float>(dy[i]) * (weight != nullptr ? weight[i] : 1.0f);
       const float n = (static_cast<float>(x[i]) - mean) * rstd;
       set_dx<T>(args, row * args.width + i, dx[i], factor * (g - mean_g - n * mean_gn));

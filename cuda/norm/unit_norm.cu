@@ -62,18 +62,18 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
 
 template <int Threads, class T>
 __global__ void forward_kernel(UnitNormArgs args) {
-  using Rows = Team<Threads>;
+  using RowTeam = Team<Threads>;
   const float eps = static_cast<float>(args.eps);
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const T* const x = static_cast<const T*>(args.x) + row * args.x_stride;
     T* const y = static_cast<T*>(args.y) + row * args.width;
-    const float length = sqrtf(eps + Rows::sum(0, args.width, [=](std::int64_t i) {
+    const float length = sqrtf(eps + RowTeam::sum(0, args.width, [=](std::int64_t i) {
                                  return static_cast<float>(x[i]) * static_cast<float>(x[i]);
                                }));
     const float scale = unit_norm_plain(args, row) ? 1.0f : 1.0f / length;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads)
       y[i] = static_cast<T>(static_cast<float>(x[i]) * scale);
-    if (Rows::lane() == 0) static_cast<float*>(args.scale)[row] = scale;
+    if (RowTeam::lane() == 0) static_cast<float*>(args.scale)[row] = scale;
   }
 }
 
@@ -117,16 +117,16 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
 
 template <int Threads, class T>
 __global__ void backward_kernel(UnitNormBackwardArgs args) {
-  using Rows = Team<Threads>;
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  using RowTeam = Team<Threads>;
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride;
     const T* const y = static_cast<const T*>(args.y) + row * args.width;
     T* const dx = static_cast<T*>(args.dx) + row * args.width;
     const float scale = static_cast<const float*>(args.scale)[row];
-    const float sum = Rows::sum(
+    const float sum = RowTeam::sum(
         0, args.width, [=](std::int64_t i) { return static_cast<float>(dy[i]) * static_cast<float>(y[i]); });
     const float dy_y = unit_norm_plain(args, row) ? 0.0f : sum;
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads) {
       add_to(dx[i], args.beta, scale * (static_cast<float>(dy[i]) - static_cast<float>(y[i]) * dy_y));
     }
   }

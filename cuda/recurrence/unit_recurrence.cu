@@ -25,7 +25,7 @@
 namespace eddy::cuda {
 namespace {
 
-using Rows = Team<kThreads>;
+using RowTeam = Team<kThreads>;
 
 // The argument of every kernel here.
 struct LaunchedStep {
@@ -75,9 +75,9 @@ template <class Visit>
 __device__ void each_entry(std::int64_t dim, Visit&& visit) {
 #pragma unroll
   for (int j = 0; j < kKept; ++j)
-    if (const std::int64_t i = Rows::lane() + j * kThreads; i < dim) visit(j, i);
+    if (const std::int64_t i = RowTeam::lane() + j * kThreads; i < dim) visit(j, i);
 #pragma unroll 1
-  for (std::int64_t i = Rows::lane() + kKept * kThreads; i < dim; i += kThreads) visit(kKept, i);
+  for (std::int64_t i = RowTeam::lane() + kKept * kThreads; i < dim; i += kThreads) visit(kKept, i);
 }
 
 // The end of a half of the layer: y, which holds a product, becomes residual + drop(y), and `normalised` its
@@ -99,7 +99,7 @@ __global__ void residual_norm_kernel(ResidualLaunch launched) {
                                                                               static_cast<const float*>(
                                                                                   launched.bias);
   const float count = static_cast<float>(dim);
-  for (std::int64_t row = Rows::first_row(); row < step.args.batch; row += Rows::row_step()) {
+  for (std::int64_t row = RowTeam::first_row(); row < step.args.batch; row += RowTeam::row_step()) {
     const float* const residual = step.at(launched.residual, row, dim);
     float* const y = step.at(launched.y, row, dim);
     T* const to = step.at<T>(launched.normalised, row, dim);
@@ -118,20 +118,20 @@ __global__ void residual_norm_kernel(ResidualLaunch launched) {
       else
         y[i] = kept[j];
     });
-    const float mean = Rows::reduce(sum, Plus{}) / count;
+    const float mean = RowTeam::reduce(sum, Plus{}) / count;
     float squares = 0;  // of deviations: sum(y^2) - n mean^2 would cancel
     each_entry(dim, [&](int j, std::int64_t i) {
       const float deviation = (j < kKept ? kept[j] : y[i]) - mean;
       squares += deviation * deviation;
     });
     const float rstd =
-        1.0f / sqrtf(Rows::reduce(squares, Plus{}) / count + static_cast<float>(step.args.eps));
+        1.0f / sqrtf(RowTeam::reduce(squares, Plus{}) / count + static_cast<float>(step.args.eps));
     each_entry(dim, [&](int j, std::int64_t i) {
       if (j == kKept) kept[j] = y[i], load_norm(j, i);
       y[i] = kept[j];
       to[i] = static_cast<T>((kept[j] - mean) * rstd * weights[j] + biases[j]);
     });
-    if (Rows::lane() == 0) {
+    if (RowTeam::lane() == 0) {
       *step.at(launched.mean, row, 1) = mean;
       *step.at(launched.rstd, row, 1) = rstd;
     }
@@ -158,7 +158,7 @@ __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
   const std::int64_t dim = step.args.dim;
   const float* const weight = static_cast<const float*>(launched.weight);
   const float count = static_cast<float>(dim);
-  for (std::int64_t row = Rows::first_row(); row < step.args.batch; row += Rows::row_step()) {
+  for (std::int64_t row = RowTeam::first_row(); row < step.args.batch; row += RowTeam::row_step()) {
     const float *const dy = step.at(launched.dy, row, dim), *const x = step.at(launched.x, row, dim),
                        *const from = step.at(launched.from, row, dim);
     const float mean = *step.at(launched.mean, row, 1), rstd = *step.at(launched.rstd, row, 1);
@@ -172,7 +172,8 @@ __global__ void norm_gradient_kernel(NormGradientLaunch launched) {
       sum_g += g[j];
       sum_gn += g[j] * n[j];
     });
-    const float mean_g = Rows::reduce(sum_g, Plus{}) / count, mean_gn = Rows::reduce(sum_gn, Plus{}) / count;
+    const float mean_g = RowTeam::reduce(sum_g, Plus{}) / count,
+                mean_gn = RowTeam::reduce(sum_gn, Plus{}) / count;
     const float factor = dim == 1 ? 0.0f : rstd;  // as in layer_norm.cu: a row of one entry has no gradient
     float* const to = step.at(launched.to, row, dim);
     T* const dropped = step.at<T>(launched.dropped, row, dim);
@@ -234,8 +235,8 @@ class Chain {
   void forward() {
     const UnitRecurrenceArgs& a = args();
     const std::int64_t dim = a.dim, mlp = a.mlp;
-    step_.kv = static_cast<float*>(room(a.batch * 2 * dim, Dtype::f32));
-    step_.act = room(a.batch * mlp, a.kept);
+    step_.kv = static_cast<float*>(allocate(a.batch * 2 * dim, Dtype::f32));
+    step_.act = allocate(a.batch * mlp, a.kept);
     for (; step_.t < a.time; ++step_.t) {
       heads("unit_recurrence_gate", gate_kernel<T>);
       product(now<T>(a.o, dim), wo_, a.wo_bias, now(a.r, dim), dim, dim);
@@ -283,14 +284,14 @@ class Chain {
     return static_cast<Stored*>(base) + step_.t * args().batch * width;
   }
   // Returns memory that lasts as long as this object.
-  void* room(std::int64_t elements, Dtype dtype) {
+  void* allocate(std::int64_t elements, Dtype dtype) {
     rooms_.push_back(Tensor::empty({elements}, dtype, device_));
     return rooms_.back().raw_data();
   }
   // Returns a weight as products read it.
   const void* weight(const void* from, std::int64_t elements) {
     if (args().kept == Dtype::f32) return from;
-    void* const to = room(elements, args().kept);
+    void* const to = allocate(elements, args().kept);
     launch_flat_map("unit_recurrence_weight", Convert<T>{}, elements, static_cast<T*>(to),
                     static_cast<const float*>(from));
     return to;

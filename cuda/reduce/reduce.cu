@@ -36,13 +36,14 @@ struct SumPass {
 // inner 1: item i is block i % blocks of row i / blocks.
 template <int Threads, class T>
 __global__ void sum_rows_kernel(SumPass<T> args) {
-  using Rows = Team<Threads>;
-  for (std::int64_t item = Rows::first_row(); item < args.outer * args.blocks; item += Rows::row_step()) {
+  using RowTeam = Team<Threads>;
+  for (std::int64_t item = RowTeam::first_row(); item < args.outer * args.blocks;
+       item += RowTeam::row_step()) {
     const std::int64_t first = item % args.blocks * args.block;
     const std::int64_t length = ::min(args.block, args.count - first);
     const T* const from = args.x + item / args.blocks * args.count + first;
-    const float sum = Rows::sum(0, length, [=](std::int64_t i) { return static_cast<float>(from[i]); });
-    if (Rows::lane() == 0) args.store(item, sum);
+    const float sum = RowTeam::sum(0, length, [=](std::int64_t i) { return static_cast<float>(from[i]); });
+    if (RowTeam::lane() == 0) args.store(item, sum);
   }
 }
 
@@ -141,13 +142,13 @@ __device__ Best reduce_best(Best best) {
 
 template <int Threads>
 __global__ void max_rows_kernel(MaxArgs args) {
-  using Rows = Team<Threads>;
-  for (std::int64_t row = Rows::first_row(); row < args.outer; row += Rows::row_step()) {
+  using RowTeam = Team<Threads>;
+  for (std::int64_t row = RowTeam::first_row(); row < args.outer; row += RowTeam::row_step()) {
     const float* const x = static_cast<const float*>(args.x) + row * args.count;
     Best best{x[0], 0};
-    for (std::int64_t k = Rows::lane(); k < args.count; k += Threads) best = best.against({x[k], k});
+    for (std::int64_t k = RowTeam::lane(); k < args.count; k += Threads) best = best.against({x[k], k});
     best = reduce_best<Threads>(best);
-    if (Rows::lane() == 0) {
+    if (RowTeam::lane() == 0) {
       static_cast<float*>(args.y)[row] = best.value;
       args.index[row] = best.place;
     }

@@ -21,8 +21,8 @@ __device__ float minus_infinity() {
 // `Plain`: without mask and bias.
 template <int Threads, bool Plain>
 __global__ void softmax_kernel(SoftmaxArgs args) {
-  using Rows = Team<Threads>;
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  using RowTeam = Team<Threads>;
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const float* const x = static_cast<const float*>(args.x) + row * args.width;
     float* const y = static_cast<float*>(args.y) + row * args.width;
     const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
@@ -37,30 +37,30 @@ __global__ void softmax_kernel(SoftmaxArgs args) {
     const auto score = [=](std::int64_t i) { return Plain || bias == nullptr ? x[i] : x[i] + bias[i]; };
 
     float top = minus_infinity();
-    for (std::int64_t i = seen.begin + Rows::lane(); i < seen.end; i += Threads)
+    for (std::int64_t i = seen.begin + RowTeam::lane(); i < seen.end; i += Threads)
       if (shown(i)) top = NanMax{}(top, score(i));
-    top = Rows::reduce(top, NanMax{});
+    top = RowTeam::reduce(top, NanMax{});
     const bool empty = top == minus_infinity();  // every entry is masked or -inf: the row is all zeros
-    const float scale = 1.0f / Rows::sum(seen.begin, seen.end, [=](std::int64_t i) {
+    const float scale = 1.0f / RowTeam::sum(seen.begin, seen.end, [=](std::int64_t i) {
                           return shown(i) && !empty ? expf(score(i) - top) : 0.0f;
                         });
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads)
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads)
       y[i] = shown(i) && !empty ? expf(score(i) - top) * scale : 0.0f;
   }
 }
 
 template <int Threads>
 __global__ void softmax_backward_kernel(SoftmaxBackwardArgs args) {
-  using Rows = Team<Threads>;
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  using RowTeam = Team<Threads>;
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const float* const dy = static_cast<const float*>(args.dy) + row * args.width;
     const float* const y = static_cast<const float*>(args.y) + row * args.width;
     float* const dx = static_cast<float*>(args.dx) + row * args.width;
     const SoftmaxSpan seen = softmax_span(args.band, row, args.width);
     // Selecting by y keeps an infinite dy of a masked entry out of the sum.
-    const float inner =
-        Rows::sum(seen.begin, seen.end, [=](std::int64_t i) { return y[i] != 0.0f ? y[i] * dy[i] : 0.0f; });
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+    const float inner = RowTeam::sum(seen.begin, seen.end,
+                                     [=](std::int64_t i) { return y[i] != 0.0f ? y[i] * dy[i] : 0.0f; });
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads) {
       const bool counts = i >= seen.begin && i < seen.end && y[i] != 0.0f;
       const float share = counts ? y[i] * (dy[i] - inner) : 0.0f;
       dx[i] = args.beta == 0.0f ? share : args.beta * dx[i] + share;
@@ -70,27 +70,27 @@ __global__ void softmax_backward_kernel(SoftmaxBackwardArgs args) {
 
 template <int Threads>
 __global__ void log_softmax_kernel(LogSoftmaxArgs args) {
-  using Rows = Team<Threads>;
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  using RowTeam = Team<Threads>;
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const float* const x = static_cast<const float*>(args.x) + row * args.width;
     float* const y = static_cast<float*>(args.y) + row * args.width;
     float top = minus_infinity();
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) top = NanMax{}(top, x[i]);
-    top = Rows::reduce(top, NanMax{});
-    const float log_sum = logf(Rows::sum(0, args.width, [=](std::int64_t i) { return expf(x[i] - top); }));
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) y[i] = (x[i] - top) - log_sum;
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads) top = NanMax{}(top, x[i]);
+    top = RowTeam::reduce(top, NanMax{});
+    const float log_sum = logf(RowTeam::sum(0, args.width, [=](std::int64_t i) { return expf(x[i] - top); }));
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads) y[i] = (x[i] - top) - log_sum;
   }
 }
 
 template <int Threads>
 __global__ void log_softmax_backward_kernel(LogSoftmaxBackwardArgs args) {
-  using Rows = Team<Threads>;
-  for (std::int64_t row = Rows::first_row(); row < args.rows; row += Rows::row_step()) {
+  using RowTeam = Team<Threads>;
+  for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
     const float* const dy = static_cast<const float*>(args.dy) + row * args.width;
     const float* const y = static_cast<const float*>(args.y) + row * args.width;
     float* const dx = static_cast<float*>(args.dx) + row * args.width;
-    const float total = Rows::sum(0, args.width, [=](std::int64_t i) { return dy[i]; });
-    for (std::int64_t i = Rows::lane(); i < args.width; i += Threads) {
+    const float total = RowTeam::sum(0, args.width, [=](std::int64_t i) { return dy[i]; });
+    for (std::int64_t i = RowTeam::lane(); i < args.width; i += Threads) {
       const float share = dy[i] - expf(y[i]) * total;
       dx[i] = args.beta == 0.0f ? share : args.beta * dx[i] + share;
     }

@@ -92,7 +92,7 @@ Reader load_model(const std::string& path) {
 void Text::read(const Reader& reader, const std::vector<std::int32_t>& ids) {
   if (ids.empty()) fail<ValueError>("page: no tokens to read");
   const NoGrad no_grad;
-  const RepeatedProducts repeated(reader.packed);
+  const PackedWeightScope packed(reader.packed);
   for (const std::int32_t id : ids) {
     logits_ = floats_of(reader.model->stream(Tensor::from(std::vector<std::int32_t>{id}, {1, 1}), state_));
     ++position_;

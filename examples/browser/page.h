@@ -11,7 +11,7 @@
 #include "autograd/state.h"
 #include "models/eddy/registry.h"
 #include "models/optimizer/adam.h"
-#include "ops/product/repeated_products.h"
+#include "ops/product/packed_weights.h"
 #include "train/generate/generate.h"
 
 namespace eddy::browser {

@@ -6,9 +6,9 @@
 //   dx = dy / (1 + |x|)^2
 //
 // record() leaves a node on the tape: its name, its inputs, its result, what the gradient needs to keep, and a function
-// that is called with dy (v.dy()) and hands each input its gradient (v.sink.give(input, gradient)). That function works
-// without the tape; raw::contiguous makes a view's numbers lie in order. In Eddy: examples/04_own_op.cpp, which writes
-// kernels and typed errors too.
+// that is called with dy (v.dy()) and hands each input its gradient (v.sink.accumulate(input, gradient)). That function
+// works without the tape; raw::contiguous makes a view's numbers lie in order. In Eddy: examples/04_own_op.cpp, which
+// writes kernels and typed errors too.
 #include <eddy/eddy.h>
 #include <cmath>
 #include <vector>
@@ -23,6 +23,6 @@ Tensor softsign(const Tensor& x) {
   const Tensor y = Tensor::from(numbers, x.shape());
   return record("softsign", {x}, y, {x}, [](VjpContext& v) {
     const Tensor dy = raw::contiguous(v.dy());
-    v.sink.give(0, dy);  // your code: v.saved(0) is x
+    v.sink.accumulate(0, dy);  // your code: v.saved(0) is x
   });
 }

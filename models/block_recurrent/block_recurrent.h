@@ -56,8 +56,8 @@ class BlockRecurrent final : public FamilyModel<block_recurrent::Keys> {
   // layers.i.segment_v.
   // aliasing: rows are written in place. To continue twice from one state, copy its tensors first.
   Tensor stream(const Tensor& tokens, State& state) const override;
-  std::int64_t stream_room(const State&) const override { return -1; }
-  std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
+  std::int64_t remaining_context(const State&) const override { return -1; }
+  std::optional<std::vector<std::int64_t>> stream_signature(const State& state) const override;
   std::int64_t stream_period() const override;
 
   // A state with initial states and an empty memory; keys and values of the last tokens stay.

@@ -67,36 +67,36 @@ inline void describe(KeyList& keys, Keys& c) {
       .read_by("block_recurrent");
   keys.add("qk_eps", c.qk_eps, "Number added to the squared length of queries and keys", {.low = 0})
       .read_by("block_recurrent")
-      .oddity();
+      .paper_quirk();
   keys.add("scale_abs", c.scale_abs, "Whether attention is scaled by the absolute value of its scale")
       .read_by("block_recurrent")
-      .oddity();
+      .paper_quirk();
   keys.add("logit_divisor", c.logit_divisor, "Divisor of the logits", {"sqrt_d", "sqrt_vocab", "none"})
       .read_by("block_recurrent")
-      .oddity();
+      .paper_quirk();
   keys.add("tanh_rule", c.tanh_rule,
            "Whether tanh is applied to the input of gates where the code or the paper says",
            {"code", "paper"})
       .read_by("block_recurrent/block_recurrent")
-      .oddity();
+      .paper_quirk();
   keys.add("z_bias", c.z_bias, "Whether the input of the gates has a bias")
       .read_by("block_recurrent/block_recurrent")
-      .oddity();
+      .paper_quirk();
   keys.add("gate_bias", c.gate_bias,
            "Mean of the gates' initial biases; of the input gate (lstm) with the other sign")
       .read_by("block_recurrent/block_recurrent")
-      .oddity();
+      .paper_quirk();
   keys.add("gate_bias_std", c.gate_bias_std, "Standard deviation of the gates' initial biases", {.low = 0})
       .read_by("block_recurrent/block_recurrent")
-      .oddity();
+      .paper_quirk();
   keys.add("gate_gain", c.gate_gain,
            "Initial variance of the lstm gate's Wi and Wf, times the number of their inputs", {.low = 0})
       .read_by("block_recurrent/block_recurrent")
-      .oddity();
+      .paper_quirk();
   keys.add("gate_constant", c.gate_constant,
            "Constant added to the forget gate (lstm) and taken from the input gate, beside their biases")
       .read_by("block_recurrent/block_recurrent")
-      .oddity();
+      .paper_quirk();
   keys.add("attn_dropout", c.attn_dropout, "Probability of dropping an attention probability", kBelowOne)
       .read_by("block_recurrent");
   keys.list_before("");
@@ -111,7 +111,7 @@ inline void describe(KeyList& keys, Keys& c) {
       .read_by("memorizing");
   keys.add("memory_bias", c.memory_bias, "Whether memory layers keep the bias by distance in local attention")
       .read_by("memorizing")
-      .oddity();
+      .paper_quirk();
 }
 
 // errors: ConfigError naming the keys and their values.

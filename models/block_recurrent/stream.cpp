@@ -162,7 +162,7 @@ std::int64_t BlockRecurrent::stream_period() const {
   return by_segment ? config().segment : config().window;
 }
 
-std::optional<std::vector<std::int64_t>> BlockRecurrent::stream_place(const State& state) const {
+std::optional<std::vector<std::int64_t>> BlockRecurrent::stream_signature(const State& state) const {
   const std::int64_t position = state.find("position") == nullptr ? 0 : state.count("position");
   return std::vector<std::int64_t>{position % stream_period()};
 }

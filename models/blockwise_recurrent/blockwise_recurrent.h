@@ -63,8 +63,10 @@ class CausalLlama final : public LlamaModel {
   // aliasing: written in place if no other handle shares the bytes, so copies of a state continue
   // independently.
   Tensor stream(const Tensor& tokens, State& state) const override;
-  std::int64_t stream_room(const State& state) const override;
-  std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return std::nullopt; }
+  std::int64_t remaining_context(const State& state) const override;
+  std::optional<std::vector<std::int64_t>> stream_signature(const State&) const override {
+    return std::nullopt;
+  }
   std::int64_t stream_period() const override { return 1; }
 
  private:
@@ -99,8 +101,8 @@ class MemoryLlama final : public LlamaModel {
   // aliasing: written in place if no other handle shares the bytes, so copies of a state continue
   // independently.
   Tensor stream(const Tensor& tokens, State& state) const override;
-  std::int64_t stream_room(const State&) const override { return -1; }
-  std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override {
+  std::int64_t remaining_context(const State&) const override { return -1; }
+  std::optional<std::vector<std::int64_t>> stream_signature(const State& state) const override {
     return counts_of(state);
   }
   std::int64_t stream_period() const override { return config().chunk; }

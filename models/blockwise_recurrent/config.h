@@ -31,16 +31,16 @@ inline void describe(KeyList& keys, Keys& c) {
   keys.add("memory_query", c.memory_query,
            "Whether the memory keeps its query matrix, which has no effect on the results")
       .read_by("memory_llama")
-      .oddity();
+      .paper_quirk();
   keys.add("memory_ffn", c.memory_ffn, "Whether the memory passes through an MLP between chunks")
       .read_by("memory_llama");
   keys.add("memory_ffn_prenorm", c.memory_ffn_prenorm, "Whether that MLP begins with a norm")
       .read_by("memory_llama")
-      .oddity();
+      .paper_quirk();
   keys.add("memory_norm", c.memory_norm, "Whether a norm follows that MLP").read_by("memory_llama");
   keys.add("memory_proj", c.memory_proj, "Whether a square matrix stands before that MLP")
       .read_by("memory_llama")
-      .oddity();
+      .paper_quirk();
   keys.add("detach", c.detach, "Where gradients through the memory stop", {"segment", "chunk"})
       .read_by("memory_llama");
   keys.add("rope_theta", c.rope_theta, "Base of the frequencies of rotary positions",

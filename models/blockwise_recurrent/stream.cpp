@@ -33,7 +33,7 @@ StateLayout LlamaModel::cache_layout(std::int64_t batch, std::int64_t rows) cons
   return layout;
 }
 
-std::int64_t CausalLlama::stream_room(const State& state) const {
+std::int64_t CausalLlama::remaining_context(const State& state) const {
   if (windowed()) return -1;
   return config().context - (state.empty() ? 0 : state_count(state, "position", config().context));
 }

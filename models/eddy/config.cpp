@@ -83,8 +83,8 @@ std::vector<std::string> model_list() {
 void describe(KeyList& keys, ModelConfig& c) {
   keys.section("model");
   keys.usually_fixed(true);
-  keys.add("family", c.family, "Model family", family_list()).everyday();
-  keys.add("model", c.model, "Model of the family", model_list()).everyday();
+  keys.add("family", c.family, "Model family", family_list()).common();
+  keys.add("model", c.model, "Model of the family", model_list()).common();
   describe(keys, static_cast<CommonKeys&>(c));
   for (const FamilyEntry& family : family_registry()) {
     keys.usually_read_by(family.name);

@@ -9,7 +9,7 @@
 #include "models/block_recurrent/config.h"
 #include "models/blockwise_recurrent/config.h"
 #include "models/config.h"
-#include "models/own_keys.h"
+#include "models/extension_keys.h"
 #include "models/recurrent_transformer/config.h"
 #include "models/staircase/config.h"
 
@@ -20,7 +20,7 @@ struct ModelConfig : CommonKeys,
                      block_recurrent::Keys,
                      blockwise_recurrent::Keys,
                      staircase::Keys {
-  OwnKeys own;  // the keys of families that a program registered
+  ExtensionKeys extensions;  // the keys of families that a program registered
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
@@ -31,14 +31,14 @@ Keys& keys_in(ModelConfig& config) {
   if constexpr (std::is_base_of_v<Keys, ModelConfig>)
     return config;
   else
-    return config.own.get<Keys>();
+    return config.extensions.get<Keys>();
 }
 template <class Keys>
 const Keys& keys_in(const ModelConfig& config) {
   if constexpr (std::is_base_of_v<Keys, ModelConfig>)
     return config;
   else
-    return config.own.get<Keys>();
+    return config.extensions.get<Keys>();
 }
 
 // The part of a config that a family's models see: part_of<staircase::Config>(config).

@@ -92,9 +92,9 @@ std::int64_t stream_bytes(const ModelConfig& config, std::int64_t time) {
   const std::unique_ptr<Model> model = make_model(config, Dtype::f32, device);
   const NoGrad no_grad;
   State state;
-  const std::int64_t room = model->stream_room(state);
-  static_cast<void>(
-      model->stream(Tensor::empty({1, room < 0 ? time : std::min(time, room)}, Dtype::i64, device), state));
+  const std::int64_t remaining = model->remaining_context(state);
+  static_cast<void>(model->stream(
+      Tensor::empty({1, remaining < 0 ? time : std::min(time, remaining)}, Dtype::i64, device), state));
   return state.bytes();
 }
 

@@ -7,7 +7,7 @@
 
 #include "models/block_recurrent/block_recurrent.h"
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
-#include "models/recurrent_transformer/block_variant.h"
+#include "models/recurrent_transformer/block_recurrence.h"
 #include "models/staircase/feedback.h"
 #include "models/staircase/lstm.h"
 #include "models/staircase/staircase.h"

@@ -10,15 +10,15 @@ class AdafactorOptimizer final : public Optimizer {
  public:
   // The constants are those of ops/optimizer/adafactor.h; of the options it reads `learning_rate` and
   // `clip`. There is no weight decay.
-  AdafactorOptimizer(ParamStore& params, const OptimizerOptions& options, const HeldParameters& held)
+  AdafactorOptimizer(ParamStore& params, const OptimizerOptions& options, const ParameterMask& held)
       : Optimizer(params, options, held), clip_(options.clip), momentum_(make_statistics()) {
     const Tensor& values = params.values();
     std::int64_t second = 0;
-    for (const HeldStretch& stretch : held_) {
+    for (const ParameterRange& range : held_) {
       std::vector<AdafactorParameter> shapes;
-      for (std::size_t i = stretch.first; i < stretch.last; ++i) {
+      for (std::size_t i = range.first; i < range.last; ++i) {
         const Parameter& parameter = params.parameters()[i];
-        shapes.push_back({parameter.offset - stretch.begin, parameter.shape});
+        shapes.push_back({parameter.offset - range.begin, parameter.shape});
       }
       Plan& plan = plans_.emplace_back(Plan{adafactor_plan(shapes), {}, second});
       plan.tables = adafactor_tables(plan.plan, values.device());
@@ -34,19 +34,19 @@ class AdafactorOptimizer final : public Optimizer {
   }
 
  private:
-  // A call for each stretch: what happens to a parameter does not depend on the others.
+  // A call for each range: what happens to a parameter does not depend on the others.
   void update(const Tensor& numbers, const Tensor& norm) override {
     for (std::size_t i = 0; i < held_.size(); ++i) {
-      const HeldStretch& stretch = held_[i];
+      const ParameterRange& range = held_[i];
       const Plan& plan = plans_[i];
       const auto part = [](const Tensor& arena, std::int64_t begin, std::int64_t count) {
         return count == arena.elements() ? arena : raw::narrow(arena, 0, begin, count);
       };
-      const std::int64_t count = stretch.end - stretch.begin;
+      const std::int64_t count = range.end - range.begin;
       adafactor_step_on_device(
-          part(params_.values(), stretch.begin, count), part(params_.gradients(), stretch.begin, count),
-          part(momentum_, stretch.at, count), part(second_, plan.second, plan.plan.second_elements),
-          plan.plan, plan.tables, {}, numbers, norm);
+          part(params_.values(), range.begin, count), part(params_.gradients(), range.begin, count),
+          part(momentum_, range.at, count), part(second_, plan.second, plan.plan.second_elements), plan.plan,
+          plan.tables, {}, numbers, norm);
     }
   }
   // "m.<parameter>"; for a factored parameter "r.<parameter>" [rows] and "c.<parameter>" [columns], for others
@@ -59,11 +59,11 @@ class AdafactorOptimizer final : public Optimizer {
       found.push_back({name, raw::reshape(raw::narrow(second_, 0, second, shape.elements()), shape)});
       second += shape.elements();
     };
-    for (const HeldStretch& stretch : held_)
-      for (std::size_t i = stretch.first; i < stretch.last; ++i) {
+    for (const ParameterRange& range : held_)
+      for (std::size_t i = range.first; i < range.last; ++i) {
         const Parameter& parameter = params_.parameters()[i];
         const Shape& shape = parameter.shape;
-        found.push_back({"m." + parameter.name, part_of(momentum_, stretch, parameter)});
+        found.push_back({"m." + parameter.name, part_of(momentum_, range, parameter)});
         if (adafactor_factored(shape)) {
           next_of_second("r." + parameter.name, {shape[0]});
           next_of_second("c." + parameter.name, {shape[1]});
@@ -74,7 +74,7 @@ class AdafactorOptimizer final : public Optimizer {
     return found;
   }
 
-  // Of a stretch of held parameters.
+  // Of a range of held parameters.
   struct Plan {
     AdafactorPlan plan;
     AdafactorTables tables;
@@ -89,7 +89,7 @@ class AdafactorOptimizer final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adafactor(ParamStore& params, const OptimizerOptions& options,
-                                          const HeldParameters& held) {
+                                          const ParameterMask& held) {
   return std::make_unique<AdafactorOptimizer>(params, options, held);
 }
 

@@ -11,25 +11,26 @@
 namespace eddy {
 namespace {
 
-// The stretches [begin, end) of the arena whose parameters are held and a gradient reached, neighbours joined; the
+// The ranges [begin, end) of the arena whose parameters are held and a gradient reached, neighbours joined; the
 // whole arena, padding included, when all were.
-std::vector<HeldStretch> reached_stretches(const ParamStore& params, const std::vector<HeldStretch>& held) {
-  std::vector<HeldStretch> stretches;
+std::vector<ParameterRange> reached_ranges(const ParamStore& params,
+                                           const std::vector<ParameterRange>& held) {
+  std::vector<ParameterRange> ranges;
   const std::vector<Parameter>& all = params.parameters();
-  for (const HeldStretch& stretch : held) {
+  for (const ParameterRange& range : held) {
     bool open = false;
-    for (std::size_t i = stretch.first; i < stretch.last; ++i) {
+    for (std::size_t i = range.first; i < range.last; ++i) {
       const bool reached = grad(all[i].value).defined();
-      const std::int64_t begin = all[i].offset, end = i + 1 < stretch.last ? all[i + 1].offset : stretch.end;
-      if (reached && !open) stretches.push_back({i, i, begin, end, stretch.at + begin - stretch.begin});
-      if (reached) stretches.back().end = end;
+      const std::int64_t begin = all[i].offset, end = i + 1 < range.last ? all[i + 1].offset : range.end;
+      if (reached && !open) ranges.push_back({i, i, begin, end, range.at + begin - range.begin});
+      if (reached) ranges.back().end = end;
       open = reached;
     }
   }
-  return stretches;
+  return ranges;
 }
 
-// The segments inside a stretch, counted from its beginning. A segment is a parameter's, so none is cut.
+// The segments inside a range, counted from its beginning. A segment is a parameter's, so none is cut.
 std::vector<DecaySegment> segments_within(const std::vector<DecaySegment>& segments, std::int64_t begin,
                                           std::int64_t end) {
   std::vector<DecaySegment> found;
@@ -54,7 +55,7 @@ void check(const OptimizerOptions& options) {
 
 }  // namespace
 
-Adam::Adam(ParamStore& params, const OptimizerOptions& options, const HeldParameters& held)
+Adam::Adam(ParamStore& params, const OptimizerOptions& options, const ParameterMask& held)
     : Optimizer(params, options, held),
       constants_{options.beta1, options.beta2, options.eps},
       clip_(options.clip) {
@@ -74,45 +75,44 @@ AdamScalars Adam::scalars(double learning_rate) const {
   return next;
 }
 
-std::vector<Adam::Stretch> Adam::stretches_of() {
-  const std::vector<HeldStretch> reached = reached_stretches(params_, held_);
-  std::vector<Stretch> stretches = stretches_;
-  const auto same = [](const HeldStretch& borders, const Stretch& stretch) {
-    return borders.begin == stretch.begin && borders.end == stretch.end;
+std::vector<Adam::Range> Adam::ranges_of() {
+  const std::vector<ParameterRange> reached = reached_ranges(params_, held_);
+  std::vector<Range> ranges = ranges_;
+  const auto same = [](const ParameterRange& borders, const Range& range) {
+    return borders.begin == range.begin && borders.end == range.end;
   };
-  if (!std::equal(reached.begin(), reached.end(), stretches.begin(), stretches.end(), same)) {
-    stretches.clear();
-    for (const HeldStretch& borders : reached) {
+  if (!std::equal(reached.begin(), reached.end(), ranges.begin(), ranges.end(), same)) {
+    ranges.clear();
+    for (const ParameterRange& borders : reached) {
       const std::int64_t begin = borders.begin, end = borders.end;
-      stretches.push_back(
+      ranges.push_back(
           {begin, end, borders.at,
            decay_table(segments_within(segments_, begin, end), end - begin, params_.values().device())});
     }
-    store_unless_capturing(stretches_, stretches);
+    store_unless_capturing(ranges_, ranges);
   }
-  for (const Stretch& stretch : stretches) keep_for_capture(stretch.decays);
-  return stretches;
+  for (const Range& range : ranges) keep_for_capture(range.decays);
+  return ranges;
 }
 
 void Adam::update(const Tensor& numbers, const Tensor& norm) {
-  for (const Stretch& stretch : stretches_of()) {
+  for (const Range& range : ranges_of()) {
     const auto part = [&](const Tensor& arena, std::int64_t begin) {
-      const std::int64_t count = stretch.end - stretch.begin;
+      const std::int64_t count = range.end - range.begin;
       return count == arena.elements() ? arena : raw::narrow(arena, 0, begin, count);
     };
-    adamw_step_on_device(part(params_.values(), stretch.begin), part(params_.gradients(), stretch.begin),
-                         part(m_, stretch.at), part(v_, stretch.at), stretch.decays, constants_, numbers,
-                         norm);
+    adamw_step_on_device(part(params_.values(), range.begin), part(params_.gradients(), range.begin),
+                         part(m_, range.at), part(v_, range.at), range.decays, constants_, numbers, norm);
   }
 }
 
 std::vector<Optimizer::Part> Adam::parts() const {
   std::vector<Part> found;
-  for (const HeldStretch& stretch : held_)
-    for (std::size_t i = stretch.first; i < stretch.last; ++i) {
+  for (const ParameterRange& range : held_)
+    for (std::size_t i = range.first; i < range.last; ++i) {
       const Parameter& parameter = params_.parameters()[i];
       for (const Tensor* arena : {&m_, &v_})
-        found.push_back({(arena == &m_ ? "m." : "v.") + parameter.name, part_of(*arena, stretch, parameter)});
+        found.push_back({(arena == &m_ ? "m." : "v.") + parameter.name, part_of(*arena, range, parameter)});
     }
   return found;
 }

@@ -1,5 +1,5 @@
 // AdamW and Adam over a model's parameter arena. Moments are arenas with equal offsets. A step is one kernel
-// call, or one for each stretch between parameters without a gradient.
+// call, or one for each range between parameters without a gradient.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ class Adam final : public Optimizer {
   // Weight decay applies to every parameter with two axes or more (embedding tables included) and to no
   // other; the optimizer "adam" has none, whatever weight_decay is.
   // errors: ConfigError for a constant out of its range, or a name other than adamw and adam.
-  explicit Adam(ParamStore& params, const OptimizerOptions& options = {}, const HeldParameters& held = {});
+  explicit Adam(ParamStore& params, const OptimizerOptions& options = {}, const ParameterMask& held = {});
 
   AdamScalars scalars(double learning_rate) const override;
 
@@ -27,17 +27,17 @@ class Adam final : public Optimizer {
   std::vector<Part> parts() const override;
 
   // Adjacent parameters that a step changes.
-  struct Stretch {
+  struct Range {
     std::int64_t begin, end;  // in the arenas
     std::int64_t at;          // of `begin` in the moments
     Tensor decays;            // the table of its segments, on the device
   };
-  std::vector<Stretch> stretches_of();
+  std::vector<Range> ranges_of();
 
   AdamConstants constants_;
   double clip_;
   std::vector<DecaySegment> segments_;
-  std::vector<Stretch> stretches_;  // of the last step, mostly the same at every step
+  std::vector<Range> ranges_;  // of the last step, mostly the same at every step
   Tensor m_, v_;
 };
 

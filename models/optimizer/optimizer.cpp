@@ -28,7 +28,7 @@ double block_recurrent_rate(const ScheduleOptions& options, double highest, doub
 
 }  // namespace
 
-Optimizer::Optimizer(ParamStore& params, const OptimizerOptions& options, const HeldParameters& held)
+Optimizer::Optimizer(ParamStore& params, const OptimizerOptions& options, const ParameterMask& held)
     : params_(params), learning_rate_(options.learning_rate) {
   const std::vector<Parameter>& all = params.parameters();
   if (!held.empty() && held.size() != all.size())
@@ -54,10 +54,10 @@ Tensor Optimizer::make_statistics() const {
   return Tensor::zeros({elements}, values.dtype(), values.device());
 }
 
-Tensor Optimizer::part_of(const Tensor& statistics, const HeldStretch& stretch,
+Tensor Optimizer::part_of(const Tensor& statistics, const ParameterRange& range,
                           const Parameter& parameter) const {
   return raw::reshape(
-      raw::narrow(statistics, 0, stretch.at + parameter.offset - stretch.begin, parameter.shape.elements()),
+      raw::narrow(statistics, 0, range.at + parameter.offset - range.begin, parameter.shape.elements()),
       parameter.shape);
 }
 
@@ -113,7 +113,7 @@ void Optimizer::load(const std::string& path) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOptions& options,
-                                          const HeldParameters& held) {
+                                          const ParameterMask& held) {
   const auto name = value_named<OptimizerName>(options.optimizer);
   if (!name)
     fail<ConfigError>("config: train.optimizer is {:?} ({})", options.optimizer,

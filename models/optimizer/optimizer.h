@@ -77,22 +77,23 @@ struct ScheduleOptions {
 // errors: ConfigError for another schedule.
 double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step);
 
-// Neighbouring parameters whose statistics an optimizer holds one after the other.
-struct HeldStretch {
+// Neighbouring parameters of an optimizer's shard, whose statistics lie one after the other.
+struct ParameterRange {
   std::size_t first = 0, last = 0;  // parameters [first, last)
   std::int64_t begin = 0, end = 0;  // in the arenas of values and gradients, padding included
   std::int64_t at = 0;              // of `begin` in an arena of statistics
 };
 
-// Which parameters an optimizer holds, one mark for each; empty: all. Those that it does not hold it leaves alone.
-using HeldParameters = std::vector<bool>;
+// Which parameters are an optimizer's shard, one mark for each; empty: all. It holds these, and leaves the others
+// alone.
+using ParameterMask = std::vector<bool>;
 
 // What moves parameters along their gradients.
 class Optimizer {
  public:
   // The parameters are those of a module, net.params(), or of any other store. They must outlive this object.
   // errors: ValueError for another number of marks.
-  Optimizer(ParamStore& params, const OptimizerOptions& options, const HeldParameters& held = {});
+  Optimizer(ParamStore& params, const OptimizerOptions& options, const ParameterMask& held = {});
   virtual ~Optimizer() = default;
 
   // Marks all gradients as absent; call it before each backward pass, or gradients add up.
@@ -146,11 +147,11 @@ class Optimizer {
 
   // An arena of statistics of the held parameters, zeros; `part_of` is a parameter's part of it.
   Tensor make_statistics() const;
-  Tensor part_of(const Tensor& statistics, const HeldStretch& stretch, const Parameter& parameter) const;
+  Tensor part_of(const Tensor& statistics, const ParameterRange& range, const Parameter& parameter) const;
 
-  ParamStore& params_;             // which it moves
-  std::vector<HeldStretch> held_;  // of them
-  std::int64_t steps_ = 0;         // counted so far
+  ParamStore& params_;                // which it moves
+  std::vector<ParameterRange> held_;  // of them
+  std::int64_t steps_ = 0;            // counted so far
 
  private:
   double learning_rate_;
@@ -159,8 +160,8 @@ class Optimizer {
 // Returns the optimizer that options.optimizer names.
 // errors: ConfigError for another name, or for a constant out of its range; ValueError as Optimizer.
 std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOptions& options,
-                                          const HeldParameters& held = {});
+                                          const ParameterMask& held = {});
 std::unique_ptr<Optimizer> make_adafactor(ParamStore& params, const OptimizerOptions& options,
-                                          const HeldParameters& held);
+                                          const ParameterMask& held);
 
 }  // namespace eddy

@@ -9,7 +9,7 @@
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "models/named_place.h"
-#include "models/recurrent_transformer/block_variant.h"
+#include "models/recurrent_transformer/block_recurrence.h"
 #include "ops/ops.h"
 #include "ops/recurrence/block_accumulate.h"
 #include "tensor/base/format.h"
@@ -60,7 +60,7 @@ std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, co
 }
 
 void BlockAccumulate::check_length(std::int64_t time, bool carried) const {
-  BlockVariant::check_length(time, carried);
+  BlockRecurrence::check_length(time, carried);
   if (carried && config().keep_state && time % config().block != 0)
     fail<ValueError>(
         "{}: a segment of {} tokens is not a whole number of blocks of {}, and a state goes on from whole ones (change "

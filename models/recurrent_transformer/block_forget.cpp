@@ -10,8 +10,8 @@
 
 #include "autograd/named_values.h"
 #include "autograd/scope.h"
-#include "models/recurrent_transformer/block_variant.h"
-#include "ops/core/cpu_ways.h"
+#include "models/recurrent_transformer/block_recurrence.h"
+#include "ops/core/cpu_path.h"
 #include "ops/views/views.h"
 
 namespace eddy {
@@ -22,7 +22,7 @@ namespace {
 // step of cifar_block with 32 sequences takes 45.5 ms so, and 49.1 at once (docs/choices.md).
 bool reads_by_block(const Tensor& x) {
   constexpr std::int64_t kCacheBytes = 1 << 21, kLeastRows = 512;
-  return x.defined() && chooses_as_cpu(x.device()) && x.bytes() > kCacheBytes &&
+  return x.defined() && uses_cpu_path(x.device()) && x.bytes() > kCacheBytes &&
          x.dim(1) * x.dim(2) >= kLeastRows;
 }
 

@@ -39,10 +39,10 @@ inline void describe(KeyList& keys, Keys& c) {
           "What is added to later windows: outputs, as in the published code, or hidden states, as in equation 5",
           {"output", "hidden"})
       .read_by("block_accumulate")
-      .oddity();
+      .paper_quirk();
   keys.add("accumulate_factor", c.accumulate_factor, "What is added, times this")
       .read_by("block_accumulate")
-      .oddity();
+      .paper_quirk();
   keys.add("keep_state", c.keep_state,
            "Whether a call goes on from the hidden rows of the last block of the call before, held constant")
       .read_by("unit_forget block_forget block_accumulate");

@@ -29,7 +29,7 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "models/recurrent_transformer/block_variant.h"
+#include "models/recurrent_transformer/block_recurrence.h"
 #include "ops/ops.h"
 
 namespace eddy {
@@ -110,8 +110,8 @@ Tensor BlockAccumulate::run_literal(const TransformerLayer& layer, const Tensor&
   return concat(outputs, 1);
 }
 
-Tensor BlockVariant::run_layers(const Tensor& x, std::int64_t, const DropoutSite& drop,
-                                const ForwardInput& input, CarriedRows& carried) const {
+Tensor BlockRecurrence::run_layers(const Tensor& x, std::int64_t, const DropoutSite& drop,
+                                   const ForwardInput& input, CarriedRows& carried) const {
   Tensor y = x;
   for (const TransformerLayer& layer : layers_) y = run_literal(layer, y, drop, block_of(input), carried);
   return y;

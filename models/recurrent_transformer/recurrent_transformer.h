@@ -1,5 +1,5 @@
 // Recurrent transformers (Kausik 2025): what all models of the family share, the regular transformer, and
-// unit recurrence with forget. Recurrence over blocks of several positions is in block_variant.h.
+// unit recurrence with forget. Recurrence over blocks of several positions is in block_recurrence.h.
 //
 //   x = dropout(embed[token] + pos_embed[position])
 //
@@ -64,7 +64,7 @@ class RecurrentTransformer : public FamilyModel<recurrent_transformer::Keys> {
   void check_length(std::int64_t time, bool /*carried*/) const override { check_positions(time); }
   bool is_recurrent() const override { return config().keep_state; }
   // -1, or what is left of the position table.
-  std::int64_t stream_room(const State& state) const override;
+  std::int64_t remaining_context(const State& state) const override;
   std::int64_t stream_period() const override { return config().block; }
   std::int64_t table_elements() const override {
     return Model::table_elements() + (config().positions ? config().context * config().dim : 0);
@@ -138,7 +138,9 @@ class RegularTransformer final : public RecurrentTransformer {
   // position table nothing bounds them: a cache has room for `context` tokens at first, and a full one doubles.
   // aliasing: the caches are written in place. To continue twice from one state, copy its tensors first.
   Tensor stream(const Tensor& tokens, State& state) const override;
-  std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return std::nullopt; }
+  std::optional<std::vector<std::int64_t>> stream_signature(const State&) const override {
+    return std::nullopt;
+  }
   // The first rows of the caches, with room for one more token. Rows that no token has written are zeros.
   std::optional<State> stream_after(const State& state, std::int64_t length) const override;
 
@@ -155,7 +157,7 @@ class UnitForget final : public RecurrentTransformer {
   // State: position, and key and value of the last h in layers.i.k, layers.i.v [batch, dim]. With keep_state also that
   // of `forward`, to go on from.
   Tensor stream(const Tensor& tokens, State& state) const override;
-  std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
+  std::optional<std::vector<std::int64_t>> stream_signature(const State& state) const override;
 
  private:
   Tensor run_layers(const Tensor& x, std::int64_t rows, const DropoutSite& drop, const ForwardInput& input,

@@ -13,7 +13,7 @@
 #include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "autograd/tape.h"
-#include "models/recurrent_transformer/block_variant.h"
+#include "models/recurrent_transformer/block_recurrence.h"
 #include "models/row_cache.h"
 #include "ops/ops.h"
 #include "tensor/base/format.h"
@@ -77,7 +77,7 @@ Tensor RecurrentTransformer::stream_from_call(const Tensor& tokens, State& state
   return logits;
 }
 
-std::int64_t RecurrentTransformer::stream_room(const State& state) const {
+std::int64_t RecurrentTransformer::remaining_context(const State& state) const {
   return config().positions ? config().context - position_of(state) : -1;
 }
 
@@ -155,7 +155,7 @@ StateLayout UnitForget::stream_layout(std::int64_t batch, std::int64_t) const {
   return layout;
 }
 
-std::optional<std::vector<std::int64_t>> UnitForget::stream_place(const State& state) const {
+std::optional<std::vector<std::int64_t>> UnitForget::stream_signature(const State& state) const {
   if (config().positions) return std::nullopt;
   return std::vector<std::int64_t>{position_of(state) > 0 ? 1 : 0};
 }
@@ -186,12 +186,12 @@ Tensor UnitForget::stream(const Tensor& tokens, State& state) const {
   return head(y, true).logits();
 }
 
-std::optional<std::vector<std::int64_t>> BlockVariant::stream_place(const State& state) const {
+std::optional<std::vector<std::int64_t>> BlockRecurrence::stream_signature(const State& state) const {
   if (config().positions) return std::nullopt;
   return std::vector<std::int64_t>{position_of(state) % config().block};
 }
 
-StateLayout BlockVariant::stream_layout(std::int64_t batch, std::int64_t position) const {
+StateLayout BlockRecurrence::stream_layout(std::int64_t batch, std::int64_t position) const {
   const std::int64_t block = config().block, dim = config().dim, rows = position % block;
   const bool first_block = position < block;
   StateLayout layout;
@@ -211,8 +211,8 @@ StateLayout BlockVariant::stream_layout(std::int64_t batch, std::int64_t positio
   return layout;
 }
 
-Tensor BlockVariant::stream_rows(const WindowLayer& layer, const std::string& name, const Tensor& x,
-                                 State& state) const {
+Tensor BlockRecurrence::stream_rows(const WindowLayer& layer, const std::string& name, const Tensor& x,
+                                    State& state) const {
   const Tensor* so_far = state.find(name + ".x");
   const std::int64_t done = so_far == nullptr ? 0 : so_far->dim(1);
   const Tensor* half = state.find(name + ".half");
@@ -233,7 +233,7 @@ Tensor BlockVariant::stream_rows(const WindowLayer& layer, const std::string& na
   return layer.finish(h, h_query, {}, h_all, 0);
 }
 
-Tensor BlockVariant::stream(const Tensor& tokens, State& state) const {
+Tensor BlockRecurrence::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
   if (is_of_call(state)) return stream_from_call(tokens, state);
   const std::int64_t first = check_stream(tokens, state), block = config().block;

@@ -45,7 +45,7 @@ inline void describe(KeyList& keys, Keys& c) {
           "What a segment leaves to the next: what the equations say, or what the code keeps; of frozen chunks (cache_after below steps) always the outputs",
           {"exact", "official"})
       .read_by("staircase/staircase cached_staircase")
-      .oddity();
+      .paper_quirk();
   keys.add("cold_start", c.cold_start, "What stands before the first token: zeros, or nothing",
            {"zeros", "empty"})
       .read_by("staircase -lstm");
@@ -56,11 +56,11 @@ inline void describe(KeyList& keys, Keys& c) {
   keys.add("feedback_memory", c.feedback_memory, "What is remembered: a mix of all layers, or the last layer",
            {"mix", "last"})
       .read_by("feedback");
-  keys.add("feedback_self", c.feedback_self, "Whether a token sees itself").read_by("feedback").oddity();
+  keys.add("feedback_self", c.feedback_self, "Whether a token sees itself").read_by("feedback").paper_quirk();
   keys.add("feedback_carry", c.feedback_carry,
            "Whether carried memories are normalised as in the published code", {"raw", "official"})
       .read_by("feedback")
-      .oddity();
+      .paper_quirk();
   keys.add("embed_dim", c.embed_dim, "Width of the embedding; 0: dim", {0, 1'000'000'000}).read_by("lstm");
   keys.add("emb_dropout", c.emb_dropout, "Probability of dropping a value of an embedding", kBelowOne)
       .read_by("staircase");

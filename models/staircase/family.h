@@ -40,8 +40,8 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
   // state: as for forward, or that of a stream, which holds computed keys and values and does not grow.
   // Copies of a state continue independently.
   Tensor stream(const Tensor& tokens, State& state) const final;
-  std::int64_t stream_room(const State&) const final { return -1; }
-  std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override {
+  std::int64_t remaining_context(const State&) const final { return -1; }
+  std::optional<std::vector<std::int64_t>> stream_signature(const State& state) const override {
     return counts_of(state);
   }
   std::int64_t stream_period() const override { return 1; }

@@ -8,7 +8,7 @@
 #include "autograd/named_values.h"
 #include "autograd/seq_buffer.h"
 #include "autograd/tape.h"
-#include "ops/product/repeated_products.h"
+#include "ops/product/packed_weights.h"
 #include "ops/reduce/softmax.h"
 
 namespace eddy {
@@ -90,7 +90,7 @@ StaircaseFamily::Segment StaircaseFeedback::run_segment(const Tensor& x, const S
   call.behind = config().feedback_self ? 0 : 1;
   const Tensor weights = mix_weights();
 
-  const RepeatedProducts repeated(time);
+  const PackedWeightScope packed(time);
   // Keys and values of all memory vectors, per owner: row past + t is m_t.
   std::vector<SeqBuffer> keys, values;
   Tensor literal_memory = activation(carried_memory != nullptr ? *carried_memory : zeros({batch, 0, dim}));

@@ -8,7 +8,7 @@
 #include "autograd/scope.h"
 #include "ops/cast/upcast.h"
 #include "ops/ops.h"
-#include "ops/product/repeated_products.h"
+#include "ops/product/packed_weights.h"
 
 namespace eddy {
 namespace {
@@ -44,7 +44,7 @@ State StaircaseLstm::import_state(const State& state, std::int64_t batch) const 
 }
 
 StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State& state, Run& run) const {
-  const RepeatedProducts repeated(x.dim(0));
+  const PackedWeightScope packed(x.dim(0));
   State next;
   Tensor sequence = x;
   for (std::size_t l = 0; l < layers_.size(); ++l) {

@@ -14,7 +14,7 @@
 #include "autograd/named_values.h"
 #include "autograd/tape.h"
 #include "models/named_place.h"
-#include "ops/product/repeated_products.h"
+#include "ops/product/packed_weights.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 
@@ -157,7 +157,7 @@ StaircaseFamily::Segment Staircase::run_rows(const Tensor& x, const State& state
   State next;
   std::vector<Tensor> outputs;
   Tensor h;  // of the active chunks of this segment, oldest first
-  const RepeatedProducts repeated(chunks + passes_ - 1);
+  const PackedWeightScope packed(chunks + passes_ - 1);
   for (std::int64_t s = 0; s < chunks + passes_ - 1; ++s) {
     if (s < chunks) {
       const Tensor entering = narrow(x, 1, s * chunk_, chunk_);

@@ -36,7 +36,7 @@ class Staircase final : public StaircaseFamily {
  public:
   Staircase(const staircase::Config& config, const ParamScope& scope);
 
-  std::optional<std::vector<std::int64_t>> stream_place(const State& state) const override;
+  std::optional<std::vector<std::int64_t>> stream_signature(const State& state) const override;
   bool is_recurrent() const override { return true; }
   bool has_blocks() const override { return true; }
   std::int64_t stream_period() const override { return chunk_; }

@@ -77,7 +77,7 @@ std::int64_t Staircase::frozen_before(std::int64_t pass, std::int64_t past) cons
 }
 
 // The third count is that of the segment, which only the official carry ends.
-std::optional<std::vector<std::int64_t>> Staircase::stream_place(const State& state) const {
+std::optional<std::vector<std::int64_t>> Staircase::stream_signature(const State& state) const {
   std::vector<std::int64_t> place = counts_of(state);
   if (!official() && place.size() > 2) place.resize(2);
   return place;

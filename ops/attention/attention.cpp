@@ -13,7 +13,7 @@
 #include "ops/attention/window_attention.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/reduce/partial_sums.h"
@@ -26,7 +26,7 @@ namespace eddy {
 using namespace detail;
 
 bool detail::attention_reads_past(const Device& device) {
-  return !chooses_as_cpu(device);
+  return !uses_cpu_path(device);
 }
 
 namespace {
@@ -110,7 +110,7 @@ bool nothing_to_mix(const Parts& x, const AttentionArgs& args) {
 // Working memory for the kernel, which lives as long as the returned tensor. It grows with the tables and the
 // threads, not with the length; on a GPU it grows with the rows. `gradient` is null for a forward call.
 Tensor attach_workspace(AttentionArgs& args, const AttentionBackwardArgs* gradient, const Device& device) {
-  if (!chooses_as_cpu(device)) {
+  if (!uses_cpu_path(device)) {
     if (gradient == nullptr) return {};
     const Tensor partials = Tensor::empty({attention_partials(*gradient).elements}, Dtype::f32, device);
     args.scratch = partials.raw_data();
@@ -208,7 +208,7 @@ class PartialTables final : public DeferredGradient {
 
 // The tensor to which the kernels add the gradient of input k, a table by distance. q: its call's queries.
 Tensor table_gradient(VjpContext& v, int k, const Tensor& table, bool has_heads, const Tensor& q) {
-  if (chooses_as_cpu(q.device()) || q.elements() == 0 || table.elements() == 0) return v.sink.open_zeroed(k);
+  if (uses_cpu_path(q.device()) || q.elements() == 0 || table.elements() == 0) return v.sink.open_zeroed(k);
   const std::int64_t heads = q.dim(2), runs = attention_table_runs(q.dim(0), heads).runs;
   return v.sink.defer<PartialTables>(k).parts(
       has_heads ? Shape{runs, heads, table.dim(1)} : Shape{runs, heads, table.dim(0), table.dim(1)},
@@ -335,11 +335,11 @@ Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t hea
                               v.saved(count + 3));
                 for (int i = 0; i < count; ++i)
                   if (!form.is_head_scale(i) && !form.is_table_by_distance(i) && gradients[i].defined())
-                    v.sink.give(i, gradients[i]);
+                    v.sink.accumulate(i, gradients[i]);
                 // Anomaly mode checks each node's own gradient.
                 if (anomaly_mode() && form.tables >= 0)
                   for (const int i : {form.tables + 1, form.tables + 2})
-                    if (v.sink.needs(i)) v.sink.settle(i);
+                    if (v.sink.needs(i)) v.sink.flush(i);
               });
   return y;
 }
@@ -352,11 +352,11 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
     return downcast(attention(upcast(q), upcast_like("attention", q, k), upcast_like("attention", q, v),
                               detail::with_wide_past("attention", q, options)));
   // The CPU's kernels do not differentiate through the scaling.
-  if (options.unit_eps && q.defined() && chooses_as_cpu(q.device()))
+  if (options.unit_eps && q.defined() && uses_cpu_path(q.device()))
     return attention(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
                      detail::without_unit(options));
   if (q.defined() && !detail::attention_reads_past(q.device()))
-    if (const auto joined = detail::join_past("attention", k, v, options))
+    if (const auto joined = detail::concat_past("attention", k, v, options))
       return attention(q, joined->k, joined->v, joined->options);
   if (!q.defined()) checks::floating("attention", q, "q");
   return mix(
@@ -414,7 +414,7 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
   if (detail::is_window(q, past, own, heads, options))
     return detail::window_attention(q, past, own, heads, options);
   const bool narrow =
-      chooses_as_cpu(q.device()) &&
+      uses_cpu_path(q.device()) &&
       attention_has_narrow_heads(q.dtype(), q.dim(1), own.dim(1) + (past.defined() ? past.dim(1) : 0),
                                  q.dim(2) / heads, coarsest(options.precision, q, past, own));
   if (!detail::attention_reads_past(q.device()) && !narrow) {

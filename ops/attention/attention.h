@@ -102,14 +102,14 @@ bool attention_reads_past(const Device& device);
 // Whether the options have past keys or values.
 bool has_past(const AttentionOptions& options);
 // Keys and values with the past in front of them, and the options without the past.
-struct JoinedPast {
+struct ConcatenatedPast {
   Tensor k, v;
   AttentionOptions options;
 };
 // Concatenates the past with k and v, on the tape; does nothing without a past.
 // errors: those of attention for past keys and values.
-std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tensor& v,
-                                    const AttentionOptions& options);
+std::optional<ConcatenatedPast> concat_past(const char* op, const Tensor& k, const Tensor& v,
+                                            const AttentionOptions& options);
 // The options for q and k that are unit vectors already.
 AttentionOptions without_unit(AttentionOptions options);
 // The options with bf16 tables cast to f32, because no kernel reads bf16 tables.

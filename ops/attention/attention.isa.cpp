@@ -56,8 +56,8 @@ EDDY_INLINE void each_vector(const Span& span, Body&& body) {
 // Turns the scores of a block of rows into exponentials relative to the maximum of each row so far, with zeros for keys
 // that a row does not see.
 template <class T, class P>
-EDDY_INLINE void block_exponentials(const Item<T, P>& item, const Rows& rows, std::int64_t block, bool first,
-                                    bool direct, T* sums, T* correction) {
+EDDY_INLINE void block_exponentials(const Item<T, P>& item, const TilePair& rows, std::int64_t block,
+                                    bool first, bool direct, T* sums, T* correction) {
   using Loose = typename Vector<T>::loose;
   using Vec = typename Vector<T>::type;
   const AttentionArgs& args = item.args;
@@ -90,9 +90,9 @@ EDDY_INLINE void block_exponentials(const Item<T, P>& item, const Rows& rows, st
   }
   for (std::int64_t r = begin; r < end; ++r) {
     const std::int64_t list_row = rows.tile.first + r;
-    item.prefetch(args.output, item.output_strides(), item.query_place(list_row));
+    item.prefetch(args.output, item.output_strides(), item.query_index(list_row));
     if (!direct) {
-      item.prefetch(args.q, args.q_strides, item.query_place(list_row + P::kQueryTile));
+      item.prefetch(args.q, args.q_strides, item.query_index(list_row + P::kQueryTile));
       item.prefetch_next_keys(rows.key_begin, list_row);
     }
     T* const row = scores + r * at.score_row;
@@ -116,7 +116,7 @@ EDDY_INLINE void block_exponentials(const Item<T, P>& item, const Rows& rows, st
 // One query tile against one key tile. Between key tiles a row's sum so far lies in the output, unnormalised,
 // its maximum in log_sum and its sum of exponentials in `sums`.
 template <class T, class P>
-void forward_tile(const Item<T, P>& item, const Rows& rows, std::int64_t key_count,
+void forward_tile(const Item<T, P>& item, const TilePair& rows, std::int64_t key_count,
                   const typename P::Factor* values, std::int64_t value_stride, bool direct, T* sums) {
   using F = typename P::Factor;
   const AttentionArgs& args = item.args;

@@ -109,7 +109,7 @@ EDDY_INLINE void probability_gradients(T* __restrict p, T* __restrict ds, const 
 // Writes the rows of dscores shifted so that their columns are distances, with zeros elsewhere, as far as any
 // product reads. If dscores is null, what the rows see is there already.
 template <class T, class P>
-EDDY_INLINE void skew_rows(const Item<T, P>& item, const Rows& rows, const Skew& skew, const T* dscores,
+EDDY_INLINE void skew_rows(const Item<T, P>& item, const TilePair& rows, const Skew& skew, const T* dscores,
                            T* skewed) {
   const AttentionScratch& at = item.layout;
   for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -141,7 +141,7 @@ EDDY_INLINE void skew_rows(const Item<T, P>& item, const Rows& rows, const Skew&
 // rowsum(P dP) = rowsum((P M) (do v^T)) = do . o, so no second pass over the keys is needed. has_sums says of which
 // kRows keys the scratch has sums of gradients so far.
 template <class T, class P>
-void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient, const Rows& rows,
+void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient, const TilePair& rows,
                    const KeyRows<typename P::Factor>& keys, const TableSums<T>& sums, bool* has_sums) {
   using F = typename P::Factor;
   const AttentionArgs& args = item.args;
@@ -170,13 +170,13 @@ void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient
   const std::int64_t group_head = rows.head[0] - item.kv_head * item.group;
   T* const dbias = sums.bias == nullptr ? nullptr : sums.bias + group_head * item.call.shared.bias_row;
   T* const dhead_scale = sums.head_scale == nullptr ? nullptr : sums.head_scale + group_head;
-  Place next{};  // of the row of the next tile that is being prefetched
+  RowIndex next{};  // of the row of the next tile that is being prefetched
   const auto prefetch = [&](std::int64_t r, std::int64_t tensor) __attribute__((always_inline)) {
     const std::int64_t row = rows.tile.first + r;
     const bool is_key = row < kAttentionKeyTile && key_begin + row < args.keys;
     switch (tensor) {
       case 0:
-        next = item.query_place(row + P::kQueryTile);
+        next = item.query_index(row + P::kQueryTile);
         return item.prefetch(args.q, args.q_strides, next);
       case 1:
         return item.prefetch(args.output, strides, next);
@@ -187,10 +187,10 @@ void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient
       case 4:
         return item.prefetch_next_keys(key_begin, row);
       case 5:
-        if (is_key) item.prefetch(gradient.dk, gradient.dk_strides, item.key_place(key_begin + row));
+        if (is_key) item.prefetch(gradient.dk, gradient.dk_strides, item.key_index(key_begin + row));
         return;
       default:
-        if (is_key) item.prefetch(gradient.dv, gradient.dv_strides, item.key_place(key_begin + row));
+        if (is_key) item.prefetch(gradient.dv, gradient.dv_strides, item.key_index(key_begin + row));
     }
   };
   if constexpr (kMoves) {

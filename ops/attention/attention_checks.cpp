@@ -148,12 +148,12 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
   }
 }
 
-std::optional<JoinedPast> join_past(const char* op, const Tensor& k, const Tensor& v,
-                                    const AttentionOptions& options) {
+std::optional<ConcatenatedPast> concat_past(const char* op, const Tensor& k, const Tensor& v,
+                                            const AttentionOptions& options) {
   if (!has_past(options)) return {};
   check_past(op, k, options);
   check_values(op, k, v);
-  JoinedPast joined{concat({options.past_keys, k}, 1), concat({options.past_values, v}, 1), options};
+  ConcatenatedPast joined{concat({options.past_keys, k}, 1), concat({options.past_values, v}, 1), options};
   joined.options.past_keys = joined.options.past_values = Tensor();
   return joined;
 }

@@ -153,7 +153,7 @@ struct Span {
 };
 
 // A query tile against one key tile. Keys count from the start of the key tile.
-struct Rows {
+struct TilePair {
   Tile tile;
   std::int64_t key_begin;
   std::int64_t count;                       // rows in use
@@ -174,8 +174,8 @@ struct Skew {
   std::int64_t block_begin[kAttentionQueryBlocks], block_end[kAttentionQueryBlocks];
 };
 
-// The place of a row in a [batch, time, head, head_size] tensor.
-struct Place {
+// The index of a row in a [batch, time, head, head_size] tensor.
+struct RowIndex {
   std::int64_t batch, time, head;
 };
 
@@ -216,7 +216,7 @@ struct Item {
     return static_cast<T*>(args.log_sum) + (batch * args.heads + head) * args.queries + query;
   }
   // The number of a probability in the stream of dropout draws.
-  std::uint64_t element(const Rows& rows, std::int64_t r) const {
+  std::uint64_t element(const TilePair& rows, std::int64_t r) const {
     return static_cast<std::uint64_t>(((batch * args.heads + rows.head[r]) * args.queries + rows.query[r]) *
                                           args.keys +
                                       rows.key_begin + rows.see_begin[r]);
@@ -238,8 +238,8 @@ struct Item {
             call.see_end(crosses ? args.queries - 1 : last)};
   }
 
-  Rows rows_of(const Tile& tile, std::int64_t key_begin, std::int64_t key_count) const {
-    Rows rows;
+  TilePair rows_of(const Tile& tile, std::int64_t key_begin, std::int64_t key_count) const {
+    TilePair rows;
     rows.tile = tile;
     rows.key_begin = key_begin;
     rows.count = tile.count;
@@ -284,7 +284,7 @@ struct Item {
     return rows;
   }
 
-  Skew skew_of(const Rows& rows) const {
+  Skew skew_of(const TilePair& rows) const {
     Skew skew;
     skew.base = args.distances - 1 - (rows.query[0] + call.offset) + rows.key_begin;
     skew.origin = args.distances;
@@ -306,14 +306,14 @@ struct Item {
   }
 
   // The places of row `row` of the list and of key `key`; past the end, those of the next work item.
-  Place query_place(std::int64_t row) const {
+  RowIndex query_index(std::int64_t row) const {
     const bool beyond = row >= rows();
     if (beyond) row -= rows();
     if (row >= rows()) return {args.batch, 0, 0};
     return {beyond ? next_batch : batch, row % args.queries,
             (beyond ? next_kv_head : kv_head) * group + row / args.queries};
   }
-  Place key_place(std::int64_t key) const {
+  RowIndex key_index(std::int64_t key) const {
     const bool beyond = key >= args.keys;
     if (beyond) key -= args.keys;
     if (key >= args.keys) return {args.batch, 0, 0};
@@ -323,23 +323,23 @@ struct Item {
   // 6 % more time otherwise (docs/choices.md). Both are always inline: GCC drops calls of a function that only
   // prefetches, as if it had no effect.
   __attribute__((always_inline)) void prefetch(const void* base, const AttentionStrides& s,
-                                               const Place& place) const {
-    if (base != nullptr && place.batch < args.batch)
+                                               const RowIndex& index) const {
+    if (base != nullptr && index.batch < args.batch)
       prefetch_row<2>(
-          static_cast<const T*>(base) + place.batch * s.batch + place.time * s.time + place.head * s.head,
+          static_cast<const T*>(base) + index.batch * s.batch + index.time * s.time + index.head * s.head,
           args.head_size);
   }
   // Prefetches the keys after the key tile at `key_begin`, one for each row of the list.
   __attribute__((always_inline)) void prefetch_next_keys(std::int64_t key_begin, std::int64_t row) const {
     if (row >= kAttentionKeyTile) return;
-    const Place next = key_place(smaller(args.keys, key_begin + kAttentionKeyTile) + row);
+    const RowIndex next = key_index(smaller(args.keys, key_begin + kAttentionKeyTile) + row);
     prefetch(args.k, args.k_strides, next);
     prefetch(args.v, args.v_strides, next);
   }
 
   // Packs the rows of a query-side tensor: as left factors of products over head_size into `packed`, and, where
   // that differs, as right factors of products over the rows into `across`. Padding rows are zeros.
-  void pack_query_side(const void* base, const AttentionStrides& strides, const Rows& rows, F* packed,
+  void pack_query_side(const void* base, const AttentionStrides& strides, const TilePair& rows, F* packed,
                        F* across) const {
     const auto row = [&](std::int64_t r) { return at(base, strides, rows.query[r], rows.head[r]); };
     for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -360,13 +360,13 @@ struct Item {
 
   // Rounds columns [begin, end) of a score tile, and those before them in their vector, to factors of sums over
   // columns, maybe in the same memory, or of sums over rows, with P::kMovesAcross in other memory.
-  void round_along(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t begin, std::int64_t end,
-                   F* to) const {
+  void round_along(const T* tile, std::int64_t stride, const TilePair& rows, std::int64_t begin,
+                   std::int64_t end, F* to) const {
     begin = down_to(2 * kLanes<T>, begin);
     for (std::int64_t r = 0; r < rows.count; ++r)
       round_row(tile + r * stride + begin, end - begin, to + r * stride + begin / 2);
   }
-  void round_across(const T* tile, std::int64_t stride, const Rows& rows, std::int64_t begin,
+  void round_across(const T* tile, std::int64_t stride, const TilePair& rows, std::int64_t begin,
                     std::int64_t end, F* to) const {
     begin = down_to(kLanes<T>, begin);
     P::round_across(tile + begin, stride, rows.count, end - begin, P::across(to, 0, begin, stride));
@@ -396,7 +396,7 @@ struct Item {
 
   // The same for few rows, at the keys that some row sees. It reads both operands in place: with fewer rows than a
   // register tile, packing would cost more than the products.
-  void direct_products(const Rows& rows, const void* left, const AttentionStrides& left_strides,
+  void direct_products(const TilePair& rows, const void* left, const AttentionStrides& left_strides,
                        const void* right, const AttentionStrides& strides, T* result) const {
     const T* const keys = at(right, strides, rows.key_begin, kv_head);
     for (std::int64_t t = rows.visible_begin; t < rows.visible_end; ++t)
@@ -409,13 +409,13 @@ struct Item {
   }
 
   // q . position by distance; column 0 is distance column skew.origin.
-  void relative_scores(const Rows& rows, const Skew& skew, const F* q, T* relative) const {
+  void relative_scores(const TilePair& rows, const Skew& skew, const F* q, T* relative) const {
     block_products(rows.blocks, skew.block_begin, skew.block_end, q, call.positions_t, relative,
                    layout.skew_row, skew.origin);
   }
 
   // A tile of raw scores: q . k + q . position + bias. `direct` as above.
-  void raw_scores(const Rows& rows, const Skew& skew, const F* q, bool direct, T* scores) const {
+  void raw_scores(const TilePair& rows, const Skew& skew, const F* q, bool direct, T* scores) const {
     if (direct)
       direct_products(rows, args.q, args.q_strides, args.k, args.k_strides, scores);
     else

@@ -79,7 +79,7 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
   if (options.unit_eps)
     return attention_composed(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
                               detail::without_unit(options));
-  if (const auto joined = detail::join_past(op, k, v, options))
+  if (const auto joined = detail::concat_past(op, k, v, options))
     return attention_composed(q, joined->k, joined->v, joined->options);
   detail::check_attention(op, q, k, v, options);
   if (q.device() != kCpu)

@@ -62,7 +62,7 @@ EDDY_INLINE __m512 sum_of(__m512 a, __m512 b) {
 }
 
 // The lanes of the keys from t on that row r sees.
-EDDY_INLINE __mmask16 seen_mask(const Rows& rows, std::int64_t r, std::int64_t t) {
+EDDY_INLINE __mmask16 seen_mask(const TilePair& rows, std::int64_t r, std::int64_t t) {
   return static_cast<__mmask16>(bf16::mask_of(rows.see_end[r] - t) & ~bf16::mask_of(rows.see_begin[r] - t));
 }
 
@@ -73,7 +73,7 @@ struct KeepBits {
 
   // Draws those of the vectors with keys that row r sees.
   template <class T, class P>
-  void draw(const Item<T, P>& item, const Rows& rows, std::int64_t r) {
+  void draw(const Item<T, P>& item, const TilePair& rows, std::int64_t r) {
     const std::int64_t begin = down_to(16, rows.see_begin[r]), end = up_to(16, rows.see_end[r]);
     const std::uint64_t first = item.element(rows, r) - static_cast<std::uint64_t>(rows.see_begin[r] - begin);
     const std::int64_t before = static_cast<std::int64_t>(first & 3);
@@ -112,7 +112,7 @@ EDDY_INLINE void each_piece(const Span& span, Body&& body) {
 // for keys that a row does not see or dropout drops. Updates the maxima, times log2(e), in log_sum, and the sums of
 // exponentials before dropout; `correction` is by what earlier sums had to be multiplied.
 template <class P>
-__attribute__((noinline)) void rounded_exponentials(const Item<float, P>& item, const Rows& rows,
+__attribute__((noinline)) void rounded_exponentials(const Item<float, P>& item, const TilePair& rows,
                                                     std::int64_t block, bool first, float* sums,
                                                     float* correction) {
   const std::int64_t stride = item.layout.score_row, begin = block * P::kRows,
@@ -157,7 +157,7 @@ __attribute__((noinline)) void rounded_exponentials(const Item<float, P>& item, 
       Pair* const pairs = item.factors_at(item.layout.scores) + r * stride;
       const std::int64_t list_row = rows.tile.first + r;
       item.prefetch(item.args.output, item.output_strides(), {item.batch, rows.query[r], rows.head[r]});
-      item.prefetch(item.args.q, item.args.q_strides, item.query_place(list_row + P::kQueryTile));
+      item.prefetch(item.args.q, item.args.q_strides, item.query_index(list_row + P::kQueryTile));
       item.prefetch_next_keys(rows.key_begin, list_row);
       KeepBits keep;
       const bool drops = item.args.drop_below > 0;
@@ -186,7 +186,7 @@ __attribute__((noinline)) void rounded_exponentials(const Item<float, P>& item, 
 
 // delta[r] = a . b for the rows of a query tile.
 template <class P>
-__attribute__((noinline)) void rounded_deltas(const Item<float, P>& item, const Rows& rows, const void* a,
+__attribute__((noinline)) void rounded_deltas(const Item<float, P>& item, const TilePair& rows, const void* a,
                                               const AttentionStrides& a_strides, const void* b,
                                               const AttentionStrides& b_strides, float* delta) {
   for (std::int64_t group = 0; group < rows.count; group += kFoldedRows) {
@@ -261,7 +261,7 @@ struct PieceProducts {
 // tiles compute the next piece, this one is turned into pairs. prefetch(r, 0) to prefetch(r, kPrefetches - 1) are
 // called for each row, evenly over time, since a processor waits for few lines at once.
 template <class Tiles, class P, class Prefetch>
-__attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, const Rows& rows,
+__attribute__((noinline)) void rounded_gradients(const Item<float, P>& item, const TilePair& rows,
                                                  const Skew& skew, const RoundedGradients& x,
                                                  const Prefetch& prefetch) {
   static_assert(P::kRows == kPiece);

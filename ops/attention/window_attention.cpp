@@ -5,7 +5,7 @@
 #include "autograd/tape.h"
 #include "ops/attention/attention_scratch.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/cpu/isa.h"
 #include "ops/views/views.h"
 #include "tensor/threads/thread_pool.h"
@@ -71,7 +71,7 @@ bool detail::is_window(const Tensor& q, const Tensor& past, const Tensor& own, s
                        const AttentionOptions& options) {
   const AttentionBand band = attention_band(options);
   const std::int64_t queries = q.dim(1), keys = own.dim(1) + (past.defined() ? past.dim(1) : 0);
-  if (!chooses_as_cpu(q.device()) || q.dtype() == Dtype::bf16 || queries > own.dim(1) || band.least != 0 ||
+  if (!uses_cpu_path(q.device()) || q.dtype() == Dtype::bf16 || queries > own.dim(1) || band.least != 0 ||
       band.most < keys - 1)
     return false;
   const MatmulPrecision precision = coarsest(options.precision, q, past, own);
@@ -130,7 +130,7 @@ Tensor detail::window_attention(const Tensor& q_any, const Tensor& past_any, con
                   const Tensor scratch = attach_workspace(args, dy.device());
                   run(window_attention_backward_slot, dy.device(), args);
                   for (int i = 0; i < 3; ++i)
-                    if (gradient[i].defined()) context.sink.give(i, gradient[i]);
+                    if (gradient[i].defined()) context.sink.accumulate(i, gradient[i]);
                 });
 }
 

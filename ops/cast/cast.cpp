@@ -12,7 +12,7 @@ Tensor cast(const Tensor& x, Dtype dtype) {
   const Tensor y = raw::cast(x, dtype);
   if (!is_floating(dtype)) return y;
   // Casting is the identity up to rounding, so is its gradient; the sink casts it to the dtype of x.
-  return record("cast", {x}, y, {}, [](VjpContext& v) { v.sink.give(0, v.dy()); });
+  return record("cast", {x}, y, {}, [](VjpContext& v) { v.sink.accumulate(0, v.dy()); });
 }
 
 }  // namespace eddy

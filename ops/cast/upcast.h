@@ -11,13 +11,13 @@
 
 #include "ops/cast/cast.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 
 namespace eddy {
 
 // Whether an op that has bf16 kernels on the GPU must cast x to f32: x is bf16 on the CPU.
 inline bool must_upcast(const Tensor& x) {
-  return x.defined() && x.dtype() == Dtype::bf16 && chooses_as_cpu(x.device());
+  return x.defined() && x.dtype() == Dtype::bf16 && uses_cpu_path(x.device());
 }
 // Whether an op without bf16 kernels must cast x to f32: x is bf16.
 inline bool is_bf16(const Tensor& x) {

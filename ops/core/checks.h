@@ -1,7 +1,7 @@
 // Checks of arguments that many ops share. Each names the op in its error.
 #pragma once
 
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "tensor/base/format.h"
 #include "tensor/tensor.h"
 
@@ -15,7 +15,7 @@ inline void defined(const char* op, const Tensor& x, const char* name = "input")
 // Checks that x is f32 or f64, in which kernels compute, or bf16 on a device whose kernels read it.
 inline void floating(const char* op, const Tensor& x, const char* name = "input") {
   defined(op, x, name);
-  const bool reads_bf16 = x.dtype() == Dtype::bf16 && !chooses_as_cpu(x.device());
+  const bool reads_bf16 = x.dtype() == Dtype::bf16 && !uses_cpu_path(x.device());
   if (x.dtype() != Dtype::f32 && x.dtype() != Dtype::f64 && !reads_bf16)
     fail<DtypeError>("{}: {} is {} (f32 or f64; cast it first: cast(x, Dtype::f32))", op, name,
                      dtype_name(x.dtype()));

@@ -16,7 +16,7 @@
 namespace eddy {
 
 // Returns the device, with its kernels installed. It counts for a GPU without fused kernels, or for the CPU: ops are
-// composed, and their chunks cut, as there (ops/core/cpu_ways.h). allocator(device) then has the statistics that the
+// composed, and their chunks cut, as there (ops/core/cpu_path.h). allocator(device) then has the statistics that the
 // CPU's would have (ops/cost/counting_allocator.h).
 Device counting_device(DeviceType counted_for = DeviceType::cuda);
 

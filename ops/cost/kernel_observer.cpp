@@ -3,7 +3,7 @@
 #include "ops/cost/kernel_observer.h"
 
 #include "autograd/scope.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/cost/counting.h"
 #include "ops/cost/counting_allocator.h"
 #include "ops/cost/kernel_costs.h"

@@ -4,7 +4,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
@@ -120,7 +120,7 @@ Tensor embedding_sum(const Tensor& table, const Tensor& ids, const Tensor& rows,
     return cast(embedding_sum(upcast(table), ids, rows.defined() ? upcast(rows) : rows, Dtype::f32), dtype);
   checks::defined("embedding_sum", table, "table");
   if (rows.defined()) check_rows(table, ids, rows);
-  if (chooses_as_cpu(table.device())) {
+  if (uses_cpu_path(table.device())) {
     const Tensor y = embedding(table, ids);
     return cast(rows.defined() ? y + rows : y, dtype);
   }

@@ -8,7 +8,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/product/linear.h"
@@ -42,10 +42,10 @@ struct Problem {
 
   std::int64_t count() const { return targets.elements(); }
   std::int64_t classes() const { return weight.dim(0); }
-  Tensor room(const Shape& shape) const { return Tensor::empty(shape, inside, rows.device()); }
+  Tensor scratch(const Shape& shape) const { return Tensor::empty(shape, inside, rows.device()); }
   // Memory for the logits of some rows, [rows, classes], each of which begins at a multiple of 16 bytes.
   Tensor logits(std::int64_t count) const {
-    const std::int64_t stride = chooses_as_cpu(rows.device())
+    const std::int64_t stride = uses_cpu_path(rows.device())
                                     ? classes()
                                     : (classes() + kRowElements - 1) / kRowElements * kRowElements;
     return raw::narrow(Tensor::empty({count, stride}, rows.dtype(), rows.device()), 1, 0, classes());
@@ -53,7 +53,7 @@ struct Problem {
 };
 
 std::int64_t chosen_chunk(std::int64_t rows, std::int64_t classes, Device device) {
-  const bool on_cpu = chooses_as_cpu(device);
+  const bool on_cpu = uses_cpu_path(device);
   const std::int64_t most =
       std::max(on_cpu ? kFewestRows : kFewestRowsOnGpu,
                (on_cpu ? kChunkElements : kChunkElementsOnGpu) / std::max<std::int64_t>(1, classes));
@@ -137,7 +137,7 @@ void run_chunks(const Problem& p, const Tensor& losses, const SumGradients& grad
 
 // Passes on sum * factor as the gradient of input k. `factor` is one number in the device's memory. May
 // overwrite sum.
-void give_product(GradSink& sink, int k, const Tensor& sum, const Tensor& factor) {
+void accumulate_product(GradSink& sink, int k, const Tensor& sum, const Tensor& factor) {
   const auto multiply = [&](const Tensor& to) {
     if (to.elements() > 0)
       scale_slot(to.device(), {sum.dtype(), to.dtype(), sum.elements(), sum.raw_data(), to.raw_data(), 1.0,
@@ -145,11 +145,11 @@ void give_product(GradSink& sink, int k, const Tensor& sum, const Tensor& factor
   };
   if (sink.keeps(k, sum.dtype())) {
     multiply(sum);
-    return sink.give(k, sum);
+    return sink.accumulate(k, sum);
   }
   // If the gradient already has memory, as in an arena, or another dtype, the result is written there.
   sink.into(k, [&](const Tensor& dst, float beta) {
-    const bool one_kernel = dst.dtype() == sum.dtype() || !chooses_as_cpu(dst.device());
+    const bool one_kernel = dst.dtype() == sum.dtype() || !uses_cpu_path(dst.device());
     if (beta == 0 && one_kernel && dst.contiguous()) return multiply(dst);
     multiply(sum);
     if (beta == 0)
@@ -164,7 +164,7 @@ struct Mean {
   Tensor loss, inverse_scored;
 };
 Mean mean_of(const Problem& p, const Tensor& losses) {
-  const Mean mean{p.room({}), p.room({})};
+  const Mean mean{p.scratch({}), p.scratch({})};
   cross_entropy_mean_slot(p.rows.device(),
                           {p.inside, p.count(), p.ignore, p.targets.data<std::int64_t>(), losses.raw_data(),
                            mean.loss.raw_data(), mean.inverse_scored.raw_data()});
@@ -173,8 +173,8 @@ Mean mean_of(const Problem& p, const Tensor& losses) {
 
 // All logits at once, on a GPU. The backward pass writes their gradient, that of the mean, in their place.
 Tensor loss_as_a_whole(const Problem& p, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const Tensor z = p.logits(p.count()), losses = p.room({p.count()}), row_max = p.room({p.count()}),
-               row_inverse = p.room({p.count()});
+  const Tensor z = p.logits(p.count()), losses = p.scratch({p.count()}), row_max = p.scratch({p.count()}),
+               row_inverse = p.scratch({p.count()});
   multiply_into(z, p.rows, raw::transpose(p.weight, 0, 1), 0, {.bias = p.bias});
   cross_entropy_forward_slot(z.device(), {z.dtype(), p.count(), p.classes(), z.strides()[0], p.ignore,
                                           z.raw_data(), p.targets.data<std::int64_t>(), losses.raw_data(),
@@ -198,14 +198,14 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                             std::int64_t ignore, std::int64_t chunk) {
   const Problem p = checked("linear_cross_entropy", x, weight, bias, targets, ignore, chunk);
   if (chunk == 0 && p.classes() < kManyClasses)
-    return chooses_as_cpu(x.device()) ? cross_entropy(linear(x, weight, bias), targets, ignore)
-                                      : loss_as_a_whole(p, x, weight, bias);
-  const auto room = [&](const Tensor& input, const Shape& shape) {
-    return grad_enabled() && input.defined() && requires_grad(input) ? p.room(shape) : Tensor();
+    return uses_cpu_path(x.device()) ? cross_entropy(linear(x, weight, bias), targets, ignore)
+                                     : loss_as_a_whole(p, x, weight, bias);
+  const auto scratch = [&](const Tensor& input, const Shape& shape) {
+    return grad_enabled() && input.defined() && requires_grad(input) ? p.scratch(shape) : Tensor();
   };
-  const SumGradients sums{room(x, p.rows.shape()), room(weight, weight.shape()),
-                          room(bias, Shape{weight.dim(0)})};
-  const Tensor losses = p.room({p.count()});
+  const SumGradients sums{scratch(x, p.rows.shape()), scratch(weight, weight.shape()),
+                          scratch(bias, Shape{weight.dim(0)})};
+  const Tensor losses = p.scratch({p.count()});
   run_chunks(p, losses, sums);
   const Mean mean = mean_of(p, losses);
   // The loss is the sum of losses over their number, so its gradient is that of the sum, times dy, over the
@@ -215,7 +215,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                   const Tensor factor = raw::alias(v.dy()) * v.saved(3);
                   for (int k = 0; k < 3; ++k) {
                     if (!v.sink.needs(k)) continue;
-                    give_product(v.sink, k, k == 0 ? raw::reshape(v.saved(k), shape) : v.saved(k), factor);
+                    accumulate_product(v.sink, k, k == 0 ? raw::reshape(v.saved(k), shape) : v.saved(k),
+                                       factor);
                   }
                 });
 }
@@ -223,9 +224,9 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
 Tensor linear_cross_entropy_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& targets, std::int64_t ignore, std::int64_t chunk) {
   const Problem p = checked("linear_cross_entropy_rows", x, weight, bias, targets, ignore, chunk);
-  if (chunk == 0 && p.classes() < kManyClasses && chooses_as_cpu(x.device()))
+  if (chunk == 0 && p.classes() < kManyClasses && uses_cpu_path(x.device()))
     return cross_entropy_rows(linear(x, weight, bias), targets, ignore);
-  const Tensor losses = p.room({p.count()});
+  const Tensor losses = p.scratch({p.count()});
   run_chunks(p, losses, {});
   return raw::reshape(losses, targets.shape());
 }

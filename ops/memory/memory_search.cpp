@@ -8,7 +8,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/cpu/isa.h"
 #include "ops/product/gemm.h"
 #include "tensor/base/format.h"
@@ -161,7 +161,7 @@ MemoryMatches memory_search(const Tensor& q, const Tensor& given_keys, const Ten
   const std::int64_t batch = q.dim(0), time = q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
   const std::int64_t size = keys.dim(1), row = heads * head_dim;
   const Device device = q.device();
-  const bool on_cpu = chooses_as_cpu(device);
+  const bool on_cpu = uses_cpu_path(device);
   const Shape shape{batch, time, topk, heads, head_dim};
   const MemoryMatches taken{Tensor::empty(shape, q.dtype(), device), Tensor::empty(shape, q.dtype(), device)};
   if (taken.keys.elements() == 0) return taken;

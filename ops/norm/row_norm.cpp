@@ -21,7 +21,7 @@ using namespace detail;
 namespace {
 
 // The op's name in errors and on the tape, and its kernels.
-struct Kind {
+struct NormKind {
   const char* op;
   bool centred;  // layer norm
   const Slot<RowNormArgs>& forward;
@@ -44,7 +44,7 @@ struct Result {
 };
 
 // Normalises x, or x + delta if delta is defined.
-Result normalise(const Kind& kind, const Tensor& x, const Tensor& delta, const Tensor& given_weight,
+Result normalise(const NormKind& kind, const Tensor& x, const Tensor& delta, const Tensor& given_weight,
                  const Tensor& given_shift, double eps) {
   const auto like_x = [&x] { return Tensor::empty(x.shape(), x.dtype(), x.device()); };
   const Rows rows = rows_of(x), addend = delta.defined() ? rows_of(delta) : Rows();
@@ -78,18 +78,18 @@ Result normalise(const Kind& kind, const Tensor& x, const Tensor& delta, const T
 //   dbias      = sum of dy over rows
 // Of x + delta, both summands get dsum + dx.
 struct Vjp {
-  Kind kind;
+  NormKind kind;
   std::int64_t count, width, x_stride;
   bool has_delta;  // the inputs are x, delta, weight, bias, the results sum and y
 
   void operator()(VjpContext& v) const {
     const int weight = has_delta ? 2 : 1, shift = weight + 1;
     const Tensor dsum = has_delta ? v.dy(0) : Tensor(), dnorm = v.dy(has_delta ? 1 : 0);
-    const auto give_summands = [&](const Tensor& dx) {
+    const auto accumulate_summands = [&](const Tensor& dx) {
       for (const int k : {0, 1})
-        if (v.sink.needs(k)) v.sink.give(k, dx);
+        if (v.sink.needs(k)) v.sink.accumulate(k, dx);
     };
-    if (!dnorm.defined()) return give_summands(dsum);
+    if (!dnorm.defined()) return accumulate_summands(dsum);
     const Rows dy = rows_of(dnorm);
     const Tensor& x = v.saved(0);
     const auto partials = [&](int input) {
@@ -106,7 +106,7 @@ struct Vjp {
     if (has_delta && (v.sink.needs(0) || v.sink.needs(1))) {
       const Tensor dx = Tensor::empty(dnorm.shape(), x.dtype(), x.device());
       run(dx.raw_data(), 0, contiguous_or_none(dsum));
-      give_summands(dx);
+      accumulate_summands(dx);
     } else if (!has_delta && v.sink.needs(0)) {
       v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
     } else {
@@ -120,7 +120,7 @@ struct Vjp {
 
 // Checks x, and weight and bias of a norm, which may be undefined.
 // errors: those of layer_norm.
-void check(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+void check(const NormKind& kind, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   checks::floating(kind.op, x);
   if (x.rank() == 0) fail<ShapeError>("{}: a scalar has no last axis (give it at least one axis)", kind.op);
   check_vector(kind.op, x, weight, "weight");
@@ -130,7 +130,7 @@ void check(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor
 
 // Returns the norm of x and records it. `shift` is the bias of a layer norm or the table of an RMS norm;
 // weight and shift may be undefined.
-Tensor apply(const Kind& kind, const Tensor& x, const Tensor& weight, const Tensor& shift, double eps) {
+Tensor apply(const NormKind& kind, const Tensor& x, const Tensor& weight, const Tensor& shift, double eps) {
   const Result n = normalise(kind, x, {}, weight, shift, eps);
   record_many(kind.op, {x, weight, shift}, {n.y}, n.saved,
               Vjp{kind, n.rows.rows, n.rows.width, n.rows.stride, false});
@@ -140,7 +140,7 @@ Tensor apply(const Kind& kind, const Tensor& x, const Tensor& weight, const Tens
 // Whether apply_to_sum supports these summands: the device reads their dtype, and their rows are evenly
 // spaced, so that the kernel needs no copy. (`add` supports any strides.)
 // errors: ShapeError when the shapes differ; DtypeError; DeviceError.
-bool fuses_sum(const Kind& kind, const Tensor& x, const Tensor& delta) {
+bool fuses_sum(const NormKind& kind, const Tensor& x, const Tensor& delta) {
   checks::same_kind(kind.op, x, delta);
   if (x.shape() != delta.shape())
     fail<ShapeError>("{}: {} and {} (one shape for both)", kind.op, to_string(x.shape()),
@@ -149,7 +149,7 @@ bool fuses_sum(const Kind& kind, const Tensor& x, const Tensor& delta) {
 }
 
 // Returns x + delta and its norm, and records them as one node.
-SumAndNorm apply_to_sum(const Kind& kind, const Tensor& x, const Tensor& delta, const Tensor& weight,
+SumAndNorm apply_to_sum(const NormKind& kind, const Tensor& x, const Tensor& delta, const Tensor& weight,
                         const Tensor& bias, double eps) {
   check(kind, x, weight, bias, eps);
   const Result n = normalise(kind, x, delta, weight, bias, eps);
@@ -163,7 +163,7 @@ SumAndNorm apply_to_sum(const Kind& kind, const Tensor& x, const Tensor& delta, 
 Tensor layer_norm(const Tensor& x, const Tensor& given_weight, const Tensor& given_bias, double eps) {
   const Tensor weight = upcast_parameter(x, given_weight), bias = upcast_parameter(x, given_bias);
   if (must_upcast(x)) return downcast(layer_norm(upcast(x), upcast(weight), upcast(bias), eps));
-  const Kind kind{"layer_norm", true, layer_norm_forward_slot, layer_norm_backward_slot};
+  const NormKind kind{"layer_norm", true, layer_norm_forward_slot, layer_norm_backward_slot};
   check(kind, x, weight, bias, eps);
   return apply(kind, x, weight, bias, eps);
 }
@@ -171,7 +171,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& given_weight, const Tensor& giv
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Tensor& given_weight,
                           const Tensor& given_bias, double eps) {
   const Tensor weight = upcast_parameter(x, given_weight), bias = upcast_parameter(x, given_bias);
-  const Kind kind{"add_layer_norm", true, layer_norm_forward_slot, layer_norm_backward_slot};
+  const NormKind kind{"add_layer_norm", true, layer_norm_forward_slot, layer_norm_backward_slot};
   if (fuses_sum(kind, x, delta)) return apply_to_sum(kind, x, delta, weight, bias, eps);
   const Tensor sum = x + delta;
   return {sum, layer_norm(sum, weight, bias, eps)};
@@ -188,7 +188,7 @@ SumAndNorm add_layer_norm(const Tensor& x, const LinearTerm& delta, const Tensor
 Tensor rms_norm(const Tensor& x, const Tensor& given_weight, double eps) {
   const Tensor weight = upcast_parameter(x, given_weight);
   if (must_upcast(x)) return downcast(rms_norm(upcast(x), upcast(weight), eps));
-  const Kind kind{"rms_norm", false, rms_norm_forward_slot, rms_norm_backward_slot};
+  const NormKind kind{"rms_norm", false, rms_norm_forward_slot, rms_norm_backward_slot};
   check(kind, x, weight, {}, eps);
   return apply(kind, x, weight, {}, eps);
 }
@@ -196,7 +196,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& given_weight, double eps) {
 Tensor rms_norm_add(const Tensor& x, const Tensor& given_weight, const Tensor& given_table, double eps) {
   const Tensor weight = upcast_parameter(x, given_weight), table = upcast_parameter(x, given_table);
   if (must_upcast(x)) return downcast(rms_norm_add(upcast(x), upcast(weight), upcast(table), eps));
-  const Kind kind{"rms_norm_add", false, rms_norm_forward_slot, rms_norm_backward_slot};
+  const NormKind kind{"rms_norm_add", false, rms_norm_forward_slot, rms_norm_backward_slot};
   check(kind, x, weight, {}, eps);
   checks::defined(kind.op, table, "table");
   checks::parameter(kind.op, x, table);
@@ -210,7 +210,7 @@ Tensor rms_norm_add(const Tensor& x, const Tensor& given_weight, const Tensor& g
 
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& given_weight, double eps) {
   const Tensor weight = upcast_parameter(x, given_weight);
-  const Kind kind{"add_rms_norm", false, rms_norm_forward_slot, rms_norm_backward_slot};
+  const NormKind kind{"add_rms_norm", false, rms_norm_forward_slot, rms_norm_backward_slot};
   if (fuses_sum(kind, x, delta)) return apply_to_sum(kind, x, delta, weight, {}, eps);
   const Tensor sum = x + delta;
   return {sum, rms_norm(sum, weight, eps)};

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/core/slot.h"
 #include "tensor/base/host_device.h"
 #include "tensor/tensor.h"
@@ -29,7 +29,7 @@ EDDY_HOST_DEVICE constexpr std::int64_t norm_block_rows(bool on_gpu, std::int64_
   return on_gpu && rows <= 16384 ? 16 : 64;
 }
 constexpr std::int64_t norm_blocks(const Device& device, std::int64_t rows) {
-  const std::int64_t each = norm_block_rows(!chooses_as_cpu(device), rows);
+  const std::int64_t each = norm_block_rows(!uses_cpu_path(device), rows);
   return (rows + each - 1) / each;
 }
 

@@ -6,8 +6,8 @@
 
 #include "autograd/tape.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
-#include "ops/core/parameter_forms.h"
+#include "ops/core/cpu_path.h"
+#include "ops/core/parameter_cache.h"
 #include "ops/core/records.h"
 #include "tensor/base/format.h"
 
@@ -48,9 +48,9 @@ void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const 
               const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
               const Tensor& norm) {
   // A copy of the parameters in bf16 that was equal before the step is so after it.
-  const ParameterForms* const forms = ParameterForms::of(params);
+  const ParameterCache* const cache = ParameterCache::of(params);
   Buffer* const copy =
-      !chooses_as_cpu(params.device()) && forms != nullptr ? forms->current_bf16_copy(params) : nullptr;
+      !uses_cpu_path(params.device()) && cache != nullptr ? cache->current_bf16_copy(params) : nullptr;
   wrote_in_place(params, kName);
   if (copy != nullptr) {
     params.buffer()->mark_derived_current();

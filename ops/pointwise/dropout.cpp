@@ -60,7 +60,7 @@ Tensor tiled_dropout(const Tensor& input, double p, const RandomKey& key, std::i
   };
   // y = mask x, so dx = mask dy.
   return record("tiled_dropout", {input}, masked(input), {},
-                [masked](VjpContext& v) { v.sink.give(0, masked(v.dy())); });
+                [masked](VjpContext& v) { v.sink.accumulate(0, masked(v.dy())); });
 }
 
 }  // namespace eddy

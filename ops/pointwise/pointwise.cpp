@@ -4,7 +4,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/reduce/reduce.h"
 
@@ -38,7 +38,7 @@ Tensor unary(const Tensor& input) {
     unary_forward_slot(x.device(), {number, x.dtype(), x.elements(), x.raw_data(), nullptr, y.raw_data()});
   const Tensor saved = Op::kSaves == Saves::input ? x : Op::kSaves == Saves::output ? y : Tensor();
   return record(Op::kName, {input}, y, {saved}, [](VjpContext& v) {
-    v.sink.give(0, unary_gradient<Op>(raw::contiguous(v.dy()), v.saved(0)));
+    v.sink.accumulate(0, unary_gradient<Op>(raw::contiguous(v.dy()), v.saved(0)));
   });
 }
 
@@ -110,7 +110,7 @@ Tensor binary(const Tensor& a, const Tensor& b) {
         const auto give = [&](int k, BinaryPart part, const Shape& to) {
           if (!v.sink.needs(k)) return;
           const Tensor dx = gradient(part);
-          v.sink.give(k, dx.shape() == to ? dx : sum_to(dx, to));
+          v.sink.accumulate(k, dx.shape() == to ? dx : sum_to(dx, to));
         };
         give(0, BinaryPart::gradient_a, shape_a);
         give(1, BinaryPart::gradient_b, shape_b);
@@ -125,14 +125,15 @@ Tensor times(const Tensor& a, double b) {
       scale_slot(y.device(), {x.dtype(), y.dtype(), x.elements(), x.raw_data(), y.raw_data(), b});
     return y;
   };
-  return record("mul", {a}, multiplied(a), {}, [=](VjpContext& v) { v.sink.give(0, multiplied(v.dy())); });
+  return record("mul", {a}, multiplied(a), {},
+                [=](VjpContext& v) { v.sink.accumulate(0, multiplied(v.dy())); });
 }
 
 // Compares by numbers of the operands' dtype, and integers by f64, in which ids and counts are exact.
 template <class Op>
 Tensor compare(const Tensor& a, const Tensor& b) {
   checks::same_kind(Op::kName, a, b);
-  if (!is_floating(a.dtype()) && chooses_as_cpu(a.device()))
+  if (!is_floating(a.dtype()) && uses_cpu_path(a.device()))
     return compare<Op>(raw::cast(a, Dtype::f64), raw::cast(b, Dtype::f64));
   const NoGrad untracked;
   return raw::cast(binary<Op>(a, b), Dtype::u8);

@@ -53,8 +53,10 @@ Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) {
                 [shape, shape_a = a.shape(), shape_b = b.shape()](VjpContext& v) {
                   const Tensor& dy = v.dy();
                   const Tensor zero = Tensor::zeros({}, dy.dtype(), dy.device());
-                  if (v.sink.needs(0)) v.sink.give(0, sum_to(choose(v.saved(0), dy, zero, shape), shape_a));
-                  if (v.sink.needs(1)) v.sink.give(1, sum_to(choose(v.saved(0), zero, dy, shape), shape_b));
+                  if (v.sink.needs(0))
+                    v.sink.accumulate(0, sum_to(choose(v.saved(0), dy, zero, shape), shape_a));
+                  if (v.sink.needs(1))
+                    v.sink.accumulate(1, sum_to(choose(v.saved(0), zero, dy, shape), shape_b));
                 });
 }
 

@@ -97,11 +97,11 @@ void tile(const Block& of, const float* a, const float* b, float* c, const float
     for (int v = 0; v < Vectors; ++v) *reinterpret_cast<Loose*>(c + r * c_stride + v * kLanes) = sum[r][v];
 }
 
-using Tile = void (*)(const Block&, const float*, const float*, float*, const float*, const float*);
+using TileKernel = void (*)(const Block&, const float*, const float*, float*, const float*, const float*);
 
 template <bool Transposed, int... Sizes>
 constexpr auto tiles_of(std::integer_sequence<int, Sizes...>) {
-  return std::array<Tile, sizeof...(Sizes)>{
+  return std::array<TileKernel, sizeof...(Sizes)>{
       tile<Transposed, Sizes / kTileVectors + 1, Sizes % kTileVectors + 1>...};
 }
 // By rows, then by vectors.

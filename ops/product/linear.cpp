@@ -14,12 +14,12 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
+#include "ops/product/packed_weights.h"
 #include "ops/product/product.h"
-#include "ops/product/repeated_products.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/format.h"
@@ -90,21 +90,22 @@ struct RowLimits {
 };
 RowLimits row_limits(const Tensor& dy, const Tensor& x) {
   const std::int64_t row = dy.dim(1) + x.dim(1), gradient = dy.dim(1) * x.dim(1);
-  return {chooses_as_cpu(dy.device()) ? gradient / (4 * row) : -1, 2 * gradient / row};
+  return {uses_cpu_path(dy.device()) ? gradient / (4 * row) : -1, 2 * gradient / row};
 }
 
 // Passes on dy^T x, the gradient of input k, the weight of y = x W^T, in the weight's precision. Anomaly mode checks
 // each node's own gradient, so nothing is deferred there.
-void give_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x, MatmulPrecision precision) {
+void accumulate_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor& x,
+                            MatmulPrecision precision) {
   const RowLimits limits = row_limits(dy, x);
   if (dy.dim(0) > limits.few || anomaly_mode())
     return v.sink.into(k, [&](const Tensor& dst, float beta) {
       multiply_into(dst, raw::transpose(dy, 0, 1), x, beta, {.precision = precision});
     });
-  if (!v.sink.defer<RowProducts>(k).takes(dy)) v.sink.settle(k);
+  if (!v.sink.defer<RowProducts>(k).takes(dy)) v.sink.flush(k);
   auto& products = v.sink.defer<RowProducts>(k);
   products.add(dy, x, precision);
-  if (products.rows() >= limits.enough) v.sink.settle(k);
+  if (products.rows() >= limits.enough) v.sink.flush(k);
 }
 
 // What ReLU makes of a gradient: dz = dy where y is positive, else 0. Undefined without ReLU, and where dz is there
@@ -122,10 +123,10 @@ void rectify(const Tensor& dz, const Rectified& from) {
 // Passes on the sum of dz over rows, for the bias, input 2, and first writes dz if ReLU is still to be applied. On a
 // GPU blocks of rows are summed first, as every long sum is, by the kernel that applies ReLU; the sums of the blocks
 // may be deferred.
-void give_bias_gradient(VjpContext& v, const Tensor& dz, const Rectified& from) {
+void accumulate_bias_gradient(VjpContext& v, const Tensor& dz, const Rectified& from) {
   if (!v.sink.needs(2)) return rectify(dz, from);
   const std::int64_t rows = dz.dim(0);
-  if (chooses_as_cpu(dz.device()) || rows <= kSummedRows || !dz.contiguous()) {
+  if (uses_cpu_path(dz.device()) || rows <= kSummedRows || !dz.contiguous()) {
     rectify(dz, from);
     return v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dz, beta); });
   }
@@ -139,28 +140,29 @@ void give_bias_gradient(VjpContext& v, const Tensor& dz, const Rectified& from) 
 }
 
 // Passes on all gradients of a node with the inputs x, weight and bias and the saved rows of x and weight.
-void give_gradients(VjpContext& v, const Tensor& dz, const Rectified& from, PackedWeights* repeated) {
-  give_bias_gradient(v, dz, from);
+void accumulate_gradients(VjpContext& v, const Tensor& dz, const Rectified& from,
+                          PackedWeights* loop_weights) {
+  accumulate_bias_gradient(v, dz, from);
   if (v.sink.needs(0))
     v.sink.into(0, [&](const Tensor& dst, float beta) {
       multiply_into(raw::reshape(dst, {dz.dim(0), dst.dim(-1)}), dz, v.saved(1), beta,
-                    {.repeated = repeated});
+                    {.loop_weights = loop_weights});
     });
-  if (v.sink.needs(1)) give_row_product(v, 1, dz, v.saved(0), matmul_precision(v.saved(1)));
+  if (v.sink.needs(1)) accumulate_row_product(v, 1, dz, v.saved(0), matmul_precision(v.saved(1)));
 }
 
 // The same with ReLU. Overwrites dy if nothing else uses it, so that no third tensor of this width is allocated beside
 // y and dy.
-void give_gradients_through_relu(VjpContext& v, const Tensor& y, PackedWeights* repeated) {
+void accumulate_gradients_through_relu(VjpContext& v, const Tensor& y, PackedWeights* loop_weights) {
   const bool ours = v.dy().exclusive() || !v.dy().contiguous();
   const Tensor given = flat_rows(v.dy());
   if (must_upcast(given)) {
     const Tensor dz = raw::cast(given, Dtype::f32);
     rectify(dz, {dz, raw::cast(y, Dtype::f32)});
-    return give_gradients(v, raw::cast(dz, given.dtype()), {}, repeated);
+    return accumulate_gradients(v, raw::cast(dz, given.dtype()), {}, loop_weights);
   }
   const Tensor dz = ours ? given : Tensor::empty(given.shape(), given.dtype(), given.device());
-  give_gradients(v, dz, {given, y}, repeated);
+  accumulate_gradients(v, dz, {given, y}, loop_weights);
 }
 
 // x as rows, W and b, as the product reads them: with x in bf16, parameters in f32 are rounded to bf16. Their
@@ -183,8 +185,8 @@ Tensor added_in_product(const Tensor& residual, const Tensor& x, const Tensor& w
   multiply_add(flat_rows(y), flat_rows(residual), operands.rows, operands.weight, operands.bias);
   return record("linear", {x, weight, bias, residual}, y, {operands.rows, operands.weight},
                 [](VjpContext& v) {
-                  if (v.sink.needs(3)) v.sink.give(3, v.dy());
-                  give_gradients(v, flat_rows(v.dy()), {}, nullptr);
+                  if (v.sink.needs(3)) v.sink.accumulate(3, v.dy());
+                  accumulate_gradients(v, flat_rows(v.dy()), {}, nullptr);
                 });
 }
 
@@ -201,19 +203,19 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   const Operands operands = operands_of(x, weight, bias);
   const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
   const Tensor y_rows = raw::reshape(y, {operands.rows.dim(0), weight.dim(0)});
-  const std::shared_ptr<PackedWeights>& repeated = RepeatedProducts::current();
+  const std::shared_ptr<PackedWeights>& loop_weights = PackedWeightScope::current();
   multiply_into(y_rows, operands.rows, raw::transpose(operands.weight, 0, 1), 0,
-                {.bias = operands.bias, .relu = relu, .repeated = repeated.get()});
+                {.bias = operands.bias, .relu = relu, .loop_weights = loop_weights.get()});
   return record("linear", {x, weight, bias}, y, {operands.rows, operands.weight, relu ? y_rows : Tensor()},
-                [relu, repeated](VjpContext& v) {
-                  if (relu) return give_gradients_through_relu(v, v.saved(2), repeated.get());
-                  give_gradients(v, flat_rows(v.dy()), {}, repeated.get());
+                [relu, loop_weights](VjpContext& v) {
+                  if (relu) return accumulate_gradients_through_relu(v, v.saved(2), loop_weights.get());
+                  accumulate_gradients(v, flat_rows(v.dy()), {}, loop_weights.get());
                 });
 }
 
 namespace detail {
 void linear_gradients(VjpContext& v, const Tensor& dz) {
-  give_gradients(v, dz, {}, nullptr);
+  accumulate_gradients(v, dz, {}, nullptr);
 }
 }  // namespace detail
 
@@ -224,7 +226,7 @@ namespace {
 // matrices of a gated MLP in one product a step of a small Llama takes 15 to 20 % longer (docs/choices.md).
 Tensor stacked(const std::vector<Tensor>& matrices) {
   const Tensor& first = matrices[0];
-  if (chooses_as_cpu(first.device())) return {};
+  if (uses_cpu_path(first.device())) return {};
   std::int64_t rows = 0;
   for (const Tensor& x : matrices) {
     const bool adjoins = x.contiguous() && x.buffer() == first.buffer() && x.dtype() == first.dtype() &&
@@ -349,7 +351,7 @@ Tensor linear(const Tensor& x, const std::vector<Tensor>& weights) {
 
 std::vector<Tensor> linear_parts(const Tensor& x, const std::vector<Tensor>& weights) {
   // On the CPU, slices with a larger row stride cost 2 % of a step of a small Llama.
-  if (!weights.empty() && x.defined() && chooses_as_cpu(x.device())) {
+  if (!weights.empty() && x.defined() && uses_cpu_path(x.device())) {
     std::vector<Tensor> products;
     for (const Tensor& weight : weights) products.push_back(linear(x, weight));
     return products;

@@ -111,11 +111,11 @@ void tile(std::int64_t inner, const T* a, std::int64_t a_stride, const T* b, T* 
 }
 
 template <class T>
-using Tile = void (*)(std::int64_t, const T*, std::int64_t, const T*, T*, std::int64_t, std::int64_t,
-                      Begin<T>, bool, const char*);
+using TileKernel = void (*)(std::int64_t, const T*, std::int64_t, const T*, T*, std::int64_t, std::int64_t,
+                            Begin<T>, bool, const char*);
 
 template <class T, int Vectors, int Lines, int Rows = kTileRows>
-Tile<T> tile_of_rows(std::int64_t rows) {
+TileKernel<T> tile_of_rows(std::int64_t rows) {
   if constexpr (Rows > 1) {
     if (rows < Rows) return tile_of_rows<T, Vectors, Lines, Rows - 1>(rows);
   }
@@ -124,7 +124,7 @@ Tile<T> tile_of_rows(std::int64_t rows) {
 
 // The tile for a panel with fewer than kTileVectors vectors: the last one, with nothing after it to prefetch.
 template <class T, int Vectors = kTileVectors>
-Tile<T> last_tile(std::int64_t rows, std::int64_t vectors) {
+TileKernel<T> last_tile(std::int64_t rows, std::int64_t vectors) {
   if constexpr (Vectors > 1) {
     if (vectors < Vectors) return last_tile<T, Vectors - 1>(rows, vectors);
   }
@@ -135,7 +135,7 @@ Tile<T> last_tile(std::int64_t rows, std::int64_t vectors) {
 // then nothing is prefetched), so no tile has more to fetch.
 constexpr std::int64_t kPanelLines = kTileVectors * kVectorBytes / kLineBytes;
 template <class T, int Lines = static_cast<int>(kPanelLines)>
-Tile<T> full_tile(std::int64_t rows, std::int64_t lines) {
+TileKernel<T> full_tile(std::int64_t rows, std::int64_t lines) {
   if constexpr (Lines > 0) {
     if (lines < Lines) return full_tile<T, Lines - 1>(rows, lines);
   }
@@ -177,8 +177,8 @@ void multiply_in_place(const PanelProduct<T>& g) {
           const std::int64_t first_row = row_count * t / tiles;
           const std::int64_t tile_rows = row_count * (t + 1) / tiles - first_row;
           const Share share = more ? prefetch_share(t, tiles, kPanelLines) : Share{0, 0};
-          const Tile<T> run = vectors < kTileVectors ? last_tile<T>(tile_rows, vectors)
-                                                     : full_tile<T>(tile_rows, share.lines);
+          const TileKernel<T> run = vectors < kTileVectors ? last_tile<T>(tile_rows, vectors)
+                                                           : full_tile<T>(tile_rows, share.lines);
           T* const c = g.c + (row_begin + first_row) * g.c_stride + first_column;
           const Begin<T> begin = g.accumulate || k > 0 ? Begin<T>{c, g.c_stride}
                                  : g.bias != nullptr   ? Begin<T>{g.bias + first_column, 0}

@@ -7,7 +7,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/product/gemm.h"
-#include "ops/product/repeated_products.h"
+#include "ops/product/packed_weights.h"
 #include "tensor/transfer.h"
 
 namespace eddy::detail {
@@ -77,7 +77,7 @@ Tensor readable_by_gemm(const Tensor& x) {
 void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, double beta,
                    const ProductOptions& options) {
   if (must_upcast(a_any)) return multiply_upcast(c, a_any, b_any, beta, options);
-  const auto& [bias, relu, repeated, precision] = options;
+  const auto& [bias, relu, loop_weights, precision] = options;
   Tensor a = readable_by_gemm(a_any), b = readable_by_gemm(b_any);
   const int leading = c.rank() - 2;
   Tensor target = c;
@@ -121,7 +121,7 @@ void multiply_into(const Tensor& c, const Tensor& a_any, const Tensor& b_any, do
   const Tensor packed_bias = bias.defined() ? raw::contiguous(bias) : Tensor();
   if (bias.defined()) g.bias = packed_bias.raw_data();
   g.relu = relu;
-  if (PackedWeights* const packed = PackedWeights::of(b, repeated, g.precision);
+  if (PackedWeights* const packed = PackedWeights::of(b, loop_weights, g.precision);
       packed != nullptr && levels == 0 && b.raw_data() == b_any.raw_data() && !g.transpose_a)
     g.panels_b = packed->panels_for(b, g.m, g.precision);
   gemm_slot(c.device(), g);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/core/parameter_forms.h"
+#include "ops/core/parameter_cache.h"
 #include "tensor/tensor.h"
 
 namespace eddy {
@@ -16,8 +16,8 @@ namespace eddy::detail {
 struct ProductOptions {
   Tensor bias{};      // [n], added to every row; needs beta = 0
   bool relu = false;  // c becomes max(c, 0) last; needs beta = 0 and a contiguous c
-  PackedWeights* repeated =
-      nullptr;  // b is a weight that is used again (repeated_products.h); needs beta 0 or 1
+  PackedWeights* loop_weights =
+      nullptr;  // b is a weight that is used again (packed_weights.h); needs beta 0 or 1
   MatmulPrecision precision =
       MatmulPrecision::f32;  // of f32 factors; parameters among a and b may make it coarser
 };

@@ -5,7 +5,7 @@
 
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/recurrence/recurrence_layer.h"
 #include "tensor/base/format.h"
 
@@ -15,7 +15,7 @@ using namespace detail;
 using namespace recurrence;
 
 bool block_accumulate_fits(const Tensor& x, std::int64_t mlp, const BlockAccumulateOptions& options) {
-  if (chooses_as_cpu(x.device())) return false;
+  if (uses_cpu_path(x.device())) return false;
   bool fits = false;
   const Dtype products = is_bf16(x) ? Dtype::bf16 : options.chain.products;
   block_accumulate_supports_slot(x.device(), {x.dim(-1), mlp, options.chain.heads, options.sequences,
@@ -86,14 +86,14 @@ Tensor block_accumulate(const Tensor& x, const UnitRecurrenceWeights& given,
     block_accumulate_backward_slot(sz.device(), a);
 
     GradSink& sink = context.sink;
-    if (sink.needs(kX)) sink.give(kX, raw::narrow(dz, 0, 0, sz.dim(0) / 2));
+    if (sink.needs(kX)) sink.accumulate(kX, raw::narrow(dz, 0, 0, sz.dim(0) / 2));
     if (sink.needs(kWeights + kWqkv))
       sink.into(kWeights + kWqkv, [&](const Tensor& dst, float beta) {
         weight_product(dst, 0, dqkv, kept_rows.a1, beta, args.precision);
       });
     if (sink.needs(kWeights + kWqkvBias))
       sink.slice(kWeights + kWqkvBias, 0, 0, 3 * args.dim, [&](const Tensor& dst) { add_rows(dst, dqkv); });
-    give_weight_gradients(context, kWeights, sz, kept_rows, back, args.precision);
+    accumulate_weight_gradients(context, kWeights, sz, kept_rows, back, args.precision);
   });
   return y;
 }

@@ -51,7 +51,7 @@ Tensor wanted(VjpContext& v, int k, const Shape& shape, const Tensor& like) {
 // their pointers are taken again from the saved tensors, whose versions are checked. Inputs and saved tensors
 // are in the order c, z, i, f, bias_i, bias_f; the fixed gate has c, z and bias, which is the kernel's
 // bias_f.
-void give_gradients(VjpContext& v, GateArgs args, const Shape& shape) {
+void accumulate_gradients(VjpContext& v, GateArgs args, const Shape& shape) {
   const bool lstm = args.kind == GateKind::lstm;
   const int bias_i_place = 4, bias_f_place = lstm ? 5 : 2;
   const Tensor& like = v.saved(0);
@@ -75,10 +75,10 @@ void give_gradients(VjpContext& v, GateArgs args, const Shape& shape) {
     gate_backward_slot(like.device(),
                        {args.dtype, args, gate_rows(dy), data_or_null(dc), data_or_null(dz), data_or_null(di),
                         data_or_null(df), data_or_null(bias_i.rows), data_or_null(bias_f.rows)});
-  if (dc.defined()) v.sink.give(0, dc);
-  if (dz.defined()) v.sink.give(1, dz);
-  if (di.defined()) v.sink.give(2, di);
-  if (df.defined()) v.sink.give(3, df);
+  if (dc.defined()) v.sink.accumulate(0, dc);
+  if (dz.defined()) v.sink.accumulate(1, dz);
+  if (di.defined()) v.sink.accumulate(2, di);
+  if (df.defined()) v.sink.accumulate(3, df);
   add_partial_sums({bias_i, bias_f});
 }
 
@@ -101,7 +101,7 @@ Tensor fixed_gate(const Tensor& c, const Tensor& z, const Tensor& bias, bool tan
   if (y.elements() > 0) gate_forward_slot(c.device(), args);
   // y = z' + (c - z') g, so dg = sum of dy (c - z') over rows, and dg/dbias = g (1 - g) in every row.
   return record("fixed_gate", {c, z, bias}, y, {c_rows.storage, z_rows.storage, gate},
-                [args, shape = c.shape()](VjpContext& v) { give_gradients(v, args, shape); });
+                [args, shape = c.shape()](VjpContext& v) { accumulate_gradients(v, args, shape); });
 }
 
 Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor& f, const Tensor& bias_i,
@@ -140,7 +140,7 @@ Tensor lstm_gate(const Tensor& c, const Tensor& z, const Tensor& i, const Tensor
   // A bias is added to every row, so its gradient is the sum over rows.
   return record("lstm_gate", {c, z, i, f, bias_i, bias_f}, y,
                 {c_rows.storage, z_rows.storage, i_rows.storage, f_rows.storage, input_bias, forget_bias},
-                [args, shape = c.shape()](VjpContext& v) { give_gradients(v, args, shape); });
+                [args, shape = c.shape()](VjpContext& v) { accumulate_gradients(v, args, shape); });
 }
 
 }  // namespace eddy

@@ -56,8 +56,8 @@ LstmCell lstm_cell(const Tensor& gates, const Tensor& c) {
               {c_next.dtype(), batch, hidden, v.saved(0).raw_data(), gates_stride, v.saved(1).raw_data(),
                c_stride, c_next.raw_data(), data_or_null(dh.storage), dh.stride,
                data_or_null(dc_next.storage), dc_next.stride, data_or_null(dgates), data_or_null(dc)});
-        if (dgates.defined()) v.sink.give(0, dgates);
-        if (dc.defined()) v.sink.give(1, dc);
+        if (dgates.defined()) v.sink.accumulate(0, dgates);
+        if (dc.defined()) v.sink.accumulate(1, dc);
       });
   return next;
 }

@@ -182,8 +182,8 @@ void add_rows(const Tensor& dst, const Tensor& dy) {
   sum_into(dst, rows_of(dy), 1);
 }
 
-void give_weight_gradients(VjpContext& context, int first, const Tensor& x, const SavedRows& saved,
-                           const BackwardRows& rows, MatmulPrecision precision) {
+void accumulate_weight_gradients(VjpContext& context, int first, const Tensor& x, const SavedRows& saved,
+                                 const BackwardRows& rows, MatmulPrecision precision) {
   GradSink& sink = context.sink;
   const auto product = [&](Weight which, const Tensor& dy, const Tensor& in) {
     if (sink.needs(first + which))

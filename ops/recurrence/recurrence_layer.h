@@ -83,8 +83,8 @@ Tensor writable_gradient(const VjpContext& context, int output);
 
 // Passes on the gradients of all weights but wqkv, with products of `precision`. norm1, the norm of the rows x, is
 // input `first` of the node.
-void give_weight_gradients(VjpContext& context, int first, const Tensor& x, const SavedRows& saved,
-                           const BackwardRows& rows, MatmulPrecision precision);
+void accumulate_weight_gradients(VjpContext& context, int first, const Tensor& x, const SavedRows& saved,
+                                 const BackwardRows& rows, MatmulPrecision precision);
 
 // How rows are divided into steps.
 struct Steps {

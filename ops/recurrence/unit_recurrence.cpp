@@ -6,9 +6,9 @@
 #include "autograd/named_values.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/product/repeated_products.h"
+#include "ops/product/packed_weights.h"
 #include "ops/recurrence/recurrence_layer.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
@@ -41,7 +41,7 @@ void set_panels(UnitRecurrenceArgs& args, const UnitRecurrenceWeights& w, Packed
 // Calls the kernel: with dh null the forward one.
 void run(const Device& device, UnitRecurrenceArgs args, const UnitRecurrenceWeights& weights) {
   PackedWeights packed;
-  if (chooses_as_cpu(device)) set_panels(args, weights, packed);
+  if (uses_cpu_path(device)) set_panels(args, weights, packed);
   (args.dh == nullptr ? unit_recurrence_forward_slot : unit_recurrence_backward_slot)(device, args);
 }
 
@@ -115,9 +115,9 @@ UnitRecurrenceResult run_chain(const Tensor& x, const Tensor& qkv, const UnitRec
         run(sh.device(), a, given);
 
         GradSink& sink = context.sink;
-        if (sink.needs(kX)) sink.give(kX, dx);
-        if (sink.needs(kQkv)) sink.give(kQkv, dqkv);
-        give_weight_gradients(context, kWeights, sh, rows, back, a.precision);
+        if (sink.needs(kX)) sink.accumulate(kX, dx);
+        if (sink.needs(kQkv)) sink.accumulate(kQkv, dqkv);
+        accumulate_weight_gradients(context, kWeights, sh, rows, back, a.precision);
         // For the rows of k and v of wqkv: one product if the kernel stored both gradients side by side, as a GPU's do,
         // else two.
         const std::vector<Tensor> dkeys = dkv.defined() ? std::vector{dkv} : std::vector{dk, dv};

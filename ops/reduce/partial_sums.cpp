@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "autograd/tape.h"
-#include "ops/core/cpu_ways.h"
+#include "ops/core/cpu_path.h"
 #include "ops/reduce/reduce.h"
 
 namespace eddy::detail {
@@ -20,34 +20,34 @@ constexpr std::int64_t kMostBlocks = 2048;
 // sum takes longer than a launch. Estimates.
 constexpr std::int64_t kUses = 16, kMostDeferred = std::int64_t{1} << 18;
 
-// Rows in rooms of kUses uses. A full room waits until the next one is full too, because a node that takes
+// Rows in chunks of kUses uses. A full chunk waits until the next one is full too, because a node that takes
 // rows for two inputs of one gradient has not written the first when it takes the second.
 class DeferredRows final : public DeferredGradient {
  public:
-  bool has_place(std::int64_t blocks) const { return room_.defined() && used_ + blocks <= room_.dim(0); }
+  bool has_place(std::int64_t blocks) const { return rows_.defined() && used_ + blocks <= rows_.dim(0); }
   Tensor take(std::int64_t blocks, std::int64_t width, Device device) {
     if (!has_place(blocks)) {
-      if (room_.defined()) full_ = written();
-      room_ = Tensor::empty({kUses * blocks, width}, Dtype::f32, device);
+      if (rows_.defined()) full_ = written();
+      rows_ = Tensor::empty({kUses * blocks, width}, Dtype::f32, device);
       used_ = 0;
     }
     used_ += blocks;
-    return raw::narrow(room_, 0, used_ - blocks, blocks);
+    return raw::narrow(rows_, 0, used_ - blocks, blocks);
   }
-  bool has_full_room() const { return full_.defined(); }
-  void add_full_room_to(const Tensor& dst, float beta) {
+  bool has_full_chunk() const { return full_.defined(); }
+  void add_full_chunk_to(const Tensor& dst, float beta) {
     add_partial_sums({{full_, {dst, beta}}});
     full_ = {};
   }
   void add_to(const Tensor& dst, float beta) override {
-    if (has_full_room()) add_full_room_to(dst, std::exchange(beta, 1.0f));
+    if (has_full_chunk()) add_full_chunk_to(dst, std::exchange(beta, 1.0f));
     add_partial_sums({{written(), {dst, beta}}});
   }
 
  private:
-  Tensor written() const { return raw::narrow(room_, 0, 0, used_); }
+  Tensor written() const { return raw::narrow(rows_, 0, 0, used_); }
 
-  Tensor room_, full_;
+  Tensor rows_, full_;
   std::int64_t used_ = 0;
 };
 
@@ -58,11 +58,12 @@ PartialSums partial_sums_of(VjpContext& v, int input, std::int64_t blocks, std::
   if (!v.sink.needs(input)) return {};
   const GradientBuffer to = gradient_buffer(v, input);
   // Anomaly mode checks each node's own gradient.
-  if (to.beta == 0 || chooses_as_cpu(device) || dtype != Dtype::f32 || to.tensor.dtype() != dtype ||
+  if (to.beta == 0 || uses_cpu_path(device) || dtype != Dtype::f32 || to.tensor.dtype() != dtype ||
       blocks * width > kMostDeferred || anomaly_mode())
     return {Tensor::empty({blocks, width}, dtype, device), to};
   auto& deferred = v.sink.defer<DeferredRows>(input);
-  if (!deferred.has_place(blocks) && deferred.has_full_room()) deferred.add_full_room_to(to.tensor, to.beta);
+  if (!deferred.has_place(blocks) && deferred.has_full_chunk())
+    deferred.add_full_chunk_to(to.tensor, to.beta);
   return {deferred.take(blocks, width, device), {}};
 }
 
@@ -87,7 +88,7 @@ void add_partial_sums(std::initializer_list<PartialSums> parts) {
     if (!dst.defined()) continue;
     device = rows.device();
     const std::int64_t width = dst.elements(), blocks = width == 0 ? 0 : rows.elements() / width;
-    const bool at_once = !chooses_as_cpu(device) && blocks > 0 && blocks <= kMostBlocks &&
+    const bool at_once = !uses_cpu_path(device) && blocks > 0 && blocks <= kMostBlocks &&
                          rows.dtype() == Dtype::f32 && dst.dtype() == Dtype::f32 && dst.contiguous();
     if (!at_once) {
       sum_into(dst, rows, beta);

@@ -62,7 +62,7 @@ Tensor reduce_all(const char* op, const Tensor& x, double scale) {
   const Tensor y = Tensor::empty({}, x.dtype(), x.device());
   run_sum({1, x.elements(), 1}, packed, y, 0, scale);
   return record(op, {x}, y, {}, [scale, shape = x.shape()](VjpContext& v) {
-    v.sink.give(0, raw::expand(scale == 1 ? v.dy() : scaled(v.dy(), scale), shape));
+    v.sink.accumulate(0, raw::expand(scale == 1 ? v.dy() : scaled(v.dy(), scale), shape));
   });
 }
 
@@ -72,7 +72,7 @@ Tensor reduce_axis(const char* op, const Tensor& x, int axis, bool keep, double 
   run_sum(around(x.shape(), axis), packed, y, 0, scale);
   return record(op, {x}, y, {}, [scale, axis, shape = x.shape()](VjpContext& v) {
     const Tensor dy = raw::reshape(raw::contiguous(v.dy()), shape.with(axis, 1));
-    v.sink.give(0, raw::expand(scale == 1 ? dy : scaled(dy, scale), shape));
+    v.sink.accumulate(0, raw::expand(scale == 1 ? dy : scaled(dy, scale), shape));
   });
 }
 

@@ -131,8 +131,8 @@ Tensor softmax(const Tensor& x, const SoftmaxOptions& options) {
     if (!v.sink.needs(1)) return v.sink.into(0, write);
     const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
     write(dx, 0);
-    if (v.sink.needs(0)) v.sink.give(0, dx);
-    v.sink.give(1, dx.shape() == bias_shape ? dx : sum_to(dx, bias_shape));
+    if (v.sink.needs(0)) v.sink.accumulate(0, dx);
+    v.sink.accumulate(1, dx.shape() == bias_shape ? dx : sum_to(dx, bias_shape));
   });
 }
 

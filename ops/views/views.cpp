@@ -53,7 +53,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
     fail<ShapeError>("reshape: {} has {} elements and {} has {} (equal numbers)", to_string(x.shape()),
                      x.elements(), to_string(shape), shape.elements());
   return record("reshape", {x}, reshaped(x, shape), {},
-                [from = x.shape()](VjpContext& v) { v.sink.give(0, reshaped(v.dy(), from)); });
+                [from = x.shape()](VjpContext& v) { v.sink.accumulate(0, reshaped(v.dy(), from)); });
 }
 
 Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> sizes) {
@@ -105,8 +105,9 @@ Tensor unsqueeze(const Tensor& x, int axis) {
 
 Tensor transpose(const Tensor& x, int axis_a, int axis_b) {
   checks::defined("transpose", x);
-  return record("transpose", {x}, raw::transpose(x, axis_a, axis_b), {},
-                [axis_a, axis_b](VjpContext& v) { v.sink.give(0, raw::transpose(v.dy(), axis_a, axis_b)); });
+  return record("transpose", {x}, raw::transpose(x, axis_a, axis_b), {}, [axis_a, axis_b](VjpContext& v) {
+    v.sink.accumulate(0, raw::transpose(v.dy(), axis_a, axis_b));
+  });
 }
 
 Tensor permute(const Tensor& x, const std::vector<int>& axes) {
@@ -135,7 +136,7 @@ Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length
   checks::defined("narrow", x);
   return record("narrow", {x}, raw::narrow(x, axis, start, length), {},
                 [axis, start, length, whole = x.dim(axis) == length](VjpContext& v) {
-                  if (whole) return v.sink.give(0, v.dy());
+                  if (whole) return v.sink.accumulate(0, v.dy());
                   v.sink.slice(0, axis, start, length,
                                [&](const Tensor& dst) { raw::add_into(dst, like(dst, v.dy())); });
                 });
@@ -201,7 +202,7 @@ std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<std::int6
 Tensor contiguous(const Tensor& x) {
   checks::defined("contiguous", x);
   if (x.contiguous()) return x;
-  return record("contiguous", {x}, raw::copy(x), {}, [](VjpContext& v) { v.sink.give(0, v.dy()); });
+  return record("contiguous", {x}, raw::copy(x), {}, [](VjpContext& v) { v.sink.accumulate(0, v.dy()); });
 }
 
 Tensor concat(const std::vector<Tensor>& tensors, int axis) {
@@ -222,7 +223,7 @@ Tensor concat(const std::vector<Tensor>& tensors, int axis) {
     std::int64_t at = 0;
     for (std::size_t k = 0; k < sizes.size(); ++k) {
       const int input = static_cast<int>(k);
-      if (v.sink.needs(input)) v.sink.give(input, raw::narrow(v.dy(), axis_number, at, sizes[k]));
+      if (v.sink.needs(input)) v.sink.accumulate(input, raw::narrow(v.dy(), axis_number, at, sizes[k]));
       at += sizes[k];
     }
   });

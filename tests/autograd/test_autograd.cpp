@@ -33,7 +33,7 @@ Values gradient(const Tensor& x) {
 Tensor noting(const Tensor& x, std::vector<int>& order, int number) {
   return record("noting", {x}, raw::copy(x), {}, [&order, number](VjpContext& c) {
     order.push_back(number);
-    c.sink.give(0, c.dy());
+    c.sink.accumulate(0, c.dy());
   });
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("one tensor as two inputs gets both gradients if the vjp holds both bu
       } buffers[2];
       for (int k = 0; k < 2; ++k)
         v.sink.into(k, [&](const Tensor& dst, float beta) { buffers[k] = {dst, beta}; });
-      v.sink.give(2, v.dy());
+      v.sink.accumulate(2, v.dy());
       for (int k = 1; k >= 0; --k)
         for (int i = 0; i < 2; ++i) {
           double& to = buffers[k].tensor.mutable_data<double>()[i];
@@ -274,9 +274,10 @@ TEST_CASE("a backward that fails leaves no half sums for the next one") {
   bool broken = true;
   const Tensor y = record("fragile", {x}, raw::copy(x), {}, [&](VjpContext& c) {
     if (broken) throw ValueError("broken");
-    c.sink.give(0, c.dy());
+    c.sink.accumulate(0, c.dy());
   });
-  const Tensor z = record("identity", {y}, raw::copy(y), {}, [](VjpContext& c) { c.sink.give(0, c.dy()); });
+  const Tensor z =
+      record("identity", {y}, raw::copy(y), {}, [](VjpContext& c) { c.sink.accumulate(0, c.dy()); });
   const Tensor w = scale(y, 2);
   CHECK_THROWS_AS(backward(z), ValueError);
   broken = false;
@@ -361,7 +362,7 @@ TEST_CASE("anomaly mode names op and module of the first gradient that is not fi
   {
     const ScopeGuard module("head");
     y = record("bad_root", {x}, raw::copy(x), {},
-               [](VjpContext& c) { c.sink.give(0, map(c.dy(), [](double) { return std::nan(""); })); });
+               [](VjpContext& c) { c.sink.accumulate(0, map(c.dy(), [](double) { return std::nan(""); })); });
   }
   const Tensor loss = sum(y);
   const AnomalyMode anomaly;

@@ -42,7 +42,7 @@ TEST_CASE("gradcheck names the worst element of a wrong gradient") {
     return std::vector<Tensor>{record("cube", {x}, y, {x}, [](VjpContext& c) {
       Tensor g = zip(c.dy(), c.saved(0), [](double d, double v) { return 3 * d * v * v; });
       g.mutable_data<double>()[1] *= 1.001;
-      c.sink.give(0, g);
+      c.sink.accumulate(0, g);
     })};
   };
   const GradcheckResult result = gradcheck(wrong_at_1, {vec({1, 2, 3})});
@@ -69,7 +69,7 @@ TEST_CASE("gradcheck keeps strides and handles kinks nearby and large numbers an
     const Tensor y = map(in[0], [](double v) { return v > 0 ? v : 0; });
     const Tensor input = in[0];
     return std::vector<Tensor>{record("relu", {input}, y, {y}, [](VjpContext& c) {
-      c.sink.give(0, zip(c.dy(), c.saved(0), [](double d, double v) { return v > 0 ? d : 0; }));
+      c.sink.accumulate(0, zip(c.dy(), c.saved(0), [](double d, double v) { return v > 0 ? d : 0; }));
     })};
   };
   const GradcheckResult result = gradcheck(relu, {x});

@@ -36,23 +36,23 @@ inline Tensor leaf(const std::vector<double>& values) {
 
 inline Tensor scale(const Tensor& x, double factor) {
   return record("scale", {x}, map(x, [=](double v) { return v * factor; }), {}, [factor](VjpContext& c) {
-    c.sink.give(0, map(c.dy(), [=](double v) { return v * factor; }));
+    c.sink.accumulate(0, map(c.dy(), [=](double v) { return v * factor; }));
   });
 }
 
 // Hands the same dy to both inputs.
 inline Tensor add(const Tensor& a, const Tensor& b) {
   return record("add", {a, b}, zip(a, b, [](double u, double v) { return u + v; }), {}, [](VjpContext& c) {
-    if (c.sink.needs(0)) c.sink.give(0, c.dy());
-    if (c.sink.needs(1)) c.sink.give(1, c.dy());
+    if (c.sink.needs(0)) c.sink.accumulate(0, c.dy());
+    if (c.sink.needs(1)) c.sink.accumulate(1, c.dy());
   });
 }
 
 inline Tensor mul(const Tensor& a, const Tensor& b) {
   const auto product = [](double u, double v) { return u * v; };
   return record("mul", {a, b}, zip(a, b, product), {a, b}, [product](VjpContext& c) {
-    if (c.sink.needs(0)) c.sink.give(0, zip(c.dy(), c.saved(1), product));
-    if (c.sink.needs(1)) c.sink.give(1, zip(c.dy(), c.saved(0), product));
+    if (c.sink.needs(0)) c.sink.accumulate(0, zip(c.dy(), c.saved(1), product));
+    if (c.sink.needs(1)) c.sink.accumulate(1, zip(c.dy(), c.saved(0), product));
   });
 }
 
@@ -60,7 +60,7 @@ inline Tensor mul(const Tensor& a, const Tensor& b) {
 inline Tensor tanh(const Tensor& x) {
   const Tensor y = map(x, [](double v) { return std::tanh(v); });
   return record("tanh", {x}, y, {y}, [](VjpContext& c) {
-    c.sink.give(0, zip(c.dy(), c.saved(0), [](double d, double v) { return d * (1 - v * v); }));
+    c.sink.accumulate(0, zip(c.dy(), c.saved(0), [](double d, double v) { return d * (1 - v * v); }));
   });
 }
 
@@ -87,7 +87,8 @@ inline Tensor slice(const Tensor& x, int axis, std::int64_t start, std::int64_t 
 inline std::pair<Tensor, Tensor> once_and_twice(const Tensor& x) {
   const Tensor once = map(x, [](double v) { return v; }), twice = map(x, [](double v) { return 2 * v; });
   record_many("once_and_twice", {x}, {once, twice}, {}, [](VjpContext& c) {
-    c.sink.give(0, zip(c.dy_or_zeros(0), c.dy_or_zeros(1), [](double a, double b) { return a + 2 * b; }));
+    c.sink.accumulate(0,
+                      zip(c.dy_or_zeros(0), c.dy_or_zeros(1), [](double a, double b) { return a + 2 * b; }));
   });
   return {once, twice};
 }

@@ -169,7 +169,7 @@ TEST_SUITE("device") {
     CHECK(at(counts, "cast") == 1);
   }
 
-  TEST_CASE("a training step launches the optimizer once for each stretch of parameters with gradients") {
+  TEST_CASE("a training step launches the optimizer once for each range of parameters with gradients") {
     std::printf("\n%-18s %9s %7s %9s %6s %7s\n", "training step", "launches", "copies", "add_into", "casts",
                 "fills");
     for (const ModelConfig& config : test::bf16_configs()) {
@@ -178,7 +178,7 @@ TEST_SUITE("device") {
       Steps steps(config, Dtype::f32, false);
       static_cast<void>(steps.count());  // without a state
       const Counts counts = steps.count();
-      // One launch for each stretch of the arena that has gradients: some parameters of these two have none.
+      // One launch for each range of the arena that has gradients: some parameters of these two have none.
       CHECK(at(counts, "adam") == (config.model == "memory_llama"      ? 3
                                    : config.model == "block_recurrent" ? 2
                                                                        : 1));

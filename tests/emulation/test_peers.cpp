@@ -11,7 +11,7 @@
 #include "tensor/base/error.h"
 #include "tests/emulation/emulation.h"
 #include "tests/support/errors.h"
-#include "train/ranks/tree_sum.h"
+#include "train/ranks/tree_collective.h"
 
 namespace {
 

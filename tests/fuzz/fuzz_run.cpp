@@ -14,7 +14,7 @@
 #include "tests/support/files.h"
 #include "tests/support/tiny_run.h"
 #include "train/app/reproduce/run.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/files/text_encoding.h"
 #include "train/generate/session.h"
 #include "train/record/metrics.h"
@@ -161,7 +161,7 @@ TEST_CASE("no mutation of a session does more than raise an eddy error") {
   fuzz(file, [&] { static_cast<void>(load_session(file, *run.model)); });
   fuzz(file, [&] {
     static_cast<void>(session_problem(file));
-    refuse_foreign_file("fuzz", file, kOwnSession);
+    refuse_foreign_file("fuzz", file, kSessionFile);
   });
 }
 

@@ -125,6 +125,6 @@ TEST_SUITE("device") {
     CHECK(got.loss == want.loss);
     CHECK(got.tokens == want.tokens);
     CHECK(got.carried);
-    CHECK(got.extras == want.extras);
+    CHECK(got.metrics == want.metrics);
   }
 }

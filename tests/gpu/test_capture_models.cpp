@@ -14,7 +14,7 @@ namespace {
 // A call has one segment, of two windows, chunks or blocks.
 constexpr std::int64_t kTime = 8;
 
-// With a state the first step is of a kind of its own; the fourth is then recorded.
+// With a state the first step has a signature of its own; the fourth is then recorded.
 constexpr int kSteps = kEmulated ? 6 : 10;
 
 }  // namespace

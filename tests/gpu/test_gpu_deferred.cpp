@@ -75,7 +75,7 @@ Tensors gradients_of_uses(int uses, std::int64_t rows, bool one, Device device) 
   std::vector<Tensor> results, cotangents;
   for (int i = 0; i < uses; ++i) {
     const std::string name = "use " + std::to_string(i);
-    // Other numbers of rows between them, so that rooms are left before they are full.
+    // Other numbers of rows between them, so that chunks are left before they are full.
     const Shape shape{i % 7 == 3 ? rows + 200 : rows, kWidth};
     results.push_back(layer_norm(linear(normal(shape, name, Dtype::f32, device), weight, bias), gain, shift));
     cotangents.push_back(normal(shape, name + " dy", Dtype::f32, device));

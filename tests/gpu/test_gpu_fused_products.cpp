@@ -15,7 +15,7 @@
 
 #include "autograd/tape.h"
 #include "ops/core/capture.h"
-#include "ops/core/parameter_forms.h"
+#include "ops/core/parameter_cache.h"
 #include "ops/core/warnings.h"
 #include "ops/product/linear.h"
 #include "ops/product/matmul.h"
@@ -151,7 +151,7 @@ void check_problem(const Problem& problem, const Sizes& s, Form form, int uses) 
     dy_magnitudes.push_back(absolute(exact_dys.back()));
   }
   if (form == Form::tf32)
-    for (const Tensor& x : inputs) hold_parameters(x, MatmulPrecision::tf32);
+    for (const Tensor& x : inputs) mark_parameters(x, MatmulPrecision::tf32);
   const Outcome want = outcome_of(problem, exact, exact_dys),
                 bound = outcome_of(problem, magnitudes, dy_magnitudes);
   const Outcome got = outcome_of(problem, inputs, dys);

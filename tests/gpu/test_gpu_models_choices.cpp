@@ -21,7 +21,7 @@ using namespace eddy::gpu_test;
 
 namespace {
 
-// Two kinds of steps, one cold and one with a state, of which the second is seen four times.
+// Two signatures of steps, one cold and one with a state, of which the second is seen four times.
 constexpr int kSteps = kEmulated ? 5 : 50;
 // The means of ten losses are within 1.5 %: 1.15 % was seen on an H200 with fused products. A single loss, of the
 // emulated steps, scatters more: 1.03 % was seen where another compiler rounded other sums.

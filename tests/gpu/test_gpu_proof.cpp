@@ -110,7 +110,7 @@ TEST_SUITE("device") {
   TEST_CASE("a run goes on with another kernel in the place of one that computes wrongly, and says so") {
     const TempFolder folder;
     const Planted planted("mma:wrong");
-    before_gpu([&] { choose_proven_kernels(options_in(folder, {"op/softmax", "attention=mma"})); });
+    on_first_gpu_use([&] { choose_proven_kernels(options_in(folder, {"op/softmax", "attention=mma"})); });
     const std::vector<std::string> events = events_of(request_in(folder, "run"));
     CHECK_MESSAGE(holds(events, "attention=mma: y of "), (events.empty() ? "no event" : events.front()));
     const GpuKernels kernels = gpu_kernels().value();

@@ -17,7 +17,7 @@ using namespace eddy::test;
 
 namespace {
 
-// The third step of a kind is recorded: some are replayed on both sides of the break.
+// The third step of a signature is recorded: some are replayed on both sides of the break.
 constexpr std::int64_t kSteps = 8, kBroken = 4;
 
 TrainRequest request_for(const TempFolder& folder, const std::string& name, const std::string& device) {

@@ -15,7 +15,7 @@
 #include "autograd/tape.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/gemm.h"
-#include "ops/core/parameter_forms.h"
+#include "ops/core/parameter_cache.h"
 #include "ops/product/linear.h"
 #include "ops/product/matmul.h"
 #include "tests/gpu/support/gpu_test.h"
@@ -205,7 +205,7 @@ TEST_SUITE("device") {
                          linear(absolute(exact(x)), absolute(exact(w)), bias(absolute(exact(biases))));
         const auto on_gpu = [&](const Tensor& t) { return to_gpu(raw::cast(t, dtype)); };
         const Tensor weight = on_gpu(w);
-        if (form == Form::tf32) hold_parameters(weight, MatmulPrecision::tf32);
+        if (form == Form::tf32) mark_parameters(weight, MatmulPrecision::tf32);
         const Tensor got = to_cpu(linear(on_gpu(x), weight, bias(on_gpu(biases)), {.relu = true}));
         const double sums = 41 * 0x1p-24 + (form == Form::tf32 ? 0x1p-9 : 0);
         CHECK(worst_share(got, want, magnitudes, sums, dtype == Dtype::bf16 ? 0x1p-8 : 0) <= 1);

@@ -173,9 +173,9 @@ TEST_CASE("every model: a stream in any pieces gives the logits of the whole seq
       State state;
       const Tensor logits = streamed(model, tokens, state, lengths);
       check_close("logits", part(logits, time - answers.dim(1), answers.dim(1)), answers, kOrder);
-      const bool bounded = model.stream_room(State()) != -1;
-      CHECK(model.stream_room(State()) == (bounded ? config.context : -1));
-      CHECK(model.stream_room(state) == (bounded ? config.context - time : -1));
+      const bool bounded = model.remaining_context(State()) != -1;
+      CHECK(model.remaining_context(State()) == (bounded ? config.context : -1));
+      CHECK(model.remaining_context(state) == (bounded ? config.context - time : -1));
       if (!carries) continue;
       const Tensor more = random_ids(2, call_time(config), config.vocab, 6);
       const ForwardOutput mine = forwarded(model, more, state), expected = forwarded(model, more, after);
@@ -188,7 +188,7 @@ TEST_CASE("every model: a stream in any pieces gives the logits of the whole seq
 TEST_CASE("every model: a token at the same place of a stream does the same to its state") {
   // Names, dtypes and shapes of a state, and its place.
   const auto layout_of = [](const Model& model, const State& state) {
-    const std::vector<std::int64_t> place = *model.stream_place(state);
+    const std::vector<std::int64_t> place = *model.stream_signature(state);
     std::string text = fmt::format("place {}", fmt::join(place, " "));
     for (const auto& [name, tensor] : state)
       text += fmt::format(", {} {} {}", name, dtype_name(tensor.dtype()), to_string(tensor.shape()));
@@ -196,13 +196,13 @@ TEST_CASE("every model: a token at the same place of a stream does the same to i
   };
   for_every_case([&](const ModelConfig& config, Model& model) {
     State state;
-    if (!model.stream_place(state)) return;
+    if (!model.stream_signature(state)) return;
     const std::int64_t time = 100;  // more than a state goes through before it is at some place again
     const Tensor tokens = random_ids(1, time, config.vocab, 31);
     std::map<std::string, std::string> after;
     for (std::int64_t t = 0; t < time; ++t) {
       CAPTURE(t);
-      REQUIRE(model.stream_place(state).has_value());
+      REQUIRE(model.stream_signature(state).has_value());
       const std::string before = layout_of(model, state);
       static_cast<void>(model.stream(part(tokens, t, 1), state));
       const auto [known, is_new] = after.emplace(before, layout_of(model, state));
@@ -215,7 +215,7 @@ TEST_CASE("every model: a token at the same place of a stream does the same to i
 TEST_CASE("every model: the state of a stream does not grow unless it has the keys of all tokens") {
   for_every_case([](const ModelConfig& config, Model& model) {
     State state;
-    if (model.stream_room(state) != -1 || config.model == "regular") return;
+    if (model.remaining_context(state) != -1 || config.model == "regular") return;
     const std::int64_t settled = 64;  // more than any window here
     std::int64_t largest = 0;
     for (std::int64_t t = 0; t < 2 * settled; ++t) {

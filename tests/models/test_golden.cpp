@@ -115,12 +115,13 @@ TEST_CASE("golden: every registered model has a case or a place in its streams")
   for (const fs::path& folder : cases())
     with_case.insert(load_run_config((folder / "config.json").string()).model.model);
   for (const ModelName& name : model_registry())
-    CHECK_MESSAGE(
-        (with_case.contains(name.model) || make_model(plain_config(name))->stream_place(State()).has_value()),
-        std::string(name.family) << "/" << std::string(name.model) << " has no golden case (tests/golden/"
-                                 << std::string(name.family)
-                                 << ") and no place in its streams (Model::stream_place): nothing but itself "
-                                    "tells what it computes");
+    CHECK_MESSAGE((with_case.contains(name.model) ||
+                   make_model(plain_config(name))->stream_signature(State()).has_value()),
+                  std::string(name.family)
+                      << "/" << std::string(name.model) << " has no golden case (tests/golden/"
+                      << std::string(name.family)
+                      << ") and no signature of its streams (Model::stream_signature): nothing but itself "
+                         "tells what it computes");
 }
 
 TEST_CASE("golden: every case agrees at f64 in logits and loss and gradients and states") {

@@ -154,7 +154,8 @@ TEST_CASE("counted work: the bytes of a stream are those of its state, for every
     for (const Size time : {1, 8}) {
       const NoGrad no_grad;
       State state;
-      const Size room = model->stream_room(state), read = room < 0 ? time : std::min(time, room);
+      const Size remaining = model->remaining_context(state),
+                 read = remaining < 0 ? time : std::min(time, remaining);
       static_cast<void>(model->stream(Tensor::zeros({1, read}, Dtype::i64), state));
       CHECK(stream_bytes(c.config, time) == state.bytes());
     }

@@ -124,19 +124,19 @@ TEST_CASE("model refusals: a stream stops when its context is full") {
   for_every_case([](const ModelConfig& config, Model& model) {
     const auto ids = [&](std::int64_t count) { return random_ids(2, count, config.vocab, 4); };
     State state;
-    if (model.stream_room(state) == -1) {
+    if (model.remaining_context(state) == -1) {
       for (int i = 0; i < 5; ++i) static_cast<void>(model.stream(ids(20), state));
-      CHECK(model.stream_room(state) == -1);
+      CHECK(model.remaining_context(state) == -1);
       return;
     }
-    CHECK(model.stream_room(state) == config.context);
+    CHECK(model.remaining_context(state) == config.context);
     static_cast<void>(model.stream(ids(config.context - 2), state));
-    for (const std::int64_t room : {2, 0}) {
-      CHECK(model.stream_room(state) == room);
-      const std::string text = refused_stream<ValueError>(model, ids(room + 1), state);
+    for (const std::int64_t remaining : {2, 0}) {
+      CHECK(model.remaining_context(state) == remaining);
+      const std::string text = refused_stream<ValueError>(model, ids(remaining + 1), state);
       CHECK(contains(text, std::to_string(config.context + 1) + " positions"));
       CHECK(contains(text, "context"));
-      if (room > 0) static_cast<void>(model.stream(ids(room), state));
+      if (remaining > 0) static_cast<void>(model.stream(ids(remaining), state));
     }
   });
 }

@@ -29,8 +29,8 @@ class Carrier final : public FamilyModel<NoKeys> {
   }
   ForwardOutput forward(const ForwardInput& input) const override { return {input, {}, {}}; }
   Tensor stream(const Tensor&, State&) const override { return {}; }
-  std::int64_t stream_room(const State&) const override { return -1; }
-  std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return {}; }
+  std::int64_t remaining_context(const State&) const override { return -1; }
+  std::optional<std::vector<std::int64_t>> stream_signature(const State&) const override { return {}; }
   std::int64_t stream_period() const override { return 1; }
 
   using Model::check_start;

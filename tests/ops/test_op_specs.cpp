@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "autograd/gradcheck.h"
-#include "ops/core/parameter_forms.h"
+#include "ops/core/parameter_cache.h"
 #include "ops/cpu/isa.h"
 #include "tensor/threads/thread_pool.h"
 #include "tensor/transfer.h"
@@ -124,7 +124,7 @@ TEST_CASE("every op with rounded factors of products stays near f64") {
     const Tensors inputs = inputs_as(sample.inputs, Dtype::bf16);
     const Tensors rounding = inputs_as(inputs, Dtype::f32);
     for (const Tensor& x : rounding)
-      if (x.defined() && x.dtype() == Dtype::f32) hold_parameters(x, MatmulPrecision::bf16);
+      if (x.defined() && x.dtype() == Dtype::f32) mark_parameters(x, MatmulPrecision::bf16);
     const Outcome got = evaluate(spec, rounding), want = evaluate(spec, inputs_as(inputs, Dtype::f64));
     for (std::size_t i = 0; i < want.results.size(); ++i)
       expect_none(difference(fmt::format("{} result {}", name, i), got.results[i], want.results[i],

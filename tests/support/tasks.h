@@ -31,7 +31,7 @@ inline std::unique_ptr<Model> model_for(const Task& task, ModelConfig config) {
 
 // A number of an evaluation beside its loss, by name; NaN when it has none of that name.
 inline double extra(const EvalResult& result, const std::string& name) {
-  for (const auto& [key, value] : result.extras)
+  for (const auto& [key, value] : result.metrics)
     if (key == name) return value;
   return std::nan("");
 }

@@ -60,7 +60,7 @@ Tensor scaled(const Tensor& x, float factor) {
     return raw::reshape(bf16_tensor(values), from.shape());
   };
   return record("scaled", {x}, map(x, factor), {},
-                [=](VjpContext& c) { c.sink.give(0, map(c.dy(), factor)); });
+                [=](VjpContext& c) { c.sink.accumulate(0, map(c.dy(), factor)); });
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr std::int64_t kMiB = 1 << 20;
 // A result that keeps `mib` MiB for its gradient.
 Tensor keeps(const Tensor& x, std::int64_t mib) {
   return record("keeps", {x}, raw::copy(x), {Tensor::zeros({mib * kMiB / 4})},
-                [](VjpContext& c) { c.sink.give(0, c.dy()); });
+                [](VjpContext& c) { c.sink.accumulate(0, c.dy()); });
 }
 
 // Three modules that keep 1, 5 and 3 MiB.

@@ -162,7 +162,7 @@ const std::set<std::string>& tree() {
   return all;
 }
 
-// Whether a word looks like a path of the tree. Words with placeholders (NAME, <room>, x.cpp) do not.
+// Whether a word looks like a path of the tree. Words with placeholders (NAME, <folder>, x.cpp) do not.
 bool is_path(const std::string& word) {
   static const std::regex in_folder(
       R"((tensor|autograd|ops|cuda|models|train|tests|examples|cmake|docs)/[a-z0-9_*./-]*)");
@@ -474,7 +474,7 @@ TEST_CASE("documents: what is missing is found") {
   CHECK(is_path("ops/norm/layer_norm.h"));
   CHECK(is_path("layer_norm.h"));
   CHECK(is_path("cuda/attention/attention_*.cu"));
-  CHECK_FALSE(is_path("cuda/<room>/x.cu"));
+  CHECK_FALSE(is_path("cuda/<folder>/x.cu"));
   CHECK_FALSE(is_path("tasks/task_x.cpp"));
   CHECK_FALSE(is_path("train.steps"));
   CHECK(exists("docs/design.md", "ops/norm/"));

@@ -9,7 +9,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
-#include "train/words/likely_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::training {
 
@@ -65,7 +65,7 @@ const ConfigField* ConfigKeys::find(const std::string& full_key) const {
 std::string ConfigKeys::meant_key(const std::string& key, const std::string& section) const {
   std::vector<std::string> all;
   for (const ConfigField& field : fields()) all.push_back(field.full_key());
-  const ConfigField* const meant = find(likely_name(key, all, section));
+  const ConfigField* const meant = find(suggest_name(key, all, section));
   if (meant == nullptr || meant->section == section) return meant == nullptr ? "" : meant->key;
   return meant->key + " in [" + meant->section + "]";
 }
@@ -102,7 +102,7 @@ void ConfigKeys::read(const ConfigSource& source) {
       if (const std::string meant = table.is_object() ? "" : meant_key(section, ""); !meant.empty())
         fail<ConfigError>("{}: unknown key {} outside all tables (nearest: {})", source.place(section),
                           quote_text(section), meant);
-      const std::string meant = likely_name(section, sections());
+      const std::string meant = suggest_name(section, sections());
       fail<ConfigError>("{}: unknown section {} ({}there are {})", source.place(section), quote_text(section),
                         meant.empty() ? "" : "nearest: " + meant + "; ", fmt::join(sections(), ", "));
     }

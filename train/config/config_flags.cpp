@@ -35,11 +35,11 @@ void ConfigFlags::add_to(CLI::App& app, const ConfigKeys& keys) {
         [this, name](const std::string& text) { given_[name] = text; },
         fmt::format("{} ({})", field.help, field.rule()));
     option->type_name(std::visit(TypeName{}, field.target))->default_str(text_of(field));
-    option->group(field.use == KeyUse::everyday ? group_of(field) : kHidden);
+    option->group(field.use == KeyUse::common ? group_of(field) : kHidden);
   }
   std::vector<std::pair<CLI::Option*, std::string>> hidden;
   for (const ConfigField& field : keys.fields())
-    if (field.use != KeyUse::everyday)
+    if (field.use != KeyUse::common)
       hidden.emplace_back(app.get_option("--" + field.full_key()), group_of(field));
   const auto show_all = [hidden] {
     for (const auto& [option, group] : hidden) option->group(group);

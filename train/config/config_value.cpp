@@ -1,6 +1,6 @@
 // Checks by type. Numbers are never rounded: 6.0 is no whole number here, and 1e3 is a real one.
 #include "train/config/config.h"
-#include "train/words/likely_name.h"
+#include "train/words/suggest.h"
 
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -157,7 +157,7 @@ void check_value(const ConfigField& field, const json& value, const std::string&
   const auto check_text = [&](const std::string& text) {
     if (!field.allows(text))
       fail<ConfigError>("{}: {} is {}, which it cannot be ({}{})", place, field.full_key(),
-                        shown_value(value), nearest_text(text, field.allowed), field.rule());
+                        shown_value(value), suggest_value(text, field.allowed), field.rule());
   };
   bool good = true;
   if (holds<std::int64_t>(field)) {

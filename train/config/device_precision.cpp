@@ -10,25 +10,26 @@
 namespace eddy::training {
 namespace {
 
-std::function<void()>& settling() {
-  static std::function<void()> settle;
-  return settle;
+std::function<void()>& first_gpu_use() {
+  static std::function<void()> run;
+  return run;
 }
 
 }  // namespace
 
-void before_gpu(std::function<void()> settle) {
-  settling() = std::move(settle);
+void on_first_gpu_use(std::function<void()> run) {
+  first_gpu_use() = std::move(run);
 }
 
 DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const std::string& device,
                                         const std::string& precision) {
   DevicePrecision chosen;
   chosen.dtype = precision_dtype(precision);
-  const auto computer = value_named<Computer>(device);
-  if (!computer)
-    fail<ConfigError>("{}: {} is {:?} ({})", names.program, names.device, device, value_choice<Computer>());
-  const bool on_gpu = computer == Computer::cuda;
+  const auto choice = value_named<DeviceChoice>(device);
+  if (!choice)
+    fail<ConfigError>("{}: {} is {:?} ({})", names.program, names.device, device,
+                      value_choice<DeviceChoice>());
+  const bool on_gpu = choice == DeviceChoice::cuda;
   const Precision wanted = value_named<Precision>(precision).value();  // precision_dtype refuses others
   if (on_gpu && chosen.dtype == Dtype::f64)
     fail<ConfigError>("{}: {} is f64 and {} cuda (f64 is for the CPU; choose f32, tf32 or bf16)",
@@ -37,7 +38,7 @@ DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const
     fail<ConfigError>("{}: {} is tf32 and {} cpu (tf32 is for a GPU; choose f32, bf16 or f64)", names.program,
                       names.precision, names.device);
   if (on_gpu) {
-    if (const auto settle = std::exchange(settling(), nullptr)) settle();
+    if (const auto run = std::exchange(first_gpu_use(), nullptr)) run();
     chosen.device = cuda_device();
   }
   // With bf16 only the products of recurrences remain in f32, and TF32 is still more precise than bf16.

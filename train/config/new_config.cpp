@@ -44,20 +44,20 @@ std::string tasks_that_read(const ConfigField& field) {
 
 }  // namespace
 
-void NewConfig::take_names(bool gave_family, bool gave_model) {
+void NewConfig::merge_names(bool gave_family, bool gave_model) {
   // A family alone changes no model that was named before: validate says that they contradict each other.
   if (gave_family && !gave_model && given_.contains(kModel)) return;
   imply_names(config_.model, gave_family, gave_model);
 }
 
-void NewConfig::take_width(bool gave_params, bool gave_dim) {
+void NewConfig::merge_width(bool gave_params, bool gave_dim) {
   if (gave_params && gave_dim && config_.model.params > 0)
     fail<ConfigError>("config: {} = {} finds {}, and {} = {} is given too (leave one out)", kParams,
                       config_.model.params, kDim, kDim, config_.model.dim);
   if (gave_dim) config_.model.params = 0;
 }
 
-void NewConfig::take_preset(const std::string& name, const char* program) {
+void NewConfig::merge_preset(const std::string& name, const char* program) {
   if (const ModelEntry* entry = model_named(name)) {
     config_.model.family = entry->family;
     config_.model.model = preset_ = entry->model;
@@ -71,7 +71,7 @@ void NewConfig::take_preset(const std::string& name, const char* program) {
   for (const ConfigField& field : keys.fields()) given_.insert(field.full_key());
 }
 
-void NewConfig::take_run(const RunConfig& run) {
+void NewConfig::merge_run(const RunConfig& run) {
   config_.model = run.model;
   model_of_run_ = fmt::format("{}/{}", run.model.family, run.model.model);
   config_.data = run.data;
@@ -87,34 +87,34 @@ void NewConfig::take_run(const RunConfig& run) {
     if (field.section != "train") given_.insert(field.full_key());
 }
 
-void NewConfig::take_file(const std::string& path) {
+void NewConfig::merge_file(const std::string& path) {
   const ConfigSource source = read_run_config(path);
-  if (take_source(source) == 0) empty_file_ = source.name;
+  if (merge_source(source) == 0) empty_file_ = source.name;
 }
 
-std::size_t NewConfig::take_source(const ConfigSource& source) {
+std::size_t NewConfig::merge_source(const ConfigSource& source) {
   keys_of(config_).read(source);
   std::set<std::string> keys;
   for (const auto& [section, table] : source.value.items())
     for (const auto& [key, value] : table.items()) keys.insert(section + "." + key);
-  take_names(keys.contains(kFamily), keys.contains(kModel));
-  take_width(keys.contains(kParams), keys.contains(kDim));
+  merge_names(keys.contains(kFamily), keys.contains(kModel));
+  merge_width(keys.contains(kParams), keys.contains(kDim));
   given_.insert(keys.begin(), keys.end());
   asked_.insert(keys.begin(), keys.end());
   return keys.size();
 }
 
-void NewConfig::take_flags(const std::map<std::string, std::string>& texts) {
+void NewConfig::merge_flags(const std::map<std::string, std::string>& texts) {
   keys_of(config_).read_texts(texts);
-  take_names(texts.contains(kFamily), texts.contains(kModel));
-  take_width(texts.contains(kParams), texts.contains(kDim));
+  merge_names(texts.contains(kFamily), texts.contains(kModel));
+  merge_width(texts.contains(kParams), texts.contains(kDim));
   for (const auto& [key, text] : texts) {
     given_.insert(key);
     asked_.insert(key);
   }
 }
 
-void NewConfig::take_data_set(RunConfig& config) const {
+void NewConfig::merge_data_set(RunConfig& config) const {
   const DataSet* const set = data_set_named(config.data.path);
   if (set == nullptr) return;
   std::map<std::string, std::string> suits;
@@ -139,7 +139,7 @@ RunConfig NewConfig::completed() const {
         "train: the model is {}, and --init-from takes that of the run, {} (leave the model out)", named,
         model_of_run_);
   if (config.train.sequence > 0 && !given_.contains("model.segment")) model.segment = config.train.sequence;
-  take_data_set(config);
+  merge_data_set(config);
   choose_sizes(model, model_keys(given_));
   validate(config);
   const bool may_carry = task_reads(config.data, "order") && config.train.carry_state != "never";
@@ -197,7 +197,7 @@ std::string config_file_of(const RunConfig& config) {
     NewConfig read;
     changed = false;
     try {
-      read.take_source(source);
+      read.merge_source(source);
       RunConfig completed = read.completed();
       changed = write_difference(completed);
     } catch (const ConfigError&) {

@@ -1,10 +1,10 @@
 // The configuration of a new run, gathered from a preset, a file and flags, of which the later ones win, and then
 // completed: what nobody gave follows from what was given.
 //
-//   gathered.take_run(theirs);                     that whose weights a run starts from, before anything else
-//   gathered.take_preset(name);                    a model, or a configuration of a paper
-//   gathered.take_file("my.toml");
-//   gathered.take_flags({{"model.dim", "64"}});
+//   gathered.merge_run(theirs);                     that whose weights a run starts from, before anything else
+//   gathered.merge_preset(name);                    a model, or a configuration of a paper
+//   gathered.merge_file("my.toml");
+//   gathered.merge_flags({{"model.dim", "64"}});
 //   RunConfig config = gathered.completed();
 //
 // Saved runs, tables and golden cases do not come through here: they keep the defaults of the structs.
@@ -24,15 +24,15 @@ class NewConfig {
   // Sets the model: one of the registry, whose sizes stay as they are given, or in place of the whole [model] table one
   // of paper_configs(), without its vocabulary, which the data give.
   // errors: ConfigError with the nearest name; `program` begins its text.
-  void take_preset(const std::string& name, const char* program);
+  void merge_preset(const std::string& name, const char* program);
   // Sets what a run that starts from the weights of another takes from it: the model, the data, and how long and how
   // many the rows of a batch are. The vocabulary of characters may grow.
-  void take_run(const RunConfig& run);
+  void merge_run(const RunConfig& run);
   // errors: those of load_run_config; ConfigError if it gives both model.params and model.dim, as below.
-  void take_file(const std::string& path);
+  void merge_file(const std::string& path);
   // Texts by full key, as flags give them.
   // errors: ConfigError.
-  void take_flags(const std::map<std::string, std::string>& texts);
+  void merge_flags(const std::map<std::string, std::string>& texts);
 
   // The config with the sizes that suit its model where none are given (choose_sizes in models/eddy/config.h), and with
   // data.order "stream" for texts if the model carries a state and the order is not given. So has a data set with a
@@ -46,17 +46,17 @@ class NewConfig {
  private:
   friend std::string config_file_of(const RunConfig& config);
   // Returns how many keys it has.
-  std::size_t take_source(const ConfigSource& source);
-  void take_names(bool gave_family, bool gave_model);
+  std::size_t merge_source(const ConfigSource& source);
+  void merge_names(bool gave_family, bool gave_model);
   // A width given later than a number of parameters takes its place.
-  void take_width(bool gave_params, bool gave_dim);
+  void merge_width(bool gave_params, bool gave_dim);
   // Sets the keys that suit a data set which data.path names, where they are not given.
-  void take_data_set(RunConfig& config) const;
+  void merge_data_set(RunConfig& config) const;
 
   RunConfig config_;
   std::string preset_;           // a model that a preset named
   std::string empty_file_;       // a file that has no key
-  std::string model_of_run_;     // "family/model" of take_run; empty without
+  std::string model_of_run_;     // "family/model" of merge_run; empty without
   std::set<std::string> given_;  // full keys that are not chosen: of the preset, the file and the flags
   std::set<std::string> asked_;  // those of the file and the flags
 };
@@ -65,7 +65,7 @@ class NewConfig {
 // those that would otherwise be chosen.
 std::string config_file_of(const RunConfig& config);
 
-// The model that a preset names, as NewConfig::take_preset, with its sizes. `others`: names that the caller knows.
+// The model that a preset names, as NewConfig::merge_preset, with its sizes. `others`: names that the caller knows.
 // errors: ConfigError.
 ModelConfig preset_model(const std::string& name, const char* program, std::vector<std::string> others = {});
 

@@ -10,7 +10,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
-#include "train/words/likely_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::training {
 namespace {
@@ -86,7 +86,7 @@ const ModelConfig& paper_config(const std::string& name, const char* program, co
     if (named.name == name) return named.config;
     others.push_back(named.name);
   }
-  fail<ConfigError>("{}: there is no {} '{}' ({}one of {})", program, kind, name, nearest_text(name, others),
+  fail<ConfigError>("{}: there is no {} '{}' ({}one of {})", program, kind, name, suggest_value(name, others),
                     fmt::join(others, ", "));
 }
 

@@ -91,22 +91,22 @@ ConfigSource read_run_config(const std::string& path) {
 
 void describe(KeyList& keys, DataConfig& c) {
   keys.section("data");
-  keys.add("name", c.name, fmt::format("Task; `{} tasks` lists them", program_name()).c_str()).everyday();
+  keys.add("name", c.name, fmt::format("Task; `{} tasks` lists them", program_name()).c_str()).common();
   keys.add("path", c.path, "File or folder of the data; empty: the task's own default")
-      .everyday()
+      .common()
       .changes_nothing();
   keys.add("tokenizer", c.tokenizer, "How text becomes tokens; *.model is a file of SentencePiece",
            {"char", "byte", "byte260", "*.model"})
-      .everyday();
+      .common();
   keys.add("split", c.split,
            "Part of the tokens, or of the documents, to train on; 1 where nothing is evaluated",
            {.low = 0, .high = 1, .low_open = true})
-      .everyday();
+      .common();
   keys.add("test", c.test, "Part of the data, at its end, that only `eval --split test` reads", kBelowOne);
   keys.add("order", c.order,
            "How a text is read: random windows, a continuous stream, or document by document",
            {"windows", "stream", "documents"})
-      .everyday();
+      .common();
   keys.add("document", c.document,
            "What is one document of a folder: a file, or a subfolder with its files joined (a repository)",
            {"file", "folder"});
@@ -133,13 +133,12 @@ bool task_reads(const DataConfig& config, std::string_view key) {
 
 void describe(KeyList& keys, TrainConfig& c) {
   keys.section("train");
-  keys.add("steps", c.steps, "Number of optimizer steps", {0, 1'000'000'000'000}).everyday();
+  keys.add("steps", c.steps, "Number of optimizer steps", {0, 1'000'000'000'000}).common();
   keys.add("minutes", c.minutes, "Minutes after which the run stops; 0: no limit", {.low = 0})
-      .everyday()
+      .common()
       .changes_nothing();
-  keys.add("batch", c.batch, "Sequences in a batch", {1, 1'000'000'000}).everyday();
-  keys.add("accumulate", c.accumulate, "Batches whose gradients make one step", {1, 1'000'000'000})
-      .everyday();
+  keys.add("batch", c.batch, "Sequences in a batch", {1, 1'000'000'000}).common();
+  keys.add("accumulate", c.accumulate, "Batches whose gradients make one step", {1, 1'000'000'000}).common();
   keys.add("micro_batches", c.micro_batches,
            "Parts of a batch, a power of two, whose gradients are summed as a tree; processes share them",
            {1, 1'000'000'000});
@@ -155,33 +154,33 @@ void describe(KeyList& keys, TrainConfig& c) {
       .changes_nothing();
   keys.add("sequence", c.sequence, "Tokens of a sequence; 0: model.segment, or else model.context",
            {0, 1'000'000'000})
-      .everyday();
+      .common();
   keys.add("carry_state", c.carry_state,
            "Whether the recurrent state continues from batch to batch; auto: where the task needs it",
            {"auto", "always", "never"});
-  keys.add("optimizer", c.optimizer, "Optimizer", value_names<OptimizerName>()).everyday();
-  keys.add("learning_rate", c.learning_rate, "Learning rate after the warm-up", {.low = 0}).everyday();
+  keys.add("optimizer", c.optimizer, "Optimizer", value_names<OptimizerName>()).common();
+  keys.add("learning_rate", c.learning_rate, "Learning rate after the warm-up", {.low = 0}).common();
   keys.add("beta1", c.beta1, "Decay of the running mean of the gradient", kBelowOne);
   keys.add("beta2", c.beta2, "Decay of the running mean of the squared gradient", kBelowOne);
   keys.add("eps", c.eps, "Number added to the root of that mean", {.low = 0, .low_open = true});
   keys.add("weight_decay", c.weight_decay, "Weight decay of matrices, multiplied by the learning rate",
            {.low = 0})
-      .everyday();
-  keys.add("clip", c.clip, "Largest norm of the gradient; 0: no clipping", {.low = 0}).everyday();
-  keys.add("warmup", c.warmup, "Steps in which the learning rate rises", {0, 1'000'000'000'000}).everyday();
+      .common();
+  keys.add("clip", c.clip, "Largest norm of the gradient; 0: no clipping", {.low = 0}).common();
+  keys.add("warmup", c.warmup, "Steps in which the learning rate rises", {0, 1'000'000'000'000}).common();
   keys.add("warmup_from", c.warmup_from,
            "Step at which warm-up starts counting: with 0, the first step has learning rate 0", {0, 1})
-      .oddity();
-  keys.add("schedule", c.schedule, "Learning rate after the warm-up", value_names<ScheduleName>()).everyday();
+      .paper_quirk();
+  keys.add("schedule", c.schedule, "Learning rate after the warm-up", value_names<ScheduleName>()).common();
   keys.add("min_learning_rate", c.min_learning_rate, "Learning rate at the last step", {.low = 0});
-  keys.add("seed", c.seed, "Seed of weights, batches and dropout", {0}).everyday();
+  keys.add("seed", c.seed, "Seed of weights, batches and dropout", {0}).common();
   keys.add("eval_every", c.eval_every, "Steps between evaluations; 0: never", {0, 1'000'000'000'000})
-      .everyday()
+      .common()
       .changes_nothing();
   keys.add("eval_batches", c.eval_batches,
            "Random batches of an evaluation; 0: the whole validation split; -1: a fixed sample of it",
            {-1, 1'000'000'000'000})
-      .everyday()
+      .common()
       .changes_nothing();
   keys.add("state_gain_batches", c.state_gain_batches,
            "Batches on which an evaluation measures what clearing the state costs; 0: none",
@@ -189,7 +188,7 @@ void describe(KeyList& keys, TrainConfig& c) {
       .changes_nothing();
   keys.add("checkpoint_every", c.checkpoint_every, "Steps between checkpoints; 0: only at the end",
            {0, 1'000'000'000'000})
-      .everyday()
+      .common()
       .changes_nothing();
   keys.add("keep", c.keep, "Number of checkpoints kept besides the best", {1, 1'000'000'000})
       .changes_nothing();
@@ -210,16 +209,16 @@ void describe(KeyList& keys, TrainConfig& c) {
           "After max_bad_steps; auto: go back to the last good checkpoint with half the learning rate, 3 times",
           {"off", "auto"})
       .changes_nothing();
-  keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).everyday().changes_nothing();
+  keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).common().changes_nothing();
   keys.add("rank_timeout", c.rank_timeout,
            "Seconds that a process of several waits for another within a step; 0: for ever", {.low = 0})
       .changes_nothing();
-  keys.add("device", c.device, "Where to compute", value_names<Computer>()).everyday().changes_nothing();
+  keys.add("device", c.device, "Where to compute", value_names<DeviceChoice>()).common().changes_nothing();
   keys.add(
           "precision", c.precision,
           "Type of activations and products; parameters stay f32 in bf16. f64: CPU only, tf32: GPU only, bf16 on the CPU: fast with AVX512-BF16 or AMX",
           value_names<Precision>())
-      .everyday();
+      .common();
   keys.add("capture", c.capture, "Whether a GPU replays recorded steps; off: it launches every kernel anew",
            {"auto", "off"})
       .changes_nothing();

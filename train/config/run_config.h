@@ -20,8 +20,8 @@
 
 namespace eddy::training {
 
-// The keys of [data] that several tasks read, or that are of texts, which the rooms below the tasks know. A task says which
-// of them it reads (TaskEntry::common), and has keys of its own beside it.
+// The keys of [data] that several tasks read, or that are of texts, which the folders below the tasks know. A task says
+// which of them it reads (TaskEntry::common), and has keys of its own beside it.
 struct DataConfig {
   std::string name = "text";       // the data set
   std::string path;                // file or folder; empty: the data set's own default
@@ -34,7 +34,7 @@ struct DataConfig {
   std::int64_t noise = 32;         // tokens of noise before what is asked for, at first
   double stop_loss = 0.0;          // a loss that ends the run (images: mean of 100 steps); 0: none
 
-  OwnKeys own;  // the keys of the tasks: own.get<CopyKeys>()
+  ExtensionKeys extensions;  // the keys of the tasks: extensions.get<CopyKeys>()
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
@@ -64,7 +64,7 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   double rank_timeout =
       600.0;             // seconds that a rank waits for another within a step or an evaluation; 0: for ever
   double minutes = 0.0;  // 0: no limit
-  std::string device = "cpu";     // Computer
+  std::string device = "cpu";     // DeviceChoice
   std::string precision = "f32";  // Precision
   bool tensorboard = false;       // whether the folder gets event files for TensorBoard
   std::string capture = "auto";   // auto: capture steps and replay them where the device supports it | off
@@ -82,7 +82,7 @@ struct RunConfig {
 
 // The values of train.precision and of train.device.
 enum class Precision { f32, bf16, tf32, f64 };
-enum class Computer { cpu, cuda };
+enum class DeviceChoice { cpu, cuda };
 
 // The dtype a model computes in for a value of train.precision; f32 and tf32 both give f32.
 // errors: ConfigError for another name.
@@ -150,9 +150,9 @@ struct DevicePrecisionNames {
   const char* precision;
 };
 
-// Sets what choose_device_precision calls before it opens a GPU, once in a process: what the program has to settle about
+// Sets what choose_device_precision runs before it opens a GPU, once in a process: what the program has to settle about
 // its kernels first (train/app/measure/kernels/prove.h). It may throw.
-void before_gpu(std::function<void()> settle);
+void on_first_gpu_use(std::function<void()> run);
 
 // The device "cpu" or "cuda", and how a model is made for the precision "f32", "bf16", "tf32" or "f64" there: its dtype
 // and the precision of its f32 products. For "cuda" the GPU is opened.
@@ -172,6 +172,6 @@ struct eddy::ValueNames<eddy::training::Precision> {
   static constexpr const char* all[] = {"f32", "bf16", "tf32", "f64"};
 };
 template <>
-struct eddy::ValueNames<eddy::training::Computer> {
+struct eddy::ValueNames<eddy::training::DeviceChoice> {
   static constexpr const char* all[] = {"cpu", "cuda"};
 };

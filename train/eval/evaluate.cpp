@@ -60,7 +60,8 @@ BatchLosses evaluate_batch(const Model& model, Batch batch, CarriedState& carrie
                            Recorder& recorder) {
   CarriedState current{plan.carry_state ? carried.before(batch) : State(), batch.tokens.dim(0)};
   const BatchLosses result = recorder.run(
-      batch_kind(batch), {&batch.tokens, &batch.targets, &batch.start}, current.state, [&](State& state) {
+      batch_signature(batch), {&batch.tokens, &batch.targets, &batch.start}, current.state,
+      [&](State& state) {
         CarriedState inside{state, current.rows};
         ForwardInput input = inside.input(batch, batch.tokens.device(), model);
         input.logits = plan.count_correct;
@@ -122,7 +123,8 @@ EvalResult evaluate_batches(const Model& model, const NextBatch& next, const Eva
     // A NaN's sign says nothing and would be printed as "-nan".
     if (std::isnan(result.loss)) result.loss = std::numeric_limits<double>::quiet_NaN();
     if (plan.count_correct)
-      result.extras.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(result.tokens));
+      result.metrics.emplace_back("accuracy",
+                                  static_cast<double>(right) / static_cast<double>(result.tokens));
   }
   if (plan.random && done > 1)
     result.standard_error = std::sqrt(squares / static_cast<double>((done - 1) * done));

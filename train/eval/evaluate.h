@@ -62,8 +62,8 @@ struct EvalResult {
   std::int64_t tokens = 0;  // scored targets
   std::int64_t of = 0;      // all that the split has, read in this way; 0: not known, or not limited
   double seconds = 0;
-  // Other numbers by name, such as accuracy or bits_per_byte, in the order to show them.
-  std::vector<std::pair<std::string, double>> extras;
+  // Metrics beside the loss, by name, such as accuracy or bits_per_byte, in the order to show them.
+  std::vector<std::pair<std::string, double>> metrics;
   // With EvalOptions::by_position: the sum and the number of the losses at each position, counted from the
   // beginning of the document, stream or window.
   std::vector<double> position_loss;

@@ -40,7 +40,7 @@ struct Worker {
     model->params().renew_bf16_copy();
     if (!message.get<bool>()) return;  // to evaluate
     buckets = std::make_unique<ArenaBuckets>(model->params(), ranks.size(), train.shard_optimizer);
-    optimizer = make_optimizer(model->params(), train, buckets->held_by(ranks.rank()));
+    optimizer = make_optimizer(model->params(), train, buckets->shard_of(ranks.rank()));
     optimizer->load(message.get_tensors(), "the message of rank 0");
     carried.rows = message.get<std::int64_t>();
     for (const auto& [name, tensor] : get_state(message))

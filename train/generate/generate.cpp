@@ -25,11 +25,11 @@ Tensor last_logits(const Model& model, const Tensor& tokens, State& state) {
   return last.dtype() == Dtype::f32 ? last : raw::cast(last, Dtype::f32);
 }
 
-// The kind of the next token; nullopt, with a message, when no two tokens of the model are of one kind.
-std::optional<std::string> kind_of_token(const Model& model, const State& state, Recorder& recorder) {
+// The signature of the next token; nullopt, with a message, when no two tokens of the model have the same one.
+std::optional<std::string> token_signature(const Model& model, const State& state, Recorder& recorder) {
   if (!recorder.wanted()) return std::nullopt;
-  const auto place = model.stream_place(state);
-  if (place) return fmt::format("{}", fmt::join(*place, " "));
+  const auto signature = model.stream_signature(state);
+  if (signature) return fmt::format("{}", fmt::join(*signature, " "));
   recorder.set_message(fmt::format("tokens of {} run uncaptured: no two positions ask for the same work",
                                    model.config().model));
   return std::nullopt;
@@ -40,7 +40,7 @@ std::optional<std::string> kind_of_token(const Model& model, const State& state,
 Tensor next_logits(const Model& model, std::span<const std::int32_t> ids, State& state, Recorder& recorder) {
   const NoGrad no_grad;
   Tensor tokens = rows_of(ids, std::ssize(ids));
-  return raw::to_device(recorder.run(kind_of_token(model, state, recorder), {&tokens}, state,
+  return raw::to_device(recorder.run(token_signature(model, state, recorder), {&tokens}, state,
                                      [&](State& before) { return last_logits(model, tokens, before); }),
                         kCpu);
 }
@@ -72,19 +72,19 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
   ahead.insert(ahead.end(), prompt.begin(), prompt.end());
   if (text.position == 0 && prompt.empty()) ahead = start_tokens(tokenizer);
   const auto length = std::ssize(ahead);
-  const std::int64_t room = model.stream_room(text.model);
-  if (room >= 0 && length > room && text.position == 0)
+  const std::int64_t remaining = model.remaining_context(text.model);
+  if (remaining >= 0 && length > remaining && text.position == 0)
     fail<ValueError>("generate: a prompt of {} tokens, and the model takes {} (shorten the prompt)", length,
-                     room);
-  if (room >= 0 && length > room)
+                     remaining);
+  if (remaining >= 0 && length > remaining)
     fail<ValueError>(
         "generate: {} tokens after {}, and the model takes only {} more (its context is full: start a new text)",
-        length, text.position - std::ssize(text.unread), room);
+        length, text.position - std::ssize(text.unread), remaining);
 
   const NoGrad no_grad;
   auto clock = Clock::now();
   text.position += length - std::ssize(text.unread);
-  const std::int64_t context = room < 0 ? room : room + text.position - length;
+  const std::int64_t context = remaining < 0 ? remaining : remaining + text.position - length;
   // The unread token is read alone, as in a text that had not ended there, so the bits are the same.
   std::span<const std::int32_t> rest = ahead;
   for (std::size_t part = text.unread.size(); !rest.empty(); part = 0) {
@@ -123,7 +123,7 @@ GenerateResult generate(const Model& model, const Tokenizer& tokenizer, Generate
       result.stopped = fmt::format("interrupted after {} of {} tokens", i + 1, tokens);
       break;
     }
-    if (model.stream_room(text.model) == 0) {
+    if (model.remaining_context(text.model) == 0) {
       result.stopped =
           fmt::format("the context of {} tokens is full after {} of {} tokens", context, i + 1, tokens);
       break;

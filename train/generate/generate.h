@@ -65,8 +65,8 @@ inline RecorderOptions token_recorder(bool wanted = true) {
 }
 
 // The logits of the next token after one token of each row: f32 [rows, n_out] on the CPU. Advances `state`.
-// Where the device supports it, tokens are replayed, with the same bits: a model without blocks has one kind of
-// token, one with blocks has one for each position in a block (Model::stream_place).
+// Where the device supports it, tokens are replayed, with the same bits: a model without blocks has one signature
+// of tokens, one with blocks has one for each position in a block (Model::stream_signature).
 // aliasing: the next call may overwrite the tensors in `state`; copy what must last.
 // errors: those of Model::stream.
 Tensor next_logits(const Model& model, std::span<const std::int32_t> ids, State& state, Recorder& recorder);
@@ -83,7 +83,7 @@ struct GenerateState {
 // chunks of at most 256 tokens. `on_text` gets the bytes of each token as it is drawn; with byte vocabularies
 // a token may be a part of a character, so write the bytes in order and unchanged. Token i of prompt and text
 // together is drawn with position i, so a run with more tokens begins like a shorter one. Ids beyond the
-// tokenizer's vocabulary are never drawn. The text ends early, with a reason, when Model::stream_room is 0.
+// tokenizer's vocabulary are never drawn. The text ends early, with a reason, when Model::remaining_context is 0.
 // errors: ValueError when tokens is negative, for bad options, and for a prompt longer than the model takes;
 // NonFiniteError when the model's logits are not finite.
 GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,

@@ -200,7 +200,7 @@ void save_session(const std::string& path, const Model& model, const Session& se
                       tensor.elements() == 0 ? nullptr : tensor.raw_data(), tensor.bytes());
   }
   notes.emplace(kDigestKey, digest.hex());
-  refuse_foreign_file("session", path, kOwnSession);
+  refuse_foreign_file("session", path, kSessionFile);
   save_safetensors(path, tensors, notes);
 }
 
@@ -212,11 +212,11 @@ std::string session_problem(const std::string& path) {
   return problem_of(file);
 }
 
-const OwnKind kOwnSession{"a session", [](const std::string& path) {
-                            const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
-                            const auto format = notes.find("format");
-                            return format != notes.end() && format->second == kFormat;
-                          }};
+const OutputKind kSessionFile{"a session", [](const std::string& path) {
+                                const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
+                                const auto format = notes.find("format");
+                                return format != notes.end() && format->second == kFormat;
+                              }};
 
 Session load_session(const std::string& path, const Model& model) {
   const SafetensorsFile file = open_session(path);

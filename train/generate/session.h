@@ -12,7 +12,7 @@
 #include <string>
 
 #include "models/eddy/registry.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/generate/generate.h"
 
 namespace eddy::training {
@@ -27,7 +27,7 @@ struct Session {
 void save_session(const std::string& path, const Model& model, const Session& session);
 
 // A file that save_session wrote.
-extern const OwnKind kOwnSession;
+extern const OutputKind kSessionFile;
 
 // What is wrong with a session as its digest tells, without its model; empty when nothing is.
 // errors: IoError; FormatError for a file that is not a session.

@@ -43,12 +43,12 @@ std::int64_t of_process(const char* name, const std::string& root = "") {
   return kKiB * number_of(root + "/proc/self/status", name);
 }
 
-void take(MemoryRoom& least, const MemoryRoom& other) {
+void take(MemoryBudget& least, const MemoryBudget& other) {
   if (least.limit.empty() || other.bytes < least.bytes) least = other;
 }
 
-// The room in one control group, that of this process included; no limit leaves `limit` empty.
-MemoryRoom room_of(const ControlGroup& group, std::int64_t own) {
+// The budget in one control group, that of this process included; no limit leaves `limit` empty.
+MemoryBudget budget_of(const ControlGroup& group, std::int64_t own) {
   const bool v2 = group.version_2;
   const std::int64_t most = first_number(group.folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
   if (most <= 0 || most >= kNoLimit) return {};
@@ -77,13 +77,13 @@ std::int64_t resident_peak_of(const std::function<void()>& run) {
   return of_process("VmHWM:");
 }
 
-MemoryRoom memory_room(const std::string& root) {
+MemoryBudget memory_budget(const std::string& root) {
   const std::int64_t own = of_process("VmRSS:", root);
-  MemoryRoom least;
+  MemoryBudget least;
   if (const std::int64_t free = kKiB * number_of(root + "/proc/meminfo", "MemAvailable:"); free > 0)
     least = {free + own, kKiB * number_of(root + "/proc/meminfo", "MemTotal:"), "this machine"};
   for (const ControlGroup& group : control_groups("memory", root))
-    if (const MemoryRoom room = room_of(group, own); !room.limit.empty()) take(least, room);
+    if (const MemoryBudget budget = budget_of(group, own); !budget.limit.empty()) take(least, budget);
   rlimit limit{};
   if (root.empty() && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const auto most = static_cast<std::int64_t>(limit.rlim_cur);
@@ -93,8 +93,8 @@ MemoryRoom memory_room(const std::string& root) {
 }
 
 std::int64_t free_memory() {
-  const std::int64_t room = memory_room().bytes;
-  return room == 0 ? MemoryLimit::kNone : std::max<std::int64_t>(0, room - resident_bytes());
+  const std::int64_t budget = memory_budget().bytes;
+  return budget == 0 ? MemoryLimit::kNone : std::max<std::int64_t>(0, budget - resident_bytes());
 }
 
 }  // namespace eddy::training

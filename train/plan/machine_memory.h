@@ -16,16 +16,16 @@ std::int64_t resident_peak_bytes();
 std::int64_t resident_peak_of(const std::function<void()>& run);
 
 // How much memory this process can have resident.
-struct MemoryRoom {
+struct MemoryBudget {
   std::int64_t bytes = 0;  // in all, what it has already included; 0: not known
   std::int64_t whole = 0;  // the size of what limits it
   std::string limit;       // "this machine", "the control group /sys/fs/cgroup/a", "ulimit -v"
 };
 
-// Returns the room that the tightest limit leaves: the free memory of the machine, the control groups of versions 1 and
-// 2, the limit on the address space. Memory that only holds files of the disk counts as free. `root` stands in front of
-// all paths.
-MemoryRoom memory_room(const std::string& root = "");
+// Returns the budget, which the tightest limit leaves: the free memory of the machine, the control groups of versions 1
+// and 2, the limit on the address space. Memory that only holds files of the disk counts as free. `root` stands in
+// front of all paths.
+MemoryBudget memory_budget(const std::string& root = "");
 
 // Returns the bytes that this process can take beside what it has, at least 0; MemoryLimit::kNone where that is not known.
 std::int64_t free_memory();

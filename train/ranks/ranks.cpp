@@ -14,16 +14,16 @@ std::unique_ptr<Exchange> Ranks::begin_on_device(int other, const Tensor& out, c
                     name(rank()), to_string((out.defined() ? out : in).device()), name(other));
 }
 
-std::vector<std::byte> all_gather(Ranks& ranks, std::span<const std::byte> own) {
+std::vector<std::byte> all_gather(Ranks& ranks, std::span<const std::byte> local) {
   const auto size = static_cast<std::size_t>(ranks.size()), rank = static_cast<std::size_t>(ranks.rank());
-  std::vector<std::byte> all(size * own.size());
-  if (own.empty()) return all;
-  std::memcpy(all.data() + rank * own.size(), own.data(), own.size());
+  std::vector<std::byte> all(size * local.size());
+  if (local.empty()) return all;
+  std::memcpy(all.data() + rank * local.size(), local.data(), local.size());
   // After each level a rank has the bytes of its subtree.
   for (std::size_t width = 1; width < size; width *= 2) {
-    const std::size_t mine = rank / width * width, theirs = mine ^ width, bytes = width * own.size();
-    ranks.exchange(static_cast<int>(rank ^ width), std::span(all).subspan(mine * own.size(), bytes),
-                   std::span(all).subspan(theirs * own.size(), bytes));
+    const std::size_t mine = rank / width * width, theirs = mine ^ width, bytes = width * local.size();
+    ranks.exchange(static_cast<int>(rank ^ width), std::span(all).subspan(mine * local.size(), bytes),
+                   std::span(all).subspan(theirs * local.size(), bytes));
   }
   return all;
 }

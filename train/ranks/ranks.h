@@ -1,5 +1,5 @@
 // The processes that share one training run: each is a rank, from 0 to size - 1. They only move bytes between each
-// other. What is added, and in which order, is decided in tree_sum.h.
+// other. What is added, and in which order, is decided in tree_collective.h.
 #pragma once
 
 #include <cstddef>
@@ -75,7 +75,7 @@ class Ranks {
 
 // The bytes of all ranks in order, as many from each.
 // errors: those of Ranks::exchange.
-std::vector<std::byte> all_gather(Ranks& ranks, std::span<const std::byte> own);
+std::vector<std::byte> all_gather(Ranks& ranks, std::span<const std::byte> local);
 
 // Overwrites the bytes with those of rank 0.
 // errors: those of Ranks::exchange.

@@ -363,7 +363,7 @@ void MetricsWriter::write(const StepRecord& r) {
 
 void MetricsWriter::write(const EvalRecord& r) {
   Json record{{"kind", "eval"}, {"step", r.step}, {"split", r.split}, {"loss", r.loss}, {"tokens", r.tokens}};
-  for (const auto& [name, value] : r.extras) record.emplace(name, value);
+  for (const auto& [name, value] : r.metrics) record.emplace(name, value);
   if (r.of_task) record.emplace("of_task", true);
   if (r.of > 0) record.emplace("of", r.of);
   if (r.whole) record.emplace("whole", true);

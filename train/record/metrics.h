@@ -56,9 +56,9 @@ struct EvalRecord {
   std::string split = "valid";
   double loss = kNotMeasured;
   std::int64_t tokens = 0;
-  std::vector<std::pair<std::string, double>> extras{};  // accuracy, bits_per_byte, ...
-  bool of_task = false;                                  // made by Task::after_step
-  std::int64_t of = 0;                                   // 0: not known
+  std::vector<std::pair<std::string, double>> metrics{};  // accuracy, bits_per_byte, ...
+  bool of_task = false;                                   // made by Task::after_step
+  std::int64_t of = 0;                                    // 0: not known
   // Of the whole split, at the end of a run whose other evaluations measure a sample of it.
   bool whole = false;
 };

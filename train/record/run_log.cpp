@@ -37,7 +37,7 @@ std::vector<std::pair<std::string, double>> numbers_of(const StepRecord& record)
 std::vector<std::pair<std::string, double>> numbers_of(const EvalRecord& record) {
   const std::string split = record.split + (record.whole ? "_whole/" : "/");
   std::vector<std::pair<std::string, double>> numbers{{split + "loss", record.loss}};
-  for (const auto& [name, value] : record.extras) numbers.emplace_back(split + name, value);
+  for (const auto& [name, value] : record.metrics) numbers.emplace_back(split + name, value);
   return numbers;
 }
 

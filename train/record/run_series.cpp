@@ -48,7 +48,7 @@ std::int64_t RunSeries::most(std::int64_t StepRecord::*field) const {
 std::vector<std::string> RunSeries::measures() const {
   std::vector<std::string> names;
   for (const EvalRecord& eval : records_.evals)
-    for (const auto& [name, value] : eval.extras)
+    for (const auto& [name, value] : eval.metrics)
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   return names;
 }
@@ -127,7 +127,7 @@ std::int64_t RunSeries::last_step() const {
 
 std::optional<double> measure_of(const EvalRecord& eval, const std::string& measure) {
   if (measure == kLoss) return eval.loss;
-  for (const auto& [name, value] : eval.extras)
+  for (const auto& [name, value] : eval.metrics)
     if (name == measure) return value;
   return std::nullopt;
 }

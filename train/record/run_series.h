@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/eval/standing.h"
+#include "train/eval/learning_verdict.h"
 #include "train/record/figures.h"
 #include "train/record/metrics.h"
 
@@ -52,7 +52,7 @@ class RunSeries {
   // The same of all evaluations, a series for each kind, in the order in which they appear: "validation",
   // "validation, whole split", "test".
   std::vector<Series> evaluations_by_split(const std::string& measure) const;
-  // What standing_text looks at: the evaluations that compare of the last phase, until `last`, without those of a
+  // What learning_verdict looks at: the evaluations that compare of the last phase, until `last`, without those of a
   // task's own.
   std::vector<EvalPoint> points(std::int64_t last = INT64_MAX) const;
 

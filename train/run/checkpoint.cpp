@@ -54,7 +54,7 @@ void visit_state(Config& config, TokenizerPointer& tokenizer, TheState& s, const
   visit("data_folder", s.data_folder);
   visit("kernels", s.kernels);
   visit("baselines", s.baselines);
-  visit("pass_tokens", s.pass_tokens);
+  visit("pass_tokens", s.epoch_tokens);
   visit("bad_steps", s.bad_steps);
   visit("good_step", s.good_step);
   visit("candidate_step", s.candidate_step);

@@ -57,7 +57,7 @@ struct TrainingState {
   std::string data_folder;  // the folder from which a relative data.path was taken; empty when not known
   std::string kernels;      // of the GPU trained on (describe in ops/backends.h); empty on the CPU
   std::optional<Baselines> baselines;  // of the text; none for other tasks, and where nothing is evaluated
-  std::int64_t pass_tokens = 0;        // Task::pass_tokens
+  std::int64_t epoch_tokens = 0;       // Task::epoch_tokens
   std::string task = "null";           // the result of Task::save, as JSON
   std::int64_t bad_steps = 0;          // steps in a row until now that were not finite
   std::int64_t good_step = -1;         // of the last good checkpoint (rollback.h); -1: none
@@ -78,7 +78,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, cons
                                       const std::map<std::string, Tensor>& optimizer, const State& recurrent,
                                       const TrainingState& state, bool is_best, std::int64_t keep);
 
-// What every checkpoint has in common, those of a program's own loop (train/loops/own_loop.h) included: writes
+// What every checkpoint has in common, those of a program's own loop (train/loops/user_loop.h) included: writes
 // checkpoints/step-N of a folder by `write`, which gets the folder for its files, so that it is complete or absent. `finish`
 // then gets the folder of all checkpoints and the name of this one: pointers to it, and which older ones go.
 // errors: IoError; those of write and finish; the older checkpoints are then unchanged.

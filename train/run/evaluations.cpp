@@ -44,7 +44,7 @@ bool Evaluations::is_due() const {
 }
 
 std::string Evaluations::record(const EvalResult& result, bool of_task, bool whole) {
-  run_.log->record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.extras, of_task,
+  run_.log->record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.metrics, of_task,
                               result.of, whole});
   return evaluation_text(run_, result);
 }

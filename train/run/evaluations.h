@@ -27,7 +27,7 @@ class Evaluations {
   void evaluate_whole();
   // Whether train.minutes ended the evaluation of this step; it is not begun again.
   bool gave_up() const { return given_up_at_ == run_.state.step; }
-  // Records an evaluation; returns its loss and other numbers as a text.
+  // Records an evaluation; returns its loss and other metrics as a text.
   std::string record(const EvalResult& result, bool of_task = false, bool whole = false);
 
  private:

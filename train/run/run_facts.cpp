@@ -4,7 +4,7 @@
 
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
-#include "train/eval/standing.h"
+#include "train/eval/learning_verdict.h"
 #include "train/record/run_series.h"
 #include "train/tasks/task.h"
 
@@ -35,13 +35,13 @@ RunRecord record_of(const ReadyRun& run) {
   return record;
 }
 
-double passes_of(const ReadyRun& run) {
-  return passes_over(run.state.tokens, run.state.pass_tokens);
+double epochs_of(const ReadyRun& run) {
+  return epochs_in(run.state.tokens, run.state.epoch_tokens);
 }
 
-std::string standing_of(const ReadyRun& run, const MetricsSummary& records) {
-  if (run.state.pass_tokens == 0 || run.state.step == 0 || run.config.train.eval_every == 0) return "";
-  return standing_text(RunSeries(records.metrics(), phase_began(run)).points(), passes_of(run));
+std::string learning_verdict_of(const ReadyRun& run, const MetricsSummary& records) {
+  if (run.state.epoch_tokens == 0 || run.state.step == 0 || run.config.train.eval_every == 0) return "";
+  return learning_verdict(RunSeries(records.metrics(), phase_began(run)).points(), epochs_of(run));
 }
 
 }  // namespace eddy::training

@@ -17,9 +17,9 @@ RunRecord facts_of(const RunConfig& config);
 RunRecord record_of(const ReadyRun& run);
 
 // How often the run has read its text; 0 where it has none.
-double passes_of(const ReadyRun& run);
+double epochs_of(const ReadyRun& run);
 // Whether more steps will help; empty for a task without a text, and before the first step.
-std::string standing_of(const ReadyRun& run, const MetricsSummary& records);
+std::string learning_verdict_of(const ReadyRun& run, const MetricsSummary& records);
 
 // The step at which the run's present texts began: -1 for the first ones.
 std::int64_t phase_began(const ReadyRun& run);

@@ -21,7 +21,7 @@
 #include "tensor/files/atomic_file.h"
 #include "train/files/event_file.h"
 #include "train/files/folders.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/files/text_file.h"
 #include "train/record/run_series.h"
 #include "train/run/digests.h"
@@ -322,7 +322,7 @@ bool ended_before_first_checkpoint(const fs::path& run) {
           if (!inside.is_regular_file() || !EventFile::is_name(inside.path().filename().string()))
             return false;
       } else if (name == "report.html") {
-        if (!kOwnPage.is_one(entry.path().string())) return false;
+        if (!kPageFile.is_one(entry.path().string())) return false;
       } else if (name == kRunIdFile) {
         if (!holds_run_id(run)) return false;
       } else if (name != "config.json" && name != "tokenizer.json" && name != "tokenizer.model" &&

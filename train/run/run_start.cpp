@@ -22,7 +22,7 @@
 #include "train/config/run_config.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
-#include "train/plan/verdict.h"
+#include "train/plan/memory_verdict.h"
 #include "train/record/metrics.h"
 #include "train/run/run_folder.h"
 #include "train/step/shared_steps.h"

@@ -76,7 +76,7 @@ std::string extent_text(const ReadyRun& run, const EvalResult& result) {
 
 std::string evaluation_text(const ReadyRun& run, const EvalResult& result) {
   std::string text = fmt::format("{:.4f}", result.loss);
-  for (const auto& [name, value] : result.extras) {
+  for (const auto& [name, value] : result.metrics) {
     text += fmt::format(", {} {}", name, human_number(value));
     if (name == "bits_per_byte" && run.state.baselines && std::isfinite(value))
       text += fmt::format(" ({})", run.state.baselines->place_of(value));

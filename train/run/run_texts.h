@@ -22,7 +22,7 @@ std::string ranks_text(const ReadyRun& run, const Ranks& ranks);
 std::string resumed_text(const ReadyRun& run, bool nothing_to_train);
 // How much of the validation split an evaluation read: "81 920 of 111 488 tokens".
 std::string extent_text(const ReadyRun& run, const EvalResult& result);
-// The loss and the other numbers of an evaluation, and how much it read.
+// The loss and the other metrics of an evaluation, and how much it read.
 std::string evaluation_text(const ReadyRun& run, const EvalResult& result);
 // How a run that ended before its steps were done says so; empty for other ends.
 std::string ended_text(const ReadyRun& run, TrainEnd end);

@@ -29,12 +29,12 @@ void StateMonitor::measure(const Task& task, const Model& model, const EvalOptio
   part.clear_state = true;
   const double loss_cleared = task.evaluate(model, part, watched).loss;
   if (ended) return;
-  result.extras.emplace_back("state_gain", loss_cleared - loss_with_state);
-  result.extras.insert(result.extras.end(), result.diagnostics.begin(), result.diagnostics.end());
+  result.metrics.emplace_back("state_gain", loss_cleared - loss_with_state);
+  result.metrics.insert(result.metrics.end(), result.diagnostics.begin(), result.diagnostics.end());
 }
 
 std::string StateMonitor::warning(const EvalResult& result, double done) {
-  for (const auto& [name, gain] : result.extras) {
+  for (const auto& [name, gain] : result.metrics) {
     if (name != "state_gain" || !std::isfinite(gain)) continue;
     if (gain >= kMinStateGain) warned_ = false;
     if (gain >= kMinStateGain || done < kStateGainCheckFrom || warned_) return {};

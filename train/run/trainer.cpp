@@ -10,7 +10,7 @@
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
-#include "train/eval/standing.h"
+#include "train/eval/learning_verdict.h"
 #include "train/plan/machine_memory.h"
 #include "train/run/active_run.h"
 #include "train/run/evaluations.h"
@@ -114,7 +114,7 @@ class Run {
     options.minutes_limit = t.minutes;
     RunLog& log = run_.log.emplace(stdout, options, run_.started);
     log.say(opening_text(run_));
-    run_.nothing_to_train = run_.is_resumed() && run_.is_done() && !run_.task->owes_after_step();
+    run_.nothing_to_train = run_.is_resumed() && run_.is_done() && !run_.task->after_step_pending();
     log.open_metrics(run_.folder, run_.is_resumed(), run_.state.step);
     if (t.tensorboard && !run_.nothing_to_train) log.open_board(run_.folder, run_.state.step);
     if (const std::optional<RunRecord>& known = log.records().run();
@@ -124,7 +124,7 @@ class Run {
 
   // What simple predictors reach, once per run: a checkpoint keeps it.
   void measure_baselines() {
-    run_.state.pass_tokens = run_.task->pass_tokens();
+    run_.state.epoch_tokens = run_.task->epoch_tokens();
     if (run_.has_grown) run_.state.baselines.reset();  // they are of other texts
     if (!run_.state.baselines && run_.config.train.eval_every > 0) {
       const double minutes = run_.config.train.minutes,
@@ -165,7 +165,7 @@ class Run {
 
   // Does what a stop kept the last step from doing.
   void catch_up() {
-    if (run_.state.step > 0 && run_.task->owes_after_step()) after_step(kNotMeasured);
+    if (run_.state.step > 0 && run_.task->after_step_pending()) after_step(kNotMeasured);
     const bool sampled = is_sample_due();
     if (!run_.state.learned && (run_.state.step == 0 || (sampled && run_.is_resumed()))) write_sample(run_);
   }
@@ -332,9 +332,9 @@ class Run {
     log.progress().finish(Clock::now());
     for (const std::string& line : continuing_texts(run_, end)) log.say(line);
     run_.show_now({.end = end});
-    if (const std::string text = standing_of(run_, log.records()); !text.empty())
+    if (const std::string text = learning_verdict_of(run_, log.records()); !text.empty())
       log.say(fmt::format("{} {}: {}; {}", grouped(run_.state.step), plural(run_.state.step, "step"),
-                          passes_text(passes_of(run_)), text));
+                          epochs_text(epochs_of(run_)), text));
     if (run_.request.show) log.say(fmt::format("report: {}", (run_.folder / "report.html").string()));
     return end;
   }

@@ -66,7 +66,7 @@ ArenaBuckets::ArenaBuckets(const ParamStore& params, int ranks, bool shard, std:
       for (std::size_t i = first; i <= last; ++i) borders.push_back(offset(i));
       buckets_.push_back({first, last, Halving(whole, ranks, BalancedCuts(std::move(borders), held))});
       for (int rank = 0; rank < ranks; ++rank) {
-        const Halving::Part own = buckets_.back().halving.own(rank);
+        const Halving::Part own = buckets_.back().halving.shard(rank);
         held[static_cast<std::size_t>(rank)] += own.size();
         for (std::size_t i = first; i < last; ++i)
           if (own.begin <= offset(i) && offset(i) < own.end) owners_[i] = rank;
@@ -76,8 +76,8 @@ ArenaBuckets::ArenaBuckets(const ParamStore& params, int ranks, bool shard, std:
   }
 }
 
-HeldParameters ArenaBuckets::held_by(int rank) const {
-  HeldParameters held;
+ParameterMask ArenaBuckets::shard_of(int rank) const {
+  ParameterMask held;
   for (const int owner : owners_) held.push_back(owner == rank);
   return held;
 }

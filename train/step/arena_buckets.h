@@ -1,5 +1,5 @@
-// The stretches of a model's arenas that ranks exchange: each is one sum of gradients (train/ranks/tree_sum.h), which
-// leaves as soon as the gradients in it are final.
+// The ranges of a model's arenas that ranks exchange: each is one sum of gradients (train/ranks/tree_collective.h),
+// which leaves as soon as the gradients in it are final.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "models/optimizer/optimizer.h"
 #include "models/params.h"
-#include "train/ranks/tree_sum.h"
+#include "train/ranks/tree_collective.h"
 
 namespace eddy::training {
 
@@ -37,7 +37,7 @@ class ArenaBuckets {
   // The rank that a parameter belongs to, with shard.
   int owner(std::size_t parameter) const { return owners_[parameter]; }
   // The parameters that a rank holds; empty, which is all, without shard.
-  HeldParameters held_by(int rank) const;
+  ParameterMask shard_of(int rank) const;
 
  private:
   bool shard_;

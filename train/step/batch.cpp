@@ -95,7 +95,7 @@ State merged_state(const std::vector<State>& parts, const Model& model) {
   return result;
 }
 
-std::string batch_kind(const Batch& batch) {
+std::string batch_signature(const Batch& batch) {
   return fmt::format(" {} {} {} {}", batch.block, batch.tail, batch.scored > 0,
                      static_cast<int>(batch.begin));
 }

@@ -47,9 +47,9 @@ Batch part_of_batch(const Batch& batch, std::int64_t part, std::int64_t parts);
 State part_of_state(const State& state, const Model& model, std::int64_t part, std::int64_t parts);
 State merged_state(const std::vector<State>& parts, const Model& model);
 
-// The part of a batch's kind that is not in the shapes of its tensors (recorder.h): how many rows begin with a
+// The part of a batch's signature that is not in the shapes of its tensors (recorder.h): how many rows begin with a
 // new state is part of it, which ones is not.
-std::string batch_kind(const Batch& batch);
+std::string batch_signature(const Batch& batch);
 
 // The model's input for a batch that starts cold, on its device. The caller sets what else it wants, such as dropout.
 ForwardInput forward_input(const Batch& batch, Device device);

@@ -1,4 +1,4 @@
-// The kinds of work; capturing one, and replaying it.
+// The signatures of work; capturing work, and replaying it.
 #include "train/step/recorder.h"
 
 #include <algorithm>
@@ -21,10 +21,10 @@ std::string layout_text(const Tensor& x, bool strides) {
   return text;
 }
 
-// The kind as a text: equal for calls for which the host does the same work. Models branch on the contents of
+// The signature as a text: equal for calls for which the host does the same work. Models branch on the contents of
 // tensors on the host.
-std::string kind_text(std::string text, const std::vector<Tensor*>& inputs, const State& state,
-                      bool in_place) {
+std::string signature_text(std::string text, const std::vector<Tensor*>& inputs, const State& state,
+                           bool in_place) {
   for (const Tensor* input : inputs)
     text += input->defined() ? layout_text(*input, false) : std::string(" none");
   for (const auto& [name, tensor] : state) {
@@ -153,37 +153,38 @@ std::string Recorder::take_message() {
   return message_ ? std::exchange(*message_, std::string()) : std::string();
 }
 
-Recorder::AnyResult Recorder::run_any(const std::optional<std::string>& kind,
+Recorder::AnyResult Recorder::run_any(const std::optional<std::string>& signature,
                                       const std::vector<Tensor*>& inputs, State& state, const AnyWork& work) {
-  if (kind && options_.wanted)
-    if (Graph* const graph = find(kind_text(*kind, inputs, state, options_.in_place), inputs, state, work))
+  if (signature && options_.wanted)
+    if (Graph* const graph =
+            find(signature_text(*signature, inputs, state, options_.in_place), inputs, state, work))
       return replay(*graph, inputs, state);
   if (const Device device = params_.values().device(); device != kCpu) Inputs(inputs, device).send(inputs);
   return work(state);
 }
 
-Recorder::Graph* Recorder::find(const std::string& kind, const std::vector<Tensor*>& inputs,
+Recorder::Graph* Recorder::find(const std::string& signature, const std::vector<Tensor*>& inputs,
                                 const State& state, const AnyWork& work) {
-  if (!kinds_.contains(kind) && kinds_.size() == kMostKinds) {
+  if (!entries_.contains(signature) && entries_.size() == kMostSignatures) {
     set_message(
-        fmt::format("more than {} kinds of {}: new ones run uncaptured", kinds_.size(), options_.work));
+        fmt::format("more than {} kinds of {}: new ones run uncaptured", entries_.size(), options_.work));
     return nullptr;
   }
-  Kind& own = kinds_[kind];
-  if (own.graph == nullptr && !own.tried && own.seen++ >= kCaptureWarmUp) {
-    own.tried = true;
+  Entry& entry = entries_[signature];
+  if (entry.graph == nullptr && !entry.tried && entry.seen++ >= kCaptureWarmUp) {
+    entry.tried = true;
     if (graphs_ == options_.graphs) {
       set_message(fmt::format("{} of more than {} kinds: the others run uncaptured", options_.work, graphs_));
     } else {
       try {
-        own.graph = record(inputs, state, work);
+        entry.graph = record(inputs, state, work);
         ++graphs_;
       } catch (const Error& error) {
         set_message(fmt::format("{} run uncaptured: {}", options_.work, error.what()));
       }
     }
   }
-  return own.graph.get();
+  return entry.graph.get();
 }
 
 State Recorder::places_of(const State& state) {

@@ -14,11 +14,12 @@ namespace {
 
 // Overwrites the values of parameters that a rank does not hold with those of the ranks that hold them.
 void gather_values(ParamStore& params, Ranks& ranks, const ArenaBuckets& buckets) {
-  std::vector<std::unique_ptr<TreeSum>> parts;
+  std::vector<std::unique_ptr<TreeCollective>> parts;
   for (const Bucket& bucket : buckets.all())
-    parts.push_back(std::make_unique<TreeSum>(ranks, params.values(), bucket.halving, std::vector<bool>{},
-                                              static_cast<int>(parts.size()) + 1, TreeSum::Work::all_gather));
-  for (const std::unique_ptr<TreeSum>& part : parts) part->finish();
+    parts.push_back(std::make_unique<TreeCollective>(ranks, params.values(), bucket.halving,
+                                                     std::vector<bool>{}, static_cast<int>(parts.size()) + 1,
+                                                     TreeCollective::Work::all_gather));
+  for (const std::unique_ptr<TreeCollective>& part : parts) part->finish();
   wrote_in_place(params.values(), "gather_values");
 }
 
@@ -140,15 +141,15 @@ void GradientReducer::send(std::size_t bucket, bool in_arena) {
     in_arena = true;
   }
   // Numbers of buckets are tags: what goes on first is not the same on all ranks. 0 is that of other messages.
-  sums_.push_back(std::make_unique<TreeSum>(
+  sums_.push_back(std::make_unique<TreeCollective>(
       *ranks_, params_.gradients(), halving, present_, static_cast<int>(bucket) + 1,
-      buckets_->shard() ? TreeSum::Work::reduce_scatter : TreeSum::Work::all_reduce));
+      buckets_->shard() ? TreeCollective::Work::reduce_scatter : TreeCollective::Work::all_reduce));
 }
 
 void GradientReducer::advance() {
   constexpr double kBetween = 50e-6;  // seconds: asking MPI costs some of them
   if (sums_.empty() || seconds_between(advanced_) < kBetween) return;
-  for (const std::unique_ptr<TreeSum>& sum : sums_) static_cast<void>(sum->advance());
+  for (const std::unique_ptr<TreeCollective>& sum : sums_) static_cast<void>(sum->advance());
   advanced_ = Clock::now();
 }
 
@@ -178,7 +179,7 @@ void GradientReducer::end() {
 
 void GradientReducer::end_batch() {
   if (ranks_ != nullptr) {
-    for (const std::unique_ptr<TreeSum>& sum : sums_) sum->finish();
+    for (const std::unique_ptr<TreeCollective>& sum : sums_) sum->finish();
     sums_.clear();
     in_arena_ = std::find(present_.begin(), present_.end(), true) != present_.end();
   }

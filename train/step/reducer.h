@@ -7,9 +7,9 @@
 //   ((g0 + g1) + (g2 + g3))   of the first batch, + (the same of the second), + ...
 //
 // Each g is the gradient of one micro-batch, a part of the batch's rows. With several ranks each has the
-// micro-batches of one subtree, and adds the upper levels together with the others (train/ranks/tree_sum.h). So the
-// sum has the same bits for every number of ranks. A micro-batch without scored targets has no gradient and counts as
-// nothing.
+// micro-batches of one subtree, and adds the upper levels together with the others (train/ranks/tree_collective.h). So
+// the sum has the same bits for every number of ranks. A micro-batch without scored targets has no gradient and counts
+// as nothing.
 //
 // Ranks add a batch's gradients bucket by bucket, while the backward pass of their last micro-batch computes others:
 //
@@ -29,7 +29,7 @@
 #include "autograd/leaf_watch.h"
 #include "models/optimizer/optimizer.h"
 #include "models/params.h"
-#include "train/ranks/tree_sum.h"
+#include "train/ranks/tree_collective.h"
 #include "train/step/arena_buckets.h"
 #include "train/step/clock.h"
 
@@ -46,7 +46,7 @@ class GradientReducer {
 
   // Call these around the forward and backward pass of each of this process's micro-batches, in order, also of those
   // without scored targets, which have no backward pass.
-  // errors: those of TreeSum.
+  // errors: those of TreeCollective.
   void begin();
   void end();
   // Leaves the sum in the arena, and marks which parameters have a gradient in it. Of buckets with shard a rank has the
@@ -94,7 +94,7 @@ class GradientReducer {
   std::vector<bool> present_;                     // ranks with a gradient in the batch
   std::vector<std::size_t> missing_, bucket_of_;  // gradients that a bucket waits for; by parameter
   std::size_t unsent_ = 0;                        // the first so many buckets
-  std::vector<std::unique_ptr<TreeSum>> sums_;
+  std::vector<std::unique_ptr<TreeCollective>> sums_;
   Clock::time_point advanced_;
 };
 

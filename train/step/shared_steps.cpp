@@ -20,7 +20,7 @@ CarriedState part_of_carried(const CarriedState& whole, const Model& model, int 
 
 // The parts of an optimizer's state that a rank holds.
 std::map<std::string, Tensor> held_part(const std::map<std::string, Tensor>& whole, const ParamStore& params,
-                                        const HeldParameters& held) {
+                                        const ParameterMask& held) {
   if (held.empty()) return whole;
   std::map<std::string, Tensor> part;
   const std::vector<Parameter>& parameters = params.parameters();
@@ -62,7 +62,7 @@ void send_model(Ranks& ranks, const RunConfig& config, const Model& model, const
     message.put(model.params().values());
     message.put(optimizer != nullptr);
     if (optimizer != nullptr) {
-      message.put(held_part(whole, model.params(), buckets->held_by(rank)));
+      message.put(held_part(whole, model.params(), buckets->shard_of(rank)));
       const CarriedState part = part_of_carried(carried, model, rank, ranks.size());
       message.put(part.rows);
       put_state(message, part.state);
@@ -78,8 +78,8 @@ SharedSteps::SharedSteps(Ranks& ranks, const RunConfig& config, Model& model,
   send_model(ranks, config, model, optimizer.get(), &buckets_, carried);
   carried = part_of_carried(carried, model, 0, ranks.size());
   if (!buckets_.shard()) return;
-  std::map<std::string, Tensor> local = held_part(optimizer->save(), model.params(), buckets_.held_by(0));
-  std::unique_ptr<Optimizer> part = make_optimizer(model.params(), config.train, buckets_.held_by(0));
+  std::map<std::string, Tensor> local = held_part(optimizer->save(), model.params(), buckets_.shard_of(0));
+  std::unique_ptr<Optimizer> part = make_optimizer(model.params(), config.train, buckets_.shard_of(0));
   part->load(local, "the run");
   local.clear();
   optimizer = std::move(part);

@@ -52,10 +52,10 @@ std::vector<Tensor*> StepInputs::tensors() {
   return all;
 }
 
-std::string StepInputs::kind() const {
+std::string StepInputs::signature() const {
   std::string text = fmt::format("{} {} {} {}", options.seed, options.carry_state, options.micro_batches,
                                  static_cast<int>(options.recompute));
-  for (const Batch& batch : micro_batches) text += batch_kind(batch);
+  for (const Batch& batch : micro_batches) text += batch_signature(batch);
   return text;
 }
 

@@ -35,9 +35,9 @@ struct StepInputs {
   std::size_t local_index(std::size_t number) const { return number / in_batch() * local + number % local; }
   int owner(std::size_t number) const { return static_cast<int>(number % in_batch() / local); }
 
-  // For a recorder: all tensors, and the part of the step's kind that is not in their shapes (recorder.h).
+  // For a recorder: all tensors, and the part of the step's signature that is not in their shapes (recorder.h).
   std::vector<Tensor*> tensors();
-  std::string kind() const;
+  std::string signature() const;
 
   // The model's input for local micro-batch i, from the state of its rows before it.
   ForwardInput forward(std::size_t i, const CarriedState& state, const Model& model) const;

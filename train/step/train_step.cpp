@@ -73,7 +73,7 @@ StepResult train_step(Model& model, Optimizer& optimizer, const std::vector<Batc
   if (options.carry_state && !batches.empty()) first = carried.before(batches.front());
   const EnqueuedStep step =
       (recorder != nullptr ? *recorder : uncaptured)
-          .run(inputs.kind(), inputs.tensors(), first, [&](State& state) {
+          .run(inputs.signature(), inputs.tensors(), first, [&](State& state) {
             EnqueuedStep work = enqueue_step(model, optimizer, inputs, {state, carried.rows});
             state = work.after.state;
             return work;

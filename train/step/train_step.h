@@ -25,7 +25,7 @@ struct StepOptions {
   Recompute recompute = Recompute::none;
   // With ranks, `batches` and `carried` hold this rank's rows, `scored` has the number of scored targets of each
   // micro-batch of the step, batch by batch, those of other ranks too, and `buckets` are those of all ranks. The
-  // optimizer holds buckets->held_by(rank). Without ranks, `scored` and `buckets` are not read.
+  // optimizer holds buckets->shard_of(rank). Without ranks, `scored` and `buckets` are not read.
   Ranks* ranks = nullptr;
   const ArenaBuckets* buckets = nullptr;
   std::vector<std::int64_t> scored{};

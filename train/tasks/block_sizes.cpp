@@ -18,7 +18,7 @@ void describe(KeyList& keys, BlockKeys& c) {
 }
 
 void check_block_sizes(const RunConfig& config, bool training) {
-  const auto& data = config.data.own.get<BlockKeys>();
+  const auto& data = config.data.extensions.get<BlockKeys>();
   if (data.block_max < data.block_min)
     fail<ConfigError>(
         "config: data.block_min is {} and data.block_max {} (a range, or 0 and 0 for model.block)",
@@ -35,7 +35,7 @@ void check_block_sizes(const RunConfig& config, bool training) {
 }
 
 std::int64_t drawn_block(const DataConfig& config, std::int64_t seed, std::int64_t step, const char* stream) {
-  const auto& data = config.own.get<BlockKeys>();
+  const auto& data = config.extensions.get<BlockKeys>();
   if (data.block_max == 0) return 0;
   const RandomKey key =
       random_key(static_cast<std::uint64_t>(seed), stream, static_cast<std::uint64_t>(step));

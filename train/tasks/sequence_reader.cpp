@@ -63,14 +63,14 @@ bool SequenceReader::readable(const Row& row) const {
   return length_of(sequence) - row.position >= tokens_needed(sequence);
 }
 
-void SequenceReader::shuffle_pass(std::int64_t pass) {
-  if (pass == pass_) return;
-  pass_ = pass;
+void SequenceReader::shuffle_epoch(std::int64_t epoch) {
+  if (epoch == epoch_) return;
+  epoch_ = epoch;
   order_.resize(sequences_.size());
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
   if (!options_.shuffle) return;
   // Fisher and Yates: every order is equally likely.
-  const RandomKey key = random_key(options_.seed, "data.order", static_cast<std::uint64_t>(pass));
+  const RandomKey key = random_key(options_.seed, "data.order", static_cast<std::uint64_t>(epoch));
   for (std::size_t i = order_.size(); i > 1; --i)
     std::swap(order_[i - 1], order_[static_cast<std::size_t>(uniform_below(key, i, i))]);
 }
@@ -80,8 +80,8 @@ bool SequenceReader::take_sequence(Row& row) {
   const auto count = std::ssize(sequences_);
   for (;; ++next_) {
     if (options_.once && next_ >= count) return false;
-    const std::int64_t pass = next_ / count;
-    shuffle_pass(pass);
+    const std::int64_t epoch = next_ / count;
+    shuffle_epoch(epoch);
     row.sequence = order_[static_cast<std::size_t>(next_ % count)];
     row.position = 0;
     const Sequence& sequence = sequences_[static_cast<std::size_t>(row.sequence)];
@@ -89,9 +89,9 @@ bool SequenceReader::take_sequence(Row& row) {
     const std::int64_t room = length_of(sequence) - tokens_needed(sequence) + 1;
     if (room < 1) continue;
     if (options_.random_offset) {
-      // One draw for the whole pass: equal spans then end together, and each pass cuts the text elsewhere.
-      const RandomKey key = random_key(options_.seed, "data.offset", static_cast<std::uint64_t>(pass));
-      const std::int64_t bound = pass == 0 ? room : std::min(room, options_.segment);
+      // One draw for the whole epoch: equal spans then end together, and each epoch cuts the text elsewhere.
+      const RandomKey key = random_key(options_.seed, "data.offset", static_cast<std::uint64_t>(epoch));
+      const std::int64_t bound = epoch == 0 ? room : std::min(room, options_.segment);
       row.position = static_cast<std::int64_t>(uniform_below(key, 0, static_cast<std::uint64_t>(bound)));
     }
     ++next_;
@@ -104,7 +104,7 @@ bool SequenceReader::next(Batch& batch) {
   const auto cells = static_cast<std::size_t>(options_.rows * segment);
   std::vector<std::int32_t> tokens(cells, 0), targets(cells, kNotScored);
   std::vector<std::int64_t> starts(rows_.size(), 0);
-  std::vector<Place> places(rows_.size());
+  std::vector<RowPosition> row_positions(rows_.size());
   bool any = false;
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     Row& row = rows_[r];
@@ -116,7 +116,7 @@ bool SequenceReader::next(Batch& batch) {
       }
     }
     any = true;
-    places[r] = {row.sequence, row.position};
+    row_positions[r] = {row.sequence, row.position};
     const Sequence& sequence = sequences_[static_cast<std::size_t>(row.sequence)];
     const std::int64_t left = length_of(sequence) - row.position, here = std::min(segment, left);
     const std::int32_t* from = sequence.tokens.data() + row.position;
@@ -133,7 +133,7 @@ bool SequenceReader::next(Batch& batch) {
     row.position += segment;
   }
   if (!any) return false;
-  places_ = std::move(places);
+  row_positions_ = std::move(row_positions);
   batch = make_batch(options_.rows, std::move(tokens), std::move(targets), starts);
   return true;
 }
@@ -182,11 +182,11 @@ void SequenceReader::load(const json& saved, const std::string& file, bool grown
                         place.position, place.sequence, theirs);
     loaded.push_back(place);
   }
-  if (has_more) {  // the pass after the one that they read
-    const std::int64_t pass = next / theirs + (next % theirs > 0 ? 1 : 0);
-    if (pass > (std::int64_t{1} << 60) / count)
+  if (has_more) {  // the epoch after the one that they read
+    const std::int64_t epoch = next / theirs + (next % theirs > 0 ? 1 : 0);
+    if (epoch > (std::int64_t{1} << 60) / count)
       fail<FormatError>("data: {} is damaged: {} sequences read", file, next);
-    next = pass * count;
+    next = epoch * count;
   }
   next_ = next;
   rows_ = std::move(loaded);

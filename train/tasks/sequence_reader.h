@@ -35,9 +35,9 @@ struct ReadingOptions {
   // last position has none.
   bool pad = false;
   bool skip_zero = false;      // positions whose input or target is 0 are not scored
-  bool shuffle = false;        // each pass over the sequences has its own random order
-  bool random_offset = false;  // the first pass begins anywhere, later ones within the first segment
-  bool once = false;           // one pass over the sequences; else passes without end
+  bool shuffle = false;        // each epoch has its own random order of the sequences
+  bool random_offset = false;  // the first epoch begins anywhere, later ones within the first segment
+  bool once = false;           // one epoch; else epochs without end
 };
 
 class SequenceReader {
@@ -52,23 +52,23 @@ class SequenceReader {
   bool next(Batch& batch);
 
   // Where a row of the last batch stood.
-  struct Place {
+  struct RowPosition {
     std::int64_t sequence = -1;  // -1: the row had nothing left to read
     std::int64_t position = 0;   // of the segment's first token in it
   };
-  const std::vector<Place>& places() const { return places_; }
+  const std::vector<RowPosition>& row_positions() const { return row_positions_; }
   // Where the i-th token of the last batch [rows, segment] stands in its sequence.
   std::int64_t position(std::int64_t i) const {
-    return places_[static_cast<std::size_t>(i / options_.segment)].position + i % options_.segment;
+    return row_positions_[static_cast<std::size_t>(i / options_.segment)].position + i % options_.segment;
   }
 
-  // The number of targets of one pass from offset 0, before skip_zero.
+  // The number of targets of one epoch from offset 0, before skip_zero.
   std::int64_t targets() const;
 
   // The positions as {"next", "rows", "sequences"}.
   nlohmann::json save() const;
   // Restores saved positions; errors call them `file`. With `grown` they may be of fewer sequences, the first of
-  // these: each row goes on to the end of its own, and a pass over all begins.
+  // these: each row goes on to the end of its own, and an epoch of all begins.
   // errors: FormatError for damaged values; ConfigError for another number of rows or sequences. Nothing is
   // changed then.
   void load(const nlohmann::json& saved, const std::string& file, bool grown = false);
@@ -82,15 +82,15 @@ class SequenceReader {
   std::int64_t tokens_needed(const Sequence& sequence) const;
   bool readable(const Row& row) const;
   bool take_sequence(Row& row);
-  void shuffle_pass(std::int64_t pass);
+  void shuffle_epoch(std::int64_t epoch);
 
   std::vector<Sequence> sequences_;
   ReadingOptions options_;
   std::vector<Row> rows_;
-  std::vector<Place> places_;
-  std::int64_t next_ = 0;            // sequences taken so far, counted over all passes
-  std::int64_t pass_ = -1;           // whose order stands in order_
-  std::vector<std::int64_t> order_;  // of the sequences in that pass
+  std::vector<RowPosition> row_positions_;
+  std::int64_t next_ = 0;            // sequences taken so far, counted over all epochs
+  std::int64_t epoch_ = -1;          // whose order stands in order_
+  std::vector<std::int64_t> order_;  // of the sequences in that epoch
 };
 
 // A sequence cut into `spans` of equal length; the remainder at the end is left out.

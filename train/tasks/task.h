@@ -1,7 +1,7 @@
 // A task defines what a run is trained and evaluated on. The trainer knows no data: a Task gives it batches,
 // says whether the model's state is carried from batch to batch, and evaluates the model. A task is one file,
-// task_<name>.cpp in train/tasks/ or, where its data are random, train/tasks/generated/, with its keys, its class and its
-// TaskEntry; a declaration below and a row in task_registry.cpp add it to the list. A program registers its own by
+// task_<name>.cpp in train/tasks/ or, where its data are random, train/tasks/synthetic/, with its keys, its class and
+// its TaskEntry; a declaration below and a row in task_registry.cpp add it to the list. A program registers its own by
 // register_task. The key `data.name` chooses it.
 //
 //   for each step:    rate = learning_rate(step, scheduled)
@@ -40,7 +40,7 @@ struct AfterStep {
 };
 
 // Where a run's batches come from, how the model is measured on them, and what a checkpoint keeps of it. A task of one's own
-// derives from it, or from GeneratedTask, and is registered (register_task).
+// derives from it, or from SyntheticTask, and is registered (register_task).
 class Task {
  public:
   Task() = default;
@@ -74,8 +74,8 @@ class Task {
   // What makes the rows shorter, as advice where memory is short: "a shorter train.sequence"; "" where nothing does.
   virtual std::string shorter_rows() const { return {}; }
 
-  // The number of tokens of one pass over the data that are trained on; 0 where there is no end of them.
-  virtual std::int64_t pass_tokens() const { return 0; }
+  // The number of tokens of an epoch, the data that are trained on; 0 where there is no end of them.
+  virtual std::int64_t epoch_tokens() const { return 0; }
 
   // What a resumed run needs, such as stream positions or a curriculum: an object, or null for nothing.
   virtual nlohmann::json save() const;
@@ -95,16 +95,16 @@ class Task {
     return {};
   }
   // Whether the run that load() restored was stopped inside after_step.
-  virtual bool owes_after_step() const { return false; }
+  virtual bool after_step_pending() const { return false; }
 
-  // Returns the loss and other numbers of the model on held-out data. The positions and the state of training
+  // Returns the loss and other metrics of the model on held-out data. The positions and the state of training
   // do not change.
   // errors: ValueError for a split or options that the task does not have, and for sizes that give no batch.
   virtual EvalResult evaluate(const Model& model, const EvalOptions& options,
                               const EvalProgress& progress = {}) const = 0;
 
-  // The names of the numbers that evaluate gives: the loss, and those in EvalResult::extras.
-  virtual std::vector<std::string> numbers() const { return {"loss", "accuracy"}; }
+  // The names of the metrics that evaluate gives: the loss, and those in EvalResult::metrics.
+  virtual std::vector<std::string> metric_names() const { return {"loss", "accuracy"}; }
 
   // Returns text that the model generates; "" for tasks without text. `stop` is called between two tokens;
   // true ends the text there.
@@ -164,10 +164,10 @@ void check_data_is_read(const Task& task, const RunConfig& config);
 std::vector<std::string> data_paths(const TaskArguments& arguments);
 
 // The value of TaskEntry::describe for a struct with keys that is copied and compared, and that
-// `describe(KeyList&, Keys&)` beside it describes: config.data.own.get<Keys>() are its keys.
+// `describe(KeyList&, Keys&)` beside it describes: config.data.extensions.get<Keys>() are its keys.
 template <class Keys>
 void describe_keys_of(KeyList& keys, DataConfig& config) {
-  describe(keys, config.own.get<Keys>());
+  describe(keys, config.extensions.get<Keys>());
 }
 
 // Adds a task to all that know tasks by name. Call it before the first configuration is made, as at the beginning of

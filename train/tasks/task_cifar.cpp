@@ -175,7 +175,7 @@ class CifarTask final : public Task {
 
   // int(0.5 (min + max)): 32 for 16 to 48.
   std::int64_t block_of_evaluation() const {
-    const auto& keys = config_.own.get<BlockKeys>();
+    const auto& keys = config_.extensions.get<BlockKeys>();
     return (keys.block_min + keys.block_max) / 2;
   }
 

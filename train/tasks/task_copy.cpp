@@ -18,7 +18,7 @@ struct Validation {
 };
 
 double accuracy_of(const EvalResult& result) {
-  for (const auto& [name, value] : result.extras)
+  for (const auto& [name, value] : result.metrics)
     if (name == "accuracy") return value;
   return 0;
 }
@@ -27,7 +27,7 @@ class CopyTask final : public Task {
  public:
   CopyTask(const RunConfig& config, bool selective)
       : data_(config.data),
-        keys_(config.data.own.get<CopyKeys>()),
+        keys_(config.data.extensions.get<CopyKeys>()),
         train_(config.train),
         selective_(selective),
         has_blocks_(reads_key(config.model, "block")),
@@ -55,7 +55,7 @@ class CopyTask final : public Task {
       text += fmt::format(", noise {}: blocks of {} (model.block is {})", data_.noise, block, largest_block_);
     return text;
   }
-  std::vector<std::string> numbers() const override { return {"loss", "accuracy", "noise"}; }
+  std::vector<std::string> metric_names() const override { return {"loss", "accuracy", "noise"}; }
   std::string shorter_rows() const override { return "a smaller data.noise_max"; }
   bool uses_seed(const EvalOptions&) const override { return true; }
 
@@ -119,7 +119,7 @@ class CopyTask final : public Task {
     return after;
   }
 
-  bool owes_after_step() const override { return owes_validation_; }
+  bool after_step_pending() const override { return owes_validation_; }
 
   nlohmann::json save() const override {
     nlohmann::json saved{
@@ -213,7 +213,7 @@ class CopyTask final : public Task {
                         .total = batches * rows * keys_.symbols};
     const auto next = batches_of(batches, [&](std::int64_t i) { return batch(key, i * rows, rows, noise); });
     EvalResult result = evaluate_batches(model, next, plan, progress);
-    result.extras.emplace_back("noise", static_cast<double>(noise));
+    result.metrics.emplace_back("noise", static_cast<double>(noise));
     return result;
   }
 
@@ -240,7 +240,7 @@ void describe(KeyList& keys, CopyKeys& c) {
            {1, 1'000'000'000});
   keys.add("rate_rule", c.rate_rule,
            "Whether the learning rate follows the noise as in the code or the paper", {"code", "paper"})
-      .oddity();
+      .paper_quirk();
 }
 
 TaskEntry copy_task() {

@@ -18,7 +18,7 @@ constexpr std::int64_t kValidDocuments = 8;  // per row of a whole evaluation
 class RecallTask final : public Task {
  public:
   explicit RecallTask(const RunConfig& config) : config_(config) {
-    const auto& keys = config.data.own.get<RecallKeys>();
+    const auto& keys = config.data.extensions.get<RecallKeys>();
     shape_.secrets = keys.secrets;
     shape_.noise = config.data.noise;
     shape_.every = keys.every;
@@ -41,7 +41,7 @@ class RecallTask final : public Task {
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return shape_.segment; }
   std::string shorter_rows() const override { return shorter_segments(config_); }
-  std::vector<std::string> numbers() const override { return {"loss", "accuracy", "after_border"}; }
+  std::vector<std::string> metric_names() const override { return {"loss", "accuracy", "after_border"}; }
   bool uses_seed(const EvalOptions&) const override { return true; }
 
   void set_model_sizes(ModelConfig& model) const override {
@@ -87,7 +87,7 @@ class RecallTask final : public Task {
       return segment_of(options.seed, "recall.valid", i, options.batch);
     });
     EvalResult result = evaluate_batches(model, next, plan, progress);
-    if (border_count > 0) result.extras.emplace_back("after_border", border_nats / border_count);
+    if (border_count > 0) result.metrics.emplace_back("after_border", border_nats / border_count);
     return result;
   }
 

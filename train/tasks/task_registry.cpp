@@ -10,8 +10,8 @@
 #include "tensor/base/format.h"
 #include "train/config/config.h"
 #include "train/fetch/named_data.h"
-#include "train/words/likely_name.h"
 #include "train/words/program_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::training {
 namespace {
@@ -84,7 +84,7 @@ std::vector<std::string> data_paths(const TaskArguments& arguments) {
   if (paths.empty()) {
     std::vector<std::string> names;
     for (const DataSet& set : data_sets()) names.push_back(set.name);
-    if (const std::string likely = path.has_parent_path() ? "" : likely_name(path.string(), names);
+    if (const std::string likely = path.has_parent_path() ? "" : suggest_name(path.string(), names);
         !likely.empty())
       fail<IoError>(
           "data: no such file or folder: '{}' (the data set of a like name is {}; {} tasks lists them)",

@@ -47,7 +47,7 @@ class StateTrackingTask final : public Task {
  public:
   explicit StateTrackingTask(const TaskArguments& arguments)
       : config_(arguments.config),
-        keys_(config_.data.own.get<StateTrackingKeys>()),
+        keys_(config_.data.extensions.get<StateTrackingKeys>()),
         programs_(config_.data.name == kAlgorithm),
         generator_(generator_of(keys_, programs_)),
         segment_(segment_length(config_)),
@@ -71,7 +71,7 @@ class StateTrackingTask final : public Task {
                        config_.train.batch, plural(config_.train.batch, "row"), vocab());
   }
   std::string data_sha256() const override { return sha256_; }
-  std::vector<std::string> numbers() const override { return {"loss", "error_percent"}; }
+  std::vector<std::string> metric_names() const override { return {"loss", "error_percent"}; }
   bool uses_seed(const EvalOptions&) const override { return false; }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return segment_; }
@@ -125,7 +125,7 @@ class StateTrackingTask final : public Task {
     Batch more;
     const bool whole = options.batches == 0 && (!sampled || !reader.next(more));
     result.of = whole ? result.tokens : labels;
-    for (auto& [name, value] : result.extras)
+    for (auto& [name, value] : result.metrics)
       if (name == "accuracy") {
         name = "error_percent";
         value = 100 * (1 - value);
@@ -215,8 +215,8 @@ class StateTrackingTask final : public Task {
       if (carries_state()) carried.update(output.state, batch);
       const Tensor logits = raw::cast(raw::to_device(raw::contiguous(output.logits), kCpu), Dtype::f64);
       const std::int64_t classes = logits.dim(-1);
-      for (std::size_t row = 0; row < reader.places().size(); ++row) {
-        const auto [sequence, position] = reader.places()[row];
+      for (std::size_t row = 0; row < reader.row_positions().size(); ++row) {
+        const auto [sequence, position] = reader.row_positions()[row];
         if (sequence < 0) continue;
         std::vector<std::int32_t>& answers = predicted[static_cast<std::size_t>(sequence)];
         const auto length = std::ssize(answers);

@@ -2,7 +2,7 @@
 //
 //   windows     random windows without a state, as in Kausik, "Recurrent Transformers" (2025)
 //   stream      row i of every batch continues where it stopped in the batch before
-//   documents   the files of a folder: each row follows one file, then takes the next of a shuffled pass
+//   documents   the files of a folder: each row follows one file, then takes the next of a shuffled epoch
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -41,7 +41,7 @@ class TextTask : public Task {
   std::string data_sha256() const override { return data_.sha256; }
   std::vector<TextPhase> data_phases() const override { return data_.source_phases; }
   bool reads_files() const override { return true; }
-  std::vector<std::string> numbers() const override {
+  std::vector<std::string> metric_names() const override {
     return {"loss",       "bits_per_byte", "bits_per_character", "word_perplexity", "tokens_per_word",
             "text_tokens"};
   }
@@ -62,7 +62,7 @@ class TextTask : public Task {
     found.validation_is_part = validation.is_part;
     return found;
   }
-  std::int64_t pass_tokens() const override { return std::ssize(part("train")); }
+  std::int64_t epoch_tokens() const override { return std::ssize(part("train")); }
 
   std::int64_t row_length() const override { return segment_; }
   std::string shorter_rows() const override { return shorter_segments(config_); }
@@ -116,8 +116,8 @@ class TextTask : public Task {
                               const EvalOptions& options, const EvalProgress& progress) const {
     TextMeasure measure(*data_.tokenizer, data_.cover);
     EvalResult result = evaluate_last(model, texts, segment_, options, progress, plan_of(options, measure));
-    for (auto& extra : measure.extras(result.loss * static_cast<double>(result.tokens)))
-      result.extras.push_back(std::move(extra));
+    for (auto& extra : measure.metrics(result.loss * static_cast<double>(result.tokens)))
+      result.metrics.push_back(std::move(extra));
     return result;
   }
   // A plan that adds each batch to `measure`, and sums losses by the position in the segment if asked for.
@@ -176,10 +176,10 @@ class TextTask : public Task {
                                   const EvalOptions& options) {
     if (words == 0) return;
     const double per_word = static_cast<double>(tokens) / static_cast<double>(words);
-    result.extras.emplace_back("word_perplexity", std::exp(result.loss * per_word));
+    result.metrics.emplace_back("word_perplexity", std::exp(result.loss * per_word));
     if (!options.by_words) return;
-    result.extras.emplace_back("tokens_per_word", per_word);
-    result.extras.emplace_back("text_tokens", static_cast<double>(tokens));
+    result.metrics.emplace_back("tokens_per_word", per_word);
+    result.metrics.emplace_back("text_tokens", static_cast<double>(tokens));
   }
 
   const TextData data_;
@@ -225,7 +225,7 @@ class WindowsTask final : public TextTask {
                                                  options.sample * options.batch)
                             : evaluate_random(model, tokens, options.seed, options.batches, options.batch,
                                               segment_, progress, plan);
-    result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
+    result.metrics = measure.metrics(result.loss * static_cast<double>(result.tokens));
     const std::int64_t read = window_count(std::ssize(tokens), segment_) * segment_;
     if (counts_words(options) && options.batches == 0 && !result.is_part() && result.tokens == read)
       add_word_perplexity(
@@ -349,7 +349,7 @@ class ReadingTask final : public TextTask {
       return !whole;
     };
     EvalResult result = evaluate_batches(model, next, plan, progress);
-    result.extras = measure.extras(result.loss * static_cast<double>(result.tokens));
+    result.metrics = measure.metrics(result.loss * static_cast<double>(result.tokens));
     if (Batch more; !whole && options.sample > 0) whole = !reader.next(more);
     result.of = whole ? result.tokens : reader.targets();
     if (whole && counts_words(options)) {
@@ -471,7 +471,7 @@ class ReadingTask final : public TextTask {
 std::unique_ptr<Task> make_text(TaskArguments&& arguments) {
   const DataConfig& keys = arguments.config.data;
   check_block_sizes(arguments.config, arguments.training);
-  const std::int64_t block_max = keys.own.get<BlockKeys>().block_max;
+  const std::int64_t block_max = keys.extensions.get<BlockKeys>().block_max;
   // A carried state has the size of the block before.
   if (arguments.training && block_max > 0 &&
       (keys.order != "windows" || arguments.config.train.carry_state == "always"))

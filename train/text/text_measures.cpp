@@ -58,7 +58,7 @@ void TextMeasure::add(const Batch& batch) {
   }
 }
 
-std::vector<std::pair<std::string, double>> TextMeasure::extras(double nats) const {
+std::vector<std::pair<std::string, double>> TextMeasure::metrics(double nats) const {
   std::vector<std::pair<std::string, double>> result;
   const double bits = nats * std::numbers::log2e;
   if (all_bytes_ > 0) result.emplace_back("bits_per_byte", bits / all_bytes_);

@@ -33,7 +33,7 @@ class TextMeasure {
   void add(const Batch& batch);
   // {"bits_per_byte", ...}, and "bits_per_character" when the text has characters of several bytes. `nats` is
   // the summed loss of the targets counted. Empty when there is no text.
-  std::vector<std::pair<std::string, double>> extras(double nats) const;
+  std::vector<std::pair<std::string, double>> metrics(double nats) const;
 
  private:
   std::vector<double> bytes_, characters_;  // of each token

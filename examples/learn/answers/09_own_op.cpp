@@ -13,6 +13,6 @@ Tensor softsign(const Tensor& x) {
     const std::vector<double> of_x = v.saved(0).to_vector<double>();
     std::vector<double> dx = v.dy().to_vector<double>();
     for (std::size_t i = 0; i < dx.size(); ++i) dx[i] /= (1 + std::abs(of_x[i])) * (1 + std::abs(of_x[i]));
-    v.sink.give(0, Tensor::from(dx, v.dy().shape()));
+    v.sink.accumulate(0, Tensor::from(dx, v.dy().shape()));
   });
 }

@@ -97,14 +97,14 @@ std::vector<std::string> find_compiler() {
       "in the environment variable CXX)");
 }
 
-std::vector<std::string> compile_command(const std::vector<std::string>& compiler, const Place& place,
-                                         const Exercise& exercise, const fs::path& file,
-                                         const fs::path& program) {
-  if (exercise.needs == Needs::eddy && place.library.empty())
+std::vector<std::string> compile_command(const std::vector<std::string>& compiler,
+                                         const Installation& installation, const Exercise& exercise,
+                                         const fs::path& file, const fs::path& program) {
+  if (exercise.needs == Needs::eddy && installation.library.empty())
     fail<ConfigError>(
         "learn: exercise {} links Eddy, and its library libeddy.a is not here (cmake --build --preset release)",
         exercise.number);
-  if (exercise.needs == Needs::tree && place.tree.empty())
+  if (exercise.needs == Needs::tree && installation.tree.empty())
     fail<ConfigError>(
         "learn: exercise {} needs Eddy's source tree, for the emulated GPU in tests/emulation: run build/release/eddy "
         "learn of a checkout",
@@ -117,29 +117,30 @@ std::vector<std::string> compile_command(const std::vector<std::string>& compile
   add({"-std=c++20", "-O1", "-Wall", "-D_GLIBCXX_ASSERTIONS",
        "-DEXERCISE=<" + file.filename().string() + ">"});
   const fs::path folder = file.parent_path();
-  const std::string checks = (place.exercises / "checks").string();
+  const std::string checks = (installation.exercises / "checks").string();
   add({"-I", folder.empty() ? "." : folder.string(), "-I",
        checks});  // the student's first: a check has the same name
   if (exercise.needs == Needs::eddy)
-    for (const fs::path& include : place.includes) add({"-isystem", include.string()});
-  const fs::path emulation = place.tree / "tests" / "emulation";
+    for (const fs::path& include : installation.includes) add({"-isystem", include.string()});
+  const fs::path emulation = installation.tree / "tests" / "emulation";
   if (exercise.needs == Needs::tree)
     add({"-DEDDY_EMULATED_GPU", "-Wno-unknown-pragmas", "-isystem", (emulation / "include").string(),
-         "-isystem", place.tree.string()});
-  add({exercise.check(place.exercises).string(), "-o", program.string()});
+         "-isystem", installation.tree.string()});
+  add({exercise.check(installation.exercises).string(), "-o", program.string()});
   if (exercise.needs == Needs::tree)
     for (const char* const part : {"threads.cpp", "record.cpp", "memory.cpp", "device.cpp"})
       add({(emulation / part).string()});
   if (exercise.needs == Needs::eddy) {
-    add({place.library.string()});
+    add({installation.library.string()});
     add(parts_of(EDDY_LINKED_LIBRARIES, '|'));  // what eddy::eddy links, from the build
   }
   return command;
 }
 
-Checked check_exercise(const Place& place, const Exercise& exercise, const fs::path& file) {
+Checked check_exercise(const Installation& installation, const Exercise& exercise, const fs::path& file) {
   const fs::path built = file.parent_path() / "built", program = built / file.stem();
-  const std::vector<std::string> command = compile_command(find_compiler(), place, exercise, file, program);
+  const std::vector<std::string> command =
+      compile_command(find_compiler(), installation, exercise, file, program);
   make_folders(built);
   std::error_code error;
   fs::remove(program, error);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "examples/learn/checker/exercise.h"
-#include "examples/learn/checker/place.h"
+#include "examples/learn/checker/installation.h"
 
 namespace eddy::app {
 
@@ -17,8 +17,9 @@ std::vector<std::string> find_compiler();
 
 // The command that makes `program` of a student's file.
 // errors: ConfigError where this Eddy lacks what the exercise needs.
-std::vector<std::string> compile_command(const std::vector<std::string>& compiler, const Place& place,
-                                         const Exercise& exercise, const std::filesystem::path& file,
+std::vector<std::string> compile_command(const std::vector<std::string>& compiler,
+                                         const Installation& installation, const Exercise& exercise,
+                                         const std::filesystem::path& file,
                                          const std::filesystem::path& program);
 
 struct Checked {
@@ -27,6 +28,7 @@ struct Checked {
 };
 
 // errors: as find_compiler and compile_command.
-Checked check_exercise(const Place& place, const Exercise& exercise, const std::filesystem::path& file);
+Checked check_exercise(const Installation& installation, const Exercise& exercise,
+                       const std::filesystem::path& file);
 
 }  // namespace eddy::app

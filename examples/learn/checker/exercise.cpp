@@ -8,8 +8,8 @@
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "train/files/text_file.h"
-#include "train/words/likely_name.h"
 #include "train/words/program_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;
@@ -98,7 +98,7 @@ const Exercise& find_exercise(const std::vector<Exercise>& exercises, const std:
       return exercise;
     names.push_back(exercise.name);
   }
-  const std::string likely = likely_name(which, names);
+  const std::string likely = suggest_name(which, names);
   fail<ValueError>("learn: there is no exercise {} ({}1 to {}; {} learn lists them)", which,
                    likely.empty() ? "" : "nearest: " + likely + "; ", exercises.size(), program_name());
 }

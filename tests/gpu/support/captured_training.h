@@ -36,7 +36,7 @@ using MakeBatches = std::function<std::vector<Batch>(int step)>;
 inline Batch batch_of(std::int64_t time, std::uint64_t number, const std::vector<std::int64_t>& starts = {}) {
   std::vector<std::int32_t> targets = tokens_of(2 * time, number + 1000);
   for (std::uint64_t i = 0; i < number % 3; ++i)
-    targets[i] = kNotScored;  // the counts change, the kind does not
+    targets[i] = kNotScored;  // the counts change, the signature does not
   return make_batch(2, tokens_of(2 * time, number), targets, starts);
 }
 

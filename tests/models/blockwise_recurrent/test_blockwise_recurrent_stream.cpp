@@ -52,12 +52,12 @@ TEST_CASE("memory_llama stream: the state has the published size and does not gr
   const auto model = make_model(config);
   model->params().initialize(1);
   State state;
-  CHECK(model->stream_room(state) == -1);
+  CHECK(model->remaining_context(state) == -1);
   for (const std::int64_t length : {1, 31, 40, 64}) {
     static_cast<void>(model->stream(random_ids(1, length, 11, 1), state));
     CHECK(state.bytes() == 2 * 46'080 * 4 + 8);
   }
-  CHECK(model->stream_room(state) == -1);
+  CHECK(model->remaining_context(state) == -1);
 }
 
 TEST_CASE("blockwise_recurrent stream: more rows than the cache has are refused") {

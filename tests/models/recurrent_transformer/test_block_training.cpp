@@ -1,4 +1,4 @@
-// The block variants beyond single calls (section 9 of its specification): the size of a stream's state, dropout's
+// The block recurrences beyond single calls (section 9 of its specification): the size of a stream's state, dropout's
 // rules, and the short copy task.
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "models/optimizer/adam.h"
-#include "models/recurrent_transformer/block_variant.h"
+#include "models/recurrent_transformer/block_recurrence.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/pointwise.h"
@@ -38,7 +38,7 @@ TEST_CASE("block stream: the state is as small as the specification says and a c
       const bool boundary = (t + 1) % kBlock == 0;
       CHECK(reals <= (name == "block_forget" ? (boundary ? 2 : 6) : (boundary ? 4 : 9)) * unit);
     }
-    CHECK(model->stream_room(state) == -1);
+    CHECK(model->remaining_context(state) == -1);
     State one = state, two = state;
     const Tensor tokens = random_ids(kBatch, 7, 11, 6);
     const Tensor first = raw::copy(model->stream(tokens, one));

@@ -16,7 +16,7 @@ using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
 
-constexpr double kOrder = 1e-12;  // as in test_block_variants.cpp
+constexpr double kOrder = 1e-12;  // as in test_block_recurrence.cpp
 
 ModelConfig keeping(const std::string& model, std::int64_t block) {
   ModelConfig config = small_config(model);

@@ -121,7 +121,7 @@ TEST_CASE("recurrent_transformer: the state of the unit recurrence stays the sam
   CHECK(bytes == 8 * (2 * 2 * 12) + 8);  // k and v of one position and two rows; the position
   for (int i = 0; i < 50; ++i) static_cast<void>(model->stream(random_ids(2, 3, 11, 6), state));
   CHECK(state.bytes() == bytes);
-  CHECK(model->stream_room(state) == -1);
+  CHECK(model->remaining_context(state) == -1);
 }
 
 TEST_CASE("recurrent_transformer: tokens may be i32 or i64 and lie with any strides") {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/parameter_forms.h"
+#include "ops/core/parameter_cache.h"
 #include "ops/cpu/isa.h"
 #include "ops/product/linear.h"
 #include "ops/product/packed_gemm.h"
@@ -179,7 +179,7 @@ TEST_CASE("linear with rounded factors: the same bits for any number of threads,
   const Tensor x = randn({300, 129}), w = randn({70, 129}), bias = randn({70});
   const Floats exact = linear(x, w, bias).to_vector<float>();
   if (!test::has_rounded_products()) return;
-  hold_parameters(w, MatmulPrecision::bf16);
+  mark_parameters(w, MatmulPrecision::bf16);
   const int threads = thread_count();
   Floats first;
   for (const int count : {1, 2}) {

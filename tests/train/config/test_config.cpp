@@ -19,7 +19,7 @@
 #include "train/config/config_flags.h"
 #include "train/config/run_config.h"
 #include "train/tasks/task.h"
-#include "train/words/likely_name.h"
+#include "train/words/suggest.h"
 
 using namespace eddy;
 using namespace eddy::training;
@@ -202,7 +202,7 @@ TEST_CASE("the help lists the flags of every run with rule and default, and --he
   Sample sample;
   ConfigKeys keys;
   keys.section("sample");
-  keys.add("count", sample.count, "How many", {1, 10}).everyday();
+  keys.add("count", sample.count, "How many", {1, 10}).common();
   keys.add("kind", sample.kind, "Which", {"round", "square"});
   CLI::App app("test");
   ConfigFlags flags;
@@ -297,7 +297,7 @@ TEST_CASE("a key says what becomes of a run that goes on with another value of i
       "train.device train.capture ");
 }
 
-TEST_CASE("likely_name finds the name that was meant") {
+TEST_CASE("suggest_name finds the name that was meant") {
   const std::vector<std::string> names{"--help",
                                        "--threads",
                                        "--model.steps",
@@ -333,16 +333,16 @@ TEST_CASE("likely_name finds the name that was meant") {
                                    {"--session", ""},
                                    {"--ru", ""},
                                    {"--zz", ""}})
-    CHECK_MESSAGE(likely_name(word, names) == name, std::string(word));
+    CHECK_MESSAGE(suggest_name(word, names) == name, std::string(word));
   // A quarter of the letters may differ, and neighbours that changed places are one difference.
-  CHECK(likely_name("--session", {"--version", "--load"}) == "--load");
-  CHECK(likely_name("--session", {"--version"}) == "");
-  CHECK(likely_name("--tempreature", {"--top-k", "--temperature"}) == "--temperature");
+  CHECK(suggest_name("--session", {"--version", "--load"}) == "--load");
+  CHECK(suggest_name("--session", {"--version"}) == "");
+  CHECK(suggest_name("--tempreature", {"--top-k", "--temperature"}) == "--temperature");
   CHECK(edit_distance("abcd", "acbd") == 1);
   CHECK(edit_distance("ca", "abc") == 3);
   CHECK(edit_distance("", "abc") == 3);
-  CHECK(likely_name("steps", {"model.steps", "train.steps"}, "model") == "model.steps");
-  CHECK(likely_name("x", {}) == "");
+  CHECK(suggest_name("steps", {"model.steps", "train.steps"}, "model") == "model.steps");
+  CHECK(suggest_name("x", {}) == "");
 }
 
 TEST_CASE("a key by another program's word is refused with Eddy's") {

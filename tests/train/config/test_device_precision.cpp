@@ -114,7 +114,7 @@ TEST_CASE("a GPU that cannot be used is refused with what to do") {
 
 TEST_CASE("the values of precision, device and recomputation have one list of names each") {
   CHECK(value_choice<Precision>() == "f32, bf16, tf32 or f64");
-  CHECK(value_choice<Computer>() == "cpu or cuda");
+  CHECK(value_choice<DeviceChoice>() == "cpu or cuda");
   CHECK(value_named<Precision>("tf32") == Precision::tf32);
   CHECK_FALSE(value_named<Precision>("f16"));
   CHECK(value_name(Recompute::block) == std::string("block"));
@@ -122,7 +122,7 @@ TEST_CASE("the values of precision, device and recomputation have one list of na
   KeyList keys;
   describe(keys, train);
   CHECK(keys.find("train", "precision")->allowed == value_names<Precision>());
-  CHECK(keys.find("train", "device")->allowed == value_names<Computer>());
+  CHECK(keys.find("train", "device")->allowed == value_names<DeviceChoice>());
   CHECK(keys.find("train", "recompute")->allowed == value_names<Recompute>());
   CHECK(error_of<ConfigError>([] { precision_dtype("f16"); }) ==
         "config: train.precision is \"f16\" (f32, bf16, tf32 or f64)");

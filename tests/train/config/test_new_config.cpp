@@ -15,7 +15,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "train/config/new_config.h"
-#include "train/words/likely_name.h"
+#include "train/words/suggest.h"
 
 namespace {
 
@@ -30,8 +30,8 @@ const std::string kSmall = "[model]\nmodel = \"unit_forget\"\ndim = 24\nheads = 
 NewConfig gathered(const std::string& toml, const Flags& flags = {}) {
   const TempFolder folder;
   NewConfig config;
-  if (!toml.empty()) config.take_file(folder.write("run.toml", toml));
-  config.take_flags(flags);
+  if (!toml.empty()) config.merge_file(folder.write("run.toml", toml));
+  config.merge_flags(flags);
   return config;
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("new config: the configurations of the examples leave nothing to be ch
   for (const auto& entry : std::filesystem::directory_iterator(EDDY_SOURCE_DIR "/examples/configs")) {
     CAPTURE(entry.path().string());
     NewConfig config;
-    config.take_file(entry.path().string());
+    config.merge_file(entry.path().string());
     CHECK(config.completed() == load_run_config(entry.path().string()));
     CHECK(config.unread().empty());
   }
@@ -152,15 +152,15 @@ TEST_CASE("new config: a number of parameters stands in place of a width, and th
 
 TEST_CASE("new config: a preset that is a model and another model are refused") {
   NewConfig config;
-  config.take_preset("xl", "train");
-  config.take_flags({{"model.model", "staircase"}});
+  config.merge_preset("xl", "train");
+  config.merge_flags({{"model.model", "staircase"}});
   CHECK(contains(error_of<ConfigError>([&] { static_cast<void>(config.completed()); }),
                  "the preset is the model xl, and model.model is staircase"));
 }
 
 TEST_CASE("new config: a preset is a model or a configuration of a paper") {
   NewConfig config;
-  config.take_preset("enwik8_staircase", "train");
+  config.merge_preset("enwik8_staircase", "train");
   const ModelConfig paper = config.completed().model;
   CHECK(paper.layers == 8);
   CHECK(paper.chunk == 64);
@@ -171,16 +171,16 @@ TEST_CASE("new config: a preset is a model or a configuration of a paper") {
          {std::string(entry.model), std::string(entry.family) + "/" + entry.model}) {
       CAPTURE(name);
       NewConfig of_model;
-      of_model.take_preset(name, "train");
+      of_model.merge_preset(name, "train");
       CHECK(of_model.completed().model.model == entry.model);
     }
   for (const NamedConfig& named : paper_configs()) {
     CAPTURE(named.name);
     NewConfig of_paper;
-    of_paper.take_preset(named.name, "train");
+    of_paper.merge_preset(named.name, "train");
     CHECK(of_paper.completed().model.dim == named.config.dim);
   }
-  const std::string text = error_of<ConfigError>([&] { config.take_preset("enwik8_stairs", "train"); });
+  const std::string text = error_of<ConfigError>([&] { config.merge_preset("enwik8_stairs", "train"); });
   CHECK_MESSAGE(contains(text, "train: there is no preset 'enwik8_stairs' (nearest: enwik8_staircase;"),
                 text);
 }
@@ -220,7 +220,7 @@ TEST_CASE("new config: the file of a configuration completes to the same") {
   for (const NamedConfig& named : paper_configs()) {
     CAPTURE(named.name);
     NewConfig preset;
-    preset.take_preset(named.name, "test");
+    preset.merge_preset(named.name, "test");
     check_same(preset);
   }
   // A default that is given, where another value would be chosen.
@@ -262,10 +262,10 @@ TEST_CASE("a number with a unit, separators or a point is refused with the numbe
 }
 
 TEST_CASE("a value that is near none is refused without a guess") {
-  CHECK(nearest_text("Staircase", {"lstm", "staircase"}) == "nearest: staircase; ");
-  CHECK(nearest_text("trian", {"train", "eval"}) == "nearest: train; ");
-  CHECK(nearest_text("gpt2", {"lstm", "copy", "xl"}) == "");
-  CHECK(nearest_text("book.txt", {"char", "byte"}) == "");
-  CHECK(nearest_text("x", {}) == "");
-  CHECK(likely_name("file", {"data.name", "data.path"}, "data") == "data.path");
+  CHECK(suggest_value("Staircase", {"lstm", "staircase"}) == "nearest: staircase; ");
+  CHECK(suggest_value("trian", {"train", "eval"}) == "nearest: train; ");
+  CHECK(suggest_value("gpt2", {"lstm", "copy", "xl"}) == "");
+  CHECK(suggest_value("book.txt", {"char", "byte"}) == "");
+  CHECK(suggest_value("x", {}) == "");
+  CHECK(suggest_name("file", {"data.name", "data.path"}, "data") == "data.path");
 }

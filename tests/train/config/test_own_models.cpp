@@ -6,7 +6,7 @@
 #include <string>
 
 #include "models/eddy/registry.h"
-#include "models/own_keys.h"
+#include "models/extension_keys.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "train/config/config.h"
@@ -118,15 +118,15 @@ TEST_CASE("own models: a common key that there is none of is refused") {
 
 TEST_CASE(
     "own keys are values: copies are their own, and the initial value equals one that nobody asked for") {
-  OwnKeys a;
+  ExtensionKeys a;
   CHECK(std::as_const(a).get<own_test::Keys>().rows == 3);
-  OwnKeys b = a;
+  ExtensionKeys b = a;
   b.get<own_test::Keys>().rows = 3;
   CHECK(a == b);
   b.get<own_test::Keys>().rows = 4;
   CHECK(a != b);
   CHECK(b != a);
-  const OwnKeys c = b;
+  const ExtensionKeys c = b;
   b.get<own_test::Keys>().rows = 5;
   CHECK(c.get<own_test::Keys>().rows == 4);
 }

@@ -208,7 +208,7 @@ TEST_CASE("evaluate_last: windows of every length are judged on the same targets
     const EvalResult result = evaluate_last(*model, {tokens}, window, options);
     CHECK(result.tokens == 4 * 8);
     CHECK(std::abs(result.loss - nats / count) <= 1e-12);
-    CHECK(result.extras.front().first == "accuracy");
+    CHECK(result.metrics.front().first == "accuracy");
   }
   options.batches = 2;
   CHECK(evaluate_last(*model, {tokens}, 7, options).tokens == 2 * 3 * 4);
@@ -233,9 +233,9 @@ TEST_CASE("evaluate: accuracy counts the targets with the highest logit") {
   EvalPlan plan;
   plan.count_correct = true;
   const EvalResult result = evaluate(*model, tokens, 28, 1, {}, plan);
-  REQUIRE(result.extras.size() == 1);
-  CHECK(result.extras[0].first == "accuracy");
-  CHECK(result.extras[0].second == doctest::Approx(right / 28));
+  REQUIRE(result.metrics.size() == 1);
+  CHECK(result.metrics[0].first == "accuracy");
+  CHECK(result.metrics[0].second == doctest::Approx(right / 28));
 }
 
 TEST_CASE("evaluate: random batches repeat with the seed and come near the mean over all windows") {

@@ -245,7 +245,7 @@ TEST_CASE("session: it takes the place of a session or of nothing") {
   const auto model = tiny_model(tiny_config("unit_forget", kVocab, 8));
   const std::string file = folder.path("a.session");
   const auto refuses = [](const std::string& path) {
-    return !error_of<IoError>([&] { refuse_foreign_file("generate", path, kOwnSession); }).empty();
+    return !error_of<IoError>([&] { refuse_foreign_file("generate", path, kSessionFile); }).empty();
   };
   CHECK(!refuses(file));
   Session session;

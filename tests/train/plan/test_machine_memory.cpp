@@ -1,4 +1,4 @@
-// The room for a run under limits of control groups, in folders that stand for the system's.
+// The budget for a run under limits of control groups, in folders that stand for the system's.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -29,49 +29,49 @@ void write_machine(const TempFolder& system) {
 
 }  // namespace
 
-TEST_CASE("memory room: without limits it is what is free and what the process has") {
+TEST_CASE("memory budget: without limits it is what is free and what the process has") {
   const TempFolder system;
   write_machine(system);
-  const MemoryRoom room = memory_room(system.path());
-  CHECK(room.bytes == (4096 + 100) * kMiB);
-  CHECK(room.whole == 8192 * kMiB);
-  CHECK(room.limit == "this machine");
+  const MemoryBudget budget = memory_budget(system.path());
+  CHECK(budget.bytes == (4096 + 100) * kMiB);
+  CHECK(budget.whole == 8192 * kMiB);
+  CHECK(budget.limit == "this machine");
 }
 
-TEST_CASE("memory room: the tightest group of version 2 counts and files of the disk are free") {
+TEST_CASE("memory budget: the tightest group of version 2 counts and files of the disk are free") {
   const TempFolder system;
   write_machine(system);
   system.write("proc/self/mountinfo", "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   system.write("proc/self/cgroup", "0::/a/b\n");
   system.write("sys/fs/cgroup/a/b/memory.max", "max\n");
-  CHECK(memory_room(system.path()).limit == "this machine");
+  CHECK(memory_budget(system.path()).limit == "this machine");
   system.write("sys/fs/cgroup/a/memory.max", mib(1000));
   system.write("sys/fs/cgroup/a/memory.current", mib(700));
   system.write("sys/fs/cgroup/a/memory.stat",
                "anon 1\ninactive_file " + mib(300) + "active_file " + mib(100));
-  const MemoryRoom room = memory_room(system.path());
-  CHECK(room.bytes == (1000 - (700 - 400 - 100)) * kMiB);
-  CHECK(room.whole == 1000 * kMiB);
-  CHECK(contains(room.limit, "/sys/fs/cgroup/a"));
+  const MemoryBudget budget = memory_budget(system.path());
+  CHECK(budget.bytes == (1000 - (700 - 400 - 100)) * kMiB);
+  CHECK(budget.whole == 1000 * kMiB);
+  CHECK(contains(budget.limit, "/sys/fs/cgroup/a"));
 }
 
-TEST_CASE("memory room: groups of version 1 count and a number near the largest is no limit") {
+TEST_CASE("memory budget: groups of version 1 count and a number near the largest is no limit") {
   const TempFolder system;
   write_machine(system);
   system.write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
   system.write("proc/self/cgroup", "4:memory:/docker/c1\n1:cpu:/\n");
   const std::string group = "sys/fs/cgroup/memory/docker/c1/";
   system.write(group + "memory.limit_in_bytes", "9223372036854771712\n");
-  CHECK(memory_room(system.path()).limit == "this machine");
+  CHECK(memory_budget(system.path()).limit == "this machine");
   system.write(group + "memory.limit_in_bytes", mib(500));
   system.write(group + "memory.usage_in_bytes", mib(450));
   system.write(group + "memory.stat", "total_inactive_file " + mib(50) + "total_active_file 0\n");
-  CHECK(memory_room(system.path()).bytes == (500 - (450 - 50 - 100)) * kMiB);
+  CHECK(memory_budget(system.path()).bytes == (500 - (450 - 50 - 100)) * kMiB);
 }
 
-TEST_CASE("memory room: a system that tells nothing has no limit") {
+TEST_CASE("memory budget: a system that tells nothing has no limit") {
   const TempFolder system;
-  CHECK(memory_room(system.path()).limit.empty());
+  CHECK(memory_budget(system.path()).limit.empty());
 }
 
 TEST_CASE("resident memory: a peak is that of the call and the highest is kept") {

@@ -13,7 +13,7 @@
 #include "tensor/memory/allocator.h"
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
-#include "train/plan/verdict.h"
+#include "train/plan/memory_verdict.h"
 #include "train/step/train_step.h"
 #include "train/words/human_text.h"
 
@@ -139,7 +139,7 @@ TEST_CASE("memory plan: it takes no memory of tensors and leaves none behind") {
   CHECK(before.live_bytes <= of_batch);
 }
 
-TEST_CASE("memory plan: counting ends at its limit, and a run beyond it exceeds the room") {
+TEST_CASE("memory plan: counting ends at its limit, and a run beyond it exceeds the budget") {
   PlannedRun run = small_run(main_model("recurrent_transformer"));
   run.config.model.dim = 2048;
   const MemoryPlan whole = plan_memory(run);
@@ -161,12 +161,12 @@ TEST_CASE("memory plan: counting ends at its limit, and a run beyond it exceeds 
   CHECK(contains(judged(run, whole.peak / 2).text, "; a smaller --batch)"));
 }
 
-TEST_CASE("memory plan: a run fits and comes close and exceeds by tenths of the room") {
+TEST_CASE("memory plan: a run fits and comes close and exceeds by tenths of the budget") {
   const PlannedRun run = small_run(main_model("block_recurrent"));
   const MemoryPlan plan = plan_memory(run);
   const auto fit = [&](double part) {
-    const auto room = static_cast<std::int64_t>(static_cast<double>(plan.peak) / part);
-    return judge(run, plan, {room, room, "this machine"}).fit;
+    const auto budget = static_cast<std::int64_t>(static_cast<double>(plan.peak) / part);
+    return judge(run, plan, {budget, budget, "this machine"}).fit;
   };
   CHECK(fit(0.8) == Fit::fits);
   CHECK(fit(0.95) == Fit::close);
@@ -205,8 +205,8 @@ TEST_CASE("memory plan: the advice fits the cause") {
     const std::vector<std::int32_t> ids(static_cast<std::size_t>(4096 * kTime), 1);
     run.batch = make_batch(4096, ids, ids);
     run.config.train.batch = 4096;
-    const std::int64_t room = (plan_memory(run).peak + fixed) / 2;
-    const std::string text = judged(run, room).text;
+    const std::int64_t budget = (plan_memory(run).peak + fixed) / 2;
+    const std::string text = judged(run, budget).text;
     CHECK_MESSAGE(contains(text, "with train.accumulate"), text);
     CHECK_MESSAGE(contains(text, "for steps of as many tokens"), text);
     CHECK_MESSAGE(!contains(text, "model.dim"), text);
@@ -219,9 +219,9 @@ TEST_CASE("memory plan: the advice names no key that the model or the task does 
   for (const ModelEntry& entry : model_registry()) {
     const PlannedRun run = small_run(entry);
     const MemoryPlan plan = plan_memory(run);
-    for (const std::int64_t room : {plan.peak / 2, plan.program + plan.text + plan.of_model() / 2,
-                                    plan.program + plan.text + plan.of_model() + plan.activations / 8}) {
-      const std::string text = judged(run, room).text;
+    for (const std::int64_t budget : {plan.peak / 2, plan.program + plan.text + plan.of_model() / 2,
+                                      plan.program + plan.text + plan.of_model() + plan.activations / 8}) {
+      const std::string text = judged(run, budget).text;
       for (std::size_t at = text.find("model."); at != std::string::npos; at = text.find("model.", at + 1)) {
         const std::string key = text.substr(at, text.find_first_of(" ,;)", at) - at);
         const auto field = std::find_if(keys.fields().begin(), keys.fields().end(),

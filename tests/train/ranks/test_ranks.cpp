@@ -1,5 +1,5 @@
 // What ranks compute together, with threads in place of processes.
-#include "train/ranks/tree_sum.h"
+#include "train/ranks/tree_collective.h"
 
 #include <doctest/doctest.h>
 
@@ -150,24 +150,26 @@ TEST_CASE("ranks: several sums are on their way at once, each cut where it is as
   on_ranks(kRanks, [&](ThreadRanks& ranks) {
     const auto rank = static_cast<std::size_t>(ranks.rank());
     std::vector<Tensor> arrays;
-    std::vector<std::unique_ptr<TreeSum>> sums(kSums);
+    std::vector<std::unique_ptr<TreeCollective>> sums(kSums);
     for (std::size_t i = 0; i < kSums; ++i)
       arrays.push_back(Tensor::from(numbers_of(rank, kCount), {static_cast<std::int64_t>(kCount)}));
     // Ranks begin them in different orders, and finish them in one.
     for (std::size_t i = 0; i < kSums; ++i) {
       const std::size_t which = (i + rank) % kSums;
-      sums[which] = std::make_unique<TreeSum>(ranks, arrays[which], cuts, present,
-                                              static_cast<int>(which) + 1, TreeSum::Work::reduce_scatter);
+      sums[which] =
+          std::make_unique<TreeCollective>(ranks, arrays[which], cuts, present, static_cast<int>(which) + 1,
+                                           TreeCollective::Work::reduce_scatter);
       for (const auto& sum : sums)
         if (sum != nullptr) static_cast<void>(sum->advance());
     }
     for (const auto& sum : sums) sum->finish();
-    const Halving::Part own = cuts.own(ranks.rank());
+    const Halving::Part own = cuts.shard(ranks.rank());
     for (const Tensor& array : arrays)
       for (std::int64_t i = own.begin; i < own.end; ++i)
         wrong[rank] += array.data<float>()[i] != expected[static_cast<std::size_t>(i)];
     for (std::size_t i = 0; i < kSums; ++i)
-      TreeSum(ranks, arrays[i], cuts, {}, static_cast<int>(i) + 1, TreeSum::Work::all_gather).finish();
+      TreeCollective(ranks, arrays[i], cuts, {}, static_cast<int>(i) + 1, TreeCollective::Work::all_gather)
+          .finish();
     for (const Tensor& array : arrays) wrong[rank] += array.to_vector<float>() != expected;
   });
   for (const int count : wrong) CHECK(count == 0);

@@ -19,12 +19,12 @@ namespace {
 
 Metrics evaluated() {
   Metrics metrics;
-  metrics.evals = {{.step = 10, .loss = 3, .tokens = 8, .extras = {{"accuracy", 0.25}}},
+  metrics.evals = {{.step = 10, .loss = 3, .tokens = 8, .metrics = {{"accuracy", 0.25}}},
                    {.step = 10, .split = "test", .loss = 1, .tokens = 8},
-                   {.step = 20, .loss = 2, .tokens = 8, .extras = {{"accuracy", NAN}, {"state_gain", 0.5}}},
+                   {.step = 20, .loss = 2, .tokens = 8, .metrics = {{"accuracy", NAN}, {"state_gain", 0.5}}},
                    {.step = 30, .loss = 2.5, .tokens = 8, .of_task = true},
                    {.step = 40, .loss = NAN, .tokens = 8},
-                   {.step = 40, .loss = 0.5, .tokens = 80, .extras = {{"accuracy", 1}}, .whole = true}};
+                   {.step = 40, .loss = 0.5, .tokens = 80, .metrics = {{"accuracy", 1}}, .whole = true}};
   return metrics;
 }
 

@@ -51,7 +51,7 @@ TrainRequest copy_run(const TempFolder& folder, const std::string& name) {
   config.data.name = "copy";
   config.data.path.clear();
   config.data.noise = 8;
-  auto& keys = config.data.own.get<CopyKeys>();
+  auto& keys = config.data.extensions.get<CopyKeys>();
   keys.symbols = 4;
   keys.noise_max = 16;
   keys.curriculum_every = 2;
@@ -194,7 +194,7 @@ TEST_CASE("train: SIGTERM in a validation of the curriculum leaves it to the run
   const TempFolder folder;
   const TrainRequest unbroken = copy_run(folder, "unbroken");
   TrainRequest request = copy_run(folder, "run");
-  request.config.data.own.get<CopyKeys>().curriculum_batches = 100'000'000;
+  request.config.data.extensions.get<CopyKeys>().curriculum_batches = 100'000'000;
   CHECK(interrupted(request, [&] {
           return fs::exists(request.run_dir + "/metrics.jsonl") &&
                  metrics_of(request.run_dir).steps.size() == 2;

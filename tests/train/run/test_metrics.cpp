@@ -46,11 +46,11 @@ TEST_CASE("metrics: what an evaluation measured besides the loss comes back by n
   }
   const Metrics metrics = read_metrics(path);
   REQUIRE(metrics.evals.size() == 2);
-  REQUIRE(metrics.evals[0].extras.size() == 2);
-  CHECK(metrics.evals[0].extras[0] == std::pair<std::string, double>{"accuracy", 0.25});
-  CHECK(metrics.evals[0].extras[1].first == "word_perplexity");
-  CHECK(std::isnan(metrics.evals[0].extras[1].second));
-  CHECK(metrics.evals[1].extras.empty());
+  REQUIRE(metrics.evals[0].metrics.size() == 2);
+  CHECK(metrics.evals[0].metrics[0] == std::pair<std::string, double>{"accuracy", 0.25});
+  CHECK(metrics.evals[0].metrics[1].first == "word_perplexity");
+  CHECK(std::isnan(metrics.evals[0].metrics[1].second));
+  CHECK(metrics.evals[1].metrics.empty());
 }
 
 TEST_CASE("metrics: every field of every kind comes back as written") {
@@ -94,7 +94,7 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   CHECK(m.evals[0].split == "test");
   CHECK(m.evals[0].loss == 2.25);
   CHECK(m.evals[0].tokens == 1000);
-  CHECK(m.evals[0].extras.empty());
+  CHECK(m.evals[0].metrics.empty());
   CHECK(m.evals[0].of == 5000);
   CHECK(m.evals[0].whole);
   REQUIRE(m.samples.size() == 1);

@@ -315,7 +315,7 @@ TEST_CASE("recovery: a run that its task ended stays ended until it may go on") 
   config.model.readout = "tail";
   config.data.name = "copy";
   config.data.path.clear();
-  auto& keys = config.data.own.get<CopyKeys>();
+  auto& keys = config.data.extensions.get<CopyKeys>();
   keys.symbols = 4;
   config.data.noise = keys.noise_max = 8;
   keys.curriculum_every = 2;

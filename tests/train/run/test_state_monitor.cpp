@@ -23,7 +23,7 @@ using namespace eddy::test;
 
 EvalResult with_gain(double gain) {
   EvalResult result;
-  result.extras.emplace_back("state_gain", gain);
+  result.metrics.emplace_back("state_gain", gain);
   return result;
 }
 
@@ -111,9 +111,9 @@ TEST_CASE("train: a run says what its state is worth and its report shows it") {
   CHECK(train_quietly(request) == TrainEnd::finished);
   const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
   REQUIRE(!metrics.evals.empty());
-  const auto& extras = metrics.evals.back().extras;
+  const auto& found = metrics.evals.back().metrics;
   for (const char* name : {"state_gain", "state_gate", "state_spread"})
-    CHECK_MESSAGE(std::any_of(extras.begin(), extras.end(), [&](const auto& e) { return e.first == name; }),
+    CHECK_MESSAGE(std::any_of(found.begin(), found.end(), [&](const auto& e) { return e.first == name; }),
                   name);
   const std::string report = read_text_file(request.run_dir + "/report.html");
   CHECK(contains(report, "State gain"));

@@ -108,10 +108,10 @@ TEST_CASE("train: what simple predictors reach is measured once and stays with t
   REQUIRE(first.baselines.has_value());
   CHECK(first.baselines->letters < first.baselines->uniform);
   CHECK(first.baselines->training_bytes + first.baselines->validation_bytes == 4000);
-  CHECK(first.pass_tokens == 3600);
+  CHECK(first.epoch_tokens == 3600);
   const std::string report = read_text_file(request.run_dir + "/report.html");
   for (const char* part :
-       {"Is it good?", "letter frequencies", "fitted on all", "0.11 passes over the text", "far from done"})
+       {"Is it good?", "letter frequencies", "fitted on all", "0.11 epochs", "far from done"})
     CHECK_MESSAGE(contains(report, part), part);
   CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
   const TrainingState second = load_run(request.run_dir).state;

@@ -53,7 +53,7 @@ TEST_CASE("arena buckets: they cover the arena in order, and parts of ranks cove
           CHECK(whole.begin == at);
           at = whole.end;
           std::vector<Halving::Part> parts;
-          for (int rank = 0; rank < ranks; ++rank) parts.push_back(bucket.halving.own(rank));
+          for (int rank = 0; rank < ranks; ++rank) parts.push_back(bucket.halving.shard(rank));
           std::sort(parts.begin(), parts.end(), [](const Halving::Part& a, const Halving::Part& b) {
             return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
           });
@@ -77,7 +77,7 @@ TEST_CASE(
       const ArenaBuckets buckets(params, ranks, true, bytes);
       std::vector<std::int64_t> held;
       for (int rank = 0; rank < ranks; ++rank) {
-        const HeldParameters marks = buckets.held_by(rank);
+        const ParameterMask marks = buckets.shard_of(rank);
         std::int64_t elements = 0;
         for (std::size_t i = 0; i < marks.size(); ++i) {
           CHECK(marks[i] == (buckets.owner(i) == rank));
@@ -88,7 +88,7 @@ TEST_CASE(
       CHECK(*std::max_element(held.begin(), held.end()) - *std::min_element(held.begin(), held.end()) <=
             largest);
     }
-  CHECK(ArenaBuckets(params, 4, false).held_by(1).empty());
+  CHECK(ArenaBuckets(params, 4, false).shard_of(1).empty());
 }
 
 TEST_CASE("optimizers: parts of the parameters are updated and saved as all are") {
@@ -101,7 +101,8 @@ TEST_CASE("optimizers: parts of the parameters are updated and saved as all are"
     const ArenaBuckets buckets(parts, 4, true, 1000);
     const auto all = make_optimizer(whole, options);
     std::vector<std::unique_ptr<Optimizer>> own;
-    for (int rank = 0; rank < 4; ++rank) own.push_back(make_optimizer(parts, options, buckets.held_by(rank)));
+    for (int rank = 0; rank < 4; ++rank)
+      own.push_back(make_optimizer(parts, options, buckets.shard_of(rank)));
     for (ParamStore* params : {&whole, &parts}) params->initialize(5);
     for (int step = 0; step < 3; ++step) {
       std::vector<bool> present(whole.parameters().size(), true);
@@ -140,7 +141,7 @@ TEST_CASE("optimizers: parts of the parameters are updated and saved as all are"
       if (key != "steps") CHECK(merged.at(key).to_vector<float>() == tensor.to_vector<float>());
     }
     // A part takes its own out of the whole.
-    const auto again = make_optimizer(parts, options, buckets.held_by(2));
+    const auto again = make_optimizer(parts, options, buckets.shard_of(2));
     again->load(expected, "whole");
     CHECK(again->steps() == 3);
     for (const auto& [key, tensor] : again->save())

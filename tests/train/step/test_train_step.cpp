@@ -67,8 +67,8 @@ class Counter final : public FamilyModel<NoKeys> {
     return {input, {embedding(table_, input.tokens) * scale, Tensor::from(same, {4, 4}), {}}, state};
   }
   Tensor stream(const Tensor&, State&) const override { return {}; }
-  std::int64_t stream_room(const State&) const override { return -1; }
-  std::optional<std::vector<std::int64_t>> stream_place(const State&) const override { return {}; }
+  std::int64_t remaining_context(const State&) const override { return -1; }
+  std::optional<std::vector<std::int64_t>> stream_signature(const State&) const override { return {}; }
   std::int64_t stream_period() const override { return 1; }
 
   double poison = 0;

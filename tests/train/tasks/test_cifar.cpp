@@ -61,7 +61,7 @@ RunConfig tiny_config(const TempFolder& folder) {
   RunConfig config;
   config.data.name = "cifar10";
   config.data.path = folder.path();
-  config.data.own.get<BlockKeys>() = {16, 48};
+  config.data.extensions.get<BlockKeys>() = {16, 48};
   config.model.model = "block_forget";
   config.train.batch = 4;
   return config;
@@ -237,7 +237,7 @@ TEST_CASE("a model with logits at all positions is scored and shown at the last 
   folder.write("test_batch.bin", grey_records(6));
   write_training_images(folder);
   RunConfig last = tiny_config(folder);
-  last.data.own.get<BlockKeys>() = {};
+  last.data.extensions.get<BlockKeys>() = {};
   RunConfig all = last;
   all.model.family = "block_recurrent";
   all.model.model = "slide";
@@ -288,7 +288,7 @@ TEST_CASE("blocks that no step or no model can take are refused before training"
   const auto make = [&](std::int64_t block_min, std::int64_t block_max, const char* model, bool training) {
     TaskArguments arguments;
     arguments.config = tiny_config(folder);
-    arguments.config.data.own.get<BlockKeys>() = {block_min, block_max};
+    arguments.config.data.extensions.get<BlockKeys>() = {block_min, block_max};
     arguments.config.model.model = model;
     arguments.training = training;
     return make_task(std::move(arguments));
@@ -326,7 +326,7 @@ TEST_CASE("random test batches estimate the loss of all and depend on the seed a
   CHECK(estimate.standard_error > 0);
   CHECK(std::abs(estimate.loss - all.loss) < 6 * estimate.standard_error);
   CHECK(estimate.loss == again.loss);
-  CHECK(estimate.extras == again.extras);
+  CHECK(estimate.metrics == again.metrics);
   options.seed = 5;
   CHECK(task->evaluate(*model, options).loss != estimate.loss);
 }

@@ -34,7 +34,7 @@ RunConfig copy_config(std::int64_t noise, std::int64_t noise_max) {
   config.model.block = 32;
   config.data.name = "copy";
   config.data.noise = noise;
-  config.data.own.get<CopyKeys>().noise_max = noise_max;
+  config.data.extensions.get<CopyKeys>().noise_max = noise_max;
   return config;
 }
 

@@ -33,8 +33,8 @@ RunConfig recall_config() {
   config.model.window = 4;
   config.data.name = "recall";
   config.data.noise = 5;
-  config.data.own.get<RecallKeys>().every = 3;
-  config.data.own.get<RecallKeys>().segments = 3;
+  config.data.extensions.get<RecallKeys>().every = 3;
+  config.data.extensions.get<RecallKeys>().segments = 3;
   config.train.batch = 2;
   return config;
 }

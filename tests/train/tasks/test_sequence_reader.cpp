@@ -93,7 +93,7 @@ TEST_CASE("stream: the first input of a batch is the last target of the one befo
 TEST_CASE("stream: each row reads its own span and begins it again when it is used up") {
   const Ids text = run_of(0, 32);  // spans of 10: two segments of 4, and one token is left over
   SequenceReader reader(equal_spans({text, {}}, 3), options_of(3, 4));
-  for (int pass = 0; pass < 3; ++pass)
+  for (int epoch = 0; epoch < 3; ++epoch)
     for (std::int32_t segment = 0; segment < 2; ++segment) {
       const Batch batch = next_of(reader);
       CHECK(batch.scored == 12);
@@ -120,9 +120,9 @@ TEST_CASE("stream: a row whose stream is used up begins another while the others
   batch = next_of(reader);
   CHECK(starts(batch, 0));
   CHECK(!starts(batch, 1));
-  CHECK(row_of(batch.tokens, 0) == run_of(100, 4));  // the second pass
-  CHECK(reader.places()[1].sequence == 2);
-  CHECK(reader.places()[1].position == 4);
+  CHECK(row_of(batch.tokens, 0) == run_of(100, 4));  // the second epoch
+  CHECK(reader.row_positions()[1].sequence == 2);
+  CHECK(reader.row_positions()[1].position == 4);
 }
 
 TEST_CASE("stream: labels belong to the tokens they stand at") {
@@ -188,14 +188,14 @@ TEST_CASE("documents: tokens of value zero are not scored when they are padding"
         Ids{kNotScored, kNotScored, 7, kNotScored, kNotScored, 9, kNotScored});
 }
 
-TEST_CASE("documents: every pass takes each document once in an order of its own that the seed gives") {
+TEST_CASE("documents: every epoch takes each document once in an order of its own that the seed gives") {
   const Documents documents({5, 5, 5, 5, 5, 5, 5, 5});
   const auto order = [&](std::uint64_t seed) {
     SequenceReader reader = documents.reader(2, 8, seed);
     std::vector<std::int64_t> taken;
     for (int t = 0; t < 8; ++t) {
       static_cast<void>(next_of(reader));
-      for (const SequenceReader::Place& place : reader.places()) taken.push_back(place.sequence);
+      for (const SequenceReader::RowPosition& place : reader.row_positions()) taken.push_back(place.sequence);
     }
     return taken;
   };
@@ -228,7 +228,7 @@ TEST_CASE("documents: read once they all come and then the end") {
     for (const std::int32_t target : ids_of(batch.targets))
       if (target != kNotScored) predicted.insert(target);
     for (std::int64_t row = 0; row < 2; ++row)
-      if (reader.places()[static_cast<std::size_t>(row)].sequence < 0) {
+      if (reader.row_positions()[static_cast<std::size_t>(row)].sequence < 0) {
         ++idle;
         CHECK(row_of(batch.tokens, row) == Ids{0, 0, 0, 0});
         CHECK(row_of(batch.targets, row) == Ids{-1, -1, -1, -1});

@@ -70,14 +70,14 @@ TrainRequest run_of(const TempFolder& folder, const std::string& run, const Mode
   } else {
     data.path.clear();
   }
-  auto& copy = data.own.get<CopyKeys>();
+  auto& copy = data.extensions.get<CopyKeys>();
   copy.symbols = 4;
   data.noise = task == "recall" ? 5 : 8;
   copy.noise_max = 24;
   copy.curriculum_every = 2;
   copy.curriculum_batches = 1;
-  data.own.get<RecallKeys>().segments = 2;
-  auto& tracking = data.own.get<StateTrackingKeys>();
+  data.extensions.get<RecallKeys>().segments = 2;
+  auto& tracking = data.extensions.get<StateTrackingKeys>();
   tracking.examples = 12;
   tracking.valid_examples = tracking.test_examples = 4;
   tracking.statements = 8;

@@ -36,7 +36,7 @@ RunConfig tracking_config(const std::string& name) {
   config.model.layers = 1;
   config.model.segment = config.model.context = 8;
   config.data.name = name;
-  auto& keys = config.data.own.get<StateTrackingKeys>();
+  auto& keys = config.data.extensions.get<StateTrackingKeys>();
   keys.examples = 6;
   keys.valid_examples = 3;
   keys.test_examples = 4;
@@ -49,7 +49,7 @@ RunConfig tracking_config(const std::string& name) {
 }
 
 LabelledTokens stream_of(const RunConfig& config, StateSplit split, std::int64_t examples) {
-  const auto& keys = config.data.own.get<StateTrackingKeys>();
+  const auto& keys = config.data.extensions.get<StateTrackingKeys>();
   if (config.data.name == "algorithm") {
     AlgorithmPrograms programs;
     programs.statements = keys.statements;
@@ -109,7 +109,7 @@ TEST_CASE("every label of a split is scored once whatever the segment") {
       const auto model = model_for(*task, config.model);
       config.train.sequence = segment;
       config.train.batch = 1;
-      config.data.own.get<StateTrackingKeys>().examples = 600;  // enough for a segment
+      config.data.extensions.get<StateTrackingKeys>().examples = 600;  // enough for a segment
       EvalOptions options;
       options.split = "test";
       options.batch = 1;
@@ -179,7 +179,7 @@ TEST_CASE("vocabulary and readout must fit the task") {
   CHECK(model.vocab == 26);
   CHECK(model.n_out == 26);
   RunConfig five = config;
-  five.data.own.get<StateTrackingKeys>().variables = 5;
+  five.data.extensions.get<StateTrackingKeys>().variables = 5;
   CHECK(contains(error_of<ConfigError>([&] { task_of(five)->set_model_sizes(model); }), "28 tokens"));
   model.readout = "last";
   CHECK(contains(error_of<ConfigError>([&] { task->set_model_sizes(model); }), "readout"));
@@ -215,7 +215,7 @@ TEST_CASE("other examples than those of the run are refused") {
   CHECK(again(config)->data_sha256() == same);
   config.train.batch = 2;
   CHECK(again(config)->data_sha256() == same);
-  config.data.own.get<StateTrackingKeys>().examples_seed = 1;
+  config.data.extensions.get<StateTrackingKeys>().examples_seed = 1;
   CHECK(contains(error_of<ConfigError>([&] { again(config); }), "runs/a"));
 }
 
@@ -262,7 +262,7 @@ TEST_CASE("the report shows examples with what the model says") {
     CHECK(contains(page, std::string(name) == "algorithm" ? "print" : "START"));
     const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
     REQUIRE_FALSE(metrics.evals.empty());
-    CHECK(metrics.evals[0].extras[0].first == "error_percent");
+    CHECK(metrics.evals[0].metrics[0].first == "error_percent");
   }
 }
 

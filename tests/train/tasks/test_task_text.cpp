@@ -106,7 +106,7 @@ TEST_CASE(
   RunConfig config = tiny_run(folder, "run").config;
   config.model.family = "recurrent_transformer";
   config.model.model = "block_forget";
-  config.data.own.get<BlockKeys>() = {2, 5};
+  config.data.extensions.get<BlockKeys>() = {2, 5};
   const std::unique_ptr<Task> task = task_of(config);
   bool drawn[6] = {};
   for (std::int64_t step = 0; step < 40; ++step) {
@@ -122,7 +122,7 @@ TEST_CASE(
   config.data.order = "windows";
   config.model.model = "regular";
   CHECK(contains(refusal(config), "regular has no blocks"));
-  config.data.own.get<BlockKeys>() = {};
+  config.data.extensions.get<BlockKeys>() = {};
   CHECK(task_of(config)->next(0, 0).block == 0);
 }
 
@@ -324,8 +324,8 @@ TEST_CASE("train: evaluation in between changes nothing of a run with a state") 
                   file);
   const Metrics metrics = read_metrics(with.run_dir + "/metrics.jsonl");
   REQUIRE(metrics.evals.size() == 4);
-  REQUIRE(!metrics.evals.front().extras.empty());
-  CHECK(metrics.evals.front().extras.front().first == "bits_per_byte");
+  REQUIRE(!metrics.evals.front().metrics.empty());
+  CHECK(metrics.evals.front().metrics.front().first == "bits_per_byte");
   CHECK(contains(read_text_file(with.run_dir + "/report.html"), "Bits per byte"));
 }
 

@@ -200,10 +200,10 @@ TEST_CASE("sentencepiece: bits per byte count the bytes of the text whatever its
     const std::vector<std::int32_t> ids = tokenizer->encode(text, cover);
     TextMeasure measure(*tokenizer, cover);
     measure.add(make_batch(1, ids, ids));
-    const auto extras = measure.extras(std::numbers::ln2 * static_cast<double>(text.size()));
-    REQUIRE(!extras.empty());
-    CHECK(extras[0].first == "bits_per_byte");
-    CHECK(std::abs(extras[0].second - 1) < 1e-9);  // sums of averages of whole numbers
+    const auto found = measure.metrics(std::numbers::ln2 * static_cast<double>(text.size()));
+    REQUIRE(!found.empty());
+    CHECK(found[0].first == "bits_per_byte");
+    CHECK(std::abs(found[0].second - 1) < 1e-9);  // sums of averages of whole numbers
   }
 }
 

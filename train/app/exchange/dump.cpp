@@ -122,11 +122,11 @@ NamedValues captured_by(const std::vector<std::string>& patterns, bool literal,
 
 }  // namespace
 
-const OwnKind kOwnDump{"a dump of Eddy's", [](const std::string& path) {
-                         const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
-                         const auto format = notes.find("format");
-                         return format != notes.end() && format->second == kFormat;
-                       }};
+const OutputKind kDumpFile{"a dump of Eddy's", [](const std::string& path) {
+                             const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
+                             const auto format = notes.find("format");
+                             return format != notes.end() && format->second == kFormat;
+                           }};
 
 std::string dump(const DumpOptions& given) {
   DumpOptions options = given;
@@ -235,7 +235,7 @@ std::string dump(const DumpOptions& given) {
     }
   }
   for (auto& [name, tensor] : out) tensor = raw::to_device(tensor, kCpu);
-  refuse_foreign_file("dump", options.out, kOwnDump);
+  refuse_foreign_file("dump", options.out, kDumpFile);
   save_safetensors(options.out, out, {{"format", kFormat}});
   return warning;
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 
 namespace eddy::app {
 
@@ -32,6 +32,6 @@ struct DumpOptions {
 std::string dump(const DumpOptions& options);
 
 // A file that dump wrote, which its metadata "format" says.
-extern const training::OwnKind kOwnDump;
+extern const training::OutputKind kDumpFile;
 
 }  // namespace eddy::app

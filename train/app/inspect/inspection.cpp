@@ -99,7 +99,7 @@ Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> toke
   TokenSeries losses{TokenMeasure::loss, {}, std::vector<float>(tokens.size(), std::nanf(""))};
   CarriedState carried;
   for (Batch batch; reader.next(batch); batch = {}) {
-    const std::int64_t begin = reader.places().front().position;
+    const std::int64_t begin = reader.row_positions().front().position;
     const bool looks = attention.wants(begin, reading.segment);
     BatchLosses output;
     const NamedValues values = values_of(model.full_config(), looks, entering, [&] {

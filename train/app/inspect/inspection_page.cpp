@@ -298,10 +298,10 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
                               const Tokenizer& tokenizer, std::span<const std::int32_t> tokens,
                               const Inspection& inspection) {
   HtmlPage page(fmt::format("{} reads {}", about.run, about.text), about.about);
-  page.own_style(kInspectStyle);
-  page.own_script(kInspectScript);
+  page.extra_style(kInspectStyle);
+  page.extra_script(kInspectScript);
   const bool part = about.tokens_in_all > inspection.tokens, both = std::isfinite(inspection.loss_cleared);
-  std::vector<Tile> tiles{
+  std::vector<StatTile> tiles{
       {"Tokens", grouped(inspection.tokens),
        part ? fmt::format("the first of {}", grouped(about.tokens_in_all)) : "the whole text"},
       {"Loss", fmt::format("{:.4f}", inspection.loss), "nats per token"}};
@@ -328,7 +328,7 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
   }
   page.append(replaced(kAttention, "@HIDDEN@", attends ? "" : " hidden=\"hidden\""));
 
-  page.heading("Along the text");
+  page.heading("XAxis the text");
   page.append("<div class=\"inspect\" id=\"charts\"></div>\n");
   if (!inspection.learned.empty()) {
     Table learned{{"gate", "value"}};

@@ -29,12 +29,12 @@ double change_of(std::span<const double> after, std::span<const double> before) 
 }
 
 // The rows of a value [1, rows, width] or [1, width].
-struct Rows {
+struct ValueRows {
   std::span<const double> numbers;
   std::int64_t count = 0;
   std::size_t width = 0;
 
-  explicit Rows(const Tensor& x)
+  explicit ValueRows(const Tensor& x)
       : numbers(x.data<double>(), static_cast<std::size_t>(x.elements())),
         count(x.rank() > 2 ? x.elements() / std::max<std::int64_t>(1, x.dim(-1)) : 1),
         width(count > 0 ? numbers.size() / static_cast<std::size_t>(count) : 0) {}
@@ -137,14 +137,14 @@ void SeriesCollector::add_state(const NamedSegment& segment, const std::string& 
   if (const std::vector<Tensor>* const places = segment.places_of(path, calls.size()))
     return add_passes(segment, path, calls, *places);
   std::int64_t rows = 0;
-  for (const Tensor& call : calls) rows += Rows(call).count;
+  for (const Tensor& call : calls) rows += ValueRows(call).count;
   const bool slots = meaning != nullptr ? meaning->rows == "slots" : rows > segment.time;
   if (slots) return add_slots(segment, path, calls);
   if (rows > segment.time) {
     unplaced_.insert(path);
     return;
   }
-  const bool several = calls.size() > 1 && Rows(calls.front()).count > 1;
+  const bool several = calls.size() > 1 && ValueRows(calls.front()).count > 1;
   add_rows(segment, path, calls, meaning != nullptr ? meaning->rows == "blocks" : several);
 }
 
@@ -154,7 +154,7 @@ void SeriesCollector::add_rows(const NamedSegment& segment, const std::string& p
   Before& before = before_[path];
   std::int64_t at = 0;
   for (const Tensor& call : calls) {
-    const Rows rows(call);
+    const ValueRows rows(call);
     const std::span<const double> earlier(before.numbers);
     for (std::int64_t row = 0; row < rows.count; ++row, ++at) {
       std::span<const double> old;
@@ -187,7 +187,7 @@ void SeriesCollector::add_slots(const NamedSegment& segment, const std::string& 
       changes_[path].push_back(kNone);
       continue;
     }
-    const Rows rows(calls[static_cast<std::size_t>(call)]);
+    const ValueRows rows(calls[static_cast<std::size_t>(call)]);
     const double change = change_of(rows.numbers, before.numbers);
     changes_[path].push_back(change);
     for (std::int64_t at = call * block; at < (call + 1) * block; ++at) {
@@ -205,7 +205,7 @@ void SeriesCollector::add_passes(const NamedSegment& segment, const std::string&
   std::vector<float>&norms = series(TokenMeasure::norm, path), &changes = series(TokenMeasure::change, path);
   std::vector<std::vector<double>> last(static_cast<std::size_t>(segment.valid));
   for (std::size_t call = 0; call < calls.size(); ++call) {
-    const Rows rows(calls[call]);
+    const ValueRows rows(calls[call]);
     const auto first = static_cast<std::int64_t>(places[call].data<double>()[0]);
     for (std::int64_t row = 0; row < rows.count; ++row) {
       const std::int64_t at = first + row;

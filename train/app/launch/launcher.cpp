@@ -49,7 +49,7 @@ namespace {
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // of one message: MPI counts in int
 
 // What each rank says of itself at the start.
-struct Place {
+struct RankHost {
   std::array<char, MPI_MAX_PROCESSOR_NAME> host{};
   cpu_set_t processors{};
 };
@@ -62,22 +62,22 @@ class MpiRanks final : public Ranks {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
-    Place own;
+    RankHost local;
     int length = 0;
-    MPI_Get_processor_name(own.host.data(), &length);
-    CPU_ZERO(&own.processors);
-    sched_getaffinity(0, sizeof own.processors, &own.processors);
-    places_.resize(static_cast<std::size_t>(size_));
-    MPI_Allgather(&own, sizeof own, MPI_BYTE, places_.data(), sizeof own, MPI_BYTE, MPI_COMM_WORLD);
-    if (choose_threads) set_thread_count(std::max(1, thread_count() / sharing(own)));
-    choose_gpu(own);
+    MPI_Get_processor_name(local.host.data(), &length);
+    CPU_ZERO(&local.processors);
+    sched_getaffinity(0, sizeof local.processors, &local.processors);
+    hosts_.resize(static_cast<std::size_t>(size_));
+    MPI_Allgather(&local, sizeof local, MPI_BYTE, hosts_.data(), sizeof local, MPI_BYTE, MPI_COMM_WORLD);
+    if (choose_threads) set_thread_count(std::max(1, thread_count() / sharing(local)));
+    choose_gpu(local);
   }
   ~MpiRanks() override { MPI_Finalize(); }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string name(int rank) const override {
-    return fmt::format("rank {} on {}", rank, places_[static_cast<std::size_t>(rank)].host.data());
+    return fmt::format("rank {} on {}", rank, hosts_[static_cast<std::size_t>(rank)].host.data());
   }
   void set_timeout(double seconds) override { timeout_ = seconds; }
 
@@ -122,19 +122,19 @@ class MpiRanks final : public Ranks {
   };
 
   // How many ranks of this host have a processor in common with this one, itself included.
-  int sharing(const Place& own) const {
-    return static_cast<int>(std::count_if(places_.begin(), places_.end(), [&](const Place& other) {
+  int sharing(const RankHost& local) const {
+    return static_cast<int>(std::count_if(hosts_.begin(), hosts_.end(), [&](const RankHost& other) {
       cpu_set_t common;
-      CPU_AND(&common, &own.processors, &other.processors);
-      return own.host == other.host && CPU_COUNT(&common) > 0;
+      CPU_AND(&common, &local.processors, &other.processors);
+      return local.host == other.host && CPU_COUNT(&common) > 0;
     }));
   }
 
   // Each rank of a host sees one of its GPUs, the next one for each; where a launcher has given it one, that.
-  void choose_gpu(const Place& own) const {
-    const auto before =
-        static_cast<std::size_t>(std::count_if(places_.begin(), places_.begin() + rank_,
-                                               [&](const Place& other) { return own.host == other.host; }));
+  void choose_gpu(const RankHost& local) const {
+    const auto before = static_cast<std::size_t>(
+        std::count_if(hosts_.begin(), hosts_.begin() + rank_,
+                      [&](const RankHost& other) { return local.host == other.host; }));
     const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
     if (variable != nullptr && *variable == '\0') return;  // the user hides all of them
     std::vector<std::string> visible;
@@ -236,7 +236,7 @@ class MpiRanks final : public Ranks {
 
   int rank_ = 0, size_ = 1;
   double timeout_ = 0;
-  std::vector<Place> places_;
+  std::vector<RankHost> hosts_;
   std::unique_ptr<Peers> peers_;
 };
 

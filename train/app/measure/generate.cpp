@@ -69,7 +69,7 @@ class LongStream {
 
   // Whether another token may be timed at this length: a growing cache should stay near it.
   bool may_time_another(std::int64_t length) const {
-    return !reads_all_ || model_->stream_room(state_) < 0 ||
+    return !reads_all_ || model_->remaining_context(state_) < 0 ||
            tokens_read_ < length + std::min(length, kTokensOfFullCache);
   }
 
@@ -91,7 +91,7 @@ class LongStream {
       bytes = std::max(bytes, bytes_in_use(state));
     }
     // A replayed graph writes its state in place, so the state kept here advances with it.
-    if (reads_all_ || model_->stream_place(state)) state_ = std::move(state);
+    if (reads_all_ || model_->stream_signature(state)) state_ = std::move(state);
     tokens_read_ += tokens;
     return {seconds / static_cast<double>(tokens), bytes};
   }
@@ -99,13 +99,13 @@ class LongStream {
  private:
   // Returns the bytes of the state; of a cache with room for all tokens, only the filled rows count.
   std::int64_t bytes_in_use(const State& state) const {
-    const std::int64_t room = reads_all_ ? model_->stream_room(state) : -1;
-    if (room < 0) return state.bytes();
+    const std::int64_t remaining = reads_all_ ? model_->remaining_context(state) : -1;
+    if (remaining < 0) return state.bytes();
     std::int64_t bytes = 0;
     for (const auto& [name, tensor] : state) {
       const Shape& shape = tensor.shape();
       const bool holds_all = std::find(shape.begin(), shape.end(), context_) != shape.end();
-      bytes += holds_all ? tensor.bytes() / context_ * (context_ - room) : tensor.bytes();
+      bytes += holds_all ? tensor.bytes() / context_ * (context_ - remaining) : tensor.bytes();
     }
     return bytes;
   }
@@ -149,7 +149,7 @@ MeasuredSeries measure_config(const std::string& name, const GenerateBenchOption
   if (config.vocab == 0) config.vocab = 65;
   // A cache of all keys or a table of positions has one row for each token.
   const std::unique_ptr<Model> asked = make_unallocated_model(config);
-  if (asked->stream_room({}) >= 0)
+  if (asked->remaining_context({}) >= 0)
     config.context = lengths.back() + 2 * std::max(kTokensOfFullCache, asked->stream_period());
   LongStream stream(config, options, lengths.back(), placement);
 

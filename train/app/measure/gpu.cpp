@@ -12,7 +12,7 @@
 #include "ops/backends.h"
 #include "ops/core/device_clock.h"
 #include "ops/core/op_spec.h"
-#include "ops/core/parameter_forms.h"
+#include "ops/core/parameter_cache.h"
 #include "ops/product/gemm.h"
 #include "ops/product/linear.h"
 #include "tensor/base/format.h"
@@ -82,7 +82,7 @@ std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int run
                bias = require_grad(numbers({layer.n}, Dtype::f32, device)),
                rounded = raw::cast(weight, dtype), y = Tensor::empty({layer.m, layer.n}, dtype, device);
   // As in the arena of a model: the bf16 copy is rounded once, not at every use.
-  for (const Tensor& x32 : {weight, bias}) hold_parameters(x32, rounding, half);
+  for (const Tensor& x32 : {weight, bias}) mark_parameters(x32, rounding, half);
   detail::GemmArgs args{};
   args.dtype = dtype;
   args.precision = rounding;

@@ -18,7 +18,7 @@
 #include "train/config/config.h"
 #include "train/config/run_config.h"
 #include "train/words/human_text.h"
-#include "train/words/likely_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;
@@ -32,7 +32,7 @@ std::string family_of(const std::string& model) {
   for (const ModelName& name : model_registry())
     if (model == name.model) return name.family;
   fail<ConfigError>("bench length: there is no model \"{}\" ({}all: {})", model,
-                    nearest_text(model, model_list()), fmt::join(model_list(), ", "));
+                    suggest_value(model, model_list()), fmt::join(model_list(), ", "));
 }
 
 // Times one length and adds it to the series.

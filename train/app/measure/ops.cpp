@@ -9,7 +9,7 @@
 #include "models/optimizer/optimizer.h"
 #include "ops/backends.h"
 #include "ops/core/op_spec.h"
-#include "ops/core/parameter_forms.h"
+#include "ops/core/parameter_cache.h"
 #include "ops/core/records.h"
 #include "ops/cost/counting.h"
 #include "ops/optimizer/optimizer.h"
@@ -75,7 +75,7 @@ std::vector<Cell> bench_op(const OpSpec& spec, const OpsBenchOptions& options, c
   const Tensors host = spec.bench(), inputs = on_device(host, device);
   for (const Tensor& x : inputs)
     if (x.defined() && x.dtype() == Dtype::f32 && options.matmul != MatmulPrecision::f32)
-      hold_parameters(x, options.matmul);
+      mark_parameters(x, options.matmul);
   const Cost cost = work_of(spec, host);
   Timing forward;
   {

@@ -81,9 +81,9 @@ RunTime time_of_run(const PlannedRun& run, const Task& task, const RunSpeed& spe
   const double each_step = static_cast<double>(run.batch.tokens.elements());
   const DataConfig& data = run.config.data;
   // Of a text that is cut by the configuration.
-  const double whole = static_cast<double>(task.pass_tokens()) * (1 - data.split - data.test) / data.split /
+  const double whole = static_cast<double>(task.epoch_tokens()) * (1 - data.split - data.test) / data.split /
                        std::max(each_step, 1.0);
-  const bool knows_whole = task_reads(data, "split") && task.pass_tokens() > 0;
+  const bool knows_whole = task_reads(data, "split") && task.epoch_tokens() > 0;
   const auto sample = static_cast<double>(eval_sample_batches(train));
   double batches = train.eval_batches > 0    ? static_cast<double>(train.eval_batches)
                    : train.eval_batches == 0 ? whole

@@ -16,10 +16,10 @@
 #include "train/app/views/html_page.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/files/text_file.h"
 #include "train/plan/environment.h"
-#include "train/words/likely_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;
@@ -32,10 +32,10 @@ constexpr double kSeconds = 10;
 constexpr std::size_t kColumns = 11;
 
 // The file result.json of earlier calls.
-const OwnKind kOwnTimes{"a file of times of Eddy's benchmarks", [](const std::string& path) {
-                          const nlohmann::json old = parse_strict_json(read_text_file(path)).value;
-                          return old.is_object() && old.value("table", "") == "speed";
-                        }};
+const OutputKind kTimesFile{"a file of times of Eddy's benchmarks", [](const std::string& path) {
+                              const nlohmann::json old = parse_strict_json(read_text_file(path)).value;
+                              return old.is_object() && old.value("table", "") == "speed";
+                            }};
 
 constexpr std::string_view kRows =
 #include "embedded/train/app/measure/speed.toml"
@@ -291,7 +291,7 @@ std::vector<SpeedRow> wanted_speed_rows(const SpeedOptions& options) {
   for (const SpeedRow& row : rows) names.push_back(row.name);
   for (const std::string& name : options.rows)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      fail<ConfigError>("bench speed: there is no row \"{}\" ({}all: {})", name, nearest_text(name, names),
+      fail<ConfigError>("bench speed: there is no row \"{}\" ({}all: {})", name, suggest_value(name, names),
                         fmt::join(names, ", "));
   if (!options.rows.empty())
     std::erase_if(rows, [&](const SpeedRow& row) {
@@ -317,8 +317,8 @@ std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
   if (error) fail<IoError>("bench speed: {} cannot be made: {}", folder.string(), error.message());
   const std::string times_file = (folder / "result.json").string(),
                     page_file = (folder / "index.html").string();
-  refuse_foreign_file("bench speed", times_file, kOwnTimes);
-  refuse_foreign_file("bench speed", page_file, kOwnPage);
+  refuse_foreign_file("bench speed", times_file, kTimesFile);
+  refuse_foreign_file("bench speed", page_file, kPageFile);
   std::vector<SpeedResult> results;
   nlohmann::json now = nlohmann::json::array();  // the rows of this call
   std::map<std::string, nlohmann::json> measured = rows_before(times_file, where);
@@ -338,8 +338,8 @@ std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
       if (const auto found = measured.find(one.name); found != measured.end())
         written.push_back(found->second);
     const Measurement all = measurement_of(written, where);
-    write_own_file("bench speed", times_file, file_of(written, all).dump(1) + "\n", kOwnTimes);
-    write_own_file("bench speed", page_file, to_html(all), kOwnPage);
+    write_output_file("bench speed", times_file, file_of(written, all).dump(1) + "\n", kTimesFile);
+    write_output_file("bench speed", page_file, to_html(all), kPageFile);
   }
   log(fmt::format("{}\npage: {}\n", to_text(measurement_of(now, where)), page_file));
   return results;

@@ -8,7 +8,7 @@
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
 #include "train/app/measure/measurement.h"
-#include "train/plan/verdict.h"
+#include "train/plan/memory_verdict.h"
 
 namespace eddy::app {
 using namespace training;

@@ -24,7 +24,7 @@
 #include "train/config/config_flags.h"
 #include "train/config/new_config.h"
 #include "train/config/run_config.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/files/text_file.h"
 #include "train/record/percent_line.h"
 #include "train/words/human_text.h"
@@ -39,12 +39,13 @@ constexpr std::int64_t kDefaultVocab = 65;
 constexpr std::int64_t kMostLength = 1 << 24;
 
 // A file that --json wrote.
-const OwnKind kOwnNumbers{"a file of numbers of Eddy's benchmarks", [](const std::string& path) {
-                            constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 26;
-                            if (std::filesystem::file_size(path) > kMostBytes) return false;
-                            const nlohmann::json old = parse_strict_json(read_text_file(path)).value;
-                            return old.is_object() && old.contains("bench") && old.contains("environment");
-                          }};
+const OutputKind kNumbersFile{"a file of numbers of Eddy's benchmarks", [](const std::string& path) {
+                                constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 26;
+                                if (std::filesystem::file_size(path) > kMostBytes) return false;
+                                const nlohmann::json old = parse_strict_json(read_text_file(path)).value;
+                                return old.is_object() && old.contains("bench") &&
+                                       old.contains("environment");
+                              }};
 
 using Keep = std::function<void(const Measurement&)>;
 
@@ -84,8 +85,8 @@ std::function<int()> benchmark(CLI::App& command, std::function<PlannedRows()> p
              not_empty());
   add_dry_run(command, files->dry_run);
   return [=] {
-    if (!files->json.empty()) check_output(where, files->json, kOwnNumbers);
-    if (!files->html.empty()) check_output(where, files->html, kOwnPage);
+    if (!files->json.empty()) check_output(where, files->json, kNumbersFile);
+    if (!files->html.empty()) check_output(where, files->html, kPageFile);
     check_two_files(where, "--json", files->json, "--html", files->html);
     if (files->dry_run) return show_plan(plan());
     if (is_terminal(2)) {
@@ -96,9 +97,9 @@ std::function<int()> benchmark(CLI::App& command, std::function<PlannedRows()> p
     }
     const Keep keep = [&](const Measurement& so_far) {
       if (!files->json.empty())
-        write_own_file(where, files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n",
-                       kOwnNumbers);
-      if (!files->html.empty()) write_own_file(where, files->html, to_html(so_far), kOwnPage);
+        write_output_file(where, files->json, to_json(so_far, command_line_of(*app)).dump(1) + "\n",
+                          kNumbersFile);
+      if (!files->html.empty()) write_output_file(where, files->html, to_html(so_far), kPageFile);
     };
     const Measurement measurement = measure(keep);
     print(to_text(measurement));
@@ -179,8 +180,8 @@ struct StepFlags {
       imply_names(model, gave("model.family"), gave("model.model"));
     } else {
       NewConfig gathered;
-      gathered.take_file(config);
-      gathered.take_flags(keys.given());
+      gathered.merge_file(config);
+      gathered.merge_flags(keys.given());
       model = gathered.completed().model;
     }
     if (dropout >= 0) model.dropout = dropout;
@@ -332,7 +333,7 @@ Described describe_bench_speed(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--runs", options->runs, "Folder of the results")->capture_default_str();
   command.add_option("--device", options->device, "Where to compute (default: cuda, at scale small cpu)")
-      ->check(CLI::IsMember(value_names<Computer>()));
+      ->check(CLI::IsMember(value_names<DeviceChoice>()));
   command
       .add_option("--seconds", options->seconds,
                   "Seconds of timed steps for each row (default: 10, at scale small three steps)")

@@ -19,7 +19,7 @@
 #include "train/app/views/html_page.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/files/text_file.h"
 #include "train/record/percent_line.h"
 #include "train/run/checkpoint.h"
@@ -50,7 +50,7 @@ int run_compare(const CompareFlags& flags) {
   const bool same_run = flags.run_b.empty();
   if (same_run && !flags.clear_state)
     fail<ValueError>("compare: there is only one run (name a second one, or add --clear-state)");
-  check_output("compare", flags.html, kOwnPage);
+  check_output("compare", flags.html, kPageFile);
   const LoadedRun a = load_text_run("compare", flags.a);
   LoadedRun other;
   if (!same_run)
@@ -108,7 +108,7 @@ int run_compare(const CompareFlags& flags) {
   print_list("tokens that A predicts better:", comparison.a_better, several);
   print_list("tokens that B predicts better:", comparison.b_better, several);
   // Behind the numbers, which a full disk does not take.
-  write_own_file("compare", flags.html, render_comparison(runs, texts, comparison), kOwnPage);
+  write_output_file("compare", flags.html, render_comparison(runs, texts, comparison), kPageFile);
   print_line("\npage: {}", flags.html);
   return 0;
 }
@@ -119,8 +119,8 @@ struct ReportFlags {
 };
 
 int run_report(const ReportFlags& flags) {
-  check_output("report", flags.html, kOwnPage);
-  if (!flags.csv.empty()) check_output("report", flags.csv, kOwnPoints);
+  check_output("report", flags.html, kPageFile);
+  if (!flags.csv.empty()) check_output("report", flags.csv, kPointsFile);
   check_two_files("report", "--html", flags.html, "--csv", flags.csv);
   std::vector<std::string> folders;
   std::set<std::filesystem::path> seen;  // "a", "a/" and "./a" are one run
@@ -139,8 +139,8 @@ int run_report(const ReportFlags& flags) {
   print(to_text(ends_of(runs, groups)));
   if (const Table differing = differences_of(runs, groups); !differing.rows.empty())
     print("\n" + to_text(differing));
-  write_own_file("report", flags.html, side_by_side_page(runs, groups), kOwnPage);
-  if (!flags.csv.empty()) write_own_file("report", flags.csv, points_csv(runs), kOwnPoints);
+  write_output_file("report", flags.html, side_by_side_page(runs, groups), kPageFile);
+  if (!flags.csv.empty()) write_output_file("report", flags.csv, points_csv(runs), kPointsFile);
   print_line("\npage: {}", flags.html);
   if (!flags.csv.empty()) print_line("points: {}", flags.csv);
   return 0;

@@ -35,7 +35,7 @@ void check_picture(const std::string& file) {
     if (end == other)
       fail<ValueError>(
           "draw: --out {}: the picture is SVG (name it .svg; browsers show it, Inkscape converts it)", file);
-  check_output("draw", file, kOwnPicture);
+  check_output("draw", file, kPictureFile);
 }
 
 // Where NAME ends in NAME=FOLDER, both of which may hold a '=' as in runs/rate=0.1; npos for a folder alone.
@@ -61,7 +61,7 @@ int run_curves(const CurveFlags& flags) {
         {equals == std::string::npos ? folder : given.substr(0, equals), curves_of(folder, flags.measure)});
   }
   const std::string title = flags.title.empty() ? flags.measure + " by training step" : flags.title;
-  write_own_file("draw", flags.out, draw_curves(groups, flags.measure, title), kOwnPicture);
+  write_output_file("draw", flags.out, draw_curves(groups, flags.measure, title), kPictureFile);
   for (const CurveGroup& group : groups) {
     const auto runs = std::ssize(group.curves);
     print_line("{}: {} {}", group.name, runs, plural(runs, "run"));
@@ -107,7 +107,7 @@ int draw_state_of(const StateFlags& flags, LoadedRun run) {
   // Of two answers the other one has a name too.
   if (run.model->full_config().n_out == 2 && !name.empty()) others = task->answer_name(1 - answer);
   const StateCaption caption{name.empty() ? fmt::format("{}", answer) : name, others, trained};
-  write_own_file("draw", flags.out, draw_state(study, caption), kOwnPicture);
+  write_output_file("draw", flags.out, draw_state(study, caption), kPictureFile);
 
   print_line("step: {}", run.step);
   print_line("streams: {} of {} {}; training had {}", study.rows, study.time, plural(study.time, "token"),

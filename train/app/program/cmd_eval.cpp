@@ -22,8 +22,8 @@
 #include "train/app/report/loss_by_position.h"
 #include "train/app/views/html_page.h"
 #include "train/config/run_config.h"
-#include "train/eval/standing.h"
-#include "train/files/own_file.h"
+#include "train/eval/learning_verdict.h"
+#include "train/files/output_file.h"
 #include "train/plan/machine_memory.h"
 #include "train/record/percent_line.h"
 #include "train/record/run_series.h"
@@ -81,18 +81,18 @@ void print_baselines(const Task& task, const LoadedRun& run, const EvalFlags& fl
 }
 
 // How often the run has read its text, and whether more steps will help.
-void print_standing(const Task& task, const LoadedRun& run, const EvalFlags& flags) {
-  const std::int64_t pass = run.state.pass_tokens > 0 ? run.state.pass_tokens
-                            : flags.data.empty()      ? task.pass_tokens()
-                                                      : 0;
-  if (pass == 0 || run.step == 0) return;
-  const double passes = passes_over(run.state.tokens, pass);
-  print_line("passes: {:.3g} over the training text", passes);
+void print_learning_verdict(const Task& task, const LoadedRun& run, const EvalFlags& flags) {
+  const std::int64_t epoch = run.state.epoch_tokens > 0 ? run.state.epoch_tokens
+                             : flags.data.empty()       ? task.epoch_tokens()
+                                                        : 0;
+  if (epoch == 0 || run.step == 0) return;
+  const double epochs = epochs_in(run.state.tokens, epoch);
+  print_line("epochs: {:.3g} of the training text", epochs);
   const std::filesystem::path metrics = run.checkpoint.parent_path().parent_path() / "metrics.jsonl";
   std::error_code error;
   if (run.config.train.eval_every == 0 || !std::filesystem::is_regular_file(metrics, error)) return;
   const std::int64_t after = last_growth(run.state.text_phases);
-  print_line("standing: {}", standing_text(RunSeries::read(metrics, after).points(run.step), passes));
+  print_line("verdict: {}", learning_verdict(RunSeries::read(metrics, after).points(run.step), epochs));
 }
 
 int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, LoadedRun run) {
@@ -172,10 +172,10 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
     print_line("bits per token: {:.6f}", result.bits_per_token());
     print_line("perplexity: {:.6g}", result.perplexity());
   }
-  for (const auto& [name, value] : result.extras) print_line("{}: {:.6g}", spaced(name), value);
+  for (const auto& [name, value] : result.metrics) print_line("{}: {:.6g}", spaced(name), value);
   if (text) {
     print_baselines(*task, run, flags);
-    print_standing(*task, run, flags);
+    print_learning_verdict(*task, run, flags);
   }
   for (const auto& [name, value] : result.diagnostics) print_line("{}: {:.6g}", spaced(name), value);
   if (flags.sampled > 0) {
@@ -188,7 +188,8 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
     const std::string sample = fmt::format("of {} random {} of {}", flags.sampled,
                                            plural(flags.sampled, "batch", "batches"), options.batch);
     print_line("loss {}: {:.6f}, standard error {:.6f}", sample, sampled.loss, sampled.standard_error);
-    for (const auto& [name, value] : sampled.extras) print_line("{} {}: {:.6g}", spaced(name), sample, value);
+    for (const auto& [name, value] : sampled.metrics)
+      print_line("{} {}: {:.6g}", spaced(name), sample, value);
   }
   print_line("{}: {}", text ? "tokens" : "targets", result.tokens);
   print_line("{}/s: {:.0f}", text ? "tokens" : "targets",
@@ -207,14 +208,14 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
     const std::string page = render_loss_by_position(
         fmt::format("{} on {}, loss by position", run.config.model.model, task->name()),
         fmt::format("step {}, {} of {} tokens", run.step, flags.options.split, result.tokens), shown);
-    write_own_file("eval", flags.by_position, page, kOwnPage);
+    write_output_file("eval", flags.by_position, page, kPageFile);
     print_line("by position: {}", flags.by_position);
   }
   return 0;
 }
 
 int run_eval(const EvalFlags& flags, const CLI::App& command, Ranks* ranks) {
-  if (!flags.by_position.empty()) check_output("eval", flags.by_position, kOwnPage);
+  if (!flags.by_position.empty()) check_output("eval", flags.by_position, kPageFile);
   LoadedRun run = load_run("eval", flags.run);
   return naming_flags({{"train.sequence", "--sequence"},
                        {"train.batch", "--batch"},

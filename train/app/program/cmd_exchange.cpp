@@ -92,7 +92,7 @@ Described describe_dump(CLI::App& command) {
   add_option(command, "--precision", options->precision, "Arithmetic and output",
              CLI::IsMember({"f64", "f32"}));
   add_option(command, "--device", options->device, "Where to compute; cuda takes --precision f32",
-             CLI::IsMember(value_names<Computer>()));
+             CLI::IsMember(value_names<DeviceChoice>()));
   command.add_flag("--grads", options->grads, "Also write the gradient of every parameter");
   add_option(
       command, "--capture", options->capture,
@@ -100,7 +100,7 @@ Described describe_dump(CLI::App& command) {
       not_empty());
   command.add_flag("--literal", options->literal, "Compute by the equations word for word");
   return {[options] {
-    check_output("dump", options->out, kOwnDump);
+    check_output("dump", options->out, kDumpFile);
     const std::string warning = dump(*options);
     if (!warning.empty()) say("dump: " + warning);
     print_line("wrote {}", options->out);

@@ -68,7 +68,7 @@ std::vector<std::int32_t> encoded_prompt(const Tokenizer& tokenizer, const std::
 int run_generate(const GenerateOptions& options, const CLI::App& command) {
   validate(options.sample);
   const bool saving = !options.save_session.empty();
-  if (saving) check_output("generate", options.save_session, kOwnSession);
+  if (saving) check_output("generate", options.save_session, kSessionFile);
   // From here on a stop waits until the session is saved.
   std::optional<StopOnSignal> signals;
   if (saving) signals.emplace();

@@ -22,7 +22,7 @@
 #include "train/app/views/html_page.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/record/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/text/text_files.h"
@@ -100,7 +100,7 @@ std::vector<std::int32_t> tokens_of(const InspectFlags& flags, const LoadedRun& 
 }
 
 int run_inspect(const InspectFlags& flags) {
-  check_output("inspect", flags.out, kOwnPage);
+  check_output("inspect", flags.out, kPageFile);
   const LoadedRun run = load_text_run("inspect", flags.run, " (inspect reads text)");
   InspectOptions options;
   options.reading = reading_of(run, 1);
@@ -135,7 +135,7 @@ int run_inspect(const InspectFlags& flags) {
     print_line("attention: of the tokens {}:{}", inspection.attention.front().from,
                inspection.attention.front().to);
   // Behind the numbers, which a full disk does not take.
-  write_own_file("inspect", flags.out, page, kOwnPage);
+  write_output_file("inspect", flags.out, page, kPageFile);
   print_line("page: {}, {}", flags.out, human_bytes(static_cast<std::int64_t>(page.size())));
   return 0;
 }

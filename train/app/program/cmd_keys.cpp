@@ -14,8 +14,8 @@
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/tasks/task.h"
-#include "train/words/likely_name.h"
 #include "train/words/program_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;
@@ -61,8 +61,8 @@ ModelName named_model(const ConfigKeys& keys, const std::string& wanted) {
     known.emplace_back(wanted.find('/') == std::string::npos ? name.model : full);
   }
   for (const ConfigField& field : keys.fields()) all_keys.push_back(field.full_key());
-  std::string hint = nearest_text(wanted, known);
-  if (const std::string key = likely_name(wanted, all_keys); hint.empty() && !key.empty())
+  std::string hint = suggest_value(wanted, known);
+  if (const std::string key = suggest_name(wanted, all_keys); hint.empty() && !key.empty())
     hint = "nearest key: " + key + "; ";
   fail<ConfigError>("keys: there is no model {:?}, and no key of that name ({}{} models lists them)", wanted,
                     hint, program_name());
@@ -79,7 +79,7 @@ int list_keys(const std::string& wanted) {
   for (const ConfigField& field : named.empty() ? keys.fields() : named) {
     if (!all && named.empty() && (field.section != "model" || !field.is_read_by(name.family, name.model)))
       continue;
-    if (field.use == KeyUse::oddity && named.empty())
+    if (field.use == KeyUse::paper_quirk && named.empty())
       ++hidden;
     else
       print_key(field);
@@ -99,7 +99,7 @@ int list_tasks() {
   for (const TaskEntry& task : task_registry()) {
     std::string names;
     for (const ConfigField& field : keys.fields())
-      if (field.section == "data" && field.key != "name" && field.use != KeyUse::oddity &&
+      if (field.section == "data" && field.key != "name" && field.use != KeyUse::paper_quirk &&
           field.is_read_by("", task.name))
         names += (names.empty() ? "" : ", ") + field.key;
     print_line("{:<16} predicts {}", task.name, task.summary);

@@ -8,7 +8,7 @@
 
 #include "examples/learn/checker/check.h"
 #include "examples/learn/checker/exercise.h"
-#include "examples/learn/checker/place.h"
+#include "examples/learn/checker/installation.h"
 #include "examples/learn/checker/student_folder.h"
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
@@ -29,7 +29,9 @@ struct LearnFlags {
 // What every one of these commands begins with.
 struct Lessons {
   explicit Lessons(const LearnFlags& flags)
-      : place(find_place()), exercises(read_exercises(place.exercises)), student(folder_of(flags)) {
+      : installation(find_installation()),
+        exercises(read_exercises(installation.exercises)),
+        student(folder_of(flags)) {
     command = program_name() + " learn";
     if (flags.folder != kFolder) command += " --folder " + shell_quoted(flags.folder);
   }
@@ -55,7 +57,7 @@ struct Lessons {
   }
   std::string file(const Exercise& exercise) const { return student.file(exercise.file).string(); }
 
-  Place place;
+  Installation installation;
   std::vector<Exercise> exercises;
   StudentFolder student;
   std::string command;  // as the student calls it
@@ -84,7 +86,7 @@ int list_exercises(const LearnFlags& flags) {
 int show_exercise(const LearnFlags& flags) {
   Lessons lessons(flags);
   const Exercise& exercise = lessons.chosen(flags.which);
-  const bool copied = lessons.student.take(lessons.place.exercises / exercise.file);
+  const bool copied = lessons.student.take(lessons.installation.exercises / exercise.file);
   print_line("Exercise {}: {}\n\n{}", exercise.number, exercise.title, exercise.task);
   print_line("{} {}. Complete it, then:\n", lessons.file(exercise),
              copied ? "is there for you" : "is there already");
@@ -100,7 +102,7 @@ int check_one(const LearnFlags& flags) {
   if (!std::filesystem::is_regular_file(lessons.file(exercise), error))
     fail<IoError>("learn: there is no {} ({} {} writes it)", lessons.file(exercise), lessons.command,
                   exercise.number);
-  const Checked checked = check_exercise(lessons.place, exercise, lessons.file(exercise));
+  const Checked checked = check_exercise(lessons.installation, exercise, lessons.file(exercise));
   print(checked.text);
   if (!checked.right) {
     print_line("exercise {} is not right yet ({} hint {})", exercise.number, lessons.command,
@@ -128,7 +130,7 @@ int give_hint(const LearnFlags& flags) {
 
 int print_answer(const LearnFlags& flags) {
   const Lessons lessons(flags);
-  print(read_text_file(lessons.chosen(flags.which).answer(lessons.place.exercises)));
+  print(read_text_file(lessons.chosen(flags.which).answer(lessons.installation.exercises)));
   return 0;
 }
 

@@ -94,9 +94,9 @@ RunConfig described(const ModelsOptions& options) {
       if (options.keys.given().contains(key))
         fail<ConfigError>("models: --explain {} names the model, and --{} another (leave out one)",
                           options.explain, key);
-  if (!options.explain.empty()) gathered.take_preset(options.explain, "models");
-  if (!options.config.empty()) gathered.take_file(options.config);
-  gathered.take_flags(options.keys.given());
+  if (!options.explain.empty()) gathered.merge_preset(options.explain, "models");
+  if (!options.config.empty()) gathered.merge_file(options.config);
+  gathered.merge_flags(options.keys.given());
   RunConfig config = gathered.completed();
   if (options.vocab > 0) config.model.vocab = options.vocab;
   if (config.model.vocab == 0) config.model.vocab = usual_vocab(config.data.tokenizer);
@@ -105,11 +105,11 @@ RunConfig described(const ModelsOptions& options) {
 
 int explain_model(const ModelsOptions& options) {
   const RunConfig config = described(options);
-  if (!options.svg.empty()) check_output("models", options.svg, kOwnPicture);
+  if (!options.svg.empty()) check_output("models", options.svg, kPictureFile);
   const ModelOutline outline = outline_model(config.model, segment_length(config));
   print(to_text(outline));
   if (!options.svg.empty()) {
-    write_own_file("models", options.svg, draw_outline(outline), kOwnPicture);
+    write_output_file("models", options.svg, draw_outline(outline), kPictureFile);
     print_line("picture: {}", options.svg);
   }
   return 0;

@@ -13,7 +13,7 @@
 #include "train/app/measure/run_speed.h"
 #include "train/app/program/commands.h"
 #include "train/app/views/table.h"
-#include "train/plan/verdict.h"
+#include "train/plan/memory_verdict.h"
 #include "train/record/percent_line.h"
 #include "train/tasks/task.h"
 #include "train/words/human_text.h"
@@ -24,8 +24,8 @@ using namespace training;
 namespace {
 
 constexpr double kGiB = 1 << 30;
-// A run may be planned for a larger machine. What takes so many times the room is not counted to its end.
-constexpr std::int64_t kMostRooms = 64;
+// A run may be planned for a larger machine. What takes so many times the budget is not counted to its end.
+constexpr std::int64_t kMostBudgets = 64;
 
 struct PlanFlags {
   NewRunOptions run;
@@ -36,7 +36,7 @@ std::string in_gib(std::int64_t bytes) {
   return table_number(static_cast<double>(bytes) / kGiB);
 }
 
-void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoom& room) {
+void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryBudget& budget) {
   const TrainConfig& train = run.config.train;
   Table table{{"memory, counted", "GiB"}, {}, TableAlign::numbers};
   std::vector<std::vector<std::string>>& rows = table.rows;
@@ -56,9 +56,9 @@ void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryRoo
   print(to_text(table));
   if (plan.on_gpu)
     print_line("of the GPU's memory, counted without its fused kernels");
-  else if (!room.limit.empty())
-    print_line("{} has {} GiB, of which {} are free for the run", room.limit, in_gib(room.whole),
-               in_gib(room.bytes));
+  else if (!budget.limit.empty())
+    print_line("{} has {} GiB, of which {} are free for the run", budget.limit, in_gib(budget.whole),
+               in_gib(budget.bytes));
 }
 
 // What other values of train.recompute would take.
@@ -95,18 +95,18 @@ void print_speed(const PlannedRun& run, const Task& task, const RunSpeed& speed)
   print_line("operations a token   {}, {} GFLOP/s", human_count(speed.flops_per_token),
              table_number(speed.flops_per_token * rate * 1e-9));
   print_line("tokens a second      {}", table_number(rate));
-  const double pass = static_cast<double>(task.pass_tokens());
-  if (pass > 0)
-    print_line("a pass over the text {} minutes: {} tokens, {} steps", table_number(pass / rate / 60),
-               human_count(pass), human_count(std::ceil(pass / static_cast<double>(speed.tokens))));
+  const double epoch = static_cast<double>(task.epoch_tokens());
+  if (epoch > 0)
+    print_line("an epoch             {} minutes: {} tokens, {} steps", table_number(epoch / rate / 60),
+               human_count(epoch), human_count(std::ceil(epoch / static_cast<double>(speed.tokens))));
   const auto steps = static_cast<double>(train.steps);
   const RunTime time = time_of_run(run, task, speed);
   print_line("to the end           {}: {} {} {}, evaluations {}{}", human_duration(time.seconds()),
              grouped(train.steps), plural(train.steps, "step"), human_duration(time.training),
              human_duration(time.evaluating), time.whole ? "" : " and those of the whole validation split");
-  if (pass > 0)
-    print_line("                     {} passes over the text",
-               table_number(steps * static_cast<double>(speed.tokens) / pass));
+  if (epoch > 0)
+    print_line("                     {} epochs",
+               table_number(steps * static_cast<double>(speed.tokens) / epoch));
   if (train.minutes > 0 && train.minutes * 60 < time.seconds())
     print_line("train.minutes        {} end it earlier, after some {} steps", train.minutes,
                human_count(steps * train.minutes * 60 / time.seconds()));
@@ -134,13 +134,13 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
   form->check_recompute(recompute_named(train.recompute));
   if (task->row_length() > 0) form->check_length(task->row_length(), task->carries_state());
   const PlannedRun run = planned_run(config, placement, *task, before_text);
-  const MemoryRoom room = memory_room();
-  const MemoryPlan plan = plan_memory_near(run, room, kMostRooms);
+  const MemoryBudget budget = memory_budget();
+  const MemoryPlan plan = plan_memory_near(run, budget, kMostBudgets);
   print_line("{} on {}: {} parameters, {}, {} on {}\n", config.model.model, task->name(),
              grouped(plan.parameters), task->summary(), train.precision, train.device);
-  const MemoryVerdict verdict = judge(run, plan, room);
+  const MemoryVerdict verdict = judge(run, plan, budget);
   if (plan.complete) {
-    print_memory(run, plan, room);
+    print_memory(run, plan, budget);
     print_recompute(run, plan);
   }
   if (verdict.fit != Fit::fits)

@@ -97,7 +97,7 @@ Described describe_reproduce(CLI::App& command) {
   command.add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");
   add_option(command, "--device", flags->device,
              "Where every row is trained and measured, the same as --set train.device (default: cpu)",
-             CLI::IsMember(value_names<Computer>()));
+             CLI::IsMember(value_names<DeviceChoice>()));
   return {[flags, &command, &app = *command.get_parent()] {
     return run_on_ranks(app, [&](Ranks* ranks) { return run_reproduce(*flags, command, ranks); });
   }};

@@ -13,7 +13,7 @@
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
 #include "train/fetch/named_data.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/files/text_file.h"
 #include "train/files/utf8.h"
 #include "train/record/percent_line.h"
@@ -53,7 +53,7 @@ int run_train_tokenizer(TokenizerFlags& flags) {
     say(fmt::format("tokenizer train: reads the text, and trains {} tokens on at most {} MB of it",
                     flags.options.size, flags.megabytes));
   const TrainedVocabulary made = train_vocabulary(texts.files, flags.options);
-  write_own_file("tokenizer train", flags.out, made.model, kNewFile);
+  write_output_file("tokenizer train", flags.out, made.model, kNewFile);
   const std::size_t files = single_files(texts.files).size();
   print_line("text: {} {}, {} bytes, {} of them trained on{}", files, plural(files, "file"), made.bytes,
              made.used_bytes, describe_left_out(texts));

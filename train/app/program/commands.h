@@ -17,7 +17,7 @@
 #include "train/app/terminal/output.h"
 #include "train/config/config_flags.h"
 #include "train/config/run_config.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/generate/generate.h"
 #include "train/run/checkpoint.h"
 
@@ -196,7 +196,7 @@ std::string diverged_text(const RunOptions& options);
 // killed processes left beside it. From here on the command has another result than what it prints
 // (keep_on_without_output).
 // errors: IoError; the text begins with `where`.
-void check_output(const std::string& where, const std::string& file, const training::OwnKind& kind);
+void check_output(const std::string& where, const std::string& file, const training::OutputKind& kind);
 // Refuses two flags that name one file, which both would write; an empty name is none.
 // errors: ValueError; the text begins with `where`.
 void check_two_files(const std::string& where, const char* flag, const std::string& file,

@@ -141,7 +141,7 @@ void add_precision_option(CLI::App& command, std::string& precision) {
 }
 
 void add_device_option(CLI::App& command, std::string& device) {
-  add_option(command, "--device", device, "Where to compute", CLI::IsMember(value_names<Computer>()));
+  add_option(command, "--device", device, "Where to compute", CLI::IsMember(value_names<DeviceChoice>()));
 }
 
 void NewRunOptions::add_to(CLI::App& command) {
@@ -177,7 +177,7 @@ std::map<std::string, std::string> NewRunOptions::texts(const char* command) con
 RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>& notes,
                                   const RunConfig* start) const {
   NewConfig gathered;
-  if (start != nullptr) gathered.take_run(*start);
+  if (start != nullptr) gathered.merge_run(*start);
   if (!config.empty()) {
     std::error_code error;
     if (std::filesystem::is_directory(config, error))
@@ -187,10 +187,10 @@ RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>&
               ? ""
               : fmt::format("that of this run is {0}/config.json; {1} train --resume goes on with it; ",
                             std::filesystem::path(config).lexically_normal().string(), program_name()));
-    gathered.take_file(config);
+    gathered.merge_file(config);
   }
-  if (!preset.empty()) gathered.take_preset(preset, command);
-  gathered.take_flags(texts(command));
+  if (!preset.empty()) gathered.merge_preset(preset, command);
+  gathered.merge_flags(texts(command));
   RunConfig completed = gathered.completed();
   for (const std::string& line : gathered.unread()) notes.push_back("warning: " + line);
   return completed;
@@ -253,7 +253,7 @@ std::string diverged_text(const RunOptions& options) {
       options.path);
 }
 
-void check_output(const std::string& where, const std::string& file, const OwnKind& kind) {
+void check_output(const std::string& where, const std::string& file, const OutputKind& kind) {
   namespace fs = std::filesystem;
   const fs::path parent = fs::path(file).parent_path(), folder = parent.empty() ? fs::path(".") : parent;
   std::error_code error;

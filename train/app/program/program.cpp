@@ -35,8 +35,8 @@
 #include "train/app/program/commands.h"
 #include "train/config/config.h"
 #include "train/config/run_config.h"
-#include "train/words/likely_name.h"
 #include "train/words/program_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;
@@ -106,7 +106,7 @@ void choose_gpu_kernels() {
 
 // Has the kernels of a GPU checked before a command opens it.
 void check_gpu_kernels() {
-  before_gpu([] {
+  on_first_gpu_use([] {
     ProveOptions options = program_trials();
     const char* const wanted = std::getenv("EDDY_KERNELS");
     options.uncached = wanted != nullptr && *wanted != '\0';
@@ -175,7 +175,7 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
       for (const CLI::Option* option : from->get_options())
         for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
     }
-    const std::string likely = likely_name(flag, flags),
+    const std::string likely = suggest_name(flag, flags),
                       named = command != nullptr ? full_name(*command) : "";
     return fmt::format("{}unknown flag '{}' ({})", named.empty() ? "" : named + ": ", flag,
                        likely.empty() ? fmt::format("{}see {} {}{}--help", who_takes(flag, app),
@@ -195,10 +195,10 @@ std::string refuse_argument(const CLI::App& app, const CLI::App* command, const 
         takes_value = true;
         wrong = option->results().front();
       }
-  if (commands.empty() || (takes_value && likely_name(wrong, commands).empty()))
+  if (commands.empty() || (takes_value && suggest_name(wrong, commands).empty()))
     return fmt::format("{}: unexpected argument '{}' ({}see {} {} --help)", name, argument,
                        flag_for_argument(command), program_name(), name);
-  const std::string likely = likely_name(wrong, commands);
+  const std::string likely = suggest_name(wrong, commands);
   return fmt::format("{}unknown command '{}' ({}see {}{} --help)", command != nullptr ? name + ": " : "",
                      wrong, likely.empty() ? "" : "nearest: " + likely + "; ",
                      command != nullptr ? program_name() + " " : "", name);

@@ -179,7 +179,7 @@ std::vector<std::vector<double>> token_losses(const Model& model,
     for (std::size_t i = 0; i < nats.size(); ++i) {
       if (target[i] == kNotScored) continue;
       const auto segment = static_cast<std::size_t>(reading.segment);
-      const SequenceReader::Place& place = reader.places()[i / segment];
+      const SequenceReader::RowPosition& place = reader.row_positions()[i / segment];
       const std::size_t token = static_cast<std::size_t>(place.position) + i % segment + 1;
       losses[text_of[static_cast<std::size_t>(place.sequence)]][token] = nats[i];
     }

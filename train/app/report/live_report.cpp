@@ -95,8 +95,8 @@ void LiveReport::operator()(const RunView& view) {
   data.phase_began = phase_began(run);
   data.tokens_seen = run.state.tokens;
   data.baselines = run.state.baselines;
-  data.passes = passes_of(run);
-  data.standing = standing_of(run, view.records);
+  data.epochs = epochs_of(run);
+  data.learning_verdict = learning_verdict_of(run, view.records);
   write_report(run.folder, data);
 }
 

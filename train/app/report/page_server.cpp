@@ -13,7 +13,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 
 #ifdef EDDY_LIBEVENT
 #include <event2/buffer.h>

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "train/app/views/course.h"
-#include "train/files/own_file.h"
+#include "train/app/views/step_timeline.h"
+#include "train/files/output_file.h"
 #include "train/files/utf8.h"
 #include "train/record/run_series.h"
 #include "train/run/state_monitor.h"
@@ -139,17 +139,17 @@ struct Charts {
 void add_course(HtmlPage& page, const RunSeries& run, const std::vector<Chart>& charts, bool full_width) {
   if (charts.empty()) return;
   const Metrics& metrics = run.records();
-  const Course course(metrics.steps, metrics.run ? metrics.run->flops_per_token : kNotMeasured);
+  const StepTimeline timeline(metrics.steps, metrics.run ? metrics.run->flops_per_token : kNotMeasured);
   std::vector<Choice> choices;
-  for (const Along along : kAlong) {
-    std::vector<Chart> along_it;
-    for (const Chart& chart : charts) along_it.push_back(drawn_along(chart, course, along));
-    const bool empty = std::all_of(along_it.begin(), along_it.end(),
+  for (const XAxis axis : kXAxes) {
+    std::vector<Chart> against_it;
+    for (const Chart& chart : charts) against_it.push_back(with_x_axis(chart, timeline, axis));
+    const bool empty = std::all_of(against_it.begin(), against_it.end(),
                                    [](const Chart& chart) { return chart.series.empty(); });
-    if (empty && along != Along::steps) continue;
-    choices.push_back({axis_name(along), [&page, full_width, along_it] {
-                         if (!full_width) return page.charts(along_it);
-                         for (const Chart& chart : along_it) page.chart(chart);
+    if (empty && axis != XAxis::steps) continue;
+    choices.push_back({axis_name(axis), [&page, full_width, against_it] {
+                         if (!full_width) return page.charts(against_it);
+                         for (const Chart& chart : against_it) page.chart(chart);
                        }});
   }
   page.choice("against", choices);
@@ -179,8 +179,8 @@ Charts graph_charts(const RunSeries& run) {
   return charts;
 }
 
-std::vector<Tile> summary(const ReportData& data, const RunSeries& run) {
-  std::vector<Tile> tiles;
+std::vector<StatTile> summary(const ReportData& data, const RunSeries& run) {
+  std::vector<StatTile> tiles;
   if (const EvalRecord* best = run.best(); best != nullptr)
     tiles.push_back({"Best validation loss", human_number(best->loss),
                      fmt::format("at step {}, on {}", grouped(best->step), extent(*best))});
@@ -196,7 +196,7 @@ std::vector<Tile> summary(const ReportData& data, const RunSeries& run) {
   }
   if (data.tokens_seen > 0)
     tiles.push_back({"Tokens seen", human_count(static_cast<double>(data.tokens_seen)),
-                     data.passes > 0 ? passes_text(data.passes) : ""});
+                     data.epochs > 0 ? epochs_text(data.epochs) : ""});
   if (std::isfinite(data.seconds)) tiles.push_back({"Time", human_duration(data.seconds), ""});
   if (const double speed = run.tokens_per_second(); std::isfinite(speed))
     tiles.push_back({"Tokens per second", human_count(speed), "median"});
@@ -215,12 +215,12 @@ std::vector<Tile> summary(const ReportData& data, const RunSeries& run) {
 
 // What the loss is worth: the best bits per byte among the baselines, and whether more steps will help.
 void add_judgement(HtmlPage& page, const ReportData& data, const RunSeries& run) {
-  if (!data.baselines && data.standing.empty()) return;
+  if (!data.baselines && data.learning_verdict.empty()) return;
   page.heading("Is it good?");
   if (data.baselines) {
     std::vector<std::pair<std::string, double>> all = data.baselines->listed();
     if (const EvalRecord* best = run.best(); best != nullptr)
-      for (const auto& [name, value] : best->extras)
+      for (const auto& [name, value] : best->metrics)
         if (readable(name) == kBitsPerByte && std::isfinite(value))
           all.emplace_back(fmt::format("this run, at step {}", grouped(best->step)), value);
     std::stable_sort(all.begin(), all.end(),
@@ -232,7 +232,8 @@ void add_judgement(HtmlPage& page, const ReportData& data, const RunSeries& run)
     page.table(table);
     page.paragraph(fmt::format("The simple predictors are {}.", data.baselines->samples()));
   }
-  if (!data.standing.empty()) page.paragraph(fmt::format("{}; {}.", passes_text(data.passes), data.standing));
+  if (!data.learning_verdict.empty())
+    page.paragraph(fmt::format("{}; {}.", epochs_text(data.epochs), data.learning_verdict));
 }
 
 std::string shortened(const std::string& text) {
@@ -345,7 +346,7 @@ std::string render_report(const ReportData& data) {
 
 std::filesystem::path write_report(const std::filesystem::path& run_dir, const ReportData& data) {
   const std::filesystem::path path = run_dir / "report.html";
-  write_own_file("report", path.string(), render_report(data), kOwnPage);
+  write_output_file("report", path.string(), render_report(data), kPageFile);
   return path;
 }
 

@@ -24,10 +24,10 @@ struct ReportData {
   training::Metrics metrics;
   std::int64_t phase_began = -1;  // the best loss is one after this step: those before are of other texts
   std::int64_t tokens_seen = 0;   // 0: not shown
-  double seconds = training::kNotMeasured;        // of training; NaN: not shown
-  std::optional<training::Baselines> baselines;   // of a task on text
-  double passes = 0;                              // over the text; 0: not shown
-  std::string standing;                           // standing_text (train/eval/standing.h); empty: not shown
+  double seconds = training::kNotMeasured;       // of training; NaN: not shown
+  std::optional<training::Baselines> baselines;  // of a task on text
+  double epochs = 0;                             // of the text; 0: not shown
+  std::string learning_verdict;  // learning_verdict (train/eval/learning_verdict.h); empty: not shown
   std::vector<training::ReportSection> sections;  // the task's own, after the samples
 };
 

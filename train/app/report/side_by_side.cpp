@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 constexpr const char* kNoValue = "-";  // of a configuration's key, in a run without one
 constexpr const char* kCsvHead = "run,measure,step,tokens,operations,seconds,value\n";
 
-// Whether a folder is that of a program's own loop (train/loops/own_loop.h): it has no configuration.
-bool is_own_loop(const std::string& folder, const Metrics& metrics) {
+// Whether a folder is that of a program's own loop (train/loops/user_loop.h): it has no configuration.
+bool is_user_loop(const std::string& folder, const Metrics& metrics) {
   std::error_code error;
   return metrics.run && !fs::exists(fs::path(folder) / "config.json", error);
 }
@@ -46,23 +46,23 @@ Series finite(const Series& series) {
 
 // Where the runs of a group stood: tokens of the first one, since the configuration decides them, and the mean of the
 // seconds.
-Course course_of(const std::vector<ReportedRun>& runs, const SeedGroup& group) {
-  std::vector<Course> courses;
+StepTimeline timeline_of(const std::vector<ReportedRun>& runs, const SeedGroup& group) {
+  std::vector<StepTimeline> timelines;
   std::vector<StepRecord> first, records;
   for (const std::size_t run : group.runs) {
     const std::vector<StepRecord>& steps = runs[run].series.records().steps;
     if (steps.empty()) continue;
-    courses.emplace_back(steps);
+    timelines.emplace_back(steps);
     if (first.empty()) first = steps;
   }
   for (StepRecord record : first) {
     double seconds = 0;
-    for (const Course& course : courses) seconds += course.at(record.step, Along::seconds);
+    for (const StepTimeline& timeline : timelines) seconds += timeline.at(record.step, XAxis::seconds);
     if (!std::isfinite(seconds)) continue;  // a run that has ended
-    record.seconds = seconds / static_cast<double>(courses.size());
+    record.seconds = seconds / static_cast<double>(timelines.size());
     records.push_back(std::move(record));
   }
-  return Course(records, runs[group.runs.front()].facts.flops_per_token);
+  return StepTimeline(records, runs[group.runs.front()].facts.flops_per_token);
 }
 
 // The measures beside the loss of any run, in the order in which they appear.
@@ -87,11 +87,11 @@ std::string csv_number(double value) {
 
 }  // namespace
 
-const OwnKind kOwnPoints{"a file of points of Eddy's", [](const std::string& path) {
-                           std::string line;
-                           std::ifstream file(path, std::ios::binary);
-                           return std::getline(file, line) && line + "\n" == kCsvHead;
-                         }};
+const OutputKind kPointsFile{"a file of points of Eddy's", [](const std::string& path) {
+                               std::string line;
+                               std::ifstream file(path, std::ios::binary);
+                               return std::getline(file, line) && line + "\n" == kCsvHead;
+                             }};
 
 ReportedRun read_reported_run(const std::string& folder) {
   ReportedRun run;
@@ -101,8 +101,8 @@ ReportedRun read_reported_run(const std::string& folder) {
     run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
   run.series = RunSeries::read(fs::path(folder) / "metrics.jsonl");
   const Metrics& records = run.series.records();
-  run.own_loop = is_own_loop(folder, records);
-  if (!run.own_loop) run.config = config_of(folder);
+  run.user_loop = is_user_loop(folder, records);
+  if (!run.user_loop) run.config = config_of(folder);
   // A file whose line is lost does not say them.
   run.facts = records.run ? *records.run : facts_of(run.config);
   return run;
@@ -119,7 +119,7 @@ std::vector<ReportedRun> read_reported_runs(const std::vector<std::string>& fold
 
 std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs) {
   std::vector<const RunConfig*> configs;
-  for (const ReportedRun& run : runs) configs.push_back(run.own_loop ? nullptr : &run.config);
+  for (const ReportedRun& run : runs) configs.push_back(run.user_loop ? nullptr : &run.config);
   std::vector<SeedGroup> groups;
   for (std::vector<std::size_t>& group : groups_by_seed(configs)) {
     std::string name = runs[group.front()].name;
@@ -140,7 +140,7 @@ Table differences_of(const std::vector<ReportedRun>& runs, const std::vector<See
     for (const ConfigField& field : fields.fields()) {
       std::vector<std::string>& all = values[field.full_key()];
       if (all.empty()) keys.push_back(field.full_key());
-      all.push_back(run.own_loop ? kNoValue : text_of(field));
+      all.push_back(run.user_loop ? kNoValue : text_of(field));
     }
   }
   for (const SeedGroup& group : groups) table.header.push_back(group.name);
@@ -163,7 +163,7 @@ Table differences_of(const std::vector<ReportedRun>& runs, const std::vector<See
 }
 
 std::vector<Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
-                                    const std::vector<SeedGroup>& groups, Along along) {
+                                    const std::vector<SeedGroup>& groups, XAxis axis) {
   std::vector<std::string> names{"Validation loss", "Training loss, running median"};
   const std::vector<std::string> measures = measures_of(runs);
   for (const std::string& measure : measures) {
@@ -173,7 +173,7 @@ std::vector<Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
   }
   std::vector<Chart> charts;
   for (std::size_t n = 0; n < names.size(); ++n) {
-    Chart chart{names[n], axis_title(along), n < 2 ? "loss, nats" : names[n], false, false, {}};
+    Chart chart{names[n], axis_title(axis), n < 2 ? "loss, nats" : names[n], false, false, {}};
     for (std::size_t g = 0; g < groups.size(); ++g) {
       std::vector<Series> of_runs;
       for (const std::size_t run : groups[g].runs) {
@@ -183,7 +183,7 @@ std::vector<Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
       }
       Chart by_step;
       add_runs(by_step, std::move(of_runs), groups[g].name, static_cast<int>(g));
-      Chart drawn = drawn_along(std::move(by_step), course_of(runs, groups[g]), along);
+      Chart drawn = with_x_axis(std::move(by_step), timeline_of(runs, groups[g]), axis);
       std::move(drawn.series.begin(), drawn.series.end(), std::back_inserter(chart.series));
     }
     chart.log_y = wants_log(chart.series);
@@ -196,11 +196,11 @@ std::string points_csv(const std::vector<ReportedRun>& runs) {
   std::string text = kCsvHead;
   for (const ReportedRun& run : runs) {
     const Metrics& records = run.series.records();
-    const Course course(records.steps, run.facts.flops_per_token);
+    const StepTimeline timeline(records.steps, run.facts.flops_per_token);
     const auto add = [&](const std::string& measure, std::int64_t step, double value) {
       text += fmt::format("{},{},{}", csv_cell(run.name), csv_cell(measure), step);
-      for (const Along along : {Along::tokens, Along::operations, Along::seconds})
-        text += "," + csv_number(course.at(step, along));
+      for (const XAxis axis : {XAxis::tokens, XAxis::operations, XAxis::seconds})
+        text += "," + csv_number(timeline.at(step, axis));
       text += "," + csv_number(value) + "\n";
     };
     for (const StepRecord& record : records.steps) {
@@ -210,7 +210,7 @@ std::string points_csv(const std::vector<ReportedRun>& runs) {
     for (const EvalRecord& eval : records.evals) {
       const std::string split = eval.split + (eval.whole ? "_whole_" : "_");
       add(split + "loss", eval.step, eval.loss);
-      for (const auto& [name, value] : eval.extras) add(split + name, eval.step, value);
+      for (const auto& [name, value] : eval.metrics) add(split + name, eval.step, value);
     }
   }
   return text;

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "train/app/views/chart.h"
-#include "train/app/views/course.h"
+#include "train/app/views/step_timeline.h"
 #include "train/app/views/table.h"
 #include "train/config/run_config.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/record/run_series.h"
 
 namespace eddy::app {
@@ -17,7 +17,7 @@ namespace eddy::app {
 struct ReportedRun {
   std::string name, folder;
   training::RunConfig config;  // the defaults in a program's own loop
-  bool own_loop = false;       // train/loops/own_loop.h
+  bool user_loop = false;      // train/loops/user_loop.h
   training::RunSeries series;
   // As metrics.jsonl has them; where it has none, as they follow from the configuration.
   training::RunRecord facts;
@@ -45,7 +45,7 @@ Table differences_of(const std::vector<ReportedRun>& runs, const std::vector<See
 // The curves of all groups: the losses, and each measure beside them. Runs that do not say how far they were have none
 // against anything but steps.
 std::vector<training::Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
-                                              const std::vector<SeedGroup>& groups, Along along);
+                                              const std::vector<SeedGroup>& groups, XAxis axis);
 
 // All of it as a page.
 std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups);
@@ -54,6 +54,6 @@ std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::v
 // seconds, value. What is not known is empty.
 std::string points_csv(const std::vector<ReportedRun>& runs);
 // A file that holds those, or nothing else than Eddy's page would replace.
-extern const training::OwnKind kOwnPoints;
+extern const training::OutputKind kPointsFile;
 
 }  // namespace eddy::app

@@ -116,10 +116,10 @@ std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::v
       "last records. Steps, tokens and time are those of the last recorded step.");
   page.heading("Curves");
   std::vector<Choice> choices;
-  for (const Along along : kAlong) {
-    const std::vector<Chart> charts = curves_of_groups(runs, groups, along);
-    if (charts.empty() && along != Along::steps) continue;
-    choices.push_back({axis_name(along), [&page, charts] {
+  for (const XAxis axis : kXAxes) {
+    const std::vector<Chart> charts = curves_of_groups(runs, groups, axis);
+    if (charts.empty() && axis != XAxis::steps) continue;
+    choices.push_back({axis_name(axis), [&page, charts] {
                          if (charts.empty()) return page.paragraph("Nothing has been recorded yet.");
                          page.chart(charts.front());
                          page.charts({charts.begin() + 1, charts.end()});

@@ -12,7 +12,7 @@
 
 #include "tensor/base/error.h"
 #include "train/app/measure/measurement.h"
-#include "train/app/views/course.h"
+#include "train/app/views/step_timeline.h"
 #include "train/record/run_series.h"
 #include "train/words/human_text.h"
 
@@ -63,12 +63,12 @@ Spread spread_of(const std::vector<const ShownRow*>& group, const std::string& k
 // The numbers of a column for a row and those of its group.
 Spread own_spread(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
                   const ReproduceColumn& column) {
-  Spread own = spread_of(group_of(rows, shown.row->group), column.key);
+  Spread measured = spread_of(group_of(rows, shown.row->group), column.key);
   const double whole =
       column.relative ? spread_of(group_of(rows, table.reference), column.key).mean : 1 / column.factor;
-  own.mean /= whole;
-  own.deviation /= whole;
-  return own;
+  measured.mean /= whole;
+  measured.deviation /= whole;
+  return measured;
 }
 double own_value(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
                  const ReproduceColumn& column) {
@@ -162,21 +162,21 @@ std::optional<RunSeries> records_of(const ShownRow& shown) {
 }
 
 // Where the run of a row stood at each of its steps.
-Course course_of(const ShownRow& shown, const RunSeries& run) {
+StepTimeline timeline_of(const ShownRow& shown, const RunSeries& run) {
   double flops = kNotMeasured;
   if (shown.result)
     if (const auto found = shown.result->values.find("flops_per_token"); found != shown.result->values.end())
       flops = found->second;
-  return Course(run.records().steps, flops);
+  return StepTimeline(run.records().steps, flops);
 }
 
 // The curves of all rows against one quantity, those of several seeds as one; rows that do not say how far they were
 // have none.
-std::vector<Chart> curves_against(Along along, const ReproduceTable& table, const std::vector<ShownRow>& rows,
+std::vector<Chart> curves_against(XAxis axis, const ReproduceTable& table, const std::vector<ShownRow>& rows,
                                   const std::vector<std::optional<RunSeries>>& runs) {
   std::string name = table.chart_key;
   std::replace(name.begin(), name.end(), '_', ' ');
-  const char* const x = axis_title(along);
+  const char* const x = axis_title(axis);
   Chart extra{name, x, name, false, false, {}};
   Chart valid{"Validation loss of all rows", x, "loss, nats", false, false, {}};
   Chart training{"Training loss, running median", x, "loss, nats", false, false, {}};
@@ -186,8 +186,8 @@ std::vector<Chart> curves_against(Along along, const ReproduceTable& table, cons
     for (; end < rows.size() && rows[end].row->group == rows[first].row->group; ++end) {
       if (!runs[end]) continue;
       const RunSeries& run = *runs[end];
-      const Course course = course_of(rows[end], run);
-      const auto drawn = [&](const Series& series) { return drawn_along(series, course, along); };
+      const StepTimeline timeline = timeline_of(rows[end], run);
+      const auto drawn = [&](const Series& series) { return with_x_axis(series, timeline, axis); };
       losses.push_back(drawn(run.evaluations("loss")));
       numbers.push_back(drawn(run.evaluations(table.chart_key)));
       for (double& value : numbers.back().y) value *= table.chart_factor;
@@ -215,11 +215,11 @@ MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>
       }) != rows.end())
     curves.notes = {
         "A row of several seeds is one line, their mean, in a band from the lowest to the highest."};
-  for (const Along along : kAlong) {
-    std::vector<Chart> charts = curves_against(along, table, rows, runs);
+  for (const XAxis axis : kXAxes) {
+    std::vector<Chart> charts = curves_against(axis, table, rows, runs);
     const bool empty =
         std::all_of(charts.begin(), charts.end(), [](const Chart& c) { return c.series.empty(); });
-    if (along == Along::steps || !empty) curves.against.push_back({axis_name(along), std::move(charts)});
+    if (axis == XAxis::steps || !empty) curves.against.push_back({axis_name(axis), std::move(charts)});
   }
   return curves;
 }
@@ -233,17 +233,17 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
   std::string group;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (std::exchange(group, rows[i].row->group) == rows[i].row->group) continue;
-    Series own, published;
+    Series measured, published;
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const ReproduceColumn& column = table.columns[c];
       if (!column.key.starts_with("last_")) continue;
       const double length = std::strtod(column.key.c_str() + 5, nullptr);
       if (const double value = own_value(table, rows, rows[i], column); std::isfinite(value))
-        own.add(length, value);
+        measured.add(length, value);
       if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value))
         published.add(length, rows[i].row->published[c].value);
     }
-    add_runs(ours, {std::move(own)}, rows[i].row->title, colour);
+    add_runs(ours, {std::move(measured)}, rows[i].row->title, colour);
     add_runs(paper, {std::move(published)}, rows[i].row->title, colour);
     ++colour;
   }
@@ -268,13 +268,13 @@ Series deviation_bar(double x, const Spread& y, int colour) {
 // Charts the first column against another; rows whose titles begin alike are one series. Rows of several seeds have
 // bars.
 MeasuredTable across_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
-  const ReproduceColumn &up = table.columns[0], &along = table.columns[table.across];
-  Chart chart{up.title + " against " + along.title, along.title, up.title, true, false, {}};
+  const ReproduceColumn &up = table.columns[0], &axis = table.columns[table.across];
+  Chart chart{up.title + " against " + axis.title, axis.title, up.title, true, false, {}};
   std::vector<Series> points;
   std::string group;
   for (const ShownRow& shown : rows) {
     if (std::exchange(group, shown.row->group) == shown.row->group) continue;
-    const double x = own_value(table, rows, shown, along);
+    const double x = own_value(table, rows, shown, axis);
     const Spread y = own_spread(table, rows, shown, up);
     if (!std::isfinite(x) || !std::isfinite(y.mean)) continue;
     const std::string name = shown.row->title.substr(0, shown.row->title.find(','));

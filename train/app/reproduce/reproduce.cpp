@@ -19,7 +19,7 @@
 #include "train/app/reproduce/vocabulary.h"
 #include "train/app/views/html_page.h"
 #include "train/config/config.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/files/text_file.h"
 #include "train/run/run_folder.h"
 #include "train/step/clock.h"
@@ -29,8 +29,8 @@
 #include "train/text/stories/stories.h"
 #include "train/text/text_files.h"
 #include "train/words/human_text.h"
-#include "train/words/likely_name.h"
 #include "train/words/program_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;
@@ -53,7 +53,7 @@ const TableEntry& entry_of(const std::string& name) {
     if (name == entry.name) return entry;
     names.emplace_back(entry.name);
   }
-  fail<ConfigError>("reproduce: there is no table \"{}\" ({}all: {})", name, nearest_text(name, names),
+  fail<ConfigError>("reproduce: there is no table \"{}\" ({}all: {})", name, suggest_value(name, names),
                     fmt::join(names, ", "));
 }
 
@@ -91,7 +91,7 @@ std::vector<const ReproduceRow*> wanted_rows(const ReproduceTable& table,
   for (const std::string& name : names)
     if (std::find(known.begin(), known.end(), name) == known.end())
       fail<ConfigError>("reproduce: {} has no row \"{}\" ({}all: {})", table.name, name,
-                        nearest_text(name, known), fmt::join(known, ", "));
+                        suggest_value(name, known), fmt::join(known, ", "));
   std::vector<const ReproduceRow*> rows;
   for (const ReproduceRow& row : table.rows)
     if (names.empty() || is_named(row)) rows.push_back(&row);
@@ -277,7 +277,7 @@ class Reproduction {
       log_(plan_text(options_, table_, folder_));
       return ReproduceEnd::done;
     }
-    refuse_foreign_file("reproduce", page_file().string(), kOwnPage);
+    refuse_foreign_file("reproduce", page_file().string(), kPageFile);
     // Report an error of any row before hours are spent on another.
     const std::vector<const ReproduceRow*> wanted = wanted_rows(table_, options_.rows);
     for (const ReproduceRow* row : wanted)
@@ -368,7 +368,7 @@ class Reproduction {
   void write_page() const {
     std::error_code error;
     if (fs::exists(folder_, error))
-      write_own_file("reproduce", page_file().string(), table_page(table_, shown_rows()), kOwnPage);
+      write_output_file("reproduce", page_file().string(), table_page(table_, shown_rows()), kPageFile);
   }
 
   const ReproduceOptions& options_;

@@ -87,7 +87,7 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
       if (task.row_length() > 0) model->check_length(task.row_length(), task.carries_state());
       shapes.emplace(row.name, shapes_of(*model));
       gains = gains || (row.config.train.state_gain_batches > 0 && task.carries_state());
-      for (const std::string& name : task.numbers())
+      for (const std::string& name : task.metric_names())
         if (std::find(numbers.begin(), numbers.end(), name) == numbers.end()) numbers.push_back(name);
     } catch (const Error& refused) {
       fail<ConfigError>("{}: the row {} cannot be trained: {}", row.place, row.name, refused.what());

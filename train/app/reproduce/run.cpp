@@ -226,7 +226,7 @@ void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, co
     result.values[prefix + "loss"] = measured.loss;
     if (std::isfinite(measured.standard_error))
       result.values[prefix + "standard_error"] = measured.standard_error;
-    for (const auto& [name, value] : measured.extras) result.values[prefix + name] = value;
+    for (const auto& [name, value] : measured.metrics) result.values[prefix + name] = value;
     return measured.tokens;
   };
   const std::int64_t targets = measure("");
@@ -320,13 +320,13 @@ void measure_stream(const ReproduceTable& table, const LoadedRun& run, RowResult
   // With learned positions the context must have room for the timed tokens.
   std::int64_t before = segment_length(run.config);
   State state;
-  if (const std::int64_t room = run.model->stream_room(state); room >= 0)
-    before = std::clamp<std::int64_t>(room - kUntimed - kTimed, 1, before);
+  if (const std::int64_t remaining = run.model->remaining_context(state); remaining >= 0)
+    before = std::clamp<std::int64_t>(remaining - kUntimed - kTimed, 1, before);
   static_cast<void>(run.model->stream(tokens(before), state));
   result.values["state_bytes"] = static_cast<double>(state.bytes());
   result.remarks.push_back(fmt::format("the stream's state is that behind {} tokens", before));
   std::vector<double> times;
-  for (int i = 0; timed && i < kUntimed + kTimed && run.model->stream_room(state) != 0; ++i) {
+  for (int i = 0; timed && i < kUntimed + kTimed && run.model->remaining_context(state) != 0; ++i) {
     const auto begun = std::chrono::steady_clock::now();
     static_cast<void>(raw::to_device(run.model->stream(tokens(1), state), kCpu));
     if (i >= kUntimed)

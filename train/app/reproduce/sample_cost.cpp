@@ -14,7 +14,7 @@ void add_sample_cost(const RunConfig& config, RowResult& result) {
   std::int64_t tokens = segment_length(config), scored = 1;
   if (const auto noise = result.values.find("noise"); noise != result.values.end()) {
     const auto length = static_cast<std::int64_t>(noise->second);
-    scored = config.data.own.get<CopyKeys>().symbols;
+    scored = config.data.extensions.get<CopyKeys>().symbols;
     tokens = 2 * scored + length;
     model.block = copy_block(length, model.block);
   }

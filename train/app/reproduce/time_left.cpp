@@ -9,7 +9,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/app/measure/run_speed.h"
 #include "train/app/reproduce/run.h"
-#include "train/plan/verdict.h"
+#include "train/plan/memory_verdict.h"
 #include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/words/human_text.h"
@@ -49,7 +49,7 @@ double seconds_of(RunConfig config, Task& task) {
   task.set_model_sizes(config.model);
   fit_params(config.model);
   PlannedRun run = planned_run(config, placement, task, resident_bytes());
-  if (judge(run, plan_memory(run), memory_room()).fit == Fit::exceeds) return 0;
+  if (judge(run, plan_memory(run), memory_budget()).fit == Fit::exceeds) return 0;
   run.batch = task.next(0, 0);  // not the longest that training may come to
   const double seconds = time_of_run(run, task, measure_run_speed(run, kMeasuredSeconds)).seconds();
   return config.train.minutes > 0 ? std::min(seconds, 60 * config.train.minutes) : seconds;

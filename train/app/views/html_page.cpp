@@ -9,7 +9,7 @@
 #include "tensor/base/format.h"
 #include "train/app/views/palette.h"
 #include "train/files/base64.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 #include "train/words/human_text.h"
 
 namespace eddy::app {
@@ -67,10 +67,10 @@ void HtmlPage::paragraph(std::string_view text) {
   body_ += fmt::format("<p>{}</p>\n", html_escape(text));
 }
 
-void HtmlPage::tiles(const std::vector<Tile>& tiles) {
+void HtmlPage::tiles(const std::vector<StatTile>& tiles) {
   if (tiles.empty()) return;
   body_ += "<div class=\"tiles\">\n";
-  for (const Tile& tile : tiles) {
+  for (const StatTile& tile : tiles) {
     body_ += fmt::format("<div class=\"tile\"><div class=\"name\">{}</div><div class=\"value\">{}</div>",
                          html_escape(tile.name), html_escape(tile.value));
     if (!tile.remark.empty())
@@ -189,12 +189,12 @@ std::string HtmlPage::html() const {
   if (every_s_ > 0)
     fmt::format_to(out, "<noscript><meta http-equiv=\"refresh\" content=\"{:.0f}\"/></noscript>\n", every_s_);
   fmt::format_to(out, "<title>{}</title>\n<style>\n{}{}{}</style>\n</head>\n", title_, palette_css(), kStyle,
-                 own_style_);
+                 extra_style_);
   fmt::format_to(out, "<body>\n<main>\n{}</main>\n", body_);
   const auto has = [&](const char* part) { return body_.find(part) != std::string::npos; };
   if (every_s_ > 0 || has("<svg class=\"plot\"") || has("<div class=\"slider\""))
     fmt::format_to(out, "<script>\n{}</script>\n", kScript);
-  if (!own_script_.empty()) fmt::format_to(out, "<script>\n{}</script>\n", own_script_);
+  if (!extra_script_.empty()) fmt::format_to(out, "<script>\n{}</script>\n", extra_script_);
   page += "</body>\n</html>\n";
   return page;
 }

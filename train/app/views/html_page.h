@@ -15,7 +15,7 @@
 namespace eddy::app {
 
 // A number in large type, with its name above and a remark below.
-struct Tile {
+struct StatTile {
   std::string name;
   std::string value;
   std::string remark;
@@ -44,7 +44,7 @@ class HtmlPage {
   // Each of these appends a section.
   void heading(std::string_view text);
   void paragraph(std::string_view text);
-  void tiles(const std::vector<Tile>& tiles);
+  void tiles(const std::vector<StatTile>& tiles);
   // Rows may differ in length.
   void table(const Table& table);
   // One chart over the whole width.
@@ -75,8 +75,8 @@ class HtmlPage {
   void choice(std::string_view label, const std::vector<Choice>& choices);
 
   // A style sheet and a script of this page alone, behind those of every page.
-  void own_style(std::string_view css) { own_style_ += css; }
-  void own_script(std::string_view script) { own_script_ += script; }
+  void extra_style(std::string_view css) { extra_style_ += css; }
+  void extra_script(std::string_view script) { extra_script_ += script; }
 
   // Returns the whole page.
   std::string html() const;
@@ -84,7 +84,7 @@ class HtmlPage {
  private:
   std::string title_;
   std::string body_;
-  std::string own_style_, own_script_;
+  std::string extra_style_, extra_script_;
   int choices_ = 0;
   double every_s_ = 0;
 };

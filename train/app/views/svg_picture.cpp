@@ -33,9 +33,9 @@ std::string places(const std::vector<SvgPicture::Point>& points) {
 
 }  // namespace
 
-const OwnKind kOwnPicture{"a picture of Eddy's", [](const std::string& path) {
-                            return read_text_file(path).find(kDrawnByEddy) != std::string::npos;
-                          }};
+const OutputKind kPictureFile{"a picture of Eddy's", [](const std::string& path) {
+                                return read_text_file(path).find(kDrawnByEddy) != std::string::npos;
+                              }};
 
 SvgPicture::SvgPicture(int width, int height, std::string_view title)
     : width_(width), height_(height), title_(html_escape(title)) {}

@@ -10,12 +10,12 @@
 
 #include "train/app/views/chart_axis.h"
 #include "train/app/views/palette.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 
 namespace eddy::app {
 
 // A file that a SvgPicture wrote.
-extern const training::OwnKind kOwnPicture;
+extern const training::OutputKind kPictureFile;
 
 class SvgPicture {
  public:

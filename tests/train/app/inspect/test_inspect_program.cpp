@@ -9,7 +9,7 @@
 #include "tests/support/files.h"
 #include "tests/support/program.h"
 #include "tests/support/tiny_run.h"
-#include "train/files/own_file.h"
+#include "train/files/output_file.h"
 
 namespace {
 

@@ -167,11 +167,11 @@ ModelOutline outline_for(const std::string& arguments) {
   std::string name, flag, value;
   words >> name;
   NewConfig gathered;
-  gathered.take_preset(name, "outlines");
+  gathered.merge_preset(name, "outlines");
   std::map<std::string, std::string> flags;
   while (words >> flag >> value) flags[flag.substr(2)] = value;
   const std::int64_t vocab = std::stoll(flags.extract("vocab").mapped());
-  gathered.take_flags(flags);
+  gathered.merge_flags(flags);
   RunConfig config = gathered.completed();
   config.model.vocab = vocab;
   return outline_model(config.model, segment_length(config));

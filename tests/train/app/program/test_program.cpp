@@ -232,7 +232,7 @@ TEST_CASE("program: a run on documents is measured by position and with the stat
   const Ended eval = run(folder, {"eval", "out", "--by-position", "page.html", "--clear-state"});
   CHECK_MESSAGE(eval.status == 0, eval.err);
   for (const char* part :
-       {"bits per byte: ", "bigrams: ", "baselines: fitted on all", "passes: ", "by position: page.html"})
+       {"bits per byte: ", "bigrams: ", "baselines: fitted on all", "epochs: ", "by position: page.html"})
     CHECK_MESSAGE(contains(eval.out, part), part);
   CHECK(contains(read_text_file(folder.path("page.html")), "loss by position"));
   CHECK(contains(eval.out, "state: cleared at every segment\n"));

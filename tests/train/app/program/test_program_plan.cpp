@@ -43,10 +43,9 @@ TEST_CASE("program: plan counts the memory of a run and measures its speed and m
   for (const char* const model : {"unit_forget", "slide", "memory_llama", "staircase", "lstm"}) {
     const Ended end = place.run("plan " + kTiny + "--model " + model + " --seconds 0.001");
     REQUIRE_MESSAGE(end.status == 0, end.err);
-    for (const char* const part :
-         {"parameters", "gradients", "optimizer, adamw", "activations, 4 x", "state", "text", "peak",
-          "operations a token", "tokens a second", "a pass over the text", "to the end", "train.recompute",
-          "none, as now", "layer"})
+    for (const char* const part : {"parameters", "gradients", "optimizer, adamw", "activations, 4 x", "state",
+                                   "text", "peak", "operations a token", "tokens a second", "an epoch",
+                                   "to the end", "train.recompute", "none, as now", "layer"})
       CHECK_MESSAGE(contains(end.out, part), model, ": ", part, "\n", end.out);
   }
   const Ended counted = place.run("plan " + kTiny + "--seconds 0");

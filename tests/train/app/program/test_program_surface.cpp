@@ -46,7 +46,7 @@ TEST_CASE("program: the help of train has at most 80 lines and --help-all has ev
   for (const ConfigField& field : keys.fields()) {
     const std::string flag = "--" + field.full_key() + " ";
     CHECK_MESSAGE(contains(whole, flag), flag);
-    CHECK_MESSAGE(contains(brief, flag) == (field.use == KeyUse::everyday), flag);
+    CHECK_MESSAGE(contains(brief, flag) == (field.use == KeyUse::common), flag);
   }
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("program: environment variables stand in the help of the program alone
     CHECK_FALSE(contains(output_of({command, "--help"}), "EDDY_CPU_LEVEL"));
 }
 
-TEST_CASE("program: keys lists what a model reads and no oddities of published code") {
+TEST_CASE("program: keys lists what a model reads and no quirks of published code") {
   if (!has_program()) return;
   const std::string unit = output_of({"keys", "unit_forget"}), slide = output_of({"keys", "slide"});
   CHECK(unit == output_of({"keys", "recurrent_transformer/unit_forget"}));

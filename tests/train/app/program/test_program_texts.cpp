@@ -93,7 +93,7 @@ TEST_CASE("program: word perplexity is of words or parts of words, not of charac
     CHECK_MESSAGE(contains(ended.out, "to compare, in bits per byte: uniform letters "), ended.out);
     CHECK_MESSAGE(contains(ended.out, "2 steps: "), ended.out);
     const std::string measured = run_in(folder.path(), "eval " + vocabulary + "-run").out;
-    CHECK_MESSAGE(contains(measured, "standing: far from done: "), measured);
+    CHECK_MESSAGE(contains(measured, "verdict: far from done: "), measured);
     CHECK_MESSAGE(contains(measured, "word perplexity: ") == (vocabulary == "v.model"), measured);
   }
 }

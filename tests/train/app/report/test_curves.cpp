@@ -27,7 +27,7 @@ std::string write_run(const TempFolder& folder, const std::string& name,
   std::int64_t step = 0;
   for (const double accuracy : accuracies) {
     writer.write(
-        EvalRecord{.step = step, .loss = 1 - accuracy, .tokens = 8, .extras = {{"accuracy", accuracy}}});
+        EvalRecord{.step = step, .loss = 1 - accuracy, .tokens = 8, .metrics = {{"accuracy", accuracy}}});
     step += 10;
   }
   return folder.path(name);
@@ -74,8 +74,8 @@ TEST_CASE("curves: the picture has a band of several runs, names them, and is dr
   CHECK(svg.find("<polygon") == svg.rfind("<polygon"));  // one run has no band
   CHECK(contains(svg, picture_colour(0)));
   const std::string file = folder.write("a.svg", svg);
-  CHECK(kOwnPicture.is_one(file));
-  CHECK(!kOwnPicture.is_one(folder.write("b.svg", "<svg/>")));
+  CHECK(kPictureFile.is_one(file));
+  CHECK(!kPictureFile.is_one(folder.write("b.svg", "<svg/>")));
 }
 
 TEST_CASE("curves: a measure that a run lacks and a folder without runs are refused by name") {

@@ -122,7 +122,7 @@ TEST_CASE("report: a reader chooses what the curves are drawn against, where the
     step.tokens = 100 * step.step;
     step.seconds = 2.0 * static_cast<double>(step.step);
   }
-  data.metrics.evals.push_back({.step = 3, .loss = 2, .extras = {{"accuracy", 0.5}}});
+  data.metrics.evals.push_back({.step = 3, .loss = 2, .metrics = {{"accuracy", 0.5}}});
   const std::string page = render_report(data);
   CHECK(markup_fault(page) == "");
   CHECK(count_of(page, "type=\"radio\"") == 6);  // of the loss and of the other measurements

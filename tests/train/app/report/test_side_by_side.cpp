@@ -50,7 +50,7 @@ std::string write_run(const TempFolder& folder, const std::string& name, const R
     writer.write(StepRecord{
         .step = 10 * i, .loss = loss, .tokens_per_second = 100, .tokens = 1000 * i, .seconds = loss * i});
     writer.write(
-        EvalRecord{.step = 10 * i, .loss = loss + i, .tokens = 8, .extras = {{"bits_per_byte", loss}}});
+        EvalRecord{.step = 10 * i, .loss = loss + i, .tokens = 8, .metrics = {{"bits_per_byte", loss}}});
   }
   return folder.path(name);
 }
@@ -92,7 +92,7 @@ TEST_CASE(
   const std::vector<ReportedRun> runs = read_reported_runs(
       {write_run(folder, "a", config_with(1), 2, 4), write_run(folder, "b", config_with(2), 5, 3)});
   const std::vector<SeedGroup> groups = groups_of(runs);
-  const std::vector<Chart> charts = curves_of_groups(runs, groups, Along::steps);
+  const std::vector<Chart> charts = curves_of_groups(runs, groups, XAxis::steps);
   const Chart& valid = chart_named(charts, "Validation loss");
   REQUIRE(valid.series.size() == 2);
   CHECK(valid.series[0].style == SeriesStyle::band);
@@ -105,11 +105,11 @@ TEST_CASE(
   CHECK(chart_named(charts, "Training loss, running median").series[1].y ==
         std::vector<double>{3.5, 3.5, 3.5});
   // Tokens are those of the configuration, seconds the mean.
-  const std::vector<Chart> tokens = curves_of_groups(runs, groups, Along::tokens);
+  const std::vector<Chart> tokens = curves_of_groups(runs, groups, XAxis::tokens);
   CHECK(chart_named(tokens, "Validation loss").series[1].x == std::vector<double>{1000, 2000, 3000});
-  const std::vector<Chart> seconds = curves_of_groups(runs, groups, Along::seconds);
+  const std::vector<Chart> seconds = curves_of_groups(runs, groups, XAxis::seconds);
   CHECK(chart_named(seconds, "Validation loss").series[1].x == std::vector<double>{3.5, 7, 10.5});
-  const std::vector<Chart> operations = curves_of_groups(runs, groups, Along::operations);
+  const std::vector<Chart> operations = curves_of_groups(runs, groups, XAxis::operations);
   CHECK(chart_named(operations, "Validation loss").series[1].x == std::vector<double>{15000, 30000, 45000});
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("side by side: a band of many points is thinned and keeps its ends") {
   const TempFolder folder;
   const std::vector<ReportedRun> runs = read_reported_runs(
       {write_run(folder, "a", config_with(1), 2, 1301), write_run(folder, "b", config_with(2), 5, 1301)});
-  const Chart valid = chart_named(curves_of_groups(runs, groups_of(runs), Along::steps), "Validation loss");
+  const Chart valid = chart_named(curves_of_groups(runs, groups_of(runs), XAxis::steps), "Validation loss");
   CHECK(valid.series[1].x.size() <= 501);
   CHECK(valid.series[1].x.front() == 10);
   CHECK(valid.series[1].x.back() == 13010);
@@ -204,8 +204,8 @@ TEST_CASE("side by side: the points are comma-separated values with quotes where
         "\"a, \"\"b\"\"\",valid_loss,10,1000,15000,2,3\n"
         "\"a, \"\"b\"\"\",valid_bits_per_byte,10,1000,15000,2,2\n");
   const std::string file = folder.write("p.csv", points_csv(runs));
-  CHECK(kOwnPoints.is_one(file));
-  CHECK_FALSE(kOwnPoints.is_one(folder.write("mine.csv", "run,measure\n")));
+  CHECK(kPointsFile.is_one(file));
+  CHECK_FALSE(kPointsFile.is_one(folder.write("mine.csv", "run,measure\n")));
 }
 
 TEST_CASE("side by side: the page escapes what runs are called and needs no evaluation") {

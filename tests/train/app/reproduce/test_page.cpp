@@ -21,7 +21,7 @@ TEST_CASE("the curves of a table show samples of the validation split and no poi
   for (int i = 1; i <= 3; ++i) {
     writer.write(StepRecord{.step = 10 * i, .loss = 2, .tokens = 1000 * i, .seconds = 1.0 * i});
     writer.write(EvalRecord{
-        .step = 10 * i, .loss = 2.0 + i, .tokens = 8, .extras = {{"accuracy", 0.1 * i}}, .of = 80});
+        .step = 10 * i, .loss = 2.0 + i, .tokens = 8, .metrics = {{"accuracy", 0.1 * i}}, .of = 80});
   }
   ReproduceTable table;
   table.name = table.title = "t";
@@ -33,6 +33,6 @@ TEST_CASE("the curves of a table show samples of the validation split and no poi
   const std::string samples = table_page(table, rows);
   CHECK(contains(samples, "Validation loss of all rows"));
   writer.write(EvalRecord{
-      .step = 40, .loss = 9, .tokens = 80, .extras = {{"accuracy", 0.9}}, .of = 80, .whole = true});
+      .step = 40, .loss = 9, .tokens = 80, .metrics = {{"accuracy", 0.9}}, .of = 80, .whole = true});
   CHECK(table_page(table, rows) == samples);
 }

@@ -128,8 +128,8 @@ TEST_CASE("the small Random Walk has the sizes at which its recurrent models lea
     const ModelConfig& m = row.config.model;
     const TrainConfig& t = row.config.train;
     const bool chunked = row.name == "staircase" || row.name == "cached_staircase";
-    CHECK(row.config.data.own.get<StateTrackingKeys>().walk_grid == 4);
-    CHECK(row.config.data.own.get<StateTrackingKeys>().walk_length == 100);
+    CHECK(row.config.data.extensions.get<StateTrackingKeys>().walk_grid == 4);
+    CHECK(row.config.data.extensions.get<StateTrackingKeys>().walk_length == 100);
     CHECK(m.dropout == 0);
     CHECK(m.dim == 128);
     CHECK(m.segment == (chunked ? 64 : 32));

@@ -76,7 +76,7 @@ ReportData long_report() {
     data.metrics.steps.push_back(step);
     if (i % 20 == 0)
       data.metrics.evals.push_back(
-          {.step = 10 * i, .loss = 2.0, .tokens = 99, .extras = {{"state_gain", 0.1 / i}}});
+          {.step = 10 * i, .loss = 2.0, .tokens = 99, .metrics = {{"state_gain", 0.1 / i}}});
   }
   data.metrics.commands = {
       {0, "eddy train examples/configs/quickstart.toml --run runs/a_name --model.recurrent_layers 1,2,3"}};

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "train/app/measure/kernels/verdict.h"
+#include "train/app/measure/kernels/kernel_verdict.h"
 
 namespace eddy::app {
 

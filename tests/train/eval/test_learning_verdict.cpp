@@ -1,0 +1,64 @@
+// Whether a run is far from done, at its best or over-fitting, by the rules of train/run/README.md.
+#include "train/eval/learning_verdict.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace eddy;
+using namespace eddy::training;
+
+// Evaluations every 10 steps from step 0 on.
+std::vector<EvalPoint> points(const std::vector<double>& losses) {
+  std::vector<EvalPoint> all;
+  for (const double loss : losses) all.push_back({10 * static_cast<std::int64_t>(all.size()), loss});
+  return all;
+}
+
+bool says(const std::vector<double>& losses, double epochs, const std::string& word) {
+  const std::string text = learning_verdict(points(losses), epochs);
+  CAPTURE(text);
+  return text.starts_with(word + ": ");
+}
+
+}  // namespace
+
+TEST_CASE("learning verdict: before the text is read once a run is far from done unless its loss rises") {
+  CHECK(says({}, 0.02, "far from done"));
+  CHECK(says({4, 3, 2, 2, 2, 2, 2}, 0.5, "far from done"));
+  CHECK(says({4, 3, 2, 2, 2.5, 2.6, 2.7}, 0.5, "getting worse"));
+}
+
+TEST_CASE("learning verdict: the last third of the steps against those before decides") {
+  CHECK(says({4, 3, 2.5, 2.2, 2.1, 2.0, 1.9}, 3, "far from done"));
+  CHECK(says({4, 3, 2.5, 2.2, 2.0, 1.995, 1.99}, 3, "at its best"));
+  CHECK(says({4, 3, 2.5, 2.0, 2.1, 2.2, 2.3}, 3, "over-fitting"));
+  CHECK(says({4, 3, 2.5, 2.0, 2.0, 2.01, 2.015}, 3, "at its best"));  // by less than a hundredth
+}
+
+TEST_CASE("learning verdict: few evaluations, or none in the last third, do not tell") {
+  CHECK(says({}, 2, "too early to say"));
+  CHECK(learning_verdict(points({4, 3}), 2).starts_with("too early to say: 1 evaluation after"));
+  CHECK(says({4, 3, 2}, 2, "too early to say"));  // the one before the first step does not count
+  CHECK(says({4, std::nan(""), 3, 2}, 2, "too early to say"));
+  CHECK(
+      learning_verdict(points({4, 3, std::nan(""), std::nan("")}), 0.1).starts_with("diverged: at step 20 "));
+}
+
+TEST_CASE("learning verdict: epochs are tokens over those of the training split") {
+  CHECK(epochs_in(50, 100) == 0.5);
+  CHECK(epochs_in(50, 0) == 0);
+  CHECK(epochs_text(0.0167) == "0.017 epochs");
+  CHECK(epochs_text(1) == "1 epoch");
+  CHECK(epochs_text(250.4) == "250 epochs");
+}
+
+TEST_CASE("learning verdict: a part of the text that was read is never said to be none of it") {
+  for (const double epochs : {0.001, 0.005, 0.0099})
+    CHECK(learning_verdict({}, epochs) == "far from done: less than 1 % of the text has been read");
+  CHECK(learning_verdict({}, 0.02) == "far from done: 2 % of the text has been read");
+}

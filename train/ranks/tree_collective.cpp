@@ -1,0 +1,134 @@
+// The levels of a sum over ranks, one exchange each.
+#include "train/ranks/tree_collective.h"
+
+#include <bit>
+#include <mutex>
+#include <utility>
+
+#include "tensor/base/error.h"
+#include "tensor/base/format.h"
+
+namespace eddy::training {
+namespace {
+
+std::span<std::byte> bytes_of_tensor(const Tensor& x) {
+  if (!x.defined() || x.elements() == 0) return {};
+  return {static_cast<std::byte*>(x.raw_data()), static_cast<std::size_t>(x.bytes())};
+}
+
+// Whether one of the ranks of a subtree is present: those whose numbers agree with `rank` above the lowest `level` bits.
+bool subtree_present(const std::vector<bool>& present, int rank, int level) {
+  const auto begin = static_cast<std::size_t>(rank) >> level << level;
+  for (std::size_t i = begin; i < begin + (std::size_t{1} << level); ++i)
+    if (present[i]) return true;
+  return false;
+}
+
+}  // namespace
+
+Halving::Halving(Part whole, int ranks, const Choose& choose) : parts_{{whole}} {
+  for (int level = 0; (1 << level) < ranks; ++level) {
+    const std::vector<Part> before = parts_.back();
+    std::vector<Part> after(before.size() * 2);
+    for (std::size_t low = 0; low < before.size(); ++low) {
+      const Part part = before[low];
+      const Cut cut = choose(level, static_cast<int>(low), part);
+      const Part lower{part.begin, cut.at}, upper{cut.at, part.end};
+      after[low] = cut.lower_first ? lower : upper;
+      after[low + before.size()] = cut.lower_first ? upper : lower;
+    }
+    parts_.push_back(std::move(after));
+  }
+}
+
+Halving::Halving(Part whole, int ranks)
+    : Halving(whole, ranks, [](int, int, Part part) { return Cut{part.begin + part.size() / 2}; }) {}
+
+TreeCollective::TreeCollective(Ranks& ranks, const Tensor& x, Halving halving, std::vector<bool> present,
+                               int tag, Work work)
+    : ranks_(ranks),
+      x_(raw::reshape(x, {x.elements()})),
+      halving_(std::move(halving)),
+      present_(std::move(present)),
+      tag_(tag),
+      work_(work) {
+  const int levels = halving_.levels();
+  if (work == Work::all_gather) {
+    steps_ = levels;
+  } else {
+    if (std::ssize(present_) != ranks.size())
+      fail<ValueError>("TreeCollective: {} marks for {} ranks (one for each)", present_.size(), ranks.size());
+    if (subtree_present(present_, 0, levels)) steps_ = work == Work::reduce_scatter ? levels : 2 * levels;
+  }
+  static_cast<void>(advance());
+}
+
+TreeCollective::~TreeCollective() {
+  if (pending_ == nullptr || pending_->take_back()) return;
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<Tensor>;
+  const std::lock_guard lock(mutex);
+  for (const Tensor& in_use : {x_, received_}) kept->push_back(in_use);
+}
+
+int TreeCollective::level_of(int step) const {
+  const int levels = halving_.levels();
+  if (!gathers(step)) return step;
+  return work_ == Work::all_gather ? levels - 1 - step : 2 * levels - 1 - step;
+}
+
+Tensor TreeCollective::part(int level, int rank) const {
+  const Halving::Part part = halving_.part(level, rank);
+  return raw::narrow(x_, 0, part.begin, part.size());
+}
+
+void TreeCollective::begin_step() {
+  const int level = level_of(step_), rank = ranks_.rank(), other = rank ^ (1 << level);
+  const Tensor mine = part(level + 1, rank), theirs = part(level + 1, other);
+  Tensor out, in;
+  received_ = {};
+  if (gathers(step_)) {
+    out = mine;
+    in = theirs;
+  } else {
+    const bool have = subtree_present(present_, rank, level), get = subtree_present(present_, other, level);
+    if (have) out = theirs;
+    if (get && have) received_ = Tensor::empty(mine.shape(), x_.dtype(), x_.device());
+    if (get) in = have ? received_ : mine;
+  }
+  pending_ = x_.device() == kCpu ? ranks_.begin(other, bytes_of_tensor(out), bytes_of_tensor(in), tag_)
+                                 : ranks_.begin_on_device(other, out, in, tag_);
+}
+
+void TreeCollective::end_step() {
+  pending_ = nullptr;
+  // a + b and b + a have the same bits.
+  if (received_.defined()) raw::add_into(part(level_of(step_) + 1, ranks_.rank()), received_);
+  received_ = {};
+  ++step_;
+}
+
+bool TreeCollective::advance() {
+  while (step_ < steps_) {
+    if (pending_ == nullptr) begin_step();
+    if (!pending_->done()) return false;
+    end_step();
+  }
+  return true;
+}
+
+void TreeCollective::finish() {
+  while (step_ < steps_) {
+    if (pending_ == nullptr) begin_step();
+    pending_->wait(Patience::limited);
+    end_step();
+  }
+}
+
+void all_reduce(Ranks& ranks, const Tensor& x, const std::vector<bool>& present) {
+  TreeCollective(ranks, x, Halving({0, x.elements()}, ranks.size()), present, 0,
+                 TreeCollective::Work::all_reduce)
+      .finish();
+}
+
+}  // namespace eddy::training
