@@ -7,8 +7,8 @@
 //     keys.add("window", c.window, "Tokens that a token sees").read_by("slide block_recurrent");
 //   }
 //
-// A struct of a file of data, such as a table of a paper, is described in the same way, without sections: its keys stand
-// in one table, and may be tables and lists of tables again.
+// A struct of a file of data, such as a table of a paper, is described in the same way, without sections: its keys
+// stand in one table, and may be tables and lists of tables again.
 //
 //   void describe(KeyList& keys, Column& c) {
 //     keys.add("title", c.title, "Title").required();

@@ -29,8 +29,10 @@ namespace eddy {
 
 // A value of train.recompute.
 enum class Recompute { none, layer, block };
+// Their names.
 template <>
 struct ValueNames<Recompute> {
+  // In the order of the values.
   static constexpr const char* all[] = {"none", "layer", "block"};
 };
 

@@ -16,6 +16,7 @@
 
 namespace eddy {
 
+// The names of an enum's values.
 template <class Enum>
 struct ValueNames;  // `all`: the names in the order of the values, which begin at 0
 

@@ -23,15 +23,20 @@
 
 namespace eddy {
 
-// The values of train.optimizer and of train.schedule.
+// A value of train.optimizer.
 enum class OptimizerName { adamw, adam, adafactor };
+// Their names.
 template <>
 struct ValueNames<OptimizerName> {
+  // In the order of the values.
   static constexpr const char* all[] = {"adamw", "adam", "adafactor"};
 };
+// A value of train.schedule.
 enum class ScheduleName { constant, cosine, linear, rsqrt, block_cosine };
+// Their names.
 template <>
 struct ValueNames<ScheduleName> {
+  // In the order of the values.
   static constexpr const char* all[] = {"constant", "cosine", "linear", "rsqrt", "block_cosine"};
 };
 
