@@ -32,7 +32,7 @@ Tensor by_distance(const Tensor& x, std::int64_t keys) {
 }
 
 // x [batch, rows, own, size] in f64 as [batch, heads, rows, size]; several heads may share one of x.
-Tensor by_head(const Tensor& x, std::int64_t heads) {
+Tensor split_heads(const Tensor& x, std::int64_t heads) {
   const std::int64_t batch = x.dim(0), rows = x.dim(1), own = x.dim(2), size = x.dim(3);
   const std::int64_t sharing = own == 0 ? 0 : heads / own;
   const Tensor one = reshape(transpose(exact(x), 1, 2), {batch, own, 1, rows, size});
@@ -42,8 +42,8 @@ Tensor by_head(const Tensor& x, std::int64_t heads) {
 // The probabilities [batch, heads, queries, keys] in f64, before dropout. The inputs are checked, without a past.
 Tensor probabilities_of(const Tensor& q, const Tensor& k, const AttentionOptions& options) {
   const std::int64_t batch = q.dim(0), heads = q.dim(2), keys = k.dim(1);
-  const Tensor queries = by_head(q, heads);
-  Tensor scores = matmul(queries, transpose(by_head(k, heads), 2, 3));
+  const Tensor queries = split_heads(q, heads);
+  Tensor scores = matmul(queries, transpose(split_heads(k, heads), 2, 3));
   if (options.positions.defined())
     scores += by_distance(matmul(queries, transpose(exact(options.positions), 0, 1)), keys);
   if (options.bias.defined()) {
@@ -88,7 +88,7 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
   const Tensor probabilities = probabilities_of(q, k, options);
   name_value("probabilities", [&] { return cast(probabilities, q.dtype()); });
   const Tensor mixed =
-      matmul(dropout(probabilities, options.dropout, options.dropout_key), by_head(v, q.dim(2)));
+      matmul(dropout(probabilities, options.dropout, options.dropout_key), split_heads(v, q.dim(2)));
   return cast(contiguous(transpose(mixed, 1, 2)), q.dtype());
 }
 

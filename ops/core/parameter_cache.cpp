@@ -73,7 +73,7 @@ bool keeps_bf16_copy(const Tensor& x) {
 
 Tensor raw::to_bf16(const Tensor& x) {
   if (x.dtype() == Dtype::bf16) return x;
-  if (x.dtype() != Dtype::f32 || !keeps_bf16_copy(x)) return cast(x, Dtype::bf16);
+  if (x.dtype() != Dtype::f32 || !keeps_bf16_copy(x)) return raw::cast(x, Dtype::bf16);
   return Tensor::over(ParameterCache::of(x)->bf16_copy(x), x.offset(), x.shape(), x.strides(), Dtype::bf16);
 }
 

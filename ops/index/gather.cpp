@@ -40,7 +40,7 @@ void check_device(const char* op, const Tensor& x, const Tensor& index) {
 }
 
 // Sets the sizes and strides of `rows` [..., dim] broadcast to this shape, with neighbouring axes merged.
-void add_rows(EmbeddingArgs& args, const Tensor& rows, const Shape& shape) {
+void set_added(EmbeddingArgs& args, const Tensor& rows, const Shape& shape) {
   const Tensor expanded = raw::expand(rows, shape);
   args.added = expanded.raw_data();
   for (int i = 0; i + 1 < shape.rank(); ++i) {
@@ -83,7 +83,7 @@ Tensor embed(const Tensor& table, const Tensor& ids, const Tensor& rows, Dtype d
                        vocab,         dim,   picked.raw_data(), packed.raw_data(),
                        y.raw_data()};
     const Tensor added = rows.defined() && rows.strides()[rows.rank() - 1] != 1 ? raw::copy(rows) : rows;
-    if (added.defined()) add_rows(args, added, shape);
+    if (added.defined()) set_added(args, added, shape);
     embedding_forward_slot(y.device(), args);
   }
   // Row v of the table went to every position i with ids[i] = v, so those rows of dy add up in row v of the

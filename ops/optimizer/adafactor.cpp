@@ -18,7 +18,7 @@ namespace {
 // Elements in a block, enough to be worth a chunk of its own; and the maximum number of blocks of a factored
 // tensor, each of which has a row of column sums.
 constexpr std::int64_t kBlockElements = 1 << 14;
-constexpr std::int64_t kMostBlocks = 64;
+constexpr std::int64_t kMostRowBlocks = 64;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -45,7 +45,7 @@ AdafactorPlan adafactor_plan(const std::vector<AdafactorParameter>& parameters) 
     tensor.second = plan.second_elements;
     plan.second_elements += tensor.factored ? tensor.rows + tensor.columns : elements;
     const std::int64_t block_rows = tensor.factored ? std::max(divide_up(kBlockElements, tensor.columns),
-                                                               divide_up(tensor.rows, kMostBlocks))
+                                                               divide_up(tensor.rows, kMostRowBlocks))
                                                     : kBlockElements;
     tensor.first_block = std::ssize(plan.blocks);
     tensor.blocks = divide_up(tensor.rows, block_rows);
@@ -60,15 +60,15 @@ AdafactorPlan adafactor_plan(const std::vector<AdafactorParameter>& parameters) 
 
 namespace {
 
-constexpr const char* kName = "adafactor_step";
+constexpr const char* kAdafactor = "adafactor_step";
 
 void check_options(const AdafactorOptions& options) {
   const auto positive = [](const char* name, double value) {
     if (!(value > 0 && std::isfinite(value)))
-      fail<ValueError>("{}: {} {} (finite and above 0)", kName, name, value);
+      fail<ValueError>("{}: {} {} (finite and above 0)", kAdafactor, name, value);
   };
   if (!(options.momentum >= 0 && options.momentum < 1))
-    fail<ValueError>("{}: momentum {} (0 <= momentum < 1)", kName, options.momentum);
+    fail<ValueError>("{}: momentum {} (0 <= momentum < 1)", kAdafactor, options.momentum);
   positive("decay_exponent", options.decay_exponent);
   positive("update_clip", options.update_clip);
   positive("square_eps", options.square_eps);
@@ -78,12 +78,12 @@ void check_options(const AdafactorOptions& options) {
 // Everything but the tables and the scalars.
 void check_step(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
                 const AdafactorPlan& plan, const AdafactorOptions& options, const Tensor& norm) {
-  check_arenas(kName, params, {{grads, "grads"}, {momentum, "momentum"}, {second, "second"}}, norm);
+  check_arenas(kAdafactor, params, {{grads, "grads"}, {momentum, "momentum"}, {second, "second"}}, norm);
   if (second.elements() != plan.second_elements)
-    fail<ShapeError>("{}: second {} for a plan of {} second moments", kName, to_string(second.shape()),
+    fail<ShapeError>("{}: second {} for a plan of {} second moments", kAdafactor, to_string(second.shape()),
                      plan.second_elements);
   if (params.elements() < plan.arena_elements)
-    fail<ShapeError>("{}: params {} for a plan over {} elements", kName, to_string(params.shape()),
+    fail<ShapeError>("{}: params {} for a plan over {} elements", kAdafactor, to_string(params.shape()),
                      plan.arena_elements);
   check_options(options);
 }
@@ -91,7 +91,7 @@ void check_step(const Tensor& params, const Tensor& grads, const Tensor& momentu
 void run_adafactor(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
                    const AdafactorPlan& plan, const AdafactorTables& tables, const AdafactorOptions& options,
                    const Tensor& scalars, const Tensor& norm) {
-  wrote_in_place(params, kName);
+  wrote_in_place(params, kAdafactor);
   if (plan.blocks.empty()) return;
   const Device device = params.device();
   const std::int64_t tensor_count = std::ssize(plan.tensors);
@@ -114,8 +114,8 @@ void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& mom
                     const AdafactorPlan& plan, const AdafactorOptions& options,
                     const AdafactorScalars& scalars, const Tensor& norm) {
   check_step(params, grads, momentum, second, plan, options, norm);
-  check_scalars(kName, scalars, 0);
-  check_clip(kName, scalars, norm);
+  check_scalars(kAdafactor, scalars, 0);
+  check_clip(kAdafactor, scalars, norm);
   run_adafactor(params, grads, momentum, second, plan, adafactor_tables(plan, params.device()), options,
                 upload_records(params.device(), &scalars, 1), norm);
 }
@@ -130,10 +130,10 @@ void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const T
   check_step(params, grads, momentum, second, plan, options, norm);
   if (record_count<AdafactorTensor>(tables.tensors) != std::ssize(plan.tensors) ||
       record_count<AdafactorBlock>(tables.blocks) != std::ssize(plan.blocks))
-    fail<ShapeError>("{}: the tables are of another plan (the result of adafactor_tables)", kName);
-  check_scalars(kName, scalars);
+    fail<ShapeError>("{}: the tables are of another plan (the result of adafactor_tables)", kAdafactor);
+  check_scalars(kAdafactor, scalars);
   if (tables.tensors.device() != params.device() || scalars.device() != params.device())
-    fail<DeviceError>("{}: tables on {}, scalars on {} and params on {} (one device for all)", kName,
+    fail<DeviceError>("{}: tables on {}, scalars on {} and params on {} (one device for all)", kAdafactor,
                       to_string(tables.tensors.device()), to_string(scalars.device()),
                       to_string(params.device()));
   run_adafactor(params, grads, momentum, second, plan, tables, options, scalars, norm);

@@ -31,17 +31,17 @@ void check_segments(const char* op, const std::vector<DecaySegment>& segments, s
   }
 }
 
-constexpr const char* kName = "adamw_step";
+constexpr const char* kAdamw = "adamw_step";
 
 // Everything but the table and the scalars.
 void check_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
                 const AdamConstants& options, const Tensor& norm) {
-  check_arenas(kName, params, {{grads, "grads"}, {m, "m"}, {v, "v"}}, norm);
+  check_arenas(kAdamw, params, {{grads, "grads"}, {m, "m"}, {v, "v"}}, norm);
   for (const double beta : {options.beta1, options.beta2})
     if (!(beta >= 0 && beta < 1))
-      fail<ValueError>("{}: betas {} and {} (each 0 <= beta < 1)", kName, options.beta1, options.beta2);
+      fail<ValueError>("{}: betas {} and {} (each 0 <= beta < 1)", kAdamw, options.beta1, options.beta2);
   if (!(options.eps > 0 && std::isfinite(options.eps)))
-    fail<ValueError>("{}: eps {} (above 0)", kName, options.eps);
+    fail<ValueError>("{}: eps {} (above 0)", kAdamw, options.eps);
 }
 
 void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
@@ -51,10 +51,10 @@ void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const 
   const ParameterCache* const cache = ParameterCache::of(params);
   Buffer* const copy =
       !uses_cpu_path(params.device()) && cache != nullptr ? cache->current_bf16_copy(params) : nullptr;
-  wrote_in_place(params, kName);
+  wrote_in_place(params, kAdamw);
   if (copy != nullptr) {
     params.buffer()->mark_derived_current();
-    copy->bump_version(kName);
+    copy->bump_version(kAdamw);
   }
   if (params.elements() == 0) return;
   adam_slot(
@@ -126,9 +126,9 @@ void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, cons
                 const std::vector<DecaySegment>& segments, const AdamConstants& options,
                 const AdamScalars& scalars, const Tensor& norm) {
   check_step(params, grads, m, v, options, norm);
-  check_scalars(kName, scalars, 1);
-  check_clip(kName, scalars, norm);
-  check_segments(kName, segments, params.elements());
+  check_scalars(kAdamw, scalars, 1);
+  check_clip(kAdamw, scalars, norm);
+  check_segments(kAdamw, segments, params.elements());
   run_adam(params, grads, m, v, upload_records(params.device(), segments), options,
            upload_records(params.device(), &scalars, 1), norm);
 }
@@ -139,11 +139,11 @@ void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tenso
   check_step(params, grads, m, v, options, norm);
   if (segments.dtype() != Dtype::u8 || !segments.contiguous() ||
       segments.elements() % static_cast<std::int64_t>(sizeof(DecaySegment)) != 0)
-    fail<ShapeError>("{}: segments are {} of {} (the result of decay_table)", kName,
+    fail<ShapeError>("{}: segments are {} of {} (the result of decay_table)", kAdamw,
                      to_string(segments.shape()), dtype_name(segments.dtype()));
-  check_scalars(kName, scalars);
+  check_scalars(kAdamw, scalars);
   if (segments.device() != params.device() || scalars.device() != params.device())
-    fail<DeviceError>("{}: segments on {}, scalars on {} and params on {} (one device for all)", kName,
+    fail<DeviceError>("{}: segments on {}, scalars on {} and params on {} (one device for all)", kAdamw,
                       to_string(segments.device()), to_string(scalars.device()), to_string(params.device()));
   run_adam(params, grads, m, v, segments, options, scalars, norm);
 }
