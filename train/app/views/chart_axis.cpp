@@ -11,6 +11,7 @@
 #include "tensor/base/format.h"
 
 namespace eddy::app {
+using namespace training;
 namespace {
 
 // Larger values are not drawn: the arithmetic of an axis needs room above them.
