@@ -1,4 +1,4 @@
-// Suggestions for errors: the name that someone meant who wrote another one.
+// What an error suggests to someone who wrote another name than was meant.
 #pragma once
 
 #include <cstddef>

@@ -53,8 +53,8 @@ std::string chart_svg(const training::Chart& chart, int width, int height, int m
 // the style sheet shows one. `full_width`: the broad drawing fills the page; else two stand side by side.
 std::string chart_figure(const training::Chart& chart, bool full_width);
 
-// Returns the chart as an SVG file of its own (svg_picture.h) of 720 by 300 units: the title of y above the plot, and
-// lines named at their ends, in several lines where their names have them.
+// Returns the chart as an SVG file of its own (svg_picture.h), 720 units wide and 300 high. The title of y stands above
+// the plot, and lines are named at their ends, in several lines where their names have them.
 // errors: as chart_svg.
 std::string chart_picture(const training::Chart& chart);
 // Draws the series of a chart into a frame, as chart_picture does.
