@@ -160,7 +160,22 @@ ConfigField& KeyList::add(ConfigField field) {
 }
 
 ConfigTable& KeyList::add_table(ConfigTable table) {
+  table.section = last_section();
   return tables_.emplace_back(std::move(table));
+}
+
+KeyList KeyList::part(const std::string& section) const {
+  KeyList keys;
+  keys.section(section);
+  const auto take = [&](const auto& from, auto& to) {
+    std::copy_if(from.begin(), from.end(), std::back_inserter(to),
+                 [&](const auto& entry) { return entry.section == section; });
+  };
+  take(fields_, keys.fields_);
+  take(tables_, keys.tables_);
+  std::copy_if(ignored_.begin(), ignored_.end(), std::back_inserter(keys.ignored_),
+               [&](const auto& entry) { return entry.first == section; });
+  return keys;
 }
 
 void KeyList::ignore(std::initializer_list<const char*> keys) {

@@ -70,7 +70,7 @@ struct ConfigField {
   IntRange ints{};                     // for integers, and for each element of a list
   RealRange reals{};                   // for real numbers
   std::vector<std::string> allowed{};  // for texts; "*.x" allows all that end in ".x"; empty: any text
-  bool needed = false;                 // whether read_table refuses a table without it
+  bool needed = false;                 // whether a table without it is refused
   KeyUse use = KeyUse::special;
   KeyChange change = KeyChange::other_results;
   std::string readers{};  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
@@ -98,7 +98,7 @@ class KeyList;
 
 // A key that holds a table with described keys of its own, or a list of such tables.
 struct ConfigTable {
-  std::string key{};
+  std::string section{}, key{};
   std::string rule{};  // what it holds, "a list of tables, each with a title": completes an error text
   bool list = false;
   // Describes the keys of the table; of a list, those of its entry `index`, which it makes first.
@@ -153,21 +153,25 @@ class KeyList {
   // Describes a key that holds a table, whose keys describe(keys, target) describes.
   template <class T>
   ConfigTable& add_table(const char* key, T& target, const char* rule) {
-    return add_table({key, rule, false, [&target](KeyList& keys, std::size_t) { describe(keys, target); }});
+    return add_table({.key = key, .rule = rule, .describe = [&target](KeyList& keys, std::size_t) {
+                        describe(keys, target);
+                      }});
   }
   // The target has a value only where the key is given.
   template <class T>
   ConfigTable& add_table(const char* key, std::optional<T>& target, const char* rule) {
-    return add_table(
-        {key, rule, false, [&target](KeyList& keys, std::size_t) { describe(keys, target.emplace()); }});
+    return add_table({.key = key, .rule = rule, .describe = [&target](KeyList& keys, std::size_t) {
+                        describe(keys, target.emplace());
+                      }});
   }
   // The same of a list of tables.
   template <class T>
   ConfigTable& add_list(const char* key, std::vector<T>& target, const char* rule) {
-    return add_table({key, rule, true, [&target](KeyList& keys, std::size_t index) {
-                        target.resize(index);
-                        describe(keys, target.emplace_back());
-                      }});
+    return add_table(
+        {.key = key, .rule = rule, .list = true, .describe = [&target](KeyList& keys, std::size_t index) {
+           target.resize(index);
+           describe(keys, target.emplace_back());
+         }});
   }
   // Keys of the section that another reader uses.
   void ignore(std::initializer_list<const char*> keys);
@@ -178,6 +182,8 @@ class KeyList {
   const std::vector<std::pair<std::string, std::string>>& ignored() const { return ignored_; }
   // The key of a section, or null.
   ConfigField* find(std::string_view section, std::string_view key);
+  // What stands in one section.
+  KeyList part(const std::string& section) const;
   const std::vector<std::string>& sections() const { return sections_; }
 
  private:

@@ -1,7 +1,6 @@
 // Reading values into described keys, with all checks, and writing them as JSON.
 #include "train/config/config.h"
 
-#include <fmt/ranges.h>
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -59,66 +58,6 @@ const ConfigField* ConfigKeys::find(const std::string& full_key) const {
   const auto found = std::find_if(fields().begin(), fields().end(),
                                   [&](const ConfigField& field) { return field.full_key() == full_key; });
   return found != fields().end() ? &*found : nullptr;
-}
-
-// The key that was meant, as an error of this section names it; "" if none is near.
-std::string ConfigKeys::meant_key(const std::string& key, const std::string& section) const {
-  std::vector<std::string> all;
-  for (const ConfigField& field : fields()) all.push_back(field.full_key());
-  const ConfigField* const meant = find(suggest_name(key, all, section));
-  if (meant == nullptr || meant->section == section) return meant == nullptr ? "" : meant->key;
-  return meant->key + " in [" + meant->section + "]";
-}
-
-void ConfigKeys::refuse_key(const std::string& place, const std::string& section,
-                            const std::string& key) const {
-  // The right key in the wrong section is the likeliest mistake; a misspelt key of this section comes next.
-  std::vector<std::string> here;
-  for (const ConfigField& field : fields()) {
-    if (field.key == key)
-      fail<ConfigError>("{}: unknown key {} in [{}] (it belongs to [{}])", place, quote_text(key), section,
-                        field.section);
-    if (field.section == section) here.push_back(field.key);
-  }
-  if (const std::string meant = meant_key(key, section); !meant.empty())
-    fail<ConfigError>("{}: unknown key {} in [{}] (nearest: {})", place, quote_text(key), section, meant);
-  for (const auto& [other, name] : ignored())
-    if (other == section) here.push_back(name);
-  fail<ConfigError>("{}: unknown key {} in [{}] (nearest: {})", place, quote_text(key), section,
-                    nearest_match(key, here));
-}
-
-void ConfigKeys::read(const ConfigSource& source) {
-  if (!source.value.is_object())
-    fail<ConfigError>("{}: the config is not a table but {}", source.name, source.value.type_name());
-  std::vector<std::pair<const ConfigField*, const json*>> checked;
-  for (const auto& [section, table] : source.value.items()) {
-    if (std::find(sections().begin(), sections().end(), section) == sections().end()) {
-      if (!table.is_object())
-        for (const ConfigField& field : fields())
-          if (field.key == section)
-            fail<ConfigError>("{}: unknown key {} outside all tables (it belongs to [{}])",
-                              source.place(section), quote_text(section), field.section);
-      if (const std::string meant = table.is_object() ? "" : meant_key(section, ""); !meant.empty())
-        fail<ConfigError>("{}: unknown key {} outside all tables (nearest: {})", source.place(section),
-                          quote_text(section), meant);
-      const std::string meant = suggest_name(section, sections());
-      fail<ConfigError>("{}: unknown section {} ({}there are {})", source.place(section), quote_text(section),
-                        meant.empty() ? "" : "nearest: " + meant + "; ", fmt::join(sections(), ", "));
-    }
-    if (!table.is_object())
-      fail<ConfigError>("{}: {} is {} (a table of keys)", source.place(section), section, table.type_name());
-    for (const auto& [key, value] : table.items()) {
-      const std::string full_key = section + "." + key;
-      if (const ConfigField* field = find(full_key)) {
-        check_value(*field, value, source.place(full_key));
-        checked.emplace_back(field, &value);
-      } else if (std::find(ignored().begin(), ignored().end(), std::pair(section, key)) == ignored().end()) {
-        refuse_key(source.place(full_key), section, key);
-      }
-    }
-  }
-  for (const auto& [field, value] : checked) assign_value(*field, *value);
 }
 
 void ConfigKeys::read_texts(const std::map<std::string, std::string>& texts) {

@@ -46,9 +46,6 @@ class ConfigKeys : public KeyList {
 
  private:
   const ConfigField* find(const std::string& full_key) const;
-  std::string meant_key(const std::string& key, const std::string& section) const;
-  [[noreturn]] void refuse_key(const std::string& place, const std::string& section,
-                               const std::string& key) const;
 };
 
 // The keys of a described struct.

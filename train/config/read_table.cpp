@@ -1,4 +1,4 @@
-// Reads tables of data: keys, tables within tables, and lists of tables, as a KeyList describes them.
+// Reads configurations and tables of data: keys, tables within tables, and lists of tables, as a KeyList describes them.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
+#include "train/words/suggest.h"
 
 namespace eddy::training {
 namespace {
@@ -40,23 +41,50 @@ const Entry* named(const std::vector<Entry>& entries, const std::string& key) {
   return found == entries.end() ? nullptr : &*found;
 }
 
+// A value that fits its key, and is assigned when all of the file does.
+struct Checked {
+  ConfigField field;
+  const json* value;
+};
+
 class TableReader {
  public:
-  explicit TableReader(const ConfigSource& file) : file_(file) {}
+  // With `sections` each section of theirs is a table of the file.
+  explicit TableReader(const ConfigSource& file, const KeyList* sections = nullptr)
+      : file_(file), sections_(sections) {}
+
+  void read_file(const KeyList& keys) const {
+    std::vector<Checked> checked;
+    if (sections_ == nullptr) {
+      read(keys, file_.value, "", checked);
+    } else {
+      check_table(file_.value, "");
+      for (const auto& [section, table] : file_.value.items()) check_section(section, table);
+      const json none = json::object();
+      for (const std::string& section : sections_->sections()) {
+        const auto table = file_.value.find(section);
+        read(keys.part(section), table == file_.value.end() ? none : *table, section, checked);
+      }
+    }
+    assign(checked);
+  }
+
+ private:
+  static void assign(const std::vector<Checked>& checked) {
+    for (const auto& [field, value] : checked) assign_value(field, *value);
+  }
 
   // Reads the table that stands at `path`; "": the whole file.
-  void read(const KeyList& keys, const json& table, const std::string& path) const {
-    if (!table.is_object())
-      fail<ConfigError>("{}: {} is {} (a table of keys)", file_.place(path),
-                        path.empty() ? "the file" : section_of(path), shown_value(table));
-    std::vector<std::pair<const ConfigField*, const json*>> checked;
+  void read(const KeyList& keys, const json& table, const std::string& path,
+            std::vector<Checked>& checked) const {
+    check_table(table, path);
     for (const auto& [key, value] : table.items()) {
       const std::string at = joined(path, key);
       if (const ConfigField* const field = named(keys.fields(), key)) {
         check_value(*field, value, place_of(*field, value, at));
-        checked.emplace_back(field, &value);
+        checked.push_back({*field, &value});
       } else if (const ConfigTable* const inner = named(keys.tables(), key)) {
-        read_inner(*inner, value, at);
+        read_inner(*inner, value, at, checked);
       } else {
         check_known(keys, key, path);
       }
@@ -65,10 +93,14 @@ class TableReader {
       if (field.needed) check_given(table, path, field.key, field.rule());
     for (const ConfigTable& inner : keys.tables())
       if (inner.needed) check_given(table, path, inner.key, inner.rule);
-    for (const auto& [field, value] : checked) assign_value(*field, *value);
   }
 
- private:
+  void check_table(const json& value, const std::string& path) const {
+    if (!value.is_object())
+      fail<ConfigError>("{}: {} is {} (a table of keys)", file_.place(path),
+                        path.empty() ? "the file" : section_of(path), shown_value(value));
+  }
+
   // Where a value stands; of a table of texts, the first entry that is none.
   std::string place_of(const ConfigField& field, const json& value, const std::string& at) const {
     ConfigField::Texts none;
@@ -83,19 +115,23 @@ class TableReader {
     fail<ConfigError>("{}: {} is {} ({})", file_.place(at), section_of(at), shown_value(value), table.rule);
   }
 
-  void read_inner(const ConfigTable& table, const json& value, const std::string& at) const {
+  void read_inner(const ConfigTable& table, const json& value, const std::string& at,
+                  std::vector<Checked>& checked) const {
     if (table.list ? !value.is_array() || (table.needed && value.empty()) : !value.is_object())
       refuse(table, value, at);
     for (std::size_t i = 0; i < (table.list ? value.size() : 1); ++i) {
       KeyList keys;
       keys.section(section_of(at));
       table.describe(keys, i);
-      const std::string one = table.list ? fmt::format("{}.{}", at, i) : at;
-      const json& entry = table.list ? value[i] : value;
-      if (entry.is_object())
-        read(keys, entry, one);
-      else
-        read_short(table, keys, entry, one);
+      if (!table.list) return read(keys, value, at, checked);
+      const std::string one = fmt::format("{}.{}", at, i);
+      if (!value[i].is_object()) {
+        read_short(table, keys, value[i], one);
+        continue;
+      }
+      std::vector<Checked> of_entry;  // assigned now, since the next entry may move this one
+      read(keys, value[i], one, of_entry);
+      assign(of_entry);
     }
   }
 
@@ -126,18 +162,60 @@ class TableReader {
       if (name == key) return;
       all.push_back(name);
     }
-    fail<ConfigError>("{}: unknown key {}{} (nearest: {}; all: {})", file_.place(joined(path, key)),
-                      quote_text(key), path.empty() ? "" : " in [" + section_of(path) + "]",
-                      nearest_match(key, all), fmt::join(all, ", "));
+    const std::string unknown =
+        fmt::format("{}: unknown key {}{}", file_.place(joined(path, key)), quote_text(key),
+                    path.empty() ? "" : " in [" + section_of(path) + "]");
+    const std::string nearest = nearest_match(key, all);
+    if (sections_ == nullptr)
+      fail<ConfigError>("{} (nearest: {}; all: {})", unknown, nearest, fmt::join(all, ", "));
+    // The right key in the wrong section is the likeliest mistake; a misspelt key of this section comes next.
+    for (const ConfigField& field : sections_->fields())
+      if (field.key == key) fail<ConfigError>("{} (it belongs to [{}])", unknown, field.section);
+    const std::string meant = meant_key(key, path);
+    fail<ConfigError>("{} (nearest: {})", unknown, meant.empty() ? nearest : meant);
+  }
+
+  // errors: ConfigError for a table that is no section.
+  void check_section(const std::string& section, const json& table) const {
+    const std::vector<std::string>& all = sections_->sections();
+    if (std::find(all.begin(), all.end(), section) != all.end()) return;
+    const std::string place = file_.place(section), name = quote_text(section);
+    if (!table.is_object()) {
+      for (const ConfigField& field : sections_->fields())
+        if (field.key == section)
+          fail<ConfigError>("{}: unknown key {} outside all tables (it belongs to [{}])", place, name,
+                            field.section);
+      if (const std::string meant = meant_key(section, ""); !meant.empty())
+        fail<ConfigError>("{}: unknown key {} outside all tables (nearest: {})", place, name, meant);
+    }
+    const std::string meant = suggest_name(section, all);
+    fail<ConfigError>("{}: unknown section {} ({}there are {})", place, name,
+                      meant.empty() ? "" : "nearest: " + meant + "; ", fmt::join(all, ", "));
+  }
+
+  // The key of any section that was meant, as an error of this section names it; "" if none is near.
+  std::string meant_key(const std::string& key, const std::string& section) const {
+    std::vector<std::string> all;
+    for (const ConfigField& field : sections_->fields()) all.push_back(field.full_key());
+    const std::string meant = suggest_name(key, all, section);
+    for (const ConfigField& field : sections_->fields())
+      if (field.full_key() == meant)
+        return field.section == section ? field.key : field.key + " in [" + field.section + "]";
+    return "";
   }
 
   const ConfigSource& file_;
+  const KeyList* const sections_;
 };
 
 }  // namespace
 
 void read_table(const KeyList& keys, const ConfigSource& source) {
-  TableReader(source).read(keys, source.value, "");
+  TableReader(source).read_file(keys);
+}
+
+void ConfigKeys::read(const ConfigSource& source) {
+  TableReader(source, this).read_file(*this);
 }
 
 }  // namespace eddy::training
