@@ -434,7 +434,7 @@ TEST_CASE("a model config with an unknown key is refused in both forms") {
                  [] { (void)model_config_from_json(json::parse(R"({"train":{"steps":6}})"), "case"); }),
              {"case", "no model table"});
   check_text(error_of<ConfigError>([] { (void)model_config_from_json(json::parse("[]"), "case"); }),
-             {"case", "not a table"});
+             {"case", "a table of keys"});
 }
 
 TEST_CASE("a flat TOML file keeps the places of its keys") {
