@@ -1,10 +1,10 @@
-# The target `api`: pages by Doxygen of what `#include <eddy/eddy.h>` gives, the headers that it and ops/ops.h name, and of
+# The target `api`: pages by Doxygen of what `#include <eddy/eddy.h>` gives, the headers that it and ops/op_list.h name, and of
 # those that an own op, model, task or loop includes beside it.
 # A public name without a comment is an error. The namespace eddy::detail is left out, so the kernels' side of the ops (their
 # arguments, and the slots that hold a kernel per device): it is for those who write an op. cmake/api.awk reads the comments.
 set(EDDY_API_HEADERS models/eddy/eddy.h autograd/named_values.h autograd/scope.h ops/core/op_spec.h ops/core/checks.h
   train/app/program/program.h train/loops/user_loop.h train/tasks/task.h train/tasks/synthetic/synthetic_task.h train/run/checkpoint.h)
-foreach(list models/eddy/eddy.h ops/ops.h)
+foreach(list models/eddy/eddy.h ops/op_list.h)
   file(STRINGS ${PROJECT_SOURCE_DIR}/${list} lines REGEX "^#include \"")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${list})
   foreach(line ${lines})

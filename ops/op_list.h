@@ -9,11 +9,34 @@
 // missing kernel.
 #pragma once
 
+#include "ops/attention/attention.h"
+#include "ops/attention/rotary.h"
 #include "ops/attention/window_attention.h"
-#include "ops/ops.h"
+#include "ops/cast/cast.h"
+#include "ops/index/gather.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
+#include "ops/memory/memory_search.h"
+#include "ops/memory/memory_write.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/norm/unit_norm.h"
+#include "ops/optimizer/adafactor.h"
+#include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/where.h"
 #include "ops/product/gemm.h"
+#include "ops/product/linear.h"
+#include "ops/product/matmul.h"
 #include "ops/recurrence/block_accumulate.h"
+#include "ops/recurrence/gates.h"
+#include "ops/recurrence/lstm_cell.h"
+#include "ops/recurrence/unit_recurrence.h"
 #include "ops/reduce/partial_sums.h"
+#include "ops/reduce/reduce.h"
+#include "ops/reduce/softmax.h"
+#include "ops/views/views.h"
 
 // clang-format off
 
