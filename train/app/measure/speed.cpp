@@ -183,8 +183,8 @@ std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const st
         rows.emplace(row.at("name").get<std::string>(), row);
   } catch (const nlohmann::json::exception&) {
     return {};
-  } catch (const FormatError& error) {
-    fail<FormatError>("bench speed: {} (remove it, and its rows are measured again)", error.what());
+  } catch (const FormatError& changed) {
+    fail<FormatError>("bench speed: {} (remove it, and its rows are measured again)", changed.what());
   }
   return rows;
 }
