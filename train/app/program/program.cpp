@@ -285,7 +285,8 @@ int run_command_line(int argc, char** argv) {
   // Set after the commands were added: they would inherit it.
   app.footer(
       program_name() +
-      " COMMAND --help lists the options of a command.\n\n"
+      " COMMAND --help lists the options of a command.\n"
+      "A whole number may end in k, m, g or b: 2m is 2000000, 1.5k is 1500.\n\n"
       "Environment:\n"
       "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
       "  OMP_NUM_THREADS=N                        the most, where none of these says\n"
