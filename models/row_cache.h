@@ -43,4 +43,7 @@ class RowCache {
   int axis_;
 };
 
+// A cache with at least so many rows on an axis: itself, or one of twice its rows or more that begins with them.
+Tensor with_room(const Tensor& cache, int axis, std::int64_t rows);
+
 }  // namespace eddy

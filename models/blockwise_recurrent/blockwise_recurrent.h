@@ -58,12 +58,12 @@ class CausalLlama final : public LlamaModel {
   //   position       [1]                                               tokens so far
   //   filled         [1]                                               rows in use
   //   keys, values   [layers, batch, rows, kv_heads, head_dim]         keys are rotated
-  // llama has `context` rows. llama_window has twice the window: if the rows are full, the visible ones move
-  // to the front.
+  // llama has `context` rows at first, and twice as many whenever they are full: keys are rotated, and no table bounds
+  // the positions. llama_window has twice the window: if the rows are full, the visible ones move to the front.
   // aliasing: written in place if no other handle shares the bytes, so copies of a state continue
   // independently.
   Tensor stream(const Tensor& tokens, State& state) const override;
-  std::int64_t remaining_context(const State& state) const override;
+  std::optional<State> stream_after(const State& state, std::int64_t length) const override;
   std::optional<std::vector<std::int64_t>> stream_signature(const State&) const override {
     return std::nullopt;
   }

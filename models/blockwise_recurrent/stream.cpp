@@ -1,6 +1,6 @@
 // Streaming: the same numbers token by token.
 //
-//   llama          keys and values of all tokens, up to `context`
+//   llama          keys and values of all tokens: it grows
 //   llama_window   keys and values of the last tokens, in 2 window rows
 //   memory_llama   keys and values | of the memory | of the unfinished chunk |, and that chunk's outputs O;
 //                  after the chunk's last token O becomes the memory (refresh_memory)
@@ -11,7 +11,6 @@
 #include "models/blockwise_recurrent/blockwise_recurrent.h"
 #include "models/row_cache.h"
 #include "ops/ops.h"
-#include "tensor/base/format.h"
 
 namespace eddy {
 namespace {
@@ -33,32 +32,45 @@ StateLayout LlamaModel::cache_layout(std::int64_t batch, std::int64_t rows) cons
   return layout;
 }
 
-std::int64_t CausalLlama::remaining_context(const State& state) const {
-  if (windowed()) return -1;
-  return config().context - (state.empty() ? 0 : state_count(state, "position", config().context));
+std::optional<State> CausalLlama::stream_after(const State& state, std::int64_t length) const {
+  if (windowed() || state.empty()) return std::nullopt;
+  State later = state;
+  for (const StateTensor& cache : cache_layout(state.get("keys").dim(1), length + 1)) {
+    // Of its own, since a stream copies what has other owners.
+    const Tensor& held = state.get(cache.name);
+    const Tensor rows = Tensor::zeros(cache.shape, held.dtype(), held.device());
+    const std::int64_t kept = std::min(held.dim(2), length + 1);
+    raw::copy_into(raw::narrow(rows, 2, 0, kept), raw::narrow(held, 2, 0, kept));
+    later.set(cache.name, rows);
+  }
+  for (const char* count : {"position", "filled"}) later.set_counts(count, {length});
+  return later;
 }
 
 Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
   const NoGrad no_grad;
   check_tokens(tokens);
   const std::int64_t batch = tokens.dim(0), time = tokens.dim(1);
-  const std::int64_t rows = windowed() ? 2 * config().window : config().context;
-  const StateLayout caches = cache_layout(batch, rows);
+  std::int64_t rows = windowed() ? 2 * config().window : std::max(config().context, time);
   std::int64_t position = 0, filled = 0;
   if (!state.empty()) {
-    StateLayout layout = caches;
+    StateLayout layout = cache_layout(batch, windowed() ? rows : 1);
+    if (!windowed())
+      for (StateTensor& cache : layout) cache.growing_axis = 2;
     for (const char* name : {"position", "filled"})
       layout.push_back({.name = name, .shape = {1}, .kind = StateTensor::Kind::count});
     check_state(state, layout);
+    rows = std::min(state.get("keys").dim(2), state.get("values").dim(2));
     position = state_count(state, "position", std::int64_t{1} << 52);
     filled = state_count(state, "filled", std::min(position, rows));
   }
-  if (!windowed() && position + time > config().context)
-    fail<ValueError>("{}: {} positions and a context of {} (the cache is full)", config().model,
-                     position + time, config().context);
 
   const Tensor x = embed(tokens);
-  if (state.empty()) state = zeros_of(caches);
+  if (state.empty()) state = zeros_of(cache_layout(batch, rows));
+  if (!windowed()) {
+    for (const char* name : {"keys", "values"}) state.set(name, with_room(state.get(name), 2, filled + time));
+    rows = std::max(rows, filled + time);
+  }
   const RowCache all_keys = cache_of(state, "keys"), all_values = cache_of(state, "values");
   const Tensor logits = Tensor::empty({batch, time, config().n_out}, x.dtype(), x.device());
   const DropoutSite no_dropout;

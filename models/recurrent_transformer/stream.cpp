@@ -37,16 +37,6 @@ Tensor appended(const State& state, const std::string& name, const Tensor& rows)
   return before == nullptr ? rows : concat({*before, rows}, 1);
 }
 
-// A cache [batch, rows, dim] with at least so many rows: itself, or a longer one that begins with it.
-Tensor with_room(const Tensor& cache, std::int64_t rows) {
-  const std::int64_t held = cache.dim(1);
-  if (held >= rows) return cache;
-  const Tensor longer =
-      Tensor::zeros({cache.dim(0), std::max(rows, 2 * held), cache.dim(2)}, cache.dtype(), cache.device());
-  raw::copy_into(raw::narrow(longer, 1, 0, held), cache);
-  return longer;
-}
-
 }  // namespace
 
 std::int64_t RecurrentTransformer::check_stream(const Tensor& tokens, const State& state) const {
@@ -93,7 +83,7 @@ std::optional<State> RegularTransformer::stream_after(const State& state, std::i
   if (state.empty()) return std::nullopt;
   State later = with_position(state, length);
   for (const StateTensor& cache : stream_layout(1, length))
-    later.set(cache.name, raw::narrow(with_room(state.get(cache.name), length + 1), 1, 0, length + 1));
+    later.set(cache.name, raw::narrow(with_room(state.get(cache.name), 1, length + 1), 1, 0, length + 1));
   return later;
 }
 
@@ -127,7 +117,7 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
       return raw::reshape(rows, {batch, rows.dim(1), heads, dim / heads});
     };
     const auto extended = [&](const char* which, int part) {
-      state.set(name + which, with_room(state.get(name + which), first + time));
+      state.set(name + which, with_room(state.get(name + which), 1, first + time));
       const RowCache cache(state.get(name + which));
       cache.put(first, raw::narrow(qkv, 2, part * dim, dim));
       return heads_of(cache.rows(0, first + time));

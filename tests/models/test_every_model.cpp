@@ -215,7 +215,7 @@ TEST_CASE("every model: a token at the same place of a stream does the same to i
 TEST_CASE("every model: the state of a stream does not grow unless it has the keys of all tokens") {
   for_every_case([](const ModelConfig& config, Model& model) {
     State state;
-    if (model.remaining_context(state) != -1 || config.model == "regular") return;
+    if (model.remaining_context(state) != -1 || config.model == "regular" || config.model == "llama") return;
     const std::int64_t settled = 64;  // more than any window here
     std::int64_t largest = 0;
     for (std::int64_t t = 0; t < 2 * settled; ++t) {

@@ -26,7 +26,8 @@ bool has_type(const ConfigField& field, const nlohmann::json& value);
 // errors: ConfigError "place: key: value (rule)" for a wrong type, and a value that is not allowed.
 void check_value(const ConfigField& field, const nlohmann::json& value, const std::string& place);
 void assign_value(const ConfigField& field, const nlohmann::json& value);
-// The JSON value of a flag's text; a list is written "1,2,3".
+// The JSON value of a flag's text; a list is written "1,2,3", and a whole number may have a unit: "2m" (count_from in
+// train/words/human_text.h).
 // errors: ConfigError for a wrong type.
 nlohmann::json read_value(const ConfigField& field, const std::string& text, const std::string& place);
 

@@ -1,6 +1,5 @@
 // Checks by type. Numbers are never rounded: 6.0 is no whole number here, and 1e3 is a real one.
 #include "train/config/config.h"
-#include "train/words/suggest.h"
 
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -12,6 +11,8 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
+#include "train/words/human_text.h"
+#include "train/words/suggest.h"
 
 namespace eddy::training {
 namespace {
@@ -48,6 +49,8 @@ std::string wrong_number(const ConfigField& field, std::string text) {
   const std::string wrong = "which has the wrong type";
   const bool whole = holds<std::int64_t>(field);
   if (!whole && !holds<double>(field)) return wrong;
+  if (const auto meant = count_from(text); whole && meant && field.ints.holds(*meant))  // a text in a file
+    return fmt::format("{}: write {}", wrong, *meant);
   std::erase_if(text, [whole](char c) { return c == '_' || c == ' ' || (whole && c == ','); });
   std::replace(text.begin(), text.end(), ',', '.');  // of a real number it is the point of many languages
   double number = 0;
@@ -98,9 +101,13 @@ struct Assign {
   }
 };
 
-template <class T>
-std::optional<json> number_from(std::string_view text) {
-  T value{};
+std::optional<json> whole_from(std::string_view text) {
+  const std::optional<std::int64_t> value = count_from(text);
+  return value ? std::optional<json>(*value) : std::nullopt;
+}
+
+std::optional<json> real_from(std::string_view text) {
+  double value{};
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end || text.empty()) return std::nullopt;
@@ -111,7 +118,7 @@ std::optional<json> list_from(std::string_view text) {
   json list = json::array();
   for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    const auto value = number_from<std::int64_t>(text.substr(begin, end - begin));
+    const auto value = whole_from(text.substr(begin, end - begin));
     if (!value) return std::nullopt;
     list.push_back(*value);
     begin = end + 1;
@@ -177,8 +184,8 @@ json read_value(const ConfigField& field, const std::string& text, const std::st
   std::optional<json> value;
   if (holds<std::string>(field)) value = text;
   if (holds<bool>(field) && (text == "true" || text == "false")) value = text == "true";
-  if (holds<std::int64_t>(field)) value = number_from<std::int64_t>(text);
-  if (holds<double>(field)) value = number_from<double>(text);
+  if (holds<std::int64_t>(field)) value = whole_from(text);
+  if (holds<double>(field)) value = real_from(text);
   if (holds<IntList>(field)) value = list_from(text);
   if (!value) refuse(field, quote_text(text), wrong_number(field, text).c_str(), place);
   return *value;

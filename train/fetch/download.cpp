@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "tensor/base/format.h"
@@ -43,14 +45,22 @@ std::string download(const std::string& url, const std::string& path) {
   const bool shows = ::isatty(STDERR_FILENO) == 1;
   // A connection over which nothing comes for half a minute is given up.
   const auto fetch = [&](Words words) {
-    return run_to_end({.words = std::move(words), .errors = shows ? kShared : kNowhere});
+    return run_to_end({.words = std::move(words), .output = kRead, .errors = shows ? kShared : kNowhere});
   };
-  const ProgramEnd curl =
-      fetch({"curl", shows ? "--progress-bar" : "--silent", "--fail", "--location", "--connect-timeout", "15",
-             "--speed-limit", "1", "--speed-time", "30", "--output", path, "--", url});
+  const auto by_curl = [&] {
+    return fetch({"curl", shows ? "--progress-bar" : "--silent", "--fail", "--location", "--connect-timeout",
+                  "15", "--speed-limit", "1", "--speed-time", "30", "--continue-at", "-", "--write-out",
+                  "%{http_code}", "--output", path, "--", url});
+  };
+  ProgramEnd curl = by_curl();
+  // The server sends no part of a file, or has none behind what is there: begin anew. (wget does so by itself.)
+  std::error_code error;
+  if ((curl.status == 33 || (curl.status == 22 && curl.output == "416")) &&
+      std::filesystem::remove(path, error))
+    curl = by_curl();
   if (curl.found()) return reason(curl, "curl", kCurlReasons);
   const ProgramEnd wget = fetch({"wget", "--quiet", shows ? "--show-progress" : "--no-verbose", "--tries=1",
-                                 "--timeout=30", "--output-document=" + path, "--", url});
+                                 "--timeout=30", "--continue", "--output-document=" + path, "--", url});
   if (wget.found()) return reason(wget, "wget", kWgetReasons);
   return "neither curl nor wget is installed";
 }

@@ -211,13 +211,23 @@ void make_folder(const fs::path& folder) {
                   error.message());
 }
 
-// Removes what a killed process left.
-void remove_parts(const fs::path& folder) {
+// What has come of a file so far.
+fs::path part_of(const DataOrigin& origin, const fs::path& folder) {
+  return (folder / origin.file).string() + ".part";
+}
+
+// Removes what a killed process left, but for the files of the set that came in part.
+void remove_left_parts(const DataSet& set, const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> parts;
+  const auto goes_on = [&](const fs::path& part) {
+    return fs::is_regular_file(part, error) &&
+           std::any_of(set.origins.begin(), set.origins.end(),
+                       [&](const DataOrigin& origin) { return part_of(origin, folder) == part; });
+  };
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error))
-    if (entry->path().extension() == ".part") parts.push_back(entry->path());
+    if (entry->path().extension() == ".part" && !goes_on(entry->path())) parts.push_back(entry->path());
   for (const fs::path& part : parts) fs::remove_all(part, error);
 }
 
@@ -232,7 +242,7 @@ void remove_parts(const fs::path& folder) {
 // errors: IoError, FormatError.
 void fetch(const DataSet& set, const DataOrigin& origin, const fs::path& folder, const DataPlaces& places,
            std::ostream& messages) {
-  const fs::path target = folder / origin.file, part = target.string() + ".part";
+  const fs::path target = folder / origin.file, part = part_of(origin, folder);
   std::error_code error;
   make_folder(target.parent_path());
   if (fs::is_regular_file(target, error)) {  // put there by hand
@@ -241,14 +251,20 @@ void fetch(const DataSet& set, const DataOrigin& origin, const fs::path& folder,
                         target.string(), set.name, fault);
     return;
   }
-  messages << fmt::format("data: fetching {}, about {} MB, from {}\n", target.string(),
-                          (origin.bytes + kMegabyte - 1) / kMegabyte, origin.url)
+  const auto come = [&] {
+    const std::uintmax_t bytes = fs::file_size(part, error);
+    return error ? 0 : static_cast<std::int64_t>(bytes);
+  };
+  const std::int64_t before = come();
+  messages << fmt::format("data: fetching {}, about {} MB, from {}{}\n", target.string(),
+                          (origin.bytes + kMegabyte - 1) / kMegabyte, origin.url,
+                          before > 0 ? fmt::format(", behind the {} bytes that are there", before) : "")
            << std::flush;
   const std::string why = places.fetch(origin.url, part.string());
-  if (!why.empty() || !fs::is_regular_file(part, error)) {
-    fs::remove(part, error);
-    fail_not_to_be_had(set, origin, folder, why.empty() ? "nothing came" : why);
-  }
+  if (!why.empty() || !fs::is_regular_file(part, error))
+    fail_not_to_be_had(set, origin, folder,
+                       (why.empty() ? "nothing came" : why) +
+                           (come() > 0 ? "; the next command goes on behind what came" : ""));
   if (const std::string fault = fault_of(part, origin.digest); !fault.empty()) {
     fs::remove(part, error);
     fail_not_to_be_had(set, origin, folder, "what came was not the published file, and is removed: " + fault);
@@ -330,7 +346,7 @@ std::string path_of_data_set(const DataSet& set, const DataPlaces& places, std::
   if (!are_there(folder, files_of(set))) {
     make_folder(folder);
     const FetchLock lock(set, folder, messages);
-    remove_parts(folder);
+    remove_left_parts(set, folder);
     for (const DataOrigin& origin : set.origins) {
       if (are_there(folder, files_of(origin))) continue;
       std::error_code error;

@@ -18,6 +18,12 @@ std::string read_text_file(const std::filesystem::path& path, std::int64_t most 
 // errors: as read_text_file; FormatError when it is not JSON (tensor/files/strict_json.h).
 nlohmann::json read_json_file(const std::filesystem::path& path);
 
+// An object of JSON as the text of a file, with the digest of what it holds as its key "digest" (digest.h).
+std::string text_with_digest(nlohmann::json object);
+// The object of such a file, without its digest.
+// errors: as read_json_file; FormatError where it holds something else than was written.
+nlohmann::json read_json_with_digest(const std::filesystem::path& path);
+
 // Replaces (or creates) the file with `text`. On an error the old file is unchanged and no temporary file is
 // left.
 // errors: IoError when the folder is missing, the disk is full, or the system refuses.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "train/config/run_config.h"
 
@@ -133,23 +134,26 @@ std::optional<double> measure_of(const EvalRecord& eval, const std::string& meas
 }
 
 std::vector<std::vector<std::size_t>> groups_by_seed(const std::vector<const RunConfig*>& configs) {
+  struct Seeds {
+    RunConfig config;  // with one seed
+    std::set<std::int64_t> seeds;
+    std::size_t group;
+  };
   std::vector<std::vector<std::size_t>> groups;
-  std::vector<RunConfig> known;       // with one seed
-  std::vector<std::size_t> group_of;  // of each of those
+  std::vector<Seeds> known;
   for (std::size_t i = 0; i < configs.size(); ++i) {
-    if (configs[i] == nullptr) {
-      groups.push_back({i});
-      continue;
+    if (configs[i] != nullptr) {
+      RunConfig config = *configs[i];
+      const std::int64_t seed = std::exchange(config.train.seed, 0);
+      const auto found =
+          std::find_if(known.begin(), known.end(), [&](const Seeds& one) { return one.config == config; });
+      if (found == known.end()) {
+        known.push_back({std::move(config), {seed}, groups.size()});
+      } else if (found->seeds.insert(seed).second) {
+        groups[found->group].push_back(i);
+        continue;
+      }
     }
-    RunConfig config = *configs[i];
-    config.train.seed = 0;
-    const auto found = std::find(known.begin(), known.end(), config);
-    if (found != known.end()) {
-      groups[group_of[static_cast<std::size_t>(found - known.begin())]].push_back(i);
-      continue;
-    }
-    known.push_back(std::move(config));
-    group_of.push_back(groups.size());
     groups.push_back({i});
   }
   return groups;

@@ -7,12 +7,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "ops/core/warnings.h"
+#include "tensor/base/error.h"
 #include "train/eval/learning_verdict.h"
 #include "train/record/figures.h"
 #include "train/record/metrics.h"
@@ -92,8 +96,29 @@ class RunSeries {
 // "loss" or the name of a measure beside it; nullopt where the evaluation does not have it.
 std::optional<double> measure_of(const EvalRecord& eval, const std::string& measure);
 
+// What `read` makes of the folder of each run. One that is damaged, or no run, is left out, and a warning says so.
+// errors: that of the first folder where none is left.
+template <class Read>
+auto read_runs(const std::vector<std::string>& folders, const Read& read) {
+  std::vector<std::invoke_result_t<const Read&, const std::string&>> runs;
+  std::vector<std::string> left_out;
+  std::exception_ptr first;
+  for (const std::string& folder : folders) {
+    try {
+      runs.push_back(read(folder));
+    } catch (const Error& error) {
+      if (first == nullptr) first = std::current_exception();
+      left_out.push_back("the run " + folder + " is left out: " + error.what());
+    }
+  }
+  if (runs.empty() && first != nullptr) std::rethrow_exception(first);
+  for (const std::string& text : left_out) add_warning(text);
+  return runs;
+}
+
 // Runs whose configurations differ in train.seed alone, as indices; each run is in one group, and a run without a
-// configuration (nullptr: a program's own loop) is one of its own.
+// configuration (nullptr: a program's own loop) is one of its own. So is a run whose seed its group has already: a copy, or
+// a second run of one seed, tells nothing of other seeds.
 std::vector<std::vector<std::size_t>> groups_by_seed(const std::vector<const RunConfig*>& configs);
 
 }  // namespace eddy::training

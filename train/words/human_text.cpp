@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 #include <initializer_list>
+#include <system_error>
 #include <utility>
 
 #include "train/files/utf8.h"
@@ -52,6 +55,31 @@ std::string human_count(double value) {
   const auto [scaled, suffix] = in_units(value, 1000, {"k", "M", "G", "T"});
   if (std::abs(scaled) >= 99999.5) return fmt::format("{:.2e}", value);
   return three_digits(scaled) + suffix;
+}
+
+std::optional<std::int64_t> count_from(std::string_view text) {
+  constexpr std::pair<char, std::size_t> kUnits[] = {{'k', 3}, {'m', 6}, {'g', 9}, {'b', 9}};
+  std::size_t zeros = 0;  // behind the digits
+  for (const auto& [unit, of_unit] : kUnits)
+    if (zeros == 0 && !text.empty() && std::tolower(static_cast<unsigned char>(text.back())) == unit) {
+      zeros = of_unit;
+      text.remove_suffix(1);
+    }
+  const std::size_t point = std::min(text.find('.'), text.size());
+  std::string digits(text.substr(0, point));
+  if (digits.empty() || std::isdigit(static_cast<unsigned char>(digits.back())) == 0) return std::nullopt;
+  if (point < text.size()) {
+    const std::string_view fraction = text.substr(point + 1);
+    if (fraction.empty() || fraction.size() > zeros) return std::nullopt;
+    digits += fraction;
+    zeros -= fraction.size();
+  }
+  digits.append(zeros, '0');
+  std::int64_t value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
 }
 
 std::string human_bytes(std::int64_t bytes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <streambuf>
 #include <string>
@@ -13,6 +14,10 @@ namespace eddy::training {
 // Returns a count in at most four characters and a suffix: "0", "950", "12.3k", "1.2M", "3.4G"; "-" when it
 // is not finite.
 std::string human_count(double value);
+
+// Returns the whole number that a text of a person's is, with a unit or without: "250", "10k", "2m", "1.5G", "7b" for
+// thousands, millions and billions. Nothing for any other text, and for one that is no whole number or more than 64 bits.
+std::optional<std::int64_t> count_from(std::string_view text);
 
 // Returns bytes in binary units, such as "512 B", "1.2 GiB".
 std::string human_bytes(std::int64_t bytes);

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "autograd/tape.h"
 #include "tensor/base/error.h"
 #include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
 
@@ -69,4 +70,28 @@ TEST_CASE("blockwise_recurrent stream: more rows than the cache has are refused"
     broken.set("filled", Tensor::from(std::vector<std::int64_t>{999}, {1}));
     CHECK(contains(error_of<ValueError>([&] { model->stream(random_ids(2, 1, 11, 4), broken); }), "filled"));
   }
+}
+
+TEST_CASE("llama stream: it goes on beyond model.context with the logits of the whole sequence") {
+  ModelConfig config = blockwise_config("llama");
+  config.context = 8;
+  const auto model = blockwise_model(config);
+  const Tensor tokens = random_ids(2, 21, 11, 7);
+  const NoGrad no_grad;
+  ForwardInput input;
+  input.tokens = tokens;
+  const Tensor whole = model->forward(input).logits;
+  State state;
+  std::int64_t at = 0;
+  for (const std::int64_t length : {5, 3, 1, 12}) {
+    const Tensor logits = model->stream(raw::contiguous(raw::narrow(tokens, 1, at, length)), state);
+    check_close("logits", logits, raw::contiguous(raw::narrow(whole, 1, at, length)), 1e-12);
+    at += length;
+    CHECK(model->remaining_context(state) == -1);
+  }
+  // One made for measuring takes the next token as the one that was read.
+  State longer = *model->stream_after(state, 30);
+  CHECK(model->stream(random_ids(2, 1, 11, 8), longer).dim(1) == 1);
+  CHECK(longer.count("position") == 31);
+  CHECK(state.count("position") == 21);
 }

@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/warnings.h"
 #include "tensor/base/error.h"
+#include "tensor/base/format.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "train/config/run_config.h"
 
@@ -122,4 +125,24 @@ TEST_CASE("run series: runs are grouped by their configurations but for the seed
   wide.model.dim = 2 * a.model.dim;
   const std::vector<std::vector<std::size_t>> groups = groups_by_seed({&a, nullptr, &wide, &b, nullptr});
   CHECK(groups == std::vector<std::vector<std::size_t>>{{0, 3}, {1}, {2}, {4}});
+}
+
+TEST_CASE("run series: a second run of one seed is a group of its own") {
+  RunConfig a, copy, b;
+  b.train.seed = a.train.seed + 1;
+  const std::vector<std::vector<std::size_t>> groups = groups_by_seed({&a, &copy, &b, &b});
+  CHECK(groups == std::vector<std::vector<std::size_t>>{{0, 2}, {1}, {3}});
+}
+
+TEST_CASE("run series: of several runs those that cannot be read are left out with a warning") {
+  reset_warnings();
+  const auto read = [](const std::string& folder) -> int {
+    if (folder != "good") fail<IoError>("{} is damaged", folder);
+    return 3;
+  };
+  CHECK(read_runs({"first", "good"}, read) == std::vector<int>{3});
+  CHECK(take_warnings() == std::vector<std::string>{"the run first is left out: first is damaged"});
+  CHECK(error_of<IoError>([&] { read_runs({"first", "second"}, read); }) == "first is damaged");
+  CHECK(take_warnings().empty());
+  CHECK(read_runs({}, read).empty());
 }

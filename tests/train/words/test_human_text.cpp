@@ -1,8 +1,10 @@
 // Text made safe to show.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "train/words/human_text.h"
 
@@ -40,4 +42,24 @@ TEST_CASE("a printable buffer hands on safe pieces") {
          << ", " << 5 << '\x1b' << " bytes" << std::flush;
   CHECK(shown.str() == "data: x\xef\xbf\xbd[2J.txt, 5\xef\xbf\xbd bytes");
   CHECK(stream.good());
+}
+
+TEST_CASE("a count is read with its unit, and exactly or not at all") {
+  for (const auto& [text, value] : {std::pair{"0", std::int64_t{0}},
+                                    {"250", 250},
+                                    {"10k", 10'000},
+                                    {"2M", 2'000'000},
+                                    {"1.50m", 1'500'000},
+                                    {"7b", 7'000'000'000},
+                                    {"0.001G", 1'000'000},
+                                    {"-3k", -3000}}) {
+    CAPTURE(text);
+    REQUIRE(count_from(text));
+    CHECK(*count_from(text) == value);
+  }
+  for (const char* text : {"", "k", "-k", ".5k", "1.k", "1.2345k", "1.5", "1e3", "10 k", "10kk", "2mb", "1-k",
+                           "1.-5k", "99999999999999999999", "9999999999b"}) {
+    CAPTURE(text);
+    CHECK_FALSE(count_from(text));
+  }
 }

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "autograd/tape.h"
 #include "models/weights.h"
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;
@@ -38,9 +41,36 @@ bool fits_pattern(const std::string& pattern, const std::string& name) {
   return true;
 }
 
-bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
+bool matches_any(const std::vector<NamePattern>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) { return fits_pattern(pattern, name); });
+                     [&](const NamePattern& pattern) { return fits_pattern(pattern.text, name); });
+}
+
+// The patterns of a list of the file.
+std::vector<NamePattern> patterns_of(const std::vector<std::string>& texts, const char* key,
+                                     const ConfigSource& file) {
+  std::vector<NamePattern> patterns;
+  for (std::string text : texts) {
+    const bool may_fit_none = text.ends_with('?');
+    if (may_fit_none) text.pop_back();
+    patterns.push_back(
+        {std::move(text), may_fit_none, file.place(fmt::format("{}.{}", key, patterns.size()))});
+  }
+  return patterns;
+}
+
+// errors: ConfigError for a pattern of the list `key` that fits none of the names, each of which is a `what`.
+void check_fits(const std::vector<NamePattern>& patterns, const char* key,
+                const std::map<std::string, Tensor>& tensors, const char* what) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
+  for (const NamePattern& pattern : patterns)
+    if (!pattern.may_fit_none && std::none_of(names.begin(), names.end(), [&](const std::string& name) {
+          return fits_pattern(pattern.text, name);
+        }))
+      fail<ConfigError>("{}: {} has {}, which fits no {} ({}a '?' at its end says that it may fit none)",
+                        pattern.place, key, quote_text(pattern.text), what,
+                        suggest_value(pattern.text, names));
 }
 
 std::string with_part(std::string pattern, const std::string& part) {
@@ -74,13 +104,17 @@ NameMap read_name_map(const std::string& file) {
   const ConfigSource source = read_config_file(file);
   NameMap map;
   map.file = file;
+  std::vector<std::string> fresh, unused, halves;
   std::map<std::string, std::vector<std::string>> names;
   KeyList keys;
-  keys.add("fresh", map.fresh, "Parameters that keep their initial values");
-  keys.add("unused", map.unused, "Tensors that nothing needs");
-  keys.add("halves_to_pairs", map.halves_to_pairs, "Parameters whose rows are permuted");
+  keys.add("fresh", fresh, "Parameters that keep their initial values");
+  keys.add("unused", unused, "Tensors that nothing needs");
+  keys.add("halves_to_pairs", halves, "Parameters whose rows are permuted");
   keys.add("names", names, "For each tensor the parameters that it becomes");
   read_table(keys, source);
+  map.fresh = patterns_of(fresh, "fresh", source);
+  map.unused = patterns_of(unused, "unused", source);
+  map.halves_to_pairs = patterns_of(halves, "halves_to_pairs", source);
   for (const auto& [theirs, ours] : names)
     for (const std::string& one : ours) {
       const std::string place = source.place("names." + theirs);
@@ -115,6 +149,9 @@ Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size) {
 std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
                                              const ParamStore& params, std::int64_t head_size) {
   const std::map<std::string, Tensor> ours = parameter_map(params);
+  check_fits(map.halves_to_pairs, "halves_to_pairs", ours, "parameter of the model");
+  check_fits(map.fresh, "fresh", ours, "parameter of the model");
+  check_fits(map.unused, "unused", theirs, "tensor of the weights");
   std::map<std::string, Tensor> result = ours;
   std::map<std::string, std::string> taken;  // ours: theirs
   std::vector<std::string> extra, missing, shaped, twice;

@@ -1,6 +1,6 @@
 // Which tensor of a foreign file becomes which parameter, as a TOML file says it (README.md shows one). A '*' in a pattern
 // stands for any text. A pair of names has one on both sides, which is the same text there, or none; lists may have
-// several in a pattern.
+// several in a pattern. A pattern of a list that fits no name is refused, unless it ends in '?'.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,19 @@
 
 namespace eddy::app {
 
+// A pattern of a list, without its '?'.
+struct NamePattern {
+  std::string text;
+  bool may_fit_none = false;
+  std::string place{};  // in the file, for errors
+};
+
 struct NameMap {
   std::string file;                                        // for errors
   std::vector<std::pair<std::string, std::string>> names;  // theirs, ours
-  std::vector<std::string> fresh;                          // ours that keep their initial values
-  std::vector<std::string> unused;                         // theirs that nothing needs
-  std::vector<std::string> halves_to_pairs;                // ours whose rows are permuted
+  std::vector<NamePattern> fresh;                          // ours that keep their initial values
+  std::vector<NamePattern> unused;                         // theirs that nothing needs
+  std::vector<NamePattern> halves_to_pairs;                // ours whose rows are permuted
 };
 
 // errors: those of read_config_file; ConfigError for an unknown key, a value of another type, and a pair with
@@ -33,7 +40,7 @@ bool matches(const std::string& pattern, const std::string& name, std::string& p
 Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size);
 
 // The parameters' values by name, with those of `theirs` in their places. `head_size`: that of the model's heads.
-// errors: FormatError that lists all parameters without a tensor, tensors without a parameter, parameters with two, and
+// errors: ConfigError with the place of a pattern that fits no name; FormatError that lists all parameters without a tensor, tensors without a parameter, parameters with two, and
 // shapes that differ.
 std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
                                              const ParamStore& params, std::int64_t head_size);

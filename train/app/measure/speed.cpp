@@ -166,14 +166,14 @@ std::vector<std::string> machine_lines(std::vector<std::string> environment) {
   return environment;
 }
 
-// Returns the rows of an earlier call under equal conditions, by name; empty when there was none, or when its
-// file holds something else.
+// Returns the rows of an earlier call under equal conditions, by name; empty when there was none.
+// errors: FormatError when its file was changed.
 std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const std::string& where) {
   std::error_code error;
   if (!fs::exists(file, error)) return {};
   std::map<std::string, nlohmann::json> rows;
   try {
-    const nlohmann::json before = read_json_file(file);
+    const nlohmann::json before = read_json_with_digest(file);
     if (before.at("conditions") != where ||
         machine_lines(before.at("environment")) != machine_lines(environment_lines()))
       return {};
@@ -183,8 +183,8 @@ std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const st
         rows.emplace(row.at("name").get<std::string>(), row);
   } catch (const nlohmann::json::exception&) {
     return {};
-  } catch (const FormatError&) {
-    return {};
+  } catch (const FormatError& changed) {
+    fail<FormatError>("bench speed: {} (remove it, and its rows are measured again)", changed.what());
   }
   return rows;
 }
@@ -338,7 +338,7 @@ std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
       if (const auto found = measured.find(one.name); found != measured.end())
         written.push_back(found->second);
     const Measurement all = measurement_of(written, where);
-    write_output_file("bench speed", times_file, file_of(written, all).dump(1) + "\n", kTimesFile);
+    write_output_file("bench speed", times_file, text_with_digest(file_of(written, all)), kTimesFile);
     write_output_file("bench speed", page_file, to_html(all), kPageFile);
   }
   log(fmt::format("{}\npage: {}\n", to_text(measurement_of(now, where)), page_file));

@@ -114,7 +114,7 @@ void add_seconds(CLI::App& command, double& seconds, const char* help) {
 
 // Adds an option whose 0 stands for a default that `help` names.
 void add_size(CLI::App& command, const char* name, std::int64_t& size, std::int64_t most, const char* help) {
-  command.add_option(name, size, help)->check(whole_number(1, most));
+  command.add_option(name, size, help)->transform(whole_number(1, most));
 }
 
 Described describe_bench_ops(CLI::App& command) {

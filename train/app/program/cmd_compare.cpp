@@ -134,6 +134,7 @@ int run_report(const ReportFlags& flags) {
       say(fmt::format(
           "warning: {}/metrics.jsonl has lines that are no records, {} of them, the first is {} (they are left out)",
           run.folder, records.foreign, records.first_foreign));
+  for (const std::string& line : repeated_seeds(runs)) say("warning: " + line);
   const std::vector<SeedGroup> groups = groups_of(runs);
 
   print(to_text(ends_of(runs, groups)));
@@ -170,7 +171,9 @@ Described describe_report(CLI::App& command) {
   add_option(command, "--html", flags->html, "Page to write", not_empty());
   add_option(command, "--csv", flags->csv, "Also write all points as comma-separated values to this file",
              not_empty());
-  command.footer("Runs that differ in train.seed alone are one line with a band.");
+  command.footer(
+      "Runs that differ in train.seed alone are one line with a band. Runs of one seed are listed apart, and "
+      "what cannot be read is left out.");
   return {[flags] { return run_report(*flags); }};
 }
 

@@ -238,9 +238,10 @@ Described describe_eval(CLI::App& command) {
   command
       .add_option("--sampled", options->sampled,
                   "Also print the mean over so many random batches, as papers estimate their numbers")
-      ->check(whole_number(2, 1'000'000'000));
-  command.add_option("--batch", measured.batch, "Rows of a batch (default: the run's)")->check(size);
-  command.add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")->check(size);
+      ->transform(whole_number(2, 1'000'000'000));
+  command.add_option("--batch", measured.batch, "Rows of a batch (default: the run's)")->transform(size);
+  command.add_option("--sequence", options->sequence, "Tokens of a row (default: the run's)")
+      ->transform(size);
   add_option(command, "--seed", measured.seed, "Seed of the random batches", seed_number());
   add_checkpoint_option(command, options->run.checkpoint, "Checkpoint of the run");
   add_precision_option(command, options->run.precision);
@@ -252,9 +253,9 @@ Described describe_eval(CLI::App& command) {
           .add_option(
               "--score-last", measured.score_last,
               "Read overlapping windows, each without a state, and score only the last so many tokens")
-          ->check(size);
+          ->transform(size);
   command.add_option("--from", measured.from, "With --score-last: the token at which the first window ends")
-      ->check(size)
+      ->transform(size)
       ->needs(score_last);
   add_option(command, "--by-position", options->by_position,
              "HTML file to write: the loss against the position in the text, with and without the state",

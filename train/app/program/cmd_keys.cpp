@@ -84,7 +84,9 @@ int list_keys(const std::string& wanted) {
     else
       print_key(field);
   }
-  print_line("\nA key is TABLE.KEY in a configuration file, and a flag --TABLE.KEY VALUE.");
+  print_line(
+      "\nA key is TABLE.KEY in a configuration file, and a flag --TABLE.KEY VALUE, where a whole number may end in");
+  print_line("k, m, g or b: 2m is 2000000.");
   if (!all && named.empty())
     print_line("`{} keys` also lists the keys of [data] and [train].", program_name());
   if (hidden > 0)

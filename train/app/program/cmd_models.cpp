@@ -135,11 +135,11 @@ Described describe_models(CLI::App& command) {
   command
       .add_option("--vocab", options->vocab,
                   "Size of the vocabulary, if the configuration leaves it to the text (default: 256)")
-      ->check(whole_number(1, 1'000'000'000));
+      ->transform(whole_number(1, 1'000'000'000));
   command
       .add_option("--params", options->params,
                   "List instead the sizes at which every model has so many parameters, within 3 %")
-      ->check(whole_number(1, 1'000'000'000'000'000));
+      ->transform(whole_number(1, 1'000'000'000'000'000));
   add_option(
       command, "--explain", options->explain,
       "Explain instead a model or configuration of a paper, by its name: what reads what, the work and the "

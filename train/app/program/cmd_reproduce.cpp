@@ -86,12 +86,12 @@ Described describe_reproduce(CLI::App& command) {
   command
       .add_option("--windows", options.windows,
                   "For tables by length: windows measured at each length, fewer at the longest")
-      ->check(whole_number(1, 1'000'000'000));
+      ->transform(whole_number(1, 1'000'000'000));
   command
       .add_option("--seeds", options.seeds,
                   "Train every row so many times, with seeds one after another: mean and standard deviation "
                   "(default: 1, in figures of a paper 3)")
-      ->check(whole_number(1, 1'000));
+      ->transform(whole_number(1, 1'000));
   command.add_flag("--list", flags->list,
                    "List the tables, and the columns that a table of one's own may have");
   command.add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");

@@ -63,7 +63,8 @@ int run_here(TrainFlags& flags, const CLI::App& app) {
   if (resuming && (!request.run_dir.empty() || !request.init_from.empty()))
     fail<ValueError>("train: --resume continues a run and excludes --run and --init-from");
   if (!resuming && request.run_dir.empty() && !flags.print_config)
-    fail<ValueError>("train: the run has no folder (--run DIR for a new run, --resume DIR to continue one)");
+    fail<ValueError>("train: the run has no folder (--run DIR for a new run, --resume DIR to continue one{})",
+                     flags.dry_run ? "; --dry-run checks it too, and makes nothing" : "");
   if (request.checkpoint != "latest" && !resuming && request.init_from.empty())
     fail<ValueError>("train: --checkpoint {} and no run to take it from (--resume RUN, or --init-from RUN)",
                      request.checkpoint);

@@ -87,7 +87,7 @@ Described describe_watch(CLI::App& command) {
           fmt::format(
               "End after this process, whose child this one is; RUN may come later ({} train --watch)",
               program_name()))
-      ->check(whole_number(1, INT32_MAX));
+      ->transform(whole_number(1, INT32_MAX));
   return {[flags] { return run_watch(*flags); }};
 }
 
@@ -102,7 +102,7 @@ void WatchOptions::add_to(CLI::App& command, const std::string& when) {
   command
       .add_option("--port", port,
                   when + fmt::format("Port to listen at; 0: the first free one from {} on", kFirstPort))
-      ->check(whole_number(0, 65535))
+      ->transform(whole_number(0, 65535))
       ->capture_default_str();
 }
 

@@ -92,13 +92,14 @@ std::string command_line_of(const CLI::App& app);
 template <class Value>
 CLI::Option* add_option(CLI::App& command, const char* name, Value& value, const char* help,
                         const CLI::Validator& check) {
-  return command.add_option(name, value, help)->check(check)->capture_default_str();
+  return command.add_option(name, value, help)->transform(check)->capture_default_str();
 }
 
 // Accepts a whole number from 0 to 2^64 - 1.
 CLI::Validator seed_number();
 
-// Accepts a whole number from `low` to `high`.
+// Accepts a whole number from `low` to `high`, and puts digits in place of a unit: 2000 for 2k (count_from). It is given to
+// Option::transform.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 
 // Accepts a number from `low` to `high`, but no NaN.

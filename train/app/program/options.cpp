@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 
@@ -91,7 +92,14 @@ CLI::Validator seed_number() {
 }
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
-  return CLI::Range(low, high).description("");
+  return {[low, high](std::string& text) {
+            const std::optional<std::int64_t> value = count_from(text);
+            if (!value || *value < low || *value > high)
+              return fmt::format("{:?} is no whole number from {} to {}", text, low, high);
+            text = std::to_string(*value);
+            return std::string();
+          },
+          ""};
 }
 
 CLI::Validator number_between(double low, double high) {

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
@@ -137,6 +138,50 @@ std::string full_name(const CLI::App& command) {
   return (nested ? full_name(*parent) + " " : "") + command.get_name();
 }
 
+// The option of a command, or of those above it, that a word of the line names, as "--data" or "--data=x"; or null.
+const CLI::Option* option_named(const CLI::App* command, const std::string& word) {
+  for (; word.starts_with("--") && command != nullptr; command = command->get_parent())
+    if (const CLI::Option* option = command->get_option_no_throw(word.substr(0, word.find('='))))
+      return option;
+  return nullptr;
+}
+
+// Whether a word was meant as a flag, known or misspelt: a text that begins so follows a '='.
+bool looks_like_flag(const std::string& word) {
+  return word.size() > 2 && word.starts_with("--") &&
+         std::isalpha(static_cast<unsigned char>(word[2])) != 0 && word.find(' ') == std::string::npos;
+}
+
+// Returns what to say of the first flag that stands without its value, at the end of the line or before another flag,
+// which CLI11 would take for the value; "" where none does.
+std::string flag_without_value(const CLI::App& command, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    const CLI::Option* const option = option_named(&command, words[i]);
+    if (option == nullptr || option->get_items_expected_min() < 1 || words[i].find('=') != std::string::npos)
+      continue;
+    const bool last = i + 1 == words.size();
+    const std::string type = option->get_type_name();
+    if (last || looks_like_flag(words[i + 1]))
+      return fmt::format(
+          "{} needs a value, {}: {}{}", words[i], type, option->get_description(),
+          last || !type.starts_with("TEXT")
+              ? ""
+              : fmt::format("; a text that begins so is given by {}={}", words[i], words[i + 1]));
+    ++i;  // its value
+  }
+  return {};
+}
+
+// The flag of a command, or of those above it, that is given more than once and takes one value. CLI11 does not name one
+// that the help leaves out.
+std::string repeated_flag(const CLI::App* command) {
+  for (; command != nullptr; command = command->get_parent())
+    for (const CLI::Option* option : command->get_options())
+      if (option->count() > 1 && option->get_items_expected_max() == 1 && !option->get_lnames().empty())
+        return "--" + option->get_lnames().front();
+  return "a flag";
+}
+
 // Adds the names of the commands in `app` that take this flag, those within commands included.
 void add_commands_with(const std::string& flag, const CLI::App& app, std::vector<std::string>& names) {
   for (const CLI::App* command : app.get_subcommands({})) {
@@ -240,7 +285,8 @@ int run_command_line(int argc, char** argv) {
   // Set after the commands were added: they would inherit it.
   app.footer(
       program_name() +
-      " COMMAND --help lists the options of a command.\n\n"
+      " COMMAND --help lists the options of a command.\n"
+      "A whole number may end in k, m, g or b: 2m is 2000000, 1.5k is 1500.\n\n"
       "Environment:\n"
       "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
       "  OMP_NUM_THREADS=N                        the most, where none of these says\n"
@@ -250,6 +296,18 @@ int run_command_line(int argc, char** argv) {
       "  EDDY_CACHE_DIR=FOLDER                    where fetched data sets and checks of a GPU are kept\n"
       "  EDDY_KERNELS=plain|...                   GPU kernels other than the program's choice (cuda/README.md)");
 
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  const auto refuse_line = [&](const std::string& problem) {
+    const CLI::App* const command = chosen_command(app);
+    const std::string named = command == nullptr ? "" : full_name(*command);
+    return report(fmt::format("{}{} (see {} {}{}--help)", named.empty() ? "" : named + ": ", problem,
+                              program_name(), named, named.empty() ? "" : " "),
+                  kUsage);
+  };
+  const auto without_value = [&] {
+    const CLI::App* const command = chosen_command(app);
+    return flag_without_value(command != nullptr ? *command : app, words);
+  };
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -258,15 +316,14 @@ int run_command_line(int argc, char** argv) {
       flush_output();
       return 0;
     }
+    if (const std::string missing = without_value(); !missing.empty()) return refuse_line(missing);
     const CLI::App* const failed = chosen_command(app);
-    const std::string named = failed == nullptr ? "" : full_name(*failed);
-    std::string problem = error.what();
-    if (const std::size_t at = problem.find(": At Most 1 "); at != std::string::npos)
-      problem = problem.substr(0, at) + " is given more than once";
-    return report(fmt::format("{}{} (see {} {}{}--help)", named.empty() ? "" : named + ": ", problem,
-                              program_name(), named, named.empty() ? "" : " "),
-                  kUsage);
+    const std::string problem = error.what();
+    return refuse_line(problem.find(": At Most 1 ") != std::string::npos
+                           ? repeated_flag(failed != nullptr ? failed : &app) + " is given more than once"
+                           : problem);
   }
+  if (const std::string missing = without_value(); !missing.empty()) return refuse_line(missing);
   const CLI::App* const command = chosen_command(app);
   std::vector<std::string> extras = app.remaining(true);
   // The mark in front of paths that begin with a dash.
@@ -309,6 +366,9 @@ int guarded_main(int argc, char** argv) {
     return report(fmt::format("{}: {}", error.path1().string(), error.code().message()), kFailed);
   } catch (const std::exception& error) {
     return report(plain_message(error.what()), kFailed);
+  } catch (...) {
+    return report("something was thrown that says nothing of itself (please report the command line)",
+                  kFailed);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "train/app/views/chart.h"
 #include "train/record/run_series.h"
@@ -40,6 +41,14 @@ std::vector<Spread> spreads_of(const CurveGroup& group) {
     fail<ValueError>("draw: the runs of \"{}\" have {} {} at the same step (at least 2)", group.name,
                      spreads.size(), plural(spreads.size(), "evaluation"));
   return spreads;
+}
+
+// Whether a curve has all points of another, and perhaps more behind them.
+bool begins_as(const Series& longer, const Series& shorter) {
+  const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  return longer.x.size() >= shorter.x.size() &&
+         std::equal(shorter.x.begin(), shorter.x.end(), longer.x.begin()) &&
+         std::equal(shorter.y.begin(), shorter.y.end(), longer.y.begin(), same);
 }
 
 std::string with_spaces(std::string name) {
@@ -85,8 +94,25 @@ std::vector<std::string> runs_in(const std::string& folder, const char* command)
 }
 
 std::vector<Series> curves_of(const std::string& folder, const std::string& measure) {
+  struct Curve {
+    Series shown, losses;
+  };
+  const std::vector<Curve> all = read_runs(runs_in(folder, "draw"), [&](const std::string& run) {
+    return Curve{curve_of(run, measure), curve_of(run, "loss")};
+  });
   std::vector<Series> curves;
-  for (const std::string& run : runs_in(folder, "draw")) curves.push_back(curve_of(run, measure));
+  for (auto curve = all.begin(); curve != all.end(); ++curve) {
+    const auto longer = std::find_if(all.begin(), all.end(), [&](const Curve& other) {
+      return begins_as(other.losses, curve->losses) &&
+             (&other < &*curve || other.losses.x.size() > curve->losses.x.size());
+    });
+    if (longer == all.end())
+      curves.push_back(curve->shown);
+    else
+      add_warning(fmt::format(
+          "the run {} is left out: its losses are those of {} (a copy, or a second run of one seed)",
+          curve->shown.name, longer->shown.name));
+  }
   return curves;
 }
 

@@ -25,8 +25,10 @@ training::Series curve_of(const std::string& run, const std::string& measure);
 // the error.
 // errors: IoError for a folder without runs.
 std::vector<std::string> runs_in(const std::string& folder, const char* command);
-// The curves of a run's folder, or of all runs in a folder, sorted by name.
-// errors: as curve_of; IoError for a folder without runs.
+// The curves of a run's folder, or of all runs in a folder, sorted by name. Left out, with a warning, are runs that cannot
+// be read or lack the measure (read_runs in train/record/run_series.h), and those whose losses are those of another: a copy,
+// or a second run of one seed.
+// errors: as curve_of, where no run is left; IoError for a folder without runs.
 std::vector<training::Series> curves_of(const std::string& folder, const std::string& measure);
 
 // Whether less of a measure is better: of losses, bits and perplexities.

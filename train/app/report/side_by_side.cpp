@@ -109,9 +109,9 @@ ReportedRun read_reported_run(const std::string& folder) {
 }
 
 std::vector<ReportedRun> read_reported_runs(const std::vector<std::string>& folders) {
-  std::vector<ReportedRun> runs;
+  std::vector<ReportedRun> runs = read_runs(folders, read_reported_run);
   std::map<std::string, int> names;
-  for (const std::string& folder : folders) ++names[runs.emplace_back(read_reported_run(folder)).name];
+  for (const ReportedRun& run : runs) ++names[run.name];
   for (ReportedRun& run : runs)
     if (names[run.name] > 1) run.name = run.folder;
   return runs;
@@ -128,6 +128,22 @@ std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs) {
     groups.push_back({std::move(name), std::move(group)});
   }
   return groups;
+}
+
+std::vector<std::string> repeated_seeds(const std::vector<ReportedRun>& runs) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto end = runs.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto same = std::find_if(runs.begin(), end, [&](const ReportedRun& earlier) {
+      return !runs[i].user_loop && !earlier.user_loop && earlier.config == runs[i].config;
+    });
+    if (same != end)
+      lines.push_back(
+          fmt::format("{} has the configuration and the seed of {}, and is listed apart (a copy, or a second "
+                      "run of one seed)",
+                      runs[i].name, same->name));
+  }
+  return lines;
 }
 
 Table differences_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups) {

@@ -26,15 +26,19 @@ struct ReportedRun {
 // Reads a run, which may be training. `name` is the folder's.
 // errors: IoError and FormatError where its configuration or its metrics cannot be read.
 ReportedRun read_reported_run(const std::string& folder);
-// The same of several folders. Runs whose folders have one name are called by their paths.
+// The same of several folders (read_runs in train/record/run_series.h). Runs whose folders have one name are called by
+// their paths.
+// errors: those of the first folder where no run can be read.
 std::vector<ReportedRun> read_reported_runs(const std::vector<std::string>& folders);
 
-// Runs that differ in their seed alone, as indices; each run is in one group.
+// Runs that differ in their seed alone, as indices; each run is in one group (groups_by_seed).
 struct SeedGroup {
   std::string name;
   std::vector<std::size_t> runs;
 };
 std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs);
+// For each run that has configuration and seed of an earlier one what to say of it: it is a group of its own.
+std::vector<std::string> repeated_seeds(const std::vector<ReportedRun>& runs);
 
 // A row for each run, and above those of a group one with their means and ranges: parameters, state, steps, tokens,
 // losses, time and speed. They are those of the last step that metrics.jsonl has.

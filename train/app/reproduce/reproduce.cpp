@@ -57,20 +57,6 @@ const TableEntry& entry_of(const std::string& name) {
                     fmt::join(names, ", "));
 }
 
-std::string task_of(const TableEntry& entry, const std::string& wanted) {
-  if (entry.tasks.empty()) {
-    if (!wanted.empty())
-      fail<ConfigError>("reproduce: {} has no tasks to choose from (leave out --task {})", entry.name,
-                        wanted);
-    return {};
-  }
-  if (wanted.empty()) return entry.tasks.front();
-  if (std::find(entry.tasks.begin(), entry.tasks.end(), wanted) == entry.tasks.end())
-    fail<ConfigError>("reproduce: {} has no task \"{}\" (one of {})", entry.name, wanted,
-                      fmt::join(entry.tasks, ", "));
-  return wanted;
-}
-
 const ReproduceRow* find_row(const ReproduceTable& table, const std::string& name) {
   for (const ReproduceRow& row : table.rows)
     if (row.name == name) return &row;
@@ -286,6 +272,7 @@ class Reproduction {
     for (const fs::path& folder : {folder_, folder_ / "text"}) remove_left_overs(folder);
     prepare_text(table_, folder_, log_);
     for (const ReproduceRow* row : wanted) prepare_vocabulary(trained_row(*row), folder_, log_);
+    if (is_table_file(options_.table) && !reads_as_it_is(options_, table_)) check_rows(table_, folder_);
     const StopOnSignal signals;
     time_left_ = TimeLeft(rows_to_train(wanted));
     time_left_.measure(log_);
@@ -385,21 +372,24 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   const TableEntry* const entry = own ? nullptr : &entry_of(options.table);
   TableRequest request;
   request.scale = scale_of(options.scale);
-  request.task = entry != nullptr ? task_of(*entry, options.task) : options.task;
-  if (own && !request.task.empty())
+  if (own && !options.task.empty())
     fail<ConfigError>("reproduce: {} has no tasks to choose from (leave out --task {})", options.table,
-                      request.task);
+                      options.task);
+  const TableFile file = own ? with_base(read_config_file(options.table))
+                             : built_in_table(*entry, options.task, "reproduce: --task");
+  request.table = file.table;
+  request.task = file.task;
   request.data = options.data;
   request.data_dir = standard_places().data_dir;
   if (const auto found = options.set.find("data.tokenizer"); found != options.set.end())
     request.tokenizer = found->second;
   if (entry != nullptr) request.across = entry->across;
-  const ConfigSource source =
-      own ? with_base(read_config_file(options.table)) : built_in_table(*entry, request.task);
   const std::string name = own ? fs::path(options.table).stem().string() : entry->name;
-  ReproduceTable table = make_table(name, source, request);
-  if (own) table.folder = name;
-  if (!request.task.empty()) table.folder += "-" + request.task;
+  ReproduceTable table = make_table(name, file.source, request);
+  if (own)
+    table.folder = name;
+  else if (!file.task.empty())
+    table.folder += "-" + file.task;
   if (table.has_scales) table.folder += "-" + options.scale;
   if (options.windows > 0 && table.lengths.empty())
     fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)", name);

@@ -108,7 +108,8 @@ struct ReproduceTable {
 // The arguments that a table is made from.
 struct TableRequest {
   Scale scale = Scale::small;
-  std::string task;       // one of the table's tasks; empty: its first
+  std::string table;      // the table of this build that it is or begins from; empty: none
+  std::string task;       // of that table; empty: it has only one
   std::string data;       // --data; empty: the table's own
   std::string data_dir;   // EDDY_DATA_DIR
   std::string tokenizer;  // --set data.tokenizer; empty: the table's own

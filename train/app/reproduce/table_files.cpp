@@ -1,11 +1,16 @@
 // The tables of this build, and the files that they are read from.
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "train/app/reproduce/table_keys.h"
 #include "train/app/reproduce/tables.h"
 #include "train/config/config_file.h"
-#include "train/words/program_name.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;
@@ -80,6 +85,19 @@ void for_task(nlohmann::json& keys, const std::string& task) {
   keys.merge_patch(changes);
 }
 
+// The task of a table that a user wants; "": its first.
+// errors: ConfigError that begins with `place`.
+std::string task_of(const TableEntry& entry, const std::string& wanted, const std::string& place) {
+  if (entry.tasks.empty() && !wanted.empty())
+    fail<ConfigError>("{}: {} has no tasks to choose from (leave out the task {})", place, entry.name,
+                      quote_text(wanted));
+  if (wanted.empty()) return entry.tasks.empty() ? "" : entry.tasks.front();
+  if (std::find(entry.tasks.begin(), entry.tasks.end(), wanted) == entry.tasks.end())
+    fail<ConfigError>("{}: {} has no task {} ({}one of {})", place, entry.name, quote_text(wanted),
+                      suggest_value(wanted, entry.tasks), fmt::join(entry.tasks, ", "));
+  return wanted;
+}
+
 }  // namespace
 
 std::span<const TableEntry> reproduce_tables() {
@@ -122,38 +140,37 @@ std::span<const TableEntry> reproduce_tables() {
   return tables;
 }
 
-ConfigSource built_in_table(const TableEntry& entry, const std::string& task) {
-  const auto found = std::find(entry.tasks.begin(), entry.tasks.end(), task);
-  const auto place = entry.files.size() > 1 ? static_cast<std::size_t>(found - entry.tasks.begin()) : 0;
-  ConfigSource source = with_base(config_from_toml(entry.files[place], entry.name));
-  for_task(source.value, task);
+TableFile built_in_table(const TableEntry& entry, const std::string& task, const std::string& place) {
+  const std::string wanted = task_of(entry, task, place);
+  const auto found = std::find(entry.tasks.begin(), entry.tasks.end(), wanted);
+  const auto file = entry.files.size() > 1 ? static_cast<std::size_t>(found - entry.tasks.begin()) : 0;
+  ConfigSource source = with_base(config_from_toml(entry.files[file], entry.name)).source;
+  for_task(source.value, wanted);
   if (source.value.contains("row"))
-    for (nlohmann::json& row : source.value["row"]) for_task(row, task);
+    for (nlohmann::json& row : source.value["row"]) for_task(row, wanted);
   if (!source.value.contains("row"))
     source.value["row"] = config_from_toml(kFamilies, entry.name).value.at("row");
-  return source;
+  return {std::move(source), entry.name, wanted};
 }
 
-ConfigSource with_base(const ConfigSource& file) {
-  if (!file.value.is_object() || !file.value.contains("base")) return file;
-  if (!file.value.at("base").is_object())
-    fail<ConfigError>("{}: base is {} (a table, as {{table = \"FAMILY/TABLE\"}}, perhaps with a task)",
-                      file.place("base"), shown_value(file.value.at("base")));
-  const auto base = read_as<TableBase>(file.part("base"));
+TableFile with_base(const ConfigSource& file) {
+  if (!file.value.is_object() || !file.value.contains("base")) return {file, "", ""};
+  TableBase base;
+  KeyList keys;
+  keys.add_table("base", base, "a table, as {table = \"FAMILY/TABLE\"}, perhaps with a task");
+  read_table(keys, {file.name, {{"base", file.value.at("base")}}, file.places});
   const std::span<const TableEntry> tables = reproduce_tables();
   const auto entry = std::find_if(tables.begin(), tables.end(),
                                   [&](const TableEntry& one) { return base.table == one.name; });
-  if (entry == tables.end())
-    fail<ConfigError>("{}: base is \"{}\", which is no table of this build ({} reproduce --list has them)",
-                      file.place("base"), base.table, program_name());
-  ConfigSource source = built_in_table(*entry, base.task);
+  TableFile made = built_in_table(*entry, base.task, file.place("base.task"));
+  ConfigSource& source = made.source;
   source.name = file.name;
   if (file.value.contains("row"))  // its rows are not those of the base
     std::erase_if(source.places, [](const auto& place) { return place.first.starts_with("row."); });
   for (const auto& [key, place] : file.places) source.places[key] = place;
   source.value.merge_patch(file.value);
   source.value.erase("base");
-  return source;
+  return made;
 }
 
 }  // namespace eddy::app

@@ -13,6 +13,21 @@ namespace {
 constexpr const char* kCountsRule = "a table of whole numbers by scale, as {small = 400}";
 constexpr const char* kNotesRule = "a list of texts, or of {text, when}";
 
+std::vector<std::string> names_of_tables() {
+  std::vector<std::string> names;
+  for (const TableEntry& entry : reproduce_tables()) names.emplace_back(entry.name);
+  return names;
+}
+
+// What a note may wait for: the tasks of the tables, and what add_notes in tables.cpp knows of a text.
+std::vector<std::string> note_conditions() {
+  std::vector<std::string> all{"bytes", "pieces", "made", "given"};
+  for (const TableEntry& entry : reproduce_tables())
+    for (const std::string& task : entry.tasks)
+      if (std::find(all.begin(), all.end(), task) == all.end()) all.push_back(task);
+  return all;
+}
+
 }  // namespace
 
 // The parts of a file are described here alone. KeyList finds these functions by the namespace of their structs.
@@ -36,7 +51,7 @@ static void describe(KeyList& keys, ScaleSections& sections) {
 
 static void describe(KeyList& keys, TableNote& note) {
   keys.add("text", note.text, "What to know").required();
-  keys.add("when", note.when, "Conditions, of which all hold");
+  keys.add("when", note.when, "Conditions, of which all hold", note_conditions());
 }
 
 static void describe(KeyList& keys, TextKeys& text) {
@@ -44,7 +59,8 @@ static void describe(KeyList& keys, TextKeys& text) {
   keys.add("needs", text.needs, "What the text is, for errors").required();
   keys.add("sha256", text.sha256, "Its digest");
   keys.add_table("digest", text.digest, "a table of texts by scale, as {small = \"md5:...\"}");
-  keys.add("kind", text.kind, "documents or file; without it the task's name");
+  keys.add("kind", text.kind, "How it is read or told; without it the task's name",
+           {"plain", "repeat", "documents", "file"});
   keys.add("of_paper", text.of_paper, "Whether it is one text that all have");
   keys.add_table("source_bytes", text.source_bytes, kCountsRule);
   keys.add_table("generated_bytes", text.generated_bytes, kCountsRule);
@@ -79,7 +95,7 @@ static void describe(KeyList& keys, RowKeys& row) {
   keys.add("weights_of", row.weights_of, "Row whose weights this one runs");
   keys.add("longest", row.longest, "Longest window to measure", {0});
   keys.add("scales", row.scales, "Scales that have the row", value_names<Scale>());
-  keys.add("tables", row.tables, "Tables that have the row");
+  keys.add("tables", row.tables, "Tables of this build that have the row", names_of_tables());
   keys.add("reference", row.reference, "Whether others are relative to it");
   keys.add_table("pieces", row.pieces, kCountsRule);
   keys.add_table("evaluation", row.evaluation, kCountsRule);
@@ -113,7 +129,7 @@ bool TableKeys::has_scales() const {
 }
 
 void describe(KeyList& keys, TableBase& base) {
-  keys.add("table", base.table, "Table of this build").required();
+  keys.add("table", base.table, "Table of this build", names_of_tables()).required();
   keys.add("task", base.task, "Its task");
 }
 

@@ -40,7 +40,7 @@ struct TextKeys {
   std::string needs;  // what it is, for errors
   std::string sha256;
   ByScale<std::string> digest;  // md5:... or SHA-256, in place of sha256
-  std::string kind;             // documents or file: read as they are; empty: the task's name
+  std::string kind;  // documents or file: read as they are; plain or repeat: stories; empty: the task's name
   bool of_paper = true;
   ByScale<std::int64_t> source_bytes, generated_bytes, most_bytes;
 };
@@ -57,7 +57,7 @@ struct RowKeys {
   std::string weights_of;
   std::int64_t longest = 0;
   std::vector<std::string> scales;   // empty: all
-  std::vector<std::string> tables;   // that it stands in, where several share the file; empty: all
+  std::vector<std::string> tables;   // of this build that it stands in, which share a file; empty: all
   bool reference = false;            // the row that relative columns are divided by
   ByScale<std::int64_t> pieces;      // 0: as the file says
   ByScale<std::int64_t> evaluation;  // how many batches it takes, where its are smaller; 0: as the file says

@@ -1,21 +1,24 @@
 // Reads tables, with the descriptions of a run's keys.
 #include "train/app/reproduce/tables.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
+#include "tensor/files/json_text.h"
 #include "train/app/reproduce/table_keys.h"
 #include "train/config/config_file.h"
 #include "train/config/run_config.h"
 #include "train/files/md5.h"
 #include "train/files/sha256.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;
@@ -74,6 +77,35 @@ void set_keys(RunConfig& config, const ConfigSource& settings) {
   }
 }
 
+// The text with its values in place of {steps} and so on; a brace itself is written twice.
+// errors: ConfigError for what else stands in braces.
+std::string filled(const std::string& text, const std::map<std::string, std::string>& values,
+                   const std::string& place) {
+  std::string made;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const bool brace = c == '{' || c == '}';
+    if (!brace || text.substr(at + 1, 1) == text.substr(at, 1)) {
+      made += c;
+      if (brace) ++at;
+      continue;
+    }
+    const std::size_t end = text.find('}', at);
+    const std::string name = text.substr(at + 1, c == '}' || end == std::string::npos ? 0 : end - at - 1);
+    const auto found = values.find(name);
+    if (found == values.end()) {
+      std::vector<std::string> names;
+      for (const auto& [known, value] : values) names.push_back(known);
+      fail<ConfigError>("{}: {} has {} in braces ({}one of {}; a brace itself is written twice)", place,
+                        quote_text(text), quote_text(name), suggest_value(name, names),
+                        fmt::join(names, ", "));
+    }
+    made += found->second;
+    at = end;
+  }
+  return made;
+}
+
 // A row of the file, which stands at `source`.
 ReproduceRow row_from(const TableKeys& table, const RowKeys& row, const ConfigSource& file,
                       const ConfigSource& source, const TableRequest& request) {
@@ -98,13 +130,14 @@ ReproduceRow row_from(const TableKeys& table, const RowKeys& row, const ConfigSo
     gave_model = gave_model || part(settings.value, "model").contains("model");
   }
   if (row.preset.empty()) imply_names(config.model, gave_family, gave_model);
-  const auto text = [&](const std::string& given) {
-    return fmt::format(fmt::runtime(given), fmt::arg("steps", config.model.steps),
-                       fmt::arg("chunk", config.model.chunk), fmt::arg("repeats", config.model.repeats),
-                       fmt::arg("window", config.model.window), fmt::arg("states", config.model.states));
-  };
-  made.name = text(row.name);
-  made.title = text(row.title);
+  const ModelConfig& model = config.model;
+  const std::map<std::string, std::string> values = {{"steps", std::to_string(model.steps)},
+                                                     {"chunk", std::to_string(model.chunk)},
+                                                     {"repeats", std::to_string(model.repeats)},
+                                                     {"window", std::to_string(model.window)},
+                                                     {"states", std::to_string(model.states)}};
+  made.name = filled(row.name, values, source.place("name"));
+  made.title = filled(row.title, values, source.place("title"));
   if (is_for_scale(table.published_at, request.scale)) made.published = row.published;
   made.weights_of = row.weights_of;
   made.longest = row.longest;
@@ -214,27 +247,37 @@ void add_text(ReproduceTable& table, const TextKeys& text, const TableRequest& r
   if (!reads_pieces(request)) plan.most_bytes = text.most_bytes.at(request.scale);
 }
 
-// Adds the notes whose conditions hold.
-void add_notes(ReproduceTable& table, const std::vector<TableNote>& notes, const TableRequest& request) {
+// Adds the notes whose conditions hold, which stand in the file under `key`.
+// errors: ConfigError with the place.
+void add_notes(ReproduceTable& table, const std::vector<TableNote>& notes, const ConfigSource& file,
+               const char* key, const TableRequest& request) {
   const std::vector<std::string> holds = {
       request.task, reads_pieces(request) ? "pieces" : "bytes",
       table.text.kind != ReproduceText::Kind::none && table.text.source.empty() ? "made" : "given"};
-  for (const auto& [text, when] : notes) {
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    const auto& [text, when] = notes[i];
     if (!std::all_of(when.begin(), when.end(), [&](const std::string& condition) {
           return std::find(holds.begin(), holds.end(), condition) != holds.end();
         }))
       continue;
-    table.notes.push_back(fmt::format(fmt::runtime(text), fmt::arg("reference", table.reference),
-                                      fmt::arg("most_bytes", table.text.most_bytes)));
+    table.notes.push_back(
+        filled(text, {{"reference", table.reference}, {"most_bytes", std::to_string(table.text.most_bytes)}},
+               file.place(fmt::format("{}.{}.text", key, i))));
   }
 }
 
-// What the rows say of one another, and their names, which are those of folders.
-void check_rows(const ReproduceTable& table, const ConfigSource& file) {
+// What the rows say of one another, and their names, which are those of folders. `sources`: where each row stands.
+// errors: ConfigError with the place.
+void check_rows(const ReproduceTable& table, const std::vector<ConfigSource>& sources,
+                const ConfigSource& file) {
   if (table.rows.empty()) fail<ConfigError>("{}: the table has no row at this scale", file.name);
-  std::vector<std::string> names;
-  for (const ReproduceRow& row : table.rows) names.push_back(row.name);
+  std::vector<std::string> names, trained;
   for (const ReproduceRow& row : table.rows) {
+    names.push_back(row.name);
+    if (row.weights_of.empty()) trained.push_back(row.name);
+  }
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const ReproduceRow& row = table.rows[i];
     const bool plain = std::all_of(row.name.begin(), row.name.end(), [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
     });
@@ -243,14 +286,17 @@ void check_rows(const ReproduceTable& table, const ConfigSource& file) {
                         row.place, row.name);
     if (std::count(names.begin(), names.end(), row.name) > 1)
       fail<ConfigError>("{}: the name {} stands twice (each row has a name of its own)", row.place, row.name);
-    if (!row.weights_of.empty() &&
-        (row.weights_of == row.name || std::find(names.begin(), names.end(), row.weights_of) == names.end()))
-      fail<ConfigError>("{}: weights_of is \"{}\", which is no other row (nearest: {})", row.place,
-                        row.weights_of, nearest_match(row.weights_of, names));
+    if (!row.weights_of.empty() && std::find(trained.begin(), trained.end(), row.weights_of) == trained.end())
+      fail<ConfigError>(
+          "{}: weights_of is {}, which is no row that is trained ({}rows without weights_of: {})",
+          sources[i].place("weights_of"), quote_text(row.weights_of), suggest_value(row.weights_of, trained),
+          fmt::join(trained, ", "));
   }
 }
 
-ReproduceTable table_from(const std::string& name, const ConfigSource& source, TableRequest request) {
+}  // namespace
+
+ReproduceTable make_table(const std::string& name, const ConfigSource& source, TableRequest request) {
   const auto file = read_as<TableKeys>(source);
   check_form(file, source);
   if (file.generated && !request.data.empty())
@@ -262,17 +308,27 @@ ReproduceTable table_from(const std::string& name, const ConfigSource& source, T
   table.columns = file.columns;
   for (std::size_t i = 0; i < table.columns.size(); ++i)
     table.columns[i].place = source.place(fmt::format("columns.{}.key", i));
+  std::vector<ConfigSource> sources;
   for (std::size_t i = 0; i < file.rows.size(); ++i) {
     const RowKeys& row = file.rows[i];
-    const bool elsewhere =
-        !row.tables.empty() && std::find(row.tables.begin(), row.tables.end(), name) == row.tables.end();
+    const ConfigSource at = source.part(fmt::format("row.{}", i));
+    if (!row.tables.empty() && request.table.empty())
+      fail<ConfigError>(
+          "{}: the table begins from none of this build, so its rows stand in it alone (leave out tables)",
+          at.place("tables"));
+    const bool elsewhere = !row.tables.empty() &&
+                           std::find(row.tables.begin(), row.tables.end(), request.table) == row.tables.end();
     if (!is_for_scale(row.scales, request.scale) || elsewhere) continue;
-    table.rows.push_back(row_from(file, row, source, source.part(fmt::format("row.{}", i)), request));
+    table.rows.push_back(row_from(file, row, source, at, request));
+    sources.push_back(at);
+    if (row.reference && !table.reference.empty())
+      fail<ConfigError>("{}: a second row has reference = true, after {} (others are relative to one row)",
+                        at.place("reference"), table.reference);
     if (row.reference) table.reference = table.rows.back().name;
   }
   divide_relative(table);
   if (reads_pieces(request)) remove_byte_numbers(table);
-  check_rows(table, source);
+  check_rows(table, sources, source);
   const std::string& tokenizer = table.rows.front().config.data.tokenizer;
   if (request.tokenizer.empty()) request.tokenizer = tokenizer;
   const bool other_tokens = reads_pieces(request) && !tokenizer.ends_with(".model");
@@ -299,8 +355,8 @@ ReproduceTable table_from(const std::string& name, const ConfigSource& source, T
     table.columns.push_back(
         {fmt::format("last {} of {}", table.last, length), fmt::format("last_{}", length)});
   if (file.text) add_text(table, *file.text, request);
-  add_notes(table, file.notes, request);
-  if (request.scale != Scale::paper) add_notes(table, file.small_notes, request);
+  add_notes(table, file.notes, source, "notes", request);
+  if (request.scale != Scale::paper) add_notes(table, file.small_notes, source, "small_notes", request);
   table.has_scales = file.has_scales();
   if (!table.has_scales) return table;
   const bool of_paper = std::any_of(file.rows.begin(), file.rows.end(),
@@ -310,19 +366,6 @@ ReproduceTable table_from(const std::string& name, const ConfigSource& source, T
   if (request.scale == Scale::tiny)
     table.notes.emplace_back("scale tiny: to see that everything runs; the numbers mean nothing");
   return table;
-}
-
-}  // namespace
-
-ReproduceTable make_table(const std::string& name, const ConfigSource& source, const TableRequest& request) {
-  try {
-    return table_from(name, source, request);
-  } catch (const fmt::format_error& wrong) {
-    fail<ConfigError>(
-        "{}: braces in a name, title or note: {} (they hold steps, chunk, repeats, window or states of the row's model, "
-        "or reference; a brace itself is written twice)",
-        source.name, wrong.what());
-  }
 }
 
 }  // namespace eddy::app

@@ -262,6 +262,31 @@ TEST_CASE("import: a Llama in another layout has the same logits here, and begin
   CHECK(equal(mapped.at("layers.1.mlp.up.weight"), theirs.at("model.layers.1.mlp.up_proj.weight")));
 }
 
+TEST_CASE(
+    "name map: a pattern that fits no name is refused with its place, unless it ends in a question mark") {
+  const TempFolder folder;
+  const std::unique_ptr<Model> llama = f32_model(llama_config("llama"));
+  const std::int64_t head_size = llama->config().dim / llama->config().heads;
+  const std::map<std::string, Tensor> theirs = foreign_llama(*llama, head_size);
+  const std::string text = read_bytes(kLlamaMap);
+  const std::string names = text.substr(text.find("[names]"));
+  for (
+      const auto& [list, why] : std::vector<std::pair<std::string, std::string>>{
+          {"halves_to_pairs = [\n\"layers.*.attn.wqq.weight\"]",
+           "map.toml:2:1: halves_to_pairs has \"layers.*.attn.wqq.weight\", which fits no parameter of the model "
+           "(nearest: layers.0.attn.wq.weight;"},
+          {"fresh = \"layers.*.memory.*\"", "map.toml:1:1: fresh has \"layers.*.memory.*\""},
+          {"unused = [\"*.inv_freq\"]", "map.toml:1:11: unused has \"*.inv_freq\", which fits no tensor"}}) {
+    CAPTURE(list);
+    const NameMap map = read_name_map(folder.write("map.toml", list + "\n" + names));
+    const std::string error =
+        error_of<ConfigError>([&] { mapped_weights(map, theirs, llama->params(), head_size); });
+    CHECK_MESSAGE(contains(error, why), error);
+  }
+  const NameMap lenient = read_name_map(folder.write("map.toml", "unused = [\"*.inv_freq?\"]\n" + names));
+  CHECK_NOTHROW(mapped_weights(lenient, theirs, llama->params(), head_size));
+}
+
 TEST_CASE("import: everything that does not fit is in one error") {
   const TempFolder folder;
   const std::unique_ptr<Model> llama = f32_model(llama_config("llama"));

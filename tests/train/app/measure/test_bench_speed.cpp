@@ -123,9 +123,13 @@ TEST_CASE("rows of the speed table that were measured before stay beside the new
   // Rows of another machine say nothing about this one.
   nlohmann::json other = written();
   other["environment"][3] = "processor: another";
-  replace_text_file(folder / "result.json", other.dump());
+  replace_text_file(folder / "result.json", text_with_digest(other));
   bench_speed(options, says);
   CHECK(names() == "unit_256 ");
+  other = written();
+  other["rows"][0]["title"] = "another";
+  replace_text_file(folder / "result.json", other.dump());
+  CHECK_THROWS_WITH_AS(bench_speed(options, says), doctest::Contains("is not what was written"), FormatError);
   replace_text_file(folder / "result.json", "{\"rows\": 3");  // damaged, or the user's
   CHECK_THROWS_AS(bench_speed(options, says), IoError);
   CHECK(read_text_file(folder / "result.json") == "{\"rows\": 3");

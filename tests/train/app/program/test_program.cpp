@@ -100,6 +100,20 @@ TEST_CASE("program: a command line it does not take is status 2 and names the ne
   CHECK(content_of(folder.path()).empty());
 }
 
+TEST_CASE("program: a flag without its value, and a hidden one given twice, are named") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string wanted = "--train.tensorboard needs a value, true|false: Whether";
+  check_refused(run(folder, words_of("train --train.tensorboard --data a.txt --run x")), 2, wanted);
+  check_refused(run(folder, words_of("train --data a.txt --run x --train.tensorboard")), 2, wanted);
+  check_refused(run(folder, words_of("train --run x --train.steps --dta a.txt")), 2,
+                "--train.steps needs a value, INT");
+  check_refused(run(folder, words_of("generate x --prompt --tokens 3")), 2, "is given by --prompt=--tokens");
+  check_refused(run(folder, words_of("train --run x --train.tensorboard true --train.tensorboard false")), 2,
+                "--train.tensorboard is given more than once");
+  CHECK(content_of(folder.path()).empty());
+}
+
 TEST_CASE("program: a configuration that is wrong is refused with its place before a folder is made") {
   if (!has_program()) return;
   const TempFolder folder;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/warnings.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -58,6 +59,23 @@ TEST_CASE("curves: a run is right for good after its last fall") {
   CHECK(step_for_good(loss, 1.1, true) == 10);
   CHECK(!step_for_good(loss, 0.5, true));
   CHECK(curves_of(folder.path("seeds/a"), "loss").front().y[0] == 0.5);
+}
+
+TEST_CASE("curves: a copy and a foreign file are left out with a warning") {
+  const TempFolder folder;
+  write_run(folder, "seeds/a", {0.5, 1});
+  write_run(folder, "seeds/a.later", {0.5, 1, 1});
+  write_run(folder, "seeds/b", {0.6, 1, 1});
+  folder.write("seeds/foreign/metrics.jsonl", "{\"step\": 3}\n");
+  reset_warnings();
+  const std::vector<Series> curves = curves_of(folder.path("seeds"), "accuracy");
+  REQUIRE(curves.size() == 2);
+  CHECK(curves[0].name == folder.path("seeds/a.later"));
+  CHECK(curves[1].name == folder.path("seeds/b"));
+  const std::vector<std::string> warnings = take_warnings();
+  REQUIRE(warnings.size() == 2);
+  CHECK(contains(warnings[0], "foreign is left out"));
+  CHECK(contains(warnings[1], "its losses are those of " + folder.path("seeds/a.later")));
 }
 
 TEST_CASE("curves: the picture has a band of several runs, names them, and is drawn over itself alone") {

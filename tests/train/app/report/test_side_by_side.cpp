@@ -4,11 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ops/core/warnings.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -228,4 +230,26 @@ TEST_CASE("side by side: a folder means the runs in it, and one without runs is 
   CHECK(runs_in(folder.path("seeds"), "report") ==
         std::vector<std::string>{folder.path("seeds/a"), folder.path("seeds/b")});
   CHECK(contains(error_of<IoError>([&] { runs_in(folder.path(), "report"); }), "report: "));
+}
+
+TEST_CASE("side by side: a copy is listed apart and named, and a damaged run is left out") {
+  const TempFolder folder;
+  const std::string a = write_run(folder, "a", config_with(1), 2, 3), copy = folder.path("a.bak"),
+                    damaged = write_run(folder, "c", config_with(2), 2, 3);
+  std::filesystem::copy(a, copy, std::filesystem::copy_options::recursive);
+  folder.write("c/config.json", "{\"model\": ");
+  folder.write("foreign/metrics.jsonl", "{\"step\": 3}\n");
+  reset_warnings();
+  const std::vector<ReportedRun> runs = read_reported_runs({a, copy, damaged, folder.path("foreign")});
+  REQUIRE(runs.size() == 2);
+  const std::vector<std::string> warnings = take_warnings();
+  REQUIRE(warnings.size() == 2);
+  CHECK(contains(warnings[0], "the run " + damaged + " is left out"));
+  CHECK(contains(warnings[1], "foreign is left out"));
+  const std::vector<SeedGroup> groups = groups_of(runs);
+  CHECK(groups.size() == 2);
+  CHECK_FALSE(contains(joined(ends_of(runs, groups).rows[0]), "seeds"));
+  const std::vector<std::string> said = repeated_seeds(runs);
+  REQUIRE(said.size() == 1);
+  CHECK(contains(said[0], "a.bak has the configuration and the seed of a"));
 }

@@ -195,6 +195,22 @@ steps = 3000
   CHECK(contains(told.text, "[rec_half]"));
   options.table = folder.write("other.toml", "base = {table = \"block-recurrent/table-9\"}\n");
   const std::string refused = error_of<ConfigError>([&] { plan_table(options); });
-  CHECK(contains(refused, "other.toml:1:1"));
-  CHECK(contains(refused, "block-recurrent/table-9"));
+  CHECK(contains(refused, "other.toml:1:9: base.table is \"block-recurrent/table-9\""));
+}
+
+TEST_CASE("a base without a task has the first of its table, and a task that the table lacks is refused") {
+  const TempFolder folder;
+  const auto rows_of = [&](const std::string& task) {
+    return plan_table(table(folder.write("mine.toml", "base = {table = \"block-recurrent/table-3\"" + task +
+                                                          "}\ntitle = \"mine\"\n"),
+                            "small"))
+        .rows.size();
+  };
+  CHECK(rows_of("") == 6);
+  CHECK(rows_of(", task = \"states\"") == 5);
+  const std::string refused = error_of<ConfigError>([&] { rows_of(", task = \"state\""); });
+  CHECK_MESSAGE(
+      contains(refused, "mine.toml:1:44: block-recurrent/table-3 has no task \"state\" (nearest: states;"),
+      refused);
+  CHECK(contains(error_of<ConfigError>([&] { rows_of(", task = 3"); }), "mine.toml:1:44: base.task is 3"));
 }

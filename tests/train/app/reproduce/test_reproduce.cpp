@@ -317,13 +317,18 @@ TEST_CASE("a damaged result of a row names a way out that works") {
   options.set["train.steps"] = "5";
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   const std::string file = row_folder(options, "lstm") + "/result.json";
-  for (const char* how : {"cut", "folder"}) {
+  const std::string whole = read_text_file(file);
+  for (const char* how : {"cut", "folder", "digit", "no digest"}) {
     CAPTURE(how);
     fs::remove(file);
-    if (how == std::string("cut"))
-      write_bytes(file, "{\"format\"");
-    else
+    std::string text = whole;
+    if (how == std::string("cut")) text = "{\"format\"";
+    if (how == std::string("digit")) text.replace(text.find("\"loss\": ") + 8, 1, "7");
+    if (how == std::string("no digest")) text.replace(text.find("\"digest\""), 8, "\"digits\"");
+    if (how == std::string("folder"))
       fs::create_directory(file);
+    else
+      write_bytes(file, text);
     CHECK(contains(error_of<Error>([&] { reproduce_quietly(options); }),
                    "remove it, and the row is measured again"));
     fs::remove_all(file);

@@ -67,21 +67,42 @@ void check_refused(const Mistake& mistake) {
 
 TEST_CASE("names that a table of one's own cannot have are refused with their place") {
   const OneThread one_thread;
-  for (const Mistake& mistake :
-       {Mistake{"\"loss\"}", "\"los\"}", "my.toml:3:20: nothing measures the column \"los\" (nearest: loss;"},
-        {"\"loss\"}", "\"last_256\"}", "my.toml:3:20: nothing measures"},
-        {"\"loss\"}", "\"state_gain\"}", "my.toml:3:20: no row measures state_gain"},
-        {"[data]", "[dta]", "my.toml:10:2: unknown key \"dta\" (nearest: data;"},
-        {"steps = 2", "step = 2", "my.toml:13:1: unknown key \"step\""},
-        {"layers = 2", "layer = 2", "my.toml:22:29: unknown key \"layer\""},
-        {"\"unit_forget\"", "\"unit_forgt\"", "my.toml:18:10: model.model is \"unit_forgt\""},
-        {"model = {model = \"unit_forget\"}", "preset = \"shakespear_unit\"", "my.toml:18:1:"},
-        {"\"attention\"\ntitle", "\"unit\"\ntitle", "my.toml:15:1: the name unit stands twice"},
-        {"published = [0.5]", "small = {trian = {steps = 3}}",
-         "my.toml:23:10: unknown key \"trian\" in [row.small] (nearest: train;"},
-        {"published = [0.5]", "weights_of = \"unit\"", "cannot take the weights of unit, which has no"},
-        {"title = \"one", "chart = \"los\"\ntitle = \"one",
-         "my.toml:1:1: nothing measures the chart \"los\""}})
+  for (
+      const Mistake& mistake :
+      {Mistake{"\"loss\"}", "\"los\"}", "my.toml:3:20: nothing measures the column \"los\" (nearest: loss;"},
+       {"\"loss\"}", "\"last_256\"}", "my.toml:3:20: nothing measures"},
+       {"\"loss\"}", "\"state_gain\"}", "my.toml:3:20: no row measures state_gain"},
+       {"[data]", "[dta]", "my.toml:10:2: unknown key \"dta\" (nearest: data;"},
+       {"steps = 2", "step = 2", "my.toml:13:1: unknown key \"step\""},
+       {"layers = 2", "layer = 2", "my.toml:22:29: unknown key \"layer\""},
+       {"\"unit_forget\"", "\"unit_forgt\"", "my.toml:18:10: model.model is \"unit_forgt\""},
+       {"model = {model = \"unit_forget\"}", "preset = \"shakespear_unit\"", "my.toml:18:1:"},
+       {"\"attention\"\ntitle", "\"unit\"\ntitle", "my.toml:15:1: the name unit stands twice"},
+       {"published = [0.5]", "small = {trian = {steps = 3}}",
+        "my.toml:23:10: unknown key \"trian\" in [row.small] (nearest: train;"},
+       {"published = [0.5]", "weights_of = \"unit\"", "cannot take the weights of unit, which has no"},
+       {"published = [0.5]", "weights_of = \"unt\"",
+        "my.toml:23:1: weights_of is \"unt\", which is no row that is trained (nearest: unit; rows without"},
+       {"published = [0.5]", "weights_of = \"attention\"", "my.toml:23:1: weights_of is \"attention\""},
+       {"unit_forget\"}\n",
+        "unit_forget\"}\nweights_of = \"attention\"\n[[row]]\nname = \"ring\"\ntitle = "
+        "\"ring\"\nweights_of = \"unit\"\n",
+        "my.toml:23:1: weights_of is \"unit\", which is no row that is trained"},
+       {"published = [0.5]", "tables = [\"staircase/table1\"]",
+        "my.toml:23:1: row.tables is [\"staircase/table1\"], which it cannot be (nearest: staircase/table-1;"},
+       {"published = [0.5]", "tables = [\"staircase/table-1\"]", "my.toml:23:1: the table begins from none"},
+       {"title = \"attention\"", "title = \"{stps} steps\"",
+        "my.toml:21:1: \"{stps} steps\" has \"stps\" in braces (nearest: steps; one of chunk,"},
+       {"title = \"attention\"", "title = \"{steps:.1000000000f}\"", "my.toml:21:1: "},
+       {"title = \"attention\"", "title = \"}\"", "a brace itself is written twice"},
+       {"title = \"one", "notes = [{text = \"a\", when = [\"mde\"]}]\ntitle = \"one",
+        "notes.when is [\"mde\"], which it cannot be (nearest: made;"},
+       {"title = \"one", "text = {entry = \"a\", needs = \"b\", kind = \"plan\"}\ntitle = \"one",
+        "text.kind is \"plan\", which it cannot be (nearest: plain; one of plain, repeat, documents, file)"},
+       {"model = {model = \"unit_forget\"}\n[[row]]", "reference = true\n[[row]]\nreference = true",
+        "my.toml:20:1: a second row has reference = true, after unit"},
+       {"title = \"one", "chart = \"los\"\ntitle = \"one",
+        "my.toml:1:1: nothing measures the chart \"los\""}})
     check_refused(mistake);
 }
 
