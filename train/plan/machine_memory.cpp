@@ -20,7 +20,7 @@ constexpr std::int64_t kKiB = 1024;
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
 std::atomic<std::int64_t> highest_before{0};  // the peak that was there before it was reset
-std::atomic<bool> overruled{false};
+std::atomic<bool> check_overruled{false};
 
 // The number behind a name at the beginning of a line; 0 without one.
 std::int64_t number_of(const std::string& file, const std::string& name) {
@@ -46,18 +46,18 @@ std::int64_t of_process(const char* name, const std::string& root = "") {
 
 // The part of the machine's free swap that a group leaves to this process, where it limits memory to `most`.
 std::int64_t swap_in(const ControlGroup& group, std::int64_t most, std::int64_t machine) {
-  const auto read = [&](const char* name, std::int64_t& number) {
+  const auto read_number = [&](const char* name, std::int64_t& number) {
     return static_cast<bool>(std::ifstream(group.folder + name) >> number);  // not of "max"
   };
   std::int64_t limit = 0, used = 0;
   if (group.version_2) {
-    if (!read("/memory.swap.max", limit)) return machine;
-    read("/memory.swap.current", used);
+    if (!read_number("/memory.swap.max", limit)) return machine;
+    read_number("/memory.swap.current", used);
     return std::clamp<std::int64_t>(limit - used, 0, machine);
   }
   // Version 1 limits memory and swap together.
-  if (!read("/memory.memsw.limit_in_bytes", limit) || limit >= kNoLimit) return machine;
-  read("/memory.memsw.usage_in_bytes", used);
+  if (!read_number("/memory.memsw.limit_in_bytes", limit) || limit >= kNoLimit) return machine;
+  read_number("/memory.memsw.usage_in_bytes", used);
   used -= std::min(used, first_number(group.folder + "/memory.usage_in_bytes"));
   return std::clamp<std::int64_t>(limit - most - used, 0, machine);
 }
@@ -116,16 +116,17 @@ MemoryBudget memory_budget(const std::string& root) {
 }
 
 void overrule_memory_check() {
-  overruled = true;
+  check_overruled = true;
 }
 
 bool memory_check_overruled() {
-  return overruled;
+  return check_overruled;
 }
 
 std::int64_t free_memory() {
   const std::int64_t budget = memory_budget().with_swap();
-  return budget == 0 || overruled ? MemoryLimit::kNone : std::max<std::int64_t>(0, budget - resident_bytes());
+  return budget == 0 || check_overruled ? MemoryLimit::kNone
+                                        : std::max<std::int64_t>(0, budget - resident_bytes());
 }
 
 }  // namespace eddy::training
