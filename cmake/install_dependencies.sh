@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what Eddy needs to build, test and fetch its sample text: Debian 12 or later, Ubuntu 24.04 or later.
+# Installs what Eddy needs to build, test and fetch its sample text: Debian 12 or later, Ubuntu 24.04 or later, and the
+# systems derived from them, such as Linux Mint, Pop!_OS, Kali and Raspberry Pi OS.
 # Further packages can be named, such as doxygen, for the API pages. Only missing ones are installed; when nothing is
 # missing, neither root nor a network is needed. On another system or without a network it says what is needed and ends
 # well: the build then says what it does not find.
@@ -33,25 +34,39 @@ is_installed() {
   [[ "$(dpkg-query --show --showformat='${db:Status-Status}\n' "$1" 2>/dev/null)" =~ (^|$'\n')installed($|$'\n') ]]
 }
 
-# Whether this is a system whose packages are new enough. Testing and unstable have no version number: they are.
+# Prints a variable of this system's description.
+release() {
+  # shellcheck source=/dev/null
+  (unset "$1" && . /etc/os-release && echo "${!1:-}")
+}
+
+# Whether this is a system whose packages are new enough. Testing and unstable have no version number: they are. A derived
+# system numbers its versions in its own way, but names the release that its packages come from; the names of those that
+# are too old are known, and others are tried.
 is_supported() {
   [[ -r /etc/os-release ]] && command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || return 1
-  local id version least
-  # shellcheck source=/dev/null
-  id="$(. /etc/os-release && echo "${ID:-}")"
-  # shellcheck source=/dev/null
-  version="$(. /etc/os-release && echo "${VERSION_ID:-}")"
-  case "$id" in
+  local version least name
+  version="$(release VERSION_ID)"
+  case "$(release ID)" in
     debian) least=12 ;;
     ubuntu) least=24.04 ;;
-    *) return 1 ;;
+    *)
+      [[ " $(release ID_LIKE) " =~ \ (debian|ubuntu)\  ]] || return 1
+      for name in UBUNTU_CODENAME DEBIAN_CODENAME VERSION_CODENAME; do
+        case "$(release $name)" in
+          jessie | stretch | buster | bullseye) return 1 ;;
+          trusty | xenial | bionic | focal | jammy | kinetic | lunar | mantic) return 1 ;;
+        esac
+      done
+      return 0
+      ;;
   esac
   [[ -z "$version" ]] || dpkg --compare-versions "$version" ge "$least"
 }
 
 if ! is_supported; then
-  echo "dependencies: this is neither Debian 12+ nor Ubuntu 24.04+, so nothing is installed. Eddy needs what these"
-  echo "Debian packages hold: ${packages[*]}"
+  echo "dependencies: this is neither Debian 12+ nor Ubuntu 24.04+, nor derived from them, so nothing is installed. Eddy"
+  echo "needs what these Debian packages hold: ${packages[*]}"
   exit 0
 fi
 

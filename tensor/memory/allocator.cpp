@@ -125,10 +125,11 @@ class CpuAllocator final : public Allocator {
     fail<OutOfMemoryError>(
         "memory: no room for {} beside {} in use: {} bytes could not be had on cpu: live {}, peak {}, reserved {}, "
         "largest free block {}, limit {}{} (lower --train.batch, --train.sequence or --model.context, raise "
-        "--train.accumulate, or use checkpointing)",
+        "--train.accumulate, or use checkpointing{})",
         readable_bytes(static_cast<double>(bytes)), readable_bytes(static_cast<double>(stats_.live_bytes)),
         bytes, stats_.live_bytes, stats_.peak_bytes, stats_.reserved_bytes, largest_free,
-        limit_ > 0 ? std::to_string(limit_) : "none", detail::memory_report());
+        limit_ > 0 ? std::to_string(limit_) : "none", detail::memory_report(),
+        limit_ > 0 ? "; --memory-check warn sets no limit" : "");
   }
 
   mutable std::mutex mutex_;

@@ -52,6 +52,11 @@ for by_fetch in OFF ON; do
   cmake --build parent/build
   parent/build/consumer
 done
+# The parent names no build type, and Eddy is optimised all the same.
+if ninja -C parent/build -t commands eddy/libeddy.a | grep -e ' -c ' | grep -v -e ' -O[123] '; then
+  echo "run.sh: Eddy's own files above are not optimised in a parent without a build type" >&2
+  exit 1
+fi
 for entry in bin include eddyConfig.cmake compile_commands.json; do
   if [[ -e "parent/build/$entry" ]]; then
     echo "run.sh: Eddy put $entry into its parent's build" >&2

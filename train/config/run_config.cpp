@@ -209,6 +209,10 @@ void describe(KeyList& keys, TrainConfig& c) {
           "After max_bad_steps; auto: go back to the last good checkpoint with half the learning rate, 3 times",
           {"off", "auto"})
       .changes_nothing();
+  keys.add("memory_check", c.memory_check,
+           "Before a run that takes more memory than there is; warn: begin it all the same",
+           {"refuse", "warn"})
+      .changes_nothing();
   keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).common().changes_nothing();
   keys.add("rank_timeout", c.rank_timeout,
            "Seconds that a process of several waits for another within a step; 0: for ever", {.low = 0})

@@ -59,8 +59,9 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t sample_tokens = 200;
   std::int64_t log_every = 10;
   std::int64_t max_bad_steps = 10;
-  std::string rollback = "off";  // off | auto: what happens after max_bad_steps
-  std::int64_t threads = 0;      // 0: all
+  std::string rollback = "off";         // off | auto: what happens after max_bad_steps
+  std::string memory_check = "refuse";  // refuse | warn: before a run that exceeds the memory there is
+  std::int64_t threads = 0;             // 0: all
   double rank_timeout =
       600.0;             // seconds that a rank waits for another within a step or an evaluation; 0: for ever
   double minutes = 0.0;  // 0: no limit

@@ -20,6 +20,7 @@ constexpr std::int64_t kKiB = 1024;
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
 std::atomic<std::int64_t> highest_before{0};  // the peak that was there before it was reset
+std::atomic<bool> check_overruled{false};
 
 // The number behind a name at the beginning of a line; 0 without one.
 std::int64_t number_of(const std::string& file, const std::string& name) {
@@ -43,12 +44,26 @@ std::int64_t of_process(const char* name, const std::string& root = "") {
   return kKiB * number_of(root + "/proc/self/status", name);
 }
 
-void take(MemoryBudget& least, const MemoryBudget& other) {
-  if (least.limit.empty() || other.bytes < least.bytes) least = other;
+// The part of the machine's free swap that a group leaves to this process, where it limits memory to `most`.
+std::int64_t swap_in(const ControlGroup& group, std::int64_t most, std::int64_t machine) {
+  const auto read_number = [&](const char* name, std::int64_t& number) {
+    return static_cast<bool>(std::ifstream(group.folder + name) >> number);  // not of "max"
+  };
+  std::int64_t limit = 0, used = 0;
+  if (group.version_2) {
+    if (!read_number("/memory.swap.max", limit)) return machine;
+    read_number("/memory.swap.current", used);
+    return std::clamp<std::int64_t>(limit - used, 0, machine);
+  }
+  // Version 1 limits memory and swap together.
+  if (!read_number("/memory.memsw.limit_in_bytes", limit) || limit >= kNoLimit) return machine;
+  read_number("/memory.memsw.usage_in_bytes", used);
+  used -= std::min(used, first_number(group.folder + "/memory.usage_in_bytes"));
+  return std::clamp<std::int64_t>(limit - most - used, 0, machine);
 }
 
 // The budget in one control group, that of this process included; no limit leaves `limit` empty.
-MemoryBudget budget_of(const ControlGroup& group, std::int64_t own) {
+MemoryBudget budget_of(const ControlGroup& group, std::int64_t own, std::int64_t swap) {
   const bool v2 = group.version_2;
   const std::int64_t most = first_number(group.folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
   if (most <= 0 || most >= kNoLimit) return {};
@@ -57,7 +72,8 @@ MemoryBudget budget_of(const ControlGroup& group, std::int64_t own) {
   for (const char* const list : {"inactive_file", "active_file"})
     of_files += number_of(group.folder + "/memory.stat", (v2 ? "" : "total_") + std::string(list));
   const std::int64_t others = std::max<std::int64_t>(0, used - of_files - own);
-  return {std::max<std::int64_t>(0, most - others), most, "the control group " + group.folder};
+  return {std::max<std::int64_t>(0, most - others), most, "the control group " + group.folder,
+          swap_in(group, most, swap)};
 }
 
 }  // namespace
@@ -79,22 +95,38 @@ std::int64_t resident_peak_of(const std::function<void()>& run) {
 
 MemoryBudget memory_budget(const std::string& root) {
   const std::int64_t own = of_process("VmRSS:", root);
+  const std::int64_t swap = kKiB * number_of(root + "/proc/meminfo", "SwapFree:");
   MemoryBudget least;
+  std::int64_t with_swap = 0;  // the least of all limits too
+  const auto take = [&](const MemoryBudget& other) {
+    with_swap = least.limit.empty() ? other.with_swap() : std::min(with_swap, other.with_swap());
+    if (least.limit.empty() || other.bytes < least.bytes) least = other;
+  };
   if (const std::int64_t free = kKiB * number_of(root + "/proc/meminfo", "MemAvailable:"); free > 0)
-    least = {free + own, kKiB * number_of(root + "/proc/meminfo", "MemTotal:"), "this machine"};
+    take({free + own, kKiB * number_of(root + "/proc/meminfo", "MemTotal:"), "this machine", swap});
   for (const ControlGroup& group : control_groups("memory", root))
-    if (const MemoryBudget budget = budget_of(group, own); !budget.limit.empty()) take(least, budget);
+    if (const MemoryBudget budget = budget_of(group, own, swap); !budget.limit.empty()) take(budget);
   rlimit limit{};
   if (root.empty() && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const auto most = static_cast<std::int64_t>(limit.rlim_cur);
-    take(least, {std::max<std::int64_t>(0, most - of_process("VmSize:")) + own, most, "ulimit -v"});
+    take({std::max<std::int64_t>(0, most - of_process("VmSize:")) + own, most, "ulimit -v"});
   }
+  least.swap = with_swap - least.bytes;
   return least;
 }
 
+void overrule_memory_check() {
+  check_overruled = true;
+}
+
+bool memory_check_overruled() {
+  return check_overruled;
+}
+
 std::int64_t free_memory() {
-  const std::int64_t budget = memory_budget().bytes;
-  return budget == 0 ? MemoryLimit::kNone : std::max<std::int64_t>(0, budget - resident_bytes());
+  const std::int64_t budget = memory_budget().with_swap();
+  return budget == 0 || check_overruled ? MemoryLimit::kNone
+                                        : std::max<std::int64_t>(0, budget - resident_bytes());
 }
 
 }  // namespace eddy::training

@@ -20,6 +20,9 @@ struct MemoryBudget {
   std::int64_t bytes = 0;  // in all, what it has already included; 0: not known
   std::int64_t whole = 0;  // the size of what limits it
   std::string limit;       // "this machine", "the control group /sys/fs/cgroup/a", "ulimit -v"
+  std::int64_t swap = 0;   // free swap that it can have beside them, which is slow
+
+  std::int64_t with_swap() const { return bytes + swap; }
 };
 
 // Returns the budget, which the tightest limit leaves: the free memory of the machine, the control groups of versions 1
@@ -27,7 +30,12 @@ struct MemoryBudget {
 // front of all paths.
 MemoryBudget memory_budget(const std::string& root = "");
 
-// Returns the bytes that this process can take beside what it has, at least 0; MemoryLimit::kNone where that is not known.
+// Lets the rest of this program take more memory than there is: what it would refuse it only warns of.
+void overrule_memory_check();
+bool memory_check_overruled();
+
+// Returns the bytes that this process can take beside what it has, those of swap included, at least 0;
+// MemoryLimit::kNone where that is not known, and where the check is overruled.
 std::int64_t free_memory();
 
 }  // namespace eddy::training

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "models/optimizer/optimizer.h"
@@ -29,6 +31,7 @@ class CountedRun {
         memory_(allocator(device)),
         live_before_(memory_.stats().live_bytes),
         batch_(run.batch),
+        validation_rows_(run.validation_rows),
         plan_(plan) {
     const Dtype dtype = run.placement.dtype;
     plan_.parameters = count_parameters(run.config.model).count();
@@ -74,15 +77,27 @@ class CountedRun {
     options.recompute = recompute_named(train_.recompute);
     static_cast<void>(train_step(*model_, *optimizer_, batches, carried_, options));
   }
+  // The batches of an evaluation: full ones, and a smaller one at its end, whose blocks have sizes of their own.
   void evaluate() {
+    const std::int64_t batch = batch_.tokens.dim(0), rows = validation_rows_ > 0 ? validation_rows_ : batch;
+    evaluate(std::min(rows, batch));
+    if (rows > batch && rows % batch != 0) evaluate(rows % batch);
+  }
+  // Evaluates so many rows, in the parts that EvalParts (eval_parts.h) makes of them.
+  void evaluate(std::int64_t rows) {
     const NoGrad no_grad;
     EvalPlan plan;
     plan.carry_state = carries_;
     plan.capture = false;
     Recorder recorder(model_->params(), eval_recorder(plan));
-    CarriedState carried;
-    for (std::int64_t number = 0; number < (carries_ ? 2 : 1); ++number)
-      static_cast<void>(evaluate_batch(*model_, next(number), carried, plan, recorder));
+    const std::int64_t parts = std::gcd(rows, train_.micro_batches);
+    std::vector<CarriedState> carried(static_cast<std::size_t>(parts));
+    for (std::int64_t number = 0; number < (carries_ ? 2 : 1); ++number) {
+      const Batch batch = first_rows(next(number), rows);
+      for (std::int64_t part = 0; part < parts; ++part)
+        static_cast<void>(evaluate_batch(*model_, parts == 1 ? batch : part_of_batch(batch, part, parts),
+                                         carried[static_cast<std::size_t>(part)], plan, recorder));
+    }
   }
 
   const TrainConfig& train_;
@@ -90,6 +105,7 @@ class CountedRun {
   Allocator& memory_;
   const std::int64_t live_before_;
   const Batch& batch_;
+  const std::int64_t validation_rows_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   CarriedState carried_;
@@ -107,6 +123,8 @@ PlannedRun planned_run(const RunConfig& config, const DevicePrecision& placement
   const std::int64_t text = std::max<std::int64_t>(0, resident_bytes() - before_text);
   PlannedRun run{config, placement, task.longest_batch(), task.carries_state(), text};
   run.shorter_rows = task.shorter_rows();
+  if (config.train.eval_every > 0 && config.train.eval_batches <= 0)
+    run.validation_rows = task.validation_rows();
   return run;
 }
 
@@ -115,6 +133,14 @@ Batch continued(const Batch& batch) {
   later.begin = RowsBegin::none;
   later.start = Tensor();
   return later;
+}
+
+Batch first_rows(const Batch& batch, std::int64_t rows) {
+  if (rows == batch.tokens.dim(0)) return batch;
+  Batch part = batch;
+  for (Tensor* const x : {&part.tokens, &part.targets, &part.start})
+    if (x->defined()) *x = raw::copy(raw::narrow(*x, 0, 0, rows));
+  return part;
 }
 
 MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most) {

@@ -45,7 +45,8 @@ struct PlannedRun {
   std::int64_t text = 0;  // bytes that reading the data left resident
   // For a command with flags of its own: what takes less, in its flags. Empty: the keys of the run that help are named.
   std::string advice{};
-  std::string shorter_rows{};  // Task::shorter_rows
+  std::string shorter_rows{};        // Task::shorter_rows
+  std::int64_t validation_rows = 0;  // Task::validation_rows, of a run that evaluates all of them; else 0
 };
 
 // Returns the run of a task, whose positions stay as they are. `before_text` is what was resident before the data were
@@ -55,8 +56,10 @@ PlannedRun planned_run(const RunConfig& config, const DevicePrecision& placement
 
 // Returns a later batch of such a run: its rows go on from the batch before.
 Batch continued(const Batch& batch);
+// Returns the first rows of a batch.
+Batch first_rows(const Batch& batch, std::int64_t rows);
 
-// Counts a run: three steps, with evaluations before and after them. Counting ends where tensors take more than `most`
+// Counts a run: three steps, with evaluations before and after them, whose last batch has the rows that are left. Counting ends where tensors take more than `most`
 // bytes: a run far too large would take long to count, and much memory for the nodes of its tape.
 // errors: those of make_model and forward.
 MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most = std::numeric_limits<std::int64_t>::max());

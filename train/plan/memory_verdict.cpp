@@ -43,14 +43,6 @@ std::string smaller(const RunConfig& config, std::initializer_list<const char*> 
   return fmt::format("a smaller {}", fmt::join(read_keys(config, wanted), " or "));
 }
 
-// The first rows of a batch.
-Batch rows_of(const Batch& batch, std::int64_t rows) {
-  Batch part = batch;
-  for (Tensor* const x : {&part.tokens, &part.targets, &part.start})
-    if (x->defined()) *x = raw::copy(raw::narrow(*x, 0, 0, rows));
-  return part;
-}
-
 // The largest whole part of the batch with which the run takes at most so many bytes; 0 if none does.
 std::int64_t fitting_batch(const PlannedRun& run, std::int64_t bytes, std::int64_t* peak) {
   const std::int64_t batch = run.config.train.batch;
@@ -60,7 +52,7 @@ std::int64_t fitting_batch(const PlannedRun& run, std::int64_t bytes, std::int64
     PlannedRun less = run;
     less.config.train.batch = rows;
     less.config.train.accumulate *= parts;
-    less.batch = rows_of(run.batch, rows);
+    less.batch = first_rows(run.batch, rows);
     const MemoryPlan plan = plan_memory(less, bytes);
     *peak = plan.peak;
     if (plan.complete && plan.peak <= bytes) return rows;
@@ -133,23 +125,32 @@ std::string advice(const PlannedRun& run, const MemoryPlan& plan, std::int64_t b
 MemoryVerdict judge(const PlannedRun& run, const MemoryPlan& plan, const MemoryBudget& budget) {
   const auto peak = static_cast<double>(plan.peak), bytes = static_cast<double>(budget.bytes);
   if (plan.on_gpu || budget.limit.empty() || peak < (1 - kMargin) * bytes) return {};
-  const bool exceeds = peak > (1 + kMargin) * bytes;
-  const auto less = [&] { return advice(run, plan, static_cast<std::int64_t>((1 - kMargin) * bytes)); };
+  const bool exceeds = peak > (1 + kMargin) * static_cast<double>(budget.with_swap());
+  const bool overruled = run.config.train.memory_check == "warn" || memory_check_overruled();
+  const bool swaps = budget.swap > 0 && peak > bytes;
+  const std::string there =
+      fmt::format("{} has {} for it{}", budget.limit, human_bytes(budget.bytes),
+                  swaps ? fmt::format(" and {} of free swap{}", human_bytes(budget.swap),
+                                      exceeds ? "" : ", which makes it slow")
+                        : "");
+  std::string ways = advice(run, plan, static_cast<std::int64_t>((1 - kMargin) * bytes));
+  if (exceeds && !overruled)
+    ways +=
+        fmt::format("; {} warn overrules this", run.advice.empty() ? "train.memory_check" : "--memory-check");
+  const Fit fit = exceeds && !overruled ? Fit::exceeds : Fit::close;
   if (!plan.complete)
-    return {Fit::exceeds,
-            fmt::format("the run takes more than {} of memory, and {} has {} for it ({})",
-                        human_bytes(plan.peak), budget.limit, human_bytes(budget.bytes), less())};
-  const std::string text = fmt::format(
-      "the run takes {} of memory, and {} has {} for it ({} of model and optimizer, {} of steps, {} of text, {} of "
-      "program; {})",
-      human_bytes(plan.peak), budget.limit, human_bytes(budget.bytes), human_bytes(plan.of_model()),
-      human_bytes(plan.state + plan.activations + plan.kept), human_bytes(plan.text),
-      human_bytes(plan.program), less());
-  return {exceeds ? Fit::exceeds : Fit::close, text};
+    return {fit, fmt::format("the run takes more than {} of memory, and {} ({})", human_bytes(plan.peak),
+                             there, ways)};
+  return {fit,
+          fmt::format("the run takes {} of memory, and {} ({} of model and optimizer, {} of steps, {} of "
+                      "text, {} of program; {})",
+                      human_bytes(plan.peak), there, human_bytes(plan.of_model()),
+                      human_bytes(plan.state + plan.activations + plan.kept), human_bytes(plan.text),
+                      human_bytes(plan.program), ways)};
 }
 
 MemoryPlan plan_memory_near(const PlannedRun& run, const MemoryBudget& budget, std::int64_t budgets) {
-  return compares(run, budget) ? plan_memory(run, budgets * budget.bytes) : plan_memory(run);
+  return compares(run, budget) ? plan_memory(run, budgets * budget.with_swap()) : plan_memory(run);
 }
 
 MemoryPlan require_memory(const char* command, const PlannedRun& run) {
@@ -157,7 +158,7 @@ MemoryPlan require_memory(const char* command, const PlannedRun& run) {
   MemoryPlan plan;
   try {
     if (compares(run, budget) &&
-        static_cast<double>(run.text) > (1 + kMargin) * static_cast<double>(budget.bytes)) {
+        static_cast<double>(run.text) > (1 + kMargin) * static_cast<double>(budget.with_swap())) {
       plan.text = plan.peak = run.text;
       plan.complete = false;
     } else {

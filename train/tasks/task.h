@@ -71,6 +71,10 @@ class Task {
   // The number of tokens in each row of a training batch; 0 if it differs from batch to batch.
   virtual std::int64_t row_length() const { return 0; }
 
+  // The number of rows of an evaluation of the whole validation split that are read train.batch at a time, so that the
+  // last batch may be smaller; 0 where every batch has train.batch rows.
+  virtual std::int64_t validation_rows() const { return 0; }
+
   // What makes the rows shorter, as advice where memory is short: "a shorter train.sequence"; "" where nothing does.
   virtual std::string shorter_rows() const { return {}; }
 

@@ -59,6 +59,8 @@ class CifarTask final : public Task {
   bool reads_files() const override { return true; }
   bool uses_seed(const EvalOptions& options) const override { return options.batches > 0; }
 
+  std::int64_t validation_rows() const override { return part("valid").count(); }
+
   void set_model_sizes(ModelConfig& model) const override {
     // A model that has one class for each token gives the images' ten to the first ones.
     if (reads_key(model, "n_out"))

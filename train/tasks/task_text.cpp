@@ -203,6 +203,10 @@ class WindowsTask final : public TextTask {
                        vocabulary());
   }
 
+  std::int64_t validation_rows() const override {
+    return validates_ ? window_count(std::ssize(part("valid")), segment_) : 0;
+  }
+
   Batch next(std::int64_t step, std::int64_t micro) override {
     const std::int64_t rows = config_.train.batch;
     std::vector<std::int32_t> inputs(static_cast<std::size_t>(rows * segment_)), targets(inputs.size());
@@ -298,6 +302,12 @@ class ReadingTask final : public TextTask {
           "config: model.{} is \"{}\" and {} rows begin their texts at different times (set it to \"{}\", "
           "train.batch to 1, or train.carry_state to \"never\")",
           setting->key, setting->value, config_.train.batch, setting->instead);
+  }
+
+  // All batches of an evaluation have as many rows.
+  std::int64_t validation_rows() const override {
+    const std::int64_t batch = config_.train.batch;
+    return validates_ ? std::min<std::int64_t>(batch, std::ssize(sequences("valid", batch))) : 0;
   }
 
   Batch next(std::int64_t, std::int64_t) override {

@@ -69,9 +69,60 @@ TEST_CASE("memory budget: groups of version 1 count and a number near the larges
   CHECK(memory_budget(system.path()).bytes == (500 - (450 - 50 - 100)) * kMiB);
 }
 
+TEST_CASE("memory budget: free swap counts beside it as far as every limit leaves some") {
+  const TempFolder system;
+  write_machine(system);
+  CHECK(memory_budget(system.path()).swap == 0);
+  system.write("proc/meminfo",
+               "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\nSwapTotal: 9 kB\nSwapFree: 2097152 kB\n");
+  const MemoryBudget machine = memory_budget(system.path());
+  CHECK(machine.bytes == (4096 + 100) * kMiB);
+  CHECK(machine.swap == 2048 * kMiB);
+  CHECK(machine.with_swap() == (4096 + 100 + 2048) * kMiB);
+
+  SUBCASE("a group of version 2") {
+    system.write("proc/self/mountinfo", "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    system.write("proc/self/cgroup", "0::/a\n");
+    const std::string group = "sys/fs/cgroup/a/";
+    system.write(group + "memory.max", mib(1000));
+    const auto swap = [&] { return memory_budget(system.path()).swap; };
+    CHECK(swap() == 2048 * kMiB);
+    system.write(group + "memory.swap.max", "max\n");
+    CHECK(swap() == 2048 * kMiB);
+    system.write(group + "memory.swap.max", mib(300));
+    system.write(group + "memory.swap.current", mib(100));
+    CHECK(swap() == 200 * kMiB);
+    system.write(group + "memory.swap.max", "0\n");
+    CHECK(swap() == 0);
+  }
+  SUBCASE("a group of version 1") {
+    system.write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+    system.write("proc/self/cgroup", "4:memory:/c\n");
+    const std::string group = "sys/fs/cgroup/memory/c/";
+    system.write(group + "memory.limit_in_bytes", mib(500));
+    system.write(group + "memory.usage_in_bytes", mib(80));
+    CHECK(memory_budget(system.path()).swap == 2048 * kMiB);
+    system.write(group + "memory.memsw.limit_in_bytes", mib(700));
+    system.write(group + "memory.memsw.usage_in_bytes", mib(130));
+    CHECK(memory_budget(system.path()).swap == (700 - 500 - 50) * kMiB);
+    system.write(group + "memory.memsw.limit_in_bytes", mib(500));
+    CHECK(memory_budget(system.path()).swap == 0);
+  }
+  SUBCASE("the machine has less than the tightest limit and its swap") {
+    system.write("proc/self/mountinfo", "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    system.write("proc/self/cgroup", "0::/a\n");
+    system.write("sys/fs/cgroup/a/memory.max", mib(4000));
+    system.write("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\nSwapFree: 102400 kB\n");
+    const MemoryBudget budget = memory_budget(system.path());
+    CHECK(budget.bytes == 4000 * kMiB);
+    CHECK(budget.swap == 100 * kMiB);
+  }
+}
+
 TEST_CASE("memory budget: a system that tells nothing has no limit") {
   const TempFolder system;
   CHECK(memory_budget(system.path()).limit.empty());
+  CHECK(memory_budget(system.path()).with_swap() == 0);
 }
 
 TEST_CASE("resident memory: a peak is that of the call and the highest is kept") {

@@ -125,6 +125,29 @@ TEST_CASE("memory plan: it counts activations that are computed again, and that 
     }
 }
 
+TEST_CASE("memory plan: it counts the smaller batch that ends an evaluation, and the parts of its batches") {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20, kBatch = 16, kLong = 256;
+  PlannedRun run = small_run(main_model("recurrent_transformer"));
+  run.config.model.dim = 128;
+  run.config.model.context = kLong;
+  run.config.train.batch = kBatch;
+  run.config.train.eval_every = 1;
+  const std::vector<std::int32_t> ids(static_cast<std::size_t>(kBatch * kLong), 1);
+  run.batch = make_batch(kBatch, ids, ids);
+  const auto kept = [&](std::int64_t parts, std::int64_t rows) {
+    run.config.train.micro_batches = parts;
+    run.validation_rows = rows;
+    return plan_memory(run).kept;
+  };
+  const std::int64_t full = kept(1, 0);
+  CHECK(kept(1, kBatch) == full);
+  CHECK(kept(1, 5 * kBatch) == full);
+  // The blocks of 15 rows have other sizes than those of 16.
+  CHECK(kept(1, 5 * kBatch + 15) > full + 16 * kMiB);
+  // 12 rows are evaluated in four parts, and 15 rows at once.
+  CHECK(kept(4, 5 * kBatch + 15) > kept(4, 5 * kBatch + 12) + 16 * kMiB);
+}
+
 TEST_CASE("memory plan: it takes no memory of tensors and leaves none behind") {
   Allocator& memory = allocator(kCpu);
   const AllocatorStats before = memory.stats();
@@ -158,7 +181,8 @@ TEST_CASE("memory plan: counting ends at its limit, and a run beyond it exceeds 
   }
   CHECK(plan_memory(run).activations == whole.activations);  // without a limit again
   run.advice = "a smaller --batch";
-  CHECK(contains(judged(run, whole.peak / 2).text, "; a smaller --batch)"));
+  CHECK(
+      contains(judged(run, whole.peak / 2).text, "; a smaller --batch; --memory-check warn overrules this)"));
 }
 
 TEST_CASE("memory plan: a run fits and comes close and exceeds by tenths of the budget") {
@@ -173,6 +197,26 @@ TEST_CASE("memory plan: a run fits and comes close and exceeds by tenths of the 
   CHECK(fit(1.05) == Fit::close);
   CHECK(fit(1.2) == Fit::exceeds);
   CHECK(judge(run, plan, {}).fit == Fit::fits);
+}
+
+TEST_CASE("memory plan: free swap or train.memory_check turns a refusal into a warning") {
+  PlannedRun run = small_run(main_model("block_recurrent"));
+  const MemoryPlan plan = plan_memory(run);
+  const std::int64_t half = plan.peak / 2;
+  const MemoryVerdict refused = judge(run, plan, {half, half, "this machine"});
+  CHECK(refused.fit == Fit::exceeds);
+  CHECK_MESSAGE(contains(refused.text, "; train.memory_check warn overrules this)"), refused.text);
+  const MemoryVerdict swapped = judge(run, plan, {half, half, "this machine", plan.peak});
+  CHECK(swapped.fit == Fit::close);
+  CHECK_MESSAGE(contains(swapped.text, " of free swap, which makes it slow ("), swapped.text);
+  CHECK_MESSAGE(!contains(swapped.text, "overrules"), swapped.text);
+  const MemoryVerdict little = judge(run, plan, {half, half, "this machine", half / 4});
+  CHECK(little.fit == Fit::exceeds);
+  CHECK_MESSAGE(contains(little.text, " of free swap ("), little.text);
+  run.config.train.memory_check = "warn";
+  const MemoryVerdict warned = judge(run, plan, {half, half, "this machine"});
+  CHECK(warned.fit == Fit::close);
+  CHECK_MESSAGE(!contains(warned.text, "overrules"), warned.text);
 }
 
 TEST_CASE("memory plan: the advice fits the cause") {

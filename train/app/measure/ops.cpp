@@ -247,7 +247,7 @@ Measurement bench_ops(const OpsBenchOptions& options) {
     optimizer = bench_optimizer(options);
   } catch (const OutOfMemoryError&) {
     fail<OutOfMemoryError>(
-        "bench ops: what ops are measured against does not fit in the memory there is, {} (end other programs)",
+        "bench ops: what ops are measured against does not fit in the memory there is, {} (end other programs; --memory-check warn overrules this)",
         human_bytes(free_memory()));
   }
   Measurement m;

@@ -1,6 +1,6 @@
 # Completes the commands, flags and files of @PROGRAM@ in bash.
 @FUNCTION@() {
-  local flags="--help --version --threads" commands="" current="${COMP_WORDS[COMP_CWORD]}"
+  local flags="--help --version --threads --memory-check" commands="" current="${COMP_WORDS[COMP_CWORD]}"
   case "${COMP_WORDS[1]}" in
     # @CASES@
   esac

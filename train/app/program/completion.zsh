@@ -1,7 +1,7 @@
 #compdef @PROGRAM@
 # Completes the commands, flags and files of @PROGRAM@ in zsh.
 @FUNCTION@() {
-  local flags="--help --version --threads" commands=""
+  local flags="--help --version --threads --memory-check" commands=""
   case "${words[2]}" in
     # @CASES@
   esac

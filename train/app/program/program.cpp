@@ -36,6 +36,7 @@
 #include "train/app/program/commands.h"
 #include "train/config/config.h"
 #include "train/config/run_config.h"
+#include "train/plan/machine_memory.h"
 #include "train/words/program_name.h"
 #include "train/words/suggest.h"
 
@@ -275,8 +276,15 @@ int run_command_line(int argc, char** argv) {
                  "CPU threads; may also follow the command (default: EDDY_NUM_THREADS, or all that this "
                  "process may use)")
       ->check(CLI::Range(1, 256).description(""));
+  app.add_option_function<std::string>(
+         "--memory-check",
+         [](const std::string& value) {
+           if (value == "warn") overrule_memory_check();
+         },
+         "Before what takes more memory than there is; warn: begin it all the same; may follow the command too")
+      ->check(CLI::IsMember({"refuse", "warn"}));
   app.get_formatter()->column_width(34);
-  // Commands accept --threads after their name, and leave unknown arguments to refuse_argument, which names
+  // Commands accept these after their name, and leave unknown arguments to refuse_argument, which names
   // the nearest one.
   app.require_subcommand(0, 1)->allow_extras()->fallthrough();
 #define EDDY_ADD(name) add(app, commands::name(), known);

@@ -335,9 +335,9 @@ TEST_CASE("program: errors name the flags of a command in place of keys") {
                 "or lower --sequence)");
   REQUIRE(run(folder, std::string(kTinyTraining) + "--data.name parity --run bits").status == 0);
   check_refused(run(folder, "eval bits --batch 1000000000 --sequence 1000000000"), 1,
-                "(a smaller --batch or --sequence)");
+                "(a smaller --batch or --sequence; --memory-check warn overrules this)");
   check_refused(run(folder, "draw state bits --rows 100000 --length 1000000"), 1,
-                "(a smaller --rows or --length)");
+                "(a smaller --rows or --length; --memory-check warn overrules this)");
 }
 
 TEST_CASE("program: what was meant is said where a word has no place") {

@@ -70,7 +70,22 @@ TEST_CASE("program: a run that does not fit in memory is refused before it begin
       place.run("train --run run " + kRun + "--train.batch 500000 --model.dim 16 --model.layers 64");
   CHECK(wide.status == 1);
   CHECK_MESSAGE(contains(wide.err, "train.accumulate"), wide.err);
+  CHECK_MESSAGE(contains(wide.err, "train.memory_check warn overrules this"), wide.err);
   CHECK_FALSE(fs::exists(place.folder.path("run")));
+}
+
+TEST_CASE("program: a run that does not fit in memory begins where the check is overruled") {
+  if (!has_program()) return;
+  const Place place;
+  const std::string wide =
+      "train --dry-run --run run " + kRun + "--train.batch 500000 --model.dim 16 --model.layers 64 ";
+  for (const char* const way : {"--train.memory_check warn", "--memory-check warn"}) {
+    const Ended tried = place.run(wide + way);
+    CHECK_MESSAGE(tried.status == 0, tried.err);
+    CHECK_MESSAGE(contains(tried.err, "warning: the run takes "), tried.err);
+    CHECK_MESSAGE(!contains(tried.err, "overrules"), tried.err);
+  }
+  CHECK(place.run("train --dry-run --run run " + kTiny + "--memory-check never").status == 2);
 }
 
 TEST_CASE("program: the printed configuration of a run gives the same run") {

@@ -172,7 +172,7 @@ TEST_CASE("program: the documents and configurations give it commands and flags 
   each(output_of({"completion", "bash"}), known, [&](const std::smatch& match) {
     std::istringstream words(match[2].str());
     for (std::string word; words >> word;) flags[match[1].str()].insert(word);
-    flags[match[1].str()].insert("--threads");
+    flags[match[1].str()].insert({"--threads", "--memory-check"});
   });
   CHECK(flags.size() > 10);
   int found = 0;
