@@ -2,12 +2,14 @@
 #include "train/app/exchange/name_map.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "autograd/tape.h"
 #include "models/weights.h"
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
+#include "train/words/human_text.h"
 
 namespace eddy::app {
 using namespace training;
@@ -55,6 +57,22 @@ std::string listed(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i) text += (i > 0 ? ", " : "") + names[i];
   if (names.size() > kMostNames) text += fmt::format(" and {} more", names.size() - kMostNames);
   return text;
+}
+
+// How many numbers are not finite once they are of this type.
+std::int64_t not_finite(const Tensor& x, Dtype dtype) {
+  if (!is_floating(x.dtype())) return 0;  // load_parameters refuses it
+  const Tensor kept = raw::cast(x, dtype);
+  if (all_finite(kept)) return 0;
+  const std::vector<double> numbers = raw::cast(kept, Dtype::f64).to_vector<double>();
+  return std::ranges::count_if(numbers, [](double number) { return !std::isfinite(number); });
+}
+
+bool equal_bits(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
+  const Tensor one = raw::contiguous(a), other = raw::contiguous(b);
+  const auto bytes = static_cast<std::size_t>(one.elements() * dtype_bytes(one.dtype()));
+  return bytes == 0 || std::memcmp(one.raw_data(), other.raw_data(), bytes) == 0;
 }
 
 }  // namespace
@@ -112,20 +130,25 @@ Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size) {
   return pairs;
 }
 
-std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
-                                             const ParamStore& params, std::int64_t head_size) {
+MappedWeights mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
+                             const ParamStore& params, std::int64_t head_size) {
   const std::map<std::string, Tensor> ours = parameter_map(params);
-  std::map<std::string, Tensor> result = ours;
+  MappedWeights result{ours, {}};
   std::map<std::string, std::string> taken;  // ours: theirs
-  std::vector<std::string> extra, missing, shaped, twice;
+  std::vector<std::string> extra, missing, shaped, twice, wild;
+  std::vector<std::pair<std::string, std::string>> omitted;  // theirs, and why the model lacks its parameter
   for (const auto& [name, tensor] : theirs) {
     bool used = false;
-    std::string part;
+    std::string part, why;
     for (const auto& [pattern, own] : map.names) {
       if (!matches(pattern, name, part)) continue;
       const std::string target = with_part(own, part);
       const auto place = ours.find(target);
-      if (place == ours.end()) continue;
+      if (place == ours.end()) {
+        if (const auto left_out = params.omitted().find(target); left_out != params.omitted().end())
+          why = left_out->second;
+        continue;
+      }
       used = true;
       if (const auto [before, fresh] = taken.emplace(target, name); !fresh) {
         twice.push_back(fmt::format("{} (of {} and {})", target, before->second, name));
@@ -136,9 +159,25 @@ std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<
                                      to_string(place->second.shape())));
         continue;
       }
-      result[target] = matches_any(map.halves_to_pairs, target) ? halves_to_pairs(tensor, head_size) : tensor;
+      if (const std::int64_t count = not_finite(tensor, place->second.dtype()); count > 0)
+        wild.push_back(fmt::format("{} ({} of {})", name, grouped(count), grouped(tensor.elements())));
+      result.values[target] =
+          matches_any(map.halves_to_pairs, target) ? halves_to_pairs(tensor, head_size) : tensor;
     }
-    if (!used && !matches_any(map.unused, name)) extra.push_back(name);
+    if (used || matches_any(map.unused, name)) continue;
+    if (why.empty())
+      extra.push_back(name);
+    else
+      omitted.emplace_back(name, why);
+  }
+  for (const auto& [name, why] : omitted) {
+    const Tensor& tensor = theirs.at(name);
+    const auto original = std::ranges::find_if(
+        taken, [&](const auto& pair) { return equal_bits(tensor, theirs.at(pair.second)); });
+    if (original != taken.end())
+      result.copies.push_back(fmt::format("{} is a copy of {}", name, original->second));
+    else
+      extra.push_back(fmt::format("{} ({})", name, why));
   }
   for (const auto& [name, tensor] : ours)
     if (!taken.contains(name) && !matches_any(map.fresh, name)) missing.push_back(name);
@@ -151,6 +190,7 @@ std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<
   add("tensors that become no parameter, and are not unused", extra);
   add("shapes that differ", shaped);
   add("parameters that two tensors become", twice);
+  add("tensors with numbers that are not finite (NaN, infinite, or beyond the largest of f32)", wild);
   if (!problems.empty()) fail<FormatError>("import: {} does not fit: {}", map.file, problems);
   return result;
 }
