@@ -68,9 +68,8 @@ int run_watch(const WatchFlags& flags) {
     return 1;
   while (!stop_requested() && ::getppid() == flags.parent) server.serve(kTenth);
   // A reader sees how the run ended, if there is one.
-  const std::int64_t answered = server.answered();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (answered > 0 && server.answered() == answered && !stop_requested() &&
+  while (server.has_answered() && !server.has_shown_latest() && !stop_requested() &&
          std::chrono::steady_clock::now() < end)
     server.serve(kTenth);
   return 0;

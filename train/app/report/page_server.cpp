@@ -85,7 +85,7 @@ std::string why_no_server() {
 struct PageServer::Server {
   PageServerOptions options;
   WatchedPage page;
-  std::int64_t answered = 0;
+  std::string shown;  // the tag of the last page that was sent to its end; empty without
   event_base* base = ::event_base_new();
   evhttp* http = base == nullptr ? nullptr : ::evhttp_new(base);
 
@@ -131,6 +131,11 @@ const char* only_host(const evkeyvalq& headers) {
       ++count;
     }
   return count == 1 ? host : nullptr;
+}
+
+// Tells a page from those that it replaces and that replace it.
+std::string tag_of(const struct stat& status) {
+  return fmt::format("\"{:x}-{:x}-{:x}\"", status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
 }
 
 timeval timeval_of(std::chrono::milliseconds time) {
@@ -209,12 +214,18 @@ void PageServer::Server::answer(evhttp_request* request) {
     return reply(request, 503, "Service Unavailable", fmt::format("there is no report yet: {}\n", why));
   }
   ::evhttp_add_header(headers, "Content-Type", "text/html; charset=utf-8");
+  ::evhttp_add_header(headers, "ETag", tag_of(status).c_str());
   if (!whole) {
     ::evhttp_add_header(headers, "Content-Length", fmt::format("{}", status.st_size).c_str());
   } else {
     static_cast<void>(file.release());
     ::evhttp_request_set_on_complete_cb(
-        request, [](evhttp_request*, void* server) { ++static_cast<Server*>(server)->answered; }, this);
+        request,
+        [](evhttp_request* sent, void* server) {
+          const char* const tag = ::evhttp_find_header(::evhttp_request_get_output_headers(sent), "ETag");
+          static_cast<Server*>(server)->shown = tag == nullptr ? "" : tag;
+        },
+        this);
   }
   ::evhttp_send_reply(request, 200, "OK", nullptr);
 }
@@ -264,8 +275,14 @@ void PageServer::serve(std::chrono::milliseconds time) {
   ::event_base_loop(server_->base, 0);
 }
 
-std::int64_t PageServer::answered() const {
-  return server_->answered;
+bool PageServer::has_answered() const {
+  return !server_->shown.empty();
+}
+
+bool PageServer::has_shown_latest() const {
+  const Descriptor file = server_->page.open();
+  struct stat status {};
+  return file.get() >= 0 && ::fstat(file.get(), &status) == 0 && tag_of(status) == server_->shown;
 }
 
 #else
@@ -284,8 +301,12 @@ PageServer::~PageServer() = default;
 
 void PageServer::serve(std::chrono::milliseconds) {}
 
-std::int64_t PageServer::answered() const {
-  return 0;
+bool PageServer::has_answered() const {
+  return false;
+}
+
+bool PageServer::has_shown_latest() const {
+  return false;
 }
 
 #endif

@@ -57,8 +57,9 @@ class PageServer {
   // "http://127.0.0.1:8420/".
   const std::string& url() const { return url_; }
   int port() const { return port_; }
-  // How often the page was sent to its end.
-  std::int64_t answered() const;
+  // Whether a page was sent to its end, and whether the last one was the page as it is now (errors: WatchedPage::open).
+  bool has_answered() const;
+  bool has_shown_latest() const;
 
  private:
   struct Server;

@@ -351,6 +351,7 @@ TEST_CASE(
   const auto import = [&](const std::string& weights, const char* run) {
     request.weights = {weights};
     request.run_dir = folder.path(run);
+    const Quiet quiet;
     return import_run(request);
   };
   CHECK(contains(import(file, "by_index"), "tensors read"));

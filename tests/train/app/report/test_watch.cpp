@@ -27,6 +27,7 @@
 #include "train/app/report/page_server.h"
 #include "train/app/report/watched_page.h"
 #include "train/app/views/html_page.h"
+#include "train/files/output_file.h"
 
 namespace {
 
@@ -255,6 +256,28 @@ TEST_CASE("watch: clients that never come to their end keep out no others, and d
   CHECK(status_of(answer_to(watch.port, request("/"))) == 200);
   drip();
   CHECK(watch.serving.end() == 0);
+}
+
+TEST_CASE("watch: the server knows whether the page as it is now was sent") {
+  if (!why_no_server().empty()) return;
+  const TempFolder folder;
+  folder.write("run/report.html", page_of("one"));
+  PageServer server(folder.path("run"), PageServing::quick());
+  CHECK_FALSE(server.has_answered());
+  const auto asked = [&] {
+    std::future<std::string> answer =
+        std::async(std::launch::async, [&] { return answer_to(server.port(), request("/")); });
+    while (answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+      server.serve(std::chrono::milliseconds(5));
+    return status_of(answer.get());
+  };
+  CHECK(asked() == 200);
+  CHECK(server.has_answered());
+  CHECK(server.has_shown_latest());
+  write_output_file("test", folder.path("run/report.html"), page_of("two"), kPageFile);
+  CHECK_FALSE(server.has_shown_latest());
+  CHECK(asked() == 200);
+  CHECK(server.has_shown_latest());
 }
 
 TEST_CASE("watch: a silent client is closed") {
