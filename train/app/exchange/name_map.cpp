@@ -68,6 +68,33 @@ std::int64_t not_finite(const Tensor& x, Dtype dtype) {
   return std::ranges::count_if(numbers, [](double number) { return !std::isfinite(number); });
 }
 
+// Of a file whose names are those of the map but for what they begin with: what to change. Programs put "module." before
+// all names, or leave "model." out.
+std::string prefix_advice(const NameMap& map, const std::map<std::string, Tensor>& theirs) {
+  const auto most_fit = [&](const auto& renamed) {
+    std::string part;
+    const auto fits = [&](const auto& pair) {
+      const std::string name = renamed(pair.first);
+      return std::ranges::any_of(map.names, [&](const auto& own) { return matches(own.first, name, part); });
+    };
+    return 2 * std::ranges::count_if(theirs, fits) > std::ssize(theirs);
+  };
+  if (theirs.empty() || most_fit([](const std::string& name) { return name; })) return "";
+  const std::string& first = theirs.begin()->first;
+  for (std::size_t dot = first.find('.'); dot != std::string::npos; dot = first.find('.', dot + 1)) {
+    const std::string prefix = first.substr(0, dot + 1);
+    if (most_fit(
+            [&](const std::string& name) { return name.starts_with(prefix) ? name.substr(dot + 1) : ""; }))
+      return fmt::format("; its names lack {:?}, with which those of the file begin (write it before them)",
+                         prefix);
+  }
+  for (const auto& [pattern, own] : map.names)
+    if (const std::string prefix = pattern.substr(0, pattern.find('.') + 1);
+        most_fit([&](const std::string& name) { return prefix + name; }))
+      return fmt::format("; its names begin with {:?}, which those of the file lack (take it away)", prefix);
+  return "";
+}
+
 bool equal_bits(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
   const Tensor one = raw::contiguous(a), other = raw::contiguous(b);
@@ -191,7 +218,8 @@ MappedWeights mapped_weights(const NameMap& map, const std::map<std::string, Ten
   add("shapes that differ", shaped);
   add("parameters that two tensors become", twice);
   add("tensors with numbers that are not finite (NaN, infinite, or beyond the largest of f32)", wild);
-  if (!problems.empty()) fail<FormatError>("import: {} does not fit: {}", map.file, problems);
+  if (!problems.empty())
+    fail<FormatError>("import: {} does not fit: {}{}", map.file, problems, prefix_advice(map, theirs));
   return result;
 }
 

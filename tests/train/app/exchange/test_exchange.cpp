@@ -306,6 +306,22 @@ TEST_CASE(
   CHECK(mapped_weights(map, theirs, untied->params(), head_size).copies.empty());
 }
 
+TEST_CASE("import: a map whose names begin otherwise than those of the file is told how") {
+  const std::unique_ptr<Model> llama = f32_model(llama_config("llama"));
+  const std::int64_t head_size = llama->config().dim / llama->config().heads;
+  std::map<std::string, Tensor> wrapped, bare;
+  for (const auto& [name, tensor] : foreign_llama(*llama, head_size)) {
+    wrapped["_orig_mod." + name] = tensor;
+    bare[name.substr(std::string("model.").size())] = tensor;
+  }
+  const NameMap map = read_name_map(kLlamaMap);
+  const auto error_for = [&](const std::map<std::string, Tensor>& theirs) {
+    return error_of<FormatError>([&] { mapped_weights(map, theirs, llama->params(), head_size); });
+  };
+  CHECK(contains(error_for(wrapped), "its names lack \"_orig_mod.\""));
+  CHECK(contains(error_for(bare), "its names begin with \"model.\""));
+}
+
 TEST_CASE("import: weights that are not finite are refused by name and number") {
   const std::unique_ptr<Model> llama = f32_model(llama_config("llama"));
   const std::int64_t head_size = llama->config().dim / llama->config().heads;
