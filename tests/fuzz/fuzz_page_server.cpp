@@ -1,5 +1,5 @@
-// Mutations of requests over a real socket: whatever the bytes, the server of `eddy watch` answers the page, refuses or closes,
-// and serves the next one. Fixed seed, so a failure repeats.
+// Mutations of requests over a real socket: whatever the bytes, the server of `eddy watch` answers the page, refuses or
+// closes, and serves the next one. Fixed seed, so a failure repeats.
 #include <doctest/doctest.h>
 
 #include <array>

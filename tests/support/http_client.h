@@ -29,8 +29,8 @@ inline Descriptor connected(int port) {
   return client;
 }
 
-// Sends bytes, then closes its side where `closes`. Returns all that comes back until the other side closes, or "(no end)"
-// behind it where that takes twenty seconds.
+// Sends bytes, then closes its side where `closes`. Returns all that comes back until the other side closes, or "(no
+// end)" behind it where that takes twenty seconds.
 inline std::string answer_to(int port, std::string_view bytes, bool closes = false) {
   const Descriptor client = connected(port);
   if (client.get() < 0) return "(no one listens)";
@@ -51,7 +51,8 @@ inline std::string answer_to(int port, std::string_view bytes, bool closes = fal
   }
 }
 
-// Sends `head`, then `piece` again and again, until the other side closes or `most` bytes were sent. Returns how many were.
+// Sends `head`, then `piece` again and again, until the other side closes or `most` bytes were sent. Returns how many
+// were.
 inline std::size_t endless(int port, const std::string& head, const std::string& piece, std::size_t most) {
   const Descriptor client = connected(port);
   const timeval most_time{20, 0};

@@ -68,8 +68,8 @@ std::int64_t not_finite(const Tensor& x, Dtype dtype) {
   return std::ranges::count_if(numbers, [](double number) { return !std::isfinite(number); });
 }
 
-// Of a file whose names are those of the map but for what they begin with: what to change. Programs put "module." before
-// all names, or leave "model." out.
+// Of a file whose names are those of the map but for what they begin with: what to change. Programs put "module."
+// before all names, or leave "model." out.
 std::string prefix_advice(const NameMap& map, const std::map<std::string, Tensor>& theirs) {
   const auto most_fit = [&](const auto& renamed) {
     std::string part;

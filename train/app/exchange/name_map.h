@@ -39,8 +39,8 @@ struct MappedWeights {
 
 // The parameters' values by name, with those of `theirs` in their places. `head_size`: that of the model's heads.
 // errors: FormatError that lists all parameters without a tensor, tensors without a parameter (with the setting that
-// leaves it out, if one does), parameters with two, shapes that differ, and numbers that are not finite as the model has
-// them.
+// leaves it out, if one does), parameters with two, shapes that differ, and numbers that are not finite as the model
+// has them.
 MappedWeights mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
                              const ParamStore& params, std::int64_t head_size);
 

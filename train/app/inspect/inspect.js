@@ -140,8 +140,8 @@
     return low;
   };
   const endOf = line => line + 1 < lineCount ? lineStart[line + 1] : count;
-  // Puts a line into its box, and returns where its tokens begin, and its end, in pixels: where the browser lays them out, from
-  // left to right whatever their script. Tokens in one place, as a letter and its marks, share its width.
+  // Puts a line into its box, and returns where its tokens begin, and its end, in pixels: where the browser lays them
+  // out, from left to right whatever their script. Tokens in one place, as a letter and its marks, share its width.
   const range = document.createRange();
   const put = (line, box) => {
     const from = lineStart[line], to = endOf(line);
@@ -151,11 +151,10 @@
     const simple = plain(box.textContent), left = simple ? 0 : box.getBoundingClientRect().left;
     let at = 0;
     pieces.forEach((p, k) => {
+      if (!simple) range.setStart(box.firstChild, at);
       at += p.length;
-      if (simple) { edges[k + 1] = at * letter; return; }
-      range.setStart(box.firstChild, at - p.length);
-      range.setEnd(box.firstChild, at);
-      edges[k + 1] = Math.max(edges[k], range.getBoundingClientRect().right - left);
+      if (!simple) range.setEnd(box.firstChild, at);
+      edges[k + 1] = simple ? at * letter : Math.max(edges[k], range.getBoundingClientRect().right - left);
     });
     for (let k = 0, end; k < pieces.length; k = end) {
       for (end = k + 1; end < pieces.length && edges[end + 1] === edges[end];) end++;

@@ -1,5 +1,5 @@
-// `eddy watch`: serves the page of a run, or of several. `eddy train --watch` starts it as a process of its own, so that nothing that
-// comes from a network reaches the process that trains.
+// `eddy watch`: serves the page of a run, or of several. `eddy train --watch` starts it as a process of its own, so
+// that nothing that comes from a network reaches the process that trains.
 #include <sys/resource.h>
 #include <unistd.h>
 

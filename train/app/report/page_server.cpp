@@ -1,5 +1,5 @@
-// One thread, which waits for events. The library parses requests and bounds their sizes and their silence; how many there
-// are at a time, and what is answered, is decided here.
+// One thread, which waits for events. The library parses requests and bounds their sizes and their silence; how many
+// there are at a time, and what is answered, is decided here.
 #include "train/app/report/page_server.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
-// Serves one page, read-only, over HTTP: for people whose browser is on another machine than the run. It is to be had at
-// / and /report.html (watched_page.h), and nothing else of the machine. By libevent, where the build found it: its parts
-// for events and HTTP alone, without encryption or compression.
+// Serves one page, read-only, over HTTP: for people whose browser is on another machine than the run. It is to be had
+// at / and /report.html (watched_page.h), and nothing else of the machine. By libevent, where the build found it: its
+// parts for events and HTTP alone, without encryption or compression.
 //
 //   here       eddy watch RUN                            http://127.0.0.1:8420/
 //   elsewhere  ssh -L 8420:127.0.0.1:8420 MACHINE        and the same address in a browser
@@ -21,7 +21,8 @@ struct PageServerOptions {
   std::vector<std::string> hosts;     // names that requests may call it by, beside those of is_host_of
   // Without a word from or to a client until its connection is closed.
   std::chrono::milliseconds silence{2000};
-  // At a time; where one more comes, the oldest is closed. Who says a byte a second stays no longer than others let him.
+  // At a time; where one more comes, the oldest is closed. Who says a byte a second stays no longer than others let
+  // him.
   std::size_t connections = 64;
 };
 
@@ -34,10 +35,10 @@ std::string why_no_server();
 // Whether an address is one of this machine alone: 127.0.0.0/8, ::1.
 bool is_loopback(const std::string& address);
 
-// Whether a request with this header `Host` was meant for a server with these options. At loopback only names of loopback
-// are answered: a page of a stranger's whose name was made to lead here (DNS rebinding) would else read the report. At
-// other addresses numbers and this machine's name are, for the same reason. Names of `hosts` always are, in any case of
-// their letters and with any port.
+// Whether a request with this header `Host` was meant for a server with these options. At loopback only names of
+// loopback are answered: a page of a stranger's whose name was made to lead here (DNS rebinding) would else read the
+// report. At other addresses numbers and this machine's name are, for the same reason. Names of `hosts` always are, in
+// any case of their letters and with any port.
 bool is_host_of(const std::string& host, const PageServerOptions& options);
 
 // Answers while serve() runs. The page is read anew for every request. It may not be there yet.

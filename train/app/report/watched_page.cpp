@@ -28,8 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The report of a run as it is now; none where there is none. Only a regular file that is a page of Eddy's is read, whatever
-// stands under its name. A newer page takes its name and leaves this one as it is.
+// The report of a run as it is now; none where there is none. Only a regular file that is a page of Eddy's is read,
+// whatever stands under its name. A newer page takes its name and leaves this one as it is.
 Descriptor open_report(const fs::path& path) {
   constexpr off_t kMostBytes = off_t{1} << 26;
   Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));

@@ -14,8 +14,8 @@ class WatchedPage {
  public:
   explicit WatchedPage(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // The page as it is now, a file to be read from its beginning. That of several runs is made again when someone asks, and
-  // not sooner than ShowTimer allows, so that requests cost little.
+  // The page as it is now, a file to be read from its beginning. That of several runs is made again when someone asks,
+  // and not sooner than ShowTimer allows, so that requests cost little.
   // errors: those of runs_in and read_reported_runs.
   Descriptor open();
 
