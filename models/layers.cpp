@@ -33,4 +33,14 @@ LayerNorm::LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon
 Embedding::Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation)
     : weight(scope.param("weight", {entries, width}, Init::normal(deviation))) {}
 
+Tensor head_weight(const ParamScope& scope, const Embedding& embed, bool tied, const Shape& shape,
+                   double deviation) {
+  if (!tied) return scope.param("weight", shape, Init::normal(deviation));
+  scope.omitted(
+      "weight",
+      "model.tied = true has the token table in the place of a head: set model.tied = false, or take "
+      "the head out of the file");
+  return embed.weight;
+}
+
 }  // namespace eddy

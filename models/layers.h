@@ -92,4 +92,9 @@ class Embedding {
   Tensor weight;  // [entries, width]
 };
 
+// The weight of the head, [outputs, width]: the token table where it is tied, else a parameter of this shape and
+// standard deviation.
+Tensor head_weight(const ParamScope& scope, const Embedding& embed, bool tied, const Shape& shape,
+                   double deviation);
+
 }  // namespace eddy

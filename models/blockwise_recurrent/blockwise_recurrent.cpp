@@ -18,9 +18,8 @@ LlamaModel::LlamaModel(const blockwise_recurrent::Config& config, const ParamSco
           layers_.emplace_back(scope.scope("layers").scope(i), "layers." + std::to_string(i), config);
         return LlamaNorm(scope.scope("final_norm"), config.dim, config.norm_eps);
       }()),
-      head_weight_(config.tied ? embed_.weight
-                               : scope.scope("head").param("weight", {config.n_out, config.dim},
-                                                           Init::normal(config.init_std))) {}
+      head_weight_(head_weight(scope.scope("head"), embed_, config.tied, {config.n_out, config.dim},
+                               config.init_std)) {}
 
 std::int64_t LlamaModel::state_count(const State& state, const char* name, std::int64_t most) const {
   const std::int64_t count = state.count(name);

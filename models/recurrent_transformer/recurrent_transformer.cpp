@@ -44,9 +44,8 @@ RecurrentTransformer::RecurrentTransformer(const recurrent_transformer::Config& 
           layers_.emplace_back(scope.scope("layers").scope(i), "layers." + std::to_string(i), config);
         return LayerNorm(scope.scope("final_norm"), config.dim, config.norm_eps, config.bias);
       }()),
-      head_weight_(config.tied ? embed_.weight
-                               : scope.scope("head").param("weight", {config.n_out, config.dim},
-                                                           Init::normal(config.init_std))) {}
+      head_weight_(head_weight(scope.scope("head"), embed_, config.tied, {config.n_out, config.dim},
+                               config.init_std)) {}
 
 void RecurrentTransformer::check_positions(std::int64_t positions) const {
   if (config().positions && positions > config().context)

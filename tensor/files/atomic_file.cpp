@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -71,6 +73,16 @@ pid_t writer_of(std::string_view name) {
   return second.ec == std::errc() && second.ptr == end ? process : 0;
 }
 
+// Whether a process has ended. A zombie has: it only waits for its parent to hear of it.
+bool is_gone(pid_t process) {
+  if (kill(process, 0) != 0) return errno == ESRCH;
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text, '\0');
+  const auto state = text.rfind(") ");  // behind the name, which may hold anything
+  return state != std::string::npos && state + 2 < text.size() && text[state + 2] == 'Z';
+}
+
 }  // namespace
 
 std::string why_not_writable(const std::string& path) {
@@ -90,7 +102,7 @@ bool is_temporary_name(const std::string& name) {
 
 bool is_left_over(const std::string& name) {
   const pid_t writer = writer_of(name);
-  return writer > 0 && (writer == getpid() || (kill(writer, 0) != 0 && errno == ESRCH));
+  return writer > 0 && (writer == getpid() || is_gone(writer));
 }
 
 void remove_left_overs_of(const std::string& path) {

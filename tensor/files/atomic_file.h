@@ -14,8 +14,8 @@ namespace eddy {
 // is not the writer's. Links among the folders of the path are followed.
 std::string why_not_writable(const std::string& path);
 
-// Returns whether a file has the name of a temporary one, and whether its writer is also gone, or had this
-// process's number.
+// Returns whether a file has the name of a temporary one, and whether its writer is also gone (ended, if only as a
+// zombie), or had this process's number.
 bool is_temporary_name(const std::string& name);
 bool is_left_over(const std::string& name);
 

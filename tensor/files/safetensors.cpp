@@ -21,12 +21,37 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little,
               "safetensors data are used as they are: little-endian only");
 
-// Whether a file is what torch.save writes: a zip archive, or in old versions a pickle, which begins with its
-// protocol. A header length may begin with the same bytes, but is followed by the header's brace.
-bool is_pickle(const InputFile& file, std::string_view head) {
-  if (head.size() > 8 && head[8] == '{') return false;
-  return head.starts_with("PK\x03\x04") || (head[0] == '\x80' && static_cast<unsigned char>(head[1]) <= 5) ||
-         file.path().ends_with(".pt") || file.path().ends_with(".pth");
+// Files that hold weights in another format, or none at all, by how they begin.
+struct ForeignFormat {
+  std::string_view begin, what;
+};
+constexpr std::string_view kPickle =
+    "a PyTorch pickle: save it with safetensors (in Python: from safetensors.torch import save_file; "
+    "save_file(model.state_dict(), \"model.safetensors\"))";
+constexpr std::string_view kArrays =
+    "of NumPy's arrays: save them with safetensors (in Python: from safetensors.numpy import save_file; "
+    "save_file(dict(numpy.load(...)), \"model.safetensors\"))";
+constexpr ForeignFormat kForeignFormats[] = {
+    {"GGUF", "a GGUF file, whose weights are often quantised: take the safetensors that it was made of"},
+    {"\x89HDF\r\n\x1a\n",
+     "an HDF5 file: save its arrays with safetensors (in Python, of a Keras model: from safetensors.numpy import "
+     "save_file; save_file({w.path: w.numpy() for w in model.weights}, \"model.safetensors\"))"},
+    {"\x93NUMPY", kArrays},
+    {"version https://git-lfs", "a pointer of Git LFS, not the file: git lfs pull fetches it"},
+    {"<!", "a web page: download the file itself"},
+    {"<html", "a web page: download the file itself"},
+    {"{\"", "JSON: where it is the index of several files, name those"},
+    {"{\n", "JSON: where it is the index of several files, name those"}};
+
+// What a file is that holds no tensors for this reader; empty where its first bytes tell nothing. `head`: those.
+std::string_view foreign_format(const std::string& path, std::string_view head) {
+  for (const ForeignFormat& format : kForeignFormats)
+    if (head.starts_with(format.begin)) return format.what;
+  // What torch.save writes is a zip archive, or in old versions a pickle, which begins with its protocol. The name of
+  // an archive's first file stands behind 30 bytes.
+  if (head.starts_with("PK\x03\x04")) return head.find(".npy") != std::string_view::npos ? kArrays : kPickle;
+  const bool is_pickle = head[0] == '\x80' && static_cast<unsigned char>(head[1]) <= 5;
+  return is_pickle || path.ends_with(".pt") || path.ends_with(".pth") ? kPickle : "";
 }
 
 // The JSON text between the length and the data.
@@ -34,16 +59,16 @@ std::string header_text(const InputFile& file) {
   if (file.bytes() < 8)
     fail<FormatError>("safetensors: {}: the file is too short: {} bytes (the header length alone takes 8)",
                       file.path(), file.bytes());
-  char head[9] = {};
-  file.read(0, head, std::min<std::int64_t>(file.bytes(), 9));
-  if (is_pickle(file, {head, static_cast<std::size_t>(std::min<std::int64_t>(file.bytes(), 9))}))
-    fail<FormatError>(
-        "safetensors: {}: this is a PyTorch pickle: save it with safetensors (in Python: from "
-        "safetensors.torch import save_file; save_file(model.state_dict(), \"model.safetensors\"))",
-        file.path());
+  std::string head(static_cast<std::size_t>(std::min<std::int64_t>(file.bytes(), 128)), '\0');
+  file.read(0, head.data(), std::ssize(head));
   std::uint64_t length;
-  std::memcpy(&length, head, sizeof length);
-  if (length > static_cast<std::uint64_t>(kSafetensorsMaxHeaderBytes))
+  std::memcpy(&length, head.data(), sizeof length);
+  const bool is_long = length > static_cast<std::uint64_t>(kSafetensorsMaxHeaderBytes);
+  // A good length may begin as another format does, but is followed by the header's brace.
+  if (is_long || head.size() < 9 || head[8] != '{')
+    if (const std::string_view what = foreign_format(file.path(), head); !what.empty())
+      fail<FormatError>("safetensors: {}: this is {}", file.path(), what);
+  if (is_long)
     fail<FormatError>("safetensors: {}: the header length is too large: {} bytes (at most {})", file.path(),
                       length, kSafetensorsMaxHeaderBytes);
   if (length > static_cast<std::uint64_t>(file.bytes() - 8))

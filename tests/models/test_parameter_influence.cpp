@@ -109,7 +109,10 @@ TEST_CASE("parameters: a file with those that a setting leaves out is refused by
               last = staircase_config("feedback");
   products.qk_norm = memorizing.memory_bias = false;
   last.feedback_memory = "last";
+  ModelConfig tied = recurrent_config("fixed", "dual");
+  tied.tied = true;
   std::vector<Left> all{
+      {tied, "head.weight", "model.tied = true", {11, 8}},
       {memorizing, "layers.1.attn.rel_bias", "model.memory_bias = false", {2, 32}},
       {last, "feedback.layer_logits", "model.feedback_memory = \"last\"", {3}},
   };

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -74,6 +77,16 @@ TEST_CASE("AtomicFile: another name of the file keeps the old bytes and linked f
   write_file(folder.path("linked/file"), "new");
   CHECK(read_bytes(file) == "new");
   CHECK(read_bytes(folder.path("backup")) == "old");
+}
+
+TEST_CASE("AtomicFile: a writer that has ended is gone before its parent has waited for it") {
+  const pid_t zombie = fork();
+  if (zombie == 0) _exit(0);
+  siginfo_t ended{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(zombie), &ended, WEXITED | WNOWAIT) == 0);
+  CHECK(is_left_over("a.tmp-" + std::to_string(zombie) + "-0"));
+  CHECK_FALSE(is_left_over("a.tmp-" + std::to_string(getppid()) + "-0"));
+  waitpid(zombie, nullptr, 0);
 }
 
 TEST_CASE("AtomicFile: what killed writers left of a file is removed and no other file") {

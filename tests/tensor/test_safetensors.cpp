@@ -332,6 +332,27 @@ TEST_CASE("safetensors: what torch.save writes is named, with the way out") {
     CHECK(load_safetensors(folder.path(name)).empty());
   }
 }
+TEST_CASE("safetensors: files of other formats are named for what they are") {
+  const TempFolder folder;
+  const std::string arrays =
+      std::string("PK\x03\x04", 4) + std::string(26, 'b') + "weight.npy" + std::string(40, 'a');
+  const std::vector<std::pair<std::string, std::string>> files{
+      {std::string("GGUF\3\0\0\0{ 9 bytes", 17), "this is a GGUF file"},
+      {"\x89HDF\r\n\x1a\n and more", "this is an HDF5 file"},
+      {arrays, "numpy.load"},
+      {"\x93NUMPY and more", "numpy.load"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"},
+      {"<!DOCTYPE html>\n<title>Not found</title>", "download the file itself"},
+      {"{\n \"metadata\": {\"total_size\": 1}}", "the index of several files"}};
+  for (const auto& [bytes, what] : files) {
+    CAPTURE(what);
+    write_bytes(folder.path("weights"), bytes);
+    const std::string problem =
+        error_of<FormatError>([&] { static_cast<void>(load_safetensors(folder.path("weights"))); });
+    CHECK_MESSAGE(contains(problem, what), problem);
+    CHECK(contains(problem, folder.path("weights")));
+  }
+}
 TEST_CASE("safetensors refuses negative sizes and offsets") {
   check_refused(one_tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])", 1),
                 "shape holds the negative number -1");

@@ -1,11 +1,15 @@
 // Writes the files; logits.py is embedded.
 #include "train/app/exchange/export.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "models/weights.h"
 #include "tensor/base/format.h"
+#include "tensor/files/atomic_file.h"
 #include "train/config/run_config.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
@@ -20,6 +24,27 @@ constexpr std::string_view kLogitsProgram =
 #include "embedded/train/app/exchange/logits.py"
     ;
 
+constexpr std::array<const char*, 5> kFiles = {"model.safetensors", "config.json", "tokenizer.json",
+                                               "tokenizer.model", "logits.py"};
+constexpr const char* kMark = "export";
+
+// Removes what an export that was interrupted left in a folder: while one writes, a file of its own stands there, whose
+// name says which process it is (tensor/files/atomic_file.h). Without that the files may be the user's.
+void remove_interrupted(const fs::path& folder) {
+  std::vector<fs::path> left;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(kMark) && is_left_over(name)) left.push_back(entry->path());
+  }
+  if (left.empty()) return;
+  for (const char* name : kFiles) {
+    remove_left_overs_of((folder / name).string());
+    fs::remove(folder / name, error);
+  }
+  for (const fs::path& mark : left) fs::remove(mark, error);
+}
+
 }  // namespace
 
 bool has_python(const std::string& model) {
@@ -30,9 +55,11 @@ bool has_python(const std::string& model) {
 Exported export_model(const Model& model, const Tokenizer* tokenizer, const fs::path& folder) {
   std::error_code error;
   const bool is_there = fs::exists(fs::symlink_status(folder, error));
+  if (is_there) remove_interrupted(folder);
   if (is_there && (!fs::is_directory(folder, error) || !fs::is_empty(folder, error)))
     fail<IoError>("export: {} exists and is no empty folder (choose another)", folder.string());
   make_folders(folder);
+  const fs::path mark = folder / fmt::format("{}.tmp-{}-0", kMark, ::getpid());
   Exported exported;
   const auto write = [&](const char* name, const auto& how) {
     exported.files.emplace_back(name);
@@ -42,17 +69,20 @@ Exported export_model(const Model& model, const Tokenizer* tokenizer, const fs::
     write(name, [&](const fs::path& path) { replace_text_file(path, text); });
   };
   try {
-    write("model.safetensors", [&](const fs::path& path) { save_weights(model.params(), path.string()); });
-    write_text("config.json", training::to_json(model.full_config()).dump(1) + "\n");
+    replace_text_file(mark, "");
+    write(kFiles[0], [&](const fs::path& path) { save_weights(model.params(), path.string()); });
+    write_text(kFiles[1], training::to_json(model.full_config()).dump(1) + "\n");
     if (tokenizer != nullptr) {
-      write_text("tokenizer.json", tokenizer->to_json() + "\n");
-      if (const std::string file = tokenizer->model_file(); !file.empty())
-        write_text("tokenizer.model", file);
+      write_text(kFiles[2], tokenizer->to_json() + "\n");
+      if (const std::string file = tokenizer->model_file(); !file.empty()) write_text(kFiles[3], file);
     }
     exported.has_program = has_python(model.full_config().model);
-    if (exported.has_program) write_text("logits.py", std::string(kLogitsProgram));
+    if (exported.has_program) write_text(kFiles[4], std::string(kLogitsProgram));
+    fs::remove(mark);
+    flush_folder(folder);
   } catch (...) {
     for (const std::string& name : exported.files) fs::remove(folder / name, error);
+    fs::remove(mark, error);
     if (!is_there) fs::remove(folder, error);
     throw;
   }

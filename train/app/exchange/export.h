@@ -18,7 +18,7 @@ struct Exported {
 
 // Writes model.safetensors (all parameters, under their names), config.json (the keys of the model, resolved),
 // tokenizer.json and tokenizer.model where there is a tokenizer, and logits.py. The folder is made; it may be there, if
-// it is empty.
+// it is empty or holds what an export left that was interrupted.
 // errors: IoError, for a folder that holds anything too; nothing is left of it then.
 Exported export_model(const Model& model, const training::Tokenizer* tokenizer,
                       const std::filesystem::path& folder);

@@ -6,12 +6,15 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
 #include "train/app/exchange/name_map.h"
+#include "train/files/text_file.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_facts.h"
@@ -21,25 +24,73 @@
 
 namespace eddy::app {
 using namespace training;
+namespace {
+
+namespace fs = std::filesystem;
+
+// Tensors by name, of the files that were named.
+class TensorFiles {
+ public:
+  // Reads a file, the files of an index, or those of a folder as programs write them.
+  void add(const fs::path& path) {
+    std::error_code error;
+    if (path.extension() == ".json") return add_index(path);
+    if (!fs::is_directory(path, error)) return add_file(path);
+    const fs::path index = path / "model.safetensors.index.json", whole = path / "model.safetensors";
+    if (fs::exists(index, error)) return add_index(index);
+    if (fs::exists(whole, error)) return add_file(whole);
+    fail<IoError>("import: {} is a folder without {} and {} (name the files with weights)", path.string(),
+                  whole.filename().string(), index.filename().string());
+  }
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+
+ private:
+  void add_file(const fs::path& file) {
+    for (auto& [name, tensor] : load_safetensors(file.string()))
+      if (!tensors_.emplace(name, std::move(tensor)).second)
+        fail<FormatError>("import: {} has {} too (a tensor is in one file)", file.string(), name);
+  }
+  // The file that each tensor is in stands under "weight_map".
+  void add_index(const fs::path& index) {
+    const nlohmann::json json = read_json_file(index);
+    const auto files = json.is_object() ? json.find("weight_map") : json.end();
+    if (!json.is_object() || files == json.end() || !files->is_object())
+      fail<FormatError>(
+          "import: {} is no index of weights: it has no \"weight_map\" (name the safetensors files)",
+          index.string());
+    std::set<std::string> shards;
+    for (const auto& [name, file] : files->items()) {
+      const std::string shard = file.is_string() ? file.get<std::string>() : std::string();
+      if (shard.empty() || fs::path(shard).filename() != shard)
+        fail<FormatError>("import: {}: the file of {} is {} (a file beside the index)", index.string(), name,
+                          file.dump());
+      shards.insert(shard);
+    }
+    for (const std::string& shard : shards) add_file(index.parent_path() / shard);
+    for (const auto& [name, file] : files->items())
+      if (!tensors_.contains(name))
+        fail<FormatError>("import: {} says that {} is in {}, which lacks it (fetch the files again)",
+                          index.string(), name, file.get<std::string>());
+  }
+
+  std::map<std::string, Tensor> tensors_;
+};
+
+}  // namespace
 
 std::string import_run(const ImportRequest& request) {
-  namespace fs = std::filesystem;
   const NameMap map = read_name_map(request.map);
-  std::map<std::string, Tensor> theirs;
-  for (const std::string& file : request.weights)
-    for (auto& [name, tensor] : load_safetensors(file))
-      if (!theirs.emplace(name, std::move(tensor)).second)
-        fail<FormatError>("import: {} has {} too (a tensor is in one file)", file, name);
+  TensorFiles files;
+  for (const std::string& path : request.weights) files.add(path);
   TrainRequest begin;
   begin.config = request.config;
   begin.run_dir = request.run_dir;
   ReadyRun run = prepare_run(begin);
   ParamStore& params = run.model->params();
   const CommonKeys& sizes = run.model->config();
-  load_parameters(
-      params,
-      mapped_weights(map, theirs, params, sizes.head_dim > 0 ? sizes.head_dim : sizes.dim / sizes.heads),
-      map.file);
+  const MappedWeights weights = mapped_weights(map, files.tensors(), params,
+                                               sizes.head_dim > 0 ? sizes.head_dim : sizes.dim / sizes.heads);
+  load_parameters(params, weights.values, map.file);
   run.state.task = run.task->save().dump();
   open_folder(run, begin);
   try {
@@ -55,9 +106,11 @@ std::string import_run(const ImportRequest& request) {
     if (run.made_folder) fs::remove_all(run.folder, ignored);
     throw;
   }
-  return fmt::format("{}: {}, {} parameters, {} tensors read; go on with: {} train --resume {}",
-                     run.folder.string(), run.config.model.model, grouped(params.count()), theirs.size(),
-                     program_name(), shell_quoted(run.folder.string()));
+  std::string copies;
+  for (const std::string& copy : weights.copies) copies += copy + ", which the model needs once\n";
+  return fmt::format("{}{}: {}, {} parameters, {} tensors read; go on with: {} train --resume {}", copies,
+                     run.folder.string(), run.config.model.model, grouped(params.count()),
+                     files.tensors().size(), program_name(), shell_quoted(run.folder.string()));
 }
 
 }  // namespace eddy::app

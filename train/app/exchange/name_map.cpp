@@ -2,6 +2,7 @@
 #include "train/app/exchange/name_map.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
+#include "train/words/human_text.h"
 #include "train/words/suggest.h"
 
 namespace eddy::app {
@@ -87,6 +89,49 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+// How many numbers are not finite once they are of this type.
+std::int64_t not_finite(const Tensor& x, Dtype dtype) {
+  if (!is_floating(x.dtype())) return 0;  // load_parameters refuses it
+  const Tensor kept = raw::cast(x, dtype);
+  if (all_finite(kept)) return 0;
+  const std::vector<double> numbers = raw::cast(kept, Dtype::f64).to_vector<double>();
+  return std::ranges::count_if(numbers, [](double number) { return !std::isfinite(number); });
+}
+
+// Of a file whose names are those of the map but for what they begin with: what to change. Programs put "module."
+// before all names, or leave "model." out.
+std::string prefix_advice(const NameMap& map, const std::map<std::string, Tensor>& theirs) {
+  const auto most_fit = [&](const auto& renamed) {
+    std::string part;
+    const auto fits = [&](const auto& pair) {
+      const std::string name = renamed(pair.first);
+      return std::ranges::any_of(map.names, [&](const auto& own) { return matches(own.first, name, part); });
+    };
+    return 2 * std::ranges::count_if(theirs, fits) > std::ssize(theirs);
+  };
+  if (theirs.empty() || most_fit([](const std::string& name) { return name; })) return "";
+  const std::string& first = theirs.begin()->first;
+  for (std::size_t dot = first.find('.'); dot != std::string::npos; dot = first.find('.', dot + 1)) {
+    const std::string prefix = first.substr(0, dot + 1);
+    if (most_fit(
+            [&](const std::string& name) { return name.starts_with(prefix) ? name.substr(dot + 1) : ""; }))
+      return fmt::format("; its names lack {:?}, with which those of the file begin (write it before them)",
+                         prefix);
+  }
+  for (const auto& [pattern, own] : map.names)
+    if (const std::string prefix = pattern.substr(0, pattern.find('.') + 1);
+        most_fit([&](const std::string& name) { return prefix + name; }))
+      return fmt::format("; its names begin with {:?}, which those of the file lack (take it away)", prefix);
+  return "";
+}
+
+bool equal_bits(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
+  const Tensor one = raw::contiguous(a), other = raw::contiguous(b);
+  const auto bytes = static_cast<std::size_t>(one.elements() * dtype_bytes(one.dtype()));
+  return bytes == 0 || std::memcmp(one.raw_data(), other.raw_data(), bytes) == 0;
+}
+
 }  // namespace
 
 bool matches(const std::string& pattern, const std::string& name, std::string& part) {
@@ -146,23 +191,28 @@ Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size) {
   return pairs;
 }
 
-std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
-                                             const ParamStore& params, std::int64_t head_size) {
+MappedWeights mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
+                             const ParamStore& params, std::int64_t head_size) {
   const std::map<std::string, Tensor> ours = parameter_map(params);
   check_fits(map.halves_to_pairs, "halves_to_pairs", ours, "parameter of the model");
   check_fits(map.fresh, "fresh", ours, "parameter of the model");
   check_fits(map.unused, "unused", theirs, "tensor of the weights");
-  std::map<std::string, Tensor> result = ours;
+  MappedWeights result{ours, {}};
   std::map<std::string, std::string> taken;  // ours: theirs
-  std::vector<std::string> extra, missing, shaped, twice;
+  std::vector<std::string> extra, missing, shaped, twice, wild;
+  std::vector<std::pair<std::string, std::string>> omitted;  // theirs, and why the model lacks its parameter
   for (const auto& [name, tensor] : theirs) {
     bool used = false;
-    std::string part;
+    std::string part, why;
     for (const auto& [pattern, own] : map.names) {
       if (!matches(pattern, name, part)) continue;
       const std::string target = with_part(own, part);
       const auto place = ours.find(target);
-      if (place == ours.end()) continue;
+      if (place == ours.end()) {
+        if (const auto left_out = params.omitted().find(target); left_out != params.omitted().end())
+          why = left_out->second;
+        continue;
+      }
       used = true;
       if (const auto [before, fresh] = taken.emplace(target, name); !fresh) {
         twice.push_back(fmt::format("{} (of {} and {})", target, before->second, name));
@@ -173,9 +223,25 @@ std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<
                                      to_string(place->second.shape())));
         continue;
       }
-      result[target] = matches_any(map.halves_to_pairs, target) ? halves_to_pairs(tensor, head_size) : tensor;
+      if (const std::int64_t count = not_finite(tensor, place->second.dtype()); count > 0)
+        wild.push_back(fmt::format("{} ({} of {})", name, grouped(count), grouped(tensor.elements())));
+      result.values[target] =
+          matches_any(map.halves_to_pairs, target) ? halves_to_pairs(tensor, head_size) : tensor;
     }
-    if (!used && !matches_any(map.unused, name)) extra.push_back(name);
+    if (used || matches_any(map.unused, name)) continue;
+    if (why.empty())
+      extra.push_back(name);
+    else
+      omitted.emplace_back(name, why);
+  }
+  for (const auto& [name, why] : omitted) {
+    const Tensor& tensor = theirs.at(name);
+    const auto original = std::ranges::find_if(
+        taken, [&](const auto& pair) { return equal_bits(tensor, theirs.at(pair.second)); });
+    if (original != taken.end())
+      result.copies.push_back(fmt::format("{} is a copy of {}", name, original->second));
+    else
+      extra.push_back(fmt::format("{} ({})", name, why));
   }
   for (const auto& [name, tensor] : ours)
     if (!taken.contains(name) && !matches_any(map.fresh, name)) missing.push_back(name);
@@ -188,7 +254,9 @@ std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<
   add("tensors that become no parameter, and are not unused", extra);
   add("shapes that differ", shaped);
   add("parameters that two tensors become", twice);
-  if (!problems.empty()) fail<FormatError>("import: {} does not fit: {}", map.file, problems);
+  add("tensors with numbers that are not finite (NaN, infinite, or beyond the largest of f32)", wild);
+  if (!problems.empty())
+    fail<FormatError>("import: {} does not fit: {}{}", map.file, problems, prefix_advice(map, theirs));
   return result;
 }
 

@@ -39,10 +39,16 @@ bool matches(const std::string& pattern, const std::string& name, std::string& p
 // errors: ShapeError unless the rows are heads of an even size.
 Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size);
 
+struct MappedWeights {
+  std::map<std::string, Tensor> values;  // of all parameters
+  std::vector<std::string> copies;  // "a is a copy of b": tensors that the model needs once, as a tied head
+};
+
 // The parameters' values by name, with those of `theirs` in their places. `head_size`: that of the model's heads.
-// errors: ConfigError with the place of a pattern that fits no name; FormatError that lists all parameters without a tensor, tensors without a parameter, parameters with two, and
-// shapes that differ.
-std::map<std::string, Tensor> mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
-                                             const ParamStore& params, std::int64_t head_size);
+// errors: ConfigError with the place of a pattern that fits no name; FormatError that lists all parameters without a
+// tensor, tensors without a parameter (with the setting that leaves it out, if one does), parameters with two, shapes
+// that differ, and numbers that are not finite as the model has them.
+MappedWeights mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,
+                             const ParamStore& params, std::int64_t head_size);
 
 }  // namespace eddy::app

@@ -128,6 +128,7 @@
     $("tall").style.height = Math.min(height, tallest) + "px";
     squeeze = height > tallest ? (height - seen) / (tallest - seen) : 1;
     if (anchor) goTo(lineOf(anchor.token) * lineHeight - Math.min(anchor.y, seen - 2 * lineHeight));
+    layout++;
     drawn = "";
   };
   const lineOf = token => {
@@ -139,20 +140,30 @@
     return low;
   };
   const endOf = line => line + 1 < lineCount ? lineStart[line + 1] : count;
-  // Where the tokens of a line begin, and its end, in pixels.
-  const edgesOf = line => {
-    const from = lineStart[line], to = endOf(line), edges = new Float32Array(to - from + 1);
-    let all = "", columns = 0, simple = true;
-    for (let i = from; i < to; i++) {
-      const p = cut(piece(i));
-      simple = simple && plain(p);
-      all += p;
-      columns += p.length;
-      edges[i - from + 1] = simple ? columns * letter : pen.measureText(all).width;
+  // Puts a line into its box, and returns where its tokens begin, and its end, in pixels: where the browser lays them
+  // out, from left to right whatever their script. Tokens in one place, as a letter and its marks, share its width.
+  const range = document.createRange();
+  const put = (line, box) => {
+    const from = lineStart[line], to = endOf(line);
+    if (box.layout === layout && box.line === line) return { from, to, edges: box.edges };
+    const pieces = Array.from({ length: to - from }, (_, k) => cut(piece(from + k))), edges = new Float32Array(to - from + 1);
+    box.textContent = pieces.join("");
+    const simple = plain(box.textContent), left = simple ? 0 : box.getBoundingClientRect().left;
+    let at = 0;
+    pieces.forEach((p, k) => {
+      if (!simple) range.setStart(box.firstChild, at);
+      at += p.length;
+      if (!simple) range.setEnd(box.firstChild, at);
+      edges[k + 1] = simple ? at * letter : Math.max(edges[k], range.getBoundingClientRect().right - left);
+    });
+    for (let k = 0, end; k < pieces.length; k = end) {
+      for (end = k + 1; end < pieces.length && edges[end + 1] === edges[end];) end++;
+      for (let i = k + 1; i < end; i++) edges[i] = edges[k] + (edges[end] - edges[k]) * (i - k) / (end - k);
     }
-    return { from, to, edges, all };
+    Object.assign(box, { layout, line, edges });
+    return { from, to, edges };
   };
-  let drawn = "", looked = new Map();
+  let drawn = "", layout = 0, firstDrawn = 0, looked = new Map();
   const draw = () => {
     const extra = 6;
     const first = Math.max(0, Math.floor(top / lineHeight) - extra);
@@ -172,12 +183,11 @@
     pen.setTransform(sharp, 0, 0, sharp, 0, 0);
     pen.clearRect(0, 0, width, height);
     pen.font = font;
+    firstDrawn = first;
     while (lines.childElementCount > last - first) lines.lastChild.remove();
     while (lines.childElementCount < last - first) lines.append(document.createElement("div"));
     for (let line = first; line < last; line++) {
-      const { from, to, edges, all } = edgesOf(line), y = (line - first) * lineHeight;
-      const box = lines.children[line - first];
-      if (box.textContent !== all) box.textContent = all;
+      const { from, to, edges } = put(line, lines.children[line - first]), y = (line - first) * lineHeight;
       for (let i = from; i < to; i++) {
         const v = by.values[i], x = edges[i - from], w = edges[i - from + 1] - x;
         const alpha = alphaOf(by, v);
@@ -213,7 +223,10 @@
     const box = reader.getBoundingClientRect();
     const line = Math.floor((event.clientY - box.top - reader.clientTop + top - 8) / lineHeight);
     if (line < 0 || line >= lineCount) return -1;
-    const x = event.clientX - sheet.getBoundingClientRect().left, { from, to, edges } = edgesOf(line);
+    draw();
+    const inSight = lines.children[line - firstDrawn];
+    if (!inSight) return -1;
+    const x = event.clientX - sheet.getBoundingClientRect().left, { from, to, edges } = put(line, inSight);
     for (let i = from; i < to; i++) if (x >= edges[i - from] && x < edges[i - from + 1]) return i;
     return -1;
   };

@@ -1,5 +1,5 @@
-// `eddy watch`: serves the page of a run. `eddy train --watch` starts it as a process of its own, so that nothing that
-// comes from a network reaches the process that trains.
+// `eddy watch`: serves the page of a run, or of several. `eddy train --watch` starts it as a process of its own, so
+// that nothing that comes from a network reaches the process that trains.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -8,14 +8,16 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
 #include "train/app/report/page_server.h"
+#include "train/app/report/watched_page.h"
 #include "train/process/running_program.h"
 #include "train/step/stop_signal.h"
 #include "train/words/program_name.h"
@@ -44,14 +46,11 @@ void limit_memory() {
 }
 
 int run_watch(const WatchFlags& flags) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (flags.parent == 0 && !fs::is_directory(flags.run, error))
-    fail<IoError>("watch: {} is no folder (name that of a run)", flags.run);
   const StopOnSignal signals;
   std::signal(SIGPIPE, SIG_IGN);  // who goes away amid an answer ends nothing
   limit_memory();
-  PageServer server(flags.run, {flags.options.address, flags.options.port});
+  PageServer server(flags.run, {flags.options.address, flags.options.port, flags.options.hosts});
+  if (flags.parent == 0) require_watchable(flags.run);
   print_line("watch {} at {}", flags.run, server.url());
   if (is_loopback(flags.options.address))
     print_line("from another machine: ssh -L {0}:127.0.0.1:{0} MACHINE, and the same address there",
@@ -69,9 +68,8 @@ int run_watch(const WatchFlags& flags) {
     return 1;
   while (!stop_requested() && ::getppid() == flags.parent) server.serve(kTenth);
   // A reader sees how the run ended, if there is one.
-  const std::int64_t answered = server.answered();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (answered > 0 && server.answered() == answered && !stop_requested() &&
+  while (server.has_answered() && !server.has_shown_latest() && !stop_requested() &&
          std::chrono::steady_clock::now() < end)
     server.serve(kTenth);
   return 0;
@@ -79,7 +77,7 @@ int run_watch(const WatchFlags& flags) {
 
 Described describe_watch(CLI::App& command) {
   const auto flags = std::make_shared<WatchFlags>();
-  command.add_option("RUN", flags->run, "Folder of a run")->required();
+  command.add_option("RUN", flags->run, "Folder of a run, or one that holds runs")->required();
   flags->options.add_to(command, "");
   command
       .add_option(
@@ -100,6 +98,14 @@ void WatchOptions::add_to(CLI::App& command, const std::string& when) {
       ->check(not_empty())
       ->capture_default_str();
   command
+      .add_option(
+          "--allow-host", hosts,
+          when +
+              "Also answer requests to this name of the machine, such as that of a container's host or "
+              "of a proxy; may be repeated")
+      ->allow_extra_args(false)
+      ->check(not_empty());
+  command
       .add_option("--port", port,
                   when + fmt::format("Port to listen at; 0: the first free one from {} on", kFirstPort))
       ->transform(whole_number(0, 65535))
@@ -110,21 +116,29 @@ void start_watching(const std::string& run, const WatchOptions& options) {
   if (const std::string why = why_no_server(); !why.empty()) fail<ConfigError>("train: --watch: {}", why);
   std::fflush(stdout);
   // In a group of its own: Ctrl-C is for the training process, and this one stays until that one has ended.
-  RunningProgram watch(
-      {.words = {program_name(), "watch", run, "--address", options.address, "--port",
-                 fmt::format("{}", options.port), "--with-parent", fmt::format("{}", ::getpid())},
-       .file = "/proc/self/exe",
-       .input = kShared,
-       .output = kShared,
-       .errors = kShared,
-       .own_group = true});
+  std::vector<std::string> words{program_name(),
+                                 "watch",
+                                 run,
+                                 "--address",
+                                 options.address,
+                                 "--port",
+                                 fmt::format("{}", options.port),
+                                 "--with-parent",
+                                 fmt::format("{}", ::getpid())};
+  for (const std::string& host : options.hosts) words.insert(words.end(), {"--allow-host", host});
+  RunningProgram watch({.words = std::move(words),
+                        .file = "/proc/self/exe",
+                        .input = kShared,
+                        .output = kShared,
+                        .errors = kShared,
+                        .own_group = true});
   if (watch.end().error != 0) fail<IoError>("train: --watch: {}", watch.end().why(program_name()));
   watch.detach();
 }
 
 Command commands::watch() {
-  return {"watch", "Serve the report of a run to a browser, read-only, until Ctrl-C", Computes::nothing,
-          Results::printed, describe_watch};
+  return {"watch", "Serve the report of a run, or of several, to a browser, read-only, until Ctrl-C",
+          Computes::nothing, Results::printed, describe_watch};
 }
 
 }  // namespace eddy::app

@@ -158,7 +158,8 @@ int run_on_ranks(const CLI::App& app, const std::function<int(training::Ranks*)>
 // Where the page of a run is served.
 struct WatchOptions {
   std::string address = "127.0.0.1";
-  int port = 0;  // 0: the first free one
+  int port = 0;                    // 0: the first free one
+  std::vector<std::string> hosts;  // further names that it answers to
 
   // `when` begins the help of each option.
   void add_to(CLI::App& command, const std::string& when);

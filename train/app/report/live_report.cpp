@@ -35,7 +35,7 @@ PageStatus running_status(const RunView& view) {
   if (const std::optional<double> left = view.progress.seconds_left(now))
     status.text += fmt::format(", {} left", human_duration(std::floor(*left)));
   const std::string folder = shell_quoted(run.folder.string());
-  status.commands = {fmt::format("to stop it, saved: kill -INT {}", ::getpid()),
+  status.commands = {fmt::format("to stop it, saved: kill {}", ::getpid()),
                      fmt::format("to go on after that: {} train --resume {}", program_name(), folder)};
   return status;
 }

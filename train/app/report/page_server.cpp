@@ -1,22 +1,24 @@
-// One thread, which waits for events. The library parses requests and bounds them; what is answered is decided here.
+// One thread, which waits for events. The library parses requests and bounds their sizes and their silence; how many
+// there are at a time, and what is answered, is decided here.
 #include "train/app/report/page_server.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <deque>
 #include <string_view>
 #include <utility>
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
-#include "train/files/output_file.h"
+#include "train/app/report/watched_page.h"
 
 #ifdef EDDY_LIBEVENT
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
@@ -62,10 +64,13 @@ bool is_loopback(const std::string& address) {
   return ::inet_pton(AF_INET6, address.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
 }
 
-bool is_host_of(const std::string& host, const std::string& address) {
+bool is_host_of(const std::string& host, const PageServerOptions& options) {
   const std::string name = host_name(host);
   if (name == "localhost" || is_loopback(name)) return true;
-  if (is_loopback(address)) return false;
+  if (std::ranges::any_of(options.hosts,
+                          [&](const std::string& one) { return in_small_letters(one) == name; }))
+    return true;
+  if (is_loopback(options.address)) return false;
   const std::string own = machine_name();
   return is_number_address(name) ||
          (!own.empty() && (name == own || name.starts_with(own + ".") || own.starts_with(name + ".")));
@@ -78,37 +83,42 @@ std::string why_no_server() {
 }
 
 struct PageServer::Server {
-  std::string path, address;
-  std::int64_t answered = 0;
+  PageServerOptions options;
+  WatchedPage page;
+  std::string shown;  // the tag of the last page that was sent to its end; empty without
   event_base* base = ::event_base_new();
   evhttp* http = base == nullptr ? nullptr : ::evhttp_new(base);
 
-  Server() = default;
+  // Oldest first. The library makes them nothing when it closes one; they are held until that is seen.
+  std::deque<bufferevent*> connections;
+
+  Server(const std::filesystem::path& folder, const PageServerOptions& chosen)
+      : options(chosen), page(folder) {}
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   ~Server() {
     if (http != nullptr) ::evhttp_free(http);
+    for (bufferevent* const one : connections) ::bufferevent_decref(one);
     if (base != nullptr) ::event_base_free(base);
   }
+  bufferevent* accept();
   void answer(evhttp_request* request);
 };
 
 namespace {
 
-// The page as it is now; none where there is none. Only a regular file that is a page of Eddy's is read, whatever stands under
-// its name. A newer page takes its name and leaves this one as it is.
-Descriptor open_page(const std::string& path, off_t& bytes) {
-  constexpr off_t kMostBytes = off_t{1} << 26;
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      status.st_size > kMostBytes)
-    return Descriptor();
-  char begin[1024];
-  const ssize_t got = ::pread(file.get(), begin, sizeof begin, 0);
-  if (got <= 0 || !is_page_text({begin, static_cast<std::size_t>(got)})) return Descriptor();
-  bytes = status.st_size;
-  return file;
+// Whether a text can be the name in a header `Host`, without a port.
+bool is_host_name(const std::string& text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
+  });
+}
+
+// Whether the library has closed a connection: it takes its callbacks away.
+bool is_closed(bufferevent* connection) {
+  bufferevent_event_cb on_event = nullptr;
+  ::bufferevent_getcb(connection, nullptr, nullptr, &on_event, nullptr);
+  return on_event == nullptr;
 }
 
 // The value of the header Host; none unless there is exactly one.
@@ -123,6 +133,15 @@ const char* only_host(const evkeyvalq& headers) {
   return count == 1 ? host : nullptr;
 }
 
+// Tells a page from those that it replaces and that replace it.
+std::string tag_of(const struct stat& status) {
+  return fmt::format("\"{:x}-{:x}-{:x}\"", status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+}
+
+timeval timeval_of(std::chrono::milliseconds time) {
+  return {time.count() / 1000, time.count() % 1000 * 1000};
+}
+
 void reply(evhttp_request* request, int status, const char* reason, std::string_view line) {
   ::evhttp_add_header(::evhttp_request_get_output_headers(request), "Content-Type",
                       "text/plain; charset=utf-8");
@@ -131,6 +150,26 @@ void reply(evhttp_request* request, int status, const char* reason, std::string_
 }
 
 }  // namespace
+
+// What a new connection is read and written by.
+bufferevent* PageServer::Server::accept() {
+  std::erase_if(connections, [](bufferevent* one) {
+    const bool closed = is_closed(one);
+    if (closed) ::bufferevent_decref(one);
+    return closed;
+  });
+  if (connections.size() >= options.connections) {
+    bufferevent* const oldest = connections.front();
+    connections.pop_front();
+    ::bufferevent_trigger_event(oldest, BEV_EVENT_READING | BEV_EVENT_TIMEOUT, 0);  // as if it said nothing
+    ::bufferevent_decref(oldest);
+  }
+  bufferevent* const connection = ::bufferevent_socket_new(base, -1, 0);
+  if (connection == nullptr) return nullptr;
+  ::bufferevent_incref(connection);
+  connections.push_back(connection);
+  return connection;
+}
 
 void PageServer::Server::answer(evhttp_request* request) {
   evkeyvalq* const headers = ::evhttp_request_get_output_headers(request);
@@ -143,9 +182,11 @@ void PageServer::Server::answer(evhttp_request* request) {
       {"Cross-Origin-Resource-Policy", "same-origin"}};
   for (const auto& [name, value] : kHeaders) ::evhttp_add_header(headers, name, value);
   const char* const host = only_host(*::evhttp_request_get_input_headers(request));
-  if (host == nullptr || !is_host_of(host, address))
-    return reply(request, 403, "Forbidden",
-                 "this server answers only under the address that it was started with\n");
+  if (host == nullptr || !is_host_of(host, options))
+    return reply(
+        request, 403, "Forbidden",
+        "this server answers only under the address that it was started with, and under the names that "
+        "--allow-host NAME gave it\n");
   const evhttp_cmd_type method = ::evhttp_request_get_command(request);
   if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
     ::evhttp_add_header(headers, "Allow", "GET, HEAD");
@@ -155,39 +196,57 @@ void PageServer::Server::answer(evhttp_request* request) {
   asked = asked.substr(0, asked.find('?'));
   if (asked != "/" && asked != "/report.html")
     return reply(request, 404, "Not Found", "there is one page here: /\n");
-  off_t bytes = 0;
-  Descriptor page = open_page(path, bytes);
+  Descriptor file;
+  std::string why;
+  try {
+    file.reset(page.open().release());
+  } catch (const std::exception& error) {  // none may pass through the library
+    why = error.what();
+  }
+  struct stat status {};
   const bool whole = method == EVHTTP_REQ_GET;
   // The buffer sends the file piece by piece and closes it.
-  if (page.get() < 0 || (whole && ::evbuffer_add_file(::evhttp_request_get_output_buffer(request), page.get(),
-                                                      0, bytes) != 0)) {
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0 ||
+      (whole && ::evbuffer_add_file(::evhttp_request_get_output_buffer(request), file.get(), 0,
+                                    status.st_size) != 0)) {
     ::evhttp_add_header(headers, "Retry-After", "2");
     ::evhttp_add_header(headers, "Refresh", "2");
-    return reply(request, 503, "Service Unavailable", "the run has no report yet\n");
+    return reply(request, 503, "Service Unavailable", fmt::format("there is no report yet: {}\n", why));
   }
   ::evhttp_add_header(headers, "Content-Type", "text/html; charset=utf-8");
+  ::evhttp_add_header(headers, "ETag", tag_of(status).c_str());
   if (!whole) {
-    ::evhttp_add_header(headers, "Content-Length", fmt::format("{}", bytes).c_str());
+    ::evhttp_add_header(headers, "Content-Length", fmt::format("{}", status.st_size).c_str());
   } else {
-    static_cast<void>(page.release());
+    static_cast<void>(file.release());
     ::evhttp_request_set_on_complete_cb(
-        request, [](evhttp_request*, void* server) { ++static_cast<Server*>(server)->answered; }, this);
+        request,
+        [](evhttp_request* sent, void* server) {
+          const char* const tag = ::evhttp_find_header(::evhttp_request_get_output_headers(sent), "ETag");
+          static_cast<Server*>(server)->shown = tag == nullptr ? "" : tag;
+        },
+        this);
   }
   ::evhttp_send_reply(request, 200, "OK", nullptr);
 }
 
-PageServer::PageServer(const std::filesystem::path& run, const PageServerOptions& options)
-    : server_(std::make_unique<Server>()) {
+PageServer::PageServer(const std::filesystem::path& folder, const PageServerOptions& options) {
   const std::string& address = options.address;
   if (!is_number_address(address))
     fail<ConfigError>("watch: {:?} is no address (a number, such as 127.0.0.1 or ::1)", address);
-  server_->path = (run / "report.html").string();
-  server_->address = address;
+  for (const std::string& host : options.hosts)
+    if (!is_host_name(host))
+      fail<ConfigError>("watch: --allow-host {:?} is no name (letters, digits, - and ., without a port)",
+                        host);
+  server_ = std::make_unique<Server>(folder, options);
   evhttp* const http = server_->http;
   if (http == nullptr) fail<IoError>("watch: the system gives no events to wait for");
-  constexpr int kSeconds = 2;              // without a word until a connection is closed
-  constexpr ssize_t kMostBytes = 1 << 16;  // of the head of a request, and of its body
-  ::evhttp_set_timeout(http, kSeconds);
+  ::event_set_log_callback([](int, const char*) {});  // what clients do fills no log
+  constexpr ssize_t kMostBytes = 1 << 16;             // of the head of a request, and of its body
+  const timeval silence = timeval_of(options.silence);
+  ::evhttp_set_timeout_tv(http, &silence);
+  ::evhttp_set_bevcb(
+      http, [](event_base*, void* server) { return static_cast<Server*>(server)->accept(); }, server_.get());
   ::evhttp_set_max_headers_size(http, kMostBytes);
   ::evhttp_set_max_body_size(http, kMostBytes);
   ::evhttp_set_allowed_methods(http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
@@ -211,13 +270,19 @@ PageServer::PageServer(const std::filesystem::path& run, const PageServerOptions
 PageServer::~PageServer() = default;
 
 void PageServer::serve(std::chrono::milliseconds time) {
-  const timeval end{time.count() / 1000, time.count() % 1000 * 1000};
+  const timeval end = timeval_of(time);
   ::event_base_loopexit(server_->base, &end);
   ::event_base_loop(server_->base, 0);
 }
 
-std::int64_t PageServer::answered() const {
-  return server_->answered;
+bool PageServer::has_answered() const {
+  return !server_->shown.empty();
+}
+
+bool PageServer::has_shown_latest() const {
+  const Descriptor file = server_->page.open();
+  struct stat status {};
+  return file.get() >= 0 && ::fstat(file.get(), &status) == 0 && tag_of(status) == server_->shown;
 }
 
 #else
@@ -236,8 +301,12 @@ PageServer::~PageServer() = default;
 
 void PageServer::serve(std::chrono::milliseconds) {}
 
-std::int64_t PageServer::answered() const {
-  return 0;
+bool PageServer::has_answered() const {
+  return false;
+}
+
+bool PageServer::has_shown_latest() const {
+  return false;
 }
 
 #endif

@@ -188,8 +188,9 @@ std::vector<StatTile> summary(const ReportData& data, const RunSeries& run) {
     tiles.push_back({"Validation loss, whole split", human_number(whole->loss),
                      fmt::format("at step {}, on {}", grouped(whole->step), extent(*whole))});
   if (const auto [loss, records] = run.final_training_loss(); records > 0) {
+    const bool trains = data.status && data.status->every_s > 0;
     tiles.push_back(
-        {"Final training loss", human_number(loss),
+        {trains ? "Training loss" : "Final training loss", human_number(loss),
          records > 1 ? fmt::format("median of the last {} records", records)
                      : fmt::format("at step {}, the last logged", grouped(run.records().steps.back().step))});
     tiles.push_back({"Steps", grouped(run.last_step()), ""});

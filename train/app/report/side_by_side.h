@@ -2,10 +2,12 @@
 // differ in train.seed alone are one group, of which the mean and a band from the lowest to the highest are shown.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "train/app/views/chart.h"
+#include "train/app/views/html_page.h"
 #include "train/app/views/step_timeline.h"
 #include "train/app/views/table.h"
 #include "train/config/run_config.h"
@@ -51,8 +53,9 @@ Table differences_of(const std::vector<ReportedRun>& runs, const std::vector<See
 std::vector<training::Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
                                               const std::vector<SeedGroup>& groups, XAxis axis);
 
-// All of it as a page.
-std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups);
+// All of it as a page; with a status that is written again, one that loads itself again.
+std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups,
+                              const std::optional<PageStatus>& status = {});
 
 // All points of the runs as comma-separated values (RFC 4180), one to a line: run, measure, step, tokens, operations,
 // seconds, value. What is not known is empty.

@@ -107,8 +107,10 @@ Table ends_of(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>
   return table;
 }
 
-std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups) {
-  HtmlPage page(fmt::format("{} {} side by side", runs.size(), plural(runs.size(), "run")));
+std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::vector<SeedGroup>& groups,
+                              const std::optional<PageStatus>& status) {
+  HtmlPage page(fmt::format("{} {} side by side", runs.size(), plural(std::ssize(runs), "run")));
+  if (status) page.status(*status);
   page.heading("Where they ended");
   page.table(ends_of(runs, groups));
   page.paragraph(

@@ -1,5 +1,6 @@
 // Export: the same logits by PyTorch. Import: names, order of rows, and everything that does not fit in one error.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -22,7 +24,9 @@
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/threads.h"
+#include "tests/support/tiny_run.h"
 #include "train/app/exchange/export.h"
+#include "train/app/exchange/import.h"
 #include "train/app/exchange/name_map.h"
 #include "train/run/checkpoint.h"
 #include "train/text/stories/stories.h"
@@ -154,7 +158,7 @@ TEST_CASE("export: logits.py has the logits of the golden cases") {
   if (python.empty()) return;
   const std::string script = R"(
 import json, struct, sys
-sys.path.insert(0, sys.argv[1] + "/train/exchange"); sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1] + "/train/app/exchange"); sys.dont_write_bytecode = True
 import torch, logits
 for case in sys.argv[2:]:
     data = bytearray(open(f"{sys.argv[1]}/tests/golden/{case}/case.safetensors", "rb").read())
@@ -245,7 +249,7 @@ TEST_CASE("import: a Llama in another layout has the same logits here, and begin
   const NameMap map = read_name_map(kLlamaMap);
   const std::unique_ptr<Model> same = make_model(config);
   same->params().initialize(77);
-  load_parameters(same->params(), mapped_weights(map, theirs, same->params(), head_size), "map.toml");
+  load_parameters(same->params(), mapped_weights(map, theirs, same->params(), head_size).values, "map.toml");
   const Tensor &before = llama->params().values(), &after = same->params().values();
   CHECK(std::equal(before.data<float>(), before.data<float>() + before.elements(), after.data<float>()));
   CHECK(theirs.at("model.layers.0.self_attn.q_proj.weight").data<float>()[1] !=
@@ -253,7 +257,8 @@ TEST_CASE("import: a Llama in another layout has the same logits here, and begin
 
   const std::unique_ptr<Model> memory = f32_model(llama_config("memory_llama"));
   const std::map<std::string, Tensor> fresh = parameter_map(memory->params()),
-                                      mapped = mapped_weights(map, theirs, memory->params(), head_size);
+                                      mapped =
+                                          mapped_weights(map, theirs, memory->params(), head_size).values;
   const auto equal = [](const Tensor& a, const Tensor& b) {
     return std::equal(a.data<float>(), a.data<float>() + a.elements(), b.data<float>());
   };
@@ -303,6 +308,125 @@ TEST_CASE("import: everything that does not fit is in one error") {
                            "not unused: other.weight", "model.norm.weight [3] for final_norm.weight ["})
     CHECK_MESSAGE(contains(error, part), error);
   CHECK_FALSE(contains(error, "inv_freq"));
+}
+
+TEST_CASE(
+    "import: a head of the file's own asks for an untied model, and a copy of the embedding is left out") {
+  const std::unique_ptr<Model> llama = f32_model(llama_config("llama"));
+  REQUIRE(llama->config().tied);
+  const std::int64_t head_size = llama->config().dim / llama->config().heads;
+  std::map<std::string, Tensor> theirs = foreign_llama(*llama, head_size);
+  const NameMap map = read_name_map(kLlamaMap);
+  theirs["lm_head.weight"] = raw::copy(theirs.at("model.embed_tokens.weight"));
+  const MappedWeights copied = mapped_weights(map, theirs, llama->params(), head_size);
+  CHECK(copied.copies == std::vector<std::string>{"lm_head.weight is a copy of model.embed_tokens.weight"});
+  theirs.at("lm_head.weight").mutable_data<float>()[3] += 1;
+  const std::string error =
+      error_of<FormatError>([&] { mapped_weights(map, theirs, llama->params(), head_size); });
+  CHECK_MESSAGE(contains(error, "lm_head.weight (model.tied = true"), error);
+  CHECK_MESSAGE(contains(error, "set model.tied = false"), error);
+  ModelConfig config = llama_config("llama");
+  config.tied = false;
+  const std::unique_ptr<Model> untied = f32_model(config);
+  CHECK(mapped_weights(map, theirs, untied->params(), head_size).copies.empty());
+}
+
+TEST_CASE("import: a map whose names begin otherwise than those of the file is told how") {
+  const std::unique_ptr<Model> llama = f32_model(llama_config("llama"));
+  const std::int64_t head_size = llama->config().dim / llama->config().heads;
+  std::map<std::string, Tensor> wrapped, bare;
+  for (const auto& [name, tensor] : foreign_llama(*llama, head_size)) {
+    wrapped["_orig_mod." + name] = tensor;
+    bare[name.substr(std::string("model.").size())] = tensor;
+  }
+  const NameMap map = read_name_map(kLlamaMap);
+  const auto error_for = [&](const std::map<std::string, Tensor>& theirs) {
+    return error_of<FormatError>([&] { mapped_weights(map, theirs, llama->params(), head_size); });
+  };
+  CHECK(contains(error_for(wrapped), "its names lack \"_orig_mod.\""));
+  CHECK(contains(error_for(bare), "its names begin with \"model.\""));
+}
+
+TEST_CASE("import: weights that are not finite are refused by name and number") {
+  const std::unique_ptr<Model> llama = f32_model(llama_config("llama"));
+  const std::int64_t head_size = llama->config().dim / llama->config().heads;
+  std::map<std::string, Tensor> theirs = foreign_llama(*llama, head_size);
+  const std::int64_t width = llama->config().dim;
+  theirs.at("model.norm.weight").mutable_data<float>()[1] = NAN;
+  theirs.at("model.norm.weight").mutable_data<float>()[2] = INFINITY;
+  // Finite in the file, and not in the model.
+  std::vector<double> large(static_cast<std::size_t>(width), 1);
+  large[0] = 1e300;
+  theirs["model.layers.0.input_layernorm.weight"] = Tensor::from(large, {width});
+  const NameMap map = read_name_map(kLlamaMap);
+  const std::string error =
+      error_of<FormatError>([&] { mapped_weights(map, theirs, llama->params(), head_size); });
+  const std::string of = " of " + std::to_string(width) + ")";
+  for (const std::string& part : {std::string("not finite"), "model.norm.weight (2" + of,
+                                  "model.layers.0.input_layernorm.weight (1" + of})
+    CHECK_MESSAGE(contains(error, part), error);
+}
+
+TEST_CASE(
+    "import: the files of an index are read, alone or in their folder, and one that does not fit is refused") {
+  const OneThread one;
+  const TempFolder folder;
+  ImportRequest request;
+  request.config = tiny_run(folder, "").config;
+  request.config.model = llama_config("llama");
+  request.config.model.vocab = 0;
+  request.config.data.tokenizer = "byte";
+  request.map = kLlamaMap;
+  ModelConfig config = request.config.model;
+  config.vocab = 256;
+  std::map<std::string, Tensor> first = foreign_llama(*f32_model(config), config.dim / config.heads), second;
+  for (const char* name : {"model.norm.weight", "model.layers.0.mlp.up_proj.weight"})
+    second.insert(first.extract(name));
+  fs::create_directory(folder.path("hub"));
+  save(first, folder.path("hub/a.safetensors"));
+  save(second, folder.path("hub/b.safetensors"));
+  nlohmann::json index{{"metadata", {{"total_size", 1}}}};
+  for (const auto& [name, tensor] : first) index["weight_map"][name] = "a.safetensors";
+  for (const auto& [name, tensor] : second) index["weight_map"][name] = "b.safetensors";
+  const std::string file = folder.write("hub/model.safetensors.index.json", index.dump());
+  const auto import = [&](const std::string& weights, const char* run) {
+    request.weights = {weights};
+    request.run_dir = folder.path(run);
+    const Quiet quiet;
+    return import_run(request);
+  };
+  CHECK(contains(import(file, "by_index"), "tensors read"));
+  CHECK(contains(import(folder.path("hub"), "by_folder"), "tensors read"));
+  index["weight_map"]["lost.weight"] = "b.safetensors";
+  write_bytes(file, index.dump());
+  CHECK(contains(error_of<FormatError>([&] { import(file, "lost"); }),
+                 "lost.weight is in b.safetensors, which lacks"));
+  index["weight_map"]["lost.weight"] = "../b.safetensors";
+  write_bytes(file, index.dump());
+  CHECK(contains(error_of<FormatError>([&] { import(file, "lost"); }), "a file beside the index"));
+  write_bytes(file, "{\"a\": 1}");
+  CHECK(contains(error_of<FormatError>([&] { import(file, "lost"); }), "no \"weight_map\""));
+  CHECK(contains(error_of<IoError>([&] { import(folder.path(), "lost"); }), "without model.safetensors"));
+  CHECK_FALSE(fs::exists(folder.path("lost")));
+}
+
+TEST_CASE("export: what an interrupted one left is replaced, and what is the user's stays") {
+  const TempFolder folder;
+  const std::unique_ptr<Model> model = f32_model(llama_config("llama"));
+  for (const char* name : {"out/model.safetensors", "out/config.json", "out/logits.py.tmp-999999999-4"})
+    folder.write(name, "part");
+  CHECK_THROWS_AS(export_model(*model, nullptr, folder.path("out")), IoError);  // nothing says whose they are
+  folder.write("out/export.tmp-999999999-0", "");
+  const Exported exported = export_model(*model, nullptr, folder.path("out"));
+  CHECK(exported.files == std::vector<std::string>{"model.safetensors", "config.json", "logits.py"});
+  CHECK(content_of(folder.path("out")).size() == 3);
+  // Of a process that lives, or beside a file of the user's.
+  folder.write("busy/export.tmp-" + std::to_string(::getppid()) + "-0", "");
+  CHECK_THROWS_AS(export_model(*model, nullptr, folder.path("busy")), IoError);
+  folder.write("mixed/export.tmp-999999999-0", "");
+  folder.write("mixed/notes.txt", "mine");
+  CHECK_THROWS_AS(export_model(*model, nullptr, folder.path("mixed")), IoError);
+  CHECK(read_bytes(folder.path("mixed/notes.txt")) == "mine");
 }
 
 TEST_CASE("eddy export and eddy import: files of a run, and a run from files that trains on") {

@@ -224,6 +224,31 @@ TEST_CASE("inspection page: what is in sight stays in sight where the window get
     CHECK_MESSAGE(said_of(said, what) == "true", std::string(what));
 }
 
+TEST_CASE(
+    "inspection page: the pointer chooses the token below it also in letters that stand from right to left") {
+  const std::string text =
+      "\u05e9\u05dc\u05d5\u05dd \u05dc\u05db\u05dc (12) "
+      "\u0627\u0644\u0633\u0644\u0627\u0645 \u0639\u0644\u064a\u0643\u0645 abc\n";
+  const TempFolder folder;
+  const std::string said =
+      moved_in_browser(folder, plain_page(*make_tokenizer("char", text), text + text),
+                       R"js(const letters = inSight()[0].firstChild, range = doc.createRange();
+  let missed = "", before = 0;
+  for (let i = 0; i < letters.data.length; i++) {
+    range.setStart(letters, i);
+    range.setEnd(letters, i + 1);
+    const place = range.getBoundingClientRect(), x = (place.left + place.right) / 2;
+    reader.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: place.top + 8 }));
+    if (Number(/token ([0-9]+)/.exec(id("told").textContent)[1]) !== i || x < before) missed += i + " ";
+    before = x;
+  }
+  say("letters", letters.data.length);
+  say("missed", missed);)js");
+  if (said.empty()) return;
+  CHECK(said_of(said, "letters") == "31");
+  CHECK(said_of(said, "missed") == "");
+}
+
 TEST_CASE("inspection page: a text of more lines than a browser has pixels is reached from end to end") {
   constexpr int kLines = 700'000;  // of 24 pixels: 16.8 million
   const std::string text(kLines, '\n');

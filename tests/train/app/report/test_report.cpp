@@ -234,20 +234,23 @@ TEST_CASE("report: settings that differ from the defaults stand first and the ot
 TEST_CASE("report: a page of a run in progress says how it stands and loads itself again") {
   ReportData data = run_of(3);
   CHECK(render_report(data).find("class=\"status") == std::string::npos);
-  data.status = PageStatus{"running", "step 3 of <9>", {"to stop it: kill -INT 7", "no command"}, 1.7e9, 3};
+  data.status = PageStatus{"running", "step 3 of <9>", {"to stop it: kill 7", "no command"}, 1.7e9, 3};
   const std::string live = render_report(data);
   CHECK(markup_fault(live) == "");
+  CHECK(live.find("<div class=\"name\">Training loss</div>") != std::string::npos);
+  CHECK(live.find("Final") == std::string::npos);
   for (
       const char* part :
       {"<div class=\"status live\" data-written=\"1700000000\" data-every=\"3\"><p><strong>running</strong> step 3 of "
        "&lt;9&gt;",
-       "<p>to stop it: <code>kill -INT 7</code></p>", "connect-src 'self'",
+       "<p>to stop it: <code>kill 7</code></p>", "connect-src 'self'",
        "<noscript><meta http-equiv=\"refresh\" content=\"3\"/></noscript>"})
     CHECK_MESSAGE(live.find(part) != std::string::npos, part);
   data.status->word = "finished";
   data.status->every_s = 0;
   const std::string ended = render_report(data);
   CHECK(ended.find("<div class=\"status\"><p><strong>finished</strong>") != std::string::npos);
+  CHECK(ended.find("<div class=\"name\">Final training loss</div>") != std::string::npos);
   for (const char* part : {"data-written", "connect-src", "http-equiv=\"refresh\""}) {
     CAPTURE(part);
     CHECK(ended.find(part) == std::string::npos);

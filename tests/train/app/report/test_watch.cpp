@@ -1,26 +1,33 @@
 // A run that is watched: its page from the beginning to the end, served to those who ask for it rightly and to no others.
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <array>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
+#include <future>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "tensor/base/error.h"
 #include "tensor/files/descriptor.h"
 #include "tests/support/browser.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/http_client.h"
+#include "tests/support/page_serving.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
+#include "tests/support/tiny_run.h"
+#include "train/app/report/page_server.h"
+#include "train/app/report/watched_page.h"
 #include "train/app/views/html_page.h"
+#include "train/files/output_file.h"
 
 namespace {
 
@@ -32,55 +39,9 @@ namespace fs = std::filesystem;
 
 std::string page_of(const std::string& text) {
   HtmlPage page("Watched");
-  page.status({"running", text, {"to stop it: kill -INT 7"}, 1.7e9, 3});
+  page.status({"running", text, {"to stop it: kill 7"}, 1.7e9, 3});
   page.slider("sample", {{"one", "first text"}, {"two", "second text"}});
   return page.html();
-}
-
-// Connects to a port of 127.0.0.1; a descriptor of -1 where no one listens.
-Descriptor connected(int port) {
-  Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    client.reset();
-  return client;
-}
-
-// Sends bytes, and returns all that comes back until the other side closes, or twenty seconds have passed.
-std::string answer_to(int port, const std::string& bytes) {
-  const Descriptor client = connected(port);
-  if (client.get() < 0) return "(no one listens)";
-  std::size_t sent = 0;
-  std::string answer;
-  char part[65536];
-  for (;;) {
-    pollfd both{client.get(), static_cast<short>(POLLIN | (sent < bytes.size() ? POLLOUT : 0)), 0};
-    if (::poll(&both, 1, 20'000) <= 0) return answer + "(no end)";
-    if ((both.revents & POLLOUT) != 0) {
-      const ssize_t now =
-          ::send(client.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-      sent = now > 0 ? sent + static_cast<std::size_t>(now) : bytes.size();
-    }
-    if ((both.revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
-    const ssize_t got = ::recv(client.get(), part, sizeof part, 0);
-    if (got <= 0) return answer;
-    answer.append(part, static_cast<std::size_t>(got));
-  }
-}
-
-std::string get(const std::string& path, const std::string& more = "", const std::string& method = "GET") {
-  return method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + more + "\r\n";
-}
-
-int status_of(const std::string& answer) {
-  return answer.starts_with("HTTP/1.1 ") ? std::atoi(answer.c_str() + 9) : 0;
-}
-std::string body_of(const std::string& answer) {
-  const std::size_t end = answer.find("\r\n\r\n");
-  return end == std::string::npos ? std::string() : answer.substr(end + 4);
 }
 
 // The port in "... at http://127.0.0.1:8420/" of what a program printed; 0 without.
@@ -92,38 +53,39 @@ int port_in(const std::string& output) {
              : std::atoi(output.c_str() + at + mark.size());
 }
 
-// `eddy watch` on a folder; `port` is 0 where the build serves nothing, and a message says so.
+// A server of the folder `run`, which is empty at first.
 struct Watch {
   TempFolder folder;
-  std::unique_ptr<Program> program;
+  PageServing serving;
   int port = 0;
 
-  Watch() {
-    if (!has_program()) return;
-    fs::create_directory(folder.path("run"));
-    program = std::make_unique<Program>(Start{{"watch", "run"}, folder.path()});
-    wait_until([&] {
-      return !program->read_output(program->output().size() + 1) || port_in(program->output()) > 0;
-    });
-    port = port_in(program->output());
-    if (port > 0) return;
-    const Ended ended = program->finish();
-    CHECK_MESSAGE(contains(ended.err, "install libevent-dev"), ended.err);
-    MESSAGE("skipped: " << ended.err);
-  }
+  explicit Watch(const PageServerOptions& options = PageServing::quick())
+      : serving((fs::create_directory(folder.path("run")), folder.path("run")), options),
+        port(serving.port()) {}
   void write(const std::string& text) const { folder.write("run/report.html", text); }
 };
+
+// The port that a program says it serves at; 0, with a message, where it ended instead.
+int port_of(Program& program) {
+  wait_until(
+      [&] { return !program.read_output(program.output().size() + 1) || port_in(program.output()) > 0; });
+  if (const int port = port_in(program.output()); port > 0) return port;
+  const Ended ended = program.finish();
+  CHECK_MESSAGE(contains(ended.err, "install libevent-dev"), ended.err);
+  MESSAGE("skipped: " << ended.err);
+  return 0;
+}
 
 }  // namespace
 
 TEST_CASE("watch: the page is to be read at two paths as it is now, and nothing else is there") {
   const Watch watch;
   if (watch.port == 0) return;
-  CHECK(status_of(answer_to(watch.port, get("/"))) == 503);
+  CHECK(status_of(answer_to(watch.port, request("/"))) == 503);
   watch.write(page_of("one"));
   for (const char* path : {"/", "/report.html", "/?x=1"}) {
     CAPTURE(path);
-    const std::string answer = answer_to(watch.port, get(path));
+    const std::string answer = answer_to(watch.port, request(path));
     CHECK(status_of(answer) == 200);
     CHECK((body_of(answer) == page_of("one")));
     for (const char* header :
@@ -132,8 +94,8 @@ TEST_CASE("watch: the page is to be read at two paths as it is now, and nothing 
       CHECK_MESSAGE(contains(answer, header), header);
   }
   watch.write(page_of("two"));
-  CHECK((body_of(answer_to(watch.port, get("/"))) == page_of("two")));
-  const std::string head = answer_to(watch.port, get("/", "", "HEAD"));
+  CHECK((body_of(answer_to(watch.port, request("/"))) == page_of("two")));
+  const std::string head = answer_to(watch.port, request("/", "", "HEAD"));
   CHECK(status_of(head) == 200);
   CHECK(body_of(head).empty());
   watch.folder.write("run/config.json", "secret");
@@ -142,7 +104,7 @@ TEST_CASE("watch: the page is to be read at two paths as it is now, and nothing 
         "/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2fetc/passwd", "/%00", "/report.html%00.txt", "//", "/.%00/",
         "/run/report.html", "\\..\\etc", "*", "http://localhost/"}) {
     CAPTURE(path);
-    const std::string answer = answer_to(watch.port, get(path));
+    const std::string answer = answer_to(watch.port, request(path));
     CHECK((status_of(answer) == 404 || status_of(answer) == 400 || answer.empty()));
     CHECK_FALSE(contains(answer, "secret"));
     CHECK_FALSE(contains(answer, "root:"));
@@ -155,19 +117,19 @@ TEST_CASE("watch: only a regular file that is a page of Eddy's is served") {
   const std::string page = watch.folder.path("run/report.html"),
                     other = watch.folder.write("other.html", page_of("x"));
   watch.write("<html>not Eddy's</html>");
-  CHECK(status_of(answer_to(watch.port, get("/"))) == 503);
+  CHECK(status_of(answer_to(watch.port, request("/"))) == 503);
   fs::remove(page);
   fs::create_symlink(other, page);
-  CHECK(status_of(answer_to(watch.port, get("/"))) == 503);
+  CHECK(status_of(answer_to(watch.port, request("/"))) == 503);
   fs::remove(page);
   REQUIRE(::mkfifo(page.c_str(), 0600) == 0);
-  CHECK(status_of(answer_to(watch.port, get("/"))) == 503);
+  CHECK(status_of(answer_to(watch.port, request("/"))) == 503);
   fs::remove(page);
   fs::create_directory(page);
-  CHECK(status_of(answer_to(watch.port, get("/"))) == 503);
+  CHECK(status_of(answer_to(watch.port, request("/"))) == 503);
   fs::remove(page);
   watch.write(page_of("x"));
-  CHECK(status_of(answer_to(watch.port, get("/"))) == 200);
+  CHECK(status_of(answer_to(watch.port, request("/"))) == 200);
 }
 
 TEST_CASE(
@@ -186,7 +148,8 @@ TEST_CASE(
   CHECK(with_host("") == 403);
   CHECK(with_host("Host: localhost\r\nHost: evil.example\r\n") == 403);
   for (const char* method : {"POST", "PUT", "PATCH", "DELETE", "OPTIONS"}) {
-    const int status = status_of(answer_to(watch.port, get("/", "Content-Length: 5\r\n", method) + "hello"));
+    const int status =
+        status_of(answer_to(watch.port, request("/", "Content-Length: 5\r\n", method) + "hello"));
     CHECK_MESSAGE(status == 405, method);
   }
 }
@@ -214,58 +177,201 @@ TEST_CASE("watch: hostile requests change nothing, cost little, and leave the pa
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
       "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
       "GET /" + std::string(200'000, 'a') + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
-      get("/", "X: " + std::string(1 << 20, 'b') + "\r\n"),
-      get("/", headers),
-      get("/", ranges + "\r\n"),
-      get("/", "Range: bytes=-1,5-4,99999999999999999999-\r\n"),
-      get("/", "Content-Length: -1\r\n", "POST"),
-      get("/", "Content-Length: 99999999999999999999\r\n", "POST") + std::string(1 << 16, 'c'),
-      get("/", "Transfer-Encoding: chunked\r\n", "POST") + "fffffffffffffff\r\n" + std::string(1 << 16, 'd'),
-      get("/", "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n") +
+      request("/", "X: " + std::string(1 << 20, 'b') + "\r\n"),
+      request("/", headers),
+      request("/", ranges + "\r\n"),
+      request("/", "Range: bytes=-1,5-4,99999999999999999999-\r\n"),
+      request("/", "Content-Length: -1\r\n", "POST"),
+      request("/", "Content-Length: 99999999999999999999\r\n", "POST") + std::string(1 << 16, 'c'),
+      request("/", "Transfer-Encoding: chunked\r\n", "POST") + "fffffffffffffff\r\n" +
+          std::string(1 << 16, 'd'),
+      request("/", "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n") +
           "0\r\n\r\nGET /config.json HTTP/1.1\r\n\r\n",
-      get("/", "Expect: 100-continue\r\nContent-Length: 10\r\n", "POST"),
-      get("/", "Upgrade: websocket\r\nConnection: Upgrade\r\n"),
-      get("/\x1b[31m\xff\xfe"),
+      request("/", "Expect: 100-continue\r\nContent-Length: 10\r\n", "POST"),
+      request("/", "Upgrade: websocket\r\nConnection: Upgrade\r\n"),
+      request("/\x1b[31m\xff\xfe"),
   };
+  // All at a time, beside clients that say nothing.
+  std::vector<std::future<std::string>> answers;
+  for (const std::string& bytes : hostile)
+    answers.push_back(std::async(std::launch::async, [&] { return answer_to(watch.port, bytes); }));
+  std::vector<Descriptor> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(connected(watch.port));
+  CHECK((body_of(answer_to(watch.port, request("/"))) == page));
   for (std::size_t i = 0; i < hostile.size(); ++i) {
     CAPTURE(i);
-    const Descriptor hanging = connected(watch.port);  // one that says nothing
-    const std::string answer = answer_to(watch.port, hostile[i]);
+    const std::string answer = answers[i].get();
     CHECK(answer.size() <= page.size() + 1000);
     CHECK_FALSE(contains(answer, "(no"));
-    CHECK((body_of(answer_to(watch.port, get("/"))) == page));
   }
-  std::vector<Descriptor> silent;
-  for (int i = 0; i < 100; ++i) silent.push_back(connected(watch.port));
-  CHECK((body_of(answer_to(watch.port, get("/"))) == page));
+  CHECK((body_of(answer_to(watch.port, request("/"))) == page));
   CHECK(content_of(watch.folder.path()) == before);
 }
 
-TEST_CASE("watch: it listens at loopback alone, ends with Ctrl-C, and shares no port") {
+TEST_CASE("watch: a request without an end is closed long before its hundred megabytes") {
   const Watch watch;
   if (watch.port == 0) return;
+  watch.write(page_of("x"));
+  const std::string letters(1 << 16, 'a');
+  std::string lines, ends;
+  while (lines.size() < letters.size()) lines += "A: b\r\n", ends += "\r\n";
+  const auto posted = [](const std::string& line) { return request("/", line + "\r\n", "POST"); };
+  const std::vector<std::array<std::string, 2>> endless_ones{
+      {"GET /", letters},
+      {"GET / HTTP/1.1\r\nA: ", letters},
+      {"GET / HTTP/1.1\r\n", lines},
+      {"\r\n", ends},
+      {posted("Content-Length: 100000000"), letters},
+      {request("/", "Content-Length: 100000000\r\n"), letters},
+      {posted("Transfer-Encoding: chunked") + "5f5e100\r\n", letters},
+      {posted("Transfer-Encoding: chunked") + "0\r\n", lines}};
+  for (std::size_t i = 0; i < endless_ones.size(); ++i) {
+    CAPTURE(i);
+    // What is sent fills the buffers of both sockets before the close is seen.
+    CHECK(endless(watch.port, endless_ones[i][0], endless_ones[i][1], 100 << 20) < 32 << 20);
+    CHECK(status_of(answer_to(watch.port, request("/"))) == 200);
+  }
+}
+
+TEST_CASE("watch: clients that never come to their end keep out no others, and do not keep the server") {
+  PageServerOptions options = PageServing::quick();
+  options.connections = 8;
+  options.silence = std::chrono::milliseconds(60'000);
+  Watch watch(options);
+  if (watch.port == 0) return;
+  watch.write(page_of(std::string(4 << 20, 'x')));
+  std::vector<Descriptor> slow;
+  const auto drip = [&] {
+    for (const Descriptor& client : slow) static_cast<void>(::send(client.get(), "a", 1, MSG_NOSIGNAL));
+  };
+  for (int i = 0; i < 64; ++i) {
+    slow.push_back(connected(watch.port));
+    REQUIRE(slow.back().get() >= 0);
+    // Half of them ask for the page, and never take it.
+    const std::string said = i % 2 == 0 ? request("/") : "GET /";
+    static_cast<void>(::send(slow.back().get(), said.data(), said.size(), MSG_NOSIGNAL));
+    drip();
+    if (i % 8 == 0) CHECK(status_of(answer_to(watch.port, request("/", "", "HEAD"))) == 200);
+  }
+  CHECK(status_of(answer_to(watch.port, request("/"))) == 200);
+  drip();
+  CHECK(watch.serving.end() == 0);
+}
+
+TEST_CASE("watch: the server knows whether the page as it is now was sent") {
+  if (!why_no_server().empty()) return;
+  const TempFolder folder;
+  folder.write("run/report.html", page_of("one"));
+  PageServer server(folder.path("run"), PageServing::quick());
+  CHECK_FALSE(server.has_answered());
+  const auto asked = [&] {
+    std::future<std::string> answer =
+        std::async(std::launch::async, [&] { return answer_to(server.port(), request("/")); });
+    while (answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+      server.serve(std::chrono::milliseconds(5));
+    return status_of(answer.get());
+  };
+  CHECK(asked() == 200);
+  CHECK(server.has_answered());
+  CHECK(server.has_shown_latest());
+  write_output_file("test", folder.path("run/report.html"), page_of("two"), kPageFile);
+  CHECK_FALSE(server.has_shown_latest());
+  CHECK(asked() == 200);
+  CHECK(server.has_shown_latest());
+}
+
+TEST_CASE("watch: a silent client is closed") {
+  PageServerOptions options;
+  options.silence = std::chrono::milliseconds(50);
+  const Watch watch(options);
+  if (watch.port == 0) return;
+  CHECK(status_of(answer_to(watch.port, "GET / HT")) == 0);
+}
+
+TEST_CASE("watch: names that were allowed are answered too, and a refusal says how to allow one") {
+  PageServerOptions options = PageServing::quick();
+  options.hosts = {"Box.example", "proxy"};
+  const Watch watch(options);
+  if (watch.port == 0) return;
+  watch.write(page_of("x"));
+  const auto answer = [&](const std::string& host) {
+    return answer_to(watch.port, "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+  };
+  for (const char* host : {"box.example", "BOX.example:99", "proxy", "localhost", "127.0.0.1"})
+    CHECK_MESSAGE(status_of(answer(host)) == 200, host);
+  for (const char* host : {"evil.example", "a.box.example", "box", "box.example.evil", "192.168.0.1"}) {
+    const std::string refused = answer(host);
+    CHECK_MESSAGE(status_of(refused) == 403, host);
+    CHECK_MESSAGE(contains(refused, "--allow-host NAME"), refused);
+  }
+  options.hosts = {"proxy:80"};
+  CHECK(contains(error_of<ConfigError>([&] { PageServer(watch.folder.path("run"), options); }),
+                 "--allow-host \"proxy:80\" is no name"));
+}
+
+TEST_CASE("watch: a folder of runs is laid side by side, also with a run that comes later") {
+  const TempFolder folder;
+  train_quietly(tiny_run(folder, "runs/first"));
+  const std::string side_by_side = body_of([&] {
+    const PageServing serving(folder.path("runs"));
+    return serving.port() == 0 ? "" : answer_to(serving.port(), request("/"));
+  }());
+  if (!why_no_server().empty()) return;
+  CHECK(contains(side_by_side, "1 run side by side"));
+  CHECK(contains(side_by_side, "class=\"status live\""));
+  fs::copy(folder.path("runs/first"), folder.path("runs/second"), fs::copy_options::recursive);
+  const PageServing serving(folder.path("runs"));
+  const std::string answer = answer_to(serving.port(), request("/"));
+  CHECK(status_of(answer) == 200);
+  for (const char* part : {"2 runs side by side", "<td>first</td>", "<td>second</td>"})
+    CHECK_MESSAGE(contains(answer, part), part);
+  // A run alone has its own page.
+  const PageServing alone(folder.path("runs/first"));
+  CHECK(
+      (body_of(answer_to(alone.port(), request("/"))) == read_bytes(folder.path("runs/first/report.html"))));
+}
+
+TEST_CASE("watch: what is no run and holds none is refused as other commands refuse it") {
+  const TempFolder folder;
+  fs::create_directories(folder.path("empty"));
+  fs::create_directories(folder.path("runs/a/checkpoints"));
+  folder.write("runs/a/report.html", page_of("a"));
+  folder.write("file", "text");
+  CHECK(contains(error_of<IoError>([&] { require_watchable(folder.path("empty")); }),
+                 "is no run and holds none"));
+  CHECK(contains(error_of<IoError>([&] { require_watchable(folder.path("file")); }), "is not a folder"));
+  CHECK(contains(error_of<IoError>([&] { require_watchable(folder.path("runs/b")); }), "has the runs a"));
+  require_watchable(folder.path("runs/a"));
+}
+
+TEST_CASE("watch: it listens at loopback alone, ends with Ctrl-C, and shares no port") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("run/report.html", page_of("x"));
+  Program program({{"watch", "run"}, folder.path()});
+  const int port = port_of(program);
+  if (port == 0) return;
   // The listening sockets of this port: their address in hexadecimal digits, and the state 0A.
-  char port[16];
-  std::snprintf(port, sizeof port, ":%04X ", static_cast<unsigned>(watch.port));
+  char digits[16];
+  std::snprintf(digits, sizeof digits, ":%04X ", static_cast<unsigned>(port));
   int listening = 0;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::istringstream lines(read_bytes(table));
     for (std::string line; std::getline(lines, line);) {
-      if (!contains(line.substr(0, 45), port) || !contains(line, " 0A ")) continue;
+      if (!contains(line.substr(0, 45), digits) || !contains(line, " 0A ")) continue;
       ++listening;
-      CHECK_MESSAGE(contains(line, std::string("0100007F") + port), line);
+      CHECK_MESSAGE(contains(line, std::string("0100007F") + digits), line);
     }
   }
   CHECK(listening == 1);
-  const Start same{{"watch", "run", "--port", std::to_string(watch.port)}, watch.folder.path()};
+  const Start same{{"watch", "run", "--port", std::to_string(port)}, folder.path()};
   const Ended refused = run_program(same);
   CHECK(refused.status == 1);
   CHECK_MESSAGE(contains(refused.err, "cannot listen at 127.0.0.1 port"), refused.err);
-  CHECK(run_program({{"watch", "nowhere"}, watch.folder.path()}).status == 1);
-  CHECK(contains(run_program({{"watch", "run", "--address", "localhost"}, watch.folder.path()}).err,
-                 "no address"));
-  watch.program->signal(SIGINT);
-  CHECK(watch.program->finish().status == 0);
+  CHECK(run_program({{"watch", "nowhere"}, folder.path()}).status == 1);
+  CHECK(contains(run_program({{"watch", "run", "--address", "localhost"}, folder.path()}).err, "no address"));
+  program.signal(SIGINT);
+  CHECK(program.finish().status == 0);
 }
 
 TEST_CASE("watch: a browser shows the page and its last sample, and says how old it is") {
@@ -288,22 +394,17 @@ TEST_CASE("watch: a run is watched from its beginning to its end, whichever that
       "--train.eval_every 0 --train.checkpoint_every 0 --train.threads 1";
   const auto page = [&] { return read_bytes(folder.path("run/report.html")); };
   Program run({words_of("train --run run --train.steps 1000000 --watch" + sizes), folder.path()});
-  wait_until([&] { return !run.read_output(run.output().size() + 1) || port_in(run.output()) > 0; });
-  const int port = port_in(run.output());
-  if (port == 0) {
-    const Ended ended = run.finish();
-    CHECK_MESSAGE(contains(ended.err, "install libevent-dev"), ended.err);
-    MESSAGE("skipped: " << ended.err);
-    return;
-  }
-  CHECK(wait_until([&] { return contains(answer_to(port, get("/")), "<strong>running</strong> step "); }));
+  const int port = port_of(run);
+  if (port == 0) return;
+  CHECK(
+      wait_until([&] { return contains(answer_to(port, request("/")), "<strong>running</strong> step "); }));
   CHECK(contains(page(),
                  "to go on after that: <code>eddy train <span class=\"whole\">--resume</span> run</code>"));
   run.signal(SIGINT);
   CHECK(run.finish().status == 130);
   CHECK(contains(page(), "<strong>interrupted</strong> at step "));
   // Whoever watched sees the end, and then no one serves it.
-  CHECK(contains(answer_to(port, get("/")), "<strong>interrupted</strong> at step "));
+  CHECK(contains(answer_to(port, request("/")), "<strong>interrupted</strong> at step "));
   CHECK(wait_until([&] { return connected(port).get() < 0; }));
   const Ended whole = run_program({words_of("train --run whole --train.steps 3" + sizes), folder.path()});
   CHECK(whole.status == 0);
