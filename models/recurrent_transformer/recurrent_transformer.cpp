@@ -4,6 +4,7 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
+#include "models/recurrent_transformer/paper_operations.h"
 #include "ops/ops.h"
 #include "tensor/base/format.h"
 
@@ -47,6 +48,10 @@ RecurrentTransformer::RecurrentTransformer(const recurrent_transformer::Config& 
       head_weight_(config.tied ? embed_.weight
                                : scope.scope("head").param("weight", {config.n_out, config.dim},
                                                            Init::normal(config.init_std))) {}
+
+double RecurrentTransformer::paper_operations(std::int64_t tokens) const {
+  return recurrent_transformer::paper_operations(config(), tokens);
+}
 
 void RecurrentTransformer::check_positions(std::int64_t positions) const {
   if (config().positions && positions > config().context)
