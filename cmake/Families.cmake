@@ -13,12 +13,19 @@ function(eddy_each_family result text)
 endfunction()
 
 # eddy_embed_of_families(target file ...): makes `#include "embedded/models/FILE"` the texts of this file of each family, as
-# string literals with a comma behind each.
+# string literals with a comma behind each; "" for a family without the file.
 function(eddy_embed_of_families target)
   foreach(file ${ARGN})
-    eddy_each_family(files "${PROJECT_SOURCE_DIR}/models/@family@/${file};")
-    eddy_embed(${target} ${files})
-    eddy_each_family(texts "#include \"embedded/models/@family@/${file}\"\n,\n")
+    set(texts)
+    foreach(folder ${EDDY_FAMILY_FOLDERS})
+      file(GLOB data CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/${file})
+      if(data)
+        eddy_embed(${target} ${data})
+        string(APPEND texts "#include \"embedded/${folder}/${file}\"\n,\n")
+      else()
+        string(APPEND texts "\"\",\n")
+      endif()
+    endforeach()
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/embedded/models/${file} CONTENT "@texts@" @ONLY)
   endforeach()
 endfunction()

@@ -116,7 +116,7 @@ class Model {
   virtual std::int64_t table_elements() const { return config().tied ? 0 : config().vocab * config().dim; }
   // Returns how often a token passes through the layers.
   virtual std::int64_t recurrent_steps() const { return 1; }
-  // Returns the operations of a sample of `tokens` tokens by the formulas of the model's paper; NaN where that has none.
+  // Returns the operations of a sample of `tokens` tokens by the formulas of the model's paper; NaN where it has none.
   virtual double paper_operations(std::int64_t /*tokens*/) const {
     return std::numeric_limits<double>::quiet_NaN();
   }

@@ -63,7 +63,7 @@ void imply_names(ModelConfig& config, bool gave_family, bool gave_model);
 // states, chunks, recurrent layers, and heads that divide a width. For new runs: a saved config has all its keys.
 void choose_sizes(ModelConfig& config, const GivenKeys& given);
 
-// The models that read a key, for a hint: "block_recurrent", "slide, xl", "all models but lstm".
+// The models that read a key, for a hint: "slide, xl", "all models but lstm".
 std::string models_that_read(const ConfigField& field);
 
 // Checks the rule of each key, and the rules between keys: sizes that must divide each other, switches that

@@ -49,7 +49,7 @@ struct ValuesFile {
 };
 
 void describe(KeyList& keys, ValuesFile& file) {
-  keys.add_list("value", file.values, "a list of tables, each with a path, words and a line").required();
+  keys.add_list("value", file.values, "a list of tables, each with a path, words and a line");
 }
 
 // The first line of a family's literal form, from 1, that has the text.

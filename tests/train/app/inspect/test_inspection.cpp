@@ -33,8 +33,7 @@ ModelConfig inspected_config(const ModelName& name) {
   config.readout = "all";
   config.dropout = 0;
   config.n_out = 0;
-  if (config.family == "recurrent_transformer" && config.model != "regular" && !config.positions)
-    config.keep_state = true;
+  if (reads_key(config, "keep_state") && !config.positions) config.keep_state = true;
   return config;
 }
 
