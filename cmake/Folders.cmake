@@ -7,8 +7,11 @@ set(EDDY_OPS_FOLDERS ops/core ops/cpu ops/cast ops/reduce ops/views ops/pointwis
   ops/product ops/norm ops/memory ops/loss ops/attention ops/recurrence ops ops/cost)
 set(EDDY_CUDA_FOLDERS cuda/runtime cuda/core cuda/views cuda/pointwise cuda/reduce cuda/norm cuda/index cuda/optimizer
   cuda/memory cuda/loss cuda/attention cuda/recurrence cuda)
-set(EDDY_MODELS_FOLDERS models models/optimizer models/recurrent_transformer models/block_recurrent
-  models/blockwise_recurrent models/staircase models/eddy)
+set(EDDY_MODELS_FOLDERS models models/optimizer)
+# The families of models, in the order in which lists show them. All that names each family follows from this one list
+# (Families.cmake).
+set(EDDY_FAMILY_FOLDERS models/recurrent_transformer models/block_recurrent models/blockwise_recurrent models/staircase)
+set(EDDY_REGISTRY_FOLDERS models/eddy)
 set(EDDY_TRAIN_FOLDERS train/files train/words train/process train/fetch train/config train/ranks train/step train/text/stories train/text train/eval
   train/record train/generate train/tasks train/tasks/synthetic train/plan train/run train/loops)
 # What looks at a run or talks to a person. It may include all of the above; none of the above includes it.

@@ -1,6 +1,8 @@
 // The interface of every model: `forward` for training and evaluation, `stream` for generation.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -112,6 +114,12 @@ class Model {
   // Returns the number of elements in tables of which a token reads one row: the token table where the head has its
   // own weights, and positions.
   virtual std::int64_t table_elements() const { return config().tied ? 0 : config().vocab * config().dim; }
+  // Returns how often a token passes through the layers.
+  virtual std::int64_t recurrent_steps() const { return 1; }
+  // Returns the operations of a sample of `tokens` tokens by the formulas of the model's paper; NaN where it has none.
+  virtual double paper_operations(std::int64_t /*tokens*/) const {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
 
   // Returns a copy of a state of `forward` in which the recurrent parts have their initial values; keys and
   // values of cached tokens stay. It is empty (a cold start) if the model carries nothing else.
@@ -174,5 +182,43 @@ class FamilyModel : public Model {
  private:
   Config config_;
 };
+
+// What a model is an example of, where one of each is shown.
+enum class ExampleOf { nothing, recurrence, plain_attention };
+
+// What the registry (models/eddy/registry.h) may know of a model.
+struct ModelTraits {
+  ExampleOf example = ExampleOf::nothing;  // what it is shown as
+  // Common keys (models/config.h) that it reads, or with "-" does not read, other than their descriptions say:
+  // "-heads tied".
+  const char* common = "";
+};
+
+// A model as its family lists it. models/<family>/models.cpp has the family's list:
+//
+//   std::vector<ListedModel<Keys>> models();
+template <class Keys>
+struct ListedModel {
+  const char* name;     // as model.model names it
+  const char* summary;  // a line for `eddy models`
+  ModelTraits traits;   // what the registry may know of it
+  // Makes the model with parameters of this scope.
+  std::unique_ptr<Model> (*make)(const FamilyConfig<Keys>&, const ParamScope&);
+  // Makes the keys that follow from sizes fit those of a config, whose sizes a program has chosen. May be null.
+  void (*fit_to_sizes)(FamilyConfig<Keys>&);
+};
+
+// Lists the class M under a name, with its fit_to_sizes if it has one.
+template <class M>
+ListedModel<typename M::FamilyKeys> listed(const char* name, const char* summary,
+                                           const ModelTraits& traits = {}) {
+  const auto make = [](const typename M::Config& config, const ParamScope& scope) -> std::unique_ptr<Model> {
+    return std::make_unique<M>(config, scope);
+  };
+  if constexpr (requires { &M::fit_to_sizes; })
+    return {name, summary, traits, make, M::fit_to_sizes};
+  else
+    return {name, summary, traits, make, nullptr};
+}
 
 }  // namespace eddy

@@ -35,7 +35,7 @@ void check_name(const ModelConfig& c) {
 // Adds a model that says which common keys it reads to the readers of these keys.
 // errors: ConfigError for a key that there is none of.
 void add_readers(KeyList& keys, const ModelEntry& entry) {
-  std::istringstream words(entry.common);
+  std::istringstream words(entry.traits.common);
   for (std::string word; words >> word;) {
     const bool excludes = word.starts_with("-");
     ConfigField* const field = keys.find("model", excludes ? word.substr(1) : word);

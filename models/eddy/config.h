@@ -6,24 +6,19 @@
 #include <type_traits>
 #include <vector>
 
-#include "models/block_recurrent/config.h"
-#include "models/blockwise_recurrent/config.h"
 #include "models/config.h"
+#include "models/eddy/families.h"
 #include "models/extension_keys.h"
-#include "models/recurrent_transformer/config.h"
-#include "models/staircase/config.h"
 
 namespace eddy {
 
-struct ModelConfig : CommonKeys,
-                     recurrent_transformer::Keys,
-                     block_recurrent::Keys,
-                     blockwise_recurrent::Keys,
-                     staircase::Keys {
+#define EDDY_KEYS_OF(family) , family::Keys
+struct ModelConfig : CommonKeys EDDY_FAMILIES(EDDY_KEYS_OF) {
   ExtensionKeys extensions;  // the keys of families that a program registered
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
+#undef EDDY_KEYS_OF
 
 // The keys of a family in a config: keys_in<staircase::Keys>(config).
 template <class Keys>
@@ -68,7 +63,7 @@ void imply_names(ModelConfig& config, bool gave_family, bool gave_model);
 // states, chunks, recurrent layers, and heads that divide a width. For new runs: a saved config has all its keys.
 void choose_sizes(ModelConfig& config, const GivenKeys& given);
 
-// The models that read a key, for a hint: "block_recurrent", "slide, xl", "all models but lstm".
+// The models that read a key, for a hint: "slide, xl", "all models but lstm".
 std::string models_that_read(const ConfigField& field);
 
 // Checks the rule of each key, and the rules between keys: sizes that must divide each other, switches that

@@ -1,5 +1,5 @@
 // The one header for programs that use the library: tensors, gradients, ops, modules, optimizers and the models
-// of all four families. Installed as <eddy/eddy.h>. docs/library.md shows it at work.
+// of all families. Installed as <eddy/eddy.h>. docs/library.md shows it at work.
 #pragma once
 
 // Tensors

@@ -23,7 +23,7 @@ const ModelEntry& main_model(std::string_view family) {
   const ModelEntry* first = nullptr;
   for (const ModelEntry& entry : model_registry()) {
     if (entry.family != family) continue;
-    if (entry.example == ExampleOf::recurrence) return entry;
+    if (entry.traits.example == ExampleOf::recurrence) return entry;
     if (first == nullptr) first = &entry;
   }
   if (first != nullptr) return *first;
@@ -48,7 +48,7 @@ std::vector<std::string> example_models() {
   std::vector<std::string> names;
   for (const ExampleOf kind : {ExampleOf::recurrence, ExampleOf::plain_attention})
     for (const ModelEntry& entry : model_registry())
-      if (entry.example == kind) names.emplace_back(entry.model);
+      if (entry.traits.example == kind) names.emplace_back(entry.model);
   return names;
 }
 

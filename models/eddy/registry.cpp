@@ -4,55 +4,26 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "models/block_recurrent/block_recurrent.h"
-#include "models/blockwise_recurrent/blockwise_recurrent.h"
-#include "models/recurrent_transformer/block_recurrence.h"
-#include "models/staircase/feedback.h"
-#include "models/staircase/lstm.h"
-#include "models/staircase/staircase.h"
-#include "models/staircase/xl.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
-namespace {
 
-constexpr const char *kRecurrent = "recurrent_transformer", *kBlock = "block_recurrent",
-                     *kBlockwise = "blockwise_recurrent", *kStaircase = "staircase";
+// models/<family>/models.cpp defines it.
+#define EDDY_DECLARE_MODELS(family)        \
+  namespace family {                       \
+  std::vector<ListedModel<Keys>> models(); \
+  }
+EDDY_FAMILIES(EDDY_DECLARE_MODELS)
+
+namespace {
 
 class Registry {
  public:
   Registry() {
-    add<UnitForget>(kRecurrent, "unit_forget", "unit recurrence with forget: state of one position",
-                    ExampleOf::recurrence);
-    add<BlockForget>(kRecurrent, "block_forget", "block recurrence with forget: state of one block",
-                     ExampleOf::recurrence);
-    add<BlockAccumulate>(kRecurrent, "block_accumulate",
-                         "block recurrence with accumulate: outputs are spread forward");
-    add<RegularTransformer>(kRecurrent, "regular", "the regular causal transformer",
-                            ExampleOf::plain_attention);
-    add<BlockRecurrent>(kBlock, "slide",
-                        "sliding-window transformer: gradients between the blocks of a segment");
-    add<BlockRecurrent>(kBlock, "xl", "one window per segment, keys of the last one cached");
-    add<BlockRecurrent>(kBlock, "vanilla", "one window per segment, no cache");
-    add<BlockRecurrent>(kBlock, "block_recurrent",
-                        "recurrent cells over blocks of tokens, optionally with feedback",
-                        ExampleOf::recurrence);
-    add<BlockRecurrent>(kBlock, "memorizing", "external memory of past keys and values");
-    add<MemoryLlama>(kBlockwise, "memory_llama", "Llama whose layers attend over a chunk and a memory of it",
-                     ExampleOf::recurrence);
-    add<CausalLlama>(kBlockwise, "llama", "Llama: rotary positions, RMS norms, gated MLP");
-    add<CausalLlama>(kBlockwise, "llama_window", "the same weights, each token seeing a window of keys");
-    add<Staircase>(kStaircase, "staircase", "a window of chunks, each advanced by one pass per step",
-                   ExampleOf::recurrence);
-    add<Staircase>(kStaircase, "cached_staircase", "the same with chunks frozen after some passes");
-    add<StaircaseXl>(kStaircase, "ladder", "the stack applied several times to a whole segment");
-    add<StaircaseXl>(kStaircase, "transformer_xl",
-                     "a segment at a time, with the inputs of each layer remembered");
-    add<StaircaseFeedback>(kStaircase, "feedback",
-                           "token by token, all layers attending to one mixed memory");
-    add<StaircaseXl>(kStaircase, "universal", "one layer applied several times");
-    add<StaircaseLstm>(kStaircase, "lstm", "a stack of LSTM layers");
+#define EDDY_ADD_MODELS(family) add_all(#family, family::models());
+    EDDY_FAMILIES(EDDY_ADD_MODELS)
   }
 
   void add(const FamilyEntry& family, const ModelEntry& model) {
@@ -70,11 +41,10 @@ class Registry {
   std::vector<ModelEntry> models;
 
  private:
-  template <class M>
-  void add(const char* family, const char* model, const char* summary,
-           ExampleOf example = ExampleOf::nothing) {
-    add(detail::family_entry<typename M::FamilyKeys>(family),
-        detail::model_entry<M>({family, model}, summary, {.example = example}));
+  template <class Keys>
+  void add_all(const char* family, const std::vector<ListedModel<Keys>>& all) {
+    for (const ListedModel<Keys>& model : all)
+      add(detail::family_entry<Keys>(family), detail::model_entry(family, model));
   }
 };
 

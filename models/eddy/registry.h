@@ -1,6 +1,7 @@
 // The registry: all families and all models, how a program adds its own, and the making of a model from its config.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,28 +58,17 @@ std::span<const FamilyEntry> family_registry();
 struct ModelName {
   const char *family, *model;  // as model.family and model.model name them
 };
-// What a model is an example of, where one of each is shown.
-enum class ExampleOf { nothing, recurrence, plain_attention };
 // One entry of the registry.
 struct ModelEntry : ModelName {
   const char* summary;  // a line for `eddy models`
-  ExampleOf example;    // what it is shown as
-  const char* common;   // as that of ModelTraits
+  ModelTraits traits;   // what the registry may know of it
   // Makes the model with parameters of this scope.
-  std::unique_ptr<Model> (*make)(const ModelConfig&, ParamScope);
+  std::function<std::unique_ptr<Model>(const ModelConfig&, const ParamScope&)> make;
   // Makes the keys that follow from sizes fit those of a config, whose sizes a program has chosen.
-  void (*fit_to_sizes)(ModelConfig&);
+  std::function<void(ModelConfig&)> fit_to_sizes;
 };
-// All models: those of this build (registry.cpp), then those that a program registered.
+// All models: those that the families of this build list, then those that a program registered.
 std::span<const ModelEntry> model_registry();
-
-// What the registry may know of a model.
-struct ModelTraits {
-  ExampleOf example = ExampleOf::nothing;  // what it is shown as
-  // Common keys (models/config.h) that it reads, or with "-" does not read, other than their descriptions say:
-  // "-heads tied".
-  const char* common = "";
-};
 
 // Adds a model to all that know models by name: configuration files, flags, help, training, generation, tables. Call it
 // before the first configuration is made, as at the beginning of main; texts live as long as the program.
@@ -148,18 +138,16 @@ FamilyEntry family_entry(const char* name) {
           }};
 }
 
-template <class M>
-ModelEntry model_entry(const ModelName& name, const char* summary, const ModelTraits& traits) {
-  return {name,
-          summary,
-          traits.example,
-          traits.common,
-          [](const ModelConfig& config, ParamScope scope) -> std::unique_ptr<Model> {
-            return std::make_unique<M>(part_of<typename M::Config>(config), scope);
+template <class Keys>
+ModelEntry model_entry(const char* family, const ListedModel<Keys>& model) {
+  return {{family, model.name},
+          model.summary,
+          model.traits,
+          [make = model.make](const ModelConfig& config, const ParamScope& scope) {
+            return make(part_of<FamilyConfig<Keys>>(config), scope);
           },
-          [](ModelConfig& config) {
-            if constexpr (requires { &M::fit_to_sizes; })
-              change_part<typename M::FamilyKeys>(config, M::fit_to_sizes);
+          [fit = model.fit_to_sizes](ModelConfig& config) {
+            if (fit != nullptr) change_part<Keys>(config, fit);
           }};
 }
 
@@ -171,7 +159,7 @@ void add_model(const FamilyEntry& family, const ModelEntry& model);
 template <class M>
 void register_model(const ModelName& name, const char* summary, const ModelTraits& traits) {
   detail::add_model(detail::family_entry<typename M::FamilyKeys>(name.family),
-                    detail::model_entry<M>(name, summary, traits));
+                    detail::model_entry(name.family, listed<M>(name.model, summary, traits)));
 }
 
 }  // namespace eddy

@@ -4,6 +4,7 @@
 
 #include "autograd/scope.h"
 #include "autograd/tape.h"
+#include "models/recurrent_transformer/paper_operations.h"
 #include "ops/ops.h"
 #include "tensor/base/format.h"
 
@@ -46,6 +47,10 @@ RecurrentTransformer::RecurrentTransformer(const recurrent_transformer::Config& 
       }()),
       head_weight_(head_weight(scope.scope("head"), embed_, config.tied, {config.n_out, config.dim},
                                config.init_std)) {}
+
+double RecurrentTransformer::paper_operations(std::int64_t tokens) const {
+  return recurrent_transformer::paper_operations(config(), tokens);
+}
 
 void RecurrentTransformer::check_positions(std::int64_t positions) const {
   if (config().positions && positions > config().context)

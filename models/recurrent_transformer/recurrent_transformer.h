@@ -69,6 +69,8 @@ class RecurrentTransformer : public FamilyModel<recurrent_transformer::Keys> {
   std::int64_t table_elements() const override {
     return Model::table_elements() + (config().positions ? config().context * config().dim : 0);
   }
+  // By Table 1 (paper_operations.h).
+  double paper_operations(std::int64_t tokens) const override;
   // A state whose size does not depend on the length: only its position changes.
   std::optional<State> stream_after(const State& state, std::int64_t length) const override;
 

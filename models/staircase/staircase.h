@@ -40,6 +40,7 @@ class Staircase final : public StaircaseFamily {
   bool is_recurrent() const override { return true; }
   bool has_blocks() const override { return true; }
   std::int64_t stream_period() const override { return chunk_; }
+  std::int64_t recurrent_steps() const override { return passes_; }
 
  private:
   // The position of a stream: tokens so far of the current chunk (`filled`), finished or carried chunks

@@ -26,6 +26,7 @@ class StaircaseXl final : public StaircaseFamily {
   std::int64_t stream_period() const override {
     return config().model == "transformer_xl" ? config().segment : 1;
   }
+  std::int64_t recurrent_steps() const override { return repeats_; }
 
  private:
   Segment run_segment(const Tensor& x, const State& state, Run& run) const override;

@@ -21,7 +21,7 @@ inline std::vector<ModelConfig> bf16_configs() {
     config.steps = 3;
     config.repeats = 2;
     config.rel_buckets = 8;
-    config.positions = config.bias = config.family == "recurrent_transformer";
+    config.positions = config.bias = true;
     if (config.model != "block_recurrent") continue;
     ModelConfig gated = config;
     gated.gate = "lstm";

@@ -102,6 +102,12 @@ inline Tensor part(const Tensor& x, std::int64_t first, std::int64_t count) {
   return raw::copy(raw::narrow(x, 1, first, count));
 }
 
+inline State copy_of(const State& state) {
+  State copied;
+  for (const auto& [name, tensor] : state) copied.set(name, raw::copy(tensor));
+  return copied;
+}
+
 inline double largest_magnitude(const Tensor& x) {
   double result = 0;
   for (const double value : numbers(x)) result = std::max(result, std::abs(value));

@@ -1,38 +1,49 @@
-// All small configurations of all models, and what a test that goes over them must know of each: parameters
-// in which nothing is special, and how many tokens a call of it takes.
-//
-//   one call          | segment | segment | rest |            uneven_time
-//   calls in a row    | call_time | call_time | call_time |   each goes on from the state of the one before
+// All small configurations of all models, and what their families say of them (family_case.h).
 #pragma once
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "models/eddy/families.h"
 #include "tensor/base/error.h"
-#include "tests/models/block_recurrent/block_recurrent_case.h"
-#include "tests/models/blockwise_recurrent/blockwise_recurrent_case.h"
+#include "tensor/base/format.h"
 #include "tests/models/compare.h"
-#include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
-#include "tests/models/staircase/staircase_case.h"
+#include "tests/models/family_case.h"
+#include "tests/models/family_cases.h"
 
 namespace eddy::test {
 
+// The families of this build, in their order.
+inline const std::vector<std::pair<std::string, const FamilyCase*>>& every_family() {
+#define EDDY_CASE_OF(family) {#family, &family##_case()},
+  static const std::vector<std::pair<std::string, const FamilyCase*>> all{EDDY_FAMILIES(EDDY_CASE_OF)};
+  return all;
+}
+
+// errors: ConfigError for a family that a program registered.
+inline const FamilyCase& family_case(const std::string& name) {
+  for (const auto& [known, family] : every_family())
+    if (known == name) return *family;
+  fail<ConfigError>("tests of all models: the family {} has no cases", name);
+}
+inline const FamilyCase& family_case(const ModelConfig& config) {
+  return family_case(config.family);
+}
+
 inline std::vector<ModelCase> every_case() {
   std::vector<ModelCase> all;
-  for (const auto& family : {recurrent_transformer_cases(), block_recurrent_cases(),
-                             blockwise_recurrent_cases(), staircase_cases()})
-    all.insert(all.end(), family.begin(), family.end());
+  for (const auto& [name, family] : every_family()) {
+    const std::vector<ModelCase> cases = family->all();
+    all.insert(all.end(), cases.begin(), cases.end());
+  }
   return all;
 }
 
 // The configuration from which a model's cases begin.
 inline ModelConfig plain_config(const ModelName& name) {
-  const std::string family = name.family;
-  if (family == "block_recurrent") return block_recurrent_config(name.model);
-  if (family == "blockwise_recurrent") return blockwise_config(name.model);
-  if (family == "staircase") return staircase_config(name.model);
-  return small_config(name.model);
+  return family_case(name.family).plain(name.model);
 }
 
 // The same with sizes that are multiples of 2: two layers of 16 numbers, blocks, chunks and windows of 4
@@ -65,9 +76,7 @@ inline ModelConfig even_config(const ModelName& name, std::int64_t vocab, std::i
 
 // Random parameters: no scale is 1, no memory begins with zeros.
 inline std::unique_ptr<Model> model_of(const ModelConfig& config, Dtype dtype = Dtype::f64) {
-  if (config.family == "block_recurrent") return randomised(config, 5, dtype);
-  if (config.family == "blockwise_recurrent") return blockwise_model(config, dtype);
-  return random_model(config, dtype);
+  return family_case(config).random(config, dtype);
 }
 
 // `each` with every case and its model.
@@ -91,47 +100,20 @@ void for_every_model(Each&& each) {
   }
 }
 
-// Tokens after which a call that carries its state may end: whole windows, chunks or segments.
-inline std::int64_t call_time(const ModelConfig& c) {
-  if (c.family == "block_recurrent") return 16;
-  if (c.family == "blockwise_recurrent") return 2 * c.chunk;
-  if (c.family == "staircase") return (5 + c.segment) / c.segment * c.segment;
-  if (c.keep_state) return (7 + c.block) / c.block * c.block;
-  return 8;
+inline std::int64_t call_time(const ModelConfig& config) {
+  return family_case(config).call_time(config);
 }
-
-// Tokens of a call with several segments, blocks or chunks, of which the last is short where it may be.
-inline std::int64_t uneven_time(const ModelConfig& c) {
-  if (c.family == "block_recurrent") return 16 + c.window;
-  if (c.family == "blockwise_recurrent") return 16 / c.chunk * c.chunk + 3;
-  if (c.family != "staircase") return 17;
-  const std::int64_t whole = (11 + c.segment) / c.segment * c.segment;
-  if (!has_chunks(c)) return whole + std::min<std::int64_t>(c.segment - 1, 5);
-  return whole + (c.carry == "exact" && c.chunk < c.segment ? c.chunk : c.segment);
+inline std::int64_t uneven_time(const ModelConfig& config) {
+  return family_case(config).uneven_time(config);
 }
-
-// Tokens of a last call that is shorter than the others where it may be.
-inline std::int64_t rest_of(const ModelConfig& c) {
-  if (c.family == "block_recurrent") return c.window;
-  if (c.family == "staircase") return uneven_time(c) - (11 + c.segment) / c.segment * c.segment;
-  return 3;
+inline bool mixes_starts(const ModelConfig& config) {
+  return family_case(config).mixes_starts(config);
 }
-
-// Lengths of calls that a model must get right: one token or block, and whole numbers of them with and
-// without a rest.
-inline std::vector<std::int64_t> lengths_of(const ModelConfig& c) {
-  if (c.family == "block_recurrent") return {c.window, uneven_time(c), 32};
-  if (c.family == "blockwise_recurrent") return {1, 3, 4, 7, 12};
-  if (c.family == "staircase") {
-    // A token without a past sees nothing where the past is empty: two of them.
-    if (!has_chunks(c)) return {c.cold_start == "empty" ? 2 : 1, c.segment, uneven_time(c)};
-    if (c.carry == "official") return {c.segment, uneven_time(c)};
-    return {c.chunk, c.segment, uneven_time(c)};
-  }
-  std::vector<std::int64_t> lengths{1, 2, 3, 17};
-  for (const std::int64_t time : {c.block, c.block + 1, 2 * c.block, 2 * c.block + 1})
-    if (time <= c.context && std::count(lengths.begin(), lengths.end(), time) == 0) lengths.push_back(time);
-  return lengths;
+inline bool forms_share_masks(const ModelConfig& config) {
+  return family_case(config).forms_share_masks(config);
+}
+inline std::string without_influence(const ModelConfig& config, const std::string& parameter) {
+  return family_case(config).without_influence(config, parameter);
 }
 
 // Rows of logits for so many tokens.
@@ -140,45 +122,18 @@ inline std::int64_t rows_of(const ModelConfig& c, std::int64_t time) {
   return readout_of(c) == "tail" ? (time + 1) / 2 : time;
 }
 
-// Whether rows with and without a past can stand in one batch.
-inline bool mixes_starts(const ModelConfig& c) {
-  return c.family != "staircase" || c.cold_start == "zeros" || c.model == "lstm";
-}
-
 // Flags with which the second row of two begins anew: in the second segment of the call, or in the first of
 // one. Undefined for models that know no documents.
 inline Tensor starts_of(const ModelConfig& c, std::int64_t time) {
-  if (c.family == "blockwise_recurrent" || c.keep_state)
-    return Tensor::from(std::vector<std::int64_t>{0, 1}, {2, 1});
-  if (c.family != "block_recurrent" && c.family != "staircase") return {};
+  const Starts starts = family_case(c).starts(c);
+  if (starts == Starts::nowhere) return {};
+  if (starts == Starts::calls) return Tensor::from(std::vector<std::int64_t>{0, 1}, {2, 1});
   const std::int64_t segments = (time + c.segment - 1) / c.segment, flagged = segments > 1 ? 1 : 0;
   const Tensor flags = Tensor::zeros({2, segments}, Dtype::i64);
   flags.mutable_data<std::int64_t>()[segments + flagged] = 1;
   if (!mixes_starts(c)) flags.mutable_data<std::int64_t>()[flagged] = segments > 1 ? 1 : 0;
   if (!mixes_starts(c) && segments == 1) return {};
   return flags;
-}
-
-// Why a parameter that exists has no influence on the loss, whatever the input; "" for the others.
-inline std::string without_influence(const ModelConfig& c, const std::string& parameter) {
-  const auto is_one_of = [&](std::initializer_list<const char*> parts) {
-    return std::any_of(parts.begin(), parts.end(), [&](const char* one) { return contains(parameter, one); });
-  };
-  if (parameter.ends_with("memory.wq.weight")) return "nothing asks the memory's query matrix";
-  if (c.model == "llama_window" && c.window == 1 && is_one_of({"attn.wq", "attn.wk"}))
-    return "the only key in sight gets all attention whatever its score";
-  if (c.model != "block_recurrent") return "";
-  const bool recurs = contains(parameter, "layers.1.");
-  if (c.window == 1 && (is_one_of({".attn.scale", ".attn.rel_bias", ".attn.wq"}) ||
-                        (is_one_of({".attn.wk"}) && !recurs)))  // states have several tokens in sight
-    return "the only key in sight gets all attention whatever its score";
-  if (c.states == 1 &&
-      is_one_of({"cross.scale", "cross.wq", "recurrent.scale_self", "recurrent.wk", "recurrent.wq_self"}))
-    return "the only state gets all attention whatever its score";
-  if (c.segment == c.window &&
-      is_one_of({"recurrent.gate_", "recurrent.mlp", "recurrent.scale_", "recurrent.wq_"}))
-    return "what a segment's last block writes is read in the next segment alone";
-  return "";
 }
 
 // Two orders of the same f64 sums, relative to the largest number of a tensor. A token's number comes of up
@@ -204,11 +159,6 @@ inline ForwardOutput forwarded(const Model& model, const Tensor& tokens, const S
 
 inline Tensor targets_for(const Model& model, std::int64_t batch, std::int64_t time) {
   return random_ids(batch, rows_of(model.full_config(), time), model.config().n_out, 2);
-}
-
-// Whether the word-for-word form draws the same dropout masks.
-inline bool forms_share_masks(const ModelConfig& config) {
-  return (config.family == "block_recurrent" && config.attn_dropout == 0) || config.family == "staircase";
 }
 
 // What a call before leaves; empty for models that carry nothing.

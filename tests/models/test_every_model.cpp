@@ -62,12 +62,6 @@ Tensor stream_answers(const Model& model, const Tensor& tokens) {
   return concat(answers, 1);
 }
 
-// Whether the loss has kinks: ReLUs, or a choice among stored keys.
-bool has_kinks(const ModelConfig& config) {
-  if (config.family == "recurrent_transformer") return config.activation == "relu";
-  return config.family == "block_recurrent" || (config.family == "staircase" && config.model != "lstm");
-}
-
 // In memory where the system has a place for that: to wait for the disk would take longer than all else.
 fs::path temporary(const char* name) {
   const fs::path in_memory = "/dev/shm";
@@ -237,8 +231,7 @@ TEST_CASE("every model: copies of a stream's state go on independently") {
       CAPTURE(stop);
       State state;
       static_cast<void>(streamed(model, part(tokens, 0, stop), state, {stop}));
-      // The Block-Recurrent family says that it writes into the tensors it is given.
-      const auto copied = [&] { return config.family == "block_recurrent" ? copy_of(state) : state; };
+      const auto copied = [&] { return family_case(config).writes_state() ? copy_of(state) : state; };
       State first = copied(), second = copied();
       const Tensor rest = part(tokens, stop, 17 - stop), answers = part(expected, stop, 17 - stop);
       static_cast<void>(streamed(model, other, first, {2}));
@@ -265,11 +258,12 @@ TEST_CASE("every model: calls that carry the state equal one call and streams fi
     }
     check_states(state, whole.state, kOrder, kFloor);
     // A last call, or a last segment of a call, that is shorter.
-    const Tensor more = random_ids(2, call + rest_of(config), config.vocab, 7);
+    const std::int64_t rest = family_case(config).rest_of(config);
+    const Tensor more = random_ids(2, call + rest, config.vocab, 7);
     const ForwardOutput both = forwarded(model, more, state),
                         first = forwarded(model, part(more, 0, call), state),
-                        last_part = forwarded(model, part(more, call, rest_of(config)), first.state);
-    check_close("shorter call", last_part.logits, part(both.logits, call, rest_of(config)), kOrder);
+                        last_part = forwarded(model, part(more, call, rest), first.state);
+    check_close("shorter call", last_part.logits, part(both.logits, call, rest), kOrder);
     check_states(last_part.state, both.state, kOrder, kFloor);
 
     const Tensor answers = stream_answers(model, tokens);
@@ -290,7 +284,7 @@ TEST_CASE("every model: calls that carry the state equal one call and streams fi
 TEST_CASE("every model: the equations word for word give the same logits and loss and gradients and states") {
   for_every_case([](const ModelConfig& config, Model& model) {
     const State state = carried_state(model, 2);
-    const std::vector<std::int64_t> lengths = lengths_of(config);
+    const std::vector<std::int64_t> lengths = family_case(config).lengths_of(config);
     for (const std::int64_t time : lengths)
       for (const bool carried : {false, true}) {
         // From a state at every length; without one at the shortest and the longest, if there are both.
@@ -333,7 +327,7 @@ TEST_CASE("every model: a row that begins a document forgets its past and its ne
   for_every_case([](const ModelConfig& config, Model& model) {
     const State state = carried_state(model, 2);
     if (state.empty()) return;
-    const bool cut = config.family == "block_recurrent" || config.family == "staircase";
+    const bool cut = family_case(config).starts(config) == Starts::segments;
     const std::int64_t segment = cut ? config.segment : call_time(config), time = cut ? 3 * segment : segment,
                        segments = model.segments(time);
     const Tensor tokens = random_ids(2, time, config.vocab, 17),
@@ -381,14 +375,7 @@ TEST_CASE("every model: every parameter has the gradient that differences of the
     CAPTURE(name);
     ModelConfig config = given;
     config.detach = "segment";  // a chunk's memory that is held constant leaves no slope to compare with
-    std::int64_t time = 11;
-    if (config.family == "recurrent_transformer")  // three blocks, or less than one that is long
-      time = config.block <= 5 ? std::max<std::int64_t>(2 * config.block + 1, 7) : 7;
-    if (config.family == "blockwise_recurrent" && config.dropout > 0) time = 3 * config.chunk;
-    if (config.family == "block_recurrent")  // three blocks: a state of a state is read
-      time = config.segment = std::min(config.segment, 3 * config.window);
-    if (config.family == "staircase")
-      time = config.segment = has_chunks(config) ? (config.steps + 1) * config.chunk : 7;
+    const std::int64_t time = family_case(config).gradient_time(config);
     const auto model = model_of(config);
     const State state = carried_state(*model, 2);
     for (const bool carried : {false, true}) {
@@ -401,8 +388,9 @@ TEST_CASE("every model: every parameter has the gradient that differences of the
       if (carried) input.start = starts_of(config, time);
       if (config.dropout > 0) input.dropout = {true, 5, 17};
       const Tensor targets = targets_for(*model, batch, time);
-      const std::span<const double> steps =
-          has_kinks(config) ? std::span<const double>(kKinkSteps) : std::span<const double>(kSmoothSteps);
+      const std::span<const double> steps = family_case(config).has_kinks(config)
+                                                ? std::span<const double>(kKinkSteps)
+                                                : std::span<const double>(kSmoothSteps);
       const Outcome outcome = run(*model, input, targets);
       check_directions(*model, outcome, steps, [&] { return loss_of(*model, input, targets); });
       for (const auto& [parameter, gradient] : outcome.gradients) {

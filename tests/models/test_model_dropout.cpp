@@ -58,7 +58,7 @@ TEST_CASE("model dropout: it acts in training alone, by masks that depend on the
     // One rate alone; and all of those that the model knows.
     const bool attention_alone = config.attn_dropout > 0;
     config.dropout = attention_alone ? 0 : 0.3;
-    if (config.family == "staircase" && name == "dropout") config.emb_dropout = config.out_dropout = 0.2;
+    if (name == "dropout" && reads_key(config, "emb_dropout")) config.emb_dropout = config.out_dropout = 0.2;
     const auto model = model_of(config), still = model_of(none);
     const Tensor tokens = random_ids(2, uneven_time(config), config.vocab, 1);
     const auto logits = [&](const Model& of, const DropoutContext& dropout, bool literal = false) {

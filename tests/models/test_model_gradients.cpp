@@ -71,10 +71,8 @@ TEST_CASE("model gradients: a tied table gets the sum of its two uses") {
 
 TEST_CASE("model gradients: those of several segments are those of their calls one by one") {
   for_every_case([](const ModelConfig& config, Model& model) {
-    // What ends the way of a gradient: a segment, or a chunk.
-    const bool chunks = config.model == "memory_llama" && config.detach == "chunk";
-    if (!chunks && config.family != "block_recurrent" && config.family != "staircase") return;
-    const std::int64_t length = chunks ? config.chunk : config.segment;
+    const std::int64_t length = family_case(config).gradient_segment(config);
+    if (length == 0) return;
     const Tensor tokens = random_ids(2, 3 * length, config.vocab, 4),
                  targets = random_ids(2, 3 * length, model.config().n_out, 5);
     const Outcome whole = run(model, input_for(config, tokens), targets);

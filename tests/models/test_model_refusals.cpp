@@ -175,8 +175,7 @@ TEST_CASE("model refusals: a call goes on from a state of its own and from no ot
         continue;
       }
       check_states_refused(good, call);
-      // A batch of another size begins anew in the block-wise family.
-      if (config.family != "blockwise_recurrent")
+      if (!family_case(config).forgets_other_rows())
         CHECK(!error_of<ShapeError>([&] { call(carried_state(model, 3)); }).empty());
     }
   });
@@ -195,23 +194,14 @@ TEST_CASE("model refusals: a stream goes on from a state of its own and from no 
 
 TEST_CASE("model refusals: a call does not go on inside a block of a stream") {
   for_every_case([](const ModelConfig& config, Model& model) {
-    const bool chunks = config.model == "memory_llama" || has_chunks(config), blocks = config.keep_state;
-    const std::int64_t block = config.family == "block_recurrent" ? config.window
-                               : blocks                           ? config.block
-                                                                  : config.chunk;
-    if (carried_state(model, 1).empty() || block == 1) return;
-    if (config.family != "block_recurrent" && !chunks && (!blocks || !reads_key(config, "block"))) return;
+    const auto [tokens, inside] = family_case(config).stream_cut(config);
+    if (carried_state(model, 1).empty() || tokens == 1) return;
     State state = stream_of(model, 2, 1);
-    const std::string text = error_of<ValueError>(
-        [&] { forwarded(model, random_ids(2, call_time(config), config.vocab, 5), state); });
-    CHECK(contains(text, config.family == "block_recurrent" ? "after 1 tokens"
-                         : config.family == "staircase"     ? fmt::format("1 of {} tokens", block)
-                         : blocks ? fmt::format("1 tokens into a block of {}", block)
-                                  : fmt::format("1 tokens into a chunk of {}", block)));
-    const std::int64_t rest = (chunks || blocks ? block : config.segment) - 1;
-    static_cast<void>(model.stream(random_ids(2, rest, config.vocab, 5), state));
+    const Tensor next = random_ids(2, call_time(config), config.vocab, 5);
+    CHECK(contains(error_of<ValueError>([&] { forwarded(model, next, state); }), inside));
+    static_cast<void>(model.stream(random_ids(2, tokens - 1, config.vocab, 5), state));
     if (config.carry == "official") return;  // its segments have several chunks
-    CHECK_NOTHROW(forwarded(model, random_ids(2, call_time(config), config.vocab, 5), state));
+    CHECK_NOTHROW(forwarded(model, next, state));
   });
 }
 

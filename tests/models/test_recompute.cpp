@@ -19,8 +19,8 @@ using namespace eddy::test;
 
 ModelConfig with_dropout(ModelConfig config) {
   config.dropout = 0.3;
-  if (config.family == "block_recurrent") config.attn_dropout = 0.2;
-  if (config.family == "staircase") config.emb_dropout = config.out_dropout = 0.1;
+  config.attn_dropout = 0.2;
+  config.emb_dropout = config.out_dropout = 0.1;
   return config;
 }
 

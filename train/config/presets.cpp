@@ -16,13 +16,7 @@ namespace eddy::training {
 namespace {
 
 constexpr std::string_view kFamilies[] = {
-#include "embedded/models/recurrent_transformer/presets.toml"
-    ,
-#include "embedded/models/block_recurrent/presets.toml"
-    ,
-#include "embedded/models/blockwise_recurrent/presets.toml"
-    ,
-#include "embedded/models/staircase/presets.toml"
+#include "embedded/models/presets.toml"
 };
 
 struct Preset {
@@ -43,7 +37,7 @@ struct PresetFile {
 };
 
 void describe(KeyList& keys, PresetFile& file) {
-  keys.add_list("preset", file.presets, "a list of tables, each with the keys of a model").required();
+  keys.add_list("preset", file.presets, "a list of tables, each with the keys of a model");
 }
 
 // Reads a preset, over the keys of its base.

@@ -3,11 +3,13 @@
 // are invisible, because every scale is 1.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "ops/views/views.h"
 #include "tests/models/compare.h"
+#include "tests/models/family_case.h"
 
 namespace eddy::test {
 
@@ -141,10 +143,54 @@ inline Tensor flags(std::vector<std::int64_t> values, std::int64_t batch) {
   return Tensor::from(values, {batch, count / batch});
 }
 
-inline State copy_of(const State& state) {
-  State copied;
-  for (const auto& [name, tensor] : state) copied.set(name, raw::copy(tensor));
-  return copied;
+class BlockRecurrentCase final : public FamilyCase {
+ public:
+  std::vector<ModelCase> all() const override { return block_recurrent_cases(); }
+  ModelConfig plain(const std::string& model) const override { return block_recurrent_config(model); }
+  std::unique_ptr<Model> random(const ModelConfig& c, Dtype dtype) const override {
+    return randomised(c, 5, dtype);
+  }
+
+  std::int64_t call_time(const ModelConfig&) const override { return 16; }
+  std::int64_t uneven_time(const ModelConfig& c) const override { return 16 + c.window; }
+  std::int64_t rest_of(const ModelConfig& c) const override { return c.window; }
+  std::vector<std::int64_t> lengths_of(const ModelConfig& c) const override {
+    return {c.window, uneven_time(c), 32};
+  }
+  StreamCut stream_cut(const ModelConfig& c) const override {
+    if (c.window == 1) return {};
+    return {c.segment, "after 1 tokens"};
+  }
+
+  Starts starts(const ModelConfig&) const override { return Starts::segments; }
+  bool writes_state() const override { return true; }
+
+  bool has_kinks(const ModelConfig&) const override { return true; }
+  std::int64_t gradient_time(ModelConfig& c) const override {
+    return c.segment = std::min(c.segment, 3 * c.window);  // three blocks: a state of a state is read
+  }
+  std::int64_t gradient_segment(const ModelConfig& c) const override { return c.segment; }
+  bool forms_share_masks(const ModelConfig& c) const override { return c.attn_dropout == 0; }
+  std::string without_influence(const ModelConfig& c, const std::string& parameter) const override {
+    if (c.model != "block_recurrent") return "";
+    const bool recurs = has_part(parameter, {"layers.1."});
+    if (c.window == 1 &&
+        (has_part(parameter, {".attn.scale", ".attn.rel_bias", ".attn.wq"}) ||
+         (has_part(parameter, {".attn.wk"}) && !recurs)))  // states have several tokens in sight
+      return "the only key in sight gets all attention whatever its score";
+    if (c.states == 1 && has_part(parameter, {"cross.scale", "cross.wq", "recurrent.scale_self",
+                                              "recurrent.wk", "recurrent.wq_self"}))
+      return "the only state gets all attention whatever its score";
+    if (c.segment == c.window &&
+        has_part(parameter, {"recurrent.gate_", "recurrent.mlp", "recurrent.scale_", "recurrent.wq_"}))
+      return "what a segment's last block writes is read in the next segment alone";
+    return "";
+  }
+};
+
+inline const FamilyCase& block_recurrent_case() {
+  static const BlockRecurrentCase family;
+  return family;
 }
 
 }  // namespace eddy::test

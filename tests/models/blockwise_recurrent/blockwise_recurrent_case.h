@@ -7,6 +7,7 @@
 
 #include "ops/pointwise/pointwise.h"
 #include "tests/models/compare.h"
+#include "tests/models/family_case.h"
 
 namespace eddy::test {
 
@@ -133,6 +134,42 @@ inline void scale_parameter(const Model& model, const std::string& name, double 
   const Tensor values = values_of(model, name);
   const NoGrad no_grad;
   raw::copy_into(values, mul(values, factor));
+}
+
+class BlockwiseRecurrentCase final : public FamilyCase {
+ public:
+  std::vector<ModelCase> all() const override { return blockwise_recurrent_cases(); }
+  ModelConfig plain(const std::string& model) const override { return blockwise_config(model); }
+  std::unique_ptr<Model> random(const ModelConfig& c, Dtype dtype) const override {
+    return blockwise_model(c, dtype);
+  }
+
+  std::int64_t call_time(const ModelConfig& c) const override { return 2 * c.chunk; }
+  std::int64_t uneven_time(const ModelConfig& c) const override { return 16 / c.chunk * c.chunk + 3; }
+  std::vector<std::int64_t> lengths_of(const ModelConfig&) const override { return {1, 3, 4, 7, 12}; }
+  StreamCut stream_cut(const ModelConfig& c) const override {
+    if (c.model != "memory_llama") return {};
+    return {c.chunk, "1 tokens into a chunk of " + std::to_string(c.chunk)};
+  }
+
+  Starts starts(const ModelConfig&) const override { return Starts::calls; }
+  bool forgets_other_rows() const override { return true; }
+
+  std::int64_t gradient_time(ModelConfig& c) const override { return c.dropout > 0 ? 3 * c.chunk : 11; }
+  std::int64_t gradient_segment(const ModelConfig& c) const override {
+    return c.model == "memory_llama" && c.detach == "chunk" ? c.chunk : 0;
+  }
+  std::string without_influence(const ModelConfig& c, const std::string& parameter) const override {
+    if (parameter.ends_with("memory.wq.weight")) return "nothing asks the memory's query matrix";
+    if (c.model == "llama_window" && c.window == 1 && has_part(parameter, {"attn.wq", "attn.wk"}))
+      return "the only key in sight gets all attention whatever its score";
+    return "";
+  }
+};
+
+inline const FamilyCase& blockwise_recurrent_case() {
+  static const BlockwiseRecurrentCase family;
+  return family;
 }
 
 }  // namespace eddy::test

@@ -1,10 +1,12 @@
 // Small models of the recurrent transformers for their tests.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "tests/models/compare.h"
+#include "tests/models/family_case.h"
 
 namespace eddy::test {
 
@@ -117,6 +119,40 @@ inline std::vector<ModelCase> recurrent_transformer_cases() {
     with("state carried, blocks longer than some calls", 12, [](ModelConfig& c) { c.keep_state = true; });
   }
   return all;
+}
+
+class RecurrentTransformerCase final : public FamilyCase {
+ public:
+  std::vector<ModelCase> all() const override { return recurrent_transformer_cases(); }
+  ModelConfig plain(const std::string& model) const override { return small_config(model); }
+
+  std::int64_t call_time(const ModelConfig& c) const override {
+    return c.keep_state ? (7 + c.block) / c.block * c.block : 8;
+  }
+  std::vector<std::int64_t> lengths_of(const ModelConfig& c) const override {
+    std::vector<std::int64_t> lengths{1, 2, 3, 17};
+    for (const std::int64_t time : {c.block, c.block + 1, 2 * c.block, 2 * c.block + 1})
+      if (time <= c.context && std::count(lengths.begin(), lengths.end(), time) == 0) lengths.push_back(time);
+    return lengths;
+  }
+  StreamCut stream_cut(const ModelConfig& c) const override {
+    if (!c.keep_state || !reads_key(c, "block")) return {};
+    return {c.block, "1 tokens into a block of " + std::to_string(c.block)};
+  }
+
+  Starts starts(const ModelConfig& c) const override {
+    return c.keep_state ? Starts::calls : Starts::nowhere;
+  }
+
+  bool has_kinks(const ModelConfig& c) const override { return c.activation == "relu"; }
+  std::int64_t gradient_time(ModelConfig& c) const override {  // three blocks, or less than one that is long
+    return c.block <= 5 ? std::max<std::int64_t>(2 * c.block + 1, 7) : 7;
+  }
+};
+
+inline const FamilyCase& recurrent_transformer_case() {
+  static const RecurrentTransformerCase family;
+  return family;
 }
 
 }  // namespace eddy::test

@@ -1,10 +1,12 @@
 // Small models of the staircase family for its tests.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "tests/models/compare.h"
+#include "tests/models/family_case.h"
 
 namespace eddy::test {
 
@@ -152,6 +154,53 @@ inline ForwardOutput forward_of(const Model& model, const Tensor& tokens, const 
   input.state = state;
   input.literal = literal;
   return model.forward(input);
+}
+
+class StaircaseCase final : public FamilyCase {
+ public:
+  std::vector<ModelCase> all() const override { return staircase_cases(); }
+  ModelConfig plain(const std::string& model) const override { return staircase_config(model); }
+
+  std::int64_t call_time(const ModelConfig& c) const override {
+    return (5 + c.segment) / c.segment * c.segment;
+  }
+  std::int64_t uneven_time(const ModelConfig& c) const override {
+    if (!has_chunks(c)) return whole_segments(c) + std::min<std::int64_t>(c.segment - 1, 5);
+    return whole_segments(c) + (c.carry == "exact" && c.chunk < c.segment ? c.chunk : c.segment);
+  }
+  std::int64_t rest_of(const ModelConfig& c) const override { return uneven_time(c) - whole_segments(c); }
+  std::vector<std::int64_t> lengths_of(const ModelConfig& c) const override {
+    // A token without a past sees nothing where the past is empty: two of them.
+    if (!has_chunks(c)) return {c.cold_start == "empty" ? 2 : 1, c.segment, uneven_time(c)};
+    if (c.carry == "official") return {c.segment, uneven_time(c)};
+    return {c.chunk, c.segment, uneven_time(c)};
+  }
+  StreamCut stream_cut(const ModelConfig& c) const override {
+    if (!has_chunks(c)) return {};
+    return {c.chunk, "1 of " + std::to_string(c.chunk) + " tokens"};
+  }
+
+  Starts starts(const ModelConfig&) const override { return Starts::segments; }
+  bool mixes_starts(const ModelConfig& c) const override {
+    return c.cold_start == "zeros" || c.model == "lstm";
+  }
+
+  bool has_kinks(const ModelConfig& c) const override { return c.model != "lstm"; }
+  std::int64_t gradient_time(ModelConfig& c) const override {
+    return c.segment = has_chunks(c) ? (c.steps + 1) * c.chunk : 7;
+  }
+  std::int64_t gradient_segment(const ModelConfig& c) const override { return c.segment; }
+  bool forms_share_masks(const ModelConfig&) const override { return true; }
+
+ private:
+  static std::int64_t whole_segments(const ModelConfig& c) {
+    return (11 + c.segment) / c.segment * c.segment;
+  }
+};
+
+inline const FamilyCase& staircase_case() {
+  static const StaircaseCase family;
+  return family;
 }
 
 }  // namespace eddy::test

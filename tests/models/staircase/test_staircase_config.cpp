@@ -156,3 +156,18 @@ TEST_CASE("staircase config: tokens that cannot be cut are refused with the size
   CHECK(contains(tokens_error(*other, 15), "a segment of 1 chunks (at least 2"));
   CHECK(tokens_error(*other, 18).empty());
 }
+
+TEST_CASE("staircase config: a token passes the layers in each step, until it is frozen, or in each repeat") {
+  const auto steps = [](ModelConfig config, std::int64_t cache_after = 0, std::int64_t repeats = 1) {
+    config.cache_after = cache_after;
+    config.repeats = repeats;
+    return make_unallocated_model(config)->recurrent_steps();
+  };
+  CHECK(steps(staircase_config("staircase")) == 3);
+  CHECK(steps(staircase_config("cached_staircase")) == 1);
+  CHECK(steps(staircase_config("cached_staircase"), 2) == 2);
+  CHECK(steps(staircase_config("universal"), 0, 5) == 5);
+  CHECK(steps(staircase_config("ladder"), 0, 4) == 4);
+  CHECK(steps(staircase_config("transformer_xl"), 0, 4) == 1);
+  CHECK(steps(staircase_config("lstm"), 0, 4) == 1);
+}

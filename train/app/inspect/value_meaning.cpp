@@ -1,11 +1,14 @@
-// Reads models/*/values.toml, and finds the lines.
+// Reads values.toml of each family, and finds the lines.
 #include "train/app/inspect/value_meaning.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
+#include "models/eddy/families.h"
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
 
@@ -13,40 +16,13 @@ namespace eddy::app {
 using namespace training;
 namespace {
 
-struct FamilyFiles {
-  const char *values_name, *literal_name;
-  std::string_view values, literal;
+#define EDDY_NAME_OF(family) #family,
+constexpr const char* kFamilyNames[] = {EDDY_FAMILIES(EDDY_NAME_OF)};
+constexpr std::string_view kValues[] = {
+#include "embedded/models/values.toml"
 };
-
-constexpr FamilyFiles kFamilyFiles[] = {
-    {
-        "models/recurrent_transformer/values.toml",
-        "models/recurrent_transformer/literal.cpp",
-#include "embedded/models/recurrent_transformer/values.toml"
-        ,
-#include "embedded/models/recurrent_transformer/literal.cpp"
-    },
-    {
-        "models/block_recurrent/values.toml",
-        "models/block_recurrent/literal.cpp",
-#include "embedded/models/block_recurrent/values.toml"
-        ,
-#include "embedded/models/block_recurrent/literal.cpp"
-    },
-    {
-        "models/blockwise_recurrent/values.toml",
-        "models/blockwise_recurrent/literal.cpp",
-#include "embedded/models/blockwise_recurrent/values.toml"
-        ,
-#include "embedded/models/blockwise_recurrent/literal.cpp"
-    },
-    {
-        "models/staircase/values.toml",
-        "models/staircase/literal.cpp",
-#include "embedded/models/staircase/values.toml"
-        ,
-#include "embedded/models/staircase/literal.cpp"
-    },
+constexpr std::string_view kLiterals[] = {
+#include "embedded/models/literal.cpp"
 };
 
 struct GivenMeaning {
@@ -69,31 +45,31 @@ void describe(KeyList& keys, GivenMeaning& given) {
 }
 
 struct ValuesFile {
-  std::string family;
   std::vector<GivenMeaning> values;
 };
 
 void describe(KeyList& keys, ValuesFile& file) {
-  keys.add("family", file.family, "Family").required();
-  keys.add_list("value", file.values, "a list of tables, each with a path, words and a line").required();
+  keys.add_list("value", file.values, "a list of tables, each with a path, words and a line");
 }
 
-// The first line, from 1, that has the text.
-std::int64_t line_with(const FamilyFiles& files, const std::string& place, const std::string& text) {
-  const std::size_t at = files.literal.find(text);
+// The first line of a family's literal form, from 1, that has the text.
+std::int64_t line_with(const FamilyMeanings& family, const std::string& place, const std::string& text) {
+  const std::size_t at = family.literal.find(text);
   if (text.empty() || at == std::string_view::npos)
-    fail<ConfigError>("{}: no line of {} has {:?} (take the text of its formula)", place, files.literal_name,
+    fail<ConfigError>("{}: no line of {} has {:?} (take the text of its formula)", place, family.literal_name,
                       text);
-  return 1 + std::count(files.literal.begin(), files.literal.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  return 1 +
+         std::count(family.literal.begin(), family.literal.begin() + static_cast<std::ptrdiff_t>(at), '\n');
 }
 
-FamilyMeanings read_family(const FamilyFiles& files) {
-  const ConfigSource source = config_from_toml(files.values, files.values_name);
+FamilyMeanings read_family(std::size_t index) {
+  const std::string folder = fmt::format("models/{}/", kFamilyNames[index]);
+  FamilyMeanings family{kFamilyNames[index], folder + "literal.cpp", kLiterals[index], {}};
+  const ConfigSource source = config_from_toml(kValues[index], folder + "values.toml");
   auto file = read_as<ValuesFile>(source);
-  FamilyMeanings family{file.family, files.literal_name, files.literal, {}};
   for (std::size_t i = 0; i < file.values.size(); ++i) {
     auto& [meaning, line] = file.values[i];
-    meaning.line = line_with(files, source.place(fmt::format("value.{}.line", i)), line);
+    meaning.line = line_with(family, source.place(fmt::format("value.{}.line", i)), line);
     family.values.push_back(std::move(meaning));
   }
   return family;
@@ -104,7 +80,7 @@ FamilyMeanings read_family(const FamilyFiles& files) {
 const std::vector<FamilyMeanings>& family_meanings() {
   static const std::vector<FamilyMeanings> all = [] {
     std::vector<FamilyMeanings> read;
-    for (const FamilyFiles& files : kFamilyFiles) read.push_back(read_family(files));
+    for (std::size_t i = 0; i < std::size(kFamilyNames); ++i) read.push_back(read_family(i));
     return read;
   }();
   return all;

@@ -39,7 +39,7 @@ struct FamilyMeanings {
   std::vector<ValueMeaning> values;
 };
 
-// Of the four families. Their data are checked when they are read.
+// Of the families of this build, in their order. Their data are checked when they are read.
 // errors: ConfigError, which tests see, for a key that is none and for a line that is not in literal.cpp.
 const std::vector<FamilyMeanings>& family_meanings();
 

@@ -1,7 +1,8 @@
 // Counted operations are those of the forward pass, two for a multiply-add.
 #include "train/app/reproduce/sample_cost.h"
 
-#include "models/eddy/paper_counts.h"
+#include <memory>
+
 #include "models/eddy/registry.h"
 #include "train/tasks/copy_data.h"
 #include "train/tasks/task.h"
@@ -19,9 +20,10 @@ void add_sample_cost(const RunConfig& config, RowResult& result) {
     model.block = copy_block(length, model.block);
   }
   result.values["batch"] = static_cast<double>(config.train.batch * config.train.accumulate);
-  result.values["recurrent_steps"] = static_cast<double>(recurrent_steps(model));
+  const std::unique_ptr<Model> counted = make_unallocated_model(model);
+  result.values["recurrent_steps"] = static_cast<double>(counted->recurrent_steps());
   result.values["sample_operations"] = forward_cost(model, tokens, false, scored).flops;
-  result.values["paper_operations"] = paper_operations(model, tokens);
+  result.values["paper_operations"] = counted->paper_operations(tokens);
 }
 
 }  // namespace eddy::app

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "models/eddy/paper_counts.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -132,13 +131,6 @@ TEST_CASE("the paper's columns of the recurrent transformers stand beside counte
   const RowResult unit = result_of(options, "unit");
   CHECK(unit.values.at("paper_operations") == 32 * (4 * 24 + 2 * 24 * 24));
   CHECK(unit.values.at("sampled_standard_error") > 0);
-
-  ModelConfig model;
-  model.model = "cached_staircase";
-  CHECK(recurrent_steps(model) == 1);
-  model.model = "universal";
-  model.repeats = 5;
-  CHECK(recurrent_steps(model) == 5);
 }
 
 TEST_CASE("selective copy at scale small is the paper's configuration, stopped early") {
