@@ -26,7 +26,8 @@ class OnTerminal {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    pid_ = ::forkpty(&terminal_, nullptr, nullptr, nullptr);
+    const winsize size{24, 80, 0, 0};
+    pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
     if (pid_ == 0) {
       ::setenv("TERM", "xterm", 1);
       ::setenv("LC_ALL", "C.UTF-8", 1);
