@@ -1,0 +1,105 @@
+// A stretch without control characters that holds a line end is judged as a whole: as pasted, if text follows a line end.
+#include "train/app/terminal/key_decoder.h"
+
+#include <algorithm>
+
+#include "tensor/base/error.h"
+#include "tensor/base/format.h"
+#include "train/files/utf8.h"
+
+namespace eddy::app {
+using namespace training;
+namespace {
+
+constexpr std::string_view kPasteBegin = "\x1b[200~", kPasteEnd = "\x1b[201~";
+constexpr std::string_view kLineEnds = "\r\n";
+constexpr std::size_t kMostWaiting = std::size_t{1} << 24;
+
+// Whether a byte is that of a key that writes nothing: Ctrl-A, ESC, backspace.
+bool is_control(char byte) {
+  const auto code = static_cast<unsigned char>(byte);
+  return (code < 0x20 && byte != '\t' && byte != '\r' && byte != '\n') || code == 0x7f;
+}
+
+// The text with '\n' for the line ends "\r\n" and '\r'.
+std::string with_newlines(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+    result += text[i] == '\r' ? '\n' : text[i];
+  }
+  return result;
+}
+
+// How many bytes at the end of a text may be the begin of a mark, or of a character.
+std::size_t unfinished(std::string_view text) {
+  for (std::size_t length = std::min(kPasteBegin.size() - 1, text.size()); length > 0; --length)
+    if (text.ends_with(kPasteBegin.substr(0, length))) return length;
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const char byte = text[text.size() - back];
+    if (is_continuation(byte)) continue;
+    const auto first = static_cast<unsigned char>(byte);
+    const std::size_t length = first >= 0xf0u ? 4 : first >= 0xe0u ? 3 : first >= 0xc0u ? 2 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void KeyDecoder::add(std::string_view bytes) {
+  if (waiting_.size() + bytes.size() > kMostWaiting)
+    fail<ValueError>("chat: a pasted text is longer than {} bytes (paste it in parts)", kMostWaiting);
+  waiting_ += bytes;
+}
+
+void KeyDecoder::clear() {
+  waiting_.clear();
+  looked_ = 0;
+}
+
+std::optional<KeyDecoder::Piece> KeyDecoder::marked() {
+  const std::size_t end = waiting_.find(kPasteEnd, std::max(looked_, kPasteBegin.size()));
+  if (end == std::string::npos) {
+    looked_ = waiting_.size() - std::min(waiting_.size(), kPasteEnd.size() - 1);
+    return {};
+  }
+  Piece piece{true, with_newlines(std::string_view(waiting_).substr(0, end).substr(kPasteBegin.size()))};
+  waiting_.erase(0, end + kPasteEnd.size());
+  looked_ = 0;
+  return piece;
+}
+
+std::optional<KeyDecoder::Piece> KeyDecoder::next(bool quiet) {
+  if (waiting_.starts_with(kPasteBegin)) return marked();
+  const std::string_view all = waiting_;
+  const std::size_t mark = all.find(kPasteBegin);
+  const std::string_view known = all.substr(0, mark != std::string_view::npos ? mark
+                                               : quiet                        ? all.size()
+                                                                              : all.size() - unfinished(all));
+  if (known.empty()) return {};
+  const auto take = [&](bool pasted, std::size_t length, std::size_t behind) {
+    Piece piece{pasted, with_newlines(known.substr(0, length))};
+    waiting_.erase(0, length + behind);
+    return piece;
+  };
+
+  const std::size_t line_end = known.find_first_of(kLineEnds);
+  if (line_end == std::string_view::npos) return take(false, known.size(), 0);
+  std::size_t keys = line_end;  // up to the last control character before the line end
+  while (keys > 0 && !is_control(known[keys - 1])) --keys;
+  if (keys > 0) return take(false, keys, 0);
+  const auto stretch_end =
+      static_cast<std::size_t>(std::find_if(known.begin(), known.end(), is_control) - known.begin());
+  const bool may_go_on = stretch_end == known.size() && mark == std::string_view::npos;
+  if (may_go_on && !quiet) return {};
+  const std::size_t text_end = known.substr(0, stretch_end).find_last_not_of(kLineEnds) + 1;
+  if (text_end <= line_end) return take(false, stretch_end, 0);
+  if (text_end == stretch_end) return take(true, text_end, 0);
+  // Of the line ends behind a pasted text one is left, as the key that ends the line.
+  Piece piece = take(true, text_end, stretch_end - text_end);
+  waiting_.insert(0, 1, '\n');
+  return piece;
+}
+
+}  // namespace eddy::app
