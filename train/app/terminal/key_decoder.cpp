@@ -58,47 +58,48 @@ void KeyDecoder::clear() {
   looked_ = 0;
 }
 
-std::optional<KeyDecoder::Piece> KeyDecoder::marked() {
+KeyDecoder::Piece KeyDecoder::take(bool pasted, std::string_view text, std::size_t bytes) {
+  Piece piece{pasted, with_newlines(text)};
+  waiting_.erase(0, bytes);
+  looked_ = 0;
+  return piece;
+}
+
+std::optional<KeyDecoder::Piece> KeyDecoder::next_marked() {
   const std::size_t end = waiting_.find(kPasteEnd, std::max(looked_, kPasteBegin.size()));
   if (end == std::string::npos) {
     looked_ = waiting_.size() - std::min(waiting_.size(), kPasteEnd.size() - 1);
     return {};
   }
-  Piece piece{true, with_newlines(std::string_view(waiting_).substr(0, end).substr(kPasteBegin.size()))};
-  waiting_.erase(0, end + kPasteEnd.size());
-  looked_ = 0;
-  return piece;
+  return take(true, std::string_view(waiting_).substr(0, end).substr(kPasteBegin.size()),
+              end + kPasteEnd.size());
 }
 
 std::optional<KeyDecoder::Piece> KeyDecoder::next(bool quiet) {
-  if (waiting_.starts_with(kPasteBegin)) return marked();
+  if (waiting_.starts_with(kPasteBegin)) return next_marked();
   const std::string_view all = waiting_;
-  const std::size_t mark = all.find(kPasteBegin);
-  const std::string_view known = all.substr(0, mark != std::string_view::npos ? mark
-                                               : quiet                        ? all.size()
-                                                                              : all.size() - unfinished(all));
-  if (known.empty()) return {};
-  const auto take = [&](bool pasted, std::size_t length, std::size_t behind) {
-    Piece piece{pasted, with_newlines(known.substr(0, length))};
-    waiting_.erase(0, length + behind);
-    return piece;
-  };
-
+  const std::size_t mark = all.find(kPasteBegin, looked_);
+  const bool at_mark = mark != std::string_view::npos;
+  const std::string_view known = all.substr(0, at_mark ? mark : all.size() - (quiet ? 0 : unfinished(all)));
   const std::size_t line_end = known.find_first_of(kLineEnds);
-  if (line_end == std::string_view::npos) return take(false, known.size(), 0);
+  if (known.empty()) return {};
+  if (line_end == std::string_view::npos) return take(false, known, known.size());
   std::size_t keys = line_end;  // up to the last control character before the line end
   while (keys > 0 && !is_control(known[keys - 1])) --keys;
-  if (keys > 0) return take(false, keys, 0);
-  const auto stretch_end =
-      static_cast<std::size_t>(std::find_if(known.begin(), known.end(), is_control) - known.begin());
-  const bool may_go_on = stretch_end == known.size() && mark == std::string_view::npos;
-  if (may_go_on && !quiet) return {};
-  const std::size_t text_end = known.substr(0, stretch_end).find_last_not_of(kLineEnds) + 1;
-  if (text_end <= line_end) return take(false, stretch_end, 0);
-  if (text_end == stretch_end) return take(true, text_end, 0);
+  if (keys > 0) return take(false, known.substr(0, keys), keys);
+
+  const auto looked = known.begin() + static_cast<std::ptrdiff_t>(std::min(looked_, known.size()));
+  const std::string_view stretch(known.begin(), std::find_if(looked, known.end(), is_control));
+  if (stretch.size() == known.size() && !at_mark && !quiet) {
+    looked_ = known.size();
+    return {};
+  }
+  const std::size_t text_end = stretch.find_last_not_of(kLineEnds) + 1;
+  if (text_end <= line_end) return take(false, stretch, stretch.size());
   // Of the line ends behind a pasted text one is left, as the key that ends the line.
-  Piece piece = take(true, text_end, stretch_end - text_end);
-  waiting_.insert(0, 1, '\n');
+  const bool has_end = text_end < stretch.size();
+  Piece piece = take(true, stretch.substr(0, text_end), stretch.size());
+  if (has_end) waiting_.insert(0, 1, '\n');
   return piece;
 }
 

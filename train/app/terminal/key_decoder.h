@@ -36,10 +36,13 @@ class KeyDecoder {
   void clear();
 
  private:
-  std::optional<Piece> marked();
+  std::optional<Piece> next_marked();
+  // The piece of the text at the begin of what waits, of which so many bytes go.
+  Piece take(bool pasted, std::string_view text, std::size_t bytes);
 
   std::string waiting_;
-  std::size_t looked_ = 0;  // bytes of a marked text that hold no mark of its end
+  std::size_t looked_ =
+      0;  // bytes without a control character; in a marked text, without the mark of its end
 };
 
 }  // namespace eddy::app
