@@ -1,5 +1,6 @@
 // Random keys and pasted texts, cut at random places: the line reader ends with a line, the end of the input or an
-// eddy::Error, and what it takes for a line does not depend on where the bytes were cut. Fixed seed, so a failure repeats.
+// eddy::Error, and what it takes for a line does not depend on where the bytes were cut. Fixed seed, so a failure
+// repeats.
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <pty.h>

@@ -1,4 +1,4 @@
-// A stretch without control characters that holds a line end is judged as a whole: as pasted, if text follows a line end.
+// A stretch without control characters that holds a line end is judged as a whole: as pasted, if text follows it.
 #include "train/app/terminal/key_decoder.h"
 
 #include <algorithm>

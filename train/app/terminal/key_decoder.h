@@ -1,8 +1,8 @@
 // What a terminal sends, as keys that a person typed and texts that were pasted. It tells them apart in two ways:
 //   - A terminal that was asked to marks a pasted text: ESC[200~ text ESC[201~ ("bracketed paste" of xterm's control
 //     sequences).
-//   - Without marks a pasted text arrives at once. So text behind a line end that came together with it is pasted: a person
-//     waits for an answer.
+//   - Without marks a pasted text arrives at once. So text behind a line end that came together with it is pasted: a
+//     person waits for an answer.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class KeyDecoder {
     bool pasted = false;
     std::string text;  // whole characters of UTF-8, where they arrive as such; each line end is '\n'
   };
-  // Returns the next piece; nothing where there is none, or where what comes next decides what it is. `quiet`: for a moment
-  // nothing came, so what arrived is all there is; only a text with a mark at its begin still waits for that at its end.
-  // A pasted text without marks has no line end at its end: that follows as a typed one.
+  // Returns the next piece; nothing where there is none, or where what comes next decides what it is. `quiet`: for a
+  // moment nothing came, so what arrived is all there is; only a text with a mark at its begin still waits for that at
+  // its end. A pasted text without marks has no line end at its end: that follows as a typed one.
   std::optional<Piece> next(bool quiet);
 
   // Whether something waits to be told by what comes next.

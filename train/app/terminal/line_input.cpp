@@ -1,5 +1,5 @@
-// libedit draws the line and keeps the history. Keys are read here, so that Ctrl-C ends the wait for them, and a pasted text
-// comes to libedit as one key.
+// libedit draws the line and keeps the history. Keys are read here, so that Ctrl-C ends the wait for them, and a pasted
+// text comes to libedit as one key.
 #include "train/app/terminal/line_input.h"
 
 #include <fcntl.h>
@@ -33,14 +33,15 @@ using namespace training;
 namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 24;
-// A signal ends only a wait that has begun, or another thread takes it: so a wait looks at what was noted ten times a second.
+// A signal ends only a wait that has begun, or another thread takes it: so a wait looks ten times a second at what was
+// noted.
 constexpr int kWaitMs = 100;
 // A pasted text arrives without such a gap, and a person does not feel it.
 constexpr int kQuietMs = 20;
 
-// Ctrl-C makes a terminal drop what was typed before it, also between a poll that saw it and the read: the read would wait
-// for the next key, and the interrupt with it. So a terminal is read through a description that never waits; another one,
-// since that of standard input is shared with the shell.
+// Ctrl-C makes a terminal drop what was typed before it, also between a poll that saw it and the read: the read would
+// wait for the next key, and the interrupt with it. So a terminal is read through a description that never waits;
+// another one, since that of standard input is shared with the shell.
 int input_descriptor() {
   static const int own = [] {
     const char* const name = ::isatty(STDIN_FILENO) ? ::ttyname(STDIN_FILENO) : nullptr;
@@ -75,7 +76,7 @@ ssize_t read_within(int ms, char* bytes, std::size_t most) {
 
 }  // namespace
 
-// What came of a wait: keys, a change of the terminal, or nothing, as the wait was interrupted or the input is at its end.
+// What came of a wait: keys, a change of the terminal, or nothing: it was interrupted, or the input is at its end.
 struct LineInput::Arrival {
   std::optional<KeyDecoder::Piece> piece{};
   PromptTerminal::Change change = PromptTerminal::Change::none;

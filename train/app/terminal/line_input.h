@@ -27,9 +27,9 @@ class LineInput {
     std::string text;     // without its newline; one that was pasted may hold others
     bool pasted = false;  // it begins with a text that was pasted into a terminal, or holds the end of a line
   };
-  // Waits for the next line. SIGINT ends the wait (interrupt.h); what was typed is lost. A last line without a newline is
-  // a line. Signals that end or stop the program find the terminal as it was before (prompt_terminal.h); when it goes on,
-  // prompt and line are shown again.
+  // Waits for the next line. SIGINT ends the wait (interrupt.h); what was typed is lost. A last line without a newline
+  // is a line. Signals that end or stop the program leave the terminal as it was found (prompt_terminal.h); when it goes
+  // on, prompt and line are shown again.
   // errors: IoError where standard input cannot be read; ValueError for a line of more than 16 MiB.
   Line next();
 

@@ -35,8 +35,8 @@ class KeptModes {
   TerminalModes modes_;
 };
 
-// While it lives, signals that end or stop the program (SIGTERM, SIGHUP, Ctrl-\, Ctrl-Z) only ask for it, and the wait for
-// keys asks what they want. One that was ignored before stays ignored. At most one lives at a time.
+// While it lives, signals that end or stop the program (SIGTERM, SIGHUP, Ctrl-\, Ctrl-Z) only ask for it, and the wait
+// for keys asks what they want. One that was ignored before stays ignored. At most one lives at a time.
 class PromptTerminal {
  public:
   // `at_begin` is written to standard output now, and whenever the program goes on; `at_end` when the terminal is left.
@@ -47,8 +47,9 @@ class PromptTerminal {
   PromptTerminal& operator=(const PromptTerminal&) = delete;
 
   enum class Change { none, resized, resumed };
-  // Does what signals asked for since the last call: it ends the program, or stops it until it is told to go on. Returns
-  // what has become of the terminal: its size is another, or the program goes on with modes that are not the editor's.
+  // Does what signals asked for since the last call: it ends the program, or stops it until it is told to go on.
+  // Returns what has become of the terminal: its size is another, or the program goes on with modes that are not the
+  // editor's.
   Change answer_signals();
 
  private:
