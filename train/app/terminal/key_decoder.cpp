@@ -35,14 +35,7 @@ std::string with_newlines(std::string_view text) {
 std::size_t unfinished(std::string_view text) {
   for (std::size_t length = std::min(kPasteBegin.size() - 1, text.size()); length > 0; --length)
     if (text.ends_with(kPasteBegin.substr(0, length))) return length;
-  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
-    const char byte = text[text.size() - back];
-    if (is_continuation(byte)) continue;
-    const auto first = static_cast<unsigned char>(byte);
-    const std::size_t length = first >= 0xf0u ? 4 : first >= 0xe0u ? 3 : first >= 0xc0u ? 2 : 1;
-    return length > back ? back : 0;
-  }
-  return 0;
+  return cut_utf8_bytes(text);
 }
 
 }  // namespace
