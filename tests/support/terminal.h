@@ -5,12 +5,15 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/program.h"
@@ -26,7 +29,8 @@ class OnTerminal {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    pid_ = ::forkpty(&terminal_, nullptr, nullptr, nullptr);
+    const winsize size{24, 80, 0, 0};
+    pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
     if (pid_ == 0) {
       ::setenv("TERM", "xterm", 1);
       ::setenv("LC_ALL", "C.UTF-8", 1);
@@ -64,6 +68,18 @@ class OnTerminal {
     return false;
   }
   const std::string& unseen() const { return unseen_; }
+  void signal(int number) const { ::kill(pid_, number); }
+  // Gives the terminal another width, of which the program hears.
+  void set_columns(unsigned short columns) const {
+    const winsize size{24, columns, 0, 0};
+    REQUIRE(::ioctl(terminal_, TIOCSWINSZ, &size) == 0);
+  }
+  // How the terminal takes keys: the flags of input and of the local modes.
+  std::pair<tcflag_t, tcflag_t> modes() const {
+    termios all{};
+    REQUIRE(::tcgetattr(terminal_, &all) == 0);
+    return {all.c_iflag, all.c_lflag};
+  }
   // The exit status.
   int finish() {
     see("(never written)");

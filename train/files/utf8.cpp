@@ -2,6 +2,8 @@
 // Source: RFC 3629, section 4 (the table of well-formed byte sequences).
 #include "train/files/utf8.h"
 
+#include <algorithm>
+
 namespace eddy::training {
 
 Utf8Char utf8_at(std::string_view text, std::size_t offset) {
@@ -21,6 +23,17 @@ Utf8Char utf8_at(std::string_view text, std::size_t offset) {
   const bool surrogate = code_point >= 0xd800 && code_point <= 0xdfff;
   if (code_point < least || code_point > 0x10ffff || surrogate) return {};
   return {code_point, bytes};
+}
+
+std::size_t cut_utf8_bytes(std::string_view text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const char last = text[text.size() - back];
+    if (is_continuation(last)) continue;
+    const auto first = static_cast<unsigned char>(last);
+    const std::size_t length = first >= 0xf0u ? 4 : first >= 0xe0u ? 3 : first >= 0xc0u ? 2 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
 }
 
 void append_utf8(std::string& text, char32_t code_point) {

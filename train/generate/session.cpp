@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/files/atomic_file.h"
 #include "tensor/files/safetensors.h"
 #include "train/config/run_config.h"
 #include "train/files/digest.h"
@@ -201,6 +202,7 @@ void save_session(const std::string& path, const Model& model, const Session& se
   }
   notes.emplace(kDigestKey, digest.hex());
   refuse_foreign_file("session", path, kSessionFile);
+  remove_left_overs_of(path);
   save_safetensors(path, tensors, notes);
 }
 

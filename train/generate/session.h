@@ -22,7 +22,7 @@ struct Session {
   SampleOptions sample;  // of the text so far
 };
 
-// Saves a session atomically.
+// Saves a session atomically, and removes what processes that were killed while they saved it left beside it.
 // errors: IoError, also for a file that is no session (refuse_foreign_file); ValueError when nothing was read yet.
 void save_session(const std::string& path, const Model& model, const Session& session);
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "train/ranks/launched.h"
 #include "train/step/stop_signal.h"
 #include "train/words/human_text.h"
 
@@ -41,12 +42,22 @@ std::string join(const std::vector<Piece>& pieces) {
   return line;
 }
 
+// The width of a terminal; 0 where it is not known.
+int columns_of(std::FILE* stream) {
+  winsize size{};
+  return ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 }  // namespace
 
-bool redraws(std::FILE* stream) {
+bool moves_cursor(std::FILE* stream) {
   const char* const kind = std::getenv("TERM");
   return ::isatty(::fileno(stream)) == 1 && kind != nullptr && *kind != '\0' &&
          std::string_view(kind) != "dumb";
+}
+
+bool redraws(std::FILE* stream) {
+  return moves_cursor(stream) && columns_of(stream) > 0 && launched().processes == 1;
 }
 
 Progress::Progress(std::FILE* out, const ProgressOptions& options, Clock::time_point start)
@@ -214,9 +225,8 @@ void Progress::clear_live() {
 
 int Progress::columns() const {
   if (options_.width > 0) return options_.width;
-  winsize size{};
-  if (::ioctl(::fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return kUnknownColumns;
+  const int known = columns_of(out_);
+  return known > 0 ? known : kUnknownColumns;
 }
 
 }  // namespace eddy::training

@@ -23,7 +23,10 @@ struct ProgressOptions {
   int width = 0;                      // columns; 0: the terminal's width each time, as it may be resized
 };
 
-// Whether a stream is a terminal that redraws a line: TERM names its kind, and not "dumb".
+// Whether a stream is a terminal with a cursor that moves: TERM names its kind, and not "dumb".
+bool moves_cursor(std::FILE* stream);
+// Whether a line on it may be drawn again: such a terminal, of a known width, and not one of several processes. OpenMPI
+// gives each process a terminal of 0 columns, whose text ends in a log.
 bool redraws(std::FILE* stream);
 
 class Progress {

@@ -67,6 +67,15 @@ std::string with_end(std::string text) {
   return text.empty() || text.ends_with('\n') ? text : text + '\n';
 }
 
+// A sanitizer reserves terabytes of addresses: then there is no limit on them.
+Limits limits_to_run(const Exercise& exercise, const std::vector<std::string>& command) {
+  Limits limits = exercise.needs == Needs::compiler ? kToRun : kToRunMore;
+  if (std::any_of(command.begin(), command.end(),
+                  [](const std::string& word) { return word.starts_with("-fsanitize="); }))
+    limits.memory_bytes = 0;
+  return limits;
+}
+
 // Why a check that did not exit was stopped.
 std::string why_stopped(const ProgramEnd& end) {
   if (end.killed)
@@ -151,8 +160,7 @@ Checked check_exercise(const Installation& installation, const Exercise& exercis
                                       kToCompile.seconds)};
   if (!compiled.good()) return {false, text + file.string() + " does not compile: see above\n"};
 
-  const ProgramEnd ran =
-      run_limited({fs::absolute(program).string()}, exercise.needs == Needs::compiler ? kToRun : kToRunMore);
+  const ProgramEnd ran = run_limited({fs::absolute(program).string()}, limits_to_run(exercise, command));
   text += with_end(ran.output);
   if (ran.killed || ran.status < 0) return {false, text + file.string() + ": " + why_stopped(ran) + "\n"};
   return {ran.status == 0, text};

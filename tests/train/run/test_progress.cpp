@@ -1,6 +1,7 @@
 // The live line: its width, its estimates, and what a log file gets instead.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -176,6 +177,11 @@ TEST_CASE("progress: only a terminal that redraws lines gets a live line") {
   REQUIRE(::unlockpt(terminal.get()) == 0);
   std::FILE* const stream = std::fopen(::ptsname(terminal.get()), "w");
   REQUIRE(stream != nullptr);
+  const auto set_columns = [&](unsigned short columns) {
+    const winsize size{24, columns, 0, 0};
+    REQUIRE(::ioctl(terminal.get(), TIOCSWINSZ, &size) == 0);
+  };
+  set_columns(80);
   const char* const kind = std::getenv("TERM");
   const std::string before = kind == nullptr ? "" : kind;
   for (const auto& [name, live] : {std::pair{"xterm", true}, {"dumb", false}, {"", false}}) {
@@ -183,6 +189,17 @@ TEST_CASE("progress: only a terminal that redraws lines gets a live line") {
     CHECK(redraws(stream) == live);
   }
   ::setenv("TERM", "xterm", 1);
+  for (const char* const variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    CAPTURE(variable);
+    ::setenv(variable, "1", 1);  // `srun --pty` starts one
+    CHECK(redraws(stream));
+    ::setenv(variable, "2", 1);
+    CHECK(!redraws(stream));
+    ::unsetenv(variable);
+  }
+  set_columns(0);  // as OpenMPI makes them
+  CHECK(!redraws(stream));
+  CHECK(moves_cursor(stream));
   std::FILE* const file = std::tmpfile();
   CHECK(!redraws(file));
   std::fclose(file);

@@ -1,10 +1,10 @@
-// Ranks over MPI, which only moves bytes. Launchers say in the environment how many processes they started, so that a
-// program without one never starts MPI.
+// Ranks over MPI, which only moves bytes. A program without a launcher never starts MPI.
 #include "train/app/launch/launcher.h"
 
 #include <cstdlib>
 
 #include "tensor/base/format.h"
+#include "train/ranks/launched.h"
 
 #ifdef EDDY_MPI
 #define OMPI_SKIP_MPICXX 1
@@ -27,21 +27,6 @@
 
 namespace eddy::app {
 using namespace training;
-
-int launched_processes() {
-  // OpenMPI; MPICH and Intel MPI; srun, which sets it for a step and not for a batch script.
-  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (const char* const text = std::getenv(name); text != nullptr)
-      if (const int size = std::atoi(text); size > 0) return size;
-  return 1;
-}
-
-bool is_first_process() {
-  if (launched_processes() == 1) return true;
-  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
-    if (const char* const text = std::getenv(name); text != nullptr) return std::atoi(text) == 0;
-  return true;
-}
 
 #ifdef EDDY_MPI
 namespace {
@@ -243,12 +228,13 @@ class MpiRanks final : public Ranks {
 }  // namespace
 
 std::unique_ptr<Ranks> ranks_of_launcher(bool choose_threads) {
-  const int started = launched_processes();
+  const int started = launched().processes;
   if (started == 1) return nullptr;
   auto ranks = std::make_unique<MpiRanks>(choose_threads);
   if (ranks->size() != started)
     fail<ConfigError>(
-        "ranks: the launcher started {} processes and MPI sees {} (start with mpirun, or with srun --mpi=pmix)",
+        "ranks: the launcher started {} processes and MPI sees {} (to share one run: mpirun, or srun --mpi=pmix; for "
+        "independent runs: EDDY_ALONE=1 lets each train alone)",
         started, ranks->size());
   return ranks;
 }
@@ -268,10 +254,11 @@ const char* mpi_of_build() {
 #else
 
 std::unique_ptr<Ranks> ranks_of_launcher(bool /*choose_threads*/) {
-  if (const int started = launched_processes(); started > 1)
+  if (const int started = launched().processes; started > 1)
     fail<ConfigError>(
-        "ranks: a launcher started {} processes and this build has no MPI: each would do the same alone (install "
-        "libopenmpi-dev and openmpi-bin and build again, or start one process)",
+        "ranks: a launcher started {} processes and this build has no MPI: each would do the same alone (to share one "
+        "run: install libopenmpi-dev and openmpi-bin and build again; for independent runs: EDDY_ALONE=1 lets each "
+        "train alone)",
         started);
   return nullptr;
 }

@@ -7,14 +7,9 @@
 
 namespace eddy::app {
 
-// The number of processes that a launcher says it started together with this one; 1 without a launcher.
-int launched_processes();
-
-// Whether this process is the one of them that prints.
-bool is_first_process();
-
-// Returns the ranks of a launcher; null if it started one process, or there is none. Starts MPI, once. With
-// `choose_threads`, this process gets its share of the processors that it has in common with ranks of its host.
+// Returns the ranks of a launcher; null if it started one process, or there is none (train/ranks/launched.h). Starts
+// MPI, once. With `choose_threads`, this process gets its share of the processors that it has in common with ranks of
+// its host.
 // errors: ConfigError when this build has no MPI, or MPI does not see the other processes.
 std::unique_ptr<training::Ranks> ranks_of_launcher(bool choose_threads);
 

@@ -43,30 +43,48 @@ int run_chat(const ChatFlags& flags) {
   const InterruptFlag interrupts;
   LineInput input(typed, "> ");
   TerminalText safe;
-  bool at_line_begin = true, has_failed = false;
+  bool at_line_begin = true, has_failed = false, reader_left = false;
+  // A reader that leaves ends the text that is being written; a command behind it may still save what there is.
+  const auto unless_closed = [&](const auto& write) {
+    try {
+      write();
+    } catch (const OutputClosed&) {
+      reader_left = true;
+      keep_on_without_output();
+    }
+  };
   const auto show = [&](std::string_view bytes) {
     if (!bytes.empty()) at_line_begin = bytes.ends_with('\n');
-    print_bytes(is_terminal(1) ? safe.take(bytes) : std::string(bytes));
-    flush_output();
+    unless_closed([&] {
+      print_bytes(is_terminal(1) ? safe.take(bytes) : std::string(bytes));
+      flush_output();
+    });
   };
-  for (;;) {
+  const auto tell = [&](std::string_view text) { unless_closed([&] { print_now(text); }); };
+  for (std::int64_t number = 1;; ++number) {
     const LineInput::Line line = input.next();
     if (line.end == LineInput::End::interrupted) {
       if (!typed) return 130;
       continue;
     }
     if (line.end == LineInput::End::end_of_input) break;
+    // A pasted text is text, also one that begins with a slash.
+    const std::string said = line.pasted && line.text.starts_with('/') ? "/" + line.text : line.text;
+    if (reader_left && !Chat::is_command(said))
+      fail<IoError>("chat: standard output is closed, and line {} asks for more text (it is not read)",
+                    number);
     try {
-      if (Chat::is_command(line.text)) {
-        const Chat::Reply reply = chat.command(line.text);
-        print_now(reply.text);
+      if (Chat::is_command(said)) {
+        const Chat::Reply reply = chat.command(said);
+        if (!reader_left) tell(reply.text);
+        if (reader_left) say(reply.text.substr(0, reply.text.find_last_not_of('\n') + 1));
         if (reply.ends) break;
         continue;
       }
-      const Chat::Turn turn = chat.turn(line.text, show, [] { return is_interrupted(); });
+      const Chat::Turn turn = chat.turn(said, show, [&] { return is_interrupted() || reader_left; });
       take_interrupt();
-      print_now(safe.finish());
-      if (!at_line_begin || !typed) print_now("\n");
+      tell(safe.finish());
+      if (!at_line_begin || !typed) tell("\n");
       at_line_begin = true;
       if (!turn.replaced.empty())
         say(fmt::format("the vocabulary lacks {}: replaced", fmt::join(turn.replaced, ", ")));
@@ -74,14 +92,14 @@ int run_chat(const ChatFlags& flags) {
         say(fmt::format("stopped: {} (/forget begins a new text)", turn.result.stopped));
     } catch (const Error& error) {  // it is the line's, and the next one may be better
       take_interrupt();
-      print_now(safe.finish());
-      if (!at_line_begin) print_now("\n");
+      tell(safe.finish());
+      if (!at_line_begin) tell("\n");
       at_line_begin = true;
       has_failed = true;
       say(fmt::format("error: {}", error.what()));
     }
   }
-  if (typed) print_now("\n");
+  if (typed) tell("\n");
   return has_failed && !typed ? 1 : 0;
 }
 

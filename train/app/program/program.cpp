@@ -31,12 +31,12 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "tensor/threads/thread_pool.h"
-#include "train/app/launch/launcher.h"
 #include "train/app/measure/kernels/prove.h"
 #include "train/app/program/commands.h"
 #include "train/config/config.h"
 #include "train/config/run_config.h"
 #include "train/plan/machine_memory.h"
+#include "train/ranks/launched.h"
 #include "train/words/program_name.h"
 #include "train/words/suggest.h"
 
@@ -94,6 +94,16 @@ void check_thread_variable() {
                       text);
 }
 
+// Refuses an EDDY_ALONE that train/ranks/launched.h does not know.
+// errors: ConfigError.
+void check_alone_variable() {
+  const char* const given = std::getenv("EDDY_ALONE");
+  const std::string_view text(given == nullptr ? "" : given);
+  if (!text.empty() && text != "0" && text != "1")
+    fail<ConfigError>(
+        "EDDY_ALONE: '{}' (1: this process shares nothing with others of its launcher; 0 or unset)", text);
+}
+
 // Overrides the choice of GPU kernels by EDDY_KERNELS.
 // errors: ConfigError.
 void choose_gpu_kernels() {
@@ -116,11 +126,13 @@ void check_gpu_kernels() {
   });
 }
 
-// Of several processes that a launcher started, all make the same mistake.
+// Of several processes that a launcher started, the first has the error. The others may make the same mistake, or be
+// runs of their own: each says why it ends.
 int report(std::string_view text, int status) {
   std::fflush(stdout);
-  if (!is_first_process()) return status;
-  say(fmt::format("error: {}", text));
+  const Launched here = launched();
+  say(here.number == 0 ? fmt::format("error: {}", text)
+                       : fmt::format("process {} of {} ends: {}", here.number, here.processes, text));
   return status;
 }
 
@@ -298,6 +310,7 @@ int run_command_line(int argc, char** argv) {
       "Environment:\n"
       "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
       "  OMP_NUM_THREADS=N                        the most, where none of these says\n"
+      "  EDDY_ALONE=1                             share no run with others that mpirun or srun started\n"
       "  EDDY_CPU_LEVEL=baseline|avx2|avx512|avx512_bf16|amx\n"
       "                                          lower instruction set of the CPU kernels\n"
       "  EDDY_DATA_DIR=FOLDER                     where the data of tasks and tables are\n"
@@ -344,6 +357,7 @@ int run_command_line(int argc, char** argv) {
     return kUsage;
   }
   check_thread_variable();
+  check_alone_variable();
   choose_cpu_level();
   choose_gpu_kernels();
   check_gpu_kernels();
@@ -353,7 +367,7 @@ int run_command_line(int argc, char** argv) {
   if (computes == Computes::products) reserve_product_memory(thread_count());
   const int status = run();
   for (const std::string& warning : take_warnings())
-    if (is_first_process()) say(warning);
+    if (launched().number == 0) say(warning);
   flush_output();
   report_lost_output(results == Results::printed);
   return status;

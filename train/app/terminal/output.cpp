@@ -4,13 +4,13 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 
 #include "tensor/base/format.h"
+#include "train/files/utf8.h"
 #include "train/words/human_text.h"
 
 namespace eddy::app {
@@ -37,17 +37,10 @@ void output_failed(int error) {
   if (!reader_gone && error != EINTR) lost_why = why;
 }
 
-// Returns the number of bytes at the end of a text that begin a UTF-8 character and do not complete it, or that may
-// begin the line end "\r\n".
+// Returns the number of bytes at the end of a text that begin a character and do not complete it, or that may begin the
+// line end "\r\n".
 std::size_t cut_bytes(std::string_view text) {
-  if (text.ends_with('\r')) return 1;
-  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xc0u) == 0x80u) continue;  // a continuation byte: its first byte lies before it
-    const std::size_t length = byte >= 0xf0u ? 4 : byte >= 0xe0u ? 3 : byte >= 0xc0u ? 2 : 1;
-    return length > back ? back : 0;
-  }
-  return 0;
+  return text.ends_with('\r') ? 1 : cut_utf8_bytes(text);
 }
 
 }  // namespace

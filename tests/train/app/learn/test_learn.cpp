@@ -180,6 +180,19 @@ TEST_CASE("learn: a file that does not compile or never ends or crashes is said 
   CHECK(said.size() < 80'000);
 }
 
+TEST_CASE("learn: an answer is right under a sanitizer too") {
+  if (!has_program()) return;
+  const Student student("1");
+  CHECK(student.take().status == 0);
+  student.hand_in("01_softplus.cpp", read_bytes(kExercises / "answers/01_softplus.cpp"));
+  const Ended checked = student.check({"CXX=c++ -fsanitize=address"});
+  if (contains(checked.out, "does not compile")) {
+    MESSAGE("skipped: the compiler has no address sanitizer");
+    return;
+  }
+  CHECK_MESSAGE(checked.status == 0, checked.out, checked.err);
+}
+
 TEST_CASE("learn: what is missing is said with what to do") {
   if (!has_program()) return;
   const Student student("1");

@@ -268,8 +268,33 @@ TEST_CASE("ranks: processes that a launcher started and that do not see each oth
                                      .environment = {variable + "=2"}});
     CHECK(ended.status == 1);
     CHECK(contains(ended.err, "2 processes"));
+    CHECK(contains(ended.err, "EDDY_ALONE=1"));
     CHECK(!fs::exists(folder.path("no")));
   }
+}
+
+TEST_CASE(
+    "ranks: each process that a launcher started says why it ends, and trains alone where it is told to") {
+  if (!has_program()) return;
+  const Texts folder;
+  const std::vector<std::string> second{"PMI_SIZE=2", "PMI_RANK=1"};
+  for (const std::string line : {"train --run no --data text.txt", "eval nowhere", "train --no-such-flag"}) {
+    CAPTURE(line);
+    const Ended ended = run_program({words_of(line), folder.path(), "/dev/null", 0, second});
+    CHECK(ended.status != 0);
+    CHECK_MESSAGE(contains(ended.err, "process 1 of 2 ends: "), ended.err);
+  }
+  std::vector<std::string> alone = second;
+  alone.emplace_back("EDDY_ALONE=1");
+  const Ended trained = run_program({words_of("train --run own --data text.txt --train.steps 1" + kSmall),
+                                     folder.path(), "/dev/null", 0, alone});
+  CHECK_MESSAGE(trained.status == 0, trained.err);
+  CHECK(fs::exists(folder.path("own/checkpoints/latest")));
+  alone.back() = "EDDY_ALONE=yes";
+  const Ended wrong =
+      run_program({words_of("train --run no --data text.txt"), folder.path(), "/dev/null", 0, alone});
+  CHECK(wrong.status == 1);
+  CHECK(contains(wrong.err, "EDDY_ALONE: 'yes'"));
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -95,6 +96,18 @@ TEST_CASE("chat: a text that was saved and loaded goes on as if it had not been,
   CHECK(talk.chat->session().text.position == 13);
   talk.chat->command("/forget");
   CHECK(contains(refusal(*talk.chat, "/save " + folder.path("b")), "nothing"));
+}
+
+TEST_CASE("chat: a save removes what one left behind that was killed") {
+  const TempFolder folder;
+  Talk talk({"recurrent_transformer", "unit_forget"});
+  talk.say("abc");
+  // The number of the process is above those that Linux gives.
+  const std::string half = folder.write("a.session.tmp-4194305-0", "half"),
+                    other = folder.write("b.session.tmp-4194305-0", "half");
+  talk.chat->command("/save " + folder.path("a.session"));
+  CHECK(!std::filesystem::exists(half));
+  CHECK(std::filesystem::exists(other));
 }
 
 TEST_CASE("chat: the state is shown with its size, norms, tokens and gates") {

@@ -1,6 +1,7 @@
 // `eddy chat` as a script uses it. test_chat_terminal.cpp is as a person does.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/support/errors.h"
@@ -56,4 +57,25 @@ TEST_CASE("eddy chat: a reader that leaves ends it without an error") {
   REQUIRE(chat.read_output(10));
   chat.close_output();
   CHECK(chat.finish().status == 0);
+}
+
+TEST_CASE("eddy chat: behind a reader that left a save is carried out, and a text is an error") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const auto left = [&](const std::string& lines) {
+    Program chat(
+        {words_of("chat run --tokens 1000000000"), t.folder.path(), t.folder.write("left.txt", lines)});
+    REQUIRE(chat.read_output(10));
+    chat.close_output();
+    return chat.finish();
+  };
+  const Ended saved = left("the\n/save left.session\n");
+  CHECK_MESSAGE(saved.status == 0, saved.err);
+  CHECK_MESSAGE(contains(saved.err, "saved in left.session: "), saved.err);
+  CHECK(t.lines("the\n", "--load left.session --tokens 3").status == 0);
+  const Ended more = left("the\nthe lamp\n/save more.session\n");
+  CHECK(more.status == 1);
+  CHECK_MESSAGE(contains(more.err, "chat: standard output is closed, and line 2 asks for more text"),
+                more.err);
+  CHECK(!std::filesystem::exists(t.folder.path("more.session")));
 }
