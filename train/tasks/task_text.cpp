@@ -495,11 +495,12 @@ void check_offset(const RunConfig& config) {
 }  // namespace
 
 TaskEntry text_task() {
-  return {.name = "text",
-          .summary = "the next token of a text",
-          .make = make_text,
-          .common = "path tokenizer split test order document offset block_min block_max",
-          .check = check_offset};
+  return {
+      .name = "text",
+      .summary = "the next token of a text",
+      .make = make_text,
+      .common = "path tokenizer split test order document separator json_field offset block_min block_max",
+      .check = check_offset};
 }
 
 }  // namespace eddy::training

@@ -136,6 +136,10 @@ Documents documents_in(std::string text, const CutRule& rule, const std::string&
   return cutting.take();
 }
 
+Documents documents_of(const TextFile& file, const CutRule& rule, bool end_lines) {
+  return documents_in(text_of(file), file.joined.empty() ? rule : CutRule{}, shown_path(file), end_lines);
+}
+
 bool is_json_lines(std::string_view text, std::string_view name) {
   if (name.ends_with(".jsonl") || name.ends_with(".ndjson")) return true;
   if (!text.starts_with('{')) return false;

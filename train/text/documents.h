@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "train/config/run_config.h"
+#include "train/text/text_files.h"
 
 namespace eddy::training {
 
@@ -37,6 +38,10 @@ struct Documents {
 // errors: FormatError for a line that is no JSON, or that lacks the field.
 Documents documents_in(std::string text, const CutRule& rule, const std::string& file,
                        bool end_lines = false);
+
+// Those of a file, or the one of a joined folder.
+// errors: as text_of and documents_in.
+Documents documents_of(const TextFile& file, const CutRule& rule, bool end_lines = false);
 
 // Whether a text is lines of JSON: by its name (.jsonl, .ndjson), or since its first two lines are objects.
 bool is_json_lines(std::string_view text, std::string_view name);

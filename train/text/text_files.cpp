@@ -282,13 +282,17 @@ std::vector<TextFile> single_files(const std::vector<TextFile>& texts) {
   return files;
 }
 
+std::string shown_path(const TextFile& file) {
+  return is_input(file.path) ? kInputName : file.path;
+}
+
 std::string bytes_of(const TextFile& file) {
   return is_input(file.path) ? standard_input() : InputFile(file.path).text();
 }
 
 std::string text_of(const TextFile& file) {
   if (!file.joined.empty()) return text_of(TextFiles{file.joined, {}, true});
-  return decode_text(bytes_of(file), is_input(file.path) ? kInputName : file.path);
+  return decode_text(bytes_of(file), shown_path(file));
 }
 
 std::string text_of(const TextFiles& texts) {

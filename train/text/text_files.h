@@ -57,6 +57,9 @@ TextFiles list_text_files(const DataPaths& paths, DocumentUnit unit = DocumentUn
 // The files that the texts consist of: those of joined folders one by one.
 std::vector<TextFile> single_files(const std::vector<TextFile>& texts);
 
+// The path of a file for people.
+std::string shown_path(const TextFile& file);
+
 // The bytes of a file as they are.
 // errors: IoError.
 std::string bytes_of(const TextFile& file);

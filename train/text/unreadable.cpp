@@ -5,7 +5,6 @@
 #include <map>
 
 #include "tensor/base/format.h"
-#include "train/files/standard_input.h"
 #include "train/files/text_encoding.h"
 #include "train/files/utf8.h"
 #include "train/words/human_text.h"
@@ -69,15 +68,15 @@ std::string guessed_encoding(std::string_view text) {
 
 }  // namespace
 
-std::optional<Unreadable> why_unreadable(const TextFile& file, std::string bytes, bool needs_utf8) {
-  const std::string path = file.path == kStandardInput ? kInputName : file.path;
+std::optional<Unreadable> why_unreadable(const TextFile& file, const std::string& bytes, bool needs_utf8) {
+  const std::string path = shown_path(file);
   const TextEncoding encoding = encoding_of(bytes);
   if (encoding.unit > 1) {
     if (encoding.mark == 0)
       return Unreadable{path, fmt::format("looks like {} without a byte order mark", encoding.name),
                         encoding.name, false};
     try {
-      static_cast<void>(decode_text(std::move(bytes), path));
+      static_cast<void>(decode_text(bytes, path));
     } catch (const FormatError& error) {
       return Unreadable{path, error.what(), "", false};
     }

@@ -18,7 +18,7 @@ struct Unreadable {
 
 // Returns why a file with these bytes cannot be read as text; nothing if it can. needs_utf8: whether the tokenizer takes
 // only UTF-8.
-std::optional<Unreadable> why_unreadable(const TextFile& file, std::string bytes, bool needs_utf8);
+std::optional<Unreadable> why_unreadable(const TextFile& file, const std::string& bytes, bool needs_utf8);
 
 // Refuses files that cannot be read, of `all`.
 // errors: FormatError, always; it names every file, and the command that converts them.
