@@ -68,6 +68,9 @@ class Task {
   // with a new state.
   virtual bool carries_state() const { return false; }
 
+  // The beginning of the first text as it is read, for people; "" for tasks without texts.
+  virtual std::string beginning() const { return {}; }
+
   // The number of tokens in each row of a training batch; 0 if it differs from batch to batch.
   virtual std::int64_t row_length() const { return 0; }
 
