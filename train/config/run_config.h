@@ -28,7 +28,6 @@ struct DataPaths : ConfigField::Texts {
   DataPaths(const char* path) : DataPaths(std::string(path)) {}
   explicit DataPaths(ConfigField::Texts paths) : ConfigField::Texts(std::move(paths)) {}
 
-  bool is(std::string_view path) const { return size() == 1 && front() == path; }
   // For people: "a.txt", "a.txt, b.txt, c.txt and 4 more"; "" for none.
   std::string text() const;
   // As arguments of a command: "a.txt 'my b.txt'".

@@ -89,7 +89,8 @@ void prepare_vocabulary(const ReproduceRow& row, const fs::path& folder,
     try {
       const bool one_file = fs::is_regular_file(row.config.data.path.text(), error);
       const std::vector<TextFile> read = one_file ? training_part(row.config.data, files.at(0), part) : files;
-      const TrainedVocabulary vocabulary = train_vocabulary(read, {.size = row.pieces});
+      const TrainedVocabulary vocabulary =
+          train_vocabulary(read, {.size = row.pieces, .cut = cut_rule(row.config.data)});
       fs::remove(part, error);
       return vocabulary.model;
     } catch (const ValueError& refused) {

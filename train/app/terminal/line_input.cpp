@@ -11,9 +11,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
+#include <string_view>
+#include <utility>
 
 #include "tensor/base/format.h"
 #include "train/app/terminal/interrupt.h"
+#include "train/files/standard_input.h"
+#include "train/files/text_encoding.h"
 
 #ifdef EDDY_LIBEDIT
 #include <histedit.h>
@@ -153,7 +157,8 @@ LineInput::Line LineInput::next_edited() {
 
 #endif
 
-LineInput::LineInput(bool terminal, std::string prompt) : terminal_(terminal), prompt_(std::move(prompt)) {
+LineInput::LineInput(bool terminal, std::string prompt)
+    : terminal_(terminal), prompt_(std::move(prompt)), has_begun_(terminal) {
   if (terminal_) editor_ = std::make_unique<Editor>(prompt_.c_str());
   if (editor_ && editor_->line == nullptr) editor_.reset();  // a terminal of a kind that cannot be drawn on
 }
@@ -164,13 +169,27 @@ LineInput::Line LineInput::next() {
   return editor_ ? next_edited() : next_plain();
 }
 
+// A byte order mark may come in parts, and what stands behind one of UTF-16 becomes UTF-8 as a whole.
+bool LineInput::begin() {
+  using namespace std::string_view_literals;
+  bool wide = false;
+  for (const std::string_view mark : {"\xef\xbb\xbf"sv, "\xff\xfe"sv, "\xfe\xff"sv, "\0\0\xfe\xff"sv}) {
+    if (!at_end_ && mark != read_ && mark.starts_with(read_)) return false;
+    wide = wide || (mark.size() != 3 && read_.starts_with(mark));
+  }
+  if (wide && !at_end_) return false;
+  if (training::encoding_of(read_).mark > 0)
+    read_ = training::decode_text(std::move(read_), training::kInputName);
+  return true;
+}
+
 LineInput::Line LineInput::next_plain() {
   if (terminal_) {
     std::fputs(prompt_.c_str(), stdout);
     std::fflush(stdout);
   }
   for (std::size_t looked = 0;;) {
-    const std::size_t newline = read_.find('\n', looked);
+    const std::size_t newline = has_begun_ ? read_.find('\n', looked) : std::string::npos;
     if (newline != std::string::npos || (at_end_ && !read_.empty())) {
       Line line{End::line, read_.substr(0, newline)};
       if (line.text.ends_with('\r')) line.text.pop_back();  // of a file with the line ends of Windows
@@ -190,6 +209,9 @@ LineInput::Line LineInput::next_plain() {
     }
     at_end_ = got == 0;
     read_.append(part, static_cast<std::size_t>(got));
+    if (has_begun_) continue;
+    has_begun_ = begin();
+    looked = 0;
   }
 }
 

@@ -25,6 +25,7 @@ class LineInput {
   };
   // Waits for the next line. SIGINT ends the wait (interrupt.h); what was typed is lost. A last line without a newline is
   // a line.
+  // A byte order mark at the beginning is dropped, and UTF-16 behind one becomes UTF-8, as in a file.
   // errors: IoError where standard input cannot be read; ValueError for a line of more than 16 MiB.
   Line next();
 
@@ -32,11 +33,14 @@ class LineInput {
   struct Editor;
   Line next_edited();
   Line next_plain();
+  // Drops the mark at the beginning of what was read. Returns whether lines can be taken by now.
+  bool begin();
 
   bool terminal_;
   std::string prompt_;
   std::unique_ptr<Editor> editor_;
   std::string read_;  // bytes behind the last line
+  bool has_begun_;    // the mark is dropped; on a terminal there is none
   bool at_end_ = false;
 };
 
