@@ -38,11 +38,14 @@ void ConfigFlags::add_to(CLI::App& app, const ConfigKeys& keys) {
     const std::string name = field.full_key();
     const std::string names = (field.key == field.section ? "--" + field.key + "," : "") + "--" + name;
     const std::string help = fmt::format("{} ({})", field.help, field.rule());
+    // A list is given by one flag for each.
     CLI::Option* const option =
         std::holds_alternative<ConfigField::Texts*>(field.target)
             ? app.add_option_function<ConfigField::Texts>(
-                  names,
-                  [this, name](const ConfigField::Texts& texts) { given_[name] = text_of_list(texts); }, help)
+                     names,
+                     [this, name](const ConfigField::Texts& texts) { given_[name] = text_of_list(texts); },
+                     help)
+                  ->allow_extra_args(false)
             : app.add_option_function<std::string>(
                   names, [this, name](const std::string& text) { given_[name] = text; }, help);
     option->type_name(std::visit(TypeName{}, field.target))->default_str(text_of(field));

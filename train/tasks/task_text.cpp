@@ -497,10 +497,16 @@ std::unique_ptr<Task> make_text(TaskArguments&& arguments) {
   return std::make_unique<ReadingTask>(std::move(data), arguments.config, training);
 }
 
-void check_offset(const RunConfig& config) {
+void check_text_keys(const RunConfig& config) {
   if (config.data.offset == "random" && config.data.order != "stream")
     fail<ConfigError>("config: data.offset is {} with data.order {} (only a stream has an offset)",
                       config.data.offset, config.data.order);
+  const std::string& separator = config.data.separator;
+  const bool cuts = !config.data.json_field.empty() || (!separator.empty() && separator != kEndOfText);
+  if (cuts && config.data.document == "folder")
+    fail<ConfigError>(
+        "config: data.document is folder, which joins files to one document, and data.{} cuts them (leave one out)",
+        config.data.json_field.empty() ? "separator" : "json_field");
 }
 
 }  // namespace
@@ -511,7 +517,7 @@ TaskEntry text_task() {
       .summary = "the next token of a text",
       .make = make_text,
       .common = "path tokenizer split test order document separator json_field offset block_min block_max",
-      .check = check_offset};
+      .check = check_text_keys};
 }
 
 }  // namespace eddy::training

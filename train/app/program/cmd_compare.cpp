@@ -23,7 +23,6 @@
 #include "train/files/text_file.h"
 #include "train/record/percent_line.h"
 #include "train/run/checkpoint.h"
-#include "train/tasks/text_reading.h"
 #include "train/text/documents.h"
 #include "train/text/text_files.h"
 #include "train/words/human_text.h"

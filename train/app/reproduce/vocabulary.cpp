@@ -8,7 +8,6 @@
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
-#include "train/tasks/text_reading.h"
 #include "train/text/corpus.h"
 #include "train/text/text_files.h"
 #include "train/text/vocabulary_training.h"
