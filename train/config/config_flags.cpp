@@ -16,7 +16,7 @@ struct TypeName {
   std::string operator()(const double*) const { return "REAL"; }
   std::string operator()(const std::string*) const { return "TEXT"; }
   std::string operator()(const std::vector<std::int64_t>*) const { return "INT,INT,..."; }
-  std::string operator()(const ConfigField::Texts*) const { return "TEXT ..."; }
+  std::string operator()(const ConfigField::Texts*) const { return "TEXT"; }
   std::string operator()(const void*) const { return ""; }  // of files alone
 };
 
