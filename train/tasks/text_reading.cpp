@@ -13,6 +13,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "train/files/sha256.h"
+#include "train/files/standard_input.h"
 #include "train/files/text_encoding.h"
 #include "train/text/unreadable.h"
 #include "train/words/human_text.h"
@@ -262,7 +263,8 @@ Reading read_path(const DataPaths& paths, const TaskArguments& arguments) {
   const std::vector<TextPhase>& known = arguments.expected_phases;
   const bool goes_on = !known.empty();
   Reading reading;
-  const std::string path = reading.path = paths.text();
+  const bool is_input = paths.size() == 1 && paths.front() == kStandardInput;
+  const std::string path = reading.path = is_input ? kInputName : paths.text();
   const std::string& order = arguments.config.data.order;
   // A run that goes on is cut as it was. One of before there were rules has none.
   const bool is_new = !goes_on && arguments.expected_sha256.empty();
