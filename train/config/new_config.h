@@ -35,8 +35,8 @@ class NewConfig {
   void merge_flags(const std::map<std::string, std::string>& texts);
 
   // The config with the sizes that suit its model where none are given (choose_sizes in models/eddy/config.h), and with
-  // data.order "stream" for texts if the model carries a state and the order is not given, or "documents" for a data set
-  // of stories. So has a data set with a name its tokenizer and its splits.
+  // data.order "stream" for texts if the model carries a state and the order is not given, or "documents" for a data
+  // set of stories. So has a data set with a name its tokenizer and its splits.
   // errors: ConfigError for a family and a model that contradict each other, and for sizes that do not fit.
   RunConfig completed() const;
   // A line for each group of keys that file or flags set away from their defaults, and that the model or the task does

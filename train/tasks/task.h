@@ -161,9 +161,9 @@ std::unique_ptr<Task> make_task(TaskArguments arguments);
 // errors: ConfigError.
 void check_data_is_read(const Task& task, const RunConfig& config);
 
-// Where the data of config.data.path lie: here and, where paths are relative, in each of `folders`; the places that have
-// them all, or else the first. A name with * ? or [ that is no file is a pattern: the paths that it fits take its place.
-// Standard input is the text that a run kept of it, if one of `folders` has that. A data set that has a name
+// Where the data of config.data.path lie: here and, where paths are relative, in each of `folders`; the places that
+// have them all, or else the first. A name with * ? or [ that is no file is a pattern: the paths that it fits take its
+// place. Standard input is the text that a run kept of it, if one of `folders` has that. A data set that has a name
 // (train/fetch/named_data.h) is fetched if it is not there.
 // errors: those of path_of_data_set.
 std::vector<DataPaths> data_paths(const TaskArguments& arguments);

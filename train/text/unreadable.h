@@ -16,8 +16,8 @@ struct Unreadable {
   bool byte_reads = true;  // whether the tokenizer byte takes it
 };
 
-// Returns why a file with these bytes cannot be read as text; nothing if it can. needs_utf8: whether the tokenizer takes
-// only UTF-8.
+// Returns why a file with these bytes cannot be read as text; nothing if it can. needs_utf8: whether the tokenizer
+// takes only UTF-8.
 std::optional<Unreadable> why_unreadable(const TextFile& file, const std::string& bytes, bool needs_utf8);
 
 // Refuses files that cannot be read, of `all`.
