@@ -1,6 +1,6 @@
 // Where documents begin in what a file holds. A file is one document, unless a separator stands in it or it has lines
-// of JSON, each of which is one. A separator is no part of any document; where it stands on a line of its own, that line
-// goes. Documents without a letter are none.
+// of JSON, each of which is one. A separator is no part of any document; where it stands on a line of its own, that
+// line goes. Documents of white space alone are none.
 #pragma once
 
 #include <cstddef>
