@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <variant>
 
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
@@ -46,6 +47,10 @@ ConfigSource ConfigSource::part(const std::string& key) const {
 }
 
 json value_of(const ConfigField& field) {
+  // A list of one text is that text, and one of none the empty one.
+  if (const auto* const* texts = std::get_if<ConfigField::Texts*>(&field.target);
+      texts && (*texts)->size() < 2)
+    return (*texts)->empty() ? "" : (*texts)->front();
   return std::visit([](const auto* held) { return json(*held); }, field.target);
 }
 

@@ -16,6 +16,7 @@ struct TypeName {
   std::string operator()(const double*) const { return "REAL"; }
   std::string operator()(const std::string*) const { return "TEXT"; }
   std::string operator()(const std::vector<std::int64_t>*) const { return "INT,INT,..."; }
+  std::string operator()(const ConfigField::Texts*) const { return "TEXT"; }
   std::string operator()(const void*) const { return ""; }  // of files alone
 };
 
@@ -27,13 +28,26 @@ std::string group_of(const ConfigField& field) {
 
 }  // namespace
 
+std::string text_of_list(const ConfigField::Texts& texts) {
+  if (texts.size() == 1) return texts.front();
+  return nlohmann::json(texts).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 void ConfigFlags::add_to(CLI::App& app, const ConfigKeys& keys) {
   for (const ConfigField& field : keys.fields()) {
     const std::string name = field.full_key();
-    CLI::Option* option = app.add_option_function<std::string>(
-        (field.key == field.section ? "--" + field.key + "," : "") + "--" + name,
-        [this, name](const std::string& text) { given_[name] = text; },
-        fmt::format("{} ({})", field.help, field.rule()));
+    const std::string names = (field.key == field.section ? "--" + field.key + "," : "") + "--" + name;
+    const std::string help = fmt::format("{} ({})", field.help, field.rule());
+    // A list is given by one flag for each.
+    CLI::Option* const option =
+        std::holds_alternative<ConfigField::Texts*>(field.target)
+            ? app.add_option_function<ConfigField::Texts>(
+                     names,
+                     [this, name](const ConfigField::Texts& texts) { given_[name] = text_of_list(texts); },
+                     help)
+                  ->allow_extra_args(false)
+            : app.add_option_function<std::string>(
+                  names, [this, name](const std::string& text) { given_[name] = text; }, help);
     option->type_name(std::visit(TypeName{}, field.target))->default_str(text_of(field));
     option->group(field.use == KeyUse::common ? group_of(field) : kHidden);
   }

@@ -18,6 +18,9 @@ class App;
 
 namespace eddy::training {
 
+// The text of a flag that gives several: the one text, or a list as a file has it.
+std::string text_of_list(const ConfigField::Texts& texts);
+
 class ConfigFlags {
  public:
   // Adds one option per key to the program (or subcommand), with help, rule and default. --help shows those of

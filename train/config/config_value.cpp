@@ -94,7 +94,10 @@ struct Assign {
   void operator()(T* place) const {
     *place = value.get<T>();
   }
-  void operator()(Texts* place) const { *place = texts_of(value); }
+  void operator()(Texts* place) const {
+    *place = texts_of(value);
+    if (*place == Texts{""}) place->clear();  // the one form of none
+  }
   void operator()(std::map<std::string, Texts>* place) const {
     place->clear();
     for (const auto& [name, texts] : value.items()) place->emplace(name, texts_of(texts));
@@ -183,6 +186,10 @@ void check_value(const ConfigField& field, const json& value, const std::string&
 json read_value(const ConfigField& field, const std::string& text, const std::string& place) {
   std::optional<json> value;
   if (holds<std::string>(field)) value = text;
+  if (holds<Texts>(field)) {  // one, or a list as a file has it
+    json list = text.starts_with('[') ? json::parse(text, nullptr, false) : json();
+    value = list.is_array() && is_texts(list) ? std::move(list) : json(text);
+  }
   if (holds<bool>(field) && (text == "true" || text == "false")) value = text == "true";
   if (holds<std::int64_t>(field)) value = whole_from(text);
   if (holds<double>(field)) value = real_from(text);

@@ -114,9 +114,10 @@ void NewConfig::merge_flags(const std::map<std::string, std::string>& texts) {
   }
 }
 
-void NewConfig::merge_data_set(RunConfig& config) const {
-  const DataSet* const set = data_set_named(config.data.path);
-  if (set == nullptr) return;
+bool NewConfig::merge_data_set(RunConfig& config) const {
+  const DataSet* const set =
+      config.data.path.size() == 1 ? data_set_named(config.data.path.front()) : nullptr;
+  if (set == nullptr) return false;
   std::map<std::string, std::string> suits;
   for (const auto& [key, text] : set->keys)
     if (!given_.contains(key)) suits.emplace(key, text);
@@ -125,6 +126,7 @@ void NewConfig::merge_data_set(RunConfig& config) const {
     fail<ConfigError>(
         "config: data.path is {}, which the task {} reads, and data.name is {} (leave data.name out)",
         set->name, set->task, config.data.name);
+  return set->stories;
 }
 
 RunConfig NewConfig::completed() const {
@@ -139,11 +141,12 @@ RunConfig NewConfig::completed() const {
         "train: the model is {}, and --init-from takes that of the run, {} (leave the model out)", named,
         model_of_run_);
   if (config.train.sequence > 0 && !given_.contains("model.segment")) model.segment = config.train.sequence;
-  merge_data_set(config);
+  const bool stories = merge_data_set(config);
   choose_sizes(model, model_keys(given_));
   validate(config);
   const bool may_carry = task_reads(config.data, "order") && config.train.carry_state != "never";
-  if (may_carry && !given_.contains("data.order") && carries_state(model)) config.data.order = "stream";
+  if (may_carry && !given_.contains("data.order") && carries_state(model))
+    config.data.order = stories ? "documents" : "stream";
   return config;
 }
 

@@ -35,8 +35,8 @@ class NewConfig {
   void merge_flags(const std::map<std::string, std::string>& texts);
 
   // The config with the sizes that suit its model where none are given (choose_sizes in models/eddy/config.h), and with
-  // data.order "stream" for texts if the model carries a state and the order is not given. So has a data set with a
-  // name its tokenizer and its splits.
+  // data.order "stream" for texts if the model carries a state and the order is not given, or "documents" for a data
+  // set of stories. So has a data set with a name its tokenizer and its splits.
   // errors: ConfigError for a family and a model that contradict each other, and for sizes that do not fit.
   RunConfig completed() const;
   // A line for each group of keys that file or flags set away from their defaults, and that the model or the task does
@@ -50,8 +50,9 @@ class NewConfig {
   void merge_names(bool gave_family, bool gave_model);
   // A width given later than a number of parameters takes its place.
   void merge_width(bool gave_params, bool gave_dim);
-  // Sets the keys that suit a data set which data.path names, where they are not given.
-  void merge_data_set(RunConfig& config) const;
+  // Sets the keys that suit a data set which data.path names, where they are not given. Returns whether the set is many
+  // short texts in one file.
+  bool merge_data_set(RunConfig& config) const;
 
   RunConfig config_;
   std::string preset_;           // a model that a preset named

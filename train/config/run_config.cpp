@@ -15,6 +15,7 @@
 #include "tensor/files/json_text.h"
 #include "train/config/config_file.h"
 #include "train/config/task_entry.h"
+#include "train/words/human_text.h"
 #include "train/words/program_name.h"
 
 namespace eddy::training {
@@ -85,6 +86,25 @@ RunConfig run_config_from(ConfigSource source) {
 
 }  // namespace
 
+DataPaths::DataPaths(std::string path) {
+  if (!path.empty()) push_back(std::move(path));
+}
+
+std::string DataPaths::text() const {
+  constexpr std::size_t kShown = 3;
+  const std::size_t shown = std::min(kShown, size());
+  std::string text =
+      fmt::format("{}", fmt::join(begin(), begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (size() > shown) text += fmt::format(" and {} more", size() - shown);
+  return text;
+}
+
+std::string DataPaths::quoted() const {
+  std::string text;
+  for (const std::string& path : *this) text += (text.empty() ? "" : " ") + shell_quoted(path);
+  return text;
+}
+
 ConfigSource read_run_config(const std::string& path) {
   return with_model_table(read_config_file(path));
 }
@@ -92,7 +112,8 @@ ConfigSource read_run_config(const std::string& path) {
 void describe(KeyList& keys, DataConfig& c) {
   keys.section("data");
   keys.add("name", c.name, fmt::format("Task; `{} tasks` lists them", program_name()).c_str()).common();
-  keys.add("path", c.path, "File or folder of the data; empty: the task's own default")
+  keys.add("path", c.path,
+           "File or folder of the data, or several, or - for standard input; empty: the task's own default")
       .common()
       .changes_nothing();
   keys.add("tokenizer", c.tokenizer, "How text becomes tokens; *.model is a file of SentencePiece",
@@ -110,6 +131,12 @@ void describe(KeyList& keys, DataConfig& c) {
   keys.add("document", c.document,
            "What is one document of a folder: a file, or a subfolder with its files joined (a repository)",
            {"file", "folder"});
+  keys.add(
+      "separator", c.separator,
+      "What stands between the documents of a file, with \\n for a newline; empty: a file is one document");
+  keys.add(
+      "json_field", c.json_field,
+      "Field of lines of JSON (.jsonl, .ndjson) that holds the text, a document a line; empty: read as they stand");
   keys.add(
       "offset", c.offset,
       "Whether a stream's first segment begins at the start or at a random place; auto: zero for text, else random",
@@ -283,11 +310,12 @@ void validate(const RunConfig& config) {
   if (model.vocab == 0) model.vocab = model.tied && model.n_out > 0 ? model.n_out : 1;
   validate(model);
   const TrainConfig& train = config.train;
-  for (const auto& [key, text] :
-       {std::pair{"path", &config.data.path}, {"tokenizer", &config.data.tokenizer}})
-    if (!json_string(*text))
+  std::vector<std::pair<const char*, std::string>> names{{"tokenizer", config.data.tokenizer}};
+  for (const std::string& path : config.data.path) names.emplace_back("path", path);
+  for (const auto& [key, text] : names)
+    if (!json_string(text))
       fail<ConfigError>("config: data.{} is {}, which is not UTF-8 (rename the file, or name a link to it)",
-                        key, quote_text(*text));
+                        key, quote_text(text));
   // The segment length (segment_length in train/tasks/task.h) where it is not the context itself.
   const bool own = train.sequence > 0;
   const std::int64_t row = own ? train.sequence : model.segment;

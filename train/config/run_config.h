@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/eddy/config.h"
@@ -20,19 +21,39 @@
 
 namespace eddy::training {
 
+// The value of data.path: a file or a folder, or several, whose files are read as those of one folder.
+struct DataPaths : ConfigField::Texts {
+  DataPaths() = default;
+  DataPaths(std::string path);  // "" is none
+  DataPaths(const char* path) : DataPaths(std::string(path)) {}
+  explicit DataPaths(ConfigField::Texts paths) : ConfigField::Texts(std::move(paths)) {}
+
+  // For people: "a.txt", "a.txt, b.txt, c.txt and 4 more"; "" for none.
+  std::string text() const;
+  // As arguments of a command: "a.txt 'my b.txt'".
+  std::string quoted() const;
+};
+
+// Standard input as a path of data.
+inline constexpr const char* kStandardInput = "-";
+// What stands between the documents of a file if nobody says otherwise.
+inline constexpr const char* kEndOfText = "<|endoftext|>";
+
 // The keys of [data] that several tasks read, or that are of texts, which the folders below the tasks know. A task says
 // which of them it reads (TaskEntry::common), and has keys of its own beside it.
 struct DataConfig {
-  std::string name = "text";       // the data set
-  std::string path;                // file or folder; empty: the data set's own default
-  std::string tokenizer = "char";  // char | byte | byte260 | the path of a SentencePiece .model file
-  double split = 0.9;              // part of the tokens that is trained on; the rest is for validation
-  double test = 0.0;               // part of all tokens, at the very end, that is kept for a test
-  std::string order = "windows";   // windows | stream | documents: how a text is read
-  std::string document = "file";   // file | folder: what is one document of a folder of texts
-  std::string offset = "auto";     // zero | random: where a stream's segments begin; auto: by the task
-  std::int64_t noise = 32;         // tokens of noise before what is asked for, at first
-  double stop_loss = 0.0;          // a loss that ends the run (images: mean of 100 steps); 0: none
+  std::string name = "text";           // the data set
+  DataPaths path;                      // empty: the data set's own default
+  std::string tokenizer = "char";      // char | byte | byte260 | the path of a SentencePiece .model file
+  double split = 0.9;                  // part of the tokens that is trained on; the rest is for validation
+  double test = 0.0;                   // part of all tokens, at the very end, that is kept for a test
+  std::string order = "windows";       // windows | stream | documents: how a text is read
+  std::string document = "file";       // file | folder: what is one document of a folder of texts
+  std::string separator = kEndOfText;  // between the documents of a file; "": none
+  std::string json_field;       // of lines of JSON the field that holds the text; "": read as they stand
+  std::string offset = "auto";  // zero | random: where a stream's segments begin; auto: by the task
+  std::int64_t noise = 32;      // tokens of noise before what is asked for, at first
+  double stop_loss = 0.0;       // a loss that ends the run (images: mean of 100 steps); 0: none
 
   ExtensionKeys extensions;  // the keys of the tasks: extensions.get<CopyKeys>()
 

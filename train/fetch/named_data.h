@@ -43,7 +43,8 @@ struct DataSet {
   std::string task;    // that reads it (data.name)
   std::string folder;  // in the cache
   std::vector<DataOrigin> origins;
-  std::string path;  // what the task reads, below the folder; empty: the folder
+  std::string path;      // what the task reads, below the folder; empty: the folder
+  bool stories = false;  // a file of it holds many short texts, which are read one by one
   // Configuration keys that suit the data, for a new run that does not give them.
   std::vector<std::pair<std::string, std::string>> keys{};
 };

@@ -6,7 +6,9 @@
 #include <map>
 
 #include "tensor/base/format.h"
+#include "train/files/standard_input.h"
 #include "train/files/utf8.h"
+#include "train/words/human_text.h"
 
 namespace eddy::training {
 namespace {
@@ -77,6 +79,7 @@ TextEncoding encoding_of(std::string_view head) {
   if (head.starts_with("\0\0\xfe\xff"sv)) return {"UTF-32BE", 4, 4, true};
   if (head.starts_with("\xff\xfe"sv)) return {"UTF-16LE", 2, 2, false};
   if (head.starts_with("\xfe\xff"sv)) return {"UTF-16BE", 2, 2, true};
+  if (head.find('\0') == std::string_view::npos) return {};  // a space in two bytes has one
   const bool also_utf8 = reads_as_utf8(head);
   for (const TextEncoding& wide : {TextEncoding{"UTF-32LE", 0, 4, false},
                                    {"UTF-32BE", 0, 4, true},
@@ -86,6 +89,18 @@ TextEncoding encoding_of(std::string_view head) {
   return {};
 }
 
+std::string conversion_line(const std::string& encoding, const std::vector<std::string>& paths) {
+  const std::string convert = fmt::format("iconv -f {} -t UTF-8", encoding);
+  if (paths.size() == 1 && paths[0] == kInputName) return convert;  // on its way
+  if (paths.size() == 1) {
+    const std::string path = shell_quoted(paths[0]), made = shell_quoted(paths[0] + ".new");
+    return fmt::format("{} {} > {} && mv {} {}", convert, path, made, made, path);
+  }
+  std::string names;
+  for (const std::string& path : paths) names += " " + shell_quoted(path);
+  return fmt::format("for f in{}; do {} \"$f\" > \"$f.new\" && mv \"$f.new\" \"$f\"; done", names, convert);
+}
+
 std::string decode_text(std::string bytes, const std::string& file) {
   const TextEncoding encoding = encoding_of(bytes);
   if (encoding.unit == 1) {
@@ -93,9 +108,8 @@ std::string decode_text(std::string bytes, const std::string& file) {
     return bytes;
   }
   if (encoding.mark == 0)
-    fail<FormatError>(
-        "file: {} looks like {} without a byte order mark (convert it to UTF-8: iconv -f {} -t UTF-8)", file,
-        encoding.name, encoding.name);
+    fail<FormatError>("file: {} looks like {} without a byte order mark (convert it to UTF-8: {})", file,
+                      encoding.name, conversion_line(encoding.name, {file}));
   const auto unit = static_cast<std::size_t>(encoding.unit);
   const auto refuse = [&](std::size_t at, const char* what) {
     fail<FormatError>("file: {} begins as {} and is not: {} at byte {} (save it as UTF-8)", file,

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace eddy::training {
 
@@ -18,6 +19,9 @@ struct TextEncoding {
 
 // The encoding that the first bytes of a file show: by a mark, or as the text in UTF-16 or UTF-32 that lacks one.
 TextEncoding encoding_of(std::string_view head);
+
+// The command line that converts files from an encoding to UTF-8, in their places.
+std::string conversion_line(const std::string& encoding, const std::vector<std::string>& paths);
 
 // The bytes of a file as UTF-8 without a mark; errors call them `file`.
 // errors: FormatError for UTF-16 and UTF-32 without a mark, and for what they do not allow.

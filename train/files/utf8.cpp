@@ -36,6 +36,20 @@ std::size_t cut_utf8_bytes(std::string_view text) {
   return 0;
 }
 
+std::size_t utf8_until(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const Utf8Char c = utf8_at(text, at);
+    if (c.bytes == 0) break;
+    at += static_cast<std::size_t>(c.bytes);
+  }
+  return at;
+}
+
 void append_utf8(std::string& text, char32_t code_point) {
   const auto add = [&](char32_t bits) {
     text.push_back(static_cast<char>(static_cast<unsigned char>(bits)));

@@ -24,6 +24,9 @@ Utf8Char utf8_at(std::string_view text, std::size_t offset);
 // The number of bytes at the end of a text that begin a character and do not complete it.
 std::size_t cut_utf8_bytes(std::string_view text);
 
+// The offset of the first byte that is not UTF-8; the size of the text if all are.
+std::size_t utf8_until(std::string_view text);
+
 // Appends the UTF-8 form of a valid code point to `text`.
 void append_utf8(std::string& text, char32_t code_point);
 

@@ -23,7 +23,7 @@ RunRecord facts_of(const RunConfig& config) {
   facts.parameters = count_parameters(model).count();
   facts.state_bytes = stream_bytes(model, time);
   facts.flops_per_token = forward_cost(model, time).flops / static_cast<double>(time);
-  facts.text = config.data.path;
+  facts.text = config.data.path.text();
   return facts;
 }
 

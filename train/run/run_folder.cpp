@@ -22,6 +22,7 @@
 #include "train/files/event_file.h"
 #include "train/files/folders.h"
 #include "train/files/output_file.h"
+#include "train/files/standard_input.h"
 #include "train/files/text_file.h"
 #include "train/record/run_series.h"
 #include "train/run/digests.h"
@@ -326,7 +327,7 @@ bool ended_before_first_checkpoint(const fs::path& run) {
       } else if (name == kRunIdFile) {
         if (!holds_run_id(run)) return false;
       } else if (name != "config.json" && name != "tokenizer.json" && name != "tokenizer.model" &&
-                 name != kLockFile && !is_temporary_name(name)) {
+                 name != kKeptInput && name != kLockFile && !is_temporary_name(name)) {
         return false;
       }
     }

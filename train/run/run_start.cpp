@@ -17,10 +17,12 @@
 #include "ops/backends.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "tensor/files/strict_json.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/config/run_config.h"
 #include "train/files/folders.h"
+#include "train/files/standard_input.h"
 #include "train/files/text_file.h"
 #include "train/plan/memory_verdict.h"
 #include "train/record/metrics.h"
@@ -128,6 +130,7 @@ std::vector<std::pair<fs::path, std::string>> first_files(const ReadyRun& run) {
     if (std::string model = tokenizer->model_file(); !model.empty())
       wanted.emplace_back(run.folder / "tokenizer.model", std::move(model));
   }
+  if (holds_standard_input()) wanted.emplace_back(run.folder / kKeptInput, standard_input());
   std::erase_if(wanted, [own = holds_run_id(run.folder)](const auto& file) {
     if (own || !fs::exists(fs::symlink_status(file.first))) return false;
     if (fs::is_regular_file(fs::symlink_status(file.first)) && read_text_file(file.first) == file.second)
@@ -188,7 +191,7 @@ void begin_phase(ReadyRun& run, const LoadedRun& loaded) {
   run.notes = fmt::format(
       "phase {} of the texts begins at step {}: {} came into {} (cut into training and validation on their own; the best "
       "loss is counted anew)",
-      phases.size(), run.state.step, describe(phases.back()), run.config.data.path);
+      phases.size(), run.state.step, describe(phases.back()), run.config.data.path.text());
 }
 
 // Keeps the kernels of the run, or says that they are others.
@@ -227,6 +230,13 @@ void check_same_parts(const DataConfig& now, const DataConfig& before) {
         "train: data.split is {} and data.test {}, and the run cut its text by {} and {} (leave them out, or start a new run "
         "from its weights with --init-from)",
         now.split, now.test, before.split, before.test);
+  if (task_reads(now, "separator") &&
+      (now.separator != before.separator || now.json_field != before.json_field))
+    fail<ConfigError>(
+        "train: data.separator is {} and data.json_field {}, and the run cut its files by {} and {} (leave them out, or "
+        "start a new run from its weights with --init-from)",
+        quote_text(now.separator), quote_text(now.json_field), quote_text(before.separator),
+        quote_text(before.json_field));
 }
 
 // Moments are kept in f64 or in f32, whatever products compute in.
@@ -369,6 +379,8 @@ void check_folder(const ReadyRun& run, const TrainRequest& request) {
 void open_folder(ReadyRun& run, const TrainRequest& request) {
   check_writable(run, !request.resume.empty());
   if (!request.resume.empty()) {
+    if (holds_standard_input()) replace_text_file(run.folder / kKeptInput, standard_input());
+    release_standard_input();
     remove_left_overs(run.folder);
     set_aside_obstacles(run.folder);
     keep_id(run);
@@ -391,6 +403,7 @@ void open_folder(ReadyRun& run, const TrainRequest& request) {
   run.made_folder = made;
   flush_folder(parent);
   for (const auto& [path, text] : first_files(run)) replace_text_file(path, text);
+  release_standard_input();
   if (!made) fs::remove(run.folder / "metrics.jsonl", error);  // of the run that ended before its first one
   remove_left_overs(run.folder);
   set_aside_obstacles(run.folder);
@@ -400,7 +413,9 @@ void open_folder(ReadyRun& run, const TrainRequest& request) {
 std::string dry_run(const TrainRequest& request) {
   const ReadyRun run = prepare_run(request);
   check_folder(run, request);
-  return fmt::format("nothing was made; {} would {}: {} on {}, {} parameters, {}, {} of memory",
+  const std::string beginning = run.task->beginning();
+  return fmt::format("{}nothing was made; {} would {}: {} on {}, {} parameters, {}, {} of memory",
+                     beginning.empty() ? "" : fmt::format("the text begins: {}\n", quote_text(beginning)),
                      run.folder.string(), request.resume.empty() ? "begin" : "go on", run.config.model.model,
                      run.task->name(), run.model->params().count(), run.task->summary(),
                      human_bytes(run.memory.peak));

@@ -68,6 +68,9 @@ class Task {
   // with a new state.
   virtual bool carries_state() const { return false; }
 
+  // The beginning of the first text as it is read, for people; "" for tasks without texts.
+  virtual std::string beginning() const { return {}; }
+
   // The number of tokens in each row of a training batch; 0 if it differs from batch to batch.
   virtual std::int64_t row_length() const { return 0; }
 
@@ -162,10 +165,12 @@ std::unique_ptr<Task> make_task(TaskArguments arguments);
 // errors: ConfigError.
 void check_data_is_read(const Task& task, const RunConfig& config);
 
-// Where the data of config.data.path lie: that path and, if it is relative, the same in `folders`; the paths that
-// exist, or else the first. A data set that has a name (train/fetch/named_data.h) is fetched if it is not there.
+// Where the data of config.data.path lie: here and, where paths are relative, in each of `folders`; the places that
+// have them all, or else the first. A name with * ? or [ that is no file is a pattern: the paths that it fits take its
+// place. Standard input is the text that a run kept of it, if one of `folders` has that. A data set that has a name
+// (train/fetch/named_data.h) is fetched if it is not there.
 // errors: those of path_of_data_set.
-std::vector<std::string> data_paths(const TaskArguments& arguments);
+std::vector<DataPaths> data_paths(const TaskArguments& arguments);
 
 // The value of TaskEntry::describe for a struct with keys that is copied and compared, and that
 // `describe(KeyList&, Keys&)` beside it describes: config.data.extensions.get<Keys>() are its keys.

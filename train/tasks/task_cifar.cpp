@@ -23,13 +23,22 @@ namespace {
 constexpr std::size_t kMeanOfLosses = 100;
 constexpr std::int64_t kGreyValues = 256;
 
+// The one folder that data.path names; "": the usual one.
+std::string folder_of(const TaskArguments& arguments) {
+  if (arguments.config.data.path.empty()) return "";
+  const DataPaths paths = data_paths(arguments).front();
+  if (paths.size() > 1)
+    fail<ConfigError>("config: data.path is {}, and images lie in one folder (name that)", paths.text());
+  return paths.front();
+}
+
 class CifarTask final : public Task {
  public:
   explicit CifarTask(const TaskArguments& arguments)
       : config_(arguments.config.data),
         train_(arguments.config.train),
         scores_all_(!reads_key(arguments.config.model, "readout")),
-        images_(read_cifar(data_paths(arguments).front(), arguments.training)) {
+        images_(read_cifar(folder_of(arguments), arguments.training)) {
     check_block_sizes(arguments.config, arguments.training);
     if (arguments.training && train_.batch > images_.train.count())
       fail<ConfigError>(

@@ -1,6 +1,9 @@
 // The list of tasks.
 #include "train/tasks/task.h"
 
+#include <glob.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -10,11 +13,14 @@
 #include "tensor/base/format.h"
 #include "train/config/config.h"
 #include "train/fetch/named_data.h"
+#include "train/files/standard_input.h"
 #include "train/words/program_name.h"
 #include "train/words/suggest.h"
 
 namespace eddy::training {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::vector<TaskEntry>& tasks() {
   static std::vector<TaskEntry> all{
@@ -22,6 +28,44 @@ std::vector<TaskEntry>& tasks() {
       recall_task(), parity_task(), algorithm_task(), random_walk_task(),
   };
   return all;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// The paths that fit a pattern, sorted.
+std::vector<std::string> matches_of(const std::string& pattern) {
+  if (pattern.find_first_of("*?[") == std::string::npos) return {};
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  return paths;
+}
+
+// The given paths, taken from a folder; none unless all are there.
+DataPaths paths_in(const fs::path& folder, const DataPaths& given, const std::vector<std::string>& kept_in) {
+  DataPaths found;
+  for (const std::string& path : given) {
+    const fs::path place = folder / path;
+    if (path == kStandardInput) {
+      std::string input = path;
+      for (const std::string& kept : kept_in)
+        if (input == path && is_there(fs::path(kept) / kKeptInput))
+          input = (fs::path(kept) / kKeptInput).string();
+      found.push_back(std::move(input));
+    } else if (is_there(place)) {
+      found.push_back(place.string());
+    } else {
+      const std::vector<std::string> matches = matches_of(place.string());
+      if (matches.empty()) return {};
+      found.insert(found.end(), matches.begin(), matches.end());
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -62,36 +106,35 @@ void check_data_is_read(const Task& task, const RunConfig& config) {
   fail<ConfigError>(
       "config: data.name is {}, a task that generates its examples, and data.path is {} (leave out data.path to train on {}, "
       "or data.name to train on what data.path names)",
-      config.data.name, config.data.path, config.data.name);
+      config.data.name, config.data.path.text(), config.data.name);
 }
 
-std::vector<std::string> data_paths(const TaskArguments& arguments) {
-  namespace fs = std::filesystem;
-  const fs::path path(arguments.config.data.path);
-  if (const DataSet* set = data_set_named(path.string())) {
+std::vector<DataPaths> data_paths(const TaskArguments& arguments) {
+  const DataPaths& given = arguments.config.data.path;
+  if (const DataSet* set = given.size() == 1 ? data_set_named(given.front()) : nullptr) {
     std::ostream nowhere(nullptr);  // without a buffer it discards everything
     return {path_of_data_set(*set, DataPlaces::standard(),
                              arguments.messages != nullptr ? *arguments.messages : nowhere)};
   }
-  std::vector<std::string> paths;
-  const auto add = [&](const fs::path& candidate) {
-    std::error_code error;
-    if (fs::exists(candidate, error)) paths.push_back(candidate.string());
-  };
-  add(path);
-  if (path.is_relative() && !path.empty())
-    for (const std::string& folder : arguments.folders) add(fs::path(folder) / path);
-  if (paths.empty()) {
-    std::vector<std::string> names;
-    for (const DataSet& set : data_sets()) names.push_back(set.name);
-    if (const std::string likely = path.has_parent_path() ? "" : suggest_name(path.string(), names);
-        !likely.empty())
-      fail<IoError>(
-          "data: no such file or folder: '{}' (the data set of a like name is {}; {} tasks lists them)",
-          path.string(), likely, program_name());
-    paths.push_back(path.string());
-  }
-  return paths;
+  std::vector<DataPaths> places;
+  std::vector<std::string> folders{""};
+  if (std::any_of(given.begin(), given.end(),
+                  [](const std::string& path) { return fs::path(path).is_relative(); }))
+    folders.insert(folders.end(), arguments.folders.begin(), arguments.folders.end());
+  for (const std::string& folder : folders)
+    if (DataPaths found = paths_in(folder, given, arguments.folders); !found.empty())
+      places.push_back(std::move(found));
+  if (!places.empty()) return places;
+  std::vector<std::string> names;
+  for (const DataSet& set : data_sets()) names.push_back(set.name);
+  if (const std::string likely = given.size() != 1 || fs::path(given.front()).has_parent_path()
+                                     ? ""
+                                     : suggest_name(given.front(), names);
+      !likely.empty())
+    fail<IoError>(
+        "data: no such file or folder: '{}' (the data set of a like name is {}; {} tasks lists them)",
+        given.front(), likely, program_name());
+  return {given};
 }
 
 void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/files/utf8.h"
 #include "train/generate/generate.h"
 #include "train/tasks/block_sizes.h"
 #include "train/tasks/sequence_reader.h"
@@ -41,6 +42,16 @@ class TextTask : public Task {
   std::string data_sha256() const override { return data_.sha256; }
   std::vector<TextPhase> data_phases() const override { return data_.source_phases; }
   bool reads_files() const override { return true; }
+  std::string beginning() const override {
+    constexpr std::size_t kTokens = 100, kBytes = 100;
+    const std::span<const std::int32_t> first = data_.part(0);
+    std::string text = data_.tokenizer->decode(first.first(std::min(kTokens, first.size())));
+    const bool whole = text.size() <= kBytes && first.size() <= kTokens;
+    if (text.size() > kBytes) text.resize(kBytes);
+    while (!text.empty() && utf8_until(text) + 4 > text.size() && utf8_until(text) < text.size())
+      text.pop_back();  // a character that is cut
+    return text + (whole ? "" : " ...");
+  }
   std::vector<std::string> metric_names() const override {
     return {"loss",       "bits_per_byte", "bits_per_character", "word_perplexity", "tokens_per_word",
             "text_tokens"};
@@ -496,20 +507,27 @@ std::unique_ptr<Task> make_text(TaskArguments&& arguments) {
   return std::make_unique<ReadingTask>(std::move(data), arguments.config, training);
 }
 
-void check_offset(const RunConfig& config) {
+void check_text_keys(const RunConfig& config) {
   if (config.data.offset == "random" && config.data.order != "stream")
     fail<ConfigError>("config: data.offset is {} with data.order {} (only a stream has an offset)",
                       config.data.offset, config.data.order);
+  const std::string& separator = config.data.separator;
+  const bool cuts = !config.data.json_field.empty() || (!separator.empty() && separator != kEndOfText);
+  if (cuts && config.data.document == "folder")
+    fail<ConfigError>(
+        "config: data.document is folder, which joins files to one document, and data.{} cuts them (leave one out)",
+        config.data.json_field.empty() ? "separator" : "json_field");
 }
 
 }  // namespace
 
 TaskEntry text_task() {
-  return {.name = "text",
-          .summary = "the next token of a text",
-          .make = make_text,
-          .common = "path tokenizer split test order document offset block_min block_max",
-          .check = check_offset};
+  return {
+      .name = "text",
+      .summary = "the next token of a text",
+      .make = make_text,
+      .common = "path tokenizer split test order document separator json_field offset block_min block_max",
+      .check = check_text_keys};
 }
 
 }  // namespace eddy::training

@@ -8,6 +8,7 @@
 
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "train/fetch/named_data.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
@@ -46,16 +47,16 @@ std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeTex
   return missing.empty() ? std::move(tokenizer) : tokenizer->with(missing);
 }
 
-// The result of `action` on a file's text; its errors name the file.
+// Calls `action` with each document of a file; its errors name the file.
 template <class Action>
-auto read_with(const TextFile& file, const Action& action) {
-  const std::string text = text_of(file);
+void read_with(const TextFile& file, const Reading& reading, const Action& action) {
+  const Documents documents = documents_of(file, reading);
   try {
-    return action(text);
+    for (std::size_t i = 0; i < documents.count(); ++i) action(documents[i]);
   } catch (const FormatError& error) {
-    fail<FormatError>("data: {}: {}", file.path, error.what());
+    fail<FormatError>("data: {}: {}", shown_path(file), error.what());
   } catch (const ValueError& error) {
-    fail<ValueError>("data: {}: {}", file.path, error.what());
+    fail<ValueError>("data: {}: {}", shown_path(file), error.what());
   }
 }
 
@@ -76,12 +77,12 @@ void warn_of_losses(const TextData& data, const std::string& vocabulary) {
 
 // The error of one text that was joined from several, as that of the first file that has it: with its name, and
 // the offset in it.
-void name_the_file(const ReadPhase& phase, const std::string& tokenizer_name, const Tokenizer* tokenizer) {
+void name_the_file(const ReadPhase& phase, const Reading& reading, const std::string& tokenizer_name,
+                   const Tokenizer* tokenizer) {
   for (const TextFile& file : phase.files)
-    read_with(file, [&](const std::string& text) {
+    read_with(file, reading, [&](std::string_view text) {
       static_cast<void>(tokenizer != nullptr ? tokenizer->encode(text)
                                              : make_tokenizer(tokenizer_name, text)->encode(text));
-      return true;
     });
 }
 
@@ -91,11 +92,8 @@ std::string whole_text(const Reading& reading) {
   all.reserve(static_cast<std::size_t>(reading.bytes));
   for (const ReadPhase& phase : reading.phases) {
     all += phase.text;
-    for (const TextFile& file : phase.separate ? phase.files : std::vector<TextFile>())
-      all += read_with(file, [](const std::string& text) {
-        static_cast<void>(make_tokenizer("char", text));  // an error names the file
-        return text;
-      });
+    if (!phase.separate) continue;
+    for (const TextFile& file : phase.files) all += documents_of(file, reading).text;
   }
   return all;
 }
@@ -106,7 +104,7 @@ void check_new_characters(const Tokenizer& tokenizer, const Reading& reading,
   std::set<char32_t> missing;
   std::string first;
   for (const TextFile& file : reading.phases.back().files)
-    for (const char32_t character : tokenizer.missing_in(text_of(file))) {
+    for (const char32_t character : tokenizer.missing_in(documents_of(file, reading).text)) {
       if (first.empty()) first = printable(file.name);
       missing.insert(character);
     }
@@ -116,47 +114,70 @@ void check_new_characters(const Tokenizer& tokenizer, const Reading& reading,
       "vocabulary; a new run from its weights takes them in: {} train --init-from {} --data {} --run NEW)",
       arguments.run, missing.size(), plural(missing.size(), "character"), first,
       list_characters(std::vector<char32_t>(missing.begin(), missing.end())), program_name(),
-      shell_quoted(arguments.run), shell_quoted(arguments.config.data.path));
+      shell_quoted(arguments.run), arguments.config.data.path.quoted());
 }
 
-// Adds the tokens of a file, unless it is one of a stream that is too short for a segment: those are left out.
-bool add_file(TextData& data, const TextFile& file, std::int64_t segment, Reading& reading) {
-  const std::vector<std::int32_t> ids =
-      read_with(file, [&](const std::string& text) { return data.tokenizer->encode(text, data.cover); });
-  if (segment > 0 && std::ssize(ids) <= segment) {
-    reading.files.left_out.push_back(
-        {file.name, fmt::format("{} {}, and a segment of {} needs {}", ids.size(),
-                                plural(ids.size(), "token"), segment, segment + 1)});
-    return false;
+// Adds the tokens of a file's documents, but for those of a stream that are too short for a segment: they are left out.
+// Returns how many were added.
+std::int64_t add_file(TextData& data, const TextFile& file, std::int64_t segment, Reading& reading) {
+  std::int64_t all = 0, added = 0, tokens = 0;
+  read_with(file, reading, [&](std::string_view text) {
+    const std::vector<std::int32_t> ids = data.tokenizer->encode(text, data.cover);
+    ++all;
+    tokens = std::ssize(ids);
+    if (segment > 0 && tokens <= segment) return;
+    data.add_part(ids, file.name);
+    ++added;
+  });
+  if (reading.cut.cuts()) {
+    reading.documents += all;
+    reading.short_documents += all - added;
   }
-  data.add_part(ids, file.name);
-  return true;
+  if (added > 0) return added;
+  reading.files.left_out.push_back(
+      {file.name, all == 1 ? fmt::format("{} {}, and a segment of {} needs {}", tokens,
+                                         plural(tokens, "token"), segment, segment + 1)
+                           : fmt::format("no document is longer than a segment of {}", segment)});
+  return 0;
 }
 
 // Adds the tokens of a phase of separate files.
 void encode_files(TextData& data, const ReadPhase& phase, std::int64_t segment, Reading& reading) {
   DataPhase& read = data.phases.back();
-  read.train_parts = phase.about.train;
-  read.valid_parts = phase.about.valid;
+  std::set<std::string> left_out;
   for (std::int64_t i = 0; i < std::ssize(phase.files); ++i) {
     const TextFile& file = phase.files[static_cast<std::size_t>(i)];
-    if (add_file(data, file, segment, reading)) {
-      ++read.parts;
-      continue;
-    }
-    std::erase_if(reading.files.files, [&](const TextFile& one) { return one.path == file.path; });
+    const std::int64_t added = add_file(data, file, segment, reading);
+    if (added == 0) left_out.insert(file.path);
+    read.parts += added;
     if (i < phase.about.train)
-      --read.train_parts;
+      read.train_parts += added;
     else if (phase.about.has_splits())
-      --read.valid_parts;
+      read.valid_parts += added;
   }
+  std::erase_if(reading.files.files, [&](const TextFile& file) { return left_out.contains(file.path); });
   const bool lacks_a_split = &phase == &reading.phases.front() && phase.about.train > 0 &&
                              (read.train_parts == 0 || (read.valid_parts == 0 && phase.about.valid > 0));
   if (read.parts == 0 || lacks_a_split)
     fail<ValueError>(
-        "data: {} in {} is longer than a segment of {} tokens (a shorter train.sequence, or data.order "
-        "windows, which joins them)",
+        "data: {} in {} is longer than a segment of {} tokens (a shorter train.sequence, data.order documents, which "
+        "pads them, or data.order windows, which joins them)",
         lacks_a_split ? "no text of a split" : "no text", reading.path, segment);
+}
+
+// ", 60 documents set apart by <|endoftext|>, 3 of them left out, ..."; "" where files are not cut.
+std::string describe_documents(const Reading& reading, std::int64_t segment) {
+  if (!reading.cut.cuts()) return "";
+  std::string text = fmt::format(", {} {}", reading.documents, plural(reading.documents, "document"));
+  const std::string& mark = reading.cut.separator;
+  if (!reading.cut.json_field.empty())
+    text += fmt::format(", the field {} of each line of JSON", quote_text(reading.cut.json_field));
+  if (!mark.empty()) text += fmt::format(", set apart by {}", mark == kEndOfText ? mark : quote_text(mark));
+  if (reading.short_documents > 0)
+    text += fmt::format(
+        ", {} of them left out as no longer than a segment of {} (data.order documents reads them too)",
+        reading.short_documents, segment);
+  return text;
 }
 
 void encode(TextData& data, TaskArguments& arguments, Reading& reading) {
@@ -169,7 +190,7 @@ void encode(TextData& data, TaskArguments& arguments, Reading& reading) {
       action();
     } catch (const Error&) {
       for (const ReadPhase& phase : reading.phases)
-        if (!phase.separate) name_the_file(phase, name, data.tokenizer.get());
+        if (!phase.separate) name_the_file(phase, reading, name, data.tokenizer.get());
       throw;
     }
   };
@@ -195,7 +216,9 @@ void encode(TextData& data, TaskArguments& arguments, Reading& reading) {
   if (one_text) data.files.clear();
   // The folder's own test split, which only an evaluation reads.
   if (!reading.test.empty() && !training)
-    for (TextFile& file : list_text_files(reading.test, document_unit(arguments.config.data)).files) {
+    for (TextFile& file :
+         list_text_files(reading.test, document_unit(arguments.config.data), !reading.cut.json_field.empty())
+             .files) {
       file.name = "test/" + file.name;
       add_file(data, file, segment, reading);
     }
@@ -246,7 +269,8 @@ TextData read_text_data(TaskArguments& arguments) {
     if (reading.has_splits() && arguments.training && config.test > 0)
       fail<ConfigError>("config: data.test is {} and {} brings its own splits (leave it out)", config.test,
                         reading.path);
-    data.name = data_set_named(config.path) != nullptr ? config.path : printable(reading.path);
+    const bool has_name = config.path.size() == 1 && data_set_named(config.path.front()) != nullptr;
+    data.name = has_name ? config.path.front() : printable(reading.path);
     data.sha256 = reading.sha256;
     data.grown = reading.grown;
     for (const ReadPhase& phase : reading.phases) data.source_phases.push_back(phase.about);
@@ -256,8 +280,9 @@ TextData read_text_data(TaskArguments& arguments) {
         messages << "data: " << text << '\n' << std::flush;
     encode(data, arguments, reading);
     messages << "data: " << data.name << (reading.files.folder ? ", " : " ")
-             << describe_read(reading.files, reading.bytes) << describe_left_out(reading.files) << reading.how
-             << '\n';
+             << describe_read(reading.files, reading.bytes)
+             << describe_documents(reading, segment_length(arguments.config))
+             << describe_left_out(reading.files) << reading.how << '\n';
   }
   warn_of_losses(data, config.tokenizer);
   return data;

@@ -9,8 +9,12 @@
 #include <map>
 #include <optional>
 
+#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "train/files/sha256.h"
+#include "train/files/standard_input.h"
+#include "train/files/text_encoding.h"
 #include "train/text/unreadable.h"
 #include "train/words/human_text.h"
 
@@ -23,11 +27,6 @@ constexpr const char* kNew = "new since the run began";
 
 const char* program_of(const TaskArguments& arguments) {
   return arguments.training ? "train" : "eval";
-}
-
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
 }
 
 // The files of a path, those of its own splits in their order.
@@ -50,41 +49,82 @@ void add_beside(const std::string& path, const SplitFolder& splits, TextFiles& t
   texts.left_out.insert(texts.left_out.end(), beside.begin(), beside.end());
 }
 
-Listing list(const std::string& path, const std::optional<SplitFolder>& splits, DocumentUnit unit) {
+Listing list(const DataPaths& paths, const std::optional<SplitFolder>& splits, DocumentUnit unit,
+             bool json_lines) {
   Listing listing;
-  const auto add = [&](const std::string& from, const std::string& prefix) {
-    TextFiles found = list_text_files(from, unit);
+  const auto add = [&](const DataPaths& from, const std::string& prefix) {
+    TextFiles found = list_text_files(from, unit, json_lines);
     for (TextFile& file : found.files) {
       file.name = prefix + file.name;
       listing.texts.files.push_back(std::move(file));
     }
     for (LeftOut& file : found.left_out) listing.texts.left_out.push_back({prefix + file.name, file.why});
     listing.texts.folder = listing.texts.folder || found.folder;
+    listing.texts.other_endings = listing.texts.other_endings || found.other_endings;
     return std::ssize(found.files);
   };
   if (splits) {
     listing.train = add(splits->train, "train/");
     listing.valid = add(splits->valid, "valid/");
     listing.test = splits->test;
-    add_beside(path, *splits, listing.texts);
+    add_beside(paths.front(), *splits, listing.texts);
   } else {
-    add(path, "");
+    add(paths, "");
   }
   return listing;
 }
 
+// What the files hold, of a rule by which they may be cut.
+struct Found {
+  bool separator = false, json_lines = false;
+  std::string json_file, json_field;  // the first file of lines of JSON, and its text
+};
+
+// Looks at every file once.
 // errors: FormatError that names every file which cannot be read.
-void check_readable(TextFiles& texts, bool needs_utf8) {
+Found look_at(TextFiles& texts, bool needs_utf8, const CutRule& rule) {
+  Found found;
   std::vector<Unreadable> unreadable;
   texts.all_utf8 = true;
   const std::vector<TextFile> files = single_files(texts.files);
   for (const TextFile& file : files) {
-    const std::optional<Unreadable> why = why_unreadable(file, true);
-    if (!why) continue;
-    texts.all_utf8 = false;
-    if (needs_utf8 || why_unreadable(file, false)) unreadable.push_back(*why);
+    std::string bytes = bytes_of(file);
+    if (const std::optional<Unreadable> why = why_unreadable(file, bytes, true)) {
+      texts.all_utf8 = false;
+      if (needs_utf8 || why_unreadable(file, bytes, false)) {
+        unreadable.push_back(*why);
+        continue;
+      }
+    }
+    const std::string text = decode_text(std::move(bytes), shown_path(file));
+    found.separator =
+        found.separator || (!rule.separator.empty() && text.find(rule.separator) != std::string::npos);
+    if (found.json_lines || !is_json_lines(text, file.name)) continue;
+    found.json_lines = true;
+    found.json_file = shown_path(file);
+    found.json_field = likely_text_field(text);
   }
   if (!unreadable.empty()) fail_unreadable(unreadable, files.size());
+  return found;
+}
+
+// The rule by which the files of a new text are cut: without what they do not hold.
+// errors: ConfigError for a separator or a field that was asked for and does not occur.
+CutRule rule_of_found(const CutRule& rule, const Found& found, const std::string& path,
+                      const TaskArguments& arguments) {
+  const DataConfig& data = arguments.config.data;
+  if (arguments.training && !found.separator && !rule.separator.empty() && data.separator != kEndOfText)
+    fail<ConfigError>("config: data.separator is {}, which does not occur in {} (leave it out)",
+                      quote_text(data.separator), path);
+  if (arguments.training && !found.json_lines && !rule.json_field.empty())
+    fail<ConfigError>("config: data.json_field is {}, and {} has no lines of JSON (leave it out)",
+                      quote_text(data.json_field), path);
+  if (found.json_lines && rule.json_field.empty() && !found.json_field.empty() && data.document != "folder")
+    add_warning(fmt::format(
+        "warning: {} has lines of JSON and is read as it stands, with its braces and keys (--data.json_field {} reads that "
+        "field of each line, as a document)",
+        printable(found.json_file), shell_quoted(printable(found.json_field))));
+  return {found.separator ? rule.separator : "", found.json_lines ? rule.json_field : ""};
 }
 
 // The files that a run was trained on, and the others of its folder.
@@ -144,20 +184,21 @@ Recognised of_digests(const Listing& listing, const std::vector<TextPhase>& know
       candidates[same->second].taken = true;
       read.files[i] = *candidates[same->second].file;
     }
+  std::multimap<std::string, Candidate*> by_digest;  // and by their splits
+  if (!moved.empty())
+    for (Candidate& candidate : candidates)
+      if (!candidate.taken)
+        by_digest.emplace(split_of(candidate.file->name, has_splits) + digest_of(candidate), &candidate);
   std::vector<std::string> problems;
   for (const auto& [part, to] : moved) {
-    const auto same =
-        std::find_if(candidates.begin(), candidates.end(), [&, &wanted = *part](Candidate& candidate) {
-          return !candidate.taken &&
-                 split_of(candidate.file->name, has_splits) == split_of(wanted.name, has_splits) &&
-                 digest_of(candidate) == wanted.sha256;
-        });
-    if (same == candidates.end()) {
+    const auto same = by_digest.find(split_of(part->name, has_splits) + part->sha256);
+    if (same == by_digest.end()) {
       problems.push_back(part->name + (by_name.contains(part->name) ? " is changed" : " is gone"));
       continue;
     }
-    same->taken = true;
-    *to = *same->file;
+    same->second->taken = true;
+    *to = *same->second->file;
+    by_digest.erase(same);
   }
   if (!problems.empty()) {
     constexpr std::size_t kShown = 8;
@@ -175,16 +216,16 @@ Recognised of_digests(const Listing& listing, const std::vector<TextPhase>& know
 }
 
 // The phase of files that came into the folder of a run.
-ReadPhase new_phase(std::vector<TextFile> files, bool has_splits, bool separate) {
+ReadPhase new_phase(std::vector<TextFile> files, bool has_splits, const CutRule& cut) {
   ReadPhase phase;
   phase.about.folder = true;
+  phase.about.cut = cut;
   if (has_splits) {
     phase.about.train = std::count_if(files.begin(), files.end(),
                                       [](const TextFile& file) { return file.name.starts_with("train/"); });
     phase.about.valid = std::ssize(files) - phase.about.train;
   }
   phase.files = std::move(files);
-  phase.separate = separate;
   return phase;
 }
 
@@ -203,6 +244,12 @@ void take_in(ReadPhase& phase, Reading& reading, Sha256* all) {
       all->update(text);
       continue;
     }
+    if (reading.cut.cuts()) {
+      Documents documents =
+          documents_in(std::move(text), reading.cut, shown_path(phase.files[i]), reading.end_lines);
+      reading.documents += std::ssize(documents.ends);
+      text = std::move(documents.text);
+    }
     if (phase.text.empty())
       phase.text = std::move(text);  // one large file is not copied
     else
@@ -212,13 +259,17 @@ void take_in(ReadPhase& phase, Reading& reading, Sha256* all) {
   reading.bytes += std::ssize(phase.text);
 }
 
-Reading read_path(const std::string& path, const TaskArguments& arguments) {
+Reading read_path(const DataPaths& paths, const TaskArguments& arguments) {
   const std::vector<TextPhase>& known = arguments.expected_phases;
   const bool goes_on = !known.empty();
   Reading reading;
-  reading.path = path;
+  const bool is_input = paths.size() == 1 && paths.front() == kStandardInput;
+  const std::string path = reading.path = is_input ? kInputName : paths.text();
   const std::string& order = arguments.config.data.order;
-  std::optional<SplitFolder> splits = find_splits(path);
+  // A run that goes on is cut as it was. One of before there were rules has none.
+  const bool is_new = !goes_on && arguments.expected_sha256.empty();
+  const CutRule rule = goes_on ? known.front().cut : is_new ? cut_rule(arguments.config.data) : CutRule{};
+  std::optional<SplitFolder> splits = paths.size() == 1 ? find_splits(paths.front()) : std::nullopt;
   if (goes_on && known.front().has_splits() != splits.has_value()) {
     if (!splits)
       fail<ConfigError>("{}: {} has no folders train and valid, and the text of {} had (name it by --data)",
@@ -226,17 +277,15 @@ Reading read_path(const std::string& path, const TaskArguments& arguments) {
     splits.reset();
   }
   const bool keeps_files = order == "documents" || splits.has_value();
-  bool separate = keeps_files || (order == "stream" && is_folder(path));
-  Listing listing = list(path, splits, document_unit(arguments.config.data));
+  Listing listing = list(paths, splits, document_unit(arguments.config.data), !rule.json_field.empty());
   reading.test = listing.test;
-  if (lacks_validation(path))
+  if (paths.size() == 1 && lacks_validation(paths.front()))
     reading.how =
         ", test/ as a part of it, since no folder valid/ is beside train/ (to keep test/ apart, make one)";
 
   Recognised found;
   if (goes_on) {
     found = of_digests(listing, known, arguments, path);
-    separate = keeps_files || (order == "stream" && known.front().folder);
   } else {
     ReadPhase& phase = found.phases.emplace_back();
     phase.about.folder = listing.texts.folder;
@@ -244,17 +293,10 @@ Reading read_path(const std::string& path, const TaskArguments& arguments) {
     phase.about.valid = listing.valid;
     phase.files = listing.texts.files;
   }
-  // A folder of one text is that text.
-  const bool validates = arguments.config.train.eval_every > 0;
-  if (order == "stream" && !splits && validates && found.phases.front().files.size() == 1) separate = false;
-  for (std::size_t i = 0; i < found.phases.size(); ++i)
-    found.phases[i].separate = i == 0 ? separate : keeps_files || order != "windows";
-
   reading.phases = std::move(found.phases);
   if (arguments.may_grow && !found.others.empty()) {
     reading.grown = true;
-    reading.phases.push_back(
-        new_phase(std::move(found.others), splits.has_value(), keeps_files || order != "windows"));
+    reading.phases.push_back(new_phase(std::move(found.others), splits.has_value(), rule));
     found.others.clear();
   }
   reading.files = std::move(listing.texts);
@@ -265,8 +307,19 @@ Reading read_path(const std::string& path, const TaskArguments& arguments) {
   for (const TextFile& file : found.others) left_out.push_back({file.name, kNew});
   reading.files.left_out.insert(reading.files.left_out.begin(), left_out.begin(), left_out.end());
   if (!left_out.empty() && arguments.training)
-    reading.how += fmt::format("; to train on what is new too: --data {}", shell_quoted(path));
-  check_readable(reading.files, arguments.config.data.tokenizer == "char");
+    reading.how += fmt::format("; to train on what is new too: --data {}", paths.quoted());
+  if (is_new && reading.files.other_endings && arguments.training)
+    reading.how += "; data.document folder reads texts of every ending";
+  const Found held = look_at(reading.files, arguments.config.data.tokenizer == "char", rule);
+  reading.cut = is_new ? rule_of_found(rule, held, path, arguments) : rule;
+  reading.end_lines = order == "windows";
+  for (ReadPhase& phase : reading.phases) phase.separate = keeps_files || order != "windows";
+  ReadPhase& first = reading.phases.front();
+  first.about.cut = reading.cut;
+  // A folder of one text is that text.
+  const bool validates = arguments.config.train.eval_every > 0;
+  const bool one = !first.about.folder || (!splits && validates && first.files.size() == 1);
+  if (order == "stream" && !keeps_files && one && !reading.cut.cuts()) first.separate = false;
 
   // Texts that were recognised by their digests are those of the run.
   const bool is_known = goes_on && reading.phases.size() == 1;
@@ -299,20 +352,24 @@ void fail_other_text(const TaskArguments& arguments, const std::string& name, co
       program_of(arguments), name, arguments.run, sha256, arguments.expected_sha256);
 }
 
+Documents documents_of(const TextFile& file, const Reading& reading) {
+  return documents_of(file, reading.cut, reading.end_lines);
+}
+
 Reading find_reading(const TaskArguments& arguments) {
   const std::string& expected = arguments.expected_sha256;
-  const std::vector<std::string> paths = data_paths(arguments);
-  const fs::path first(paths.front());
-  std::error_code error;
-  if (!arguments.folders.empty() && first.is_relative() && !fs::exists(first, error))
-    fail<IoError>("data: no such file or folder: '{}', neither here nor in {} (name it by --data)",
-                  paths.front(), arguments.folders.front());
+  const std::vector<DataPaths> places = data_paths(arguments);
+  for (const std::string& path : places.front())
+    if (std::error_code error; !arguments.folders.empty() && path != kStandardInput &&
+                               fs::path(path).is_relative() && !fs::exists(path, error))
+      fail<IoError>("data: no such file or folder: '{}', neither here nor in {} (name it by --data)", path,
+                    arguments.folders.front());
   std::exception_ptr problem;  // the first; another place may have the text
-  for (const std::string& path : paths) {
+  for (const DataPaths& paths : places) {
     try {
-      Reading reading = read_path(path, arguments);
+      Reading reading = read_path(paths, arguments);
       if (arguments.expected_phases.empty() && !expected.empty() && reading.sha256 != expected)
-        fail_other_text(arguments, path, reading.sha256);
+        fail_other_text(arguments, paths.text(), reading.sha256);
       return reading;
     } catch (const Error&) {
       if (!problem) problem = std::current_exception();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "train/tasks/task.h"
+#include "train/text/documents.h"
 #include "train/text/text_files.h"
 #include "train/text/text_phase.h"
 
@@ -21,22 +22,23 @@ struct ReadPhase {
 };
 
 struct Reading {
-  std::string path;
+  std::string path;               // for people
   std::vector<ReadPhase> phases;  // at least one
   TextFiles files;                // of all phases, and what is left out
   std::string test;               // the folder of the test split, if there is one
   std::string sha256;
   std::int64_t bytes = 0;
-  std::string how;     // where it is not as usual: ", ..."
-  bool grown = false;  // the last phase begins now
+  CutRule cut;             // of all its files
+  bool end_lines = false;  // documents of a file end with a newline, since they are joined
+  std::int64_t documents = 0, short_documents = 0;  // where files are cut: all, and those that are left out
+  std::string how;                                  // where it is not as usual: ", ..."
+  bool grown = false;                               // the last phase begins now
 
   bool has_splits() const { return phases.front().about.has_splits(); }
 };
 
-// data.document.
-inline DocumentUnit document_unit(const DataConfig& config) {
-  return config.document == "folder" ? DocumentUnit::folder : DocumentUnit::file;
-}
+// The documents of a file.
+Documents documents_of(const TextFile& file, const Reading& reading);
 
 // The text that config.data.path names or, for a run that goes on, the one that it was trained on. With
 // arguments.may_grow the files that came into its folder since are a new phase, else they are left out.

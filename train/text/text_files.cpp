@@ -4,19 +4,21 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cerrno>
 #include <deque>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
+#include "train/files/file_kind.h"
+#include "train/files/standard_input.h"
 #include "train/files/text_encoding.h"
 #include "train/words/human_text.h"
 
@@ -25,8 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using FolderId = std::pair<dev_t, ino_t>;
-
-constexpr std::int64_t kHead = 4096;  // bytes that show what a file is
 
 bool is_hidden(const fs::path& path) {
   return path.filename().native().front() == '.';
@@ -95,9 +95,14 @@ class Walk {
   std::vector<LeftOut> left_out_;
 };
 
+bool is_input(const std::string& path) {
+  return path == kStandardInput;
+}
+
 std::string head_of(const fs::path& path) {
+  if (is_input(path.string())) return standard_input().substr(0, kKindBytes);
   const InputFile file(path);
-  std::string head(static_cast<std::size_t>(std::min(file.bytes(), kHead)), '\0');
+  std::string head(std::min(static_cast<std::size_t>(file.bytes()), kKindBytes), '\0');
   file.read(0, head.data(), std::ssize(head));
   return head;
 }
@@ -110,64 +115,17 @@ std::string lower_ending(const fs::path& path) {
   return ending;
 }
 
-bool is_named_text(const fs::path& path) {
+bool is_named_text(const fs::path& path, bool json_lines) {
   const std::string ending = lower_ending(path);
-  return ending == ".txt" || ending == ".text" || ending == ".md" || ending == ".markdown";
-}
-
-// A kind of file that holds no plain text, and how to get at one.
-struct NoText {
-  std::string kind, way_out;
-};
-
-// What a file is that begins so, if it is no text by its first bytes. A zip file of a document is named for that.
-std::optional<NoText> no_text(std::string_view head, const fs::path& path) {
-  using namespace std::string_view_literals;
-  constexpr const char *kUnpack = "unpack it", *kSave = "save it as plain text in UTF-8",
-                       *kImage = "a picture has no text; --data.name cifar10 reads its own files";
-  struct Beginning {
-    std::string_view bytes;
-    const char *kind, *way_out;
-  };
-  static constexpr std::array<Beginning, 15> kBeginnings{
-      {{"%PDF"sv, "PDF", "take out its text: pdftotext"},
-       {"\x1f\x8b"sv, "gzip", kUnpack},
-       {"\xfd\x37zXZ"sv, "xz", kUnpack},
-       {"BZh"sv, "bzip2", kUnpack},
-       {"\x28\xb5\x2f\xfd"sv, "zstd", kUnpack},
-       {"7z\xbc\xaf\x27\x1c"sv, "7z", kUnpack},
-       {"Rar!\x1a\x07"sv, "RAR", kUnpack},
-       {"{\\rtf"sv, "RTF", kSave},
-       {"\xd0\xcf\x11\xe0"sv, "an old office document", kSave},
-       {"\x89PNG\r\n"sv, "PNG image", kImage},
-       {"\xff\xd8\xff"sv, "JPEG image", kImage},
-       {"GIF87a"sv, "GIF image", kImage},
-       {"GIF89a"sv, "GIF image", kImage},
-       {"II*\0"sv, "TIFF image", kImage},
-       {"MM\0*"sv, "TIFF image", kImage}}};
-  for (const Beginning& known : kBeginnings)
-    if (head.starts_with(known.bytes)) return NoText{known.kind, known.way_out};
-  if (head.starts_with("RIFF") && head.substr(std::min<std::size_t>(8, head.size())).starts_with("WEBP"))
-    return NoText{"WebP image", kImage};
-  if (head.starts_with("BM") && head.substr(std::min<std::size_t>(6, head.size())).starts_with("\0\0\0\0"sv))
-    return NoText{"BMP image", kImage};
-  if (!head.starts_with("PK\3\4")) return std::nullopt;
-  const std::string ending = lower_ending(path);
-  for (const char* document : {"docx", "xlsx", "pptx", "odt", "ods", "odp", "epub"})
-    if (ending == std::string(".") + document) {
-      std::string kind = document;
-      std::transform(kind.begin(), kind.end(), kind.begin(),
-                     [](char c) { return static_cast<char>(c - 32); });
-      return NoText{kind, kSave};
-    }
-  return NoText{"ZIP", kUnpack};
+  return ending == ".txt" || ending == ".text" || ending == ".md" || ending == ".markdown" ||
+         (json_lines && (ending == ".jsonl" || ending == ".ndjson"));
 }
 
 // Why a file with this beginning is no text to read; "" when it is one.
 std::string why_no_text(std::string_view head, const fs::path& path, bool named_text) {
   const TextEncoding encoding = encoding_of(head);
   if (head.size() == encoding.mark) return "empty";
-  if (const std::optional<NoText> what = no_text(head, path)) return what->kind;
+  if (const std::optional<NoText> what = no_text(head, path.string())) return what->kind;
   if (encoding.unit > 1)
     return encoding.mark > 0 ? "" : fmt::format("{} without a byte order mark", encoding.name);
   return !named_text && head.find('\0') != std::string_view::npos ? "binary" : "";
@@ -197,25 +155,35 @@ std::vector<TextFile> join_folders(std::vector<TextFile> files, const std::strin
   return documents;
 }
 
-TextFiles texts_of(const std::string& folder, DocumentUnit unit) {
+TextFiles texts_of(const std::string& folder, DocumentUnit unit, bool json_lines) {
   Walk walk(folder);
   struct Candidate {
     fs::path path;
     bool named;
-    std::string why, encoding;
+    std::string why, encoding, problem;
   };
   std::vector<Candidate> candidates;
   bool only_named = false;
   for (const fs::path& path : walk.files()) {
-    const bool named = is_named_text(path);
-    const std::string head = head_of(path);
-    candidates.push_back({path, named, why_no_text(head, path, named), encoding_to_name(head)});
-    only_named = only_named || (unit == DocumentUnit::file && named && candidates.back().why.empty());
+    Candidate candidate{path, is_named_text(path, json_lines), "", "", ""};
+    try {
+      const std::string head = head_of(path);
+      candidate.why = why_no_text(head, path, candidate.named);
+      candidate.encoding = encoding_to_name(head);
+    } catch (const IoError& error) {
+      candidate.problem = error.what();
+      candidate.why = "cannot be read";
+    }
+    only_named = only_named || (unit == DocumentUnit::file && candidate.named &&
+                                (candidate.why.empty() || !candidate.problem.empty()));
+    candidates.push_back(std::move(candidate));
   }
   TextFiles texts{{}, walk.take_left_out(), true};
   for (const Candidate& candidate : candidates) {
     const std::string name = walk.name_of(candidate.path);
     const bool other = only_named && !candidate.named;
+    if (!candidate.problem.empty() && !other) fail<IoError>("{}", candidate.problem);
+    texts.other_endings = texts.other_endings || (other && candidate.why.empty());
     if (candidate.why.empty() && !other)
       texts.files.push_back({name, candidate.path.string(), candidate.encoding});
     else
@@ -234,20 +202,29 @@ fs::file_status status_of(const std::string& path) {
     fail<IoError>(
         "data: no such file or folder: '{}' ({})", path,
         path.starts_with('~')
-            ? "nothing replaced the ~, which a shell does at the beginning of an unquoted word alone: write the whole path"
-            : "check the path; it is taken from the working directory");
+            ? std::string(
+                  "nothing replaced the ~, which a shell does at the beginning of an unquoted word alone: write the whole path")
+        : fs::path(path).is_absolute()
+            ? "check the path"
+            : fmt::format("check the path; it is taken from the working directory, {}",
+                          fs::current_path(error).string()));
   if (error)
     fail<IoError>("data: cannot look at '{}': {} (check the path and its rights)", path, error.message());
   return status;
 }
 
+std::string name_of_file(const std::string& path) {
+  return is_input(path) ? kInputName : fs::path(path).filename().generic_string();
+}
+
 TextFiles one_file(const std::string& path) {
   const std::string head = head_of(path);
+  const std::string named = is_input(path) ? kInputName : fmt::format("the file '{}'", path);
   if (head.size() == encoding_of(head).mark)
-    fail<IoError>("data: the file '{}' is empty (name a file with text)", path);
+    fail<IoError>("data: {} is empty (name a file with text)", named);
   if (const std::optional<NoText> what = no_text(head, path))
-    fail<FormatError>("data: the file '{}' is no text but: {} ({})", path, what->kind, what->way_out);
-  return {{{fs::path(path).filename().generic_string(), path, encoding_to_name(head)}}, {}, false};
+    fail<FormatError>("data: {} is no text but: {} ({})", named, what->kind, what->way_out);
+  return {{{name_of_file(path), path, encoding_to_name(head)}}, {}, false};
 }
 
 TextFiles not_empty(TextFiles texts, const std::string& folder) {
@@ -259,9 +236,41 @@ TextFiles not_empty(TextFiles texts, const std::string& folder) {
 
 }  // namespace
 
-TextFiles list_text_files(const std::string& path, DocumentUnit unit) {
-  if (!fs::is_directory(status_of(path))) return one_file(path);
-  return not_empty(texts_of(path, unit), path);
+TextFiles list_text_files(const DataPaths& paths, DocumentUnit unit, bool json_lines) {
+  const auto list = [&](const std::string& path) {
+    if (is_input(path) || !fs::is_directory(status_of(path))) return one_file(path);
+    return not_empty(texts_of(path, unit, json_lines), path);
+  };
+  if (paths.size() == 1) return list(paths.front());
+  TextFiles all{{}, {}, true};
+  std::set<fs::path> read;
+  for (const std::string& path : paths) {
+    const bool folder = !is_input(path) && fs::is_directory(status_of(path));
+    const std::string prefix = folder ? (fs::path(path) / "").generic_string() : "";
+    TextFiles found;
+    if (folder) {
+      found = texts_of(path, unit, json_lines);
+    } else {
+      const std::string head = head_of(path), why = why_no_text(head, path, true);
+      if (why.empty())
+        found.files.push_back({name_of_file(path), path, encoding_to_name(head)});
+      else
+        found.left_out.push_back({path, why});
+    }
+    for (TextFile& file : found.files) {
+      file.name = folder ? prefix + file.name : is_input(path) ? file.name : path;
+      std::error_code error;
+      if (is_input(path) || read.insert(fs::weakly_canonical(file.path, error)).second)
+        all.files.push_back(std::move(file));
+      else
+        all.left_out.push_back({file.name, "named twice"});
+    }
+    for (const LeftOut& file : found.left_out) all.left_out.push_back({prefix + file.name, file.why});
+    all.other_endings = all.other_endings || found.other_endings;
+  }
+  if (all.files.empty())
+    fail<IoError>("data: no text in {} (name files with text){}", paths.text(), describe_left_out(all));
+  return all;
 }
 
 std::vector<TextFile> single_files(const std::vector<TextFile>& texts) {
@@ -273,9 +282,17 @@ std::vector<TextFile> single_files(const std::vector<TextFile>& texts) {
   return files;
 }
 
+std::string shown_path(const TextFile& file) {
+  return is_input(file.path) ? kInputName : file.path;
+}
+
+std::string bytes_of(const TextFile& file) {
+  return is_input(file.path) ? standard_input() : InputFile(file.path).text();
+}
+
 std::string text_of(const TextFile& file) {
   if (!file.joined.empty()) return text_of(TextFiles{file.joined, {}, true});
-  return decode_text(InputFile(file.path).text(), file.path);
+  return decode_text(bytes_of(file), shown_path(file));
 }
 
 std::string text_of(const TextFiles& texts) {

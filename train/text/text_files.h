@@ -1,9 +1,10 @@
-// Which files of a path are its text, and what they hold: one file, or those of a folder and its subfolders.
+// Which files of a path are its text, and what they hold: one file, standard input, or those of a folder and its
+// subfolders.
 //
 // Of a folder the files *.txt, *.text, *.md and *.markdown are read, in capital letters too; where there are
 // none, all that look like text. Links to files and folders are followed; a folder that is reached twice is
 // read once, so that no circle is endless. Hidden files, empty ones, PDFs and other binary ones, and runs of Eddy
-// are left out.
+// are left out. Several paths are read as a folder that holds what they name, in their order.
 //
 // Documents may also be the subfolders, such as repositories of source code: the files of each, those of its own
 // subfolders too, joined in the order of their names. Then all files that look like text are read. A file beside the
@@ -16,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "train/config/run_config.h"
+
 namespace eddy::training {
 
 struct TextFile {
@@ -27,6 +30,10 @@ struct TextFile {
 
 // What is one document of a folder.
 enum class DocumentUnit : std::uint8_t { file, folder };
+// data.document.
+inline DocumentUnit document_unit(const DataConfig& config) {
+  return config.document == "folder" ? DocumentUnit::folder : DocumentUnit::file;
+}
 
 struct LeftOut {
   std::string name, why;
@@ -35,17 +42,27 @@ struct LeftOut {
 struct TextFiles {
   std::vector<TextFile> files;  // in the order of their names
   std::vector<LeftOut> left_out;
-  bool folder = false;    // not one file
-  bool all_utf8 = false;  // looked at whole, all files are UTF-8, or become it by their byte order mark
+  bool folder = false;         // not one file
+  bool other_endings = false;  // texts are left out for their endings alone
+  bool all_utf8 = false;       // looked at whole, all files are UTF-8, or become it by their byte order mark
 };
 
-// The text files of a folder, or the one file that `path` names.
-// errors: IoError when the path is missing, cannot be read, or holds no text; FormatError for one file that is a PDF, an
-// archive, a document or a picture.
-TextFiles list_text_files(const std::string& path, DocumentUnit unit = DocumentUnit::file);
+// The text files of a folder, or the one file that a path names; with `json_lines` *.jsonl and *.ndjson are among those
+// that are read of a folder.
+// errors: IoError when a path is missing, cannot be read, or holds no text, and for a text of a folder that cannot be
+// read; FormatError for a named file that is no text (train/files/file_kind.h).
+TextFiles list_text_files(const DataPaths& paths, DocumentUnit unit = DocumentUnit::file,
+                          bool json_lines = false);
 
 // The files that the texts consist of: those of joined folders one by one.
 std::vector<TextFile> single_files(const std::vector<TextFile>& texts);
+
+// The path of a file for people.
+std::string shown_path(const TextFile& file);
+
+// The bytes of a file as they are.
+// errors: IoError.
+std::string bytes_of(const TextFile& file);
 
 // The text of a file as UTF-8, without a byte order mark (text_encoding.h). The files of a joined folder end with a
 // newline, which is added where it is missing.

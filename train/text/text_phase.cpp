@@ -20,6 +20,8 @@ nlohmann::json to_json(const std::vector<TextPhase>& phases) {
                     {"train", phase.train},
                     {"valid", phase.valid},
                     {"files", std::move(files)}});
+    if (!phase.cut.separator.empty()) list.back()["separator"] = phase.cut.separator;
+    if (!phase.cut.json_field.empty()) list.back()["json_field"] = phase.cut.json_field;
   }
   return list;
 }
@@ -33,7 +35,8 @@ std::vector<TextPhase> text_phases_from_json(const nlohmann::json& value, const 
                       .folder = one.at("folder").get<bool>(),
                       .train = one.at("train").get<std::int64_t>(),
                       .valid = one.at("valid").get<std::int64_t>(),
-                      .parts = {}};
+                      .parts = {},
+                      .cut = {one.value("separator", ""), one.value("json_field", "")}};
       for (const nlohmann::json& file : one.at("files"))
         phase.parts.push_back(
             {file.at(0).get<std::string>(), file.at(1).get<std::int64_t>(), file.at(2).get<std::string>()});

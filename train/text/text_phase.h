@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "train/text/documents.h"
+
 namespace eddy::training {
 
 struct TextPart {
@@ -22,6 +24,8 @@ struct TextPhase {
   bool folder = false;                // not one file
   std::int64_t train = 0, valid = 0;  // the files of each, where the folder has its own splits; else 0
   std::vector<TextPart> parts;        // in the order in which they are read; first those of `train`
+
+  CutRule cut{};  // of its files, whose digests are those before the cut
 
   bool has_splits() const { return train > 0 || valid > 0; }
 

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "tensor/base/format.h"
-#include "tensor/files/input_file.h"
 #include "train/files/text_encoding.h"
 #include "train/files/utf8.h"
 #include "train/words/human_text.h"
@@ -67,45 +66,19 @@ std::string guessed_encoding(std::string_view text) {
   return undefined ? "ISO-8859-1" : "WINDOWS-1252";
 }
 
-// The offset of the first byte that is not UTF-8; the size of the text if all are.
-std::size_t utf8_until(std::string_view text) {
-  std::size_t at = 0;
-  while (at < text.size()) {
-    if (static_cast<unsigned char>(text[at]) < 0x80) {
-      ++at;
-      continue;
-    }
-    const Utf8Char c = utf8_at(text, at);
-    if (c.bytes == 0) break;
-    at += static_cast<std::size_t>(c.bytes);
-  }
-  return at;
-}
-
-// The command that converts files from one encoding.
-std::string iconv_line(const std::string& encoding, const std::vector<std::string>& paths) {
-  if (paths.size() == 1)
-    return fmt::format("iconv -f {} -t UTF-8 {} > {}", encoding, shell_quoted(paths[0]),
-                       shell_quoted(paths[0] + ".utf8.txt"));
-  std::string names;
-  for (const std::string& path : paths) names += " " + shell_quoted(path);
-  return fmt::format("for f in{}; do iconv -f {} -t UTF-8 \"$f\" > \"$f.new\" && mv \"$f.new\" \"$f\"; done",
-                     names, encoding);
-}
-
 }  // namespace
 
-std::optional<Unreadable> why_unreadable(const TextFile& file, bool needs_utf8) {
-  std::string bytes = InputFile(file.path).text();
+std::optional<Unreadable> why_unreadable(const TextFile& file, const std::string& bytes, bool needs_utf8) {
+  const std::string path = shown_path(file);
   const TextEncoding encoding = encoding_of(bytes);
   if (encoding.unit > 1) {
     if (encoding.mark == 0)
-      return Unreadable{file.path, fmt::format("looks like {} without a byte order mark", encoding.name),
-                        encoding.name};
+      return Unreadable{path, fmt::format("looks like {} without a byte order mark", encoding.name),
+                        encoding.name, false};
     try {
-      static_cast<void>(decode_text(std::move(bytes), file.path));
+      static_cast<void>(decode_text(bytes, path));
     } catch (const FormatError& error) {
-      return Unreadable{file.path, error.what(), ""};
+      return Unreadable{path, error.what(), "", false};
     }
     return std::nullopt;
   }
@@ -116,11 +89,11 @@ std::optional<Unreadable> why_unreadable(const TextFile& file, bool needs_utf8) 
   // No encoding of one byte for each character has it in a text, and there is nothing to convert.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
     return Unreadable{
-        file.path,
+        path,
         fmt::format("it holds bytes of zero, the first at offset {}, as programs and other binary files do",
                     zero),
         ""};
-  return Unreadable{file.path,
+  return Unreadable{path,
                     fmt::format("byte 0x{:02x} at offset {}", static_cast<unsigned char>(text[good]), good),
                     guessed_encoding(text)};
 }
@@ -134,12 +107,13 @@ void fail_unreadable(const std::vector<Unreadable>& files, std::size_t all) {
   }
   for (const auto& [encoding, paths] : by_encoding)
     lines += fmt::format("; {} from {}: {}", plural(paths.size(), "to convert it", "to convert them"),
-                         encoding, printable(iconv_line(encoding, paths)));
+                         encoding, printable(conversion_line(encoding, paths)));
+  if (std::any_of(files.begin(), files.end(), [](const Unreadable& file) { return file.byte_reads; }))
+    lines = "; data.tokenizer byte takes any bytes" + lines;
+  const std::string advice = lines.empty() ? "save it as UTF-8" : lines.substr(2);
   if (files.size() == 1)
-    fail<FormatError>("data: {} is not UTF-8: {} (data.tokenizer byte takes any bytes{})",
-                      printable(files[0].path), files[0].why, lines);
-  fail<FormatError>("data: {} of {} files are not UTF-8: {} (data.tokenizer byte takes any bytes{})",
-                    files.size(), all, named, lines);
+    fail<FormatError>("data: {} is not UTF-8: {} ({})", printable(files[0].path), files[0].why, advice);
+  fail<FormatError>("data: {} of {} files are not UTF-8: {} ({})", files.size(), all, named, advice);
 }
 
 }  // namespace eddy::training

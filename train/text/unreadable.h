@@ -11,13 +11,14 @@ namespace eddy::training {
 
 struct Unreadable {
   std::string path, why;
-  std::string
-      encoding;  // what iconv is to convert it from, a guess where bytes do not tell; empty: it cannot
+  // What iconv is to convert it from, a guess where bytes do not tell; empty: it cannot.
+  std::string encoding;
+  bool byte_reads = true;  // whether the tokenizer byte takes it
 };
 
-// Returns why a file cannot be read as text; nothing if it can. needs_utf8: whether the tokenizer takes only UTF-8.
-// errors: IoError.
-std::optional<Unreadable> why_unreadable(const TextFile& file, bool needs_utf8);
+// Returns why a file with these bytes cannot be read as text; nothing if it can. needs_utf8: whether the tokenizer
+// takes only UTF-8.
+std::optional<Unreadable> why_unreadable(const TextFile& file, const std::string& bytes, bool needs_utf8);
 
 // Refuses files that cannot be read, of `all`.
 // errors: FormatError, always; it names every file, and the command that converts them.

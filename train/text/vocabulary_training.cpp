@@ -32,10 +32,10 @@ struct Counts {
   std::int64_t bytes = 0;
 };
 
-Counts count_characters(const std::vector<TextFile>& files) {
+Counts count_characters(const std::vector<TextFile>& files, const CutRule& cut) {
   Counts counts;
   for (const TextFile& file : files) {
-    const std::string text = text_of(file);
+    const std::string text = documents_of(file, cut, true).text;
     counts.bytes += std::ssize(text);
     for (std::size_t at = 0; at < text.size();) {
       const Utf8Char character = utf8_at(text, at);
@@ -69,8 +69,8 @@ std::vector<bool> kept_characters(const Counts& counts, std::int64_t room, Train
 // Lines of the files, cut at characters without a piece. One file at a time is in memory.
 class Lines final : public sentencepiece::SentenceIterator {
  public:
-  Lines(const std::vector<TextFile>& files, const std::vector<bool>& kept, double share)
-      : files_(files), kept_(kept), share_(share) {
+  Lines(const std::vector<TextFile>& files, const CutRule& cut, const std::vector<bool>& kept, double share)
+      : files_(files), cut_(cut), kept_(kept), share_(share) {
     Next();
   }
 
@@ -98,7 +98,7 @@ class Lines final : public sentencepiece::SentenceIterator {
     for (;;) {
       if (at_ >= text_.size()) {
         if (file_ == files_.size()) return false;
-        text_ = text_of(files_[file_++]);
+        text_ = documents_of(files_[file_++], cut_, true).text;
         at_ = line_end_ = 0;
         continue;
       }
@@ -119,6 +119,7 @@ class Lines final : public sentencepiece::SentenceIterator {
   }
 
   const std::vector<TextFile>& files_;
+  const CutRule& cut_;
   const std::vector<bool>& kept_;
   double share_, due_ = 0;
   std::size_t file_ = 0, at_ = 0, line_end_ = 0;
@@ -148,9 +149,9 @@ class Lines final : public sentencepiece::SentenceIterator {
 
 }  // namespace
 
-TextFiles vocabulary_files(const std::string& path, DocumentUnit unit) {
+TextFiles vocabulary_files(const std::string& path, DocumentUnit unit, bool json_lines) {
   const std::optional<SplitFolder> splits = find_splits(path);
-  return list_text_files(splits ? splits->train : path, unit);
+  return list_text_files(splits ? splits->train : path, unit, json_lines);
 }
 
 TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const VocabularyOptions& options) {
@@ -162,12 +163,12 @@ TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const Voc
   if (options.most_bytes < 1)
     fail<ValueError>("tokenizer train: {} bytes of text (at least 1)", options.most_bytes);
   TrainedVocabulary result;
-  const Counts counts = count_characters(files);
+  const Counts counts = count_characters(files, options.cut);
   result.bytes = counts.bytes;
   const std::vector<bool> kept = kept_characters(counts, (options.size - kReserved) / 2, result);
   const double share = static_cast<double>(options.most_bytes) /
                        static_cast<double>(std::max(counts.bytes, options.most_bytes));
-  Lines lines(files, kept, share);
+  Lines lines(files, options.cut, kept, share);
   if (lines.done())
     fail<ValueError>("tokenizer train: {} bytes of text hold no line to learn from (take more text)",
                      counts.bytes);

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "train/text/documents.h"
 #include "train/text/text_files.h"
 
 namespace eddy::training {
@@ -25,6 +26,7 @@ struct VocabularyOptions {
   std::int64_t size = 32000;                          // tokens in all
   std::string type = "bpe";                           // bpe | unigram
   std::int64_t most_bytes = std::int64_t{256} << 20;  // of texts; of larger ones an even sample of lines
+  CutRule cut{};                                      // of the files
 };
 
 struct TrainedVocabulary {
@@ -43,6 +45,7 @@ TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const Voc
 // The files to train a vocabulary on: those of a path or, when it is a folder with subfolders train and
 // valid, those of train.
 // errors: as list_text_files.
-TextFiles vocabulary_files(const std::string& path, DocumentUnit unit = DocumentUnit::file);
+TextFiles vocabulary_files(const std::string& path, DocumentUnit unit = DocumentUnit::file,
+                           bool json_lines = false);
 
 }  // namespace eddy::training

@@ -261,17 +261,19 @@ TEST_CASE("the keys of the tasks stand in one list, with the tasks that read the
   std::string list;
   for (const ConfigField& field : keys.fields())
     if (field.section == "data") list += field.key + ": " + field.readers + "\n";
-  CHECK(list ==
-        "name: \npath: text cifar10\ntokenizer: text\nsplit: text\ntest: text\norder: text\ndocument: text\n"
-        "offset: text algorithm random_walk\nblock_min: cifar10 text\nblock_max: cifar10 text\n"
-        "symbols: copy selective_copy\nnoise: copy selective_copy recall\nnoise_max: copy selective_copy\n"
-        "curriculum_every: copy selective_copy\ncurriculum_batches: copy selective_copy\n"
-        "rate_rule: copy selective_copy\nsecrets: recall\nevery: recall\nsegments: recall\n"
-        "stop_loss: cifar10 copy selective_copy\nexamples_seed: algorithm random_walk\n"
-        "examples: algorithm random_walk\nvalid_examples: algorithm random_walk\n"
-        "test_examples: algorithm random_walk\nstatements: algorithm\nvariables: algorithm\n"
-        "walk_length: random_walk\nwalk_grid: random_walk\nwalk_torus: random_walk\n"
-        "walk_random_start: random_walk\n");
+  CHECK(
+      list ==
+      "name: \npath: text cifar10\ntokenizer: text\nsplit: text\ntest: text\norder: text\ndocument: text\nseparator: text\n"
+      "json_field: text\n"
+      "offset: text algorithm random_walk\nblock_min: cifar10 text\nblock_max: cifar10 text\n"
+      "symbols: copy selective_copy\nnoise: copy selective_copy recall\nnoise_max: copy selective_copy\n"
+      "curriculum_every: copy selective_copy\ncurriculum_batches: copy selective_copy\n"
+      "rate_rule: copy selective_copy\nsecrets: recall\nevery: recall\nsegments: recall\n"
+      "stop_loss: cifar10 copy selective_copy\nexamples_seed: algorithm random_walk\n"
+      "examples: algorithm random_walk\nvalid_examples: algorithm random_walk\n"
+      "test_examples: algorithm random_walk\nstatements: algorithm\nvariables: algorithm\n"
+      "walk_length: random_walk\nwalk_grid: random_walk\nwalk_torus: random_walk\n"
+      "walk_random_start: random_walk\n");
   CHECK(task_reads(config.data, "order"));
   config.data.name = "recall";
   CHECK(task_reads(config.data, "noise"));

@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace {
 
@@ -96,4 +98,16 @@ TEST_CASE("text encoding: what UTF-16 and UTF-32 do not allow is refused with it
                  "half a pair of surrogates at byte 2"));
   CHECK(contains(refusal("\xff\xfe\0\xde"s), "no character at byte 2"));
   CHECK(contains(refusal("\xff\xfe\0\0\0\0\x11\0"s), "no character at byte 4"));
+}
+
+TEST_CASE("text encoding: the line that converts a file leaves it under its name") {
+  const TempFolder folder;
+  const std::string path = folder.write("it's.txt", "caf\xe9");
+  REQUIRE(std::system(conversion_line("WINDOWS-1252", {path}).c_str()) == 0);
+  CHECK(read_bytes(path) == "caf\u00e9");
+  const std::string other = folder.write("b.txt", "\xe9");
+  folder.write("it's.txt", "\xe8");
+  REQUIRE(std::system(conversion_line("WINDOWS-1252", {path, other}).c_str()) == 0);
+  CHECK(read_bytes(path) == "\u00e8");
+  CHECK(read_bytes(other) == "\u00e9");
 }

@@ -326,7 +326,7 @@ TEST_CASE("metrics: those of a run begin with what it trains, and a resumed run 
   const Metrics metrics = read_metrics(folder.path("run/metrics.jsonl"));
   REQUIRE(metrics.run);
   CHECK(metrics.run->task == "text");
-  CHECK(metrics.run->text == request.config.data.path);
+  CHECK(metrics.run->text == request.config.data.path.text());
   CHECK(metrics.run->text_sha256.size() == 64);
   CHECK(metrics.run->parameters > 0);
   CHECK(metrics.run->state_bytes > 0);

@@ -133,8 +133,10 @@ TEST_CASE("text task: data that do not fit are refused") {
   config.data.path = folder.write("short.txt", std::string(200, 'a'));
   config.train.batch = 12;  // spans of 15
   CHECK(contains(refusal(config), "has 15 tokens, and a segment needs 17"));
-  config.data.path =
-      fs::path(folder.write("shards/sub/small.txt", std::string(16, 'b'))).parent_path().parent_path();
+  config.data.path = fs::path(folder.write("shards/sub/small.txt", std::string(16, 'b')))
+                         .parent_path()
+                         .parent_path()
+                         .string();
   folder.write("shards/small.txt", std::string(16, 'b'));
   CHECK(contains(refusal(config), "is longer than a segment of 16 tokens"));
 

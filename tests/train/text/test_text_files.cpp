@@ -183,3 +183,44 @@ TEST_CASE("text files: with a folder as a document the files of each subfolder a
   CHECK(contains(describe_read(texts, 33), "3 documents of 7 files: 5 read"));
   CHECK(names_of(list_text_files(folder.path("r"))) == Names{"one/README.md"});
 }
+
+TEST_CASE("text files: a file that is left out for its ending ends nothing when it cannot be read") {
+  if (geteuid() == 0) return;  // root may read everything
+  const TempFolder folder;
+  folder.write("a.txt", "text");
+  REQUIRE(chmod(folder.write("key.pem", "secret").c_str(), 0) == 0);
+  const TextFiles texts = list_text_files(folder.path());
+  CHECK(names_of(texts) == Names{"a.txt"});
+  CHECK(reason_for(texts, "key.pem") == "cannot be read");
+  REQUIRE(chmod(folder.write("b.txt", "text").c_str(), 0) == 0);
+  CHECK(contains(error_of<IoError>([&] { list_text_files(folder.path()); }), "b.txt"));
+}
+
+TEST_CASE("text files: texts that are left out for their endings alone are noticed") {
+  const TempFolder folder;
+  folder.write("README.md", "read me");
+  folder.write("logo.png", "\x89PNG\r\n");
+  CHECK(!list_text_files(folder.path()).other_endings);
+  folder.write("src/a.py", "a = 1\n");
+  CHECK(list_text_files(folder.path()).other_endings);
+  CHECK(!list_text_files(folder.path(), DocumentUnit::folder).other_endings);
+}
+
+TEST_CASE("text files: lines of JSON are among the texts of a folder where their field is named") {
+  const TempFolder folder;
+  folder.write("a.txt", "text");
+  folder.write("b.jsonl", "{\"text\": \"b\"}\n");
+  CHECK(names_of(list_text_files(folder.path())) == Names{"a.txt"});
+  CHECK(names_of(list_text_files(folder.path(), DocumentUnit::file, true)) == Names{"a.txt", "b.jsonl"});
+}
+
+TEST_CASE("text files: of several paths those that are no text are left out as of a folder") {
+  const TempFolder folder;
+  const DataPaths paths({folder.write("a.txt", "text"), folder.write("b.txt", ""),
+                         folder.write("c.txt", "%PDF-1.7"), folder.path("a.txt")});
+  const TextFiles texts = list_text_files(paths);
+  CHECK(names_of(texts) == Names{folder.path("a.txt")});
+  CHECK(reason_for(texts, folder.path("b.txt")) == "empty");
+  CHECK(reason_for(texts, folder.path("c.txt")) == "PDF");
+  CHECK(reason_for(texts, folder.path("a.txt")) == "named twice");
+}

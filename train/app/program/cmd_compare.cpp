@@ -23,7 +23,7 @@
 #include "train/files/text_file.h"
 #include "train/record/percent_line.h"
 #include "train/run/checkpoint.h"
-#include "train/tasks/text_reading.h"
+#include "train/text/documents.h"
 #include "train/text/text_files.h"
 #include "train/words/human_text.h"
 
@@ -74,10 +74,14 @@ int run_compare(const CompareFlags& flags) {
         b.config.train.carry_state);
 
   std::vector<ComparedText> texts;
-  const TextFiles read = list_text_files(local_data(flags.data, std::cerr), document_unit(a.config.data));
+  const DataConfig& data = a.config.data;
+  const TextFiles read =
+      list_text_files(local_data(flags.data, std::cerr), document_unit(data), !data.json_field.empty());
   for (const TextFile& file : read.files) {
     try {
-      texts.push_back({printable(file.name), a.tokenizer->encode(text_of(file)), {}, {}});
+      const Documents documents = documents_of(file, cut_rule(data));
+      for (std::size_t i = 0; i < documents.count(); ++i)
+        texts.push_back({printable(file.name), a.tokenizer->encode(documents[i]), {}, {}});
     } catch (const ValueError& error) {
       fail<ValueError>("compare: {}: {}", file.path, error.what());
     } catch (const FormatError& error) {

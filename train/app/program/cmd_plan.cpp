@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -126,6 +127,7 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
   const std::int64_t before_text = resident_bytes();
   TaskArguments arguments;
   arguments.config = config;
+  arguments.messages = &std::cout;
   const std::unique_ptr<Task> task = make_task(std::move(arguments));
   check_data_is_read(*task, config);
   task->set_model_sizes(config.model);

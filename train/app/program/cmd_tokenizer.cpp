@@ -12,12 +12,14 @@
 
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
+#include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/files/output_file.h"
 #include "train/files/text_file.h"
 #include "train/files/utf8.h"
 #include "train/record/percent_line.h"
 #include "train/run/checkpoint.h"
+#include "train/text/documents.h"
 #include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/text_files.h"
 #include "train/text/text_measures.h"
@@ -32,13 +34,13 @@ namespace fs = std::filesystem;
 
 struct TokenizerFlags {
   std::string data, out, subject, text, show_data;
-  std::string document = "file";
+  DataConfig cutting;  // how the files are cut into documents
   VocabularyOptions options;
   std::int64_t megabytes = 256;
 };
 
-DocumentUnit unit_of(const TokenizerFlags& flags) {
-  return flags.document == "folder" ? DocumentUnit::folder : DocumentUnit::file;
+bool reads_json(const TokenizerFlags& flags) {
+  return !flags.cutting.json_field.empty();
 }
 
 int run_train_tokenizer(TokenizerFlags& flags) {
@@ -48,7 +50,9 @@ int run_train_tokenizer(TokenizerFlags& flags) {
         flags.out);
   check_output("tokenizer train", flags.out, kNewFile);
   flags.options.most_bytes = flags.megabytes << 20;
-  const TextFiles texts = vocabulary_files(local_data(flags.data, std::cerr), unit_of(flags));
+  flags.options.cut = cut_rule(flags.cutting);
+  const TextFiles texts =
+      vocabulary_files(local_data(flags.data, std::cerr), document_unit(flags.cutting), reads_json(flags));
   if (is_terminal(2))
     say(fmt::format("tokenizer train: reads the text, and trains {} tokens on at most {} MB of it",
                     flags.options.size, flags.megabytes));
@@ -119,7 +123,8 @@ void show_data(const Tokenizer& tokenizer, const TokenizerFlags& flags) {
   std::int64_t words = 0;
   TokenCover cover;
   std::vector<std::int64_t> seen(static_cast<std::size_t>(tokenizer.vocab_size()));
-  const TextFiles texts = list_text_files(local_data(path, std::cerr), unit_of(flags));
+  const TextFiles texts =
+      list_text_files(local_data(path, std::cerr), document_unit(flags.cutting), reads_json(flags));
   std::int64_t bytes = 0, done = 0;
   for (const TextFile& file : single_files(texts.files)) bytes += size_of_file(file);
   if (const std::string text = long_encoding_text(tokenizer.name(), flags.subject, bytes); !text.empty())
@@ -127,7 +132,7 @@ void show_data(const Tokenizer& tokenizer, const TokenizerFlags& flags) {
   {
     PercentLine line("tokenizer show");
     for (const TextFile& file : texts.files) {
-      const std::string text = text_of(file);
+      const std::string text = documents_of(file, cut_rule(flags.cutting)).text;
       words += count_words(text);
       for (const std::int32_t id : tokenizer.encode(text, cover)) ++seen[static_cast<std::size_t>(id)];
       for (const TextFile& part : single_files({file})) done += size_of_file(part);
@@ -170,11 +175,17 @@ int run_show_tokenizer(const TokenizerFlags& flags) {
   return 0;
 }
 
-void add_document_option(CLI::App& command, TokenizerFlags& flags) {
+void add_document_options(CLI::App& command, TokenizerFlags& flags) {
   add_option(
-      command, "--document", flags.document,
+      command, "--document", flags.cutting.document,
       "What is one document of the folder, as data.document: a file, or a subfolder with all its files",
       CLI::IsMember({"file", "folder"}));
+  command
+      .add_option("--separator", flags.cutting.separator,
+                  "What stands between the documents of a file, as data.separator: it is not read")
+      ->capture_default_str();
+  command.add_option("--json-field", flags.cutting.json_field,
+                     "Field of lines of JSON that holds the text, as data.json_field");
 }
 
 Described describe_train_tokenizer(CLI::App& command) {
@@ -182,7 +193,7 @@ Described describe_train_tokenizer(CLI::App& command) {
   command
       .add_option("--data", flags->data, "Text file or folder; of a folder with train and valid, only train")
       ->required();
-  add_document_option(command, *flags);
+  add_document_options(command, *flags);
   add_option(command, "--vocab", flags->options.size, "Number of tokens", whole_number(512, 1 << 20));
   add_option(command, "--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces",
              CLI::IsMember({"bpe", "unigram"}));
@@ -198,7 +209,7 @@ Described describe_show_tokenizer(CLI::App& command) {
   command.add_option("FILE|RUN", flags->subject, "A .model file, or a run's folder")->required();
   command.add_option("--text", flags->text, "Split this text");
   command.add_option("--data", flags->show_data, "Count the tokens of this file or folder");
-  add_document_option(command, *flags);
+  add_document_options(command, *flags);
   return {[flags] { return run_show_tokenizer(*flags); }};
 }
 

@@ -29,9 +29,11 @@ struct TrainFlags {
 RunConfig config_to_resume(const TrainFlags& flags) {
   RunConfig config = load_config_of_run(flags.request.resume, flags.request.checkpoint);
   const std::string model = config.model.model, task = config.data.name;
+  const DataPaths path = config.data.path;
   ConfigKeys keys = keys_of(config);
   if (!flags.run.config.empty()) keys.read(read_run_config(flags.run.config));
   keys.read_texts(flags.run.texts("train"));
+  if (config.data.path != path) flags.run.check_place_of_data(config);
   if (config.model.model != model)
     fail<ConfigError>(
         "train: the model is {}, and --resume goes on with that of the run, {} (leave the model out, or begin a new run "

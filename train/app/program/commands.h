@@ -133,7 +133,8 @@ int naming_flags(const std::vector<KeyFlag>& flags, const std::function<int()>& 
 // What describes a new run: a configuration file, --preset, --data, and a flag for every key. It must live until the
 // line is parsed.
 struct NewRunOptions {
-  std::string config, preset, data;
+  std::string config, preset;
+  std::vector<std::string> data;
   training::RunConfig defaults;
   training::ConfigFlags keys;
 
@@ -141,6 +142,9 @@ struct NewRunOptions {
   // The keys that flags give, --data among them.
   // errors: ValueError for --data and --data.path.
   std::map<std::string, std::string> texts(const char* command) const;
+  // Refuses a relative path of the configuration's own that is not here, and is beside its file.
+  // errors: IoError.
+  void check_place_of_data(const training::RunConfig& gathered) const;
   // The short flags that were given.
   std::vector<KeyFlag> given_short() const;
   // The configuration, completed and validated, with what a run that starts from the weights of another takes from it
@@ -148,6 +152,10 @@ struct NewRunOptions {
   // errors: ConfigError; IoError.
   training::RunConfig gathered(const char* command, std::vector<std::string>& notes,
                                const training::RunConfig* start = nullptr) const;
+
+ private:
+  // Takes a configuration that stands behind the files of --data, where none was given otherwise.
+  void take_config_from_data();
 };
 // Has a value of --threads override that of the configuration, which training would apply later.
 void take_threads(training::RunConfig& config, const CLI::App& app);

@@ -160,11 +160,14 @@ void NewRunOptions::add_to(CLI::App& command) {
       fmt::format("Model or configuration of a paper, by a name that `{} models` lists", program_name())
           .c_str(),
       not_empty());
-  add_option(command, "--data", data,
-             ("Short for --data.path: a text file, a folder of texts, or a data set that is fetched once: " +
+  command
+      .add_option(
+          "--data", data,
+          "Short for --data.path: text files, folders of texts, - for standard input, or a data set that is "
+          "fetched once: " +
               names_of_data_sets())
-                 .c_str(),
-             not_empty());
+      ->check(not_empty());
+  command.parse_complete_callback([this] { take_config_from_data(); });
   keys.add_to(command, keys_of(defaults));
 }
 
@@ -173,13 +176,36 @@ std::vector<KeyFlag> NewRunOptions::given_short() const {
   return {{"data.path", "--data"}};
 }
 
+void NewRunOptions::take_config_from_data() {
+  const auto is_config = [](const std::string& path) {
+    return path.ends_with(".toml") || path.ends_with(".json");
+  };
+  if (!config.empty() || data.size() < 2 || !is_config(data.back())) return;
+  config = data.back();
+  data.pop_back();
+}
+
 std::map<std::string, std::string> NewRunOptions::texts(const char* command) const {
   std::map<std::string, std::string> given = keys.given();
   if (data.empty()) return given;
-  if (const auto [path, is_new] = given.emplace("data.path", data); !is_new)
-    fail<ValueError>("{}: --data {} and --data.path {} are one key (leave one out)", command, data,
-                     path->second);
+  if (const auto [path, is_new] = given.emplace("data.path", text_of_list(data)); !is_new)
+    fail<ValueError>("{}: --data {} and --data.path {} are one key (leave one out)", command,
+                     DataPaths(data).text(), path->second);
   return given;
+}
+
+void NewRunOptions::check_place_of_data(const RunConfig& gathered) const {
+  namespace fs = std::filesystem;
+  if (config.empty() || !data.empty() || keys.given().contains("data.path")) return;
+  for (const std::string& path : gathered.data.path) {
+    std::error_code error;
+    const fs::path beside = fs::path(config).parent_path() / path;
+    if (fs::path(path).is_relative() && !fs::exists(path, error) && fs::exists(beside, error))
+      fail<IoError>(
+          "config: data.path is {}, which is taken from the working directory, {}, and is not there; it is beside {} "
+          "(--data {})",
+          path, fs::current_path(error).string(), config, shell_quoted(beside.lexically_normal().string()));
+  }
 }
 
 RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>& notes,
@@ -200,6 +226,7 @@ RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>&
   if (!preset.empty()) gathered.merge_preset(preset, command);
   gathered.merge_flags(texts(command));
   RunConfig completed = gathered.completed();
+  if (start == nullptr || start->data.path != completed.data.path) check_place_of_data(completed);
   for (const std::string& line : gathered.unread()) notes.push_back("warning: " + line);
   return completed;
 }

@@ -120,7 +120,7 @@ std::map<std::string, RowSize> row_sizes(const ReproduceTable& table, const std:
   Tasks tasks;
   std::map<std::string, RowSize> sizes;
   for (const ReproduceRow& row : table.rows) {
-    const std::string& path = row.config.data.path;
+    const std::string path = row.config.data.path.text();
     std::error_code error;
     const bool at_hand = path.empty() ? table.generated : std::filesystem::exists(path, error);
     if (!all && !at_hand) continue;

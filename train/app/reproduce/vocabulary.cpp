@@ -8,7 +8,6 @@
 #include "tensor/base/format.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
-#include "train/tasks/text_reading.h"
 #include "train/text/corpus.h"
 #include "train/text/text_files.h"
 #include "train/text/vocabulary_training.h"
@@ -21,8 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<TextFile> training_documents(const DataConfig& data) {
-  const bool splits = find_splits(data.path).has_value();
-  std::vector<TextFile> files = vocabulary_files(data.path, document_unit(data)).files;
+  const std::string path = data.path.text();  // a table reads one
+  const bool splits = find_splits(path).has_value();
+  std::vector<TextFile> files = vocabulary_files(path, document_unit(data)).files;
   const auto all = std::ssize(files);
   if (splits || all == 1) return files;
   const std::int64_t part = part_of(data.split, all);
@@ -86,9 +86,10 @@ void prepare_vocabulary(const ReproduceRow& row, const fs::path& folder,
   const fs::path part = fs::path(model).replace_extension(".txt");
   const std::string made = [&] {
     try {
-      const bool one_file = fs::is_regular_file(row.config.data.path, error);
+      const bool one_file = fs::is_regular_file(row.config.data.path.text(), error);
       const std::vector<TextFile> read = one_file ? training_part(row.config.data, files.at(0), part) : files;
-      const TrainedVocabulary vocabulary = train_vocabulary(read, {.size = row.pieces});
+      const TrainedVocabulary vocabulary =
+          train_vocabulary(read, {.size = row.pieces, .cut = cut_rule(row.config.data)});
       fs::remove(part, error);
       return vocabulary.model;
     } catch (const ValueError& refused) {

@@ -17,11 +17,14 @@
 #include <cwchar>
 #include <exception>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "train/app/terminal/interrupt.h"
+#include "train/files/standard_input.h"
+#include "train/files/text_encoding.h"
 #include "train/record/progress.h"
 
 #ifdef EDDY_LIBEDIT
@@ -363,9 +366,23 @@ LineInput::Line LineInput::next_typed() {
   }
 }
 
+// A byte order mark may come in parts, and what stands behind one of UTF-16 becomes UTF-8 as a whole.
+bool LineInput::begin() {
+  using namespace std::string_view_literals;
+  bool wide = false;
+  for (const std::string_view mark : {"\xef\xbb\xbf"sv, "\xff\xfe"sv, "\xfe\xff"sv, "\0\0\xfe\xff"sv}) {
+    if (!at_end_ && mark != read_ && mark.starts_with(read_)) return false;
+    wide = wide || (mark.size() != 3 && read_.starts_with(mark));
+  }
+  if (wide && !at_end_) return false;
+  if (training::encoding_of(read_).mark > 0)
+    read_ = training::decode_text(std::move(read_), training::kInputName);
+  return true;
+}
+
 LineInput::Line LineInput::next_plain() {
   for (std::size_t looked = 0;;) {
-    const std::size_t newline = read_.find('\n', looked);
+    const std::size_t newline = has_begun_ ? read_.find('\n', looked) : std::string::npos;
     if (newline != std::string::npos || (at_end_ && !read_.empty())) {
       Line line{End::line, read_.substr(0, newline)};
       if (line.text.ends_with('\r')) line.text.pop_back();  // of a file with the line ends of Windows
@@ -387,6 +404,9 @@ LineInput::Line LineInput::next_plain() {
     }
     at_end_ = got == 0;
     read_.append(part, static_cast<std::size_t>(got));
+    if (has_begun_) continue;
+    has_begun_ = begin();
+    looked = 0;
   }
 }
 

@@ -30,6 +30,7 @@ class LineInput {
   // Waits for the next line. SIGINT ends the wait (interrupt.h); what was typed is lost. A last line without a newline
   // is a line. Signals that end or stop the program leave the terminal as it was found (prompt_terminal.h); when it goes
   // on, prompt and line are shown again.
+  // A byte order mark at the beginning is dropped, and UTF-16 behind one becomes UTF-8, as in a file.
   // errors: IoError where standard input cannot be read; ValueError for a line of more than 16 MiB.
   Line next();
 
@@ -41,14 +42,17 @@ class LineInput {
   Line next_typed();
   Line next_plain();
   Line line_of(std::string text) const;
+  // Drops the mark at the beginning of what was read. Returns whether lines can be taken by now.
+  bool begin();
 
   bool prompts_, terminal_;  // the latter: standard input is one
   std::string prompt_;
   std::unique_ptr<Editor> editor_;
   KeyDecoder keys_;
-  std::string read_;                       // bytes behind the last line; of a terminal those that were typed
-  std::string pasted_first_;               // the text that was pasted at the begin of the line
-  bool at_begin_ = true, at_end_ = false;  // of the input
+  std::string read_;          // bytes behind the last line; of a terminal those that were typed
+  std::string pasted_first_;  // the text that was pasted at the begin of the line
+  bool at_end_ = false;
+  bool has_begun_ = false;  // the mark of a file or a pipe is dropped
 };
 
 }  // namespace eddy::app

@@ -10,6 +10,8 @@
 #include <iostream>
 
 #include "tensor/base/format.h"
+#include "train/files/standard_input.h"
+#include "train/files/text_encoding.h"
 #include "train/files/utf8.h"
 #include "train/words/human_text.h"
 
@@ -77,7 +79,7 @@ std::string read_standard_input(const std::string& where) {
   }
   if (std::ferror(stdin) != 0)
     fail<IoError>("{}: cannot read standard input: {}", where, std::strerror(errno));
-  return text;
+  return decode_text(std::move(text), kInputName);
 }
 
 void keep_on_without_output() {

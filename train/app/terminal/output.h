@@ -15,8 +15,10 @@ namespace eddy::app {
 // Thrown when the reader has closed the output. It is not an eddy::Error, since it is no failure.
 struct OutputClosed {};
 
-// Returns what standard input gives until its end: a text that the flag of `where` is to give.
-// errors: ValueError for more than 16 MiB, since an endless text (`yes |`) must not fill the memory; IoError.
+// Returns what standard input gives until its end: a text that the flag of `where` is to give, as that of a file:
+// without a byte order mark, as UTF-8.
+// errors: ValueError for more than 16 MiB, since an endless text (`yes |`) must not fill the memory; IoError;
+// FormatError for UTF-16 without a mark.
 std::string read_standard_input(const std::string& where);
 
 // From here on a failed write to standard output throws nothing, and what is printed is lost.

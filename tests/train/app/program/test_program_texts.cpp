@@ -163,3 +163,48 @@ TEST_CASE("program: another model is one word and a key that it does not read is
   CHECK_FALSE_MESSAGE(contains(again.out, "does not read"), again.out);
   CHECK(run_in(folder.path(), "train --resume b --preset slide").status == 1);
 }
+
+TEST_CASE("program: several files are one text and a configuration may stand behind them") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("a.txt", generate_stories(3, 3000));
+  folder.write("b.txt", generate_stories(4, 3000));
+  folder.write("c.toml", "[train]\nseed = 7\n");
+  folder.write("two.toml", "[data]\npath = [\"a.txt\", \"b.txt\"]\n");
+  for (const char* const data :
+       {"--data a.txt b.txt", "--data a.txt --data b.txt", "--data a.txt b.txt c.toml",
+        "--data.path a.txt --data.path b.txt c.toml", "--config two.toml", "--data ?.txt"}) {
+    CAPTURE(data);
+    const Ended ended = run_in(folder.path(), "train " + kTiny + "--dry-run --run r " + data);
+    CHECK_MESSAGE(ended.status == 0, ended.err);
+    CHECK_MESSAGE(contains(ended.out, "data: a.txt, b.txt, 2 files "), ended.out);
+    CHECK_MESSAGE(contains(ended.out, "the text begins: "), ended.out);
+  }
+  const Ended planned = run_in(folder.path(), "plan " + kTiny + "--seconds 0 --data a.txt b.txt");
+  CHECK_MESSAGE(contains(planned.out, "data: a.txt, b.txt, 2 files "), planned.out);
+}
+
+TEST_CASE("program: a run on standard input keeps its text and goes on") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  const std::string text = folder.write("x.txt", generate_stories(3, 4000));
+  const Ended begun = run_program({words_of("train " + kTiny + "--data - --run r"), folder.path(), text});
+  REQUIRE_MESSAGE(begun.status == 0, begun.err);
+  CHECK(read_bytes(folder.path("r/standard_input.txt")) == read_bytes(text));
+  const Ended ended = run_in(folder.path(), "train --resume r --train.steps 3");
+  CHECK_MESSAGE(ended.status == 0, ended.err);
+  CHECK(run_in(folder.path(), "eval r").status == 0);
+  const Ended empty = run_in(folder.path(), "train " + kTiny + "--data - --run none");
+  CHECK_MESSAGE(contains(empty.err, "standard input is empty"), empty.err);
+}
+
+TEST_CASE("program: the path of a configuration in another folder is named where it is") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("a/texts/x.txt", generate_stories(3, 4000));
+  folder.write("a/c.toml", "[data]\npath = \"texts/x.txt\"\n");
+  folder.write("b/empty", "");
+  const Ended ended = run_in(folder.path("b"), "train ../a/c.toml --run r");
+  CHECK(ended.status == 1);
+  CHECK_MESSAGE(contains(ended.err, "it is beside ../a/c.toml (--data ../a/texts/x.txt)"), ended.err);
+}

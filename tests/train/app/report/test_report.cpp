@@ -142,7 +142,8 @@ TEST_CASE("report: the page is well formed for none one and few records") {
 TEST_CASE("report: hostile text in every field ends up escaped") {
   const std::string evil = "</pre></script><script>alert('&')</script>\"\xff\x1b]0;x\x07";
   ReportData data = run_of(3);
-  data.title = data.config.model.model = data.config.data.path = evil;
+  data.title = data.config.model.model = evil;
+  data.config.data.path = evil;
   data.environment = {evil, "name: " + evil};
   data.metrics.samples = {{0, evil}, {1, evil}, {2, evil}};
   data.metrics.events = {{1, evil}};

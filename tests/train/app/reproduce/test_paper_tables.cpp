@@ -190,7 +190,7 @@ title = "one"
   options.table = folder.write("mine.toml", table);
   CHECK(contains(reproduce_whole(options), "the first 3000 bytes"));
   const RowResult result = result_of(options, "one");
-  CHECK(read_text_file(result.config.data.path) == text.substr(0, 3000));
+  CHECK(read_text_file(result.config.data.path.front()) == text.substr(0, 3000));
   CHECK(result.values.at("test_loss") > 0);
   CHECK(result.values.at("test_loss") != result.values.at("loss"));
 }

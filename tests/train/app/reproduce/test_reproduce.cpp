@@ -392,7 +392,7 @@ TEST_CASE("losses by length are measured on the same targets and with borrowed w
   CHECK(llama.values.at("last_128") != window.values.at("last_128"));
   CHECK(mem.values.at("last_64") > 0);
   CHECK(mem.parameters > llama.parameters);
-  const std::string text = read_text_file(llama.config.data.path);
+  const std::string text = read_text_file(llama.config.data.path.front());
   const std::string request = "\x02Repeat above.\x01";
   const std::size_t at = text.find(request);
   REQUIRE(at != std::string::npos);

@@ -31,6 +31,20 @@ TEST_CASE("eddy chat: over a pipe each line gets its text, and the same lines th
   CHECK(t.lines("").out.empty());
 }
 
+TEST_CASE("eddy chat: over a pipe a byte order mark is dropped and UTF-16 behind one is read") {
+  if (!has_program()) return;
+  const Trained& t = trained();
+  const std::string text = "the lamp\nthe\n";
+  std::string wide = "\xff\xfe";
+  for (const char c : text) wide += std::string{c, '\0'};
+  const Ended plain = t.lines(text);
+  for (const std::string& marked : {"\xef\xbb\xbf" + text, wide}) {
+    const Ended ended = t.lines(marked);
+    CHECK_MESSAGE(ended.err.empty(), ended.err);
+    CHECK(ended.out == plain.out);
+  }
+}
+
 TEST_CASE("eddy chat: over a pipe commands are carried out, and a wrong one is an error at the end") {
   if (!has_program()) return;
   const Trained& t = trained();

@@ -1,0 +1,93 @@
+// What files are that hold no text.
+#include "train/files/file_kind.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace eddy::training;
+using namespace std::string_literals;
+
+std::string kind_of(const std::string& head, const std::string& path = "f.txt") {
+  const auto found = no_text(head, path);
+  return found ? found->kind : "";
+}
+
+// The header of a file in a tar archive, with `magic` behind its fields.
+std::string tar_header(const std::string& magic) {
+  std::string block(512, '\0');
+  const auto put = [&](std::size_t at, const std::string& text) { block.replace(at, text.size(), text); };
+  put(0, "a.txt");
+  put(100, "0000644");
+  put(124, "00000000144");
+  put(156, "0");
+  put(257, magic);
+  put(148, "        ");
+  unsigned sum = 0;
+  for (const char c : block) sum += static_cast<unsigned char>(c);
+  std::string digits;
+  for (int i = 0; i < 6; ++i, sum /= 8) digits.insert(digits.begin(), static_cast<char>('0' + sum % 8));
+  put(148, digits + '\0' + ' ');
+  return block + "the text of the first file";
+}
+
+// Numbers as little-endian bytes.
+std::string bytes_of_numbers(const std::vector<std::uint64_t>& numbers, int width) {
+  std::string bytes;
+  for (const std::uint64_t number : numbers)
+    for (int i = 0; i < width; ++i) bytes += static_cast<char>(number >> (8 * i) & 0xff);
+  return bytes;
+}
+
+// Tokens as of a text: half are common ones.
+std::vector<std::uint64_t> tokens() {
+  std::vector<std::uint64_t> all;
+  for (std::uint64_t i = 0; i < 500; ++i)
+    all.push_back(i % 2 == 0 ? 11 + i % 7 * 30 : i * 2654435761u % 50257);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("file kind: tar is known by its checksum, with and without a name of the format") {
+  for (const std::string& magic : {"ustar\00000"s, "ustar  \0"s, ""s})
+    CHECK(kind_of(tar_header(magic)) == "tar");
+  std::string damaged = tar_header("ustar");
+  damaged[0] = 'b';
+  CHECK(kind_of(damaged).empty());
+}
+
+TEST_CASE("file kind: tables, arrays and databases are named whatever they are called") {
+  CHECK(kind_of("PAR1\x15\x04\x15\x80") == "Parquet");
+  CHECK(kind_of("\x93NUMPY\1\0v\0"s) == "NumPy");
+  CHECK(kind_of("PK\3\4"s + std::string(22, '\0') + "\x9\0\0\0"s + "arr_0.npy") == "NumPy (.npz)");
+  CHECK(kind_of("SQLite format 3\0\x10"s) == "SQLite");
+  CHECK(kind_of("PAR1 is a name").empty());
+  CHECK(kind_of("PK\3\4") == "ZIP");
+}
+
+TEST_CASE("file kind: token numbers of every width are known by their look") {
+  for (const int width : {2, 4, 8}) {
+    CAPTURE(width);
+    CHECK(kind_of(bytes_of_numbers(tokens(), width)).starts_with("token numbers"));
+  }
+  std::vector<std::uint64_t> letters;  // of a vocabulary of characters
+  for (std::uint64_t i = 0; i < 500; ++i) letters.push_back(i * 7 % 65);
+  CHECK(kind_of(bytes_of_numbers(letters, 2)).starts_with("token numbers of 2 bytes"));
+}
+
+TEST_CASE("file kind: texts and other binary files are no token numbers") {
+  std::string with_zeros, program = "\x7f"s + "ELF\2\1\1\0"s;
+  for (int i = 0; i < 300; ++i) {
+    with_zeros += "name " + std::to_string(i) + '\0';
+    program += std::string(4, '\0') + "\xff\xfe\x8b"s + static_cast<char>(i & 0xff);
+  }
+  CHECK(kind_of(with_zeros).empty());
+  CHECK(kind_of(program).empty());
+  CHECK(kind_of("Once there was a cat.").empty());
+  CHECK(kind_of("").empty());
+}
