@@ -12,7 +12,7 @@ set(EDDY_MODELS_FOLDERS models models/optimizer)
 # (Families.cmake).
 set(EDDY_FAMILY_FOLDERS models/recurrent_transformer models/block_recurrent models/blockwise_recurrent models/staircase)
 set(EDDY_REGISTRY_FOLDERS models/eddy)
-set(EDDY_TRAIN_FOLDERS train/files train/words train/process train/fetch train/config train/ranks train/step train/text/stories train/text train/eval
+set(EDDY_TRAIN_FOLDERS train/words train/files train/process train/fetch train/config train/ranks train/step train/text/stories train/text train/eval
   train/record train/generate train/tasks train/tasks/synthetic train/plan train/run train/loops)
 # What looks at a run or talks to a person. It may include all of the above; none of the above includes it.
 set(EDDY_APP_FOLDERS train/app/views train/app/report train/app/inspect train/app/measure train/app/measure/kernels train/app/exchange

@@ -54,7 +54,8 @@ class Shape {
 
  private:
   int checked(int axis) const {
-    // rank_ never exceeds kMaxRank. Compilers do not know that, and warn of subscripts behind the end where they unroll.
+    // rank_ never exceeds kMaxRank. Compilers do not know that, and warn of subscripts behind the end where they
+    // unroll.
     if (axis < 0 || axis >= rank_ || axis >= kMaxRank) no_such_axis(axis);
     return axis;
   }

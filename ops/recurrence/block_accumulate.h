@@ -31,6 +31,7 @@
 
 namespace eddy {
 
+// How blocks lie in the rows, and what is read and dropped.
 struct BlockAccumulateOptions {
   std::int64_t sequences = 1, block = 1;  // positions of a block; the last one may be shorter
   UnitRecurrenceOptions chain;            // the options of the layer; its three random keys are not used

@@ -109,10 +109,10 @@ TEST_CASE("parameters: a file with those that a setting leaves out is refused by
               last = staircase_config("feedback");
   products.qk_norm = memorizing.memory_bias = false;
   last.feedback_memory = "last";
-  ModelConfig tied = recurrent_config("fixed", "dual");
+  ModelConfig tied = small_config("regular");
   tied.tied = true;
   std::vector<Left> all{
-      {tied, "head.weight", "model.tied = true", {11, 8}},
+      {tied, "head.weight", "model.tied = true", {tied.vocab, tied.dim}},
       {memorizing, "layers.1.attn.rel_bias", "model.memory_bias = false", {2, 32}},
       {last, "feedback.layer_logits", "model.feedback_memory = \"last\"", {3}},
   };
@@ -128,6 +128,7 @@ TEST_CASE("parameters: a file with those that a setting leaves out is refused by
       load_parameters(model->params(), with(model->params(), one.parameter, one.shape), "old.safetensors");
     });
     CHECK(contains(problem, one.parameter + " " + to_string(one.shape) + " is not in the model"));
+    CAPTURE(problem);
     CHECK(contains(problem, "(" + one.setting));
     CHECK(contains(problem, "out of the file"));
     CHECK(same_bits(model->params().values(), before));

@@ -10,7 +10,7 @@
 
 #include "tensor/base/format.h"
 #include "train/files/text_encoding.h"
-#include "train/files/utf8.h"
+#include "train/words/utf8.h"
 
 namespace eddy::training {
 namespace {
@@ -22,8 +22,8 @@ constexpr const char
     *kSave = "save it as plain text in UTF-8",
     *kImage = "a picture has no text; --data.name cifar10 reads its own files",
     *kTables =
-        "write its texts out first, as lines of JSON, which --data.json_field reads; pandas and duckdb do "
-        "that",
+        "write its texts out first, as lines of JSON, which --data.json_field reads, for example by "
+        "pandas or duckdb",
     *kNumbers = "it holds numbers: write the texts out first that they were made from",
     *kTokens = "give the text that they were made from, and data.tokenizer", *kSound = "it has no text";
 

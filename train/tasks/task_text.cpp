@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "train/files/utf8.h"
 #include "train/generate/generate.h"
 #include "train/tasks/block_sizes.h"
 #include "train/tasks/sequence_reader.h"
@@ -20,6 +19,7 @@
 #include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/text_measures.h"
 #include "train/words/human_text.h"
+#include "train/words/utf8.h"
 
 namespace eddy::training {
 namespace {

@@ -18,9 +18,9 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
-#include "train/files/utf8.h"
 #include "train/process/running_program.h"
 #include "train/words/human_text.h"
+#include "train/words/utf8.h"
 
 namespace eddy::training {
 namespace {

@@ -16,9 +16,9 @@
 #include "tensor/memory/readable_bytes.h"
 #include "train/files/base64.h"
 #include "train/files/text_file.h"
-#include "train/files/utf8.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
+#include "train/words/utf8.h"
 
 namespace eddy::training {
 namespace {

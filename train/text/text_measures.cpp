@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numbers>
 
-#include "train/files/utf8.h"
+#include "train/words/utf8.h"
 
 namespace eddy::training {
 namespace {

@@ -16,8 +16,8 @@
 #include "tensor/files/json_text.h"
 #include "tensor/files/strict_json.h"
 #include "train/files/base64.h"
-#include "train/files/utf8.h"
 #include "train/text/sentencepiece_tokenizer.h"
+#include "train/words/utf8.h"
 
 namespace eddy::training {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "tensor/base/format.h"
-#include "train/files/utf8.h"
 #include "train/text/sentencepiece_tokenizer.h"
+#include "train/words/utf8.h"
 
 namespace eddy::training {
 namespace {

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "train/files/utf8.h"
+#include "train/words/utf8.h"
 
 namespace eddy::training {
 namespace {

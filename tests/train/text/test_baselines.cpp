@@ -13,8 +13,8 @@
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "train/files/utf8.h"
 #include "train/text/stories/stories.h"
+#include "train/words/utf8.h"
 
 namespace {
 

@@ -19,9 +19,9 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "train/files/sha256.h"
-#include "train/files/utf8.h"
 #include "train/text/corpus.h"
 #include "train/text/tokenizer.h"
+#include "train/words/utf8.h"
 
 namespace {
 

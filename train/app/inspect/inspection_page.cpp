@@ -16,8 +16,8 @@
 #include "train/app/inspect/value_meaning.h"
 #include "train/app/views/html_page.h"
 #include "train/files/base64.h"
-#include "train/files/utf8.h"
 #include "train/words/human_text.h"
+#include "train/words/utf8.h"
 
 namespace eddy::app {
 using namespace training;

@@ -16,7 +16,6 @@
 #include "train/fetch/named_data.h"
 #include "train/files/output_file.h"
 #include "train/files/text_file.h"
-#include "train/files/utf8.h"
 #include "train/record/percent_line.h"
 #include "train/run/checkpoint.h"
 #include "train/text/documents.h"
@@ -25,6 +24,7 @@
 #include "train/text/text_measures.h"
 #include "train/text/vocabulary_training.h"
 #include "train/words/human_text.h"
+#include "train/words/utf8.h"
 
 namespace eddy::app {
 using namespace training;

@@ -277,8 +277,8 @@ void require_memory_of_rows(const std::string& where, const char* rows_flag, std
   const std::int64_t room = free_memory();
   if (length < 1 || rows <= room / length / kTokenBytes) return;
   fail<OutOfMemoryError>(
-      "{}: {} rows of {} tokens do not fit in the memory there is, {} (a smaller {} or {}; --memory-check warn overrules "
-      "this)",
+      "{}: {} rows of {} tokens do not fit in the memory there is, {} (a smaller {} or {}; "
+      "--memory-check warn overrules this)",
       where, rows, length, human_bytes(room), rows_flag, length_flag);
 }
 

@@ -9,10 +9,10 @@
 
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
-#include "train/files/utf8.h"
 #include "train/run/checkpoint.h"
 #include "train/tasks/sequence_reader.h"
 #include "train/tasks/task.h"
+#include "train/words/utf8.h"
 
 namespace eddy::app {
 using namespace training;

@@ -10,10 +10,10 @@
 
 #include "train/app/views/step_timeline.h"
 #include "train/files/output_file.h"
-#include "train/files/utf8.h"
 #include "train/record/run_series.h"
 #include "train/run/state_monitor.h"
 #include "train/words/human_text.h"
+#include "train/words/utf8.h"
 
 namespace eddy::app {
 using namespace training;

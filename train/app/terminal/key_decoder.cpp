@@ -5,7 +5,7 @@
 
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
-#include "train/files/utf8.h"
+#include "train/words/utf8.h"
 
 namespace eddy::app {
 using namespace training;

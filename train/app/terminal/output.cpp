@@ -12,8 +12,8 @@
 #include "tensor/base/format.h"
 #include "train/files/standard_input.h"
 #include "train/files/text_encoding.h"
-#include "train/files/utf8.h"
 #include "train/words/human_text.h"
+#include "train/words/utf8.h"
 
 namespace eddy::app {
 using namespace training;

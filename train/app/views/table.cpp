@@ -5,8 +5,8 @@
 #include <cstddef>
 
 #include "tensor/base/format.h"
-#include "train/files/utf8.h"
 #include "train/words/human_text.h"
+#include "train/words/utf8.h"
 
 namespace eddy::app {
 using namespace training;

@@ -2,7 +2,7 @@
 #include "train/text/stories/stories.h"
 
 #include "tensor/base/format.h"
-#include "train/files/utf8.h"
+#include "train/words/utf8.h"
 
 namespace eddy::training {
 namespace {

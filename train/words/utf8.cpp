@@ -1,6 +1,6 @@
 // Strict UTF-8.
 // Source: RFC 3629, section 4 (the table of well-formed byte sequences).
-#include "train/files/utf8.h"
+#include "train/words/utf8.h"
 
 #include <algorithm>
 
