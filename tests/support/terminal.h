@@ -50,22 +50,12 @@ class OnTerminal {
   OnTerminal& operator=(const OnTerminal&) = delete;
 
   void type(const std::string& keys) const { REQUIRE(::write(terminal_, keys.data(), keys.size()) > 0); }
-  // Reads until `part` has come since the last call, or for twenty seconds. Returns whether it has.
+  // Reads until `part` has come since the last call, or for twenty seconds. Returns whether it has; if not, the test's
+  // log has what came.
   bool see(const std::string& part) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (std::chrono::steady_clock::now() < end) {
-      if (const std::size_t at = unseen_.find(part); at != std::string::npos) {
-        unseen_.erase(0, at + part.size());
-        return true;
-      }
-      pollfd waiting{terminal_, POLLIN, 0};
-      char bytes[4096];
-      if (::poll(&waiting, 1, 200) <= 0) continue;
-      const ssize_t got = ::read(terminal_, bytes, sizeof bytes);
-      if (got <= 0) return unseen_.find(part) != std::string::npos;
-      unseen_.append(bytes, static_cast<std::size_t>(got));
-    }
-    return false;
+    const bool came = wait_for(part);
+    if (!came) MESSAGE("not seen: \"" << part << "\" in \"" << unseen_.substr(0, 2000) << "\"");
+    return came;
   }
   const std::string& unseen() const { return unseen_; }
   void signal(int number) const { ::kill(pid_, number); }
@@ -82,7 +72,7 @@ class OnTerminal {
   }
   // The exit status.
   int finish() {
-    see("(never written)");
+    wait_for("(never written)");
     int status = 0;
     REQUIRE(::waitpid(pid_, &status, 0) == pid_);
     pid_ = -1;
@@ -90,6 +80,23 @@ class OnTerminal {
   }
 
  private:
+  bool wait_for(const std::string& part) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < end) {
+      if (const std::size_t at = unseen_.find(part); at != std::string::npos) {
+        unseen_.erase(0, at + part.size());
+        return true;
+      }
+      pollfd waiting{terminal_, POLLIN, 0};
+      char bytes[4096];
+      if (::poll(&waiting, 1, 200) <= 0) continue;
+      const ssize_t got = ::read(terminal_, bytes, sizeof bytes);
+      if (got <= 0) return unseen_.find(part) != std::string::npos;
+      unseen_.append(bytes, static_cast<std::size_t>(got));
+    }
+    return false;
+  }
+
   int terminal_ = -1;
   pid_t pid_ = -1;
   std::string unseen_;

@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "tensor/base/format.h"
+#include "train/app/terminal/interrupt.h"
 #include "train/files/standard_input.h"
 #include "train/files/text_encoding.h"
 #include "train/words/human_text.h"
@@ -28,6 +29,12 @@ std::string lost_why;  // empty: the reader left, or a stop ended the wait for i
 }
 
 void output_failed(int error) {
+  // Ctrl-C ended the wait for a slow reader: the text that it stops is not written to its end, and the next one is.
+  if (error == EINTR && !keeps_on && is_interrupted()) {
+    std::clearerr(stdout);
+    std::cout.clear();
+    return;
+  }
   // Asks the pipe itself, since errno may come from a later call.
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   const bool reader_gone = error == EPIPE || (poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0);

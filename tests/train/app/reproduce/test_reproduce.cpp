@@ -491,8 +491,7 @@ published = [0.5]
   CHECK(contains(refused("published = [0.5]", "publishd = [0.5]"), "(nearest: published"));
   CHECK(contains(refused("published = [0.5]", "published = [1, 2, 3, 4, 5]"),
                  "5 published numbers for 4 columns"));
-  CHECK(contains(refused("published = [0.5]", "weights_of = \"units\""),
-                 "no row that is trained (nearest: unit"));
+  CHECK(contains(refused("published = [0.5]", "weights_of = \"units\""), "which is no row that is trained"));
   CHECK(contains(refused("\"unit\"", "\"../unit\""), "it names a folder"));
   CHECK(contains(refused("\"a staircase\"", "\"{stairs}\""), "a brace itself is written twice"));
   CHECK(contains(refused("params = 3000", "params = 3"), "cannot have model.params = 3"));
