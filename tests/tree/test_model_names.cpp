@@ -59,7 +59,8 @@ TEST_CASE("no code outside of a family's folder names the family or a model of i
     // The keys that several families read, and the model of a configuration that names none, stand in one file.
     if (is_of_family(file) || file == "models/config.h") continue;
     CAPTURE(file);
-    const std::set<std::string>& allowed = file.starts_with("train/") || file.starts_with("models/") ? keys : ops;
+    const std::set<std::string>& allowed =
+        file.starts_with("train/") || file.starts_with("models/") ? keys : ops;
     for (const std::string& text : texts_in(file, std::regex("\"(\\w+)\""))) {
       CAPTURE(text);
       CHECK_FALSE((names.contains(text) && !allowed.contains(text)));

@@ -52,7 +52,8 @@ int run_import(ImportFlags& flags, const CLI::App& app) {
 Described describe_export_model(CLI::App& command) {
   const auto flags = std::make_shared<ExportFlags>();
   add_run_argument(command, flags->run.path);
-  add_option(command, "--out", flags->out, "Folder to make; may exist if it is empty, or if an export into it was interrupted", not_empty())
+  add_option(command, "--out", flags->out,
+             "Folder to make; may exist if it is empty, or if an export into it was interrupted", not_empty())
       ->required();
   add_checkpoint_option(command, flags->run.checkpoint, "Checkpoint of the run");
   return {[flags] { return run_export(*flags); }};
@@ -63,7 +64,9 @@ Described describe_import_model(CLI::App& command) {
   add_option(command, "--run,--out", flags->request.run_dir, "Folder of the new run; must not exist",
              not_empty())
       ->required();
-  command.add_option("--weights", flags->request.weights, "Safetensors files with the weights, the index of several, or their folder")
+  command
+      .add_option("--weights", flags->request.weights,
+                  "Safetensors files with the weights, the index of several, or their folder")
       ->required()
       ->check(not_empty());
   add_option(command, "--map", flags->request.map, "TOML file that says which tensor becomes which parameter",
