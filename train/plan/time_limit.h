@@ -31,10 +31,14 @@ class TimeLimit {
   bool step_fits(double now) const;
   // Whether a step that has not finished is given up.
   bool step_is_late(double now) const { return is_set() && now >= steps_end() + kSlack * limit_; }
+  // When the last step is to end, by what is known now; only with a limit.
+  double steps_end() const { return limit_ - closing(); }
   // When everything ends; infinity without a limit.
   double end() const;
   // The latest end of an evaluation or a sample that begins now and does not close the run: a quarter of the limit.
   double end_of_part(double now) const;
+  // Whether the first evaluation is due, however many steps there are until the next: a sixth of the limit, at most 20 s.
+  bool first_evaluation_is_due(double now) const { return is_set() && now >= std::min(limit_ / 6, 20.0); }
   // The latest end of the sample before the first step, which shows noise: a fiftieth.
   double end_of_first_sample(double now) const;
   // Whether the whole split can be measured at the end; `seconds` is what it takes.
@@ -48,7 +52,6 @@ class TimeLimit {
   static constexpr double kMostClosing = 0.5;  // of the limit, for what closes the run
 
   double closing() const;
-  double steps_end() const { return limit_ - closing(); }
 
   double limit_;
   double step_ = 0, token_ = 0;  // of training

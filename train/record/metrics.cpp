@@ -38,6 +38,7 @@ void visit_fields(Record& r, const Visit& visit) {
   visit("graph_depth", r.graph_depth);
   visit("tokens", r.tokens);
   visit("seconds", r.seconds);
+  visit("progress", r.progress);
 }
 
 // The same of a run's record.
@@ -68,6 +69,11 @@ Descriptor open_metrics(const std::filesystem::path& path) {
     fail<IoError>("metrics: cannot open {}: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail<IoError>("metrics: {} is not a regular file (remove it)", path.string());
   return file;
+}
+
+bool is_missing(const std::filesystem::path& path) {
+  std::error_code ignored;  // a path that cannot be examined: reading it says why
+  return std::filesystem::status(path, ignored).type() == std::filesystem::file_type::not_found;
 }
 
 // Reads bytes of the file at `offset`; returns how many there are.
@@ -407,9 +413,18 @@ Metrics read_metrics(const std::filesystem::path& path) {
   return summary.metrics();
 }
 
+std::vector<StepProgress> progress_after(const std::filesystem::path& path, std::int64_t step) {
+  std::vector<StepProgress> found;
+  if (is_missing(path)) return found;
+  visit_lines(open_metrics(path), path, [&](const Line& line) {
+    if (const std::optional<StepRecord> taken = plain_step(line.text); taken && taken->step > step)
+      found.push_back({taken->step, taken->progress});
+  });
+  return found;
+}
+
 std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step, MetricsSummary& kept) {
-  std::error_code ignored;  // a path that cannot be examined: reading it below says why
-  if (std::filesystem::status(path, ignored).type() == std::filesystem::file_type::not_found) return 0;
+  if (is_missing(path)) return 0;
   const Descriptor file = open_metrics(path);
   std::vector<std::pair<off_t, off_t>> parts;  // that stay: begin and end
   std::int64_t dropped = 0;

@@ -32,7 +32,8 @@ struct RunRecord {
   std::string text_sha256{};              // Task::data_sha256
 };
 
-// {"kind":"step",...}: one optimizer step, or the last of several when steps are logged thinly.
+// {"kind":"step",...}: one optimizer step, or the last of several when steps are logged thinly. Where the learning rate
+// follows the time, each step with which that moves is logged.
 struct StepRecord {
   std::int64_t step = 0;
   double loss = kNotMeasured;
@@ -47,6 +48,14 @@ struct StepRecord {
   std::int64_t graph_depth = 0;
   std::int64_t tokens = 0;  // trained on so far
   double seconds = 0;       // of the run so far, with its evaluations
+  // With which it was taken (train/plan/run_progress.h); NaN: that of its steps alone.
+  double progress = kNotMeasured;
+};
+
+// What is kept of a step that is done again: which one it was, counted from 1, and its progress.
+struct StepProgress {
+  std::int64_t step = 0;
+  double progress = kNotMeasured;
 };
 
 // {"kind":"eval",...}: a mean loss over `tokens` of the `of` targets of a split ("valid", "test"), and a field for
@@ -132,6 +141,11 @@ class MetricsWriter {
 // defaults; a last line without a newline was cut and is left out.
 // errors: IoError when the file cannot be read.
 Metrics read_metrics(const std::filesystem::path& path);
+
+// The progress of the steps after `step`, in the order of the file: those that a run from there does again. None where
+// the file does not exist.
+// errors: IoError.
+std::vector<StepProgress> progress_after(const std::filesystem::path& path, std::int64_t step);
 
 class MetricsSummary;
 

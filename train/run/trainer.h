@@ -31,6 +31,8 @@ struct TrainRequest {
   // Called for a new run on a GPU before its model is made: what the program has to settle about the kernels of such
   // steps (train/app/measure/kernels/run_kernels.h). May be empty.
   std::function<void(const PlannedRun&)> choose_kernels{};
+  // Seconds since the beginning, for a test; empty: those that pass.
+  std::function<double()> clock{};
   // Called with how the run stands, from time to time and at its end: a report (train/app/report/live_report.h). What it
   // throws becomes an event, and the run goes on. May be empty.
   std::function<void(const RunView&)> show{};
