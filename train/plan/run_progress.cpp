@@ -43,14 +43,14 @@ RunProgress::RunProgress(const TrainConfig& config, double seconds, double last,
 double RunProgress::of_step(std::int64_t step, double now, double steps_end) {
   const double by_steps = steps_ > 0 ? static_cast<double>(step) / static_cast<double>(steps_) : 1;
   const double was = time_;
+  if (!first_) first_ = now;
   if (is_recorded(step)) {
     for (; next_ < recorded_.size() && recorded_[next_].step <= step + 1; ++next_)
       time_ = recorded_[next_].progress;
   } else if (!follows_time_) {
     time_ = kNotMeasured;
   } else {
-    if (!first_) time_ = 0;  // measured anew: what was recorded is of another end
-    if (!first_) first_ = now;
+    if (!std::exchange(measures_, true)) time_ = 0;  // what was recorded is of another end
     const double all = before_ + steps_end - *first_;
     const double over = all > 0 ? std::clamp((before_ + now - *first_) / all, 0.0, 1.0) : 1;
     const double part = std::floor(kParts * over) / kParts;

@@ -4,8 +4,8 @@
 //   by steps   steps done / train.steps
 //   by time    (trained before + since the first step) / (trained before + from the first step to the end of the steps)
 //
-// Both count the whole run: "before" are the seconds of the processes whose work this one goes on with, evaluations and
-// samples included. The time moves in parts of 1/4096, so that it is recorded when it moves. Steps that a killed process
+// Both count the whole run: "before" are the seconds of the processes whose work this one goes on with, and the first step
+// is that of this process. Evaluations and samples count. The time moves in parts of 1/4096, so that it is recorded when it moves. Steps that a killed process
 // had recorded are done again with the progress that they had then. Times are passed in, in seconds.
 #pragma once
 
@@ -47,7 +47,8 @@ class RunProgress {
   std::vector<StepProgress> recorded_;
   std::size_t next_ = 0;  // of recorded_
   std::int64_t recorded_until_ = 0;
-  std::optional<double> first_;  // when the first step that was not recorded began
+  std::optional<double> first_;  // when the first step of this process began
+  bool measures_ = false;        // a step that is not recorded was asked for
   bool has_moved_ = false;
 };
 

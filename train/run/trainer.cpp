@@ -181,9 +181,9 @@ class Run {
   std::optional<TakenStep> take_step() {
     const TrainConfig& t = run_.config.train;
     TrainingState& state = run_.state;
-    const Clock::time_point before = Clock::now();
+    const double began = run_.now();
     TakenStep step;
-    const double progress = progress_->of_step(state.step, run_.now(), run_.time.steps_end());
+    const double progress = progress_->of_step(state.step, began, run_.time.steps_end());
     say_rise(progress);
     step.rate =
         run_.task->learning_rate(state.step, learning_rate_at(t, t.learning_rate, state.step, progress)) *
@@ -194,7 +194,7 @@ class Run {
     for (const Batch& batch : batches) step.tokens += batch.tokens.elements();
     step.result = compute(batches, step.rate);
     if (step.result.stopped) return {};
-    step.ms = 1000 * seconds_between(before);
+    step.ms = 1000 * (run_.now() - began);
     run_.time.note_step(step.ms / 1000, step.tokens);
     ++state.step;
     state.progress = progress;
