@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -22,6 +23,8 @@ namespace eddy::training {
 namespace {
 
 using Json = nlohmann::ordered_json;  // keeps the fields of a line in the order in which a person reads them
+
+constexpr std::string_view kAgain = R"({"kind":"again",)";  // how the line of a StepProgress begins
 
 // The fields of a step's record in the order of the file, but its kind and the step itself.
 template <class Record, class Visit>
@@ -414,22 +417,35 @@ Metrics read_metrics(const std::filesystem::path& path) {
 }
 
 std::vector<StepProgress> progress_after(const std::filesystem::path& path, std::int64_t step) {
-  std::vector<StepProgress> found;
-  if (is_missing(path)) return found;
+  if (is_missing(path)) return {};
+  std::map<std::int64_t, double> found;
+  Record record;
   visit_lines(open_metrics(path), path, [&](const Line& line) {
     if (const std::optional<StepRecord> taken = plain_step(line.text); taken && taken->step > step)
-      found.push_back({taken->step, taken->progress});
+      found[taken->step] = taken->progress;
+    if (!line.text.starts_with(kAgain)) return;
+    try {
+      record.read(line);
+      if (const std::int64_t of = record.integer_of("of"); of > step)
+        found[of] = record.number_of("progress");
+    } catch (const FormatError&) {  // drop_metrics_after counts it
+    }
   });
-  return found;
+  if (std::none_of(found.begin(), found.end(), [](const auto& one) { return std::isfinite(one.second); }))
+    return {};
+  std::vector<StepProgress> again;
+  for (const auto& [of, progress] : found) again.push_back({of, progress});
+  return again;
 }
 
-std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step, MetricsSummary& kept) {
+std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step, MetricsSummary& kept,
+                                const std::vector<StepProgress>& again) {
   if (is_missing(path)) return 0;
   const Descriptor file = open_metrics(path);
   std::vector<std::pair<off_t, off_t>> parts;  // that stay: begin and end
   std::int64_t dropped = 0;
   const off_t cut = add_lines(kept, file, path, step, [&](const Line& line, bool stays) {
-    if (!stays)
+    if (!stays || line.text.starts_with(kAgain))
       ++dropped;
     else if (!parts.empty() && parts.back().second == line.begin)
       parts.back().second = line.end;
@@ -450,6 +466,11 @@ std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t 
       left.write(block.data(), static_cast<std::int64_t>(got));
       begin += static_cast<off_t>(got);
     }
+  for (const auto& [of, progress] : again) {
+    const std::string line =
+        dump({{"kind", "again"}, {"step", step}, {"of", of}, {"progress", progress}}) + "\n";
+    left.write(line.data(), std::ssize(line));
+  }
   left.commit();
   return dropped;
 }

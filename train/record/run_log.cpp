@@ -7,7 +7,7 @@ void RunLog::open_metrics(const std::filesystem::path& folder, bool resumed, std
   const std::filesystem::path file = folder / "metrics.jsonl";
   try {
     if (resumed) done_again_ = progress_after(file, step);
-    if (resumed) drop_metrics_after(file, step, records_);
+    if (resumed) drop_metrics_after(file, step, records_, done_again_);
     metrics_.emplace(file);
   } catch (const IoError& error) {
     say(fmt::format("warning: nothing is recorded: {}", error.what()));

@@ -42,8 +42,8 @@ enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };
 
 // Trains until the configured steps are done, the minutes are over, SIGINT, SIGTERM or SIGHUP arrives, or too
 // many steps in a row were not finite; returns which. It always writes a checkpoint. Step s
-// of a run depends only on (config, seed, s) and on the checkpoint before it: a resumed run equals an
-// unbroken one to the bit.
+// of a run depends only on (config, seed, s) and on the checkpoint before it, and, where the learning rate follows the
+// time, on the progress that is recorded: a resumed run equals an unbroken one to the bit.
 // errors: IoError when the run's folder exists (nothing is overwritten), or when text or checkpoint cannot be
 // read; ConfigError and ValueError if sizes, vocabulary and text do not fit each other. All errors are
 // found before the folder is made.

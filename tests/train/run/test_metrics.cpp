@@ -272,6 +272,19 @@ TEST_CASE("metrics: the progress of the steps after one comes back in order") {
   CHECK(std::isnan(after[1].progress));
   CHECK(after[2].step == 5);
   CHECK(after[2].progress == 5.0 / 7);
+  // They are not lost with the lines of their steps, however often a run is killed.
+  for (int time = 0; time < 3; ++time) {
+    MetricsSummary kept;
+    drop_metrics_after(folder.path("m"), 1, kept, progress_after(folder.path("m"), 1));
+    CHECK(kept.metrics().steps.size() == 1);
+    CHECK(kept.metrics().foreign == 0);
+    const std::vector<StepProgress> again = progress_after(folder.path("m"), 1);
+    REQUIRE(again.size() == 3);
+    CHECK(again[0].progress == 2.0 / 7);
+    CHECK(std::isnan(again[1].progress));
+    CHECK(again[2].step == 5);
+  }
+  CHECK(progress_after(folder.path("m"), 5).empty());
 }
 
 TEST_CASE("metrics: of very many records those at even distances stay and what stands out") {
