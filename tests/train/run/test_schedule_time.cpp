@@ -76,6 +76,19 @@ TEST_CASE("train: warm-up and decay end with the minutes of a run") {
   CHECK(has_event(request.run_dir, "the learning rate follows the 0.1 minutes"));
 }
 
+TEST_CASE("train: a run of limited minutes is evaluated early on, however far its first evaluation is") {
+  const OneThread one;
+  const TempFolder folder;
+  TrainRequest request = timed_run(folder, "run");
+  request.config.train.eval_every = 500'000;
+  request.config.train.eval_batches = 1;
+  CHECK(train_quietly(request) == TrainEnd::time_over);
+  const std::vector<EvalRecord> evals = read_metrics(request.run_dir + "/metrics.jsonl").evals;
+  REQUIRE(evals.size() == 2);
+  CHECK(evals.front().step > 0);
+  CHECK(evals.front().step < evals.back().step / 2);
+}
+
 TEST_CASE("train: steps that are done again take the progress that is recorded, to the bit") {
   const OneThread one;
   const TempFolder folder;
