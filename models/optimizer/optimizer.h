@@ -79,9 +79,10 @@ struct ScheduleOptions {
 //
 // In the last two, t counts from 0, max is learning_rate and min is min_learning_rate. W = 0: no warm-up.
 //
-// part: how much of the run is over by another measure than its steps, such as its time, from 0 to 1. Where that is more
-// than step / T, the rate is that of step part * T, which need not be whole, so that warm-up and decay take the same parts
-// of a run that ends before its steps are done. A schedule that does not follow the end of the run does not read it.
+// part: how much of the run is over by another measure than its steps, such as its time, from 0 to 1. Where that is
+// more than step / T, the rate is that of step part * T, which need not be whole, so that warm-up and decay take the
+// same parts of a run that ends before its steps are done. A schedule that does not follow the end of the run does not
+// read it.
 // source: rsqrt and block_cosine: Hutchins et al., "Block-recurrent transformers" (2022), as in the authors' code.
 // errors: ConfigError for another schedule.
 double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step,

@@ -1,12 +1,13 @@
-// How much of a run is over for its learning rate (learning_rate_at in models/optimizer/optimizer.h), from 0 to 1: of its
-// steps or of its time, whichever is more, so that warm-up and decay end where the run does.
+// How much of a run is over for its learning rate (learning_rate_at in models/optimizer/optimizer.h), from 0 to 1: of
+// its steps or of its time, whichever is more, so that warm-up and decay end where the run does.
 //
 //   by steps   steps done / train.steps
 //   by time    (trained before + since the first step) / (trained before + from the first step to the end of the steps)
 //
-// Both count the whole run: "before" are the seconds of the processes whose work this one goes on with, and the first step
-// is that of this process. Evaluations and samples count. The time moves in parts of 1/4096, so that it is recorded when it moves. Steps that a killed process
-// had recorded are done again with the progress that they had then. Times are passed in, in seconds.
+// Both count the whole run: "before" are the seconds of the processes whose work this one goes on with, and the first
+// step is that of this process. Evaluations and samples count. The time moves in parts of 1/4096, so that it is
+// recorded when it moves. Steps that a killed process had recorded are done again with the progress that they had then.
+// Times are passed in, in seconds.
 #pragma once
 
 #include <cstddef>

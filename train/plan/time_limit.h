@@ -4,7 +4,8 @@
 //                                                         end of the steps               minutes     + 5 %
 //
 // The closing work is estimated from what the run has measured so far. No number of the run depends on it but how many
-// steps it takes, and whether the end measures the whole validation split. Times are passed in, in seconds.
+// steps it takes, a learning rate that follows them (run_progress.h), and whether the end measures the whole validation
+// split. Times are passed in, in seconds.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +38,7 @@ class TimeLimit {
   double end() const;
   // The latest end of an evaluation or a sample that begins now and does not close the run: a quarter of the limit.
   double end_of_part(double now) const;
-  // Whether the first evaluation is due, however many steps there are until the next: a sixth of the limit, at most 20 s.
+  // Whether a first evaluation is due, however many steps there are until the next: after a sixth of the limit or 20 s.
   bool first_evaluation_is_due(double now) const { return is_set() && now >= std::min(limit_ / 6, 20.0); }
   // The latest end of the sample before the first step, which shows noise: a fiftieth.
   double end_of_first_sample(double now) const;
