@@ -122,21 +122,27 @@ std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOpt
   return std::make_unique<Adam>(params, options, held);
 }
 
-double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step) {
+double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step,
+                        double part) {
   const auto schedule = value_named<ScheduleName>(options.schedule);
   if (!schedule)
     fail<ConfigError>("learning_rate_at: the schedule is {:?} ({})", options.schedule,
                       value_choice<ScheduleName>());
+  const auto steps = static_cast<double>(options.steps), done = static_cast<double>(step);
+  const double t = follows_end(options) && part > done / steps ? part * steps : done;
   if (*schedule == ScheduleName::rsqrt || *schedule == ScheduleName::block_cosine)
-    return block_recurrent_rate(options, learning_rate, static_cast<double>(step));
-  if (step < options.warmup)
-    return learning_rate * static_cast<double>(step + options.warmup_from) /
-           static_cast<double>(options.warmup);
+    return block_recurrent_rate(options, learning_rate, t);
+  const auto warmup = static_cast<double>(options.warmup);
+  if (t < warmup)
+    return learning_rate * std::min(t + static_cast<double>(options.warmup_from), warmup) / warmup;
   if (*schedule == ScheduleName::constant) return learning_rate;
-  const double span = std::max(1.0, static_cast<double>(options.steps - options.warmup));
-  const double done = std::min(1.0, static_cast<double>(step - options.warmup) / span);
-  const double share = *schedule == ScheduleName::cosine ? 0.5 * (1 + std::cos(kPi * done)) : 1 - done;
+  const double fallen = std::min(1.0, (t - warmup) / std::max(1.0, steps - warmup));
+  const double share = *schedule == ScheduleName::cosine ? 0.5 * (1 + std::cos(kPi * fallen)) : 1 - fallen;
   return options.min_learning_rate + (learning_rate - options.min_learning_rate) * share;
+}
+
+bool follows_end(const ScheduleOptions& options) {
+  return options.schedule != "rsqrt" && (options.schedule != "constant" || options.warmup > 0);
 }
 
 }  // namespace eddy

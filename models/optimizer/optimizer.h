@@ -78,9 +78,18 @@ struct ScheduleOptions {
 //                  with s = max(t, W), and 2 min 2^(-s / T) beyond T
 //
 // In the last two, t counts from 0, max is learning_rate and min is min_learning_rate. W = 0: no warm-up.
-// source: the last two: Hutchins et al., "Block-recurrent transformers" (2022), as in the authors' code.
+//
+// part: how much of the run is over by another measure than its steps, such as its time, from 0 to 1. Where that is
+// more than step / T, the rate is that of step part * T, which need not be whole, so that warm-up and decay take the
+// same parts of a run that ends before its steps are done. A schedule that does not follow the end of the run does not
+// read it.
+// source: rsqrt and block_cosine: Hutchins et al., "Block-recurrent transformers" (2022), as in the authors' code.
 // errors: ConfigError for another schedule.
-double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step);
+double learning_rate_at(const ScheduleOptions& options, double learning_rate, std::int64_t step,
+                        double part = 0);
+
+// Whether the rate depends on where the run ends: that of rsqrt, and a constant one without warm-up, does not.
+bool follows_end(const ScheduleOptions& options);
 
 // Neighbouring parameters of an optimizer's shard, whose statistics lie one after the other.
 struct ParameterRange {

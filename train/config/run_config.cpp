@@ -161,9 +161,9 @@ bool task_reads(const DataConfig& config, std::string_view key) {
 void describe(KeyList& keys, TrainConfig& c) {
   keys.section("train");
   keys.add("steps", c.steps, "Number of optimizer steps", {0, 1'000'000'000'000}).common();
-  keys.add("minutes", c.minutes, "Minutes after which the run stops; 0: no limit", {.low = 0})
-      .common()
-      .changes_nothing();
+  keys.add("minutes", c.minutes,
+           "Minutes after which the run stops, with its schedule at its end; 0: no limit", {.low = 0})
+      .common();
   keys.add("batch", c.batch, "Sequences in a batch", {1, 1'000'000'000}).common();
   keys.add("accumulate", c.accumulate, "Batches whose gradients make one step", {1, 1'000'000'000}).common();
   keys.add("micro_batches", c.micro_batches,
@@ -194,12 +194,20 @@ void describe(KeyList& keys, TrainConfig& c) {
            {.low = 0})
       .common();
   keys.add("clip", c.clip, "Largest norm of the gradient; 0: no clipping", {.low = 0}).common();
-  keys.add("warmup", c.warmup, "Steps in which the learning rate rises", {0, 1'000'000'000'000}).common();
+  keys.add(
+          "warmup", c.warmup,
+          "Steps in which the learning rate rises; where minutes end the run, as large a part of it as of train.steps",
+          {0, 1'000'000'000'000})
+      .common();
   keys.add("warmup_from", c.warmup_from,
            "Step at which warm-up starts counting: with 0, the first step has learning rate 0", {0, 1})
       .paper_quirk();
-  keys.add("schedule", c.schedule, "Learning rate after the warm-up", value_names<ScheduleName>()).common();
-  keys.add("min_learning_rate", c.min_learning_rate, "Learning rate at the last step", {.low = 0});
+  keys.add(
+          "schedule", c.schedule,
+          "Learning rate after the warm-up, to the last step or minute, whichever comes first; rsqrt: by steps alone",
+          value_names<ScheduleName>())
+      .common();
+  keys.add("min_learning_rate", c.min_learning_rate, "Learning rate at the end", {.low = 0});
   keys.add("seed", c.seed, "Seed of weights, batches and dropout", {0}).common();
   keys.add("eval_every", c.eval_every, "Steps between evaluations; 0: never", {0, 1'000'000'000'000})
       .common()

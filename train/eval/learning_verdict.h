@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,24 @@ double epochs_in(std::int64_t tokens, std::int64_t epoch_tokens);
 // "0.02 epochs", "1 epoch".
 std::string epochs_text(double epochs);
 
+// What the curve promises for a run twice as long, from its last evaluation: L(T) - c (L(T / 4) - L(T)). The loss falls
+// with a power of the steps, for small models near 0.2, so c is 0.4. Where the rate has fallen to its end, a run that
+// is twice as long as a whole falls by more, and c is 0.6, as measured.
+struct Promise {
+  double loss = 0;
+  double error = 0;  // by which it was wrong at most
+};
+// nullopt where no evaluation is as early as a quarter of the steps, or nothing was gained since.
+std::optional<Promise> promised_loss(const std::vector<EvalPoint>& evaluations, bool rate_has_fallen);
+// "a run twice as long promises 2.31 bits per byte, give or take 0.08"; empty where nothing is promised. bits_per_nat
+// turns losses into bits per byte; NaN: the loss is said.
+std::string promise_text(const std::vector<EvalPoint>& evaluations, bool rate_has_fallen,
+                         double bits_per_nat);
+
 // "far from done: ...", "over-fitting: ...", "at its best: ...", "getting worse: ..." or "too early to say: ...", with
-// the reason. `evaluations` are in the order of their steps; that before the first step is not looked at.
-std::string learning_verdict(const std::vector<EvalPoint>& evaluations, double epochs);
+// the reason. `evaluations` are in the order of their steps; that before the first step is not looked at. Where more
+// steps may help, `promise` (promise_text) says how much.
+std::string learning_verdict(const std::vector<EvalPoint>& evaluations, double epochs,
+                             const std::string& promise = {});
 
 }  // namespace eddy::training

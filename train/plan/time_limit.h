@@ -4,7 +4,8 @@
 //                                                         end of the steps               minutes     + 5 %
 //
 // The closing work is estimated from what the run has measured so far. No number of the run depends on it but how many
-// steps it takes, and whether the end measures the whole validation split. Times are passed in, in seconds.
+// steps it takes, a learning rate that follows them (run_progress.h), and whether the end measures the whole validation
+// split. Times are passed in, in seconds.
 #pragma once
 
 #include <algorithm>
@@ -31,10 +32,14 @@ class TimeLimit {
   bool step_fits(double now) const;
   // Whether a step that has not finished is given up.
   bool step_is_late(double now) const { return is_set() && now >= steps_end() + kSlack * limit_; }
+  // When the last step is to end, by what is known now; only with a limit.
+  double steps_end() const { return limit_ - closing(); }
   // When everything ends; infinity without a limit.
   double end() const;
   // The latest end of an evaluation or a sample that begins now and does not close the run: a quarter of the limit.
   double end_of_part(double now) const;
+  // Whether a first evaluation is due, however many steps there are until the next: after a sixth of the limit or 20 s.
+  bool first_evaluation_is_due(double now) const { return is_set() && now >= std::min(limit_ / 6, 20.0); }
   // The latest end of the sample before the first step, which shows noise: a fiftieth.
   double end_of_first_sample(double now) const;
   // Whether the whole split can be measured at the end; `seconds` is what it takes.
@@ -48,7 +53,6 @@ class TimeLimit {
   static constexpr double kMostClosing = 0.5;  // of the limit, for what closes the run
 
   double closing() const;
-  double steps_end() const { return limit_ - closing(); }
 
   double limit_;
   double step_ = 0, token_ = 0;  // of training

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -22,6 +23,8 @@ namespace eddy::training {
 namespace {
 
 using Json = nlohmann::ordered_json;  // keeps the fields of a line in the order in which a person reads them
+
+constexpr std::string_view kAgain = R"({"kind":"again",)";  // how the line of a StepProgress begins
 
 // The fields of a step's record in the order of the file, but its kind and the step itself.
 template <class Record, class Visit>
@@ -38,6 +41,7 @@ void visit_fields(Record& r, const Visit& visit) {
   visit("graph_depth", r.graph_depth);
   visit("tokens", r.tokens);
   visit("seconds", r.seconds);
+  visit("progress", r.progress);
 }
 
 // The same of a run's record.
@@ -68,6 +72,11 @@ Descriptor open_metrics(const std::filesystem::path& path) {
     fail<IoError>("metrics: cannot open {}: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail<IoError>("metrics: {} is not a regular file (remove it)", path.string());
   return file;
+}
+
+bool is_missing(const std::filesystem::path& path) {
+  std::error_code ignored;  // a path that cannot be examined: reading it says why
+  return std::filesystem::status(path, ignored).type() == std::filesystem::file_type::not_found;
 }
 
 // Reads bytes of the file at `offset`; returns how many there are.
@@ -407,14 +416,36 @@ Metrics read_metrics(const std::filesystem::path& path) {
   return summary.metrics();
 }
 
-std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step, MetricsSummary& kept) {
-  std::error_code ignored;  // a path that cannot be examined: reading it below says why
-  if (std::filesystem::status(path, ignored).type() == std::filesystem::file_type::not_found) return 0;
+std::vector<StepProgress> progress_after(const std::filesystem::path& path, std::int64_t step) {
+  if (is_missing(path)) return {};
+  std::map<std::int64_t, double> found;
+  Record record;
+  visit_lines(open_metrics(path), path, [&](const Line& line) {
+    if (const std::optional<StepRecord> taken = plain_step(line.text); taken && taken->step > step)
+      found[taken->step] = taken->progress;
+    if (!line.text.starts_with(kAgain)) return;
+    try {
+      record.read(line);
+      if (const std::int64_t of = record.integer_of("of"); of > step)
+        found[of] = record.number_of("progress");
+    } catch (const FormatError&) {  // drop_metrics_after counts it
+    }
+  });
+  if (std::none_of(found.begin(), found.end(), [](const auto& one) { return std::isfinite(one.second); }))
+    return {};
+  std::vector<StepProgress> again;
+  for (const auto& [of, progress] : found) again.push_back({of, progress});
+  return again;
+}
+
+std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step, MetricsSummary& kept,
+                                const std::vector<StepProgress>& again) {
+  if (is_missing(path)) return 0;
   const Descriptor file = open_metrics(path);
   std::vector<std::pair<off_t, off_t>> parts;  // that stay: begin and end
   std::int64_t dropped = 0;
   const off_t cut = add_lines(kept, file, path, step, [&](const Line& line, bool stays) {
-    if (!stays)
+    if (!stays || line.text.starts_with(kAgain))
       ++dropped;
     else if (!parts.empty() && parts.back().second == line.begin)
       parts.back().second = line.end;
@@ -435,6 +466,11 @@ std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t 
       left.write(block.data(), static_cast<std::int64_t>(got));
       begin += static_cast<off_t>(got);
     }
+  for (const auto& [of, progress] : again) {
+    const std::string line =
+        dump({{"kind", "again"}, {"step", step}, {"of", of}, {"progress", progress}}) + "\n";
+    left.write(line.data(), std::ssize(line));
+  }
   left.commit();
   return dropped;
 }

@@ -32,7 +32,8 @@ struct RunRecord {
   std::string text_sha256{};              // Task::data_sha256
 };
 
-// {"kind":"step",...}: one optimizer step, or the last of several when steps are logged thinly.
+// {"kind":"step",...}: one optimizer step, or the last of several when steps are logged thinly. Where the learning rate
+// follows the time, each step with which that moves is logged.
 struct StepRecord {
   std::int64_t step = 0;
   double loss = kNotMeasured;
@@ -47,6 +48,14 @@ struct StepRecord {
   std::int64_t graph_depth = 0;
   std::int64_t tokens = 0;  // trained on so far
   double seconds = 0;       // of the run so far, with its evaluations
+  // With which it was taken (train/plan/run_progress.h); NaN: that of its steps alone.
+  double progress = kNotMeasured;
+};
+
+// {"kind":"again",...}: a step that is to be done again, counted from 1 (its field "of"), and its progress.
+struct StepProgress {
+  std::int64_t step = 0;
+  double progress = kNotMeasured;
 };
 
 // {"kind":"eval",...}: a mean loss over `tokens` of the `of` targets of a split ("valid", "test"), and a field for
@@ -133,14 +142,20 @@ class MetricsWriter {
 // errors: IoError when the file cannot be read.
 Metrics read_metrics(const std::filesystem::path& path);
 
+// The progress of the steps after `step` in their order: those that a run from there does again. None where no progress
+// is recorded, or the file does not exist.
+// errors: IoError.
+std::vector<StepProgress> progress_after(const std::filesystem::path& path, std::int64_t step);
+
 class MetricsSummary;
 
-// Removes the lines of steps after `step`, and a cut last line; returns how many. A resume from a checkpoint
-// older than the end of the file needs it, since the steps between run again. The other lines keep their
-// bytes, and lines that are no records stay; what they hold is added to `kept`. The file is replaced atomically;
-// it is left alone when there is nothing to remove and no other name (a hard link of a backup) shares it, or when
-// it does not exist.
+// Removes the lines of steps after `step`, and a cut last line; returns how many. A resume from a checkpoint older than
+// the end of the file needs it, since the steps between run again. The other lines keep their bytes, and lines that are
+// no records stay; what they hold is added to `kept`. The file is replaced atomically; it is left alone when there is
+// nothing to remove and no other name (a hard link of a backup) shares it, or when it does not exist. In the place of
+// the steps stand those to be done `again`, as records of `step`, so that a second kill does not lose them.
 // errors: IoError.
-std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step, MetricsSummary& kept);
+std::int64_t drop_metrics_after(const std::filesystem::path& path, std::int64_t step, MetricsSummary& kept,
+                                const std::vector<StepProgress>& again = {});
 
 }  // namespace eddy::training

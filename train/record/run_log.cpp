@@ -6,7 +6,8 @@ namespace eddy::training {
 void RunLog::open_metrics(const std::filesystem::path& folder, bool resumed, std::int64_t step) {
   const std::filesystem::path file = folder / "metrics.jsonl";
   try {
-    if (resumed) drop_metrics_after(file, step, records_);
+    if (resumed) done_again_ = progress_after(file, step);
+    if (resumed) drop_metrics_after(file, step, records_, done_again_);
     metrics_.emplace(file);
   } catch (const IoError& error) {
     say(fmt::format("warning: nothing is recorded: {}", error.what()));

@@ -61,11 +61,14 @@ class RunLog {
   void say(const std::string& text) { progress_.message(text); }
 
   const MetricsSummary& records() const { return records_; }
+  // Of a resumed run: the steps after the one it goes on from that had been recorded.
+  const std::vector<StepProgress>& steps_done_again() const { return done_again_; }
   Progress& progress() { return progress_; }
 
  private:
   Progress progress_;
   MetricsSummary records_;
+  std::vector<StepProgress> done_again_;
   std::optional<MetricsWriter> metrics_;
   std::optional<EventFile> board_;
   bool is_recording_ = true;  // the last record was written

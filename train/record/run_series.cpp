@@ -11,6 +11,7 @@ namespace eddy::training {
 namespace {
 
 constexpr const char* kLoss = "loss";
+constexpr double kFallenRate = 0.2;  // of the highest rate: the schedule nears its end
 
 // What a page calls the evaluations of a kind.
 std::string kind_of(const EvalRecord& eval) {
@@ -81,6 +82,20 @@ std::vector<EvalPoint> RunSeries::points(std::int64_t last) const {
     if (compares(eval) && !eval.of_task && eval.step > phase_began_ && eval.step <= last)
       points.push_back({eval.step, eval.loss});
   return points;
+}
+
+std::string RunSeries::promise(std::int64_t last) const {
+  double highest = 0, rate = 0, bits_per_nat = kNotMeasured;
+  for (const StepRecord& record : records_.steps)
+    if (record.step <= last && std::isfinite(record.learning_rate)) {
+      rate = record.learning_rate;
+      highest = std::max(highest, rate);
+    }
+  for (const EvalRecord& eval : records_.evals)
+    if (const std::optional<double> bits = measure_of(eval, "bits_per_byte");
+        bits && compares(eval) && eval.loss > 0)
+      bits_per_nat = *bits / eval.loss;
+  return promise_text(points(last), rate < kFallenRate * highest, bits_per_nat);
 }
 
 const EvalRecord* RunSeries::best() const {

@@ -60,6 +60,9 @@ class RunSeries {
   // task's own.
   std::vector<EvalPoint> points(std::int64_t last = INT64_MAX) const;
 
+  // What promise_text says of them: in bits per byte where the last evaluation has these.
+  std::string promise(std::int64_t last = INT64_MAX) const;
+
   // The evaluation with the lowest finite loss of those that compare, of the last phase; nullptr where there is none.
   const EvalRecord* best() const;
   // The last evaluation of the whole split "valid" beside others of a sample; nullptr where there is none.

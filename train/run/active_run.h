@@ -25,7 +25,7 @@ struct ActiveRun : ReadyRun {
   bool is_done() const { return state.learned || state.step >= config.train.steps; }
 
   // Seconds since the beginning.
-  double now() const { return seconds_between(started); }
+  double now() const { return request.clock ? request.clock() : seconds_between(started); }
   // The seconds of training, those before a resume too.
   double trained_seconds() const { return seconds_before + now(); }
   // Whether a signal or train.minutes asks for the end: looked at between steps, and, for what takes long, between

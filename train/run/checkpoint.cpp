@@ -46,6 +46,7 @@ void visit_state(Config& config, TokenizerPointer& tokenizer, TheState& s, const
   visit("best_loss", s.best_loss);
   visit("best_step", s.best_step);
   visit("loss", s.loss);
+  visit("progress", s.progress);
   visit("lowest_loss", s.lowest_loss);
   visit("learned", s.learned);
   visit("run", s.run_id);
@@ -281,7 +282,8 @@ void read_state(LoadedRun& run) {
   const std::string state_file = (run.checkpoint / "state.json").string();
   static_cast<void>(check_saved_file(run.checkpoint, "state.json"));
   try {
-    const json about = read_json_file(state_file);
+    json about = read_json_file(state_file);
+    if (about.is_object()) about.emplace("progress", nullptr);  // runs of before it was recorded have none
     if (about.at("format") != 1)
       fail<FormatError>("run: {} has format {} (this version reads 1)", state_file,
                         about.at("format").dump());

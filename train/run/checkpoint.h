@@ -49,6 +49,7 @@ struct TrainingState {
   double best_loss = std::numeric_limits<double>::infinity();  // of an evaluation
   std::int64_t best_step = -1;                                 // of that evaluation; -1: none yet
   double loss = std::numeric_limits<double>::quiet_NaN();      // of the last step
+  double progress = std::numeric_limits<double>::quiet_NaN();  // of that step (StepRecord::progress)
   double lowest_loss = std::numeric_limits<double>::infinity();  // of all steps
   bool learned = false;     // the task ended the run before its steps were done
   std::string run_id;       // run_folder.h

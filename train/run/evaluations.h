@@ -18,7 +18,7 @@ class Evaluations {
 
   // Tells the time limit what the evaluation at the end will take.
   void plan_last();
-  // Every train.eval_every steps, but for the first step of a run that is limited in time.
+  // Every train.eval_every steps. A run that is limited in time has none before its first step, and one early on.
   bool is_due() const;
   // Evaluates, records the result, and saves the model where it is the best so far. An evaluation that is recorded
   // for this step is not made again. `last`: the one at the end of a run.

@@ -41,7 +41,8 @@ double epochs_of(const ReadyRun& run) {
 
 std::string learning_verdict_of(const ReadyRun& run, const MetricsSummary& records) {
   if (run.state.epoch_tokens == 0 || run.state.step == 0 || run.config.train.eval_every == 0) return "";
-  return learning_verdict(RunSeries(records.metrics(), phase_began(run)).points(), epochs_of(run));
+  const RunSeries series(records.metrics(), phase_began(run));
+  return learning_verdict(series.points(), epochs_of(run), series.promise());
 }
 
 }  // namespace eddy::training

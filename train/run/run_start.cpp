@@ -161,20 +161,6 @@ std::unique_ptr<Task> task_of(const TrainRequest& request, const std::optional<L
   return make_task(std::move(arguments));
 }
 
-// A schedule spans all steps: with more of them, a rate that had fallen rises again.
-void warn_of_jump(const TrainConfig& now, const TrainConfig& before, std::int64_t step) {
-  TrainConfig shorter = now;
-  shorter.steps = before.steps;
-  const double rate = learning_rate_at(now, now.learning_rate, step),
-               was = learning_rate_at(shorter, now.learning_rate, step);
-  constexpr double kNoticeable = 1.1;
-  if (now.steps > before.steps && rate > kNoticeable * was)
-    add_warning(fmt::format(
-        "warning: the learning rate is {} and was to be {} at step {}, since train.steps was raised from {} to {} and "
-        "train.schedule \"{}\" spans all steps (to keep a rate: train.schedule constant, and train.learning_rate)",
-        human_number(rate), human_number(was), step, before.steps, now.steps, now.schedule));
-}
-
 // Begins a new phase of the texts of a run. Losses of other texts are not compared with those from here on.
 // errors: ConfigError when the run would not read them.
 void begin_phase(ReadyRun& run, const LoadedRun& loaded) {
@@ -262,7 +248,7 @@ void resume(ReadyRun& run, const LoadedRun& loaded) {
   // Switched on only now: then the run may go back to where it begins.
   if (run.config.train.rollback != "off" && loaded.config.train.rollback == "off")
     run.state.candidate_step = run.state.step;
-  warn_of_jump(run.config.train, loaded.config.train, run.state.step);
+  run.planned_steps = loaded.config.train.steps;
   run.state.learned = loaded.state.learned && run.config.data.stop_loss == loaded.config.data.stop_loss;
   run.is_latest = read_pointer(run.folder / "checkpoints" / "latest").name == loaded.checkpoint.filename();
   const std::string state_file = (loaded.checkpoint / "state.json").string();

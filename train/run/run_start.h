@@ -17,11 +17,12 @@ namespace eddy::training {
 struct ReadyRun {
   RunConfig config;  // with the sizes that the task fills in
   std::filesystem::path folder;
-  std::string notes;              // what is new in its data or its vocabulary, a line each; for the events
-  bool has_grown = false;         // a new phase of its texts begins (train/text/text_phase.h)
-  bool made_folder = false;       // by open_folder
-  bool is_latest = false;         // `latest` names the checkpoint that it was resumed from
-  std::unique_ptr<RunLock> lock;  // of a run to resume; of a new one from open_folder on
+  std::string notes;               // what is new in its data or its vocabulary, a line each; for the events
+  bool has_grown = false;          // a new phase of its texts begins (train/text/text_phase.h)
+  bool made_folder = false;        // by open_folder
+  bool is_latest = false;          // `latest` names the checkpoint that it was resumed from
+  std::int64_t planned_steps = 0;  // train.steps of a resumed run before
+  std::unique_ptr<RunLock> lock;   // of a run to resume; of a new one from open_folder on
   std::unique_ptr<Task> task;
   std::unique_ptr<Model> model;
   std::unique_ptr<Optimizer> optimizer;

@@ -1,6 +1,8 @@
 // Lines for the terminal and the events of a run.
 #include "train/run/run_texts.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +11,7 @@
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/plan/environment.h"
+#include "train/plan/run_progress.h"
 #include "train/run/run_folder.h"
 #include "train/step/gradient_reach.h"
 #include "train/words/human_text.h"
@@ -33,6 +36,7 @@ std::vector<std::string> opening_notes(const ReadyRun& run, const TrainRequest& 
   if (const std::string why = on_cpu ? slow_matmul_reason() : ""; !why.empty())
     notes.push_back("slow products: " + why);
   notes.insert(notes.end(), request.notes.begin(), request.notes.end());
+  if (const std::string what = schedule_text(run.config.train); !what.empty()) notes.push_back(what);
   if (const std::string what =
           unread_state_warning(*run.model, run.task->row_length(), run.task->carries_state());
       !what.empty())
@@ -66,6 +70,33 @@ std::string resumed_text(const ReadyRun& run, bool nothing_to_train) {
         step);
   return fmt::format(
       "all {0} steps are done: nothing is left to train (go on with --train.steps N, N above {0})", step);
+}
+
+std::string stopping_text() {
+  return fmt::format("to stop it, saved (in its terminal also Ctrl-C): kill {}", ::getpid());
+}
+
+std::string rise_text(const ReadyRun& run, double before, double now, double seconds) {
+  const TrainConfig& t = run.config.train;
+  TrainConfig planned = t;
+  planned.steps = run.planned_steps;
+  const std::int64_t step = run.state.step;
+  const auto part_over = [step](const TrainConfig& config, double progress) {
+    const double by_steps = static_cast<double>(step) / static_cast<double>(config.steps);
+    return std::isfinite(progress) ? std::max(progress, by_steps) : by_steps;
+  };
+  const double was = learning_rate_at(planned, t.learning_rate, step, before),
+               rate = learning_rate_at(t, t.learning_rate, step, now);
+  constexpr double kNoticeable = 1.1;
+  if (rate <= kNoticeable * was || part_over(t, now) >= part_over(planned, before)) return {};
+  std::string whole = fmt::format("{} steps", grouped(t.steps));
+  if (follows_time(t))
+    whole = fmt::format("{}, or what was trained before, {}, and {} {} from here, whichever end first", whole,
+                        human_duration(std::floor(seconds)), t.minutes, plural(t.minutes, "minute"));
+  return fmt::format(
+      "the learning rate goes back up at step {}, from {} to {}: train.schedule \"{}\" spans the whole run, {} (to keep a "
+      "rate: train.schedule constant, and train.learning_rate)",
+      step, human_number(was), human_number(rate), t.schedule, whole);
 }
 
 std::string extent_text(const ReadyRun& run, const EvalResult& result) {

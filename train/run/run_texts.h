@@ -20,6 +20,12 @@ std::vector<std::string> opening_notes(const ReadyRun& run, const TrainRequest& 
 std::string ranks_text(const ReadyRun& run, const Ranks& ranks);
 // `nothing_to_train`: all steps are done, or the task is learned.
 std::string resumed_text(const ReadyRun& run, bool nothing_to_train);
+// How to stop it from another terminal: the page says the same.
+std::string stopping_text();
+// Where the learning rate of a resumed run goes back up, at its next step, from what it was to be: its schedule spans
+// the whole run, which is longer now. `before` and `now` are the progress of the last step and that of the next. Empty
+// for any other step.
+std::string rise_text(const ReadyRun& run, double before, double now, double seconds);
 // How much of the validation split an evaluation read: "81 920 of 111 488 tokens".
 std::string extent_text(const ReadyRun& run, const EvalResult& result);
 // The loss and the other metrics of an evaluation, and how much it read.

@@ -12,6 +12,7 @@
 #include "tensor/memory/allocator.h"
 #include "train/eval/learning_verdict.h"
 #include "train/plan/machine_memory.h"
+#include "train/plan/run_progress.h"
 #include "train/run/active_run.h"
 #include "train/run/evaluations.h"
 #include "train/run/rollback.h"
@@ -115,7 +116,11 @@ class Run {
     RunLog& log = run_.log.emplace(stdout, options, run_.started);
     log.say(opening_text(run_));
     run_.nothing_to_train = run_.is_resumed() && run_.is_done() && !run_.task->after_step_pending();
+    if (!run_.nothing_to_train) log.say(stopping_text());
     log.open_metrics(run_.folder, run_.is_resumed(), run_.state.step);
+    // What was done before the first step is no training.
+    progress_.emplace(t, run_.state.step > 0 ? run_.seconds_before : 0, run_.state.progress,
+                      log.steps_done_again());
     if (t.tensorboard && !run_.nothing_to_train) log.open_board(run_.folder, run_.state.step);
     if (const std::optional<RunRecord>& known = log.records().run();
         !run_.nothing_to_train && (!known || known->text_sha256 != run_.state.text_sha256))
@@ -176,25 +181,36 @@ class Run {
   std::optional<TakenStep> take_step() {
     const TrainConfig& t = run_.config.train;
     TrainingState& state = run_.state;
-    const Clock::time_point before = Clock::now();
+    const double began = run_.now();
     TakenStep step;
-    step.rate = run_.task->learning_rate(state.step, learning_rate_at(t, t.learning_rate, state.step)) *
-                state.rate_factor();
+    const double progress = progress_->of_step(state.step, began, run_.time.steps_end());
+    say_rise(progress);
+    step.rate =
+        run_.task->learning_rate(state.step, learning_rate_at(t, t.learning_rate, state.step, progress)) *
+        state.rate_factor();
     run_.task_before_step = run_.task->save();
     const std::vector<Batch> batches = next_batches();
     if (batches.empty()) return {};
     for (const Batch& batch : batches) step.tokens += batch.tokens.elements();
     step.result = compute(batches, step.rate);
     if (step.result.stopped) return {};
-    step.ms = 1000 * seconds_between(before);
+    step.ms = 1000 * (run_.now() - began);
     run_.time.note_step(step.ms / 1000, step.tokens);
     ++state.step;
+    state.progress = progress;
     run_.task_before_step.reset();
     state.tokens += step.tokens;
     note_loss(step.result);
     note_outcome(run_, step.result);
     state.seconds = run_.trained_seconds();
     return step;
+  }
+
+  // Once in a resumed run, when its steps are not done again any more.
+  void say_rise(double progress) {
+    if (said_rise_ || !run_.is_resumed() || progress_->is_recorded(run_.state.step)) return;
+    said_rise_ = true;
+    run_.event_if_any(rise_text(run_, run_.state.progress, progress, run_.seconds_before));
   }
 
   // The batches of the next step; none when the run must end before all are read.
@@ -264,7 +280,9 @@ class Run {
     record.graph_depth = result.graph.max_depth;
     record.tokens = run_.state.tokens;
     record.seconds = run_.state.seconds;
-    if (record.step == 1 || record.step % run_.config.train.log_every == 0 || !result.finite)
+    record.progress = run_.state.progress;
+    if (record.step == 1 || record.step % run_.config.train.log_every == 0 || !result.finite ||
+        progress_->has_moved())
       run_.log->record(record);
     run_.log->progress().update(record, Clock::now());
     run_.show_if_due();
@@ -342,7 +360,8 @@ class Run {
   ActiveRun run_;
   Recorder recorder_;
   Evaluations evaluations_;
-  bool said_no_state_ = false;
+  std::optional<RunProgress> progress_;  // from the opening of the log on
+  bool said_no_state_ = false, said_rise_ = false;
 };
 
 }  // namespace

@@ -31,6 +31,8 @@ struct TrainRequest {
   // Called for a new run on a GPU before its model is made: what the program has to settle about the kernels of such
   // steps (train/app/measure/kernels/run_kernels.h). May be empty.
   std::function<void(const PlannedRun&)> choose_kernels{};
+  // Seconds since the beginning, for a test; empty: those that pass.
+  std::function<double()> clock{};
   // Called with how the run stands, from time to time and at its end: a report (train/app/report/live_report.h). What it
   // throws becomes an event, and the run goes on. May be empty.
   std::function<void(const RunView&)> show{};
@@ -40,8 +42,8 @@ enum class TrainEnd { finished, time_over, interrupted, too_many_bad_steps };
 
 // Trains until the configured steps are done, the minutes are over, SIGINT, SIGTERM or SIGHUP arrives, or too
 // many steps in a row were not finite; returns which. It always writes a checkpoint. Step s
-// of a run depends only on (config, seed, s) and on the checkpoint before it: a resumed run equals an
-// unbroken one to the bit.
+// of a run depends only on (config, seed, s) and on the checkpoint before it, and, where the learning rate follows the
+// time, on the progress that is recorded: a resumed run equals an unbroken one to the bit.
 // errors: IoError when the run's folder exists (nothing is overwritten), or when text or checkpoint cannot be
 // read; ConfigError and ValueError if sizes, vocabulary and text do not fit each other. All errors are
 // found before the folder is made.

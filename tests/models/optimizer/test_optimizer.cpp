@@ -324,6 +324,40 @@ TEST_CASE("a warm-up counted from 1 gives update k the share k of W") {
   CHECK(learning_rate_at(config, config.learning_rate, 123'456) == 1e-4);
 }
 
+TEST_CASE("a schedule takes the part of the run that is over where that is more than its steps") {
+  TrainConfig config;
+  config.learning_rate = 0.5;
+  config.steps = 1000;
+  config.warmup = 100;
+  for (const char* name : {"constant", "cosine", "linear", "block_cosine"}) {
+    CAPTURE(name);
+    config.schedule = name;
+    const auto rate = [&](std::int64_t step, double part = 0) {
+      return learning_rate_at(config, config.learning_rate, step, part);
+    };
+    CHECK(follows_end(config));
+    CHECK(rate(3, 0.0625) == doctest::Approx((rate(62) + rate(63)) / 2));
+    CHECK(rate(3, 0.25) == rate(250));
+    CHECK(rate(250, 0.125) == rate(250));
+    CHECK(rate(3, 1) == rate(1000));
+    CHECK(rate(250, std::nan("")) == rate(250));
+    // The quotient as it is recorded does not move the step by a rounding.
+    for (std::int64_t step = 0; step < 1000; ++step)
+      CHECK(rate(step, static_cast<double>(step) / 1000) == rate(step));
+  }
+}
+
+TEST_CASE("rsqrt and a constant rate without warm-up do not depend on the end of the run") {
+  TrainConfig config;
+  config.steps = 1000;
+  CHECK_FALSE(follows_end(config));
+  CHECK(learning_rate_at(config, 0.5, 7, 0.9) == 0.5);
+  config.schedule = "rsqrt";
+  config.warmup = 100;
+  CHECK_FALSE(follows_end(config));
+  CHECK(learning_rate_at(config, 0.5, 7, 0.9) == learning_rate_at(config, 0.5, 7));
+}
+
 TEST_CASE("rsqrt rises to its peak and falls with the root of the step") {
   TrainConfig config;
   config.schedule = "rsqrt";

@@ -291,7 +291,7 @@ TEST_CASE("a key says what becomes of a run that goes on with another value of i
     CHECK_MESSAGE((field.change == KeyChange::refused) == is_trained, field.full_key());
   }
   CHECK(same ==
-        "data.path train.minutes train.shard_optimizer train.recompute train.eval_every train.eval_batches "
+        "data.path train.shard_optimizer train.recompute train.eval_every train.eval_batches "
         "train.state_gain_batches train.checkpoint_every train.keep train.sample_every train.sample_tokens "
         "train.log_every train.tensorboard train.max_bad_steps train.rollback train.memory_check "
         "train.threads train.rank_timeout train.device train.capture ");

@@ -40,6 +40,36 @@ TEST_CASE("learning verdict: the last third of the steps against those before de
   CHECK(says({4, 3, 2.5, 2.0, 2.0, 2.01, 2.015}, 3, "at its best"));  // by less than a hundredth
 }
 
+TEST_CASE("learning verdict: a run twice as long is promised a part of what the last three quarters gained") {
+  // 4 at a quarter of the steps, 2 at their end.
+  const std::vector<EvalPoint> course{{0, 9}, {10, 4}, {20, 3}, {40, 2}};
+  const std::optional<Promise> on = promised_loss(course, false), anew = promised_loss(course, true);
+  REQUIRE(on.has_value());
+  REQUIRE(anew.has_value());
+  CHECK(on->loss < 2);
+  CHECK(anew->loss < on->loss);
+  CHECK(anew->error > 0);
+  // A loss that falls with the power 0.2 of the steps goes on to within a tenth of what it gains.
+  std::vector<EvalPoint> power;
+  for (std::int64_t step = 10; step <= 320; step += 10)
+    power.push_back({step, std::pow(static_cast<double>(step), -0.2)});
+  const double reached = std::pow(640, -0.2), gained = power.back().loss - reached;
+  CHECK(std::abs(promised_loss(power, false)->loss - reached) < gained / 10);
+  CHECK(promise_text(power, false, 2).find(" bits per byte, give or take ") != std::string::npos);
+  CHECK(promise_text(power, false, std::nan("")).starts_with("a run twice as long promises a loss of 0.2"));
+  CHECK(learning_verdict(points({4, 3, 2}), 0.02, "more helps").ends_with("has been read; more helps"));
+}
+
+TEST_CASE("learning verdict: nothing is promised of a short course or one that gained nothing") {
+  CHECK(!promised_loss({}, false));
+  CHECK(!promised_loss({{0, 9}, {40, 2}}, false));
+  CHECK(!promised_loss({{0, 9}, {20, 3}, {40, 2}}, false));
+  CHECK(!promised_loss({{10, 2}, {20, 2}, {40, 2.1}}, false));
+  CHECK(!promised_loss({{10, 4}, {20, 3}, {40, std::nan("")}}, false));
+  CHECK(learning_verdict(points({4, 3, 2.5, 2.0, 2.1, 2.2, 2.3}), 3, "more helps").find("more helps") ==
+        std::string::npos);
+}
+
 TEST_CASE("learning verdict: few evaluations, or none in the last third, do not tell") {
   CHECK(says({}, 2, "too early to say"));
   CHECK(learning_verdict(points({4, 3}), 2).starts_with("too early to say: 1 evaluation after"));

@@ -70,6 +70,14 @@ TEST_CASE("time limit: half of the minutes are for the steps, however long the r
   CHECK(!limit.step_fits(61));
 }
 
+TEST_CASE("time limit: a first evaluation is due after a sixth of the minutes, or after 20 seconds") {
+  CHECK(!TimeLimit(0).first_evaluation_is_due(1e9));
+  CHECK(!TimeLimit(1).first_evaluation_is_due(9.9));
+  CHECK(TimeLimit(1).first_evaluation_is_due(10));
+  CHECK(!TimeLimit(60).first_evaluation_is_due(19.9));
+  CHECK(TimeLimit(60).first_evaluation_is_due(20));
+}
+
 TEST_CASE("time limit: a part in between takes a quarter at most, and the first sample a fiftieth") {
   const TimeLimit limit(2);
   CHECK(limit.end_of_part(10) == doctest::Approx(40));

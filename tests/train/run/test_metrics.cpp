@@ -59,7 +59,7 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
     MetricsWriter writer(folder.path("metrics.jsonl"));
     writer.write(RunRecord{0, "mine", "family/model", "text", 12345, 678, 9.5, "a \"text\"", "00ff"});
     writer.write(StepRecord{7, 2.5, 3e-4, 0.75, 12345.5, std::int64_t{1} << 40, std::int64_t{1} << 41, 81.25,
-                            1840, 4096, 312, 65536, 9.5});
+                            1840, 4096, 312, 65536, 9.5, 0.375});
     writer.write(EvalRecord{7, "test", 2.25, 1000, {}, false, 5000, true});
     writer.write(SampleRecord{7, "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a"});
     writer.write(EventRecord{8, "resumed"});
@@ -88,6 +88,7 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   CHECK(s.graph_nodes == 1840);
   CHECK(s.saved_bytes == 4096);
   CHECK(s.graph_depth == 312);
+  CHECK(s.progress == 0.375);
   CHECK(s.tokens == 65536);
   CHECK(s.seconds == 9.5);
   REQUIRE(m.evals.size() == 1);
@@ -250,6 +251,40 @@ TEST_CASE("metrics: a line is read alike in the form in which it is written and 
     CHECK(s.resident_bytes == std::int64_t{1} << 61);
     CHECK(s.graph_depth == 3);
   }
+}
+
+TEST_CASE("metrics: the progress of the steps after one comes back in order") {
+  const TempFolder folder;
+  CHECK(progress_after(folder.path("none"), 0).empty());
+  {
+    MetricsWriter writer(folder.path("m"));
+    for (const std::int64_t step : {1, 2, 3, 5}) {
+      StepRecord record = step_at(step, 2);
+      if (step != 3) record.progress = static_cast<double>(step) / 7;
+      writer.write(record);
+      writer.write(EventRecord{step, "said"});
+    }
+  }
+  const std::vector<StepProgress> after = progress_after(folder.path("m"), 1);
+  REQUIRE(after.size() == 3);
+  CHECK(after[0].step == 2);
+  CHECK(after[0].progress == 2.0 / 7);
+  CHECK(std::isnan(after[1].progress));
+  CHECK(after[2].step == 5);
+  CHECK(after[2].progress == 5.0 / 7);
+  // They are not lost with the lines of their steps, however often a run is killed.
+  for (int time = 0; time < 3; ++time) {
+    MetricsSummary kept;
+    drop_metrics_after(folder.path("m"), 1, kept, progress_after(folder.path("m"), 1));
+    CHECK(kept.metrics().steps.size() == 1);
+    CHECK(kept.metrics().foreign == 0);
+    const std::vector<StepProgress> again = progress_after(folder.path("m"), 1);
+    REQUIRE(again.size() == 3);
+    CHECK(again[0].progress == 2.0 / 7);
+    CHECK(std::isnan(again[1].progress));
+    CHECK(again[2].step == 5);
+  }
+  CHECK(progress_after(folder.path("m"), 5).empty());
 }
 
 TEST_CASE("metrics: of very many records those at even distances stay and what stands out") {

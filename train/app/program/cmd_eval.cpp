@@ -92,7 +92,8 @@ void print_learning_verdict(const Task& task, const LoadedRun& run, const EvalFl
   std::error_code error;
   if (run.config.train.eval_every == 0 || !std::filesystem::is_regular_file(metrics, error)) return;
   const std::int64_t after = last_growth(run.state.text_phases);
-  print_line("verdict: {}", learning_verdict(RunSeries::read(metrics, after).points(run.step), epochs));
+  const RunSeries series = RunSeries::read(metrics, after);
+  print_line("verdict: {}", learning_verdict(series.points(run.step), epochs, series.promise(run.step)));
 }
 
 int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, LoadedRun run) {

@@ -15,6 +15,7 @@
 #include "train/app/program/commands.h"
 #include "train/app/views/table.h"
 #include "train/plan/memory_verdict.h"
+#include "train/plan/run_progress.h"
 #include "train/record/percent_line.h"
 #include "train/tasks/task.h"
 #include "train/words/human_text.h"
@@ -111,6 +112,8 @@ void print_speed(const PlannedRun& run, const Task& task, const RunSpeed& speed)
   if (train.minutes > 0 && train.minutes * 60 < time.seconds())
     print_line("train.minutes        {} end it earlier, after some {} steps", train.minutes,
                human_count(steps * train.minutes * 60 / time.seconds()));
+  if (const std::string schedule = schedule_text(train); !schedule.empty())
+    print_line("schedule             {}", schedule);
   print_line("Samples, saves and other programs on the machine add to these times.");
 }
 

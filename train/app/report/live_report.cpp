@@ -1,8 +1,6 @@
 // How a run stands in words, and the page made of what it shows.
 #include "train/app/report/live_report.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cmath>
 #include <string>
@@ -35,7 +33,7 @@ PageStatus running_status(const RunView& view) {
   if (const std::optional<double> left = view.progress.seconds_left(now))
     status.text += fmt::format(", {} left", human_duration(std::floor(*left)));
   const std::string folder = shell_quoted(run.folder.string());
-  status.commands = {fmt::format("to stop it, saved: kill {}", ::getpid()),
+  status.commands = {stopping_text(),
                      fmt::format("to go on after that: {} train --resume {}", program_name(), folder)};
   return status;
 }

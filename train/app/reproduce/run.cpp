@@ -52,6 +52,7 @@ constexpr std::int64_t kWindowTokens = 32768;
 bool may_change(const ConfigField& key, const RunConfig& wanted) {
   if (key.full_key() == "train.steps")  // a decay that spans all steps would change with their number
     return wanted.train.schedule == "constant" || wanted.train.schedule == "rsqrt";
+  if (key.full_key() == "train.minutes") return !follows_end(wanted.train);
   return key.change == KeyChange::same_run;
 }
 
