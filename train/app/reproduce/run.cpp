@@ -50,35 +50,12 @@ constexpr std::int64_t kWindowTokens = 32768;
 
 // Whether a run may continue with another value of this key and still count as the same run.
 bool may_change(const ConfigField& key, const RunConfig& wanted) {
-  if (key.full_key() == "train.steps")  // a decay that spans all steps would change with their number
-    return wanted.train.schedule == "constant" || wanted.train.schedule == "rsqrt";
+  if (key.full_key() == "train.steps") return can_have_more_steps(wanted.train);
   return key.change == KeyChange::same_run;
 }
 
 bool unless_stopped(std::int64_t, std::int64_t) {
   return !stop_requested();
-}
-
-// Returns the differences between a run and the wanted configuration, except those that a continuation may
-// have.
-std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
-  std::vector<std::string> found;
-  if (wanted.model.params > 0) {  // a run says what width was found
-    wanted.model.vocab = run.model.vocab;
-    wanted.model.n_out = run.model.n_out;
-    fit_params(wanted.model);
-  }
-  for (const auto& [key, fields] : differences(keys_of(run), keys_of(wanted))) {
-    const auto& [had, want] = fields;
-    // A vocabulary that the table made moves with its runs.
-    const bool moved = key == "data.tokenizer" && is_sentencepiece_path(wanted.data.tokenizer) &&
-                       fs::path(run.data.tokenizer).filename() == fs::path(wanted.data.tokenizer).filename();
-    const bool filled_in =
-        (key == "model.vocab" || key == "model.n_out") && value_of(want) == 0;  // filled in by the task
-    if (!filled_in && !moved && !may_change(want, wanted))
-      found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
-  }
-  return found;
 }
 
 // The fields of result.json but its format, its configuration and its values.
@@ -338,6 +315,31 @@ void measure_stream(const ReproduceTable& table, const LoadedRun& run, RowResult
 
 }  // namespace
 
+// A decay that spans all steps would change with their number.
+bool can_have_more_steps(const TrainConfig& train) {
+  return train.schedule == "constant" || train.schedule == "rsqrt";
+}
+
+std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
+  std::vector<std::string> found;
+  if (wanted.model.params > 0) {  // a run says what width was found
+    wanted.model.vocab = run.model.vocab;
+    wanted.model.n_out = run.model.n_out;
+    fit_params(wanted.model);
+  }
+  for (const auto& [key, fields] : differences(keys_of(run), keys_of(wanted))) {
+    const auto& [had, want] = fields;
+    // A vocabulary that the table made moves with its runs.
+    const bool moved = key == "data.tokenizer" && is_sentencepiece_path(wanted.data.tokenizer) &&
+                       fs::path(run.data.tokenizer).filename() == fs::path(wanted.data.tokenizer).filename();
+    const bool filled_in =
+        (key == "model.vocab" || key == "model.n_out") && value_of(want) == 0;  // filled in by the task
+    if (!filled_in && !moved && !may_change(want, wanted))
+      found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
+  }
+  return found;
+}
+
 std::vector<std::string> changed_keys(RunConfig config) {
   RunConfig defaults;
   std::vector<std::string> found;
@@ -389,7 +391,7 @@ std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row)
 
 RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const std::string& runs) {
   RowState state;
-  state.folder = fs::path(runs) / table.folder / row.name;
+  state.folder = fs::path(runs) / table.folder / row.folder();
   std::error_code error;
   if (!fs::exists(state.folder, error)) return state;
   const bool own = row.weights_of.empty();
@@ -407,6 +409,7 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   }
   if (fs::symlink_status(result_file, error).type() == fs::file_type::not_found) return state;
   RowResult result = read_result(result_file);
+  state.kept = result.values;
   if (own) {
     const TrainConfig &had = result.config.train, &want = row.config.train;
     state.trained = state.resumable && had.steps == want.steps && had.minutes == want.minutes;
@@ -435,9 +438,10 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
   const LoadedRun run = load_run(state.folder.string());
   RowResult result;
   result.config = row.config;
+  result.values = state.kept;
   result.ended = end == TrainEnd::finished    ? "finished"
                  : end == TrainEnd::time_over ? "time over"
-                                              : "gave up on losses that were not finite";
+                                              : kGaveUp;
   result.step = run.step;
   result.tokens = run.state.tokens;
   result.seconds = run.state.seconds;
@@ -446,6 +450,12 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
                               plural(thread_count(), "thread"), processor_name());
   write_result(state.folder, result);
   return end == TrainEnd::too_many_bad_steps ? ReproduceEnd::failed : ReproduceEnd::done;
+}
+
+void keep_value(const fs::path& folder, const std::string& key, double value) {
+  RowResult result = read_result(folder / kResultFile);
+  result.values[key] = value;
+  write_result(folder, result);
 }
 
 std::optional<RowResult> measure_row(const ReproduceTable& table, const ReproduceRow& row,
