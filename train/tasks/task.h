@@ -206,6 +206,10 @@ TaskEntry random_walk_task();
 void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,
                 const char* why_all = nullptr);
 
+// The random stream of fresh rows for the splits valid and test, "copy.valid": the rows of one are none of the other.
+// errors: ValueError for another split.
+std::string fresh_stream(const std::string& task, const std::string& split);
+
 // The number of tokens in a row of a batch: the first of train.sequence, model.segment and model.context that
 // is not 0.
 std::int64_t segment_length(const RunConfig& config);

@@ -137,6 +137,12 @@ std::vector<DataPaths> data_paths(const TaskArguments& arguments) {
   return {given};
 }
 
+std::string fresh_stream(const std::string& task, const std::string& split) {
+  if (split != "valid" && split != "test")
+    fail<ValueError>("{}: there is no split \"{}\" (valid and test: fresh rows)", task, split);
+  return task + "." + split;
+}
+
 void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,
                 const char* why_all) {
   if (model.vocab == 0) model.vocab = vocab;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tensor/base/format.h"
 #include "train/app/reproduce/row_check.h"
@@ -73,10 +74,20 @@ double cost_of(const std::map<std::string, json>& costs, const ReproduceRow& row
   const auto found = costs.find(row.group);
   if (found == costs.end()) return 0;
   RunConfig had = run_config_from_json(found->second.at("config"), (folder / kBudgetFile).string());
-  had.train.steps = row.config.train.steps;
+  // Of training only what a step costs matters.
+  const TrainConfig was = std::exchange(had.train, row.config.train);
+  had.train.batch = was.batch;
+  had.train.accumulate = was.accumulate;
+  had.train.micro_batches = was.micro_batches;
+  had.train.recompute = was.recompute;
+  had.train.sequence = was.sequence;
+  had.train.carry_state = was.carry_state;
+  had.train.precision = was.precision;
+  had.train.device = was.device;
   if (const std::vector<std::string> keys = contradictions(had, row.config); !keys.empty())
-    fail<ConfigError>("reproduce: the steps of {} in {} are of another configuration: {} (choose another --runs)",
-                      row.group, (folder / kBudgetFile).string(), fmt::join(keys, "; "));
+    fail<ConfigError>(
+        "reproduce: the steps of {} in {} are of another configuration: {} (choose another --runs)",
+        row.group, (folder / kBudgetFile).string(), fmt::join(keys, "; "));
   return found->second.at("cost").get<double>();
 }
 
@@ -87,7 +98,8 @@ void settle_budget(ReproduceTable& table, const fs::path& folder,
   if (table.budget.equal.empty()) return;
   const ReproduceRow reference = reference_of(table);
   const bool of_tokens = table.budget.equal == "tokens";
-  const std::map<std::string, json> costs = of_tokens ? std::map<std::string, json>() : read_costs(table, folder);
+  const std::map<std::string, json> costs =
+      of_tokens ? std::map<std::string, json>() : read_costs(table, folder);
   const auto cost = [&](const ReproduceRow& row) {
     if (of_tokens) return tokens_of_step(row.config);
     const double recorded = cost_of(costs, row, folder);
@@ -111,9 +123,10 @@ void record_budget(const ReproduceTable& table, const fs::path& folder,
   const bool timed = table.budget.equal == "time";
   double load = 0;
   if (timed && ::getloadavg(&load, 1) == 1 && load > kIdleLoad)
-    log(fmt::format("warning: the load of this machine is {:.1f}: times of steps, which give the budget, should be "
-                    "taken on an idle one\n",
-                    load));
+    log(fmt::format(
+        "warning: the load of this machine is {:.1f}: times of steps, which give the budget, should be "
+        "taken on an idle one\n",
+        load));
   const std::map<std::string, RowSize> sizes =
       timed ? std::map<std::string, RowSize>() : row_sizes(table, folder, true);
   RowTimer timer;

@@ -45,8 +45,8 @@ using Log = std::function<void(std::string_view)>;
 
 constexpr std::uint64_t kStorySeed = 1;
 constexpr std::int64_t kDocuments = 8;
-// What a dry run times of each row, and the operations of a step up to which it does.
-constexpr double kDrySeconds = 0.2, kTimedOperations = 1e11;
+// What a dry run times of each row and of all, and the operations of a step up to which it does.
+constexpr double kDrySeconds = 0.2, kDrySecondsOfAll = 2, kTimedOperations = 1e11;
 
 Scale scale_of(const std::string& name) {
   if (const auto scale = value_named<Scale>(name)) return *scale;
@@ -261,7 +261,8 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
     if (size != sizes.end() && !size->second.off.empty()) rows += fmt::format("  {}\n", size->second.off);
     if (row.tuning.steps_left > 0)
       rows += fmt::format("  tuning: at most {} steps, for all of its seeds\n", row.tuning.steps_left);
-    if (!row.tuning.best.empty()) rows += fmt::format("  tuned: {}\n", tuned_text(table.tune, row.tuning.best));
+    if (!row.tuning.best.empty())
+      rows += fmt::format("  tuned: {}\n", tuned_text(table.tune, row.tuning.best));
     if (!row.counted) rows += "  its steps follow from the budget, which is counted before the first row\n";
     if (row.weights_of.empty()) {
       const double trained = static_cast<double>(t.steps) * static_cast<double>(tokens),
@@ -269,9 +270,9 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
       rows +=
           fmt::format("  {} steps, {} tokens each at most: {}\n", t.steps, tokens, cost_text(trained, flops));
       const bool is_first = groups.insert(row.group).second;  // its seeds share the tuning
-      const double share = is_first && t.steps > 0 ? static_cast<double>(row.tuning.steps_left) /
-                                                         static_cast<double>(t.steps)
-                                                   : 0;
+      const double share = is_first && t.steps > 0
+                               ? static_cast<double>(row.tuning.steps_left) / static_cast<double>(t.steps)
+                               : 0;
       all_tokens += (1 + share) * trained;
       all_flops += (1 + share) * flops;
       all_known = all_known && flops > 0;
@@ -318,8 +319,8 @@ class Reproduction {
     time_left_.measure(log_, {.jobs = options_.jobs});
     ReproduceEnd end = ReproduceEnd::done;
     if (options_.jobs > 1 && !rows_to_train().empty())
-      end = run_side_by_side(words_of(options_, fmt::format("{}", fmt::join(options_.rows, ","))), options_.jobs,
-                             folder_, log_);
+      end = run_side_by_side(words_of(options_, fmt::format("{}", fmt::join(options_.rows, ","))),
+                             options_.jobs, folder_, log_);
     if (end == ReproduceEnd::done) end = share([&](const Claimed& claimed) { return tune_rows(claimed); });
     if (end == ReproduceEnd::done) {
       table_ = plan_table(options_);
@@ -352,25 +353,37 @@ class Reproduction {
   }
 
   ReproduceEnd dry_run() {
-    const bool counts = table_.budget.equal == "operations";
-    const std::map<std::string, RowSize> sizes =
-        row_sizes(table_, folder_, reads_as_it_is(options_, table_));
-    if (counts) settle_budget(table_, folder_, sizes);
+    const std::map<std::string, RowSize> sizes = row_sizes(table_, folder_, reads_as_it_is(options_, table_));
+    if (table_.budget.equal == "operations") {
+      settle_budget(table_, folder_, sizes);
+      for (ReproduceRow& row : table_.rows)
+        if (row.counted && row.weights_of.empty() && !table_.tune.keys.empty())
+          row.tuning = tuning_of(table_, row, options_.runs);
+    }
     log_(plan_text(options_, table_, folder_, sizes));
-    // Steps of a row that are short and whose data are at hand are timed.
+    // Steps that are short and whose data are at hand are timed.
     std::vector<const ReproduceRow*> timed;
-    for (const ReproduceRow* row : rows_to_train()) {
+    std::map<std::string, double> operations;
+    const std::vector<const ReproduceRow*> to_train = rows_to_train();
+    for (const ReproduceRow* row : to_train) {
       const auto size = sizes.find(row->name);
       if (size == sizes.end() || !row->counted) continue;
-      const double tokens = static_cast<double>(row->config.train.batch * row->config.train.accumulate *
-                                                segment_length(row->config));
-      if (3 * size->second.flops_per_token * tokens <= kTimedOperations) timed.push_back(row);
+      const TrainConfig& train = row->config.train;
+      const double step = 3 * size->second.flops_per_token *
+                          static_cast<double>(train.batch * train.accumulate * segment_length(row->config));
+      if (step > kTimedOperations) continue;
+      operations[row->name] = step * static_cast<double>(train.steps);
+      timed.push_back(row);
     }
-    TimeLeft(timed).measure(log_, {.seconds = kDrySeconds, .jobs = options_.jobs});
-    if (const std::size_t others = rows_to_train().size() - timed.size(); others > 0)
-      log_(fmt::format("{} {} timed when the table runs: {} large, or {} data are not at hand\n",
-                       others, plural(others, "row is", "rows are"), others == 1 ? "its steps are" : "their steps are",
-                       others == 1 ? "its" : "their"));
+    TimeLeft(timed).measure(log_, {.seconds = kDrySeconds,
+                                   .jobs = options_.jobs,
+                                   .most = kDrySecondsOfAll,
+                                   .operations = std::move(operations)});
+    if (timed.size() < to_train.size())
+      log_(fmt::format(
+          "{} of {} rows are timed only when the table runs: their steps are large, or their data are "
+          "not at hand\n",
+          to_train.size() - timed.size(), to_train.size()));
     return ReproduceEnd::done;
   }
 
@@ -403,8 +416,8 @@ class Reproduction {
           const ReproduceRow one = trial_row(table_, row, trial);
           const std::optional<RunLock> lock = claimed(one.name);
           if (!lock) continue;
-          log_(fmt::format("\n== tuning {}: {}, {} steps ==\n", row.group, tuned_text(table_.tune, trial.values),
-                           trial.steps));
+          log_(fmt::format("\n== tuning {}: {}, {} steps ==\n", row.group,
+                           tuned_text(table_.tune, trial.values), trial.steps));
           if (run_trial(table_, row, trial, options_.runs, command_of(options_, row), options_.ranks) ==
               ReproduceEnd::interrupted)
             return ReproduceEnd::interrupted;
@@ -422,9 +435,9 @@ class Reproduction {
     if (!tuning.over()) return "";
     if (tuning.diverged()) return fmt::format("{}: diverged at all values that were tried\n", row.group);
     const std::vector<std::string> border = keys_on_border(table_.tune, tuning.best);
-    return fmt::format("{}: tuned to {}{}\n", row.group, tuned_text(table_.tune, tuning.best),
-                       border.empty() ? "" : fmt::format(" (on the border of what was tried: {})",
-                                                         fmt::join(border, ", ")));
+    return fmt::format(
+        "{}: tuned to {}{}\n", row.group, tuned_text(table_.tune, tuning.best),
+        border.empty() ? "" : fmt::format(" (on the border of what was tried: {})", fmt::join(border, ", ")));
   }
 
   ReproduceEnd run_rows(const Claimed& claimed) {

@@ -83,10 +83,10 @@ struct Trial {
 
 // How far the tuning of a row is.
 struct RowTuning {
-  std::vector<Trial> done;         // in the order in which they run
-  std::vector<Trial> next;         // what is to run before more is known
-  std::vector<std::string> best;   // the values that won; empty: not known yet, or none
-  std::int64_t steps_left = 0;     // of all trials to come, at most
+  std::vector<Trial> done;        // in the order in which they run
+  std::vector<Trial> next;        // what is to run before more is known
+  std::vector<std::string> best;  // the values that won; empty: not known yet, or none
+  std::int64_t steps_left = 0;    // of all trials to come, at most
   bool over() const { return next.empty(); }
   bool diverged() const { return over() && !done.empty() && best.empty(); }  // at all values
 };
@@ -96,16 +96,16 @@ struct ReproduceRow {
   std::string title;
   training::RunConfig config;
   std::vector<Published> published;  // one for each column
-  std::string weights_of{};  // run the weights of this other row in this row's model; empty: train them
-  std::int64_t longest = 0;  // longest window to measure; 0: all
-  std::int64_t batches = 0;  // of a table that is measured on some batches: how many of this row; 0: as many
-  std::int64_t pieces = 0;   // size of the vocabulary that kOwnVocabulary makes for it; 0: none
-  std::string place{};       // in the table's file, for errors
-  std::string group{};       // its name without its seed; rows of one group are shown as one
-  std::string variant{};     // ends the name of its folder: "-learning_rate-0.003", where that was tuned
-  RowTuning tuning{};        // of a table that tunes
+  std::string weights_of{};   // run the weights of this other row in this row's model; empty: train them
+  std::int64_t longest = 0;   // longest window to measure; 0: all
+  std::int64_t batches = 0;   // of a table that is measured on some batches: how many of this row; 0: as many
+  std::int64_t pieces = 0;    // size of the vocabulary that kOwnVocabulary makes for it; 0: none
+  std::string place{};        // in the table's file, for errors
+  std::string group{};        // its name without its seed; rows of one group are shown as one
+  std::string variant{};      // ends the name of its folder: "-learning_rate-0.003", where that was tuned
+  RowTuning tuning{};         // of a table that tunes
   bool off_is_meant = false;  // its recurrence may be off (row_check.h)
-  bool counted = true;       // false: its steps follow from costs that are not known yet (budget.h)
+  bool counted = true;        // false: its steps follow from costs that are not known yet (budget.h)
 
   std::string folder() const { return name + variant; }
 };
@@ -132,7 +132,7 @@ struct ReproduceTable {
   std::vector<std::string> notes;  // what to know when comparing
   std::vector<ReproduceColumn> columns;
   std::vector<ReproduceRow> rows;
-  std::string reference{};           // the row that relative columns divide by
+  std::string reference{};  // the row that relative columns divide by
   ReproduceTune tune{};
   ReproduceBudget budget{};
   std::int64_t seeds = 1;            // of each row, unless --seeds says otherwise

@@ -140,7 +140,8 @@ std::map<std::string, RowSize> row_sizes(const ReproduceTable& table, const std:
     const Task& task = tasks.of(config);
     const ModelConfig model = whole_model(row, config, task);
     const std::int64_t time = segment_length(row.config);
-    sizes[row.name] = {count_parameters(model).count(), forward_cost(model, time).flops / static_cast<double>(time),
+    sizes[row.name] = {count_parameters(model).count(),
+                       forward_cost(model, time).flops / static_cast<double>(time),
                        recurrence_off(*make_unallocated_model(model), task, config)};
   }
   return sizes;

@@ -439,9 +439,7 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
   RowResult result;
   result.config = row.config;
   result.values = state.kept;
-  result.ended = end == TrainEnd::finished    ? "finished"
-                 : end == TrainEnd::time_over ? "time over"
-                                              : kGaveUp;
+  result.ended = end == TrainEnd::finished ? "finished" : end == TrainEnd::time_over ? "time over" : kGaveUp;
   result.step = run.step;
   result.tokens = run.state.tokens;
   result.seconds = run.state.seconds;

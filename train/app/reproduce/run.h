@@ -37,7 +37,7 @@ struct RowState {
   std::optional<RowResult> result;  // with the configuration of the table
   bool trained = false;             // to the end that the configuration asks for
   bool resumable = false;
-  bool begun = false;  // a run that was killed before its first checkpoint
+  bool begun = false;                    // a run that was killed before its first checkpoint
   std::map<std::string, double> kept{};  // the values of its last result, which may be of fewer steps
 };
 

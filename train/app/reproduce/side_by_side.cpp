@@ -54,19 +54,20 @@ bool wait_for_others() {
   return !stop_requested();
 }
 
-ReproduceEnd run_side_by_side(const std::vector<std::string>& words, std::int64_t jobs, const fs::path& folder,
-                              const std::function<void(std::string_view)>& log) {
+ReproduceEnd run_side_by_side(const std::vector<std::string>& words, std::int64_t jobs,
+                              const fs::path& folder, const std::function<void(std::string_view)>& log) {
   make_folders(folder);
   std::vector<std::unique_ptr<RunningProgram>> processes;
   for (std::int64_t i = 1; i <= jobs; ++i) {
     const fs::path file = folder / fmt::format("job-{}.log", i);
     const Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (out.get() < 0) fail<IoError>("reproduce: {} cannot be written", file.string());
-    processes.push_back(std::make_unique<RunningProgram>(ProgramStart{.words = words,
-                                                                      .file = "/proc/self/exe",
-                                                                      .output = out.get(),
-                                                                      .errors = out.get(),
-                                                                      .environment = environment_of_job(jobs)}));
+    processes.push_back(
+        std::make_unique<RunningProgram>(ProgramStart{.words = words,
+                                                      .file = "/proc/self/exe",
+                                                      .output = out.get(),
+                                                      .errors = out.get(),
+                                                      .environment = environment_of_job(jobs)}));
   }
   log(fmt::format("{} processes train rows side by side; what they print stands in {}\n", jobs,
                   (folder / "job-1.log").string()));

@@ -90,8 +90,8 @@ static void describe(KeyList& keys, ReproduceColumn& column) {
   keys.add("factor", column.factor, "Multiplies the number");
   keys.add("relative", column.relative, "Whether it is divided by the number of the reference row");
   keys.add("decimals", column.decimals, "Digits behind the point", {0, 12});
-  keys.add("better", column.better, "Which of two numbers is the better one: rows of several seeds are ranked",
-           {"lower", "higher"});
+  keys.add("better", column.better,
+           "Which of two numbers is the better one: rows of several seeds are ranked", {"lower", "higher"});
 }
 
 static void describe(KeyList& keys, Published& published) {
@@ -136,7 +136,8 @@ void describe(KeyList& keys, TableKeys& table) {
   keys.add_table("pieces", table.pieces, kCountsRule);
   keys.add_table("text", table.text, "a table about the text, with entry and needs");
   keys.add("seeds", table.seeds, "How often each row is trained, with seeds one after another", {1, 1'000});
-  keys.add_table("tune", table.tune, "a table of lists of values, as {train = {learning_rate = [1e-3, 3e-3]}}");
+  keys.add_table("tune", table.tune,
+                 "a table of lists of values, as {train = {learning_rate = [1e-3, 3e-3]}}");
   keys.add_table("budget", table.budget, "a table, as {equal = \"operations\", of = \"ROW\"}");
   describe(keys, table.sections);
   keys.add_list("row", table.rows, "a list of tables, each with a name").required();

@@ -59,7 +59,7 @@ struct TuneKeys {
 struct RowKeys {
   // May hold {steps}, {chunk}, {repeats}, {window} and {states} of the row's model; without a title it is the name.
   std::string name, title;
-  std::string preset;       // the model that the row begins with
+  std::string preset;  // the model that the row begins with
   std::vector<Published> published;
   std::string weights_of;
   std::int64_t longest = 0;

@@ -90,7 +90,8 @@ std::vector<ReproduceTune::Key> tuned_keys(const ConfigSource& tune) {
       ReproduceTune::Key made{fmt::format("{}.{}", section, key), {}};
       const std::string place = tune.place(made.key);
       if (!values.is_array() || values.empty())
-        fail<ConfigError>("{}: tune.{} is {} (a list of the values to try)", place, made.key, shown_value(values));
+        fail<ConfigError>("{}: tune.{} is {} (a list of the values to try)", place, made.key,
+                          shown_value(values));
       for (const json& value : values) {
         keys_of(any).read({tune.name, {{section, {{key, value}}}}, {{made.key, place}}});
         made.values.push_back(value.is_string() ? value.get<std::string>() : value.dump());
@@ -109,6 +110,13 @@ std::vector<ReproduceTune::Key> tuned_keys(const ConfigSource& tune) {
   if (keys.empty())
     fail<ConfigError>("{}: tune has no key (as tune.train.learning_rate = [1e-3, 3e-3])", tune.name);
   return keys;
+}
+
+// Whether another value of a tuned key may change what a step costs.
+bool changes_cost(const std::string& key) {
+  if (key.starts_with("train."))
+    return key == "train.batch" || key == "train.accumulate" || key == "train.sequence";
+  return key.find("dropout") == std::string::npos;
 }
 
 // The keys that a table of one's own gives a model, without their section.
@@ -417,11 +425,18 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
     table.tune = {tuned_keys(source.part("tune")), file.tune->by, file.tune->better, source.place("tune.by")};
     for (std::size_t i = 0; i < table.rows.size(); ++i)
       if (table.rows[i].config.train.minutes > 0)
-        fail<ConfigError>("{}: the row {} has train.minutes, and tuning needs a number of steps (train.steps)",
-                          sources[i].place("train.minutes"), table.rows[i].name);
+        fail<ConfigError>(
+            "{}: the row {} has train.minutes, and tuning needs a number of steps (train.steps)",
+            sources[i].place("train.minutes"), table.rows[i].name);
   }
   table.budget = file.budget;
   table.budget.place = source.place("budget.of");
+  if (!table.budget.equal.empty())
+    for (const ReproduceTune::Key& key : table.tune.keys)
+      if (changes_cost(key.key))
+        fail<ConfigError>(
+            "{}: {} changes what a step costs, and the table has a budget of equal {} (tune other keys)",
+            source.place("tune." + key.key), key.key, table.budget.equal);
   table.evaluation.batch = 0;
   table.evaluation.split = file.evaluation.split;
   table.evaluation.batches = file.evaluation.batches.at(request.scale);

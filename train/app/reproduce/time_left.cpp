@@ -13,6 +13,7 @@
 #include "train/app/measure/run_speed.h"
 #include "train/app/reproduce/run.h"
 #include "train/plan/memory_verdict.h"
+#include "train/step/clock.h"
 #include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/words/human_text.h"
@@ -56,42 +57,52 @@ TimeLeft::TimeLeft(const std::vector<const ReproduceRow*>& rows) : seconds_(rows
 }
 
 void TimeLeft::measure(const std::function<void(std::string_view)>& log, const Measuring& how) {
-  const bool worth = std::any_of(rows_.begin(), rows_.end(), [](const ReproduceRow& row) {
-    return row.config.train.steps >= kFewSteps;
-  });
+  const bool worth = std::any_of(rows_.begin(), rows_.end(),
+                                 [](const ReproduceRow& row) { return row.config.train.steps >= kFewSteps; });
   if (!worth) return;
   std::set<std::string> groups;
   for (const ReproduceRow& row : rows_) groups.insert(row.group);
   log(fmt::format("timing some steps of {} {}\n", groups.size(), plural(groups.size(), "row")));
   std::map<std::string, RowTimer::Times> times;  // by the group of the row
   RowTimer timer;
-  double tuning = 0;
+  double tuning = 0, timed_seconds = 0, timed_operations = 0;
+  const Clock::time_point begun = Clock::now();
   for (std::size_t i = 0; i < rows_.size() && !stop_requested(); ++i) {
     const ReproduceRow& row = rows_[i];
     const auto [known, is_new] = times.try_emplace(row.group);
     if (is_new) {
+      const auto found = how.operations.find(row.name);
+      const double operations = found == how.operations.end() ? 0 : found->second;
+      const bool estimated = timed_operations > 0 && operations > 0 && seconds_between(begun) > how.most;
       try {
-        known->second = timer.of(row.config, how.seconds);
+        known->second.training = estimated ? operations * timed_seconds / timed_operations
+                                           : timer.of(row.config, how.seconds).training;
       } catch (const Error&) {
         continue;  // what is wrong is told when the row is trained
+      }
+      if (!estimated && operations > 0) {
+        timed_seconds += known->second.training;
+        timed_operations += operations;
       }
       const double share = static_cast<double>(row.tuning.steps_left) /
                            static_cast<double>(std::max<std::int64_t>(row.config.train.steps, 1));
       const double trials = share * known->second.training;
       tuning += trials;
-      log(fmt::format("  {}: about {}{}\n", row.name, human_duration(known->second.training),
-                      trials > 0 ? fmt::format(", and {} for its tuning", human_duration(trials)) : ""));
+      log(fmt::format("  {}: about {}{}{}\n", row.name, human_duration(known->second.training),
+                      trials > 0 ? fmt::format(", and {} for its tuning", human_duration(trials)) : "",
+                      estimated ? ", by its operations" : ""));
     }
     seconds_[i] = known->second.training;
   }
   const double all = (left_from(0) + tuning) / static_cast<double>(how.jobs);
-  log(fmt::format("all: about {}{}, and the measuring of the rows\n", human_duration(all),
-                  how.jobs > 1 ? fmt::format(" if {} rows side by side are no slower than one alone", how.jobs) : ""));
+  log(fmt::format(
+      "all: about {}{}, and the measuring of the rows\n", human_duration(all),
+      how.jobs > 1 ? fmt::format(" if {} rows side by side are no slower than one alone", how.jobs) : ""));
 }
 
 std::size_t TimeLeft::place_of(const ReproduceRow& row) const {
-  const auto found = std::find_if(rows_.begin(), rows_.end(),
-                                  [&](const ReproduceRow& one) { return one.name == row.name; });
+  const auto found =
+      std::find_if(rows_.begin(), rows_.end(), [&](const ReproduceRow& one) { return one.name == row.name; });
   return static_cast<std::size_t>(found - rows_.begin());
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -48,8 +49,10 @@ class TimeLeft {
   // not fit the memory, counts as none. Steps are the first ones: where examples grow, as those of the copy tasks do, the
   // time is too short.
   struct Measuring {
-    double seconds = 1;      // for each row
-    std::int64_t jobs = 1;   // rows that run side by side
+    double seconds = 1;     // for each row
+    std::int64_t jobs = 1;  // rows that run side by side
+    double most = 1e9;      // seconds for all; what follows is estimated by its operations
+    std::map<std::string, double> operations{};  // of the training of rows, by name
   };
   void measure(const std::function<void(std::string_view)>& log, const Measuring& how);
 

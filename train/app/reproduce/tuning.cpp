@@ -42,9 +42,9 @@ std::vector<Values> combinations(const ReproduceTune& tune) {
 
 // The rounds of so many combinations.
 struct Rounds {
-  std::size_t count = 0;      // R
-  std::int64_t every = 1;     // steps of the first, and between the evaluations of all
-  std::int64_t most = 1;      // S
+  std::size_t count = 0;   // R
+  std::int64_t every = 1;  // steps of the first, and between the evaluations of all
+  std::int64_t most = 1;   // S
   std::int64_t steps(std::size_t round) const { return std::min(every << round, most); }
 };
 Rounds rounds_of(std::size_t candidates, const TrainConfig& train) {
@@ -128,7 +128,8 @@ ReproduceRow trial_row(const ReproduceTable& table, const ReproduceRow& row, con
     }
   const Rounds rounds = rounds_of(combinations(table.tune).size(), one.config.train);
   set_tuned_values(table, one, trial.values);
-  one.name = fmt::format("tune/{}/every-{}/{}", row.group, rounds.every, folder_text(table.tune, trial.values));
+  one.name =
+      fmt::format("tune/{}/every-{}/{}", row.group, rounds.every, folder_text(table.tune, trial.values));
   one.variant.clear();
   one.title += ", " + tuned_text(table.tune, trial.values);
   TrainConfig& train = one.config.train;

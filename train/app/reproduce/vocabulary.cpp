@@ -9,9 +9,9 @@
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 #include "train/text/corpus.h"
+#include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/text_files.h"
 #include "train/text/vocabulary_training.h"
-#include "train/text/sentencepiece_tokenizer.h"
 #include "train/words/human_text.h"
 
 namespace eddy::app {
