@@ -59,6 +59,9 @@ int run_reproduce(ReproduceFlags& flags, const CLI::App& command, Ranks* ranks) 
                           name);
     return list_tables();
   }
+  if (ranks != nullptr && flags.options.jobs > 1)
+    fail<ConfigError>("reproduce: --jobs {} under a launcher, whose processes share each row (leave one out)",
+                      flags.options.jobs);
   take_overrides(flags);
   if (!flags.options.dry_run) keep_on_without_output();
   const ReproduceEnd end = reproduce(flags.options, print_now);

@@ -117,8 +117,6 @@ void settle_budget(ReproduceTable& table, const fs::path& folder,
 
 void record_budget(const ReproduceTable& table, const fs::path& folder,
                    const std::function<void(std::string_view)>& log) {
-  if (std::all_of(table.rows.begin(), table.rows.end(), [](const ReproduceRow& row) { return row.counted; }))
-    return;
   std::map<std::string, json> costs = read_costs(table, folder);
   const bool timed = table.budget.equal == "time";
   double load = 0;

@@ -313,8 +313,7 @@ class Reproduction {
     for (const ReproduceRow* row : wanted()) prepare_vocabulary(trained_row(*row), folder_, log_);
     if (is_table_file(options_.table) && !reads_as_it_is(options_, table_)) check_rows(table_, folder_);
     const StopOnSignal signals;
-    record_budget(table_, folder_, log_);
-    table_ = plan_table(options_);
+    if (!count_budget()) return ReproduceEnd::interrupted;
     time_left_ = TimeLeft(rows_to_train());
     time_left_.measure(log_, {.jobs = options_.jobs});
     ReproduceEnd end = ReproduceEnd::done;
@@ -336,6 +335,23 @@ class Reproduction {
  private:
   const ReproduceRow& trained_row(const ReproduceRow& row) const {
     return row.weights_of.empty() ? row : *find_row(table_, row.weights_of);
+  }
+
+  // Counts the steps that follow from the budget, in one process alone. Returns false after a stop.
+  bool count_budget() {
+    const auto known = [&] {
+      return std::all_of(table_.rows.begin(), table_.rows.end(),
+                         [](const ReproduceRow& row) { return row.counted; });
+    };
+    if (known()) return true;
+    std::optional<RunLock> lock;
+    while (!(lock = claim(folder_, "budget")))
+      if (!wait_for_others()) return false;
+    table_ = plan_table(options_);
+    if (known()) return true;
+    record_budget(table_, folder_, log_);
+    table_ = plan_table(options_);
+    return true;
   }
 
   std::vector<const ReproduceRow*> wanted() const { return wanted_rows(table_, options_.rows); }
@@ -409,7 +425,8 @@ class Reproduction {
     for (const ReproduceRow* wanted_row : wanted()) {
       const ReproduceRow& row = trained_row(*wanted_row);
       if (!groups.insert(row.group).second) continue;
-      for (bool more = true; more;) {
+      bool ran = false;
+      for (bool more = true; more; ran = ran || more) {
         more = false;
         for (const Trial& trial : tuning_of(table_, row, options_.runs).next) {
           if (stop_requested()) return ReproduceEnd::interrupted;
@@ -424,7 +441,7 @@ class Reproduction {
           more = true;
         }
       }
-      log_(tuning_text(row));
+      if (ran) log_(tuning_text(row));
     }
     return ReproduceEnd::done;
   }

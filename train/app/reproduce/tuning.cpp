@@ -95,6 +95,8 @@ double score_of(const ReproduceTune& tune, const fs::path& folder, std::int64_t 
     return kNotMeasured;
   double lowest = losses.back(), best = scores.back();
   for (const double loss : losses) lowest = std::isfinite(loss) ? std::min(lowest, loss) : lowest;
+  const std::vector<double> trained = run.steps(&StepRecord::loss).y;
+  if (!trained.empty() && std::isfinite(trained.front())) lowest = std::min(lowest, trained.front());
   if (losses.back() > lowest + kGoodLossRange) return kNotMeasured;
   for (const double score : scores)
     if (std::isfinite(score)) best = tune.better == "higher" ? std::max(best, score) : std::min(best, score);
@@ -185,6 +187,7 @@ ReproduceEnd run_trial(const ReproduceTable& table, const ReproduceRow& row, con
                        const std::string& runs, const std::string& command, Ranks* ranks) {
   const ReproduceRow one = trial_row(table, row, trial);
   RowState state = row_state(table, one, runs);
+  if (state.kept.contains(score_key(table.tune, trial.steps))) return ReproduceEnd::done;
   if (!state.trained) {
     if (train_row(one, state, command, ranks) == ReproduceEnd::interrupted) return ReproduceEnd::interrupted;
     state = row_state(table, one, runs);
