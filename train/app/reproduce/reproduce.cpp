@@ -343,14 +343,14 @@ class Reproduction {
       return std::all_of(table_.rows.begin(), table_.rows.end(),
                          [](const ReproduceRow& row) { return row.counted; });
     };
-    if (known()) return true;
-    std::optional<RunLock> lock;
-    while (!(lock = claim(folder_, "budget")))
-      if (!wait_for_others()) return false;
-    table_ = plan_table(options_);
-    if (known()) return true;
-    record_budget(table_, folder_, log_);
-    table_ = plan_table(options_);
+    while (!known()) {
+      const std::optional<RunLock> lock = claim(folder_, "budget");
+      if (!lock && !wait_for_others()) return false;
+      table_ = plan_table(options_);
+      if (!lock || known()) continue;
+      record_budget(table_, folder_, log_);
+      table_ = plan_table(options_);
+    }
     return true;
   }
 
