@@ -197,6 +197,8 @@ TaskEntry copy_task();
 TaskEntry selective_copy_task();
 TaskEntry recall_task();
 TaskEntry parity_task();
+TaskEntry groups_task();
+TaskEntry mqar_task();
 TaskEntry algorithm_task();
 TaskEntry random_walk_task();
 

@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 
 std::vector<TaskEntry>& tasks() {
   static std::vector<TaskEntry> all{
-      text_task(),   cifar_task(),  copy_task(),      selective_copy_task(),
-      recall_task(), parity_task(), algorithm_task(), random_walk_task(),
+      text_task(),   cifar_task(),  copy_task(), selective_copy_task(), recall_task(),
+      parity_task(), groups_task(), mqar_task(), algorithm_task(),      random_walk_task(),
   };
   return all;
 }
