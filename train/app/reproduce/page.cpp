@@ -223,7 +223,7 @@ MeasuredTable tried_of(const ReproduceTable& table, const std::vector<ShownRow>&
 std::vector<std::string> notes_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   std::vector<std::string> notes = table.notes;
   if (const std::string budget = budget_text(table); !budget.empty()) notes.push_back(budget);
-  if (table.lengths.empty())
+  if (!table.by_windows())
     notes.push_back(
         fmt::format("the best step of each run is that of the lowest loss on the split valid{}; the "
                     "numbers are of the split {}",
@@ -331,9 +331,12 @@ MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>
 
 // Charts the loss against the length of the window: ours and, from the same columns, the published one.
 MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
-  Chart ours{
-      "Loss on the last targets by length, ours", "tokens of the window", "loss, nats", true, false, {}};
-  Chart paper{"The same, as published", "tokens of the window", "loss, nats", true, false, {}};
+  const std::string key = table.generated ? "accuracy_" : "last_";
+  const char* const what =
+      table.generated ? "Accuracy by length" : "Loss on the last targets by length, ours";
+  const char* const unit = table.generated ? "accuracy, %" : "loss, nats";
+  Chart ours{what, "tokens of the window", unit, true, false, {}};
+  Chart paper{"The same, as published", "tokens of the window", unit, true, false, {}};
   int colour = 0;
   std::string group;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -341,8 +344,8 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
     Series measured, published;
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const ReproduceColumn& column = table.columns[c];
-      if (!column.key.starts_with("last_")) continue;
-      const double length = std::strtod(column.key.c_str() + 5, nullptr);
+      if (!column.key.starts_with(key)) continue;
+      const double length = std::strtod(column.key.c_str() + key.size(), nullptr);
       if (const double value = own_value(table, rows, rows[i], column); std::isfinite(value))
         measured.add(length, value);
       if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value))
@@ -353,7 +356,7 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
     ++colour;
   }
   MeasuredTable lengths;
-  lengths.title = "Loss by length";
+  lengths.title = table.generated ? "Accuracy by length" : "Loss by length";
   for (Chart* chart : {&ours, &paper}) {
     for (Series& series : chart->series) series.style = SeriesStyle::line_points;
     if (!chart->series.empty()) lengths.charts.push_back(std::move(*chart));

@@ -558,7 +558,7 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   else if (!file.task.empty())
     table.folder += "-" + file.task;
   if (table.has_scales) table.folder += "-" + options.scale;
-  if (options.windows > 0 && table.lengths.empty())
+  if (options.windows > 0 && !table.by_windows())
     fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)", name);
   if (options.windows > 0) table.windows = options.windows;
   const fs::path folder = fs::path(options.runs) / table.folder;

@@ -38,7 +38,7 @@ struct Published {
 };
 
 // One measured column: a number of the evaluation by its name, such as loss or accuracy (Task::numbers); "last_N", the
-// loss on the last targets of windows of N tokens; or one of common_columns.
+// loss on the last targets of windows of N tokens; "accuracy_N", that of made rows of N tokens; or one of common_columns.
 struct ReproduceColumn {
   std::string title;
   std::string key;
@@ -141,12 +141,15 @@ struct ReproduceTable {
   // Above 0: also measure rows on so many random batches, as a paper estimates its numbers. These numbers are
   // named "sampled_loss", "sampled_accuracy" and so on.
   std::int64_t sampled_batches = 0;
-  bool generated = false;   // the task makes the data
+  bool generated = false;  // the task makes the data
+  // Whether what is measured are windows of a text, and nothing else.
+  bool by_windows() const { return !lengths.empty() && !generated; }
   bool has_scales = false;  // whether rows differ by scale
   ReproduceText text;
-  std::vector<std::int64_t> lengths{};  // lengths of windows, for the columns last_N
-  std::int64_t last = 256;              // scored targets of a window
-  std::int64_t windows = 0;             // at most so many windows, fewer where they are long
+  // Lengths of windows, for the columns last_N; of a task that makes its data, of rows, for the columns accuracy_N.
+  std::vector<std::int64_t> lengths{};
+  std::int64_t last = 256;    // scored targets of a window
+  std::int64_t windows = 0;   // at most so many windows, fewer where they are long
   std::string chart_key{};    // another number of the evaluations to draw beside the loss; may be empty
   std::string chart_place{};  // in the table's file, for errors
   double chart_factor = 1;

@@ -271,12 +271,37 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
       counts, (tokens - base) / last, base, last, tokens));
 }
 
+// Measures the accuracy on made rows of every length, on as many tokens of each. A model that cannot read a length has no
+// number there.
+void measure_accuracies(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
+                        RowResult& result) {
+  const std::int64_t trained = segment_length(run.config);
+  for (const std::int64_t length : table.lengths) {
+    double& accuracy = result.values[fmt::format("accuracy_{}", length)];
+    accuracy = kNotMeasured;
+    if (stop_requested()) return;
+    try {
+      TaskArguments arguments = arguments_for(row, run);
+      arguments.config.train.sequence = length;
+      const std::unique_ptr<Task> task = make_task(std::move(arguments));
+      run.model->check_length(length, task->carries_state());
+      EvalOptions options = options_of(table, row);
+      options.batch = std::max<std::int64_t>(1, options.batch * trained / length);
+      for (const auto& [name, value] : task->evaluate(*run.model, options, unless_stopped).metrics)
+        if (name == "accuracy") accuracy = value;
+    } catch (const Error& refused) {
+      result.remarks.push_back(fmt::format("not measured at {}: {}", length, refused.what()));
+    }
+  }
+}
+
 std::string evaluation_of(const ReproduceTable& table, const ReproduceRow& row) {
   const EvalOptions e = options_of(table, row);
-  if (table.lengths.empty()) {
+  if (!table.by_windows()) {
     std::string text = fmt::format("{}, {} batches of {} rows", e.split, e.batches, e.batch);
     if (table.sampled_batches > 0)
       text += fmt::format("; {} random ones, seed {}", table.sampled_batches, row.config.train.seed);
+    for (const std::int64_t length : table.lengths) text += fmt::format("; at {}", length);
     return text;
   }
   std::string text = fmt::format("last {} of at most {} windows:", table.last, table.windows);
@@ -466,10 +491,11 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
   result.data = table.data;
   result.measured_step = run.step;
   result.parameters = run.model->params().count();
-  if (table.lengths.empty())
-    measure_evaluation(table, row, run, ranks, result);
-  else
+  if (table.by_windows())
     measure_lengths(table, row, run, result);
+  else
+    measure_evaluation(table, row, run, ranks, result);
+  if (table.generated) measure_accuracies(table, row, run, result);
   if (stop_requested()) return std::nullopt;
   const std::int64_t time = segment_length(run.config);
   result.values["parameters"] = static_cast<double>(result.parameters);

@@ -445,8 +445,14 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
   table.lengths = file.lengths.at(request.scale);
   if (!table.lengths.empty()) table.last = table.lengths.front();
   for (const std::int64_t length : table.lengths)
-    table.columns.push_back(
-        {fmt::format("last {} of {}", table.last, length), fmt::format("last_{}", length)});
+    if (table.generated)
+      table.columns.push_back({.title = fmt::format("accuracy at {}, %", length),
+                               .key = fmt::format("accuracy_{}", length),
+                               .factor = 100,
+                               .decimals = 1});
+    else
+      table.columns.push_back(
+          {fmt::format("last {} of {}", table.last, length), fmt::format("last_{}", length)});
   if (file.text) add_text(table, *file.text, request);
   add_notes(table, file.notes, source, "notes", request);
   if (request.scale != Scale::paper) add_notes(table, file.small_notes, source, "small_notes", request);

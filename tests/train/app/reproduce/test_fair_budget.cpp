@@ -243,6 +243,27 @@ TEST_CASE("a claimed row is another process's until the claim goes") {
   CHECK(claim(folder.path(), "row").has_value());
 }
 
+TEST_CASE("a task that makes its data is measured at other lengths than that of training") {
+  const OneThread one;
+  const TempFolder folder;
+  std::string text = tuned_table("generated = true\nlengths = {small = [8, 32]}", "[1e-3]");
+  text += "train = {warmup = 0}\n";
+  text.replace(text.find("layers = 2"), 10, "layers = 2, positions = true");
+  ReproduceOptions options = options_of(folder, text);
+  options.seeds = 1;
+  const std::string told = reproduce_whole(options);
+  CHECK(contains(told, "accuracy at 32, %, ours"));
+  const RowResult unit = result_of(options, "unit"), attention = result_of(options, "attention");
+  for (const char* key : {"accuracy_8", "accuracy_32"}) {
+    CAPTURE(key);
+    CHECK(unit.values.at(key) >= 0);
+    CHECK(unit.values.at(key) <= 1);
+  }
+  CHECK(attention.values.at("accuracy_8") >= 0);
+  CHECK(std::isnan(attention.values.at("accuracy_32")));  // it has no positions for them
+  CHECK(contains(told, "not measured at 32"));
+}
+
 TEST_CASE("the families' tables tune rates on three seeds and report a split that chose nothing") {
   for (const char* name :
        {"families/text", "families/text-operations", "families/state", "families/copy", "families/recall"}) {
