@@ -148,7 +148,8 @@ void record_budget(const ReproduceTable& table, const fs::path& folder,
 }
 
 std::string budget_text(const ReproduceTable& table) {
-  if (table.budget.equal.empty()) return "";
+  if (table.budget.equal.empty())
+    return "budget: each row has the steps and the batches of its configuration";
   const ReproduceRow& reference = reference_of(table);
   const double tokens = static_cast<double>(reference.config.train.steps) * tokens_of_step(reference.config);
   if (table.budget.equal == "tokens")

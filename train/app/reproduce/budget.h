@@ -26,7 +26,7 @@ void settle_budget(ReproduceTable& table, const std::filesystem::path& folder,
 void record_budget(const ReproduceTable& table, const std::filesystem::path& folder,
                    const std::function<void(std::string_view)>& log);
 
-// "equal training operations: as many as ..."; empty where each row has the steps of its configuration.
+// Under which budget the rows stand: "budget: equal tokens, 2 M of training for each row".
 std::string budget_text(const ReproduceTable& table);
 
 }  // namespace eddy::app

@@ -222,7 +222,7 @@ MeasuredTable tried_of(const ReproduceTable& table, const std::vector<ShownRow>&
 // The notes of the table, and by which rules its numbers are made.
 std::vector<std::string> notes_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   std::vector<std::string> notes = table.notes;
-  if (const std::string budget = budget_text(table); !budget.empty()) notes.push_back(budget);
+  notes.push_back(budget_text(table));
   if (!table.by_windows())
     notes.push_back(
         fmt::format("the best step of each run is that of the lowest loss on the split valid{}; the "

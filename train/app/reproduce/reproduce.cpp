@@ -188,29 +188,6 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
 
 // ---- commands
 
-// The words of the command that runs these rows.
-std::vector<std::string> words_of(const ReproduceOptions& options, const std::string& rows) {
-  const ReproduceOptions defaults;
-  std::vector<std::string> words{program_name(), "reproduce", options.table};
-  const auto add = [&](const char* flag, const std::string& value) {
-    words.insert(words.end(), {flag, value});
-  };
-  if (!rows.empty()) add("--rows", rows);
-  add("--scale", options.scale);
-  if (!options.task.empty()) add("--task", options.task);
-  if (!options.data.empty()) add("--data", options.data);
-  if (options.runs != defaults.runs) add("--runs", options.runs);
-  if (options.windows > 0) add("--windows", std::to_string(options.windows));
-  if (options.seeds > 0) add("--seeds", std::to_string(options.seeds));
-  for (const auto& [key, value] : options.set) {
-    if (key == "train.device")
-      add("--device", value);
-    else
-      add("--set", key + "=" + value);
-  }
-  return words;
-}
-
 std::string command_of(const ReproduceOptions& options, const ReproduceRow& row) {
   std::string text;
   for (const std::string& word : words_of(options, row.name))
@@ -284,6 +261,9 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
   }
   std::string text = fmt::format("{}\nin {}\n", table.title, folder.string());
   for (const std::string& note : table.notes) text += "- " + note + '\n';
+  text += fmt::format("- {}\n", budget_text(table));
+  for (const ReproduceTune::Key& key : table.tune.keys)
+    text += fmt::format("- tuned for each row: {} of {}\n", key.key, fmt::join(key.values, ", "));
   text += fmt::format("- {} {} to train on {}{}\n", count, plural(count, "row"),
                       cost_text(all_tokens, all_known ? all_flops : 0),
                       sizes.empty() ? "; parameters are counted when the data are there" : "");

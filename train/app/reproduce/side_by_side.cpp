@@ -15,7 +15,7 @@
 #include "train/files/folders.h"
 #include "train/process/running_program.h"
 #include "train/step/stop_signal.h"
-#include "train/words/human_text.h"
+#include "train/words/program_name.h"
 
 namespace eddy::app {
 using namespace training;
@@ -37,6 +37,28 @@ std::vector<std::string> environment_of_job(std::int64_t jobs) {
 }
 
 }  // namespace
+
+std::vector<std::string> words_of(const ReproduceOptions& options, const std::string& rows) {
+  const ReproduceOptions defaults;
+  std::vector<std::string> words{program_name(), "reproduce", options.table};
+  const auto add = [&](const char* flag, const std::string& value) {
+    words.insert(words.end(), {flag, value});
+  };
+  if (!rows.empty()) add("--rows", rows);
+  add("--scale", options.scale);
+  if (!options.task.empty()) add("--task", options.task);
+  if (!options.data.empty()) add("--data", options.data);
+  if (options.runs != defaults.runs) add("--runs", options.runs);
+  if (options.windows > 0) add("--windows", std::to_string(options.windows));
+  if (options.seeds > 0) add("--seeds", std::to_string(options.seeds));
+  for (const auto& [key, value] : options.set) {
+    if (key == "train.device")
+      add("--device", value);
+    else
+      add("--set", key + "=" + value);
+  }
+  return words;
+}
 
 std::optional<RunLock> claim(const fs::path& folder, const std::string& name) {
   const fs::path place = folder / "claims" / name;

@@ -15,6 +15,9 @@
 
 namespace eddy::app {
 
+// The words of the command that runs these rows, which commas separate; all of the table where there are none.
+std::vector<std::string> words_of(const ReproduceOptions& options, const std::string& rows);
+
 // Claims a row or a trial of the table in `folder` by its name, until the claim is destroyed; nothing where another
 // process has it.
 // errors: IoError where the folder cannot be made.

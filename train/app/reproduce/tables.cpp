@@ -93,7 +93,9 @@ std::vector<ReproduceTune::Key> tuned_keys(const ConfigSource& tune) {
         fail<ConfigError>("{}: tune.{} is {} (a list of the values to try)", place, made.key,
                           shown_value(values));
       for (const json& value : values) {
-        keys_of(any).read({tune.name, {{section, {{key, value}}}}, {{made.key, place}}});
+        ConfigSource one{tune.name, {}, {{made.key, place}}};
+        one.value[section][key] = value;
+        keys_of(any).read(one);
         made.values.push_back(value.is_string() ? value.get<std::string>() : value.dump());
         if (std::count(made.values.begin(), made.values.end(), made.values.back()) > 1)
           fail<ConfigError>("{}: tune.{} has {} twice", place, made.key, made.values.back());
