@@ -1,6 +1,6 @@
-// What all rows of a table have in equal parts, turned into steps: tokens follow from the configurations; training operations
-// and times are counted or measured once, and budget.json in the folder of the table keeps the steps, so that a repeated
-// table has the same digits.
+// What all rows of a table have in equal parts, turned into steps: tokens follow from the configurations; training
+// operations and times are counted or measured once, and budget.json in the folder of the table keeps the steps, so
+// that a repeated table has the same digits.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +20,8 @@ namespace eddy::app {
 void settle_budget(ReproduceTable& table, const std::filesystem::path& folder,
                    const std::map<std::string, RowSize>& sizes = {});
 
-// Counts or measures what is missing, and keeps it. Steps are timed one row after the other: the machine should do nothing
-// else, and a line says so where it does. Texts and vocabularies must be there.
+// Counts or measures what is missing, and keeps it. Steps are timed one row after the other: the machine should do
+// nothing else, and a line says so where it does. Texts and vocabularies must be there.
 // errors: those of making tasks and models; ConfigError for a row that the memory has no room for.
 void record_budget(const ReproduceTable& table, const std::filesystem::path& folder,
                    const std::function<void(std::string_view)>& log);

@@ -179,8 +179,8 @@ MeasuredTable numbers_of(const ReproduceTable& table, const std::vector<ShownRow
   return numbers;
 }
 
-// What was tried for each row and what won: a column for each combination of values, with the number after the most steps
-// that it was trained for.
+// What was tried for each row and what won: a column for each combination of values, with the number after the most
+// steps that it was trained for.
 MeasuredTable tried_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   MeasuredTable tried;
   tried.title =

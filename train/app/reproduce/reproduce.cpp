@@ -386,7 +386,7 @@ class Reproduction {
   // Goes through the table until nothing is left that another process has.
   using Pass = std::function<ReproduceEnd(const Claimed&)>;
   ReproduceEnd share(const Pass& pass) {
-    for (;;) {
+    for (bool told = false;; told = true) {
       bool all = true;
       const ReproduceEnd end = pass([&](const std::string& name) {
         std::optional<RunLock> lock = claim(folder_, name);
@@ -394,6 +394,7 @@ class Reproduction {
         return lock;
       });
       if (end == ReproduceEnd::interrupted || all) return end;
+      if (!told) log_("waiting for what other processes have claimed\n");
       if (!wait_for_others()) return ReproduceEnd::interrupted;
     }
   }

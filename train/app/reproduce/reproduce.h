@@ -37,8 +37,9 @@ struct Published {
   std::string remark{};  // "out of memory", or which of two numbers it is
 };
 
-// One measured column: a number of the evaluation by its name, such as loss or accuracy (Task::numbers); "last_N", the
-// loss on the last targets of windows of N tokens; "accuracy_N", that of made rows of N tokens; or one of common_columns.
+// One measured column: a number of the evaluation by its name, such as loss or accuracy (Task::numbers); "last_N",
+// the loss on the last targets of windows of N tokens; "accuracy_N", that of made rows of N tokens; or one of
+// common_columns.
 struct ReproduceColumn {
   std::string title;
   std::string key;

@@ -47,8 +47,8 @@ ModelConfig whole_model(const ReproduceRow& row, const RunConfig& config, const 
   return model;
 }
 
-// Why the recurrence of a model has no part in training: a call is one block, and what the block leaves is held constant
-// by the next call. A model that passes a block several times recurs inside it.
+// Why the recurrence of a model has no part in training: a call is one block, and what the block leaves is held
+// constant by the next call. A model that passes a block several times recurs inside it.
 std::string recurrence_off(const Model& model, const Task& task, const RunConfig& config) {
   const std::int64_t length = task.row_length() > 0 ? task.row_length() : segment_length(config);
   if (!model.has_blocks() || model.recurrent_steps() > 1 || model.stream_period() < length) return "";

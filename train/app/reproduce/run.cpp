@@ -271,8 +271,8 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
       counts, (tokens - base) / last, base, last, tokens));
 }
 
-// Measures the accuracy on made rows of every length, on as many tokens of each. A model that cannot read a length has no
-// number there.
+// Measures the accuracy on made rows of every length, on as many tokens of each. A model that cannot read a length
+// has no number there.
 void measure_accuracies(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
                         RowResult& result) {
   const std::int64_t trained = segment_length(run.config);

@@ -1,5 +1,5 @@
-// Rows of a table in several processes, which share its folder: each trains what no other has claimed. The same holds for
-// commands that are started by hand, also on several machines with one file system.
+// Rows of a table in several processes, which share its folder: each trains what no other has claimed. The same holds
+// for commands that are started by hand, also on several machines with one file system.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ using Claimed = std::function<std::optional<training::RunLock>(const std::string
 // Waits a second for other processes. Returns false where a stop was requested.
 bool wait_for_others();
 
-// Runs the command in `jobs` processes, with equal shares of the threads, and waits for them. What they print stands in
-// job-1.log and so on in `folder`. One that fails leaves its rows to the caller. Returns `interrupted` after a stop, which
-// they are told of.
+// Runs the command in `jobs` processes, with equal shares of the threads, and waits for them. What they print stands
+// in job-1.log and so on in `folder`. One that fails leaves its rows to the caller. Returns `interrupted` after a
+// stop, which they are told of.
 // errors: IoError where a log cannot be written.
 ReproduceEnd run_side_by_side(const std::vector<std::string>& words, std::int64_t jobs,
                               const std::filesystem::path& folder,

@@ -45,9 +45,9 @@ class TimeLeft {
   explicit TimeLeft(const std::vector<const ReproduceRow*>& rows);
 
   // Times steps of every row, a second each and once for all of its seeds, and tells the whole, with the steps of the
-  // trials that tune the rows; rows of a few steps are not timed. A row whose time cannot be known, such as one that does
-  // not fit the memory, counts as none. Steps are the first ones: where examples grow, as those of the copy tasks do, the
-  // time is too short.
+  // trials that tune the rows; rows of a few steps are not timed. A row whose time cannot be known, such as one that
+  // does not fit the memory, counts as none. Steps are the first ones: where examples grow, as those of the copy
+  // tasks do, the time is too short.
   struct Measuring {
     double seconds = 1;     // for each row
     std::int64_t jobs = 1;  // rows that run side by side

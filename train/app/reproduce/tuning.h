@@ -3,12 +3,13 @@
 //
 //   N runs of S / 2^R steps, N / 2 of S / 2^(R-1), ..., 2 of S / 2        R = log2(N), S the steps of the row
 //
-// which is about R / 2 + 1 times S where a run can go on, and R times S where its schedule depends on the number of steps.
-// No round is shorter than the warmup. What is tried is judged by the evaluations of the split valid alone. One that
-// diverges is a result too: it is worse than all others.
+// which is (R + 1) / 2 times S where a run can go on, and R times S where its schedule depends on the number of
+// steps. No round is shorter than the warmup. What is tried is judged by the evaluations of the split valid alone.
+// One that diverges is a result too: it is worse than all others.
 //
-// A trial is a run with its result.json, in tune/ROW/every-STEPS/VALUES below the folder of the table: an interrupted one is
-// resumed, and a changed grid keeps those that it has. No other file is kept: what won follows from the results.
+// A trial is a run with its result.json, in tune/ROW/every-STEPS/VALUES below the folder of the table: an interrupted
+// one is resumed, and a changed grid keeps those that it has. No other file is kept: what won follows from the
+// results.
 //
 // source: Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization" (2016).
 #pragma once

@@ -1,7 +1,7 @@
-// The running product in a group: each token is an element, and its answer the product of all elements so far. What a model
-// must keep is one element, whatever the length; whether it can follow the product depends on the group. Products in Z2
-// and Z3 are sums, S3 is the smallest group whose products do not commute, and A5 and S5 are not solvable: no constant
-// number of layers that see a sequence at once follows those at every length, unless TC0 = NC1.
+// The running product in a group: each token is an element, and its answer the product of all elements so far. What a
+// model must keep is one element, whatever the length; whether it can follow the product depends on the group.
+// Products in Z2 and Z3 are sums, S3 is the smallest group whose products do not commute, and A5 and S5 are not
+// solvable: no constant number of layers that see a sequence at once follows those at every length, unless TC0 = NC1.
 //
 //   token    x_1   x_2        x_3            x_t in 0 .. order - 1
 //   answer   x_1   x_1 x_2    x_1 x_2 x_3    the permutation x_1 first, then x_2
