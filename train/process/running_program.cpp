@@ -170,6 +170,10 @@ bool RunningProgram::wait(double seconds) {
   return true;
 }
 
+void RunningProgram::ask_to_stop() {
+  if (process_ > 0) ::kill(own_group_ ? -process_ : process_, SIGTERM);
+}
+
 void RunningProgram::kill() {
   if (process_ <= 0) return;
   end_.killed = true;

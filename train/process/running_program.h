@@ -67,6 +67,8 @@ class RunningProgram {
   std::optional<std::string> read(double seconds);
   // Waits for its end. Returns whether it has ended; with 0 seconds at once.
   bool wait(double seconds = std::numeric_limits<double>::infinity());
+  // Asks it to end, by SIGTERM, and does not wait.
+  void ask_to_stop();
   // Ends it by force, and waits: ten seconds at most, since a driver may hold a process.
   void kill();
   // Leaves it running, also after this process.

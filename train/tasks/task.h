@@ -197,6 +197,8 @@ TaskEntry copy_task();
 TaskEntry selective_copy_task();
 TaskEntry recall_task();
 TaskEntry parity_task();
+TaskEntry groups_task();
+TaskEntry mqar_task();
 TaskEntry algorithm_task();
 TaskEntry random_walk_task();
 
@@ -205,6 +207,10 @@ TaskEntry random_walk_task();
 // than "all" where `why_all` says why the task needs that one.
 void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,
                 const char* why_all = nullptr);
+
+// The random stream of fresh rows for the splits valid and test, "copy.valid": the rows of one are none of the other.
+// errors: ValueError for another split.
+std::string fresh_stream(const std::string& task, const std::string& split);
 
 // The number of tokens in a row of a batch: the first of train.sequence, model.segment and model.context that
 // is not 0.

@@ -155,13 +155,12 @@ class CopyTask final : public Task {
 
   EvalResult evaluate(const Model& model, const EvalOptions& options,
                       const EvalProgress& progress) const override {
-    if (options.split != "valid")
-      fail<ValueError>("copy: there is no split \"{}\" (valid: fresh examples)", options.split);
+    const std::string stream = fresh_stream("copy", options.split);
     std::int64_t batches =
         options.batches > 0 ? options.batches : std::max<std::int64_t>(keys_.curriculum_batches, 1);
     if (options.batches == 0 && options.sample > 0) batches = std::min(batches, options.sample);
     return measure(model, curriculum_.noise, batches, options.batch,
-                   random_key(options.seed, "copy.valid", 0), progress, options.share);
+                   random_key(options.seed, stream.c_str(), 0), progress, options.share);
   }
 
   std::vector<ReportSection> report(const Model& model) const override {

@@ -58,8 +58,7 @@ class RecallTask final : public Task {
   // which only the carried state can answer.
   EvalResult evaluate(const Model& model, const EvalOptions& options,
                       const EvalProgress& progress) const override {
-    if (options.split != "valid")
-      fail<ValueError>("recall: there is no split \"{}\" (valid: fresh documents)", options.split);
+    const std::string stream = fresh_stream(kRecall, options.split);
     std::int64_t batches = options.batches > 0 ? options.batches : kValidDocuments * shape_.segments;
     if (options.batches == 0 && options.sample > 0) {  // whole documents
       const std::int64_t documents = (options.sample + shape_.segments - 1) / shape_.segments;
@@ -84,7 +83,7 @@ class RecallTask final : public Task {
     };
     const auto next = batches_of(batches, [&](std::int64_t i) {
       part = i % shape_.segments;
-      return segment_of(options.seed, "recall.valid", i, options.batch);
+      return segment_of(options.seed, stream.c_str(), i, options.batch);
     });
     EvalResult result = evaluate_batches(model, next, plan, progress);
     if (border_count > 0) result.metrics.emplace_back("after_border", border_nats / border_count);

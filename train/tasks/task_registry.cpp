@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 
 std::vector<TaskEntry>& tasks() {
   static std::vector<TaskEntry> all{
-      text_task(),   cifar_task(),  copy_task(),      selective_copy_task(),
-      recall_task(), parity_task(), algorithm_task(), random_walk_task(),
+      text_task(),   cifar_task(),  copy_task(), selective_copy_task(), recall_task(),
+      parity_task(), groups_task(), mqar_task(), algorithm_task(),      random_walk_task(),
   };
   return all;
 }
@@ -135,6 +135,12 @@ std::vector<DataPaths> data_paths(const TaskArguments& arguments) {
         "data: no such file or folder: '{}' (the data set of a like name is {}; {} tasks lists them)",
         given.front(), likely, program_name());
   return {given};
+}
+
+std::string fresh_stream(const std::string& task, const std::string& split) {
+  if (split != "valid" && split != "test")
+    fail<ValueError>("{}: there is no split \"{}\" (valid and test: fresh rows)", task, split);
+  return task + "." + split;
 }
 
 void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,

@@ -72,6 +72,8 @@ TEST_CASE(
   REQUIRE(result.position_count.size() == 12);
   for (const std::int64_t count : result.position_count) CHECK(count == 12);
   options.split = "test";
+  CHECK(task->evaluate(*model, options).loss != result.loss);
+  options.split = "train";
   CHECK(contains(error_of<ValueError>([&] { task->evaluate(*model, options); }), "no split"));
   config.model.vocab = 3;
   CHECK(contains(error_of<ConfigError>([&] { task->set_model_sizes(config.model); }), "parity has 2 tokens"));

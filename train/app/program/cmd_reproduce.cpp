@@ -1,4 +1,4 @@
-// `eddy reproduce`: trains and measures a table of one of the papers.
+// `eddy reproduce`: trains and measures a table of one of the papers, or one's own.
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -52,13 +52,16 @@ int run_reproduce(ReproduceFlags& flags, const CLI::App& command, Ranks* ranks) 
   flags.options.ranks = ranks;
   if (flags.list) return list_tables();
   if (flags.options.table.empty()) {
-    for (const char* name :
-         {"--rows", "--scale", "--task", "--data", "--runs", "--set", "--windows", "--seeds", "--dry-run"})
+    for (const char* name : {"--rows", "--scale", "--task", "--data", "--runs", "--set", "--windows",
+                             "--seeds", "--jobs", "--dry-run"})
       if (command.count(name) > 0)
         fail<ConfigError>("reproduce: {} and no table (name one; without options all tables are listed)",
                           name);
     return list_tables();
   }
+  if (ranks != nullptr && flags.options.jobs > 1)
+    fail<ConfigError>("reproduce: --jobs {} under a launcher, whose processes share each row (leave one out)",
+                      flags.options.jobs);
   take_overrides(flags);
   if (!flags.options.dry_run) keep_on_without_output();
   const ReproduceEnd end = reproduce(flags.options, print_now);
@@ -90,11 +93,17 @@ Described describe_reproduce(CLI::App& command) {
   command
       .add_option("--seeds", options.seeds,
                   "Train every row so many times, with seeds one after another: mean and standard deviation "
-                  "(default: 1, in figures of a paper 3)")
+                  "(default: as the table says)")
       ->transform(whole_number(1, 1'000));
+  command
+      .add_option(
+          "--jobs", options.jobs,
+          "Train so many rows side by side, each in a process with its share of the threads (default: 1)")
+      ->transform(whole_number(1, 256));
   command.add_flag("--list", flags->list,
                    "List the tables, and the columns that a table of one's own may have");
-  command.add_flag("--dry-run", options.dry_run, "Show the rows and their configurations, and exit");
+  command.add_flag("--dry-run", options.dry_run,
+                   "Show the rows, their configurations and how long they take, and exit");
   add_option(command, "--device", flags->device,
              "Where every row is trained and measured, the same as --set train.device (default: cpu)",
              CLI::IsMember(value_names<DeviceChoice>()));

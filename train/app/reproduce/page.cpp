@@ -2,6 +2,7 @@
 #include "train/app/reproduce/page.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,8 @@
 
 #include "tensor/base/error.h"
 #include "train/app/measure/measurement.h"
+#include "train/app/reproduce/budget.h"
+#include "train/app/reproduce/tuning.h"
 #include "train/app/views/step_timeline.h"
 #include "train/record/run_series.h"
 #include "train/words/human_text.h"
@@ -43,6 +46,7 @@ std::vector<const ShownRow*> group_of(const std::vector<ShownRow>& rows, const s
 // The mean over seeds and, for several, the standard deviation; NaN where nothing was measured.
 struct Spread {
   double mean = kNotMeasured, deviation = kNotMeasured;
+  std::size_t seeds = 0;
 };
 Spread spread_of(const std::vector<const ShownRow*>& group, const std::string& key) {
   std::vector<double> values;
@@ -51,7 +55,7 @@ Spread spread_of(const std::vector<const ShownRow*>& group, const std::string& k
       values.push_back(found->second);
   if (values.empty()) return {};
   const auto count = static_cast<double>(values.size());
-  Spread spread{0, kNotMeasured};
+  Spread spread{0, kNotMeasured, values.size()};
   for (const double value : values) spread.mean += value / count;
   if (values.size() < 2) return spread;
   double squares = 0;
@@ -77,14 +81,55 @@ double own_value(const ReproduceTable& table, const std::vector<ShownRow>& rows,
 
 std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
                      const ReproduceColumn& column) {
-  if (group_of(rows, shown.row->group).empty()) return "not run";
-  const auto [mean, deviation] = own_spread(table, rows, shown, column);
+  const std::size_t finished = group_of(rows, shown.row->group).size();
+  if (finished == 0) return shown.row->tuning.diverged() ? "diverged" : "not run";
+  const auto [mean, deviation, seeds] = own_spread(table, rows, shown, column);
   if (!std::isfinite(mean)) return "-";
   std::string cell = fmt::format("{:.{}f}", mean, column.decimals);
   // A whole number that no seed changes, such as that of parameters, has none. Its mean may be rounded.
   if (std::isfinite(deviation) && (column.decimals > 0 || deviation >= 0.5))
     cell += fmt::format(" ± {:.{}f}", deviation, column.decimals);
+  const auto wanted = static_cast<std::size_t>(std::count_if(
+      rows.begin(), rows.end(), [&](const ShownRow& one) { return one.row->group == shown.row->group; }));
+  if (finished < wanted) cell += fmt::format(" ({} of {} seeds)", finished, wanted);
   return cell;
+}
+
+// Whether the first number is so much lower that seeds do not explain it: by more than twice the standard error of the
+// difference of the means.
+bool is_clearly_lower(const Spread& a, const Spread& b) {
+  const auto variance = [](const Spread& s) {
+    return s.deviation * s.deviation / static_cast<double>(s.seeds);
+  };
+  return b.mean - a.mean > 2 * std::sqrt(variance(a) + variance(b));
+}
+
+// Whether the rows of a table are ranked by a column: some have several seeds.
+bool is_ranked(const ReproduceTable& table, const std::vector<ShownRow>& rows,
+               const ReproduceColumn& column) {
+  return !column.better.empty() && std::any_of(rows.begin(), rows.end(), [&](const ShownRow& shown) {
+    return std::isfinite(own_spread(table, rows, shown, column).deviation);
+  });
+}
+
+// "2", or the ranks that a row may have among those of several seeds: "2 to 4"; empty for a row of one.
+std::string rank_cell(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
+                      const ReproduceColumn& column) {
+  const Spread own = own_spread(table, rows, shown, column);
+  if (!std::isfinite(own.deviation)) return "";
+  std::size_t better = 0, worse = 0, all = 0;
+  std::string group;
+  for (const ShownRow& other : rows) {
+    if (std::exchange(group, other.row->group) == other.row->group) continue;
+    const Spread its = own_spread(table, rows, other, column);
+    if (!std::isfinite(its.deviation)) continue;
+    const bool lower = is_clearly_lower(its, own), higher = is_clearly_lower(own, its);
+    better += (column.better == "lower" ? lower : higher) ? 1 : 0;
+    worse += (column.better == "lower" ? higher : lower) ? 1 : 0;
+    ++all;
+  }
+  const std::size_t best = better + 1, worst = all - worse;
+  return best == worst ? fmt::format("{}", best) : fmt::format("{} to {}", best, worst);
 }
 
 // Whether any row has a published number for a column.
@@ -101,6 +146,8 @@ std::vector<Cell> cells_of(const ReproduceTable& table, const std::vector<ShownR
     if (is_published(table, i))
       cells.push_back(i < shown.row->published.size() ? published_cell(shown.row->published[i]) : "");
     cells.push_back(own_cell(table, rows, shown, table.columns[i]));
+    if (is_ranked(table, rows, table.columns[i]))
+      cells.push_back(rank_cell(table, rows, shown, table.columns[i]));
   }
   const std::vector<const ShownRow*> group = group_of(rows, shown.row->group);
   std::string seeds;
@@ -123,12 +170,70 @@ MeasuredTable numbers_of(const ReproduceTable& table, const std::vector<ShownRow
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (is_published(table, i)) numbers.columns.push_back({"", table.columns[i].title + ", paper"});
     numbers.columns.push_back({"", table.columns[i].title + ", ours"});
+    if (is_ranked(table, rows, table.columns[i])) numbers.columns.push_back({"", "rank"});
   }
   for (const char* title : {"seed", "steps", "tokens", "time"}) numbers.columns.push_back({"", title});
   std::string group;
   for (const ShownRow& shown : rows)
     if (std::exchange(group, shown.row->group) != shown.row->group) numbers.add(cells_of(table, rows, shown));
   return numbers;
+}
+
+// What was tried for each row and what won: a column for each combination of values, with the number after the most
+// steps that it was trained for.
+MeasuredTable tried_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  MeasuredTable tried;
+  tried.title =
+      fmt::format("What was tried: {} on the split valid, {} is better", table.tune.by, table.tune.better);
+  std::vector<std::vector<std::string>> values;
+  std::string group;
+  for (const ShownRow& shown : rows)
+    for (const Trial& trial : shown.row->tuning.done)
+      if (std::find(values.begin(), values.end(), trial.values) == values.end())
+        values.push_back(trial.values);
+  tried.columns = {{"", "row"}, {"", "best"}, {"", "on the border"}};
+  for (const std::vector<std::string>& one : values)
+    tried.columns.push_back({"", tuned_text(table.tune, one)});
+  for (const ShownRow& shown : rows) {
+    if (std::exchange(group, shown.row->group) == shown.row->group || !shown.row->weights_of.empty())
+      continue;
+    const RowTuning& tuning = shown.row->tuning;
+    std::vector<Cell> cells{shown.row->title};
+    cells.emplace_back(!tuning.best.empty() ? tuned_text(table.tune, tuning.best)
+                       : tuning.diverged()  ? "none: all diverged"
+                                            : "not tuned yet");
+    const std::vector<std::string> border = keys_on_border(table.tune, tuning.best);
+    cells.emplace_back(tuning.best.empty() ? ""
+                       : border.empty()    ? "no"
+                                           : fmt::format("{}", fmt::join(border, ", ")));
+    for (const std::vector<std::string>& one : values) {
+      std::string cell;
+      for (const Trial& trial : tuning.done)
+        if (trial.values == one)
+          cell = fmt::format("{} after {} steps",
+                             std::isfinite(trial.score) ? number(trial.score) : "diverged", trial.steps);
+      cells.emplace_back(cell);
+    }
+    tried.add(std::move(cells));
+  }
+  return tried;
+}
+
+// The notes of the table, and by which rules its numbers are made.
+std::vector<std::string> notes_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  std::vector<std::string> notes = table.notes;
+  notes.push_back(budget_text(table));
+  if (!table.by_windows())
+    notes.push_back(
+        fmt::format("the best step of each run is that of the lowest loss on the split valid{}; the "
+                    "numbers are of the split {}",
+                    table.tune.keys.empty() ? "" : ", and so are the tuned values", table.evaluation.split));
+  if (std::any_of(table.columns.begin(), table.columns.end(),
+                  [&](const ReproduceColumn& column) { return is_ranked(table, rows, column); }))
+    notes.emplace_back(
+        "ranks: two rows tie unless the difference of their means exceeds twice its standard error, sqrt(s1^2/n1 + "
+        "s2^2/n2), of deviations s over n seeds; a row of one seed has no rank");
+  return notes;
 }
 
 // A table of its own: these cells are long and would leave no room for numbers beside them. `quote` encloses the
@@ -226,9 +331,12 @@ MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>
 
 // Charts the loss against the length of the window: ours and, from the same columns, the published one.
 MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
-  Chart ours{
-      "Loss on the last targets by length, ours", "tokens of the window", "loss, nats", true, false, {}};
-  Chart paper{"The same, as published", "tokens of the window", "loss, nats", true, false, {}};
+  const std::string key = table.generated ? "accuracy_" : "last_";
+  const char* const what =
+      table.generated ? "Accuracy by length" : "Loss on the last targets by length, ours";
+  const char* const unit = table.generated ? "accuracy, %" : "loss, nats";
+  Chart ours{what, "tokens of the window", unit, true, false, {}};
+  Chart paper{"The same, as published", "tokens of the window", unit, true, false, {}};
   int colour = 0;
   std::string group;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -236,8 +344,8 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
     Series measured, published;
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const ReproduceColumn& column = table.columns[c];
-      if (!column.key.starts_with("last_")) continue;
-      const double length = std::strtod(column.key.c_str() + 5, nullptr);
+      if (!column.key.starts_with(key)) continue;
+      const double length = std::strtod(column.key.c_str() + key.size(), nullptr);
       if (const double value = own_value(table, rows, rows[i], column); std::isfinite(value))
         measured.add(length, value);
       if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value))
@@ -248,7 +356,7 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
     ++colour;
   }
   MeasuredTable lengths;
-  lengths.title = "Loss by length";
+  lengths.title = table.generated ? "Accuracy by length" : "Loss by length";
   for (Chart* chart : {&ours, &paper}) {
     for (Series& series : chart->series) series.style = SeriesStyle::line_points;
     if (!chart->series.empty()) lengths.charts.push_back(std::move(*chart));
@@ -297,11 +405,16 @@ MeasuredTable across_of(const ReproduceTable& table, const std::vector<ShownRow>
 std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   Measurement m;
   m.conditions = fmt::format("\n{}\n", table.title);
-  m.tables = {numbers_of(table, rows), runs_of(rows, "`")};
+  m.tables = {numbers_of(table, rows)};
+  if (!table.tune.keys.empty()) {
+    m.tables.push_back(tried_of(table, rows));
+    m.tables.back().title += '\n';
+  }
+  m.tables.push_back(runs_of(rows, "`"));
   for (MeasuredTable& one : m.tables) one.markdown = true;
   MeasuredTable& last = m.tables.back();
   last.listed = true;
-  last.notes = table.notes;
+  last.notes = notes_of(table, rows);
   for (std::string& remark : remarks_of(rows)) last.notes.push_back(std::move(remark));
   return to_text(m);
 }
@@ -312,7 +425,8 @@ std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>&
   m.conditions = table.name;
   m.of_this_machine = false;
   m.tables = {numbers_of(table, rows)};
-  m.tables.back().notes = table.notes;
+  m.tables.back().notes = notes_of(table, rows);
+  if (!table.tune.keys.empty()) m.tables.push_back(tried_of(table, rows));
   if (table.across > 0) m.tables.push_back(across_of(table, rows));
   if (!table.lengths.empty()) m.tables.push_back(lengths_of(table, rows));
   m.tables.push_back(curves_of(table, rows));

@@ -18,9 +18,10 @@ struct ShownRow {
   std::string folder;
 };
 
-// Returns the table in Markdown with aligned columns: row, the published and our number for every column,
-// seed, steps, tokens, time. A second table has the command and the device of each row; below stand the notes
-// and the remarks. Rows without a result say so.
+// Returns the table in Markdown with aligned columns: row, the published and our number for every column, seed,
+// steps, tokens, time, and where rows of several seeds are ranked, their ranks. Further tables have what was tried
+// where rows are tuned, and the command and the device of each row; below stand the notes and the remarks. Rows
+// without a result say so.
 std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>& rows);
 
 // Returns the page: the table; the validation and training losses of all rows that have a metrics file, against steps,

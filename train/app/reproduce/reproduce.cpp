@@ -8,14 +8,18 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
+#include "train/app/reproduce/budget.h"
 #include "train/app/reproduce/page.h"
 #include "train/app/reproduce/row_check.h"
 #include "train/app/reproduce/run.h"
+#include "train/app/reproduce/side_by_side.h"
 #include "train/app/reproduce/tables.h"
 #include "train/app/reproduce/time_left.h"
+#include "train/app/reproduce/tuning.h"
 #include "train/app/reproduce/vocabulary.h"
 #include "train/app/views/html_page.h"
 #include "train/config/config.h"
@@ -41,6 +45,8 @@ using Log = std::function<void(std::string_view)>;
 
 constexpr std::uint64_t kStorySeed = 1;
 constexpr std::int64_t kDocuments = 8;
+// What a dry run times of each row and of all, and the operations of a step up to which it does.
+constexpr double kDrySeconds = 0.2, kDrySecondsOfAll = 2, kTimedOperations = 1e11;
 
 Scale scale_of(const std::string& name) {
   if (const auto scale = value_named<Scale>(name)) return *scale;
@@ -84,13 +90,26 @@ std::vector<const ReproduceRow*> wanted_rows(const ReproduceTable& table,
   return rows;
 }
 
+// Sets the values that were found for the tuned keys. Keys that --set gives are not tuned.
+void settle_tuning(ReproduceTable& table, const ReproduceOptions& options) {
+  std::erase_if(table.tune.keys,
+                [&](const ReproduceTune::Key& key) { return options.set.contains(key.key); });
+  if (table.tune.keys.empty()) return;
+  const ReproduceTable untuned = table;
+  for (ReproduceRow& row : table.rows) {
+    const ReproduceRow* source = row.weights_of.empty() ? &row : find_row(untuned, row.weights_of);
+    if (!source->counted) continue;
+    row.tuning = tuning_of(untuned, *source, options.runs);
+    if (!row.tuning.best.empty()) set_tuned_values(table, row, row.tuning.best);
+  }
+}
+
 // Puts in place of each row one for each seed.
-void repeat_for_seeds(ReproduceTable& table, std::int64_t seeds) {
-  for (ReproduceRow& row : table.rows) row.group = row.name;
-  if (seeds == 1) return;
+void repeat_for_seeds(ReproduceTable& table) {
+  if (table.seeds == 1) return;
   std::vector<ReproduceRow> all;
   for (const ReproduceRow& row : table.rows)
-    for (std::int64_t i = 0; i < seeds; ++i) {
+    for (std::int64_t i = 0; i < table.seeds; ++i) {
       ReproduceRow one = row;
       one.config.train.seed += i;
       const auto with_seed = [&](const std::string& name) {
@@ -170,23 +189,9 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log
 // ---- commands
 
 std::string command_of(const ReproduceOptions& options, const ReproduceRow& row) {
-  const ReproduceOptions defaults;
-  std::string text = fmt::format("{} reproduce {} --rows {} --scale {}", program_name(),
-                                 shell_quoted(options.table), row.name, options.scale);
-  const auto add = [&](const char* flag, const std::string& value) {
-    text += fmt::format(" {} {}", flag, shell_quoted(value));
-  };
-  if (!options.task.empty()) add("--task", options.task);
-  if (!options.data.empty()) add("--data", options.data);
-  if (options.runs != defaults.runs) add("--runs", options.runs);
-  if (options.windows > 0) add("--windows", std::to_string(options.windows));
-  if (options.seeds > 0) add("--seeds", std::to_string(options.seeds));
-  for (const auto& [key, value] : options.set) {
-    if (key == "train.device")
-      add("--device", value);
-    else
-      add("--set", key + "=" + value);
-  }
+  std::string text;
+  for (const std::string& word : words_of(options, row.name))
+    text += (text.empty() ? "" : " ") + shell_quoted(word);
   return text;
 }
 
@@ -204,11 +209,12 @@ std::string cost_text(double tokens, double flops) {
   return text;
 }
 
-std::string plan_text(const ReproduceOptions& options, const ReproduceTable& table, const fs::path& folder) {
-  const std::map<std::string, RowSize> sizes = row_sizes(table, folder, reads_as_it_is(options, table));
+std::string plan_text(const ReproduceOptions& options, const ReproduceTable& table, const fs::path& folder,
+                      const std::map<std::string, RowSize>& sizes) {
   std::string rows;
   double all_tokens = 0, all_flops = 0;
   std::int64_t count = 0;
+  std::set<std::string> groups;
   bool all_known = true;
   for (const ReproduceRow* wanted : wanted_rows(table, options.rows)) {
     const ReproduceRow& row = *wanted;
@@ -219,19 +225,33 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
                          : state.resumable ? "begun, to be resumed"
                                            : "to be trained";
     if (!row.weights_of.empty() && !measured) status = "to be measured";
+    if (!row.tuning.over()) status = "to be tuned, then trained";
+    if (row.tuning.diverged()) status = "diverged at all values that were tried";
     const TrainConfig& t = row.config.train;
     const std::int64_t tokens = t.batch * t.accumulate * segment_length(row.config);
     const auto size = sizes.find(row.name);
     ++count;
     rows += fmt::format("\n[{}] {}: {}\n", row.name, row.title, status);
     if (size != sizes.end()) rows += fmt::format("  {} parameters\n", grouped(size->second.parameters));
+    if (const std::string missing = missing_vocabulary(row, folder); !missing.empty())
+      rows += fmt::format("  its vocabulary {} is not there: this row cannot be trained yet\n", missing);
+    if (size != sizes.end() && !size->second.off.empty()) rows += fmt::format("  {}\n", size->second.off);
+    if (row.tuning.steps_left > 0)
+      rows += fmt::format("  tuning: at most {} steps, for all of its seeds\n", row.tuning.steps_left);
+    if (!row.tuning.best.empty())
+      rows += fmt::format("  tuned: {}\n", tuned_text(table.tune, row.tuning.best));
+    if (!row.counted) rows += "  its steps follow from the budget, which is counted before the first row\n";
     if (row.weights_of.empty()) {
       const double trained = static_cast<double>(t.steps) * static_cast<double>(tokens),
                    flops = size == sizes.end() ? 0 : 3 * size->second.flops_per_token * trained;
       rows +=
           fmt::format("  {} steps, {} tokens each at most: {}\n", t.steps, tokens, cost_text(trained, flops));
-      all_tokens += trained;
-      all_flops += flops;
+      const bool is_first = groups.insert(row.group).second;  // its seeds share the tuning
+      const double share = is_first && t.steps > 0
+                               ? static_cast<double>(row.tuning.steps_left) / static_cast<double>(t.steps)
+                               : 0;
+      all_tokens += (1 + share) * trained;
+      all_flops += (1 + share) * flops;
       all_known = all_known && flops > 0;
     } else {
       rows += fmt::format("  the weights of {}\n", row.weights_of);
@@ -241,6 +261,9 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
   }
   std::string text = fmt::format("{}\nin {}\n", table.title, folder.string());
   for (const std::string& note : table.notes) text += "- " + note + '\n';
+  text += fmt::format("- {}\n", budget_text(table));
+  for (const ReproduceTune::Key& key : table.tune.keys)
+    text += fmt::format("- tuned for each row: {} of {}\n", key.key, fmt::join(key.values, ", "));
   text += fmt::format("- {} {} to train on {}{}\n", count, plural(count, "row"),
                       cost_text(all_tokens, all_known ? all_flops : 0),
                       sizes.empty() ? "; parameters are counted when the data are there" : "");
@@ -259,33 +282,31 @@ class Reproduction {
 
   ReproduceEnd run() {
     if (reads_as_it_is(options_, table_)) check_rows(table_, folder_);
-    if (options_.dry_run) {
-      log_(plan_text(options_, table_, folder_));
-      return ReproduceEnd::done;
-    }
+    if (options_.dry_run) return dry_run();
     refuse_foreign_file("reproduce", page_file().string(), kPageFile);
     // Report an error of any row before hours are spent on another.
-    const std::vector<const ReproduceRow*> wanted = wanted_rows(table_, options_.rows);
-    for (const ReproduceRow* row : wanted)
+    for (const ReproduceRow* row : wanted())
       for (const ReproduceRow* one : {row, &trained_row(*row)})
         static_cast<void>(row_state(table_, *one, options_.runs));
     for (const fs::path& folder : {folder_, folder_ / "text"}) remove_left_overs(folder);
     prepare_text(table_, folder_, log_);
-    for (const ReproduceRow* row : wanted) prepare_vocabulary(trained_row(*row), folder_, log_);
+    for (const ReproduceRow* row : wanted()) prepare_vocabulary(trained_row(*row), folder_, log_);
     if (is_table_file(options_.table) && !reads_as_it_is(options_, table_)) check_rows(table_, folder_);
     const StopOnSignal signals;
-    time_left_ = TimeLeft(rows_to_train(wanted));
-    time_left_.measure(log_);
+    if (!count_budget()) return ReproduceEnd::interrupted;
+    time_left_ = TimeLeft(rows_to_train());
+    time_left_.measure(log_, {.jobs = options_.jobs});
     ReproduceEnd end = ReproduceEnd::done;
-    for (const ReproduceRow* row : wanted) {
-      const ReproduceEnd row_end = run_row(*row);
-      if (row_end != ReproduceEnd::done) end = row_end;
-      if (row_end == ReproduceEnd::interrupted) break;
-      write_page();
+    if (options_.jobs > 1 && !rows_to_train().empty())
+      end = run_side_by_side(words_of(options_, fmt::format("{}", fmt::join(options_.rows, ","))),
+                             options_.jobs, folder_, log_);
+    if (end == ReproduceEnd::done) end = share([&](const Claimed& claimed) { return tune_rows(claimed); });
+    if (end == ReproduceEnd::done) {
+      table_ = plan_table(options_);
+      end = share([&](const Claimed& claimed) { return run_rows(claimed); });
     }
-    const std::vector<ShownRow> rows = shown_rows();
     write_page();
-    log_(table_text(table_, rows));
+    log_(table_text(table_, shown_rows()));
     log_(fmt::format("\npage: {}\n", page_file().string()));
     if (end == ReproduceEnd::interrupted) log_("interrupted: repeat the command to continue\n");
     return end;
@@ -296,21 +317,147 @@ class Reproduction {
     return row.weights_of.empty() ? row : *find_row(table_, row.weights_of);
   }
 
+  // Counts the steps that follow from the budget, in one process alone. Returns false after a stop.
+  bool count_budget() {
+    const auto known = [&] {
+      return std::all_of(table_.rows.begin(), table_.rows.end(),
+                         [](const ReproduceRow& row) { return row.counted; });
+    };
+    while (!known()) {
+      const std::optional<RunLock> lock = claim(folder_, "budget");
+      if (!lock && !wait_for_others()) return false;
+      table_ = plan_table(options_);
+      if (!lock || known()) continue;
+      record_budget(table_, folder_, log_);
+      table_ = plan_table(options_);
+    }
+    return true;
+  }
+
+  std::vector<const ReproduceRow*> wanted() const { return wanted_rows(table_, options_.rows); }
+
   // Those that are not trained to their end, each once.
-  std::vector<const ReproduceRow*> rows_to_train(const std::vector<const ReproduceRow*>& wanted) const {
+  std::vector<const ReproduceRow*> rows_to_train() const {
     std::vector<const ReproduceRow*> rows;
-    for (const ReproduceRow* row : wanted) {
+    for (const ReproduceRow* row : wanted()) {
       const ReproduceRow* source = &trained_row(*row);
-      if (std::find(rows.begin(), rows.end(), source) == rows.end() &&
-          !row_state(table_, *source, options_.runs).trained)
-        rows.push_back(source);
+      const bool to_train = !source->tuning.over() || (!source->tuning.diverged() &&
+                                                       !row_state(table_, *source, options_.runs).trained);
+      if (to_train && std::find(rows.begin(), rows.end(), source) == rows.end()) rows.push_back(source);
     }
     return rows;
+  }
+
+  ReproduceEnd dry_run() {
+    const std::map<std::string, RowSize> sizes = row_sizes(table_, folder_, reads_as_it_is(options_, table_));
+    if (table_.budget.equal == "operations") {
+      settle_budget(table_, folder_, sizes);
+      for (ReproduceRow& row : table_.rows)
+        if (row.counted && row.weights_of.empty() && !table_.tune.keys.empty())
+          row.tuning = tuning_of(table_, row, options_.runs);
+    }
+    log_(plan_text(options_, table_, folder_, sizes));
+    // Steps that are short and whose data are at hand are timed.
+    std::vector<const ReproduceRow*> timed;
+    std::map<std::string, double> operations;
+    const std::vector<const ReproduceRow*> to_train = rows_to_train();
+    for (const ReproduceRow* row : to_train) {
+      const auto size = sizes.find(row->name);
+      if (size == sizes.end() || !row->counted) continue;
+      const TrainConfig& train = row->config.train;
+      const double step = 3 * size->second.flops_per_token *
+                          static_cast<double>(train.batch * train.accumulate * segment_length(row->config));
+      if (step > kTimedOperations) continue;
+      operations[row->name] = step * static_cast<double>(train.steps);
+      timed.push_back(row);
+    }
+    TimeLeft(timed).measure(log_, {.seconds = kDrySeconds,
+                                   .jobs = options_.jobs,
+                                   .most = kDrySecondsOfAll,
+                                   .operations = std::move(operations)});
+    if (timed.size() < to_train.size())
+      log_(fmt::format(
+          "{} of {} rows are timed only when the table runs: their steps are large, or their data are "
+          "not at hand\n",
+          to_train.size() - timed.size(), to_train.size()));
+    return ReproduceEnd::done;
+  }
+
+  // Goes through the table until nothing is left that another process has.
+  using Pass = std::function<ReproduceEnd(const Claimed&)>;
+  ReproduceEnd share(const Pass& pass) {
+    for (bool told = false;; told = true) {
+      bool all = true;
+      const ReproduceEnd end = pass([&](const std::string& name) {
+        std::optional<RunLock> lock = claim(folder_, name);
+        all = all && lock.has_value();
+        return lock;
+      });
+      if (end == ReproduceEnd::interrupted || all) return end;
+      if (!told) log_("waiting for what other processes have claimed\n");
+      if (!wait_for_others()) return ReproduceEnd::interrupted;
+    }
+  }
+
+  // Trains the trials of rows until each has its values, or only trials of other processes are left.
+  ReproduceEnd tune_rows(const Claimed& claimed) {
+    if (table_.tune.keys.empty()) return ReproduceEnd::done;
+    std::set<std::string> groups;
+    for (const ReproduceRow* wanted_row : wanted()) {
+      const ReproduceRow& row = trained_row(*wanted_row);
+      if (!groups.insert(row.group).second) continue;
+      bool ran = false;
+      for (bool more = true; more; ran = ran || more) {
+        more = false;
+        for (const Trial& trial : tuning_of(table_, row, options_.runs).next) {
+          if (stop_requested()) return ReproduceEnd::interrupted;
+          const ReproduceRow one = trial_row(table_, row, trial);
+          const std::optional<RunLock> lock = claimed(one.name);
+          if (!lock) continue;
+          log_(fmt::format("\n== tuning {}: {}, {} steps ==\n", row.group,
+                           tuned_text(table_.tune, trial.values), trial.steps));
+          if (run_trial(table_, row, trial, options_.runs, command_of(options_, row), options_.ranks) ==
+              ReproduceEnd::interrupted)
+            return ReproduceEnd::interrupted;
+          more = true;
+        }
+      }
+      if (ran) log_(tuning_text(row));
+    }
+    return ReproduceEnd::done;
+  }
+
+  // "unit: learning_rate 0.003 of 5 tried, ...".
+  std::string tuning_text(const ReproduceRow& row) const {
+    const RowTuning tuning = tuning_of(table_, row, options_.runs);
+    if (!tuning.over()) return "";
+    if (tuning.diverged()) return fmt::format("{}: diverged at all values that were tried\n", row.group);
+    const std::vector<std::string> border = keys_on_border(table_.tune, tuning.best);
+    return fmt::format(
+        "{}: tuned to {}{}\n", row.group, tuned_text(table_.tune, tuning.best),
+        border.empty() ? "" : fmt::format(" (on the border of what was tried: {})", fmt::join(border, ", ")));
+  }
+
+  ReproduceEnd run_rows(const Claimed& claimed) {
+    ReproduceEnd end = ReproduceEnd::done;
+    for (const ReproduceRow* row : wanted()) {
+      const std::optional<RunLock> lock = claimed(trained_row(*row).folder());
+      if (!lock) continue;
+      const ReproduceEnd row_end = run_row(*row);
+      if (row_end != ReproduceEnd::done) end = row_end;
+      if (row_end == ReproduceEnd::interrupted) break;
+      write_page();
+    }
+    return end;
   }
 
   ReproduceEnd run_row(const ReproduceRow& row) {
     if (stop_requested()) return ReproduceEnd::interrupted;
     const ReproduceRow& source = trained_row(row);
+    if (source.tuning.diverged()) {
+      log_(fmt::format("{}: not trained, since it diverged at all values that were tried\n", row.name));
+      return ReproduceEnd::done;
+    }
     RowState trained = row_state(table_, source, options_.runs);
     ReproduceEnd end = ReproduceEnd::done;
     if (!trained.trained) {
@@ -338,13 +485,13 @@ class Reproduction {
   std::vector<ShownRow> shown_rows() const {
     std::vector<ShownRow> rows;
     for (const ReproduceRow& row : table_.rows) {
-      ShownRow shown{&row, std::nullopt, command_of(options_, row), (folder_ / row.name).string()};
+      ShownRow shown{&row, std::nullopt, command_of(options_, row), (folder_ / row.folder()).string()};
       try {
         const RowState state = row_state(table_, row, options_.runs);
         if (state.result && !state.result->measured.empty()) shown.result = state.result;
       } catch (const Error&) {
-        const auto wanted = wanted_rows(table_, options_.rows);
-        if (std::find(wanted.begin(), wanted.end(), &row) != wanted.end()) throw;
+        const std::vector<const ReproduceRow*> rows_wanted = wanted();
+        if (std::find(rows_wanted.begin(), rows_wanted.end(), &row) != rows_wanted.end()) throw;
       }
       rows.push_back(std::move(shown));
     }
@@ -360,7 +507,7 @@ class Reproduction {
 
   const ReproduceOptions& options_;
   const Log& log_;
-  const ReproduceTable table_;
+  ReproduceTable table_;
   const fs::path folder_;
   TimeLeft time_left_{{}};
 };
@@ -384,6 +531,7 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   if (const auto found = options.set.find("data.tokenizer"); found != options.set.end())
     request.tokenizer = found->second;
   if (entry != nullptr) request.across = entry->across;
+  request.own = own;
   const std::string name = own ? fs::path(options.table).stem().string() : entry->name;
   ReproduceTable table = make_table(name, file.source, request);
   if (own)
@@ -391,7 +539,7 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   else if (!file.task.empty())
     table.folder += "-" + file.task;
   if (table.has_scales) table.folder += "-" + options.scale;
-  if (options.windows > 0 && table.lengths.empty())
+  if (options.windows > 0 && !table.by_windows())
     fail<ConfigError>("reproduce: --windows is for tables by length, and {} is none (leave it out)", name);
   if (options.windows > 0) table.windows = options.windows;
   const fs::path folder = fs::path(options.runs) / table.folder;
@@ -413,8 +561,14 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
       fail<ConfigError>("{}: {}", row.place, refused.what());
     }
   }
-  const std::int64_t own_seeds = entry != nullptr ? entry->seeds : 1;
-  repeat_for_seeds(table, options.seeds > 0 ? options.seeds : own_seeds);
+  if (options.seeds > 0)
+    table.seeds = options.seeds;
+  else if (entry != nullptr && entry->seeds > 0)
+    table.seeds = entry->seeds;
+  for (ReproduceRow& row : table.rows) row.group = row.name;
+  settle_budget(table, folder);
+  settle_tuning(table, options);
+  repeat_for_seeds(table);
   static_cast<void>(wanted_rows(table, options.rows));
   return table;
 }

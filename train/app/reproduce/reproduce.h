@@ -4,6 +4,8 @@
 //
 //   RUNS/FAMILY/TABLE-SCALE/ROW/              the run, as `eddy train` leaves it
 //                          /ROW/result.json   its configuration and what was measured
+//                          /tune/ROW/...      the trials of a tuned row, each a run with its result.json (tuning.h)
+//                          /budget.json       the steps that follow from operations or from times (budget.h)
 //                          /index.html        the table, and the curves of all rows in one picture
 //                          /text/             text made for the table, where it needs some
 //
@@ -35,15 +37,17 @@ struct Published {
   std::string remark{};  // "out of memory", or which of two numbers it is
 };
 
-// One measured column: a number of the evaluation by its name, such as loss or accuracy (Task::numbers); "last_N", the
-// loss on the last targets of windows of N tokens; or one of common_columns.
+// One measured column: a number of the evaluation by its name, such as loss or accuracy (Task::numbers); "last_N",
+// the loss on the last targets of windows of N tokens; "accuracy_N", that of made rows of N tokens; or one of
+// common_columns.
 struct ReproduceColumn {
   std::string title;
   std::string key;
   double factor = 1;      // multiplies the measured number
   bool relative = false;  // divide by the number of the table's reference row
   std::int64_t decimals = 4;
-  std::string place{};  // in the table's file, for errors
+  std::string better{};  // lower or higher: rows of several seeds are ranked by it; empty: they are not
+  std::string place{};   // in the table's file, for errors
 };
 
 // The columns that every task has, with what they are.
@@ -53,17 +57,58 @@ struct CommonColumn {
 };
 std::span<const CommonColumn> common_columns();
 
+// What is tried for each row, and by which number of the evaluations of `valid` the best is chosen.
+struct ReproduceTune {
+  struct Key {
+    std::string key;                  // "train.learning_rate"
+    std::vector<std::string> values;  // as --set takes them
+  };
+  std::vector<Key> keys;  // empty: nothing is tuned
+  std::string by = "loss", better = "lower";
+  std::string place{};  // in the table's file, for errors
+};
+
+// What all rows have in equal parts, as much as the row `of` has; empty: each has the steps of its configuration.
+struct ReproduceBudget {
+  std::string equal;  // tokens, operations (of training) or time
+  std::string of;     // empty: the first row
+  std::string place{};
+};
+
+// Some values of the tuned keys, one for each, trained for a part of the row's steps.
+struct Trial {
+  std::vector<std::string> values;
+  std::int64_t steps = 0;
+  double score = std::numeric_limits<double>::quiet_NaN();  // NaN: it diverged, or has not run
+};
+
+// How far the tuning of a row is.
+struct RowTuning {
+  std::vector<Trial> done;        // in the order in which they run
+  std::vector<Trial> next;        // what is to run before more is known
+  std::vector<std::string> best;  // the values that won; empty: not known yet, or none
+  std::int64_t steps_left = 0;    // of all trials to come, at most
+  bool over() const { return next.empty(); }
+  bool diverged() const { return over() && !done.empty() && best.empty(); }  // at all values
+};
+
 struct ReproduceRow {
   std::string name;  // name of its folder, and in --rows
   std::string title;
   training::RunConfig config;
   std::vector<Published> published;  // one for each column
-  std::string weights_of{};  // run the weights of this other row in this row's model; empty: train them
-  std::int64_t longest = 0;  // longest window to measure; 0: all
-  std::int64_t batches = 0;  // of a table that is measured on some batches: how many of this row; 0: as many
-  std::int64_t pieces = 0;   // size of the vocabulary that kOwnVocabulary makes for it; 0: none
-  std::string place{};       // in the table's file, for errors
-  std::string group{};       // its name without its seed; rows of one group are shown as one
+  std::string weights_of{};   // run the weights of this other row in this row's model; empty: train them
+  std::int64_t longest = 0;   // longest window to measure; 0: all
+  std::int64_t batches = 0;   // of a table that is measured on some batches: how many of this row; 0: as many
+  std::int64_t pieces = 0;    // size of the vocabulary that kOwnVocabulary makes for it; 0: none
+  std::string place{};        // in the table's file, for errors
+  std::string group{};        // its name without its seed; rows of one group are shown as one
+  std::string variant{};      // ends the name of its folder: "-learning_rate-0.003", where that was tuned
+  RowTuning tuning{};         // of a table that tunes
+  bool off_is_meant = false;  // its recurrence may be off (row_check.h)
+  bool counted = true;        // false: its steps follow from costs that are not known yet (budget.h)
+
+  std::string folder() const { return name + variant; }
 };
 
 // Text that a table makes for itself: stories as they are or told twice (train/text/stories/stories.h), or
@@ -88,18 +133,24 @@ struct ReproduceTable {
   std::vector<std::string> notes;  // what to know when comparing
   std::vector<ReproduceColumn> columns;
   std::vector<ReproduceRow> rows;
-  std::string reference{};           // the row that relative columns divide by
+  std::string reference{};  // the row that relative columns divide by
+  ReproduceTune tune{};
+  ReproduceBudget budget{};
+  std::int64_t seeds = 1;            // of each row, unless --seeds says otherwise
   std::size_t across = 0;            // above 0: the page draws the first column against this one
   training::EvalOptions evaluation;  // how rows are measured; batch 0: the batch of training
   // Above 0: also measure rows on so many random batches, as a paper estimates its numbers. These numbers are
   // named "sampled_loss", "sampled_accuracy" and so on.
   std::int64_t sampled_batches = 0;
-  bool generated = false;   // the task makes the data
+  bool generated = false;  // the task makes the data
+  // Whether what is measured are windows of a text, and nothing else.
+  bool by_windows() const { return !lengths.empty() && !generated; }
   bool has_scales = false;  // whether rows differ by scale
   ReproduceText text;
-  std::vector<std::int64_t> lengths{};  // lengths of windows, for the columns last_N
-  std::int64_t last = 256;              // scored targets of a window
-  std::int64_t windows = 0;             // at most so many windows, fewer where they are long
+  // Lengths of windows, for the columns last_N; of a task that makes its data, of rows, for the columns accuracy_N.
+  std::vector<std::int64_t> lengths{};
+  std::int64_t last = 256;    // scored targets of a window
+  std::int64_t windows = 0;   // at most so many windows, fewer where they are long
   std::string chart_key{};    // another number of the evaluations to draw beside the loss; may be empty
   std::string chart_place{};  // in the table's file, for errors
   double chart_factor = 1;
@@ -114,6 +165,7 @@ struct TableRequest {
   std::string data_dir;   // EDDY_DATA_DIR
   std::string tokenizer;  // --set data.tokenizer; empty: the table's own
   std::string across{};   // TableEntry::across
+  bool own = false;       // a user's file
 };
 
 // One entry of the list of tables.
@@ -122,7 +174,7 @@ struct TableEntry {
   const char* summary;
   std::vector<std::string_view> files;  // its TOML (tables.h): one for all tasks, or one for each
   std::vector<std::string> tasks{};     // variants of the table; empty: only one
-  std::int64_t seeds = 1;               // of each row, unless --seeds says otherwise
+  std::int64_t seeds = 0;               // of each row; 0: as the file says
   std::string across{};                 // the column that the first is drawn against; empty: as the file says
 };
 std::span<const TableEntry> reproduce_tables();
@@ -137,6 +189,7 @@ struct ReproduceOptions {
   std::map<std::string, std::string> set;  // "train.steps" to "100": for every row
   std::int64_t windows = 0;                // above 0: replaces ReproduceTable::windows
   std::int64_t seeds = 0;  // every row so many times, with seeds one after another; 0: as the table says
+  std::int64_t jobs = 1;   // so many processes train rows side by side
   bool dry_run = false;
   training::Ranks* ranks =
       nullptr;  // the processes that share each row, of which this is the first; null: this one alone
@@ -148,7 +201,7 @@ inline bool is_table_file(const std::string& table) {
 }
 
 // Returns the table as it would run: with the place of the data, the overrides and the paths of the rows
-// filled in.
+// filled in, and with the steps and the tuned values that earlier calls have found.
 // errors: ConfigError for an unknown table, task, scale or row (with the nearest name), for overrides of
 // unknown keys, and for inconsistent configurations.
 ReproduceTable plan_table(const ReproduceOptions& options);

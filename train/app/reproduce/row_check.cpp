@@ -47,6 +47,14 @@ ModelConfig whole_model(const ReproduceRow& row, const RunConfig& config, const 
   return model;
 }
 
+// Why the recurrence of a model has no part in training: a call is one block, and what the block leaves is held
+// constant by the next call. A model that passes a block several times recurs inside it.
+std::string recurrence_off(const Model& model, const Task& task, const RunConfig& config) {
+  const std::int64_t length = task.row_length() > 0 ? task.row_length() : segment_length(config);
+  if (!model.has_blocks() || model.recurrent_steps() > 1 || model.stream_period() < length) return "";
+  return fmt::format("its recurrence is off: a block has {} tokens, as many as a call", length);
+}
+
 // "layers.0.weight [64, 64]" for each parameter.
 std::vector<std::string> shapes_of(const Model& model) {
   std::vector<std::string> shapes;
@@ -85,6 +93,8 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
       const Task& task = tasks.of(config);
       const std::unique_ptr<Model> model = make_unallocated_model(whole_model(row, config, task));
       if (task.row_length() > 0) model->check_length(task.row_length(), task.carries_state());
+      if (const std::string off = recurrence_off(*model, task, config); !off.empty() && !row.off_is_meant)
+        fail<ConfigError>("{} (smaller blocks; recurrence_off = true in the row says that it is meant)", off);
       shapes.emplace(row.name, shapes_of(*model));
       gains = gains || (row.config.train.state_gain_batches > 0 && task.carries_state());
       for (const std::string& name : task.metric_names())
@@ -103,7 +113,7 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
                         nearest_match(key, known), fmt::join(known, ", "));
   };
   for (const ReproduceColumn& column : table.columns) {
-    if (column.key.starts_with("last_") && !table.lengths.empty()) continue;
+    if (column.key.starts_with(table.generated ? "accuracy_" : "last_") && !table.lengths.empty()) continue;
     const bool sampled = column.key.starts_with("sampled_") && table.sampled_batches > 0;
     const bool of_test = column.key.starts_with("test_");
     check("column", column.key.substr(sampled ? 8 : of_test ? 5 : 0), column.place, measured);
@@ -113,6 +123,7 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
           column.place);
   }
   if (!table.chart_key.empty()) check("chart", table.chart_key, table.chart_place, numbers);
+  if (!table.tune.keys.empty()) check("number to tune by", table.tune.by, table.tune.place, numbers);
 }
 
 std::map<std::string, RowSize> row_sizes(const ReproduceTable& table, const std::filesystem::path& folder,
@@ -125,10 +136,13 @@ std::map<std::string, RowSize> row_sizes(const ReproduceTable& table, const std:
     const bool at_hand = path.empty() ? table.generated : std::filesystem::exists(path, error);
     if (!all && !at_hand) continue;
     const RunConfig config = without_vocabulary(row, folder);
-    const ModelConfig model = whole_model(row, config, tasks.of(config));
+    if (!missing_vocabulary(row, folder).empty()) continue;
+    const Task& task = tasks.of(config);
+    const ModelConfig model = whole_model(row, config, task);
     const std::int64_t time = segment_length(row.config);
     sizes[row.name] = {count_parameters(model).count(),
-                       forward_cost(model, time).flops / static_cast<double>(time)};
+                       forward_cost(model, time).flops / static_cast<double>(time),
+                       recurrence_off(*make_unallocated_model(model), task, config)};
   }
   return sizes;
 }

@@ -13,6 +13,7 @@ namespace eddy::app {
 struct RowSize {
   std::int64_t parameters = 0;
   double flops_per_token = 0;  // of the forward pass, with a carried state
+  std::string off{};  // why no gradient passes through its recurrence; empty: it does, or there is none
 };
 
 // Makes the task and the model of each row of the table whose runs are in `folder`, so that a row that cannot be trained,

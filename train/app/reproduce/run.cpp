@@ -50,36 +50,13 @@ constexpr std::int64_t kWindowTokens = 32768;
 
 // Whether a run may continue with another value of this key and still count as the same run.
 bool may_change(const ConfigField& key, const RunConfig& wanted) {
-  if (key.full_key() == "train.steps")  // a decay that spans all steps would change with their number
-    return wanted.train.schedule == "constant" || wanted.train.schedule == "rsqrt";
+  if (key.full_key() == "train.steps") return can_have_more_steps(wanted.train);
   if (key.full_key() == "train.minutes") return !follows_end(wanted.train);
   return key.change == KeyChange::same_run;
 }
 
 bool unless_stopped(std::int64_t, std::int64_t) {
   return !stop_requested();
-}
-
-// Returns the differences between a run and the wanted configuration, except those that a continuation may
-// have.
-std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
-  std::vector<std::string> found;
-  if (wanted.model.params > 0) {  // a run says what width was found
-    wanted.model.vocab = run.model.vocab;
-    wanted.model.n_out = run.model.n_out;
-    fit_params(wanted.model);
-  }
-  for (const auto& [key, fields] : differences(keys_of(run), keys_of(wanted))) {
-    const auto& [had, want] = fields;
-    // A vocabulary that the table made moves with its runs.
-    const bool moved = key == "data.tokenizer" && is_sentencepiece_path(wanted.data.tokenizer) &&
-                       fs::path(run.data.tokenizer).filename() == fs::path(wanted.data.tokenizer).filename();
-    const bool filled_in =
-        (key == "model.vocab" || key == "model.n_out") && value_of(want) == 0;  // filled in by the task
-    if (!filled_in && !moved && !may_change(want, wanted))
-      found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
-  }
-  return found;
 }
 
 // The fields of result.json but its format, its configuration and its values.
@@ -295,12 +272,37 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
       counts, (tokens - base) / last, base, last, tokens));
 }
 
+// Measures the accuracy on made rows of every length, on as many tokens of each. A model that cannot read a length
+// has no number there.
+void measure_accuracies(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
+                        RowResult& result) {
+  const std::int64_t trained = segment_length(run.config);
+  for (const std::int64_t length : table.lengths) {
+    double& accuracy = result.values[fmt::format("accuracy_{}", length)];
+    accuracy = kNotMeasured;
+    if (stop_requested()) return;
+    try {
+      TaskArguments arguments = arguments_for(row, run);
+      arguments.config.train.sequence = length;
+      const std::unique_ptr<Task> task = make_task(std::move(arguments));
+      run.model->check_length(length, task->carries_state());
+      EvalOptions options = options_of(table, row);
+      options.batch = std::max<std::int64_t>(1, options.batch * trained / length);
+      for (const auto& [name, value] : task->evaluate(*run.model, options, unless_stopped).metrics)
+        if (name == "accuracy") accuracy = value;
+    } catch (const Error& refused) {
+      result.remarks.push_back(fmt::format("not measured at {}: {}", length, refused.what()));
+    }
+  }
+}
+
 std::string evaluation_of(const ReproduceTable& table, const ReproduceRow& row) {
   const EvalOptions e = options_of(table, row);
-  if (table.lengths.empty()) {
+  if (!table.by_windows()) {
     std::string text = fmt::format("{}, {} batches of {} rows", e.split, e.batches, e.batch);
     if (table.sampled_batches > 0)
       text += fmt::format("; {} random ones, seed {}", table.sampled_batches, row.config.train.seed);
+    for (const std::int64_t length : table.lengths) text += fmt::format("; at {}", length);
     return text;
   }
   std::string text = fmt::format("last {} of at most {} windows:", table.last, table.windows);
@@ -338,6 +340,31 @@ void measure_stream(const ReproduceTable& table, const LoadedRun& run, RowResult
 }
 
 }  // namespace
+
+// A decay that spans all steps would change with their number.
+bool can_have_more_steps(const TrainConfig& train) {
+  return train.schedule == "constant" || train.schedule == "rsqrt";
+}
+
+std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
+  std::vector<std::string> found;
+  if (wanted.model.params > 0) {  // a run says what width was found
+    wanted.model.vocab = run.model.vocab;
+    wanted.model.n_out = run.model.n_out;
+    fit_params(wanted.model);
+  }
+  for (const auto& [key, fields] : differences(keys_of(run), keys_of(wanted))) {
+    const auto& [had, want] = fields;
+    // A vocabulary that the table made moves with its runs.
+    const bool moved = key == "data.tokenizer" && is_sentencepiece_path(wanted.data.tokenizer) &&
+                       fs::path(run.data.tokenizer).filename() == fs::path(wanted.data.tokenizer).filename();
+    const bool filled_in =
+        (key == "model.vocab" || key == "model.n_out") && value_of(want) == 0;  // filled in by the task
+    if (!filled_in && !moved && !may_change(want, wanted))
+      found.push_back(fmt::format("{}: {}, wanted {}", key, text_of(had), text_of(want)));
+  }
+  return found;
+}
 
 std::vector<std::string> changed_keys(RunConfig config) {
   RunConfig defaults;
@@ -390,7 +417,7 @@ std::string measurement_of(const ReproduceTable& table, const ReproduceRow& row)
 
 RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const std::string& runs) {
   RowState state;
-  state.folder = fs::path(runs) / table.folder / row.name;
+  state.folder = fs::path(runs) / table.folder / row.folder();
   std::error_code error;
   if (!fs::exists(state.folder, error)) return state;
   const bool own = row.weights_of.empty();
@@ -408,6 +435,7 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   }
   if (fs::symlink_status(result_file, error).type() == fs::file_type::not_found) return state;
   RowResult result = read_result(result_file);
+  state.kept = result.values;
   if (own) {
     const TrainConfig &had = result.config.train, &want = row.config.train;
     state.trained = state.resumable && had.steps == want.steps && had.minutes == want.minutes;
@@ -436,9 +464,8 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
   const LoadedRun run = load_run(state.folder.string());
   RowResult result;
   result.config = row.config;
-  result.ended = end == TrainEnd::finished    ? "finished"
-                 : end == TrainEnd::time_over ? "time over"
-                                              : "gave up on losses that were not finite";
+  result.values = state.kept;
+  result.ended = end == TrainEnd::finished ? "finished" : end == TrainEnd::time_over ? "time over" : kGaveUp;
   result.step = run.step;
   result.tokens = run.state.tokens;
   result.seconds = run.state.seconds;
@@ -447,6 +474,12 @@ ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std
                               plural(thread_count(), "thread"), processor_name());
   write_result(state.folder, result);
   return end == TrainEnd::too_many_bad_steps ? ReproduceEnd::failed : ReproduceEnd::done;
+}
+
+void keep_value(const fs::path& folder, const std::string& key, double value) {
+  RowResult result = read_result(folder / kResultFile);
+  result.values[key] = value;
+  write_result(folder, result);
 }
 
 std::optional<RowResult> measure_row(const ReproduceTable& table, const ReproduceRow& row,
@@ -459,10 +492,11 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
   result.data = table.data;
   result.measured_step = run.step;
   result.parameters = run.model->params().count();
-  if (table.lengths.empty())
-    measure_evaluation(table, row, run, ranks, result);
-  else
+  if (table.by_windows())
     measure_lengths(table, row, run, result);
+  else
+    measure_evaluation(table, row, run, ranks, result);
+  if (table.generated) measure_accuracies(table, row, run, result);
   if (stop_requested()) return std::nullopt;
   const std::int64_t time = segment_length(run.config);
   result.values["parameters"] = static_cast<double>(result.parameters);

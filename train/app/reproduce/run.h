@@ -12,10 +12,13 @@
 
 namespace eddy::app {
 
+// How a training ended that met too many losses which were not finite.
+inline constexpr const char* kGaveUp = "gave up on losses that were not finite";
+
 // The result of a row that was trained to its end.
 struct RowResult {
   training::RunConfig config;
-  std::string ended;  // "finished", "time over", "gave up"
+  std::string ended;  // "finished", "time over" or kGaveUp
   std::int64_t step = 0;
   std::int64_t measured_step = 0;  // step of the measured checkpoint
   std::int64_t tokens = 0;
@@ -34,8 +37,16 @@ struct RowState {
   std::optional<RowResult> result;  // with the configuration of the table
   bool trained = false;             // to the end that the configuration asks for
   bool resumable = false;
-  bool begun = false;  // a run that was killed before its first checkpoint
+  bool begun = false;                    // a run that was killed before its first checkpoint
+  std::map<std::string, double> kept{};  // the values of its last result, which may be of fewer steps
 };
+
+// Whether a run may go on to more steps than it was to have: no rate of its schedule follows from their number.
+bool can_have_more_steps(const training::TrainConfig& train);
+
+// The keys by which a run is not one of the wanted configuration, with both values: what a continuation may have
+// otherwise is left out.
+std::vector<std::string> contradictions(training::RunConfig run, training::RunConfig wanted);
 
 // Returns the progress of a row, read from its folder.
 // errors: ConfigError when it holds a run of another configuration, naming the keys; IoError when it holds
@@ -48,6 +59,10 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
 // errors: those of train.
 ReproduceEnd train_row(const ReproduceRow& row, const RowState& state, const std::string& command,
                        training::Ranks* ranks);
+
+// Adds a number to the result of a trained row, for later calls: a training that goes on keeps it.
+// errors: those of reading and writing the result.
+void keep_value(const std::filesystem::path& folder, const std::string& key, double value);
 
 // Measures a trained row and keeps the numbers; returns nothing, and keeps none, when stop_requested() ends it.
 // `weights` is the folder of the run whose

@@ -67,6 +67,9 @@ constexpr std::string_view kFamilies =
 constexpr std::string_view kFamiliesText =
 #include "embedded/train/app/reproduce/tables/families_text.toml"
     ;
+constexpr std::string_view kFamiliesTextOperations =
+#include "embedded/train/app/reproduce/tables/families_text_operations.toml"
+    ;
 constexpr std::string_view kFamiliesState =
 #include "embedded/train/app/reproduce/tables/families_state.toml"
     ;
@@ -133,6 +136,7 @@ std::span<const TableEntry> reproduce_tables() {
        .seeds = 3,
        .across = "recurrent_steps"},
       {"families/text", "all four families on tiny Shakespeare, at equal parameters", {kFamiliesText}},
+      {"families/text-operations", "the same text at equal training operations", {kFamiliesTextOperations}},
       {"families/state", "the same on Random Walk", {kFamiliesState}},
       {"families/recall", "the same on secrets beyond the reach of attention", {kFamiliesRecall}},
       {"families/copy", "the same on copying behind noise", {kFamiliesCopy}},

@@ -72,12 +72,26 @@ static void describe(KeyList& keys, EvaluationKeys& evaluation) {
   describe(keys, evaluation.batches);
 }
 
+static void describe(KeyList& keys, TuneKeys& tune) {
+  keys.add("by", tune.by, "Number of the evaluations of the split valid that chooses");
+  keys.add("better", tune.better, "Which of two numbers is the better one", {"lower", "higher"});
+  describe(keys, tune.values);
+}
+
+static void describe(KeyList& keys, ReproduceBudget& budget) {
+  keys.add("equal", budget.equal, "What all rows have in equal parts", {"tokens", "operations", "time"})
+      .required();
+  keys.add("of", budget.of, "Row that has as much as all; without it the first");
+}
+
 static void describe(KeyList& keys, ReproduceColumn& column) {
   keys.add("title", column.title, "Title").required();
   keys.add("key", column.key, "Number that it shows").required();
   keys.add("factor", column.factor, "Multiplies the number");
   keys.add("relative", column.relative, "Whether it is divided by the number of the reference row");
   keys.add("decimals", column.decimals, "Digits behind the point", {0, 12});
+  keys.add("better", column.better,
+           "Which of two numbers is the better one: rows of several seeds are ranked", {"lower", "higher"});
 }
 
 static void describe(KeyList& keys, Published& published) {
@@ -87,7 +101,7 @@ static void describe(KeyList& keys, Published& published) {
 
 static void describe(KeyList& keys, RowKeys& row) {
   keys.add("name", row.name, "Names the row's folder").required();
-  keys.add("title", row.title, "Title").required();
+  keys.add("title", row.title, "Title; without it the name");
   keys.add("preset", row.preset, "Configuration of a paper, whose model the row begins with");
   keys.add_list("published", row.published,
                 "a list with a number for each column; also a text, or {value, remark}")
@@ -99,6 +113,8 @@ static void describe(KeyList& keys, RowKeys& row) {
   keys.add("reference", row.reference, "Whether others are relative to it");
   keys.add_table("pieces", row.pieces, kCountsRule);
   keys.add_table("evaluation", row.evaluation, kCountsRule);
+  keys.add("recurrence_off", row.recurrence_off,
+           "Whether it is meant that the recurrence is off, since the window is as long as the call");
   describe(keys, row.sections);
 }
 
@@ -119,8 +135,12 @@ void describe(KeyList& keys, TableKeys& table) {
   keys.add("published_at", table.published_at, "Scales of the published numbers", value_names<Scale>());
   keys.add_table("pieces", table.pieces, kCountsRule);
   keys.add_table("text", table.text, "a table about the text, with entry and needs");
+  keys.add("seeds", table.seeds, "How often each row is trained, with seeds one after another", {1, 1'000});
+  keys.add_table("tune", table.tune,
+                 "a table of lists of values, as {train = {learning_rate = [1e-3, 3e-3]}}");
+  keys.add_table("budget", table.budget, "a table, as {equal = \"operations\", of = \"ROW\"}");
   describe(keys, table.sections);
-  keys.add_list("row", table.rows, "a list of tables, each with a name and a title").required();
+  keys.add_list("row", table.rows, "a list of tables, each with a name").required();
 }
 
 bool TableKeys::has_scales() const {

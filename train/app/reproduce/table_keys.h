@@ -50,9 +50,16 @@ struct EvaluationKeys {
   ByScale<std::int64_t> batches;  // 0: all
 };
 
+// [tune]: its tables model, data and train have a list of values for each key.
+struct TuneKeys {
+  std::string by = ReproduceTune{}.by, better = ReproduceTune{}.better;
+  RunSections values;
+};
+
 struct RowKeys {
-  std::string name, title;  // may hold {steps}, {chunk}, {repeats}, {window} and {states} of the row's model
-  std::string preset;       // the model that the row begins with
+  // May hold {steps}, {chunk}, {repeats}, {window} and {states} of the row's model; without a title it is the name.
+  std::string name, title;
+  std::string preset;  // the model that the row begins with
   std::vector<Published> published;
   std::string weights_of;
   std::int64_t longest = 0;
@@ -61,6 +68,7 @@ struct RowKeys {
   bool reference = false;            // the row that relative columns are divided by
   ByScale<std::int64_t> pieces;      // 0: as the file says
   ByScale<std::int64_t> evaluation;  // how many batches it takes, where its are smaller; 0: as the file says
+  bool recurrence_off = false;       // that no token reaches the next call is meant
   ScaleSections sections;
 };
 
@@ -79,6 +87,9 @@ struct TableKeys {
   std::vector<std::string> published_at;      // the scales that the published numbers are for; empty: all
   ByScale<std::int64_t> pieces;  // size of the vocabulary that is made where data.tokenizer = "pieces.model"
   std::optional<TextKeys> text;
+  std::int64_t seeds = 1;
+  std::optional<TuneKeys> tune;
+  ReproduceBudget budget;
   ScaleSections sections;
   std::vector<RowKeys> rows;
 

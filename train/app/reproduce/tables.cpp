@@ -77,6 +77,72 @@ void set_keys(RunConfig& config, const ConfigSource& settings) {
   }
 }
 
+// The keys of [tune] with the values that are tried.
+// errors: ConfigError with the place for what is no list of different values of a key, and for a key that is none of a
+// run's results or of its length.
+std::vector<ReproduceTune::Key> tuned_keys(const ConfigSource& tune) {
+  std::vector<ReproduceTune::Key> keys;
+  RunConfig any;
+  const ConfigKeys known = keys_of(any);
+  for (const char* section : {"model", "data", "train"}) {
+    if (!tune.value.contains(section)) continue;
+    for (const auto& [key, values] : tune.value.at(section).items()) {
+      ReproduceTune::Key made{fmt::format("{}.{}", section, key), {}};
+      const std::string place = tune.place(made.key);
+      if (!values.is_array() || values.empty())
+        fail<ConfigError>("{}: tune.{} is {} (a list of the values to try)", place, made.key,
+                          shown_value(values));
+      for (const json& value : values) {
+        ConfigSource one{tune.name, {}, {{made.key, place}}};
+        one.value[section][key] = value;
+        keys_of(any).read(one);
+        made.values.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+        if (std::count(made.values.begin(), made.values.end(), made.values.back()) > 1)
+          fail<ConfigError>("{}: tune.{} has {} twice", place, made.key, made.values.back());
+      }
+      const bool of_length = made.key == "train.steps" || made.key == "train.minutes" ||
+                             made.key == "train.seed" || made.key == "train.eval_every";
+      for (const ConfigField& field : known.fields())
+        if (field.full_key() == made.key && (of_length || field.change == KeyChange::same_run))
+          fail<ConfigError>("{}: {} cannot be tuned: {}", place, made.key,
+                            of_length ? "the trials have values of their own" : "it changes no result");
+      keys.push_back(std::move(made));
+    }
+  }
+  if (keys.empty())
+    fail<ConfigError>("{}: tune has no key (as tune.train.learning_rate = [1e-3, 3e-3])", tune.name);
+  return keys;
+}
+
+// Whether another value of a tuned key may change what a step costs.
+bool changes_cost(const std::string& key) {
+  if (key.starts_with("train."))
+    return key == "train.batch" || key == "train.accumulate" || key == "train.sequence";
+  return key.find("dropout") == std::string::npos;
+}
+
+// The keys that a table of one's own gives a model, without their section.
+void add_model_keys(GivenKeys& given, const json& settings) {
+  for (const auto& [key, value] : part(settings, "model").items()) given.insert(key);
+}
+
+// A key of a row that the table which a user's file begins from sets again at the scale: the row's value would be lost.
+// errors: ConfigError with both places.
+void refuse_lost_keys(const ConfigSource& file, const ConfigSource& row, const char* scale) {
+  const ConfigSource at_scale = file.part(scale), row_at_scale = row.part(scale);
+  for (const char* section : {"model", "data", "train"})
+    for (const auto& [key, value] : part(row.value, section).items()) {
+      const std::string full = fmt::format("{}.{}", section, key);
+      const std::string here = row.place(full), there = at_scale.place(full);
+      if (!part(at_scale.value, section).contains(key) || part(row_at_scale.value, section).contains(key) ||
+          !here.starts_with(file.name + ":") || there.starts_with(file.name))
+        continue;
+      fail<ConfigError>(
+          "{}: the row's {} is lost, since {} sets it again at scale {} (write {}.{} = {} in the row)", here,
+          full, there, scale, scale, full, value.dump());
+    }
+}
+
 // The text with its values in place of {steps} and so on; a brace itself is written twice.
 // errors: ConfigError for what else stands in braces.
 std::string filled(const std::string& text, const std::map<std::string, std::string>& values,
@@ -123,13 +189,24 @@ ReproduceRow row_from(const TableKeys& table, const RowKeys& row, const ConfigSo
   config.train.eval_batches = 0;                // the numbers of a table are exact
   config.data.path = request.data;
   const char* scale = value_name(request.scale);
+  if (request.own) refuse_lost_keys(file, source, scale);
   bool gave_family = false, gave_model = false;
+  GivenKeys given;
   for (const ConfigSource& settings : {file, source, file.part(scale), source.part(scale)}) {
     set_keys(config, settings);
     gave_family = gave_family || part(settings.value, "model").contains("family");
     gave_model = gave_model || part(settings.value, "model").contains("model");
+    add_model_keys(given, settings.value);
   }
   if (row.preset.empty()) imply_names(config.model, gave_family, gave_model);
+  // In a table of one's own what follows from the model follows as in `train --model X`.
+  if (request.own && request.table.empty() && row.preset.empty()) {
+    try {
+      choose_sizes(config.model, given);
+    } catch (const ConfigError& refused) {
+      fail<ConfigError>("{}: {}", source.place("model"), refused.what());
+    }
+  }
   const ModelConfig& model = config.model;
   const std::map<std::string, std::string> values = {{"steps", std::to_string(model.steps)},
                                                      {"chunk", std::to_string(model.chunk)},
@@ -137,10 +214,11 @@ ReproduceRow row_from(const TableKeys& table, const RowKeys& row, const ConfigSo
                                                      {"window", std::to_string(model.window)},
                                                      {"states", std::to_string(model.states)}};
   made.name = filled(row.name, values, source.place("name"));
-  made.title = filled(row.title, values, source.place("title"));
+  made.title = row.title.empty() ? made.name : filled(row.title, values, source.place("title"));
   if (is_for_scale(table.published_at, request.scale)) made.published = row.published;
   made.weights_of = row.weights_of;
   made.longest = row.longest;
+  made.off_is_meant = row.recurrence_off;
   made.pieces = row.pieces.at(request.scale);
   if (made.pieces == 0) made.pieces = table.pieces.at(request.scale);
   made.batches = row.evaluation.at(request.scale);
@@ -344,6 +422,23 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
   table.chart_place = source.place("chart");
   table.chart_factor = file.chart_factor;
   table.generated = file.generated;
+  table.seeds = file.seeds;
+  if (file.tune) {
+    table.tune = {tuned_keys(source.part("tune")), file.tune->by, file.tune->better, source.place("tune.by")};
+    for (std::size_t i = 0; i < table.rows.size(); ++i)
+      if (table.rows[i].config.train.minutes > 0)
+        fail<ConfigError>(
+            "{}: the row {} has train.minutes, and tuning needs a number of steps (train.steps)",
+            sources[i].place("train.minutes"), table.rows[i].name);
+  }
+  table.budget = file.budget;
+  table.budget.place = source.place("budget.of");
+  if (!table.budget.equal.empty())
+    for (const ReproduceTune::Key& key : table.tune.keys)
+      if (changes_cost(key.key))
+        fail<ConfigError>(
+            "{}: {} changes what a step costs, and the table has a budget of equal {} (tune other keys)",
+            source.place("tune." + key.key), key.key, table.budget.equal);
   table.evaluation.batch = 0;
   table.evaluation.split = file.evaluation.split;
   table.evaluation.batches = file.evaluation.batches.at(request.scale);
@@ -352,8 +447,14 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
   table.lengths = file.lengths.at(request.scale);
   if (!table.lengths.empty()) table.last = table.lengths.front();
   for (const std::int64_t length : table.lengths)
-    table.columns.push_back(
-        {fmt::format("last {} of {}", table.last, length), fmt::format("last_{}", length)});
+    if (table.generated)
+      table.columns.push_back({.title = fmt::format("accuracy at {}, %", length),
+                               .key = fmt::format("accuracy_{}", length),
+                               .factor = 100,
+                               .decimals = 1});
+    else
+      table.columns.push_back(
+          {fmt::format("last {} of {}", table.last, length), fmt::format("last_{}", length)});
   if (file.text) add_text(table, *file.text, request);
   add_notes(table, file.notes, source, "notes", request);
   if (request.scale != Scale::paper) add_notes(table, file.small_notes, source, "small_notes", request);

@@ -9,6 +9,7 @@
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 #include "train/text/corpus.h"
+#include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/text_files.h"
 #include "train/text/vocabulary_training.h"
 #include "train/words/human_text.h"
@@ -63,6 +64,12 @@ RunConfig without_vocabulary(const ReproduceRow& row, const fs::path& folder) {
   config.data.tokenizer = "byte260";
   config.model.vocab = config.model.n_out = 0;
   return config;
+}
+
+std::string missing_vocabulary(const ReproduceRow& row, const fs::path& folder) {
+  const std::string tokenizer = without_vocabulary(row, folder).data.tokenizer;
+  std::error_code error;
+  return is_sentencepiece_path(tokenizer) && !fs::exists(tokenizer, error) ? tokenizer : "";
 }
 
 void prepare_vocabulary(const ReproduceRow& row, const fs::path& folder,

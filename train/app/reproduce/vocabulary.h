@@ -19,6 +19,10 @@ std::string vocabulary_path(const std::filesystem::path& folder, std::int64_t pi
 // model of the right size has row.pieces of them.
 training::RunConfig without_vocabulary(const ReproduceRow& row, const std::filesystem::path& folder);
 
+// The file of a vocabulary that a row reads and no one has made yet: it is not that of the table; empty where it is
+// there.
+std::string missing_vocabulary(const ReproduceRow& row, const std::filesystem::path& folder);
+
 // Makes the vocabulary of a row, if the row has one of its table's own and it is not there. Documents of a folder are
 // those of its subfolder train or, without it, the first ones by data.split; of one file it is that part of its lines.
 // errors: ConfigError where there is one from other texts; those of reading texts and of train_vocabulary.

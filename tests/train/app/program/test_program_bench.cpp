@@ -110,6 +110,44 @@ TEST_CASE("reproduce takes the device of every row and shows it in the rows' com
   CHECK(unknown.err.find("--device") != std::string::npos);
 }
 
+TEST_CASE("rows of a table are trained by several processes, each once") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  folder.write("my.toml", R"(title = "two"
+columns = [{title = "loss", key = "loss"}]
+seeds = 2
+[model]
+dim = 8
+heads = 2
+context = 8
+[data]
+name = "parity"
+[train]
+steps = 2
+batch = 2
+sample_tokens = 0
+[[row]]
+name = "unit"
+model = {model = "unit_forget"}
+[[row]]
+name = "lstm"
+model = {model = "lstm"}
+)");
+  const Ended end = run_line(folder, "reproduce my.toml --jobs 2 --runs runs");
+  REQUIRE_MESSAGE(end.status == 0, end.err);
+  CHECK(end.out.find("2 processes train rows side by side") != std::string::npos);
+  std::string told;
+  for (const char* log : {"runs/my/job-1.log", "runs/my/job-2.log"}) told += read_text_file(folder.path(log));
+  for (const char* row : {"unit-seed-1337", "unit-seed-1338", "lstm-seed-1337", "lstm-seed-1338"}) {
+    CAPTURE(row);
+    const std::string measured = std::string(row) + ": measuring\n";
+    const std::size_t at = told.find(measured);
+    REQUIRE(at != std::string::npos);
+    CHECK(told.find(measured, at + 1) == std::string::npos);
+    CHECK(end.out.find(std::string(row) + ": done already") != std::string::npos);
+  }
+}
+
 TEST_CASE("each benchmark is a command with its own options and help") {
   if (!has_program()) return;
   const TempFolder folder;

@@ -170,6 +170,20 @@ TEST_CASE("block-recurrent tables: a vocabulary is made once, from the documents
       contains(error_of<ConfigError>([&] { reproduce_quietly(options); }), "was made from other documents"));
 }
 
+TEST_CASE(
+    "block-recurrent tables: a row whose vocabulary is someone else's does not keep the others from being planned") {
+  const TempFolder folder;
+  for (const char* book : {"a", "b", "c"})
+    folder.write(std::string("books/") + book + ".txt", std::string(3000, book[0]));
+  ReproduceOptions options = table("block-recurrent/table-5", "paper");
+  options.data = folder.path("books");
+  options.runs = folder.path("runs");
+  options.dry_run = true;
+  const Told told = reproduce_quietly(options);
+  CHECK(contains(told.text, "[pieces_128k]"));
+  CHECK(contains(told.text, "its vocabulary t5.model is not there"));
+}
+
 TEST_CASE("a table of one's own may begin from one of this build") {
   const TempFolder folder;
   ReproduceOptions options = table(folder.write("mine.toml", R"(

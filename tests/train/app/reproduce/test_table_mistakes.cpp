@@ -106,6 +106,60 @@ TEST_CASE("names that a table of one's own cannot have are refused with their pl
     check_refused(mistake);
 }
 
+TEST_CASE("what a table of one's own cannot tune, and no budget, is refused with its place") {
+  const OneThread one_thread;
+  for (const Mistake& mistake :
+       {Mistake{"title = \"one", "tune.train.learning_rat = [1]\ntitle = \"one", "(nearest: learning_rate"},
+        {"title = \"one", "tune.train.learning_rate = 1e-3\ntitle = \"one", "(a list of the values to try)"},
+        {"title = \"one", "tune.train.learning_rate = [1, 1]\ntitle = \"one", "has 1 twice"},
+        {"title = \"one", "tune.train.optimizer = [\"adan\"]\ntitle = \"one", "train.optimizer is \"adan\""},
+        {"title = \"one", "tune.train.steps = [1, 2]\ntitle = \"one", "train.steps cannot be tuned"},
+        {"title = \"one", "tune.train.threads = [1, 2]\ntitle = \"one", "it changes no result"},
+        {"title = \"one", "tune = {by = \"los\", train = {learning_rate = [1, 2]}}\ntitle = \"one",
+         "nothing measures the number to tune by \"los\""},
+        {"title = \"one", "tune.by = \"loss\"\ntitle = \"one", "tune has no key"},
+        {"title = \"one", "tune.train.batch = [1, 2]\nbudget = {equal = \"tokens\"}\ntitle = \"one",
+         "changes what a step costs"},
+        {"title = \"one", "budget = {equal = \"steps\"}\ntitle = \"one", "one of tokens, operations, time"},
+        {"title = \"one", "budget = {equal = \"tokens\", of = \"unt\"}\ntitle = \"one",
+         "budget.of is \"unt\", which is no row"},
+        {"title = \"one", "seeds = 0\ntitle = \"one", "seeds is 0"}})
+    check_refused(mistake);
+}
+
+TEST_CASE("a row whose recurrence is off says that it is meant") {
+  const OneThread one_thread;
+  check_refused({"model = {model = \"unit_forget\"}", "model = {model = \"block_forget\", block = 8}",
+                 "its recurrence is off: a block has 8 tokens, as many as a call"});
+  const TempFolder folder;
+  std::string table = kTable;
+  const std::string from = "model = {model = \"unit_forget\"}";
+  table.replace(table.find(from), from.size(),
+                "recurrence_off = true\nmodel = {model = \"block_forget\", block = 8}");
+  ReproduceOptions options;
+  options.table = folder.write("my.toml", table);
+  options.dry_run = true;
+  std::string told;
+  reproduce(options, [&](std::string_view text) { told += text; });
+  CHECK(contains(told, "its recurrence is off"));
+}
+
+TEST_CASE("a row's key that the table it begins from sets again at the scale is refused with both places") {
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = folder.write("my.toml", R"(base = {table = "families/state"}
+title = "mine"
+[[row]]
+name = "unit"
+model = {model = "unit_forget"}
+train = {steps = 7}
+)");
+  options.runs = folder.path("runs");
+  const std::string told = error_of<ConfigError>([&] { plan_table(options); });
+  CHECK_MESSAGE(contains(told, "my.toml:6:"), told);
+  CHECK_MESSAGE(contains(told, "train.steps is lost, since families/state:"), told);
+}
+
 TEST_CASE("values that a table of one's own cannot have are refused with what they should be") {
   const OneThread one_thread;
   for (
@@ -126,7 +180,7 @@ TEST_CASE("values that a table of one's own cannot have are refused with what th
        {"title = \"one", "evaluation = {splits = 1}\ntitle = \"one",
         "unknown key \"splits\" in [evaluation] (nearest: split;"},
        {"title = \"one", "lengths = [8]\ntitle = \"one", "lengths is [8] (a table of lists by scale"},
-       {"title = \"attention\"", "longest = 8", "my.toml:19:1: the key row.title is missing (a text)"},
+       {"name = \"attention\"", "longest = 8", "my.toml:19:1: the key row.name is missing (a text)"},
        {"title = \"one", "notes = \"mine\"\ntitle = \"one", "notes is \"mine\" (a list"},
        {"steps = 2", "steps = \"2\"", "my.toml:13:1: train.steps is \"2\""},
        {"layers = 2", "readout = \"last\"", "my.toml:19:1: the row attention cannot be trained"},
