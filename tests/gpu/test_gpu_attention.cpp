@@ -102,7 +102,7 @@ TEST_SUITE("device") {
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 16}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 16}, "k"), Dtype::f32));
       q.mutable_data<float>()[5 * 16] = bad;
-      const Tensor y = to_cpu(attention(to_gpu(q), k, k));
+      const Tensor y = to_cpu(attention_bthd(to_gpu(q), k, k));
       for (std::int64_t row = 0; row < 70; ++row) CHECK(std::isnan(y.data<float>()[row * 16]) == (row == 5));
     }
   }
@@ -128,6 +128,6 @@ TEST_SUITE("device") {
 
   TEST_CASE("a head too large for the kernels of the GPU is refused") {
     const Tensor x = Tensor::zeros({1, 2, 1, 257}, Dtype::f32, gpu());
-    CHECK_THROWS_AS(attention(x, x, x), ShapeError);
+    CHECK_THROWS_AS(attention_bthd(x, x, x), ShapeError);
   }
 }

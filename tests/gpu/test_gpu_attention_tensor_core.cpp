@@ -222,7 +222,7 @@ TEST_SUITE("device") {
                                     const AttentionOptions& options) {
       AttentionOptions plain = options;
       plain.unit_eps.reset();
-      return attention(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v, plain);
+      return attention_bthd(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v, plain);
     };
     for (const char* const kernel : {"plain", "mma", "wgmma"}) {
       choose(kernel);
@@ -297,9 +297,9 @@ TEST_SUITE("device") {
     for (const auto& [dtype, head_size] : {std::pair{Dtype::f32, 64}, {Dtype::bf16, 40}, {Dtype::bf16, 16}}) {
       const Tensor x = to_gpu(raw::cast(sample_normal({1, 20, 1, head_size}, "x"), dtype));
       set_gpu_kernels("plain");
-      const Tensor plain = to_cpu(attention(x, x, x));
+      const Tensor plain = to_cpu(attention_bthd(x, x, x));
       choose("wgmma");
-      expect_none(bit_difference("y", to_cpu(attention(x, x, x)), plain));
+      expect_none(bit_difference("y", to_cpu(attention_bthd(x, x, x)), plain));
     }
   }
 
@@ -310,7 +310,7 @@ TEST_SUITE("device") {
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 32}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 32}, "k"), Dtype::bf16));
       q.mutable_data<float>()[5 * 32] = bad;
-      const std::vector<double> y = numbers(to_cpu(attention(to_gpu(raw::cast(q, Dtype::bf16)), k, k)));
+      const std::vector<double> y = numbers(to_cpu(attention_bthd(to_gpu(raw::cast(q, Dtype::bf16)), k, k)));
       for (std::size_t row = 0; row < 70; ++row) CHECK(std::isnan(y[row * 32]) == (row == 5));
     }
   }
