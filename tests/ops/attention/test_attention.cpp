@@ -193,8 +193,8 @@ TEST_CASE("attention with rounded factors is near its composed form, whatever it
       const RoundedCall call(c, most);
       const std::vector<Tensor> want = call.gradients(attention_bthd_composed, Dtype::f64);
       on_every_rounding_level([&] {
-        const std::vector<Tensor> got = call.gradients(attention, Dtype::f32);
-        const std::vector<Tensor> again = call.gradients(attention, Dtype::f32);
+        const std::vector<Tensor> got = call.gradients(attention_bthd, Dtype::f32);
+        const std::vector<Tensor> again = call.gradients(attention_bthd, Dtype::f32);
         const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
         for (std::size_t i = 0; i < 7; ++i) {
           double largest = 1;
