@@ -70,6 +70,7 @@ class SavedTensor {
 // The destination of a vjp's gradients: the inputs of its node.
 class GradSink {
  public:
+  // Made by the engine, of the node whose vjp runs.
   GradSink(Node& node, detail::BackwardQueue& queue) : node_(node), queue_(queue) {}
 
   // Whether the gradient of input k is needed.
@@ -128,6 +129,7 @@ class GradSink {
 // What a vjp can read and write.
 class VjpContext {
  public:
+  // Made by the engine, of the node whose vjp runs.
   VjpContext(Node& node, detail::BackwardQueue& queue) : sink(node, queue), node_(node) {}
   // Returns the gradient of an output; undefined if it has none, which happens only with several outputs.
   const Tensor& dy(int output = 0) const;
@@ -140,20 +142,26 @@ class VjpContext {
   Node& node_;
 };
 
+// An operation on the tape. The helpers of ops make nodes (record in autograd/tape.h).
 class Node : public RefCounted {
  public:
   // Leaves and other helpers of the engine are not counted in graph_stats.
   Node(const char* op, int outputs, bool counted = true);
   ~Node() override;
 
+  // Gives the gradients of the inputs to context.sink.
   virtual void vjp(VjpContext& context) = 0;
+  // Whether its gradient is kept: that of a parameter, or of an input given to require_grad.
   virtual bool is_leaf() const { return false; }
   // A node with shared gradient storage overrides this.
   virtual detail::GradSlot& slot(int output) { return slots_[static_cast<std::size_t>(output)]; }
 
+  // While it is made: its next input, and the next tensor that its backward needs.
   void add_edge(const Tensor& input);
   void save(const Tensor& tensor);
+  // The saved tensor i, unless it was overwritten (detail::SavedTensor::get).
   const Tensor& saved(int i) const { return saved_[static_cast<std::size_t>(i)].get(*this); }
+  // How many outputs it has, where gradients go, and what it saves.
   int outputs() const { return static_cast<int>(slots_.size()); }
   const std::vector<detail::Edge>& edges() const { return edges_; }
   const std::vector<detail::SavedTensor>& saved_tensors() const { return saved_; }
@@ -162,12 +170,12 @@ class Node : public RefCounted {
   // Drops the output gradients summed so far, after a backward pass that failed.
   void drop_gradients();
 
-  const char* const op;
-  const std::uint64_t sequence;
-  const Scope* const scope;
-  int depth;  // of the longest path from a leaf (0) to here
-  bool queued = false;
-  bool freed = false;
+  const char* const op;          // the name of the operation
+  const std::uint64_t sequence;  // its place in the order of creation
+  const Scope* const scope;      // the module that it ran in
+  int depth;                     // of the longest path from a leaf (0) to here
+  bool queued = false;           // waits for its turn in the backward that runs
+  bool freed = false;            // by free_graph
 
  protected:
   // Frees long chains without recursion, by a worklist on this thread.

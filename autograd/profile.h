@@ -9,6 +9,7 @@ namespace eddy {
 class Node;
 struct Scope;
 
+// Who is told of each operation and of each node that ran.
 class TapeObserver {
  public:
   virtual ~TapeObserver() = default;
@@ -29,6 +30,7 @@ void observe_forward(const char* op);
 // aliasing: the observer must outlive the guard.
 class ObserveTape : detail::Setting<TapeObserver*> {
  public:
+  // Begins to tell it.
   explicit ObserveTape(TapeObserver& observer) : Setting(detail::tape_observer, &observer) {}
 };
 

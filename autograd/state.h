@@ -13,8 +13,10 @@
 
 namespace eddy {
 
+// Tensors by name.
 class State {
  public:
+  // A name and its tensor.
   using Entry = std::pair<std::string, Tensor>;
 
   State() = default;
@@ -40,6 +42,7 @@ class State {
   // Removes the tensor of that name; returns whether there was one.
   bool erase(std::string_view name);
 
+  // How many tensors there are, and all of them in order.
   std::size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
   std::vector<Entry>::const_iterator begin() const { return entries_.begin(); }

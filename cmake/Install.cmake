@@ -35,5 +35,5 @@ configure_package_config_file(cmake/eddyConfig.cmake.in ${PROJECT_BINARY_DIR}/ed
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/eddyConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/eddyConfig.cmake ${PROJECT_BINARY_DIR}/eddyConfigVersion.cmake
-  ${CMAKE_CURRENT_SOURCE_DIR}/cmake/FindSentencePiece.cmake
+  ${CMAKE_CURRENT_SOURCE_DIR}/cmake/FindSentencePiece.cmake ${CMAKE_CURRENT_SOURCE_DIR}/cmake/MissingParts.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/eddy)

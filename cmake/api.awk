@@ -24,7 +24,7 @@ function say_each(code, note, type, names, count, i, j) {
     print type names[i] ";"
   }
 }
-function end_formula() { if (in_formula) put(margin "/// \\endverbatim"); in_formula = 0 }
+function end_formula() { if (in_formula) put(margin "/// \\endcode"); in_formula = 0 }
 
 { text = $0; sub(/^ +/, "", text); indent = indent_of($0); is_comment = text ~ /^\/\// }
 
@@ -41,7 +41,7 @@ is_comment {
   doc_indent = indent
   margin = spaces(indent)
   if (rest ~ /^   /) {
-    if (!in_formula) put(margin "/// \\verbatim")
+    if (!in_formula) put(margin "/// \\code{.unparsed}")
     in_formula = 1
     put(margin "///" rest)
     next
@@ -61,7 +61,7 @@ is_comment {
   begins = !open && text !~ /^[}#]/ && text !~ /^(public|private|protected):/ && text !~ /^namespace /
   shares = begins && !in_comment && lines > 0 && indent == doc_indent
   if (shares) for (i = 1; i <= lines; ++i) print shared[i]
-  if (text ~ /^}/ || indent < doc_indent) lines = 0
+  if (indent < doc_indent) lines = 0
   code = $0
   trailing = match(code, /[^ ] +\/\/ /)
   note = ""

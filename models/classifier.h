@@ -10,10 +10,11 @@
 
 namespace eddy {
 
+// The last hidden layer and the head of a model, whose product is the logits.
 struct Classifier {
-  Tensor x;             // [batch, rows, width], or [rows, batch, width] when time_major
-  Tensor weight, bias;  // [n_out, width]; [n_out] or undefined
-  bool time_major = false;
+  Tensor x;                 // [batch, rows, width], or [rows, batch, width] when time_major
+  Tensor weight, bias;      // [n_out, width]; [n_out] or undefined
+  bool time_major = false;  // the order of the axes of x
 
   // The number of positions of each sequence.
   std::int64_t rows() const { return x.dim(time_major ? 0 : 1); }

@@ -9,7 +9,9 @@
 
 namespace eddy {
 
+// The keys that several families read; `describe` below says what each is.
 struct CommonKeys {
+  // Their defaults; a 0 often stands for what follows from other keys (fill_common).
   std::string family = "recurrent_transformer";
   std::string model = "unit_forget";
   std::int64_t vocab = 0;
@@ -37,7 +39,7 @@ struct CommonKeys {
 // What the models of a family see: the common keys and the family's.
 template <class Keys>
 struct FamilyConfig : CommonKeys, Keys {
-  using FamilyKeys = Keys;
+  using FamilyKeys = Keys;  // the family's
 };
 
 // Describes the common keys, each once, but for the names of family and model.

@@ -35,18 +35,25 @@
 
 namespace eddy {
 
+// The whole numbers that a key takes.
 struct IntRange {
+  // The bounds, which belong to it.
   std::int64_t low = std::numeric_limits<std::int64_t>::min();
   std::int64_t high = std::numeric_limits<std::int64_t>::max();
+  // Whether a value lies in it.
   bool holds(std::int64_t value) const { return value >= low && value <= high; }
 };
 
+// The real numbers that a key takes.
 struct RealRange {
+  // The bounds.
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;  // whether the bound itself is excluded; infinity always is
+  // Whether a value lies in it.
   bool holds(double value) const;
 };
+// A probability that is not 1.
 inline constexpr RealRange kBelowOne{.low = 0, .high = 1, .high_open = true};
 
 // The keys of a section that someone has given.
@@ -62,28 +69,31 @@ enum class KeyChange { refused, other_results, same_run };
 // One described key.
 struct ConfigField {
   using Texts = std::vector<std::string>;  // a file may give a single text in place of a list
+  // The field of the struct that the key sets.
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, Texts*,
                               std::map<std::string, Texts>*>;
 
   std::string section{}, key{}, help{};  // help: a sentence without its full stop
-  Target target;
-  IntRange ints{};                     // for integers, and for each element of a list
-  RealRange reals{};                   // for real numbers
-  std::vector<std::string> allowed{};  // for texts; "*.x" allows all that end in ".x"; empty: any text
-  bool needed = false;                 // whether a table without it is refused
-  KeyUse use = KeyUse::special;
-  KeyChange change = KeyChange::other_results;
+  Target target;                         // what it sets
+  IntRange ints{};                       // for integers, and for each element of a list
+  RealRange reals{};                     // for real numbers
+  std::vector<std::string> allowed{};    // for texts; "*.x" allows all that end in ".x"; empty: any text
+  bool needed = false;                   // whether a table without it is refused
+  KeyUse use = KeyUse::special;          // who needs it
+  KeyChange change = KeyChange::other_results;  // what another value makes of a run
   std::string readers{};  // families, models or tasks, separated by blanks, "-lstm" excludes one; empty: all
 
-  ConfigField& common();
-  ConfigField& paper_quirk();
-  ConfigField& required();         // needed
-  ConfigField& changes_results();  // KeyChange::other_results
-  ConfigField& changes_nothing();  // KeyChange::same_run
-  ConfigField& read_by(std::string names);
+  // Each sets what it is named by.
+  ConfigField& common();                    // KeyUse::common
+  ConfigField& paper_quirk();               // KeyUse::paper_quirk
+  ConfigField& required();                  // needed
+  ConfigField& changes_results();           // KeyChange::other_results
+  ConfigField& changes_nothing();           // KeyChange::same_run
+  ConfigField& read_by(std::string names);  // readers
   // Whether the model `name` of a family reads this key; for a key of [data]: whether the task `name` does.
   bool is_read_by(std::string_view family, std::string_view name) const;
 
+  // "train.steps".
   std::string full_key() const { return section.empty() ? key : section + "." + key; }
   // "true or false", "a whole number, at least 1", ...: completes an error text and the help.
   std::string rule() const;
@@ -98,15 +108,15 @@ class KeyList;
 
 // A key that holds a table with described keys of its own, or a list of such tables.
 struct ConfigTable {
-  std::string section{}, key{};
+  std::string section{}, key{};  // its place
   std::string rule{};  // what it holds, "a list of tables, each with a title": completes an error text
-  bool list = false;
+  bool list = false;   // whether it holds several
   // Describes the keys of the table; of a list, those of its entry `index`, which it makes first.
   std::function<void(KeyList& keys, std::size_t index)> describe{};
   bool needed = false;      // whether a table without it is refused; a list then has an entry
   bool short_form = false;  // or_values
 
-  ConfigTable& required();
+  ConfigTable& required();  // needed
   // An entry of the list may also be a single value: that of its first key that has this type.
   ConfigTable& or_values();
 };
@@ -176,6 +186,7 @@ class KeyList {
   // Keys of the section that another reader uses.
   void ignore(std::initializer_list<const char*> keys);
 
+  // The keys, and those that hold tables, in the order of lists.
   const std::vector<ConfigField>& fields() const { return fields_; }
   const std::vector<ConfigTable>& tables() const { return tables_; }
   // Of each its section and its key.

@@ -12,6 +12,7 @@ namespace eddy {
 
 // The dropout of one training step; the default is evaluation, without dropout.
 struct DropoutContext {
+  // Whether there is dropout; then the masks follow from the seed and the step.
   bool training = false;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
@@ -21,9 +22,11 @@ struct DropoutContext {
 
 // The dropout at one place in a model at one step.
 struct DropoutSite {
+  // The step, and the probability of dropping a value.
   DropoutContext context;
   double rate = 0;
 
+  // Whether it changes anything.
   bool active() const { return context.training && rate > 0; }
   // The key of call `index` of the place `path`.
   RandomKey key(const std::string& path, std::uint64_t index = 0) const {

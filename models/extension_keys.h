@@ -8,6 +8,7 @@
 
 namespace eddy {
 
+// Structs of keys, one of each type.
 class ExtensionKeys {
  public:
   // The struct of a type; that of its initial values where nobody has changed it. Keys is copied and compared.

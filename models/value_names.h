@@ -20,11 +20,13 @@ namespace eddy {
 template <class Enum>
 struct ValueNames;  // `all`: the names in the order of the values, which begin at 0
 
+// The name of a value.
 template <class Enum>
 const char* value_name(Enum value) {
   return ValueNames<Enum>::all[static_cast<std::size_t>(value)];
 }
 
+// The value of a name, if there is one.
 template <class Enum>
 std::optional<Enum> value_named(std::string_view name) {
   std::size_t at = 0;
@@ -35,6 +37,7 @@ std::optional<Enum> value_named(std::string_view name) {
   return std::nullopt;
 }
 
+// All names, in the order of the values.
 template <class Enum>
 std::vector<std::string> value_names() {
   return {std::begin(ValueNames<Enum>::all), std::end(ValueNames<Enum>::all)};

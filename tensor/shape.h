@@ -8,18 +8,21 @@
 
 namespace eddy {
 
+// The most axes of a tensor.
 inline constexpr int kMaxRank = 6;
 
 // An ordered list of sizes, each >= 0. Rank 0 is a scalar with one element.
 // errors: ShapeError when more than kMaxRank sizes are given or one is negative.
 class Shape {
  public:
+  // The shape of a scalar, or of these sizes.
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> sizes) : Shape(sizes.begin(), static_cast<int>(sizes.size())) {}
   explicit Shape(const std::vector<std::int64_t>& sizes)
       : Shape(sizes.data(), static_cast<int>(sizes.size())) {}
   Shape(const std::int64_t* sizes, int rank);
 
+  // The number of axes.
   int rank() const { return rank_; }
   // The size of axis 0 .. rank - 1; dim() also counts from the end.
   // errors: ShapeError when there is no such axis.

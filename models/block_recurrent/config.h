@@ -9,7 +9,9 @@
 
 namespace eddy::block_recurrent {
 
+// The keys of this family; `describe` below says what each is.
 struct Keys {
+  // Their defaults.
   std::vector<std::int64_t> recurrent_layers;
   std::int64_t states = 512;
   std::string gate = "fixed";
@@ -38,8 +40,10 @@ struct Keys {
 
   friend bool operator==(const Keys&, const Keys&) = default;
 };
+// With the common keys.
 using Config = FamilyConfig<Keys>;
 
+// Describes the keys of this family.
 inline void describe(KeyList& keys, Keys& c) {
   keys.list_before("mask_token_zero");
   keys.add("recurrent_layers", c.recurrent_layers, "Layers with a recurrent cell, counted from 0",

@@ -47,8 +47,8 @@ Tensor CausalLlama::run_layer(const LlamaLayer& layer, const Tensor& x, const Dr
   drop.set_attention(options, layer.path + ".attn.probabilities");
   const Tensor rows = layer.attn_norm(x);
   const Tensor attended =
-      layer.attend(rotary(layer.query(rows), 0, config().rope_theta),
-                   rotary(layer.key(rows), 0, config().rope_theta), layer.value(rows), options);
+      layer.attend(rotary_bthd(layer.query(rows), 0, config().rope_theta),
+                   rotary_bthd(layer.key(rows), 0, config().rope_theta), layer.value(rows), options);
   return layer.finish(x, attended, drop, 0);
 }
 

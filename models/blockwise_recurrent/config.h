@@ -7,7 +7,9 @@
 
 namespace eddy::blockwise_recurrent {
 
+// The keys of this family; `describe` below says what each is.
 struct Keys {
+  // Their defaults.
   std::string memory_qkv = "separate";
   std::string memory_init = "learned";
   bool memory_query = false;
@@ -20,8 +22,10 @@ struct Keys {
 
   friend bool operator==(const Keys&, const Keys&) = default;
 };
+// With the common keys.
 using Config = FamilyConfig<Keys>;
 
+// Describes the keys of this family.
 inline void describe(KeyList& keys, Keys& c) {
   keys.add("memory_qkv", c.memory_qkv, "Whether the memory has projections of its own",
            {"separate", "shared"})

@@ -85,7 +85,7 @@ KeyValue LlamaLayer::memory_rows(const Tensor& evolved) const {
 Tensor LlamaLayer::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                           const AttentionOptions& options) const {
   const ScopeGuard scope("attn");
-  return attention(query, key, value, options);
+  return attention_bthd(query, key, value, options);
 }
 
 Tensor LlamaLayer::finish(const Tensor& x, const Tensor& attended, const DropoutSite& drop,

@@ -89,7 +89,7 @@ class LlamaLayer {
   // Key and value of an evolved memory.
   KeyValue memory_rows(const Tensor& evolved) const;
 
-  // The attention of the layer's queries, as `attention`.
+  // The attention of the layer's queries, as `attention_bthd`.
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
                 const AttentionOptions& options) const;
   // The layer's output for the residual stream x [batch, time, dim] and the attention output [batch, time,

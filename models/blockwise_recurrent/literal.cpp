@@ -32,8 +32,8 @@ Tensor MemoryLlama::run_literal(const LlamaLayer& layer, const Tensor& x, const 
   const ScopeGuard scope(layer.path);
   const Tensor evolved = layer.memory->evolve(memory, drop, chunk), rows = layer.attn_norm(x);
   const KeyValue read = layer.memory_rows(evolved);
-  const Tensor query = rotary(layer.query(rows), config().chunk, config().rope_theta),
-               key = rotary(concat({read.key, layer.key(rows)}, 1), 0, config().rope_theta),
+  const Tensor query = rotary_bthd(layer.query(rows), config().chunk, config().rope_theta),
+               key = rotary_bthd(concat({read.key, layer.key(rows)}, 1), 0, config().rope_theta),
                value = concat({read.value, layer.value(rows)}, 1);
   const Tensor output = layer.attend(query, key, value, layer.chunk_attention(drop, chunk));
   if (x.dim(1) == config().chunk) {

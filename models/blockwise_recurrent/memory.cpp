@@ -70,18 +70,18 @@ KeyValue MemoryLlama::memory_rows(const LlamaLayer& layer, const Tensor& memory,
                                   std::uint64_t call) const {
   const Tensor evolved = layer.memory->evolve(memory, drop, call);
   const KeyValue rows = layer.memory_rows(evolved);
-  return {rotary(rows.key, 0, config().rope_theta), rows.value};
+  return {rotary_bthd(rows.key, 0, config().rope_theta), rows.value};
 }
 
 Tensor MemoryLlama::rotate_chunks(const Tensor& x) const {
   const std::int64_t chunk = config().chunk, time = x.dim(1), whole = time / chunk * chunk;
-  if (whole == 0) return rotary(x, chunk, config().rope_theta);
+  if (whole == 0) return rotary_bthd(x, chunk, config().rope_theta);
   if (whole != time) {
     const std::vector<Tensor> parts = split(x, 1, {whole, time - whole});
     return concat({rotate_chunks(parts[0]), rotate_chunks(parts[1])}, 1);
   }
   const Shape folded{x.dim(0) * (time / chunk), chunk, x.dim(2), x.dim(3)};
-  return reshape(rotary(reshape(x, folded), chunk, config().rope_theta), x.shape());
+  return reshape(rotary_bthd(reshape(x, folded), chunk, config().rope_theta), x.shape());
 }
 
 Tensor MemoryLlama::run_fast(const LlamaLayer& layer, const Tensor& x, const DropoutSite& drop,

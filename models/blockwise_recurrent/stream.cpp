@@ -96,10 +96,10 @@ Tensor CausalLlama::stream(const Tensor& tokens, State& state) const {
       const Tensor normed = layer.attn_norm(y);
       const auto number = static_cast<std::int64_t>(i);
       const RowCache keys = all_keys.layer(number), values = all_values.layer(number);
-      keys.put(filled, rotary(layer.key(normed), position + at, config().rope_theta));
+      keys.put(filled, rotary_bthd(layer.key(normed), position + at, config().rope_theta));
       values.put(filled, layer.value(normed));
       const Tensor attended =
-          layer.attend(rotary(layer.query(normed), position + at, config().rope_theta),
+          layer.attend(rotary_bthd(layer.query(normed), position + at, config().rope_theta),
                        keys.rows(first, filled + length), values.rows(first, filled + length), options);
       y = layer.finish(y, attended, no_dropout, 0);
     }
@@ -179,10 +179,10 @@ Tensor MemoryLlama::stream_piece(const Tensor& x, State& state, std::int64_t fil
     const auto number = static_cast<std::int64_t>(i);
     const Tensor normed = layer.attn_norm(y);
     const RowCache keys = all_keys.layer(number), values = all_values.layer(number);
-    keys.put(position, rotary(layer.key(normed), position, config().rope_theta));
+    keys.put(position, rotary_bthd(layer.key(normed), position, config().rope_theta));
     values.put(position, layer.value(normed));
     const Tensor attended =
-        layer.attend(rotary(layer.query(normed), position, config().rope_theta),
+        layer.attend(rotary_bthd(layer.query(normed), position, config().rope_theta),
                      keys.rows(0, position + length), values.rows(0, position + length), options);
     outputs.layer(number).put(filled, raw::reshape(attended, x.shape()));
     y = layer.finish(y, attended, no_dropout, 0);

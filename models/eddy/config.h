@@ -13,6 +13,7 @@
 namespace eddy {
 
 #define EDDY_KEYS_OF(family) , family::Keys
+// All keys of a model, whatever its family.
 struct ModelConfig : CommonKeys EDDY_FAMILIES(EDDY_KEYS_OF) {
   ExtensionKeys extensions;  // the keys of families that a program registered
 

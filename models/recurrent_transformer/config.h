@@ -8,7 +8,9 @@
 
 namespace eddy::recurrent_transformer {
 
+// The keys of this family; `describe` below says what each is.
 struct Keys {
+  // Their defaults.
   std::int64_t block = 1;
   bool positions = false;
   bool bias = false;
@@ -20,8 +22,10 @@ struct Keys {
 
   friend bool operator==(const Keys&, const Keys&) = default;
 };
+// With the common keys.
 using Config = FamilyConfig<Keys>;
 
+// Describes the keys of this family.
 inline void describe(KeyList& keys, Keys& c) {
   keys.list_before("tied");
   keys.add("block", c.block, "Positions in a block of the recurrence", {1, 1'000'000'000})

@@ -128,8 +128,8 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     Tensor attended;
     {
       const ScopeGuard inside("attn");
-      attended =
-          attention(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2), options);
+      attended = attention_bthd(heads_of(raw::narrow(qkv, 2, 0, dim)), extended(".k", 1), extended(".v", 2),
+                                options);
     }
     y = layer.mlp(y, layer.wo(raw::reshape(attended, {batch, time, dim})), no_dropout, 0);
   }

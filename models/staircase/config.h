@@ -8,7 +8,9 @@
 
 namespace eddy::staircase {
 
+// The keys of this family; `describe` below says what each is.
 struct Keys {
+  // Their defaults.
   std::int64_t steps = 2;
   std::int64_t cache_after = 0;
   std::int64_t span = 0;
@@ -26,8 +28,10 @@ struct Keys {
 
   friend bool operator==(const Keys&, const Keys&) = default;
 };
+// With the common keys.
 using Config = FamilyConfig<Keys>;
 
+// Describes the keys of this family.
 inline void describe(KeyList& keys, Keys& c) {
   keys.add("steps", c.steps,
            "Number of chunks in the window, and of times that a staircase passes a chunk through the layers",

@@ -16,7 +16,11 @@
 #include "ops/core/cpu_path.h"
 #include "ops/core/gradient_buffer.h"
 #include "ops/norm/unit_norm.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
 #include "ops/reduce/partial_sums.h"
+#include "ops/reduce/softmax.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -244,7 +248,7 @@ struct Form {
   }
 };
 
-const Form kSeparate{"attention",
+const Form kSeparate{"attention_bthd",
                      [](const std::vector<Tensor>& x, std::int64_t) {
                        return Parts{x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
                      },
@@ -344,25 +348,116 @@ Tensor mix(const Form& form, const std::vector<Tensor>& inputs, std::int64_t hea
   return y;
 }
 
+// The checks of scaled_dot_product_attention.
+void check_bhtd(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
+                const ScaledDotProductAttentionOptions& options) {
+  for (const auto& [x, name] : {std::pair{&q, "q"}, std::pair{&k, "k"}, std::pair{&v, "v"}}) {
+    checks::floating(op, *x, name);
+    checks::same_kind(op, q, *x);
+    if (x->rank() != 4)
+      fail<ShapeError>("{}: {} has shape {} ([batch, heads, time, head_size])", op, name,
+                       to_string(x->shape()));
+  }
+  if (k.shape() != v.shape())
+    fail<ShapeError>("{}: k and v differ: {} and {} (equal shapes)", op, to_string(k.shape()),
+                     to_string(v.shape()));
+  if (q.dim(0) != k.dim(0) || q.dim(3) != k.dim(3))
+    fail<ShapeError>(
+        "{}: q has shape {} and k {} (one batch and one head_size: [batch, heads, time, head_size])", op,
+        to_string(q.shape()), to_string(k.shape()));
+  const std::int64_t heads = q.dim(1), kv_heads = k.dim(1);
+  if (heads != kv_heads && (!options.enable_gqa || kv_heads == 0 || heads % kv_heads != 0))
+    fail<ShapeError>(
+        "{}: q {} has {} heads and k {} has {} (axis 1 of [batch, heads, time, head_size]: equal, or with "
+        "enable_gqa a divisor; attention_bthd takes [batch, time, heads, head_size])",
+        op, to_string(q.shape()), heads, to_string(k.shape()), kv_heads);
+  if (!(options.dropout_p >= 0 && options.dropout_p < 1))
+    fail<ValueError>("{}: dropout_p {} (at least 0 and below 1)", op, options.dropout_p);
+  if (options.dropout_p > 0 && !options.dropout_key)
+    fail<ValueError>(
+        "{}: dropout_p {} without a dropout_key (random_key(seed, \"name\", step): one key is one mask)", op,
+        options.dropout_p);
+  if (options.scale && !(std::isfinite(*options.scale) && *options.scale != 0))
+    fail<ValueError>("{}: scale {} (finite and not 0)", op, *options.scale);
+  const Tensor& mask = options.attn_mask;
+  if (!mask.defined()) return;
+  if (options.is_causal) fail<ValueError>("{}: attn_mask and is_causal (one of them)", op);
+  if (mask.dtype() != Dtype::u8 && mask.dtype() != q.dtype())
+    fail<DtypeError>("{}: attn_mask is {} and q {} (u8: 1 = takes part; or q's dtype: added to the scores)",
+                     op, dtype_name(mask.dtype()), dtype_name(q.dtype()));
+  if (mask.device() != q.device())
+    fail<DeviceError>("{}: q on {} and attn_mask on {} (one device for all; nothing is copied silently)", op,
+                      to_string(q.device()), to_string(mask.device()));
+  const Shape scores{q.dim(0), heads, q.dim(2), k.dim(2)};
+  bool fits = mask.rank() <= 4;
+  for (int axis = 1; fits && axis <= mask.rank(); ++axis)
+    fits = mask.dim(-axis) == 1 || mask.dim(-axis) == scores[4 - axis];
+  if (!fits)
+    fail<ShapeError>("{}: attn_mask {} does not broadcast to {} ([batch, heads, queries, keys])", op,
+                     to_string(mask.shape()), to_string(scores));
+}
+
+// scaled_dot_product_attention with a mask, as two products and a softmax.
+Tensor masked_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                        const ScaledDotProductAttentionOptions& options) {
+  const Tensor& mask = options.attn_mask;
+  const std::int64_t batch = q.dim(0), heads = q.dim(1), kv_heads = k.dim(1), keys = k.dim(2),
+                     size = q.dim(3);
+  const auto for_each_head = [&](const Tensor& x) {
+    if (heads == kv_heads) return x;
+    const Tensor shared = expand(unsqueeze(x, 2), {batch, kv_heads, heads / kv_heads, keys, size});
+    return reshape(shared, Shape{batch, heads, keys, size});
+  };
+  SoftmaxOptions visible;
+  (mask.dtype() == Dtype::u8 ? visible.mask : visible.bias) = mask;
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(size)));
+  const Tensor probabilities = softmax(matmul(q, transpose(for_each_head(k), 2, 3)) * scale, visible);
+  name_value("probabilities", probabilities);
+  const Tensor dropped = dropout(probabilities, options.dropout_p, options.dropout_key.value_or(RandomKey{}));
+  return matmul(dropped, for_each_head(v));
+}
+
 }  // namespace
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& given) {
+Tensor attention_bthd(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& given) {
   const AttentionOptions options = is_bf16(q) ? detail::with_upcast_tables(given) : given;
   if (must_upcast(q))
-    return downcast(attention(upcast(q), upcast_like("attention", q, k), upcast_like("attention", q, v),
-                              detail::with_wide_past("attention", q, options)));
+    return downcast(attention_bthd(upcast(q), upcast_like("attention_bthd", q, k),
+                                   upcast_like("attention_bthd", q, v),
+                                   detail::with_wide_past("attention_bthd", q, options)));
   // The CPU's kernels do not differentiate through the scaling.
   if (options.unit_eps && q.defined() && uses_cpu_path(q.device()))
-    return attention(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
-                     detail::without_unit(options));
+    return attention_bthd(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
+                          detail::without_unit(options));
   if (q.defined() && !detail::attention_reads_past(q.device()))
-    if (const auto joined = detail::concat_past("attention", k, v, options))
-      return attention(q, joined->k, joined->v, joined->options);
-  if (!q.defined()) checks::floating("attention", q, "q");
+    if (const auto joined = detail::concat_past("attention_bthd", k, v, options))
+      return attention_bthd(q, joined->k, joined->v, joined->options);
+  if (!q.defined()) checks::floating("attention_bthd", q, "q");
   return mix(
       kSeparate,
       {q, k, v, options.head_scale, options.bias, options.positions, options.past_keys, options.past_values},
       0, q.shape(), options);
+}
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const ScaledDotProductAttentionOptions& options) {
+  const char* const op = "scaled_dot_product_attention";
+  const bool masked = options.attn_mask.defined();
+  if (masked ? is_bf16(q) : must_upcast(q)) {  // the parts of the masked form would round one after the other
+    ScaledDotProductAttentionOptions wide = options;
+    wide.attn_mask = upcast(options.attn_mask);
+    return downcast(
+        scaled_dot_product_attention(upcast(q), upcast_like(op, q, k), upcast_like(op, q, v), wide));
+  }
+  check_bhtd(op, q, k, v, options);
+  if (masked) return masked_attention(q, k, v, options);
+  AttentionOptions plain;
+  if (options.is_causal) plain.band.least = k.dim(2) - q.dim(2);
+  plain.scale = options.scale.value_or(0);
+  plain.dropout = options.dropout_p;
+  plain.dropout_key = options.dropout_key.value_or(RandomKey{});
+  const Tensor y = attention_bthd(transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2), plain);
+  return transpose(y, 1, 2);
 }
 
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& given,
@@ -391,8 +486,9 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
     AttentionOptions joined = options;
     joined.past_keys = by_head(before[0], heads);
     joined.past_values = by_head(before[1], heads);
-    return reshape(attention(by_head(own[0], heads), by_head(own[1], heads), by_head(own[2], heads), joined),
-                   shape);
+    return reshape(
+        attention_bthd(by_head(own[0], heads), by_head(own[1], heads), by_head(own[2], heads), joined),
+        shape);
   }
   return mix(kPacked, {qkv, options.head_scale, options.bias, options.positions, past}, heads, shape,
              options);
@@ -407,8 +503,8 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
   detail::check_packed_keys(op, q, past, own, heads);
   if (has_past(options) || options.head_scale.defined() || options.bias.defined() ||
       options.positions.defined())
-    fail<ValueError>("{}: options with tensors, which are for attention (band, scale and dropout are taken)",
-                     op);
+    fail<ValueError>(
+        "{}: options with tensors, which are for attention_bthd (band, scale and dropout are taken)", op);
   refuse_unit(op, options);
   detail::check_numbers(op, options);
   if (detail::is_window(q, past, own, heads, options))
@@ -420,8 +516,9 @@ Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& 
   if (!detail::attention_reads_past(q.device()) && !narrow) {
     const std::int64_t dim = q.dim(2);
     const std::vector<Tensor> parts = split(past.defined() ? concat({past, own}, 1) : own, 2, {dim, dim});
-    return reshape(attention(by_head(q, heads), by_head(parts[0], heads), by_head(parts[1], heads), options),
-                   q.shape());
+    return reshape(
+        attention_bthd(by_head(q, heads), by_head(parts[0], heads), by_head(parts[1], heads), options),
+        q.shape());
   }
   return mix(kPackedKeys, {q, past, own}, heads, q.shape(), options);
 }

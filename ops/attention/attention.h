@@ -1,6 +1,9 @@
-// Scaled dot-product attention in blocks of queries and keys:
+// Scaled dot-product attention in blocks of queries and keys, in two layouts:
 //
 //   y = dropout(softmax(scale q k^T)) v
+//
+//   attention_bthd                  [batch, time, heads, size], as a projection's rows give it; all options
+//   scaled_dot_product_attention    [batch, heads, time, size], as PyTorch's function of that name
 //
 // The score matrix is never stored, so memory grows linearly with the length, not with its square.
 //
@@ -28,7 +31,7 @@ struct AttentionOptions {
   AttentionBand band;   // the distances that are visible
   double scale = 0;     // of the scores; 0 stands for 1 / sqrt(head_size)
   // Cosine attention: first each vector of q and k is scaled to length 1, as by unit_norm with this eps.
-  // Past keys are unit vectors already. Only for attention and attention_composed.
+  // Past keys are unit vectors already. Only for attention_bthd and attention_bthd_composed.
   std::optional<double> unit_eps;
   double dropout = 0;     // rate: this share of probabilities becomes 0, the rest is divided by 1 - dropout
   RandomKey dropout_key;  // probability ((b heads + h) queries + j) keys + t takes the word of that number
@@ -47,8 +50,8 @@ struct AttentionOptions {
   MatmulPrecision precision = MatmulPrecision::f32;
 };
 
-// Returns the attention output [batch, queries, heads, head_size], contiguous; zeros for a query that sees no
-// key.
+// Returns attention in the layout [batch, time, heads, size]: the output [batch, queries, heads, head_size],
+// contiguous; zeros for a query that sees no key.
 // shapes: q [batch, queries, heads, head_size]; k, v [batch, keys, kv_heads, head_size]; kv_heads divides
 // heads, and head h uses key head h / (heads / kv_heads). Any strides; a tensor is copied only if its last
 // axis has a stride other than 1; with unit_eps, q and k become new tensors.
@@ -58,14 +61,39 @@ struct AttentionOptions {
 // without past values; DtypeError; DeviceError.
 // grad: for q, k, v, the past, head_scale, bias and positions; the probabilities are recomputed from the
 // saved log-sum-exp of each row. A query that sees a single key gives exactly 0 to all but v.
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+Tensor attention_bthd(const Tensor& q, const Tensor& k, const Tensor& v,
+                      const AttentionOptions& options = {});
+
+// Options of scaled_dot_product_attention, with the names and the defaults of PyTorch's arguments.
+struct ScaledDotProductAttentionOptions {
+  // Broadcasts to [batch, heads, queries, keys]. u8: 1 = the key takes part; of q's dtype: added to the scores, and
+  // differentiable. Stores all probabilities.
+  Tensor attn_mask = {};
+  double dropout_p = 0;  // rate: this share of probabilities becomes 0, the rest is divided by 1 - dropout_p
+  bool is_causal = false;                     // query j sees the keys 0 .. j, however many there are
+  std::optional<double> scale = {};           // of the scores; none stands for 1 / sqrt(head_size)
+  bool enable_gqa = false;                    // k and v may have fewer heads than q
+  std::optional<RandomKey> dropout_key = {};  // as in AttentionOptions; dropout needs one
+};
+
+// Returns attention in PyTorch's layout [batch, heads, time, size]: the output [batch, heads, queries, head_size];
+// zeros for a query that sees no key. Without attn_mask views alone change the layout: the numbers are those of
+// attention_bthd to the bit, and the output is a view of its output.
+// shapes: q [batch, heads, queries, head_size]; k, v [batch, kv_heads, keys, head_size], kv_heads being heads, or with
+// enable_gqa a divisor of it. Any strides, as in attention_bthd.
+// dtypes: f32, f64, bf16; beside bf16 attn_mask may be f32.
+// errors: ShapeError if sizes do not match, or attn_mask does not broadcast; ValueError for dropout_p outside [0, 1) or
+// without a key, a scale that is 0 or not finite, or attn_mask with is_causal; DtypeError; DeviceError.
+// grad: for q, k, v, and attn_mask of a floating dtype.
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const ScaledDotProductAttentionOptions& options = {});
 
 // Returns attention [batch, time, dim] for q, k and v side by side in the rows of one projection. Keys and
 // values of earlier rows may be given as `past`, side by side too.
 // shapes: qkv [batch, time, 3 dim]: columns 0 .. dim - 1 are q, then k, then v; head j has the columns
 // j d .. (j + 1) d - 1 of each, d = dim / heads. past [batch, p, 2 dim]: keys, then values.
-// dtypes: as attention.
-// errors: as attention; ValueError for options with a past or unit_eps.
+// dtypes: as attention_bthd.
+// errors: as attention_bthd; ValueError for options with a past or unit_eps.
 // grad: one [batch, time, 3 dim] tensor and one for the past, each written once on a GPU.
 Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOptions& options = {},
                         const Tensor& past = {});
@@ -75,24 +103,24 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
 // block recurrences, each lane of the CPU's vectors takes one.
 // shapes: q [batch, queries, dim]; past [batch, p, 2 dim] or undefined; own [batch, rows, 2 dim]: columns
 // 0 .. dim - 1 are keys, then values, with heads as in attention_packed.
-// dtypes: as attention.
-// errors: as attention; ValueError for options with tensors or unit_eps.
+// dtypes: as attention_bthd.
+// errors: as attention_bthd; ValueError for options with tensors or unit_eps.
 // grad: for q, past and own; those of past and own are written once each.
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
                              const AttentionOptions& options = {});
 
-// Returns the same as `attention`, but stores all probabilities: the form to read first and to compare with.
+// Returns the same as `attention_bthd`, but stores all probabilities: the form to read first and to compare with.
 // Runs on the CPU only.
-// grad: as attention.
-Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
-                          const AttentionOptions& options = {});
+// grad: as attention_bthd.
+Tensor attention_bthd_composed(const Tensor& q, const Tensor& k, const Tensor& v,
+                               const AttentionOptions& options = {});
 
 namespace detail {
 // For those who look inside a run, since the kernels never store them (attention_reference.cpp):
 //
-// Returns the probabilities [batch, heads, queries, keys] of `attention` on the CPU, before dropout; keys are those of
-// the past and k. A row sums to 1, or is 0 for a query that sees no key. They are computed in f64.
-// shapes, options: those of attention; dropout and past_values are not read.
+// Returns the probabilities [batch, heads, queries, keys] of `attention_bthd` on the CPU, before dropout; keys are
+// those of the past and k. A row sums to 1, or is 0 for a query that sees no key. They are computed in f64.
+// shapes, options: those of attention_bthd; dropout and past_values are not read.
 // dtypes: as q; f32 for bf16.
 Tensor attention_probabilities(const Tensor& q, const Tensor& k, const AttentionOptions& options);
 
@@ -107,7 +135,7 @@ struct ConcatenatedPast {
   AttentionOptions options;
 };
 // Concatenates the past with k and v, on the tape; does nothing without a past.
-// errors: those of attention for past keys and values.
+// errors: those of attention_bthd for past keys and values.
 std::optional<ConcatenatedPast> concat_past(const char* op, const Tensor& k, const Tensor& v,
                                             const AttentionOptions& options);
 // The options for q and k that are unit vectors already.
@@ -117,7 +145,7 @@ AttentionOptions with_upcast_tables(AttentionOptions options);
 // The options with past keys and values, which must be of q's kind, cast like q.
 AttentionOptions with_wide_past(const char* op, const Tensor& q, AttentionOptions options);
 // The checks that all forms of attention share.
-// errors: those of attention, naming `op`.
+// errors: those of attention_bthd, naming `op`.
 void check_attention(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                      const AttentionOptions& options);
 // The checks of dropout, scale and band.
@@ -131,7 +159,7 @@ void check_packed_keys(const char* op, const Tensor& q, const Tensor& past, cons
 // errors: ShapeError, DtypeError and DeviceError, naming `op`.
 void check_packed_rows(const char* op, const Tensor& like, const char* name, const Tensor& rows,
                        const Shape& queries);
-// errors: ValueError for options with unit_eps, which only `attention` takes.
+// errors: ValueError for options with unit_eps, which only `attention_bthd` takes.
 void refuse_unit(const char* op, const AttentionOptions& options);
 // x, or a copy whose last axis has stride 1.
 Tensor readable(const Tensor& x);

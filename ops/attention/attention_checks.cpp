@@ -70,7 +70,7 @@ void check_packed_rows(const char* op, const Tensor& like, const char* name, con
 
 void refuse_unit(const char* op, const AttentionOptions& options) {
   if (options.unit_eps)
-    fail<ValueError>("{}: unit_eps {} (only attention scales queries and keys to length 1)", op,
+    fail<ValueError>("{}: unit_eps {} (only attention_bthd scales queries and keys to length 1)", op,
                      *options.unit_eps);
 }
 

@@ -70,20 +70,21 @@ Tensor detail::attention_probabilities(const Tensor& q, const Tensor& k, const A
   return cast(probabilities_of(queries, keys, options), is_bf16(q) ? Dtype::f32 : q.dtype());
 }
 
-Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
-                          const AttentionOptions& options) {
-  const char* const op = "attention_composed";
+Tensor attention_bthd_composed(const Tensor& q, const Tensor& k, const Tensor& v,
+                               const AttentionOptions& options) {
+  const char* const op = "attention_bthd_composed";
   if (is_bf16(q))
-    return downcast(attention_composed(upcast(q), upcast_like(op, q, k), upcast_like(op, q, v),
-                                       detail::with_wide_past(op, q, detail::with_upcast_tables(options))));
+    return downcast(
+        attention_bthd_composed(upcast(q), upcast_like(op, q, k), upcast_like(op, q, v),
+                                detail::with_wide_past(op, q, detail::with_upcast_tables(options))));
   if (options.unit_eps)
-    return attention_composed(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
-                              detail::without_unit(options));
+    return attention_bthd_composed(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v,
+                                   detail::without_unit(options));
   if (const auto joined = detail::concat_past(op, k, v, options))
-    return attention_composed(q, joined->k, joined->v, joined->options);
+    return attention_bthd_composed(q, joined->k, joined->v, joined->options);
   detail::check_attention(op, q, k, v, options);
   if (q.device() != kCpu)
-    fail<DeviceError>("attention_composed: {} (cpu only; use attention)", to_string(q.device()));
+    fail<DeviceError>("attention_bthd_composed: {} (cpu only; use attention_bthd)", to_string(q.device()));
 
   const Tensor probabilities = probabilities_of(q, k, options);
   name_value("probabilities", [&] { return cast(probabilities, q.dtype()); });

@@ -1,7 +1,9 @@
 // Samples of attention's forms for the generic tests and the benchmark. Every form is compared with
-// attention_composed. Samples of several tiles have too many elements for finite differences: there the
-// gradients of attention_composed are the oracle (tests/ops/attention/test_attention*.cpp).
+// attention_bthd_composed, scaled_dot_product_attention with plain loops. Samples of several tiles have too many
+// elements for finite differences: there the gradients of attention_bthd_composed are the oracle
+// (tests/ops/attention/test_attention*.cpp).
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "ops/attention/attention.h"
@@ -71,8 +73,8 @@ Tensors with_tables(Tensors x, const AttentionOptions& options, const Tables& ta
 OpSpec spec_of(const char* name, const char* formula, const AttentionOptions& options,
                const Tables& tables = {}) {
   OpSpec spec{name, formula};
-  spec.run = call_of(attention, options, tables);
-  spec.reference = call_of(attention_composed, options, tables);
+  spec.run = call_of(attention_bthd, options, tables);
+  spec.reference = call_of(attention_bthd_composed, options, tables);
   // A score of size 30 * 30 * 2 keeps its rounding through exp, so the error is that of the score and not of
   // its exp.
   spec.roundings = 64;
@@ -182,7 +184,7 @@ OpSpec packed_spec(const char* name, const char* formula) {
       with_past.past_keys = before[0];
       with_past.past_values = before[1];
     }
-    const Tensor y = attention_composed(parts[0], parts[1], parts[2], with_past);
+    const Tensor y = attention_bthd_composed(parts[0], parts[1], parts[2], with_past);
     return raw::reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)});
   };
   spec.samples = {{"size_0", {sample_normal({2, 0, 18}, "p0")}},
@@ -214,6 +216,86 @@ OpSpec packed_past_spec() {
   return spec;
 }
 
+// softmax(q k^T / sqrt(size) + mask) v over [batch, heads, time, size] in plain loops, grouped heads included.
+Tensor loops_over_heads(const Tensors& x, bool causal) {
+  const std::int64_t batch = x[0].dim(0), heads = x[0].dim(1), queries = x[0].dim(2), size = x[0].dim(3),
+                     kv_heads = x[1].dim(1), keys = x[1].dim(2);
+  const std::vector<double> q = x[0].to_vector<double>(), k = x[1].to_vector<double>(),
+                            v = x[2].to_vector<double>();
+  const Tensor mask = optional_input(x, 3);
+  const bool allows = mask.defined() && mask.dtype() == Dtype::u8;
+  std::vector<double> add;
+  if (mask.defined())
+    add = raw::cast(raw::expand(mask, {batch, heads, queries, keys}), Dtype::f64).to_vector<double>();
+  std::vector<double> y(q.size(), 0.0);
+  for (std::int64_t row = 0; row < batch * heads * queries; ++row) {
+    const std::int64_t j = row % queries, head = row / queries % heads, b = row / queries / heads;
+    const std::int64_t first = (b * kv_heads + head / (heads / kv_heads)) * keys;  // of the rows of k and v
+    std::vector<double> e(static_cast<std::size_t>(keys), 0.0);
+    double most = -HUGE_VAL, sum = 0;
+    const auto at = [&](std::int64_t of, std::int64_t i) { return static_cast<std::size_t>(of * size + i); };
+    const auto score = [&](std::int64_t t) {
+      double dot = 0;
+      for (std::int64_t i = 0; i < size; ++i) dot += q[at(row, i)] * k[at(first + t, i)];
+      dot /= std::sqrt(static_cast<double>(size));
+      const double m = add.empty() ? 0 : add[static_cast<std::size_t>(row * keys + t)];
+      const bool hidden = (causal && t > j) || (allows && m == 0);
+      return hidden ? -HUGE_VAL : dot + (allows ? 0 : m);
+    };
+    for (std::int64_t t = 0; t < keys; ++t) most = std::max(most, score(t));
+    if (most == -HUGE_VAL) continue;
+    for (std::int64_t t = 0; t < keys; ++t) sum += e[static_cast<std::size_t>(t)] = std::exp(score(t) - most);
+    for (std::int64_t t = 0; t < keys; ++t)
+      for (std::int64_t i = 0; i < size; ++i)
+        y[at(row, i)] += e[static_cast<std::size_t>(t)] / sum * v[at(first + t, i)];
+  }
+  return Tensor::from(y, x[0].shape());
+}
+
+// scaled_dot_product_attention; an input after q, k and v is attn_mask.
+OpSpec pytorch_spec(const char* name, const char* formula, bool causal) {
+  OpSpec spec{name, formula};
+  spec.run = [causal](const Tensors& x) {
+    return scaled_dot_product_attention(
+        x[0], x[1], x[2], {.attn_mask = optional_input(x, 3), .is_causal = causal, .enable_gqa = true});
+  };
+  spec.reference = [causal](const Tensors& x) { return loops_over_heads(x, causal); };
+  spec.roundings = 64;  // as spec_of
+  spec.samples = {{"size_0_batch", sample("pb0", {0, 2, 3, 4}, {0, 2, 3, 4})},
+                  {"size_0_queries", sample("pq0", {1, 2, 0, 4}, {1, 2, 3, 4})},
+                  {"size_0_keys", sample("pk0", {1, 2, 3, 4}, {1, 2, 0, 4})},
+                  {"size_1", sample("pone", {1, 1, 1, 1}, {1, 1, 1, 1})},
+                  {"odd_tail", sample("podd", {2, 3, 7, 5}, {2, 3, 7, 5})},
+                  {"fewer_queries", sample("pfewer", {1, 2, 5, 3}, {1, 2, 19, 3})},
+                  {"more_queries", sample("pmore", {1, 2, 9, 3}, {1, 2, 4, 3})},
+                  {"grouped_heads", sample("pgrouped", {2, 6, 6, 4}, {2, 2, 6, 4})},
+                  {"strided", strided_copies(sample("pstrided", {1, 2, 6, 4}, {1, 2, 6, 4}))},
+                  {"large", sample("plarge", {1, 2, 6, 4}, {1, 2, 6, 4}, 30), false}};
+  return spec;
+}
+
+OpSpec pytorch_mask_spec() {
+  OpSpec spec =
+      pytorch_spec("scaled_dot_product_attention_mask", "the same, softmax(q k^T / sqrt(d) + mask) v", false);
+  const auto masked = [](const char* stream, const Shape& q, const Shape& k, const Tensor& mask) {
+    Tensors x = sample(stream, q, k);
+    x.push_back(mask);
+    return x;
+  };
+  const auto allowing = [](const Shape& shape) {
+    return raw::cast(sample_indices(shape, "allowed", 2), Dtype::u8);
+  };
+  spec.samples = {
+      {"size_0_keys", masked("mk0", {1, 2, 3, 4}, {1, 2, 0, 4}, sample_normal({3, 0}, "m0"))},
+      {"size_1", masked("mone", {1, 1, 1, 1}, {1, 1, 1, 1}, sample_normal({1}, "m1"))},
+      {"full", masked("mfull", {2, 3, 7, 5}, {2, 3, 9, 5}, sample_normal({2, 3, 7, 9}, "m2"))},
+      {"every_head", masked("mrows", {2, 4, 5, 4}, {2, 2, 6, 4}, sample_normal({2, 1, 5, 6}, "m3"))},
+      {"allowed", masked("mallow", {2, 3, 7, 5}, {2, 3, 9, 5}, allowing({7, 9}))},
+      {"padding", masked("mpad", {2, 3, 4, 5}, {2, 3, 6, 5}, allowing({2, 1, 1, 6}))},
+      {"strided", strided_copies(masked("mstr", {1, 2, 6, 4}, {1, 2, 6, 4}, sample_normal({6, 6}, "m4")))}};
+  return spec;
+}
+
 }  // namespace
 
 std::vector<OpSpec> attention_specs() {
@@ -241,6 +323,9 @@ std::vector<OpSpec> attention_specs() {
       plain_spec("attention", "softmax(q k^T / sqrt(d)) v", {}),
       plain_spec("attention_causal", "the same, query j sees keys <= j + keys - queries", causal),
       plain_spec("attention_dropout", "the same with dropout on the probabilities", dropped),
+      pytorch_spec("scaled_dot_product_attention", "softmax(q k^T / sqrt(d)) v, heads before time", false),
+      pytorch_spec("scaled_dot_product_attention_causal", "the same, query j sees keys <= j", true),
+      pytorch_mask_spec(),
       packed_spec(),
       packed_past_spec(),
       relative_spec("attention_band", "distances 1 .. 7 alone", window, {}),

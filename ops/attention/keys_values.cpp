@@ -27,8 +27,8 @@ KeysValues KeysValues::slice(std::int64_t first, std::int64_t count) const {
 Tensor attend(const Tensor& q, const KeysValues& keys_values, AttentionOptions options, bool literal) {
   options.past_keys = keys_values.past_k;
   options.past_values = keys_values.past_v;
-  return literal ? attention_composed(q, keys_values.k, keys_values.v, options)
-                 : attention(q, keys_values.k, keys_values.v, options);
+  return literal ? attention_bthd_composed(q, keys_values.k, keys_values.v, options)
+                 : attention_bthd(q, keys_values.k, keys_values.v, options);
 }
 
 Tensor self_attention(const Tensor& x, const Tensor& past, const AttentionWeights& weights,
@@ -44,7 +44,7 @@ Tensor self_attention(const Tensor& x, const Tensor& past, const AttentionWeight
     return reshape(rows, {rows.dim(0), rows.dim(1), heads, rows.dim(2) / heads});
   };
   const Tensor keys = by_head(linear(context, key)), values = by_head(linear(context, value)),
-               y = attention(by_head(linear(x, query)), keys, values, options);
+               y = attention_bthd(by_head(linear(x, query)), keys, values, options);
   return reshape(y, {x.dim(0), x.dim(1), query.dim(0)});
 }
 

@@ -24,7 +24,7 @@ struct KeysValues {
   KeysValues slice(std::int64_t first, std::int64_t count) const;
 };
 
-// Attention of q to all rows: attention, or with `literal` attention_composed (products and a softmax).
+// Attention of q to all rows: attention, or with `literal` attention_bthd_composed (products and a softmax).
 Tensor attend(const Tensor& q, const KeysValues& keys_values, AttentionOptions options, bool literal);
 
 // The matrices [heads head_dim, dim] of queries, keys and values.
@@ -35,8 +35,8 @@ struct AttentionWeights {
 // values of {past, x}. On a GPU one product makes the queries, keys and values of x and one those of the past, which
 // attention reads in place.
 // shapes: x [batch, time, dim]; past [batch, p, dim] or undefined; result [batch, time, heads head_dim].
-// dtypes: as attention.
-// errors: those of linear and attention.
+// dtypes: as attention_bthd.
+// errors: those of linear and attention_bthd.
 // grad: x, the past, the weights, and the tables of the options.
 Tensor self_attention(const Tensor& x, const Tensor& past, const AttentionWeights& weights,
                       std::int64_t heads, const AttentionOptions& options);

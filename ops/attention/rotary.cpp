@@ -108,20 +108,20 @@ void clear_rotary_cache() {
   the_kept().tables.clear();
 }
 
-Tensor rotary(const Tensor& x, std::int64_t first_position, double theta) {
-  if (must_upcast(x)) return downcast(rotary(upcast(x), first_position, theta));
-  checks::floating("rotary", x);
+Tensor rotary_bthd(const Tensor& x, std::int64_t first_position, double theta) {
+  if (must_upcast(x)) return downcast(rotary_bthd(upcast(x), first_position, theta));
+  checks::floating("rotary_bthd", x);
   if (x.rank() != 4)
-    fail<ShapeError>("rotary: input {} has {} axes (4: [batch, time, heads, head_size])",
+    fail<ShapeError>("rotary_bthd: input {} has {} axes (4: [batch, time, heads, head_size])",
                      to_string(x.shape()), x.rank());
   if (x.dim(3) % 2 != 0)
-    fail<ShapeError>("rotary: head_size {} of input {} is odd (entries turn in pairs)", x.dim(3),
+    fail<ShapeError>("rotary_bthd: head_size {} of input {} is odd (entries turn in pairs)", x.dim(3),
                      to_string(x.shape()));
   if (first_position < 0 || first_position > kLastPosition - x.dim(1))
-    fail<ValueError>("rotary: positions from {} for {} rows (0 or more, below 2^52)", first_position,
+    fail<ValueError>("rotary_bthd: positions from {} for {} rows (0 or more, below 2^52)", first_position,
                      x.dim(1));
   if (!(theta > 0) || !std::isfinite(theta))
-    fail<ValueError>("rotary: theta is {} (finite and above 0)", theta);
+    fail<ValueError>("rotary_bthd: theta is {} (finite and above 0)", theta);
 
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   const Tensor turns = x.elements() == 0 ? Tensor()
@@ -129,7 +129,7 @@ Tensor rotary(const Tensor& x, std::int64_t first_position, double theta) {
                                                     compute_dtype(x), x.device());
   run_rotary(with_adjacent_entries(x), turns, false, y, 0);
   // A rotation is orthogonal: its transpose, which takes dy to dx, is the rotation by the negative angle.
-  return record("rotary", {x}, y, {turns}, [](VjpContext& v) {
+  return record("rotary_bthd", {x}, y, {turns}, [](VjpContext& v) {
     const Tensor dy = with_adjacent_entries(v.dy());
     v.sink.into(0, [&](const Tensor& dx, float beta) { run_rotary(dy, v.saved(0), true, dx, beta); });
   });

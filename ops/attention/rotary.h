@@ -11,8 +11,8 @@
 
 namespace eddy {
 
-// Returns x with the pair (u, w) at (2i, 2i + 1) of every head rotated. At position p, with row t of the time
-// axis at position first_position + t:
+// Returns x [batch, time, heads, head_size] with the pair (u, w) at (2i, 2i + 1) of every head rotated. At position p,
+// with row t of the time axis at position first_position + t:
 //
 //   a  = p theta^(-2i / head_size)
 //   u' = u cos a - w sin a
@@ -25,7 +25,7 @@ namespace eddy {
 // errors: ShapeError unless the rank is 4 and head_size even; ValueError for a negative position, positions
 // beyond 2^52, or a theta that is not finite and positive; DtypeError.
 // grad: dy rotated by the negative angles.
-Tensor rotary(const Tensor& x, std::int64_t first_position, double theta = 10000.0);
+Tensor rotary_bthd(const Tensor& x, std::int64_t first_position, double theta = 10000.0);
 
 // Frees the cached tables of angles. It is called before the GPU with the tables is closed.
 void clear_rotary_cache();

@@ -31,7 +31,7 @@ Tensor reference_rotary(const Tensor& input) {
 
 std::vector<OpSpec> rotary_specs() {
   OpSpec spec{"rotary", "(u cos a - w sin a, u sin a + w cos a), a = position theta^(-2i / head_size)"};
-  spec.run = [](const Tensors& x) { return rotary(x[0], kFirst, kTheta); };
+  spec.run = [](const Tensors& x) { return rotary_bthd(x[0], kFirst, kTheta); };
   spec.reference = [](const Tensors& x) { return reference_rotary(x[0]); };
   const auto x = [](const Shape& shape, double scale = 1) { return sample_normal(shape, "x", scale); };
   spec.samples = {{"size_0", {x({2, 0, 3, 4})}},

@@ -1,7 +1,7 @@
 // The kernel behind attention_packed_keys for many short windows, as block recurrences have them: the rows of the
 // previous block (`past`), which are all visible, and the block's own rows, which are visible up to the query itself.
 //
-// The kernels of `attention` put the keys of one window into vector lanes; with 8 numbers per head and 32 rows per
+// The kernels of `attention_bthd` put the keys of one window into vector lanes; with 8 numbers per head and 32 rows per
 // block most of each vector would be idle. Here the lanes are sequences of the batch: 16 of them run through the same
 // window side by side, no sum runs across lanes, and no head size or causal edge wastes work. The two parts are read in
 // place, without concatenation, and have separate gradients.

@@ -13,6 +13,7 @@ namespace eddy {
 // The last query and the last key have the same position, so queries after cached keys need no offset. If the
 // last query is n positions before the last key, use least + n and most + n.
 struct AttentionBand {
+  // Farther than any key.
   static constexpr std::int64_t kFar = std::int64_t{1} << 40;
   std::int64_t least = -kFar;  // 0: causal; 1: causal without the token itself
   std::int64_t most = kFar;    // W: at most W positions back

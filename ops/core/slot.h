@@ -19,11 +19,14 @@ namespace detail {
 [[noreturn]] void empty_slot(const char* kernel, Device device);
 }
 
+// The slot of a kernel with these arguments.
 template <class Args>
 struct Slot {
   static_assert(std::is_trivially_copyable_v<Args>);
+  // A kernel.
   using Function = void (*)(const Args&);
 
+  // The kernel's name for error texts, and its function on each type of device; null where there is none.
   const char* name;
   Function function[kDeviceTypeCount] = {};
   // The CPU's f64 kernel; function[cpu] then takes only f32. Null if function[cpu] takes both.
@@ -48,6 +51,7 @@ struct Slot {
 // The slot of a kernel that only the CPU has. On other devices the op is composed of other ops.
 template <class Args>
 struct CpuSlot : Slot<Args> {
+  // Runs the kernel.
   EDDY_INLINE void operator()(const Args& args) const { Slot<Args>::operator()(kCpu, args); }
 };
 

@@ -10,13 +10,16 @@
 
 namespace eddy {
 
+// The type of a tensor's elements, and how many types there are.
 enum class Dtype : std::uint8_t { f32, bf16, f64, i32, i64, u8 };
 inline constexpr int kDtypeCount = 6;
 
+// A number with the range of f32 and 8 bits of precision.
 struct bf16 {
-  std::uint16_t bits;
+  std::uint16_t bits;  // sign, 8 bits of exponent, 7 of mantissa
 
   bf16() = default;
+  // From and to f32; the nearest, of two equally near the even one.
   EDDY_HD_INLINE explicit bf16(float value) : bits(from_float(value)) {}
   EDDY_HD_INLINE operator float() const {
     const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
@@ -90,36 +93,51 @@ constexpr const char* dtype_name(Dtype dtype) {
   return "?";
 }
 
+// Whether elements are real numbers.
 constexpr bool is_floating(Dtype dtype) {
   return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::bf16;
 }
 
+// The Dtype of a C++ type; dtype_of<float> is Dtype::f32.
 template <class T>
 struct DtypeOf;
+// Of float.
 template <>
 struct DtypeOf<float> {
+  // Its Dtype.
   static constexpr Dtype value = Dtype::f32;
 };
+// Of bf16.
 template <>
 struct DtypeOf<bf16> {
+  // Its Dtype.
   static constexpr Dtype value = Dtype::bf16;
 };
+// Of double.
 template <>
 struct DtypeOf<double> {
+  // Its Dtype.
   static constexpr Dtype value = Dtype::f64;
 };
+// Of std::int32_t.
 template <>
 struct DtypeOf<std::int32_t> {
+  // Its Dtype.
   static constexpr Dtype value = Dtype::i32;
 };
+// Of std::int64_t.
 template <>
 struct DtypeOf<std::int64_t> {
+  // Its Dtype.
   static constexpr Dtype value = Dtype::i64;
 };
+// Of std::uint8_t.
 template <>
 struct DtypeOf<std::uint8_t> {
+  // Its Dtype.
   static constexpr Dtype value = Dtype::u8;
 };
+// The Dtype of T.
 template <class T>
 inline constexpr Dtype dtype_of = DtypeOf<T>::value;
 

@@ -8,13 +8,17 @@
 
 namespace eddy {
 
+// Owns a file descriptor; -1 stands for none.
 class Descriptor {
  public:
+  // Takes over an open descriptor.
   explicit Descriptor(int fd = -1) : fd_(fd) {}
   ~Descriptor() { reset(); }
+  // Takes over that of another, which has none then.
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
+  // The descriptor.
   int get() const { return fd_; }
   // Leaves the descriptor to another owner.
   int release() { return std::exchange(fd_, -1); }

@@ -12,12 +12,15 @@
 
 namespace eddy {
 
+// An open file, of which copies share the descriptor.
 class InputFile {
  public:
+  // Opens it.
   // errors: IoError when there is no such file, when it is no regular one (a folder, a pipe, a device), or when
   // it cannot be opened.
   explicit InputFile(std::string path);
 
+  // The path, as it was given.
   const std::string& path() const { return path_; }
   // The size, when it was opened.
   std::int64_t bytes() const { return bytes_; }

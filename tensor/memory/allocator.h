@@ -11,6 +11,7 @@
 
 namespace eddy {
 
+// What an allocator has handed out so far.
 struct AllocatorStats {
   std::int64_t live_bytes = 0;      // allocated now, rounded up to size classes
   std::int64_t peak_bytes = 0;      // the most that was live since the last reset_peak
@@ -18,6 +19,7 @@ struct AllocatorStats {
   std::int64_t allocations = 0;     // calls of allocate so far
 };
 
+// Memory of one kind of device.
 class Allocator {
  public:
   virtual ~Allocator() = default;

@@ -7,6 +7,7 @@
 
 namespace eddy {
 
+// The base of objects that Ref counts.
 class RefCounted {
  public:
   RefCounted() = default;
@@ -14,6 +15,7 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
   virtual ~RefCounted() = default;
 
+  // How many handles there are.
   std::int64_t ref_count() const { return references_.load(std::memory_order_acquire); }
 
  private:
@@ -26,9 +28,11 @@ class RefCounted {
   std::atomic<std::int64_t> references_{0};
 };
 
+// A handle, null or of an object; the object goes with its last handle.
 template <class T>
 class Ref {
  public:
+  // Null, of an object, or of that of another handle.
   Ref() = default;
   Ref(std::nullptr_t) {}
   explicit Ref(T* object) : object_(object) { retain(); }
@@ -48,6 +52,7 @@ class Ref {
     }
   }
 
+  // The object.
   T* get() const { return object_; }
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }
@@ -64,6 +69,7 @@ class Ref {
   T* object_ = nullptr;
 };
 
+// Makes a T with these arguments, and its first handle.
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
   return Ref<T>(new T(std::forward<Args>(args)...));

@@ -10,7 +10,9 @@
 
 namespace eddy {
 
+// Four random words, or the counter that they are made from.
 struct Philox4 {
+  // The lowest first.
   std::uint32_t word[4];
 };
 
@@ -33,12 +35,14 @@ EDDY_HD_INLINE Philox4 philox4x32(Philox4 counter, std::uint32_t key0, std::uint
 // One sequence of random words. The seed and the stream's name make the key; the step and the element's
 // number make the counter. Example: `random_key(seed, "layers.0.mlp.dropout", step)`.
 struct RandomKey {
+  // The 64 bits of the key in two halves; the step.
   std::uint32_t key0 = 0, key1 = 0;
   std::uint64_t step = 0;
   // A number in device memory that is added to `step` when a word is drawn; null for none. Captured work
   // reads the current step from it at each replay.
   const std::uint64_t* step_base = nullptr;
 
+  // The step, with what step_base adds.
   EDDY_HD_INLINE std::uint64_t current_step() const {
     return step_base == nullptr ? step : step + *step_base;
   }

@@ -26,6 +26,21 @@ cd "$temporary" && build/consumer && build/own_cell
 build/own_cell keys minimal_gate | grep -q "model.gate_start"
 build/own_cell reproduce "$examples/07_own_cell.toml" --scale tiny | grep "text: one gate (own)"
 
+# ---- a part that find_package was not asked for: the error names its component ----
+mkdir unasked
+cat >unasked/CMakeLists.txt <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(unasked LANGUAGES CXX)
+find_package(eddy CONFIG REQUIRED)
+add_library(unasked INTERFACE)
+target_link_libraries(unasked INTERFACE eddy::train)
+END
+if refusal="$(cmake -G Ninja -S unasked -B unasked/build -DCMAKE_PREFIX_PATH="$temporary/prefix" 2>&1)" ||
+  [[ "$refusal" != *"unasked links eddy::train, which is of the component train"* ]]; then
+  echo "run.sh: the error does not name the component of eddy::train: $refusal" >&2
+  exit 1
+fi
+
 # ---- eddy learn, installed: an exercise of plain C++, one that links Eddy, one that needs the tree ----
 learn=("$temporary/prefix/bin/eddy" learn)
 for exercise in softplus training_loop; do

@@ -32,7 +32,7 @@ Launches launches_of(const AttentionCase& c) {
     return Launches{all["attention_tables on tensor cores"], all["attention_dbias_slices"]};
   };
   const Launches before = counts();
-  static_cast<void>(run_attention(attention, c, inputs, dy));
+  static_cast<void>(run_attention(attention_bthd, c, inputs, dy));
   const Launches after = counts();
   return {after.tables - before.tables, after.slices - before.slices};
 }

@@ -220,7 +220,7 @@ TEST_SUITE("device") {
         Tensors inputs;
         for (const Tensor& x : attention_inputs(c, Dtype::bf16))
           inputs.push_back(x.defined() ? to_gpu(raw::cast(x, x.rank() == 4 ? Dtype::bf16 : Dtype::f32)) : x);
-        run_attention(attention, c, inputs,
+        run_attention(attention_bthd, c, inputs,
                       to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16)));
       }
     cuda::synchronize();

@@ -242,7 +242,7 @@ TEST_SUITE("device") {
     std::vector<Tensor> results, cotangents;
     for (int call = 0; call < 3; ++call) {
       const Tensor x = to_gpu(Tensor::full({2, 9, 2, 4}, 1));
-      results.push_back(attention(x, x, x, options));
+      results.push_back(attention_bthd(x, x, x, options));
       cotangents.push_back(x);
     }
     const Counts back = counted([&] { backward(results, cotangents); });

@@ -73,9 +73,9 @@ TEST_SUITE("device") {
           on_gpu.push_back(!x.defined() ? x : strided ? strided_on_gpu(typed) : to_gpu(typed));
         }
         const Tensor gpu_dy = to_gpu(raw::cast(dy, Dtype::f32));
-        const Tensors got = to_cpu(run_attention(attention, c, on_gpu, gpu_dy));
+        const Tensors got = to_cpu(run_attention(attention_bthd, c, on_gpu, gpu_dy));
         poison_gpu();
-        const Tensors again = to_cpu(run_attention(attention, c, on_gpu, gpu_dy));
+        const Tensors again = to_cpu(run_attention(attention_bthd, c, on_gpu, gpu_dy));
         const std::string where = c.text() + (strided ? ", strided" : "");
         check_attention(c, where, got, inputs, want, kRoundings);
         check_attention_bits(where, again, got);
@@ -92,7 +92,7 @@ TEST_SUITE("device") {
     for (std::uint64_t mask = 0; mask < 8; ++mask) {
       const Tensors want = expected_attention(c, inputs, dy, mask);
       const Tensors got =
-          to_cpu(run_attention(attention, c, on_gpu, to_gpu(raw::cast(dy, Dtype::f32)), mask));
+          to_cpu(run_attention(attention_bthd, c, on_gpu, to_gpu(raw::cast(dy, Dtype::f32)), mask));
       check_attention(c, fmt::format("mask {}", mask), got, inputs, want, kRoundings);
     }
   }
@@ -102,7 +102,7 @@ TEST_SUITE("device") {
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 16}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 16}, "k"), Dtype::f32));
       q.mutable_data<float>()[5 * 16] = bad;
-      const Tensor y = to_cpu(attention(to_gpu(q), k, k));
+      const Tensor y = to_cpu(attention_bthd(to_gpu(q), k, k));
       for (std::int64_t row = 0; row < 70; ++row) CHECK(std::isnan(y.data<float>()[row * 16]) == (row == 5));
     }
   }
@@ -117,7 +117,7 @@ TEST_SUITE("device") {
         for (const Tensor& x : attention_inputs(c, dtype))
           on_gpu.push_back(x.defined() ? to_gpu(raw::cast(x, x.rank() == 4 ? dtype : Dtype::f32)) : x);
         const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, dtype), dtype));
-        const Tensors got = to_cpu(run_attention(attention, c, on_gpu, dy));
+        const Tensors got = to_cpu(run_attention(attention_bthd, c, on_gpu, dy));
         for (std::size_t i = 1; i < got.size(); ++i) {  // the result comes first
           if (i == 3 || !got[i].defined()) continue;    // of v
           for (const double gradient : raw::cast(got[i], Dtype::f64).to_vector<double>())
@@ -128,6 +128,6 @@ TEST_SUITE("device") {
 
   TEST_CASE("a head too large for the kernels of the GPU is refused") {
     const Tensor x = Tensor::zeros({1, 2, 1, 257}, Dtype::f32, gpu());
-    CHECK_THROWS_AS(attention(x, x, x), ShapeError);
+    CHECK_THROWS_AS(attention_bthd(x, x, x), ShapeError);
   }
 }

@@ -142,7 +142,7 @@ void check(const AttentionCase& c) {
     if (gap.own != gap.past && c.past == 0) continue;
     if (kEmulated && gap.own == 8) continue;  // the code of 0, and slow there
     poison_gpu();
-    const Tensors got = to_cpu(run_attention(attention, c, on_gpu(inputs, gap.own, gap.past), gpu_dy));
+    const Tensors got = to_cpu(run_attention(attention_bthd, c, on_gpu(inputs, gap.own, gap.past), gpu_dy));
     const std::string where = fmt::format("{}, gaps {} and {}", c.text(), gap.own, gap.past);
     if (first.empty()) {
       check_attention(c, where, got, inputs, want, kRoundings);
@@ -194,9 +194,9 @@ TEST_SUITE("device") {
         AttentionCase alone = c;
         alone.wanted = kBiasAlone;
         const std::size_t dbias = 5;
-        expect_none(difference(attention_part(dbias, c.text()),
-                               to_cpu(run_attention(attention, c, inputs, dy))[dbias],
-                               to_cpu(run_attention(attention, alone, inputs, dy))[dbias], 256, 0x1p-23));
+        expect_none(difference(
+            attention_part(dbias, c.text()), to_cpu(run_attention(attention_bthd, c, inputs, dy))[dbias],
+            to_cpu(run_attention(attention_bthd, alone, inputs, dy))[dbias], 256, 0x1p-23));
       }
     }
   }
@@ -222,7 +222,7 @@ TEST_SUITE("device") {
                                     const AttentionOptions& options) {
       AttentionOptions plain = options;
       plain.unit_eps.reset();
-      return attention(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v, plain);
+      return attention_bthd(unit_norm(q, *options.unit_eps), unit_norm(k, *options.unit_eps), v, plain);
     };
     for (const char* const kernel : {"plain", "mma", "wgmma"}) {
       choose(kernel);
@@ -230,7 +230,7 @@ TEST_SUITE("device") {
         const Tensors inputs = on_gpu(attention_inputs(c, Dtype::bf16), 0);
         const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
         const Tensors want = to_cpu(run_attention(of_unit_vectors, c, inputs, dy));
-        Tensors got = to_cpu(run_attention(attention, c, inputs, dy));
+        Tensors got = to_cpu(run_attention(attention_bthd, c, inputs, dy));
         for (const std::size_t i : {1, 2}) {
           if (!want[i].defined()) continue;
           expect_none(
@@ -250,11 +250,11 @@ TEST_SUITE("device") {
         const Tensors inputs = attention_inputs(c, Dtype::bf16);
         const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
         const Tensors one =
-            to_cpu(run_attention(attention, joined_case(c), on_gpu(joined_inputs(inputs), 0), dy));
+            to_cpu(run_attention(attention_bthd, joined_case(c), on_gpu(joined_inputs(inputs), 0), dy));
         Tensors want = apart(one, c.past);
         for (std::size_t i = 1; i < want.size(); ++i)
           if ((c.wanted >> (i - 1) & 1u) == 0) want[i] = Tensor();
-        const Tensors got = to_cpu(run_attention(attention, c, on_gpu(inputs, 0), dy));
+        const Tensors got = to_cpu(run_attention(attention_bthd, c, on_gpu(inputs, 0), dy));
         check_attention_bits(fmt::format("{}, {}", kernel, c.text()), got, want);
       }
     }
@@ -266,9 +266,9 @@ TEST_SUITE("device") {
     const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
     for (const char* const kernel : {"plain", "mma", "wgmma"}) {
       choose(kernel);
-      const Tensors want = to_cpu(run_attention(attention, c, inputs, dy));
+      const Tensors want = to_cpu(run_attention(attention_bthd, c, inputs, dy));
       Tensors got;
-      const auto work = capture(gpu(), [&] { got = run_attention(attention, c, inputs, dy); });
+      const auto work = capture(gpu(), [&] { got = run_attention(attention_bthd, c, inputs, dy); });
       for (int replay = 0; replay < 2; ++replay) {
         poison_gpu();
         work->replay();
@@ -282,10 +282,10 @@ TEST_SUITE("device") {
     const Tensors x = on_gpu(attention_inputs(c, Dtype::bf16), 0);
     const Tensor dy = to_gpu(raw::cast(sample_normal({1, 70, 2, 64}, "dy"), Dtype::bf16));
     set_gpu_kernels("plain");
-    const Tensors plain = to_cpu(run_attention(attention, c, x, dy));
+    const Tensors plain = to_cpu(run_attention(attention_bthd, c, x, dy));
     for (const char* const kernel : {"mma", "wgmma"}) {
       choose(kernel);
-      const Tensors tensor_core = to_cpu(run_attention(attention, c, x, dy));
+      const Tensors tensor_core = to_cpu(run_attention(attention_bthd, c, x, dy));
       CHECK_FALSE(bit_difference("y", tensor_core[0], plain[0]).empty());
       for (std::size_t i = 0; i < 4; ++i) {
         expect_none(difference(kernel, tensor_core[i], plain[i], i == 0 ? 4 : 16, kRounding));
@@ -297,9 +297,9 @@ TEST_SUITE("device") {
     for (const auto& [dtype, head_size] : {std::pair{Dtype::f32, 64}, {Dtype::bf16, 40}, {Dtype::bf16, 16}}) {
       const Tensor x = to_gpu(raw::cast(sample_normal({1, 20, 1, head_size}, "x"), dtype));
       set_gpu_kernels("plain");
-      const Tensor plain = to_cpu(attention(x, x, x));
+      const Tensor plain = to_cpu(attention_bthd(x, x, x));
       choose("wgmma");
-      expect_none(bit_difference("y", to_cpu(attention(x, x, x)), plain));
+      expect_none(bit_difference("y", to_cpu(attention_bthd(x, x, x)), plain));
     }
   }
 
@@ -310,7 +310,7 @@ TEST_SUITE("device") {
       const Tensor q = raw::cast(sample_normal({1, 70, 1, 32}, "q"), Dtype::f32);
       const Tensor k = to_gpu(raw::cast(sample_normal({1, 70, 1, 32}, "k"), Dtype::bf16));
       q.mutable_data<float>()[5 * 32] = bad;
-      const std::vector<double> y = numbers(to_cpu(attention(to_gpu(raw::cast(q, Dtype::bf16)), k, k)));
+      const std::vector<double> y = numbers(to_cpu(attention_bthd(to_gpu(raw::cast(q, Dtype::bf16)), k, k)));
       for (std::size_t row = 0; row < 70; ++row) CHECK(std::isnan(y[row * 32]) == (row == 5));
     }
   }

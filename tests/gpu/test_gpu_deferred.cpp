@@ -56,7 +56,7 @@ Tensors table_gradients(const std::vector<Call>& calls, Dtype dtype, Device devi
     options.causal = true;
     options.bias = bias;
     options.positions = positions;
-    results.push_back(attention(operand("q", queries), operand("k", keys), operand("v", keys), options));
+    results.push_back(attention_bthd(operand("q", queries), operand("k", keys), operand("v", keys), options));
     cotangents.push_back(operand("dy", queries));
   }
   backward(results, cotangents);
@@ -124,7 +124,7 @@ TEST_SUITE("device") {
       options.causal = true;
       options.bias = options.positions = table;
       for (int use = 0; use < 2; ++use)
-        backward(attention(operand("q"), operand("k"), operand("v"), options), operand("dy"));
+        backward(attention_bthd(operand("q"), operand("k"), operand("v"), options), operand("dy"));
       return to_cpu(grad(table));
     };
     expect_near("dtable", gradient(gpu()), gradient(kCpu), 272, epsilon(Dtype::f32));
@@ -146,7 +146,7 @@ TEST_SUITE("device") {
       options.bias = bias;
       options.positions = positions;
       for (int use = 0; use < 2; ++use)
-        backward(attention(operand("q", 6), operand("k", keys), operand("v", keys), options),
+        backward(attention_bthd(operand("q", 6), operand("k", keys), operand("v", keys), options),
                  operand("dy", 6));
       return to_cpu({raw::copy(grad(bias)), raw::copy(grad(positions))});
     };

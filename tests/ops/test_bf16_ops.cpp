@@ -170,5 +170,5 @@ TEST_CASE("bf16: what is no parameter is not taken beside it in another dtype") 
   CHECK_THROWS_AS(linear(wide, raw::cast(wide, Dtype::bf16)), DtypeError);
   CHECK_THROWS_AS(layer_norm(wide, Tensor::zeros({3}, Dtype::bf16)), DtypeError);
   const Tensor q = Tensor::zeros({1, 2, 1, 4}, Dtype::bf16);
-  CHECK_THROWS_AS(attention(q, Tensor::zeros({1, 2, 1, 4}), q), DtypeError);
+  CHECK_THROWS_AS(attention_bthd(q, Tensor::zeros({1, 2, 1, 4}), q), DtypeError);
 }

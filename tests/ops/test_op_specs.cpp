@@ -67,8 +67,14 @@ TEST_CASE("the page of ops follows from their list") {
   if (std::getenv("EDDY_UPDATE_DOCS") != nullptr) std::ofstream(path) << made;
   CHECK_MESSAGE((page == made), "docs/ops.md differs: run this test with EDDY_UPDATE_DOCS=1 to write it");
   std::size_t sections = 0;
-  for (std::size_t at = page.find("\n## "); at != std::string::npos; at = page.find("\n## ", at + 1))
+  for (std::size_t at = page.find("\n## "), next; at != std::string::npos; at = next) {
+    next = page.find("\n## ", at + 1);
+    const std::string section = page.substr(at + 1, next - at - 1);
+    const bool has_shapes =
+        section.find("\nShapes: ") != std::string::npos || section.find("| shapes |") != std::string::npos;
+    CHECK_MESSAGE(has_shapes, "no shapes in ", section.substr(0, section.find('\n')));
     ++sections;
+  }
   CHECK(sections == op_groups().size());
 }
 

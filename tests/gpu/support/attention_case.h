@@ -1,5 +1,5 @@
 // What the tests of the GPU's attention share: a case, its inputs, a run with every gradient, and the check
-// of both against attention_composed in f64.
+// of both against attention_bthd_composed in f64.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -114,13 +114,13 @@ inline Tensor attention_cotangent(const AttentionCase& c, Dtype dtype) {
   return rounded_normal({c.batch, c.queries, c.heads, c.head_size}, "dy", dtype);
 }
 
-// The result and all gradients by attention_composed in f64, whatever the case wants: they tell the sizes of
+// The result and all gradients by attention_bthd_composed in f64, whatever the case wants: they tell the sizes of
 // terms.
 inline Tensors expected_attention(const AttentionCase& c, const Tensors& inputs, const Tensor& dy,
                                   std::uint64_t mask = 7) {
   AttentionCase all = c;
   all.wanted = kAllWanted;
-  return run_attention(attention_composed, all, inputs, dy, mask);
+  return run_attention(attention_bthd_composed, all, inputs, dy, mask);
 }
 
 inline std::vector<double> numbers(const Tensor& x) {

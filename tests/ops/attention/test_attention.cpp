@@ -93,9 +93,9 @@ double tolerance_of(Dtype dtype) {
 void compare_with_composed(Dtype dtype, const AttentionOptions& options) {
   for (const Case& c : kCases) {
     const std::vector<Tensor> inputs = inputs_of(c, dtype);
-    const std::vector<Tensor> composed = run(attention_composed, inputs, options);
+    const std::vector<Tensor> composed = run(attention_bthd_composed, inputs, options);
     on_every_isa_level([&] {
-      const std::vector<Tensor> blocked = run(attention, inputs, options);
+      const std::vector<Tensor> blocked = run(attention_bthd, inputs, options);
       const char* const names[] = {"y", "dq", "dk", "dv"};
       for (std::size_t i = 0; i < 4; ++i)
         check_close(blocked[i], composed[i], tolerance_of(dtype),
@@ -135,7 +135,7 @@ TEST_CASE("over one visible key attention has gradients of exactly 0 for queries
           std::vector<Tensor> inputs = inputs_of(c, dtype);
           for (Tensor& input : inputs) input = require_grad(raw::alias(input));
           if (scaled) options.head_scale = require_grad(Tensor::full({c.heads}, 1.5, dtype));
-          const Tensor y = attention(inputs[0], inputs[1], inputs[2], options);
+          const Tensor y = attention_bthd(inputs[0], inputs[1], inputs[2], options);
           backward(y, normal(y.shape(), "cotangent", dtype));
           for (const Tensor& x : {inputs[0], inputs[1], scaled ? options.head_scale : inputs[0]})
             for (const double gradient : numbers(grad(x))) CHECK(gradient == 0);
@@ -191,10 +191,10 @@ TEST_CASE("attention with rounded factors is near its composed form, whatever it
     for (const std::int64_t most : {c.keys - 1, std::int64_t{37}, std::int64_t{1}}) {
       if (most > c.keys - 1 || c.keys < c.queries) continue;
       const RoundedCall call(c, most);
-      const std::vector<Tensor> want = call.gradients(attention_composed, Dtype::f64);
+      const std::vector<Tensor> want = call.gradients(attention_bthd_composed, Dtype::f64);
       on_every_rounding_level([&] {
-        const std::vector<Tensor> got = call.gradients(attention, Dtype::f32);
-        const std::vector<Tensor> again = call.gradients(attention, Dtype::f32);
+        const std::vector<Tensor> got = call.gradients(attention_bthd, Dtype::f32);
+        const std::vector<Tensor> again = call.gradients(attention_bthd, Dtype::f32);
         const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
         for (std::size_t i = 0; i < 7; ++i) {
           double largest = 1;
@@ -215,10 +215,10 @@ TEST_CASE("a sequence has the same bits alone and in a batch, with rounded facto
       AttentionOptions options;
       options.band = {0, 60};
       options.precision = precision;
-      const std::vector<Tensor> batch = inputs_of(c, Dtype::f32), all = run(attention, batch, options);
+      const std::vector<Tensor> batch = inputs_of(c, Dtype::f32), all = run(attention_bthd, batch, options);
       std::vector<Tensor> one;
       for (const Tensor& x : batch) one.push_back(raw::copy(raw::narrow(x, 0, 0, 1)));
-      const std::vector<Tensor> alone = run(attention, one, options);
+      const std::vector<Tensor> alone = run(attention_bthd, one, options);
       CHECK(equal_bits(alone[0], raw::copy(raw::narrow(all[0], 0, 0, 1))));
     });
 }
@@ -228,16 +228,17 @@ TEST_CASE("attention takes a negative or large scale") {
   const std::vector<Tensor> inputs = inputs_of({1, 20, 20, 2, 2, 16}, Dtype::f64);
   for (const double scale : {-0.5, 4.0}) {
     options.scale = scale;
-    check_close(attention(inputs[0], inputs[1], inputs[2], options),
-                attention_composed(inputs[0], inputs[1], inputs[2], options), tolerance_of(Dtype::f64), "y");
+    check_close(attention_bthd(inputs[0], inputs[1], inputs[2], options),
+                attention_bthd_composed(inputs[0], inputs[1], inputs[2], options), tolerance_of(Dtype::f64),
+                "y");
   }
 }
 
 TEST_CASE("attention over scores of thousands stays finite and right") {
   std::vector<Tensor> inputs = inputs_of({1, 300, 300, 1, 1, 16}, Dtype::f64);
   inputs[0] = raw::cast(sample_normal({1, 300, 1, 16}, "q", 1000), Dtype::f64);
-  const std::vector<Tensor> blocked = run(attention, inputs, {}),
-                            composed = run(attention_composed, inputs, {});
+  const std::vector<Tensor> blocked = run(attention_bthd, inputs, {}),
+                            composed = run(attention_bthd_composed, inputs, {});
   // Scores of some 5000 are known to 5000 roundings, and the gradient of k is 1000 times that of unit
   // queries.
   for (std::size_t i = 0; i < 4; ++i)
@@ -256,7 +257,7 @@ TEST_CASE(
     AttentionOptions options;
     options.causal = true;
     const std::vector<Tensor> inputs{huge(shape, "q"), huge(shape, "k"), huge(shape, "v")};
-    const std::vector<Tensor> result = run(attention, inputs, options);
+    const std::vector<Tensor> result = run(attention_bthd, inputs, options);
     for (const int i : {1, 2})
       for (const double x : numbers(result[static_cast<std::size_t>(i)])) CHECK(x == 0);
   }
@@ -271,7 +272,7 @@ TEST_CASE("attention of a packed projection is the attention of its slices to th
     std::vector<Tensor> slices;
     for (int i = 0; i < 3; ++i)
       slices.push_back(raw::reshape(raw::narrow(qkv, 2, i * dim, dim), {2, time, heads, head_size}));
-    const std::vector<Tensor> separate = run(attention, slices, options);
+    const std::vector<Tensor> separate = run(attention_bthd, slices, options);
     const Tensor y = attention_packed(qkv, heads, options);
     backward(y, raw::reshape(normal({2, time, heads, head_size}, "cotangent", Dtype::f32), y.shape()));
     CHECK(equal_bits(raw::reshape(y, {2, time, heads, head_size}), separate[0]));
@@ -289,9 +290,9 @@ TEST_CASE("attention gives the same bits with one thread and with three") {
   const std::vector<Tensor> inputs = inputs_of({2, 290, 290, 4, 2, 32}, Dtype::f32);
   const auto compare = [&] {
     set_thread_count(1);
-    const std::vector<Tensor> one = run(attention, inputs, options);
+    const std::vector<Tensor> one = run(attention_bthd, inputs, options);
     set_thread_count(3);
-    const std::vector<Tensor> three = run(attention, inputs, options);
+    const std::vector<Tensor> three = run(attention_bthd, inputs, options);
     for (std::size_t i = 0; i < 4; ++i) CHECK(equal_bits(one[i], three[i]));
   };
   compare();
@@ -319,9 +320,9 @@ TEST_CASE("a causal query does not see later keys") {
   AttentionOptions options;
   options.causal = true;
   std::vector<Tensor> inputs = inputs_of({1, 60, 64, 2, 2, 16}, Dtype::f32);
-  const Tensor before = attention(inputs[0], inputs[1], inputs[2], options);
+  const Tensor before = attention_bthd(inputs[0], inputs[1], inputs[2], options);
   for (int i = 1; i < 3; ++i) raw::fill(raw::narrow(inputs[static_cast<std::size_t>(i)], 1, 40, 24), 7);
-  const Tensor after = attention(inputs[0], inputs[1], inputs[2], options);
+  const Tensor after = attention_bthd(inputs[0], inputs[1], inputs[2], options);
   // Query j sees the keys up to j + 4: the first that sees key 40 is query 36.
   CHECK(equal_bits(raw::copy(raw::narrow(before, 1, 0, 36)), raw::copy(raw::narrow(after, 1, 0, 36))));
   CHECK_FALSE(equal_bits(raw::copy(raw::narrow(before, 1, 36, 1)), raw::copy(raw::narrow(after, 1, 36, 1))));
@@ -330,10 +331,11 @@ TEST_CASE("a causal query does not see later keys") {
 TEST_CASE("a query that sees no key gives zeros and takes no gradient") {
   AttentionOptions options;
   options.causal = true;
-  const std::vector<Tensor> results = run(attention, inputs_of({1, 60, 10, 1, 1, 8}, Dtype::f64), options);
+  const std::vector<Tensor> results =
+      run(attention_bthd, inputs_of({1, 60, 10, 1, 1, 8}, Dtype::f64), options);
   for (const double y : numbers(raw::narrow(results[0], 1, 0, 50))) CHECK(y == 0);
   for (const double dq : numbers(raw::narrow(results[1], 1, 0, 50))) CHECK(dq == 0);
-  const std::vector<Tensor> no_keys = run(attention, inputs_of({1, 3, 0, 1, 1, 8}, Dtype::f64), {});
+  const std::vector<Tensor> no_keys = run(attention_bthd, inputs_of({1, 3, 0, 1, 1, 8}, Dtype::f64), {});
   for (const double y : numbers(no_keys[0])) CHECK(y == 0);
   CHECK(no_keys[2].shape() == Shape{1, 0, 1, 8});
 }
@@ -342,18 +344,18 @@ TEST_CASE("one query at a time gives what all queries at once give") {
   AttentionOptions options;
   options.causal = true;
   const std::vector<Tensor> x = inputs_of({2, 40, 40, 4, 2, 32}, Dtype::f32);
-  const Tensor whole = attention(x[0], x[1], x[2], options);
+  const Tensor whole = attention_bthd(x[0], x[1], x[2], options);
   for (const std::int64_t t : {0, 17, 39})
-    check_close(attention(raw::narrow(x[0], 1, t, 1), raw::narrow(x[1], 1, 0, t + 1),
-                          raw::narrow(x[2], 1, 0, t + 1), options),
+    check_close(attention_bthd(raw::narrow(x[0], 1, t, 1), raw::narrow(x[1], 1, 0, t + 1),
+                               raw::narrow(x[2], 1, 0, t + 1), options),
                 raw::narrow(whole, 1, t, 1), tolerance_of(Dtype::f32), "decoded");
 }
 
 TEST_CASE("attention of a tensor with itself sums the three gradients") {
   const Tensor x = normal({1, 9, 2, 4}, "self", Dtype::f64);
-  const std::vector<Tensor> apart = run(attention, {raw::copy(x), raw::copy(x), raw::copy(x)}, {});
+  const std::vector<Tensor> apart = run(attention_bthd, {raw::copy(x), raw::copy(x), raw::copy(x)}, {});
   const Tensor self = require_grad(raw::copy(x));
-  const Tensor y = attention(self, self, self);
+  const Tensor y = attention_bthd(self, self, self);
   backward(y, normal(y.shape(), "cotangent", Dtype::f64));
   const Tensor sum = raw::copy(apart[1]);
   raw::add_into(sum, apart[2]);
@@ -363,12 +365,12 @@ TEST_CASE("attention of a tensor with itself sums the three gradients") {
 
 TEST_CASE("attention computes a gradient for the inputs that want one only") {
   const std::vector<Tensor> inputs = inputs_of({1, 20, 20, 2, 1, 16}, Dtype::f32);
-  const std::vector<Tensor> all = run(attention, inputs, {});
+  const std::vector<Tensor> all = run(attention_bthd, inputs, {});
   for (std::size_t i = 0; i < 3; ++i) {
     std::vector<Tensor> x;
     for (const Tensor& input : inputs) x.push_back(raw::alias(input));
     require_grad(x[i]);
-    const Tensor y = attention(x[0], x[1], x[2]);
+    const Tensor y = attention_bthd(x[0], x[1], x[2]);
     backward(y, normal(y.shape(), "cotangent"));
     CHECK(equal_bits(grad(x[i]), all[i + 1]));
   }
@@ -377,7 +379,7 @@ TEST_CASE("attention computes a gradient for the inputs that want one only") {
 TEST_CASE("a NaN in a query reaches its own row of the result") {
   const std::vector<Tensor> x = inputs_of({1, 12, 12, 1, 1, 16}, Dtype::f32);
   x[0].mutable_data<float>()[5 * 16] = NAN;
-  const Tensor y = attention(x[0], x[1], x[2]);
+  const Tensor y = attention_bthd(x[0], x[1], x[2]);
   for (std::int64_t row = 0; row < 12; ++row) CHECK(std::isnan(y.data<float>()[row * 16]) == (row == 5));
 }
 
@@ -385,21 +387,23 @@ TEST_CASE("attention names what does not fit") {
   const auto f = [](const Shape& shape) { return Tensor::zeros(shape); };
   const Tensor q = f({2, 3, 6, 8}), k = f({2, 5, 6, 8});
   const auto call = [](const Tensor& a, const Tensor& b, const Tensor& c,
-                       const AttentionOptions& options = {}) { return [=] { attention(a, b, c, options); }; };
+                       const AttentionOptions& options = {}) {
+    return [=] { attention_bthd(a, b, c, options); };
+  };
   const Tensor four = f({2, 5, 4, 8}), short_head = f({2, 5, 6, 4}), one_batch = f({1, 5, 6, 8});
   CHECK(error_of<ShapeError>(call(q, four, four)) ==
-        "attention: kv_heads must divide heads: heads 6, kv_heads 4");
+        "attention_bthd: kv_heads must divide heads: heads 6, kv_heads 4");
   CHECK(error_of<ShapeError>(call(q, k, four)) ==
-        "attention: k and v differ: [2, 5, 6, 8] and [2, 5, 4, 8] (equal shapes)");
+        "attention_bthd: k and v differ: [2, 5, 6, 8] and [2, 5, 4, 8] (equal shapes)");
   CHECK(error_of<ShapeError>(call(q, short_head, short_head)) ==
-        "attention: head sizes differ: q 8, k 4 (one head_size)");
+        "attention_bthd: head sizes differ: q 8, k 4 (one head_size)");
   CHECK(error_of<ShapeError>(call(q, one_batch, one_batch)) ==
-        "attention: batch sizes differ: q 2, k 1 (one batch)");
+        "attention_bthd: batch sizes differ: q 2, k 1 (one batch)");
   CHECK(error_of<ShapeError>(call(f({2, 3, 8}), k, k)) ==
-        "attention: q has shape [2, 3, 8] ([batch, queries, heads, head_size])");
+        "attention_bthd: q has shape [2, 3, 8] ([batch, queries, heads, head_size])");
   CHECK(error_of<ShapeError>(call(q, f({2, 3, 8}), k)) ==
-        "attention: k has shape [2, 3, 8] ([batch, keys, kv_heads, head_size])");
-  CHECK(error_of<ValueError>(call({}, k, k)) == "attention: q is undefined");
+        "attention_bthd: k has shape [2, 3, 8] ([batch, keys, kv_heads, head_size])");
+  CHECK(error_of<ValueError>(call({}, k, k)) == "attention_bthd: q is undefined");
   CHECK(error_of<DtypeError>(call(q, raw::cast(k, Dtype::f64), k)).find("f32 and f64") != std::string::npos);
   CHECK(error_of<DtypeError>(call(Tensor::zeros({1, 1, 1, 1}, Dtype::bf16), k, k)).find("bf16 and f32") !=
         std::string::npos);
@@ -407,7 +411,7 @@ TEST_CASE("attention names what does not fit") {
         std::string::npos);
   AttentionOptions options;
   options.dropout = 1;
-  CHECK(error_of<ValueError>(call(q, k, k, options)) == "attention: dropout 1 (at least 0 and below 1)");
+  CHECK(error_of<ValueError>(call(q, k, k, options)) == "attention_bthd: dropout 1 (at least 0 and below 1)");
   options.dropout = NAN;
   CHECK(error_of<ValueError>(call(q, k, k, options)).find("dropout nan") != std::string::npos);
   options = {};
@@ -436,7 +440,7 @@ TEST_CASE("attention reads the gradient of its result where it lies") {
     for (const bool packed : {false, true}) {
       std::vector<Tensor> x;
       for (const Tensor& input : inputs) x.push_back(require_grad(raw::alias(input)));
-      backward(attention(x[0], x[1], x[2]), packed ? raw::copy(dy) : dy);
+      backward(attention_bthd(x[0], x[1], x[2]), packed ? raw::copy(dy) : dy);
       for (const Tensor& one : x) gradients[packed ? 1 : 0].push_back(grad(one));
     }
     for (std::size_t i = 0; i < 3; ++i) CHECK(equal_bits(gradients[0][i], gradients[1][i]));
@@ -450,7 +454,7 @@ TEST_CASE("two calls with one head scale give it the sum of their gradients") {
     options.head_scale = require_grad(normal({3}, "head scale", Dtype::f64));
     std::vector<Tensor> ys, dys;
     for (int i = first; i < first + calls; ++i) {
-      ys.push_back(attention(x[0], x[1], x[2], options));
+      ys.push_back(attention_bthd(x[0], x[1], x[2], options));
       dys.push_back(normal(ys.back().shape(), i == 0 ? "first" : "second", Dtype::f64));
     }
     backward(ys, dys);

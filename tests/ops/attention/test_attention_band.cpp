@@ -147,9 +147,9 @@ TEST_CASE("attention within a band equals a dense masked softmax") {
       options.band = band;
       CAPTURE(keys);
       CAPTURE(band.least);
-      CHECK(largest_difference(attention(q, k, v, options), dense(q, k, v, mask)) <=
+      CHECK(largest_difference(attention_bthd(q, k, v, options), dense(q, k, v, mask)) <=
             tolerance_of(Dtype::f64));
-      CHECK(largest_difference(attention_composed(q, k, v, options), dense(q, k, v, mask)) <=
+      CHECK(largest_difference(attention_bthd_composed(q, k, v, options), dense(q, k, v, mask)) <=
             tolerance_of(Dtype::f64));
     }
 }
@@ -159,9 +159,9 @@ TEST_CASE("bands and tables equal the composed form in result and gradients on e
   for (const Dtype dtype : {Dtype::f32, Dtype::f64})
     for (const Case& c : kCases) {
       const std::vector<Tensor> inputs = inputs_of(c, dtype);
-      const std::vector<Tensor> composed = run(attention_composed, c, inputs);
+      const std::vector<Tensor> composed = run(attention_bthd_composed, c, inputs);
       on_every_isa_level([&] {
-        const std::vector<Tensor> blocked = run(attention, c, inputs);
+        const std::vector<Tensor> blocked = run(attention_bthd, c, inputs);
         for (std::size_t i = 0; i < blocked.size(); ++i) {
           INFO(fmt::format("{} at queries {}, keys {}, band {} .. {}, {}, {}", names[i], c.queries, c.keys,
                            c.band.least, c.band.most, dtype_name(dtype), isa_name(isa_level())));
@@ -179,11 +179,11 @@ TEST_CASE("a segment in two calls with a cache of keys gives what one call gives
   const std::int64_t window = 40, segment = 150, heads = 2, size = 16;
   const Case c{2, segment, window + segment, heads, heads, size, {1, window}, true, true, true};
   const std::vector<Tensor> x = inputs_of(c, Dtype::f64);
-  const Tensor whole = attention(x[0], x[1], x[2], options_of(c, x));
+  const Tensor whole = attention_bthd(x[0], x[1], x[2], options_of(c, x));
   for (const std::int64_t cut : {1, 40, 97}) {
     const auto part = [&](std::int64_t from, std::int64_t length) {
-      return attention(raw::narrow(x[0], 1, from, length), raw::narrow(x[1], 1, from, window + length),
-                       raw::narrow(x[2], 1, from, window + length), options_of(c, x));
+      return attention_bthd(raw::narrow(x[0], 1, from, length), raw::narrow(x[1], 1, from, window + length),
+                            raw::narrow(x[2], 1, from, window + length), options_of(c, x));
     };
     CHECK(largest_difference(part(0, cut), raw::narrow(whole, 1, 0, cut)) <= tolerance_of(Dtype::f64));
     CHECK(largest_difference(part(cut, segment - cut), raw::narrow(whole, 1, cut, segment - cut)) <=
@@ -195,17 +195,17 @@ TEST_CASE("keys before the band change nothing to the bit") {
   for (const Case& c : {Case{1, 100, 400, 2, 2, 16, {1, 90}, true, true, false},
                         Case{1, 100, 400, 2, 2, 8, {1, 90}, false, false, false}}) {
     const std::vector<Tensor> x = inputs_of(c, Dtype::f32);
-    const std::vector<Tensor> before = run(attention, c, x);
+    const std::vector<Tensor> before = run(attention_bthd, c, x);
     // The first query is token 300 and sees back to token 210.
     for (std::size_t i : {1, 2}) raw::fill(raw::narrow(x[i], 1, 0, 210), 3);
-    const std::vector<Tensor> after = run(attention, c, x);
+    const std::vector<Tensor> after = run(attention_bthd, c, x);
     for (std::size_t i = 0; i < 6; ++i)
       if (before[i].defined()) CHECK(equal_bits(before[i], after[i]));
   }
 }
 
 TEST_CASE("distances that no pair has get a gradient of exactly zero") {
-  for (const Attention function : {Attention(attention), Attention(attention_composed)}) {
+  for (const Attention function : {Attention(attention_bthd), Attention(attention_bthd_composed)}) {
     const Case c{1, 60, 80, 2, 2, 8, {2, 17}, false, true, true};
     const std::vector<Tensor> results = run(function, c, inputs_of(c, Dtype::f32));
     REQUIRE(results[5].shape() == Shape{2, 20});
@@ -221,12 +221,12 @@ TEST_CASE("distances that no pair has get a gradient of exactly zero") {
 TEST_CASE("queries outside the band of all keys get zeros and take no gradient") {
   // Without a cache token 0 has nothing strictly before it.
   const Case c{2, 50, 50, 2, 2, 8, {1, 20}, true, true, true};
-  const std::vector<Tensor> results = run(attention, c, inputs_of(c, Dtype::f64));
+  const std::vector<Tensor> results = run(attention_bthd, c, inputs_of(c, Dtype::f64));
   for (const double y : numbers(raw::narrow(results[0], 1, 0, 1))) CHECK(y == 0);
   for (const double dq : numbers(raw::narrow(results[1], 1, 0, 1))) CHECK(dq == 0);
   // Here no pair is visible at all.
   const Case nothing{1, 4, 3, 2, 2, 8, {3, 9}, true, true, true};
-  for (const Tensor& result : run(attention, nothing, inputs_of(nothing, Dtype::f32)))
+  for (const Tensor& result : run(attention_bthd, nothing, inputs_of(nothing, Dtype::f32)))
     for (const double value : numbers(result)) CHECK(value == 0);
 }
 
@@ -237,10 +237,10 @@ TEST_CASE("bands and tables give the same bits with one thread as with two or th
                         Case{3, 590, 690, 4, 2, 8, {1, 300}, false, false, false, 0.2}}) {
     const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32);
     set_thread_count(1);
-    const std::vector<Tensor> one = run(attention, c, inputs);
+    const std::vector<Tensor> one = run(attention_bthd, c, inputs);
     for (const int threads : {2, 3}) {
       set_thread_count(threads);
-      const std::vector<Tensor> more = run(attention, c, inputs);
+      const std::vector<Tensor> more = run(attention_bthd, c, inputs);
       for (std::size_t i = 0; i < one.size(); ++i)
         if (one[i].defined()) CHECK(equal_bits(one[i], more[i]));
     }
@@ -249,12 +249,12 @@ TEST_CASE("bands and tables give the same bits with one thread as with two or th
 
 TEST_CASE("a gradient is the same to the bit whichever others are wanted") {
   const Case c{2, 60, 90, 4, 2, 16, {1, 30}, true, true, true, 0.2};
-  const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32), all = run(attention, c, inputs);
+  const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32), all = run(attention_bthd, c, inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     std::vector<Tensor> x;
     for (const Tensor& input : inputs) x.push_back(raw::alias(input));
     require_grad(x[i]);
-    const Tensor y = attention(x[0], x[1], x[2], options_of(c, x));
+    const Tensor y = attention_bthd(x[0], x[1], x[2], options_of(c, x));
     backward(y, raw::cast(sample_normal(y.shape(), "cotangent"), y.dtype()));
     // The scale's gradient takes a loop of its own, whose factor is applied apart.
     if (i < 3 || i == 5)
@@ -275,7 +275,7 @@ TEST_CASE("packed attention takes bands and tables") {
                         {2, time, heads, size});
     tables.push_back(require_grad(raw::alias(x[i + 3])));
   }
-  const std::vector<Tensor> apart = run(attention, c, x);
+  const std::vector<Tensor> apart = run(attention_bthd, c, x);
   const Tensor y = attention_packed(qkv, heads, options_of(c, {{}, {}, {}, tables[0], tables[1], tables[2]}));
   backward(
       y, raw::reshape(raw::cast(sample_normal({2, time, heads, size}, "cotangent"), Dtype::f32), y.shape()));
@@ -294,23 +294,23 @@ TEST_CASE("attention names what does not fit in its tables and band") {
     AttentionOptions options;
     options.causal = true;
     set(options);
-    return [=] { attention(q, k, k, options); };
+    return [=] { attention_bthd(q, k, k, options); };
   };
   CHECK(error_of<ShapeError>(call([](AttentionOptions& o) { o.head_scale = Tensor::zeros({5}); })) ==
-        "attention: head_scale has shape [5] ([heads]: heads 6, head_size 8)");
+        "attention_bthd: head_scale has shape [5] ([heads]: heads 6, head_size 8)");
   CHECK(error_of<ShapeError>(call([](AttentionOptions& o) {
           o.bias = Tensor::zeros({5, 9});
-        })) == "attention: bias has shape [5, 9] ([heads, distances]: heads 6, head_size 8)");
+        })) == "attention_bthd: bias has shape [5, 9] ([heads, distances]: heads 6, head_size 8)");
   CHECK(error_of<ShapeError>(call([](AttentionOptions& o) {
           o.bias = Tensor::zeros({6});
         })).find("bias has shape [6]") != std::string::npos);
   CHECK(error_of<ShapeError>(call([](AttentionOptions& o) {
           o.positions = Tensor::zeros({9, 6});
-        })) == "attention: positions has shape [9, 6] ([distances, head_size]: heads 6, head_size 8)");
+        })) == "attention_bthd: positions has shape [9, 6] ([distances, head_size]: heads 6, head_size 8)");
   CHECK(error_of<ValueError>(call([](AttentionOptions& o) {
           o.bias = Tensor::zeros({6, 4});
         })) ==
-        "attention: bias [6, 4] has no entry for distance 4 (queries 3, keys 5: distances up to 4 are "
+        "attention_bthd: bias [6, 4] has no entry for distance 4 (queries 3, keys 5: distances up to 4 are "
         "visible)");
   CHECK(error_of<ValueError>(call([](AttentionOptions& o) {
           o.positions = Tensor::zeros({2, 8});
@@ -320,12 +320,12 @@ TEST_CASE("attention names what does not fit in its tables and band") {
           o.causal = false;
           o.band.least = -1;
           o.bias = Tensor::zeros({6, 9});
-        })) == "attention: bias needs a causal band: band.least -1 (at least 0, or causal)");
+        })) == "attention_bthd: bias needs a causal band: band.least -1 (at least 0, or causal)");
   CHECK(error_of<ValueError>(call([](AttentionOptions& o) {
           o.band = {5, 3};
-        })) == "attention: no distance lies in the band 5 .. 3, causal (least <= most)");
+        })) == "attention_bthd: no distance lies in the band 5 .. 3, causal (least <= most)");
   CHECK(error_of<ValueError>(call([](AttentionOptions& o) { o.band.most = -1; })) ==
-        "attention: no distance lies in the band 0 .. -1, causal (least <= most)");
+        "attention_bthd: no distance lies in the band 0 .. -1, causal (least <= most)");
   CHECK(error_of<DtypeError>(call([](AttentionOptions& o) {
           o.bias = Tensor::zeros({6, 9}, Dtype::f64);
         })).find("f32 and f64") != std::string::npos);

@@ -54,7 +54,7 @@ TEST_CASE("attention to a past has the bits of attention to its keys joined with
   options.bias = sample_normal({4, 41}, "bias");
   options.dropout = 0.25;
   options.dropout_key = random_key(5, "test_attention_past", 3);
-  for (const Attention function : {Attention(attention), Attention(attention_composed)})
+  for (const Attention function : {Attention(attention_bthd), Attention(attention_bthd_composed)})
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16})
       for (const std::int64_t past : {0, 1, 37, 70})
         for (const bool past_wanted : {false, true}) {
@@ -110,17 +110,19 @@ TEST_CASE("attention to a past names what does not fit") {
       AttentionOptions options;
       options.past_keys = past_keys;
       options.past_values = past_values;
-      attention(q, k, k, options);
+      attention_bthd(q, k, k, options);
     };
   };
   const Tensor past = f({2, 4, 6, 8});
-  CHECK(error_of<ValueError>(call(past, {})) == "attention: past_keys without past_values (a past has both)");
-  CHECK(error_of<ValueError>(call({}, past)) == "attention: past_values without past_keys (a past has both)");
+  CHECK(error_of<ValueError>(call(past, {})) ==
+        "attention_bthd: past_keys without past_values (a past has both)");
+  CHECK(error_of<ValueError>(call({}, past)) ==
+        "attention_bthd: past_values without past_keys (a past has both)");
   CHECK(error_of<ShapeError>(call(past, f({2, 3, 6, 8}))) ==
-        "attention: past_keys and past_values differ: [2, 4, 6, 8] and [2, 3, 6, 8] (equal shapes)");
+        "attention_bthd: past_keys and past_values differ: [2, 4, 6, 8] and [2, 3, 6, 8] (equal shapes)");
   CHECK(
       error_of<ShapeError>(call(f({2, 4, 6, 4}), f({2, 4, 6, 4}))) ==
-      "attention: past_keys have shape [2, 4, 6, 4] and k [2, 5, 6, 8] ([batch, keys, kv_heads, head_size], "
+      "attention_bthd: past_keys have shape [2, 4, 6, 4] and k [2, 5, 6, 8] ([batch, keys, kv_heads, head_size], "
       "equal but for keys)");
   CHECK_THROWS_AS(call(raw::cast(past, Dtype::f64), raw::cast(past, Dtype::f64))(), DtypeError);
   AttentionOptions options;
@@ -131,9 +133,9 @@ TEST_CASE("attention to a past names what does not fit") {
         "attention_packed: options.past_keys or past_values (give keys and values side by side as past)");
   // What is wrong with v is said of v, and not of the rows joined.
   CHECK(error_of<ShapeError>([&] {
-          attention(q, k, f({2, 5, 6, 4}), options);
-        }) == "attention: k and v differ: [2, 5, 6, 8] and [2, 5, 6, 4] (equal shapes)");
-  CHECK_THROWS_AS(attention(q, k, raw::cast(k, Dtype::f64), options), DtypeError);
+          attention_bthd(q, k, f({2, 5, 6, 4}), options);
+        }) == "attention_bthd: k and v differ: [2, 5, 6, 8] and [2, 5, 6, 4] (equal shapes)");
+  CHECK_THROWS_AS(attention_bthd(q, k, raw::cast(k, Dtype::f64), options), DtypeError);
 }
 
 TEST_CASE("attention to keys side by side names what does not fit") {
@@ -166,10 +168,10 @@ TEST_CASE("attention makes unit vectors with a finite eps, and its packed forms 
   AttentionOptions options;
   options.unit_eps = -1;
   const Tensor q = Tensor::zeros({2, 3, 2, 2}), rows = Tensor::zeros({2, 3, 8});
-  CHECK_THROWS_WITH_AS(attention(q, q, q, options), doctest::Contains("eps is -1"), ValueError);
+  CHECK_THROWS_WITH_AS(attention_bthd(q, q, q, options), doctest::Contains("eps is -1"), ValueError);
   options.unit_eps = 0.5;
   CHECK(error_of<ValueError>([&] {
           attention_packed(Tensor::zeros({2, 3, 12}), 2, options);
-        }) == "attention_packed: unit_eps 0.5 (only attention scales queries and keys to length 1)");
+        }) == "attention_packed: unit_eps 0.5 (only attention_bthd scales queries and keys to length 1)");
   CHECK_THROWS_AS(attention_packed_keys(Tensor::zeros({2, 3, 4}), rows, rows, 2, options), ValueError);
 }

@@ -45,8 +45,8 @@ TEST_CASE("the probabilities that every form of attention names mix its values t
   const Tensor q = random("q", rows), k = random("k", rows), v = random("v", rows);
   AttentionOptions options;
   options.causal = true;
-  check_mix("plain", looked_at([&] { return attention(q, k, v, options); }), v);
-  check_mix("composed", looked_at([&] { return attention_composed(q, k, v, options); }), v);
+  check_mix("plain", looked_at([&] { return attention_bthd(q, k, v, options); }), v);
+  check_mix("composed", looked_at([&] { return attention_bthd_composed(q, k, v, options); }), v);
 
   options.past_keys = random("past k", past);
   options.past_values = random("past v", past);
@@ -55,7 +55,7 @@ TEST_CASE("the probabilities that every form of attention names mix its values t
   options.positions = random("positions", {kTime + kPast, kSize});
   options.unit_eps = 1e-6;
   options.band = {0, 4};
-  check_mix("all options", looked_at([&] { return attention(q, k, v, options); }),
+  check_mix("all options", looked_at([&] { return attention_bthd(q, k, v, options); }),
             concat({options.past_values, v}, 1));
 
   const Tensor qkv = random("qkv", {kBatch, kTime, 3 * kDim}),

@@ -46,7 +46,7 @@ Tensor by_attention(const Inputs& in, std::int64_t heads, double dropout = 0, Ra
   options.causal = true;
   options.dropout = dropout;
   options.dropout_key = key;
-  return reshape(attention(by_head(in.q), by_head(parts[0]), by_head(parts[1]), options), in.q.shape());
+  return reshape(attention_bthd(by_head(in.q), by_head(parts[0]), by_head(parts[1]), options), in.q.shape());
 }
 
 struct Case {

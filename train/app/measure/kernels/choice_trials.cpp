@@ -117,7 +117,7 @@ Work attention_work(const Case& c, Device gpu) {
       options.positions = x[4];
       options.head_scale = x[5];
     }
-    const Tensor y = attention(x[0], x[1], x[2], options);
+    const Tensor y = attention_bthd(x[0], x[1], x[2], options);
     backward(y, dy);
     Tensors results{detach(y)};
     for (const Tensor& leaf : x) results.push_back(grad(leaf));

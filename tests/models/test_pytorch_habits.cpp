@@ -1,0 +1,221 @@
+// Where a habit from PyTorch gives other numbers or an error here: one case for each line of that list in
+// docs/library.md, which has the same names.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "models/layers.h"
+#include "models/module.h"
+#include "models/optimizer/adam.h"
+#include "ops/ops.h"
+#include "tensor/base/error.h"
+#include "tensor/create.h"
+#include "tensor/random/random_tensors.h"
+#include "tests/support/files.h"
+#include "tests/support/tensors.h"
+
+using namespace eddy;
+using namespace eddy::test;
+
+namespace {
+
+double largest_gap(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double gap = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) gap = std::max(gap, std::abs(a[i] - b[i]));
+  return gap;
+}
+
+Tensor gradient_of(const Tensor& x, const Tensor& y) {
+  backward(y);
+  return grad(x);
+}
+
+struct OneLinear {
+  explicit OneLinear(const ParamScope& scope) : layer(scope.scope("layer"), 2, 2, 0.5, true) {}
+  Linear layer;
+};
+
+// Two steps of AdamW over all numbers as PyTorch documents it, with clipping before. Gradient of step t: g[t].
+std::vector<double> adamw(std::vector<double> p, const std::vector<std::vector<double>>& g, double beta2,
+                          const std::vector<double>& decay, double clip) {
+  const double rate = 0.1, beta1 = 0.9, eps = 1e-8;
+  std::vector<double> m(p.size()), v(p.size());
+  for (std::size_t t = 0; t < g.size(); ++t) {
+    double squares = 0;
+    for (const double x : g[t]) squares += x * x;
+    const double factor = clip > 0 ? std::min(1.0, clip / (std::sqrt(squares) + 1e-6)) : 1;
+    const double steps = static_cast<double>(t + 1);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      const double x = g[t][i] * factor;
+      m[i] = beta1 * m[i] + (1 - beta1) * x;
+      v[i] = beta2 * v[i] + (1 - beta2) * x * x;
+      p[i] *= 1 - rate * decay[i];
+      p[i] -=
+          rate * m[i] / (1 - std::pow(beta1, steps)) / (std::sqrt(v[i] / (1 - std::pow(beta2, steps))) + eps);
+    }
+  }
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("habit: Attention has its layout in its name") {
+  const Tensor q = randn({1, 3, 4, 2}, random_key(1, "q", 0));  // PyTorch: 3 heads, 4 tokens
+  const Tensor right = scaled_dot_product_attention(q, q, q), over_heads = attention_bthd(q, q, q);
+  CHECK(right.shape() == over_heads.shape());
+  CHECK(largest_gap(numbers(right), numbers(over_heads)) > 0.1);
+}
+
+TEST_CASE("habit: A causal query counts from the last key") {
+  AttentionOptions causal;
+  causal.causal = true;
+  const Tensor q = zeros({1, 1, 1, 1}), k = zeros({1, 1, 2, 1});
+  const Tensor v = Tensor::from(std::vector<float>{1, 3}, {1, 1, 2, 1});
+  CHECK(scaled_dot_product_attention(q, k, v, {.is_causal = true}).item() == 1);
+  CHECK(attention_bthd(q, transpose(k, 1, 2), transpose(v, 1, 2), causal).item() == 2);
+  CHECK(numbers(softmax(zeros({1, 2}), {.causal = true})) == std::vector<double>{0.5, 0.5});
+}
+
+TEST_CASE("habit: A linear layer has the weight [out, in], normal numbers, and a bias if asked for") {
+  const auto net = make_module<OneLinear>(1);
+  const Tensor weight = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});  // 2 -> 3
+  CHECK(numbers(linear(tensor({1.f, 10.f}), weight)) == std::vector<double>{21, 43, 65});
+  CHECK(numbers(net->layer.bias) == std::vector<double>{0, 0});
+
+  struct Wide {
+    explicit Wide(const ParamScope& scope)
+        : normal(scope.scope("normal"), 400, 100, 0.05, false),
+          as_pytorch(scope.scope("as_pytorch"), 400, 100, Init::uniform(0.05), Init::uniform(0.05)) {}
+    Linear normal, as_pytorch;
+  };
+  const auto wide = make_module<Wide>(1);
+  CHECK(!wide->normal.bias.defined());
+  const auto largest = [](const Tensor& x) { return max(abs(x)).item(); };
+  // 40,000 normal numbers: the largest is about 4.2 deviations; PyTorch's stay within 1 / sqrt(in).
+  CHECK(largest(wide->normal.weight) > 0.15);
+  CHECK(largest(wide->as_pytorch.weight) <= 0.05);
+  CHECK(largest(wide->as_pytorch.bias) > 0.04);
+}
+
+TEST_CASE("habit: Adam is AdamW with a beta2 of 0.95, a decay of 0.1 on matrices and clipping") {
+  const std::vector<std::vector<double>> gradients{{3, -1, 0.5, 2, 1, -2}, {-0.1, 0.3, 0.2, 0.1, 0.4, 0.1}};
+  std::vector<double> start;
+  const auto after = [&](const OptimizerOptions& options) {
+    auto net = make_module<OneLinear>({.seed = 1, .dtype = Dtype::f64});
+    Adam adam(net.params(), options);
+    const auto now = [&] {
+      std::vector<double> all = numbers(net->layer.weight);
+      for (const double b : numbers(net->layer.bias)) all.push_back(b);
+      return all;
+    };
+    start = now();
+    for (const std::vector<double>& g : gradients) {
+      const Tensor all = Tensor::from(g, {6});
+      adam.zero_gradients();
+      backward(sum(net->layer.weight * reshape(narrow(all, 0, 0, 4), {2, 2})) +
+               sum(net->layer.bias * narrow(all, 0, 4, 2)));
+      adam.step();
+    }
+    return now();
+  };
+  const double rounding = 1e-14;  // some ten operations on numbers below 4
+  const std::vector<double> matrices{0.1, 0.1, 0.1, 0.1, 0, 0};
+  const std::vector<double> eddy_default = after({.learning_rate = 0.1});
+  CHECK(largest_gap(eddy_default, adamw(start, gradients, 0.95, matrices, 1)) <= rounding);
+  const std::vector<double> all(6, 0.01), none(6, 0.0);
+  CHECK(largest_gap(eddy_default, adamw(start, gradients, 0.999, all, 0)) > 0.01);
+
+  std::vector<double> decay = all;
+  decay[4] = decay[5] = 0;
+  CHECK(largest_gap(after({.learning_rate = 0.1, .beta2 = 0.999, .weight_decay = 0.01, .clip = 0}),
+                    adamw(start, gradients, 0.999, decay, 0)) <= rounding);
+  CHECK(largest_gap(after({.optimizer = "adam", .learning_rate = 0.1, .beta2 = 0.999, .clip = 0}),
+                    adamw(start, gradients, 0.999, none, 0)) <= rounding);
+}
+
+TEST_CASE("habit: GELU is the exact one, and gelu_tanh is that of GPT-2") {
+  const Tensor one = full({}, 1, Dtype::f64);
+  CHECK(std::abs(gelu(one).item() - 0.5 * (1 + std::erf(std::sqrt(0.5)))) <= 1e-15);
+  const double inside = std::sqrt(2 / std::acos(-1.0)) * 1.044715;
+  CHECK(std::abs(gelu_tanh(one).item() - 0.5 * (1 + std::tanh(inside))) <= 1e-15);
+  CHECK(std::abs(gelu(one).item() - gelu_tanh(one).item()) > 1e-4);
+}
+
+TEST_CASE("habit: Dropout with a key drops the same elements at each call") {
+  const Tensor x = ones({1000});
+  const auto at = [&](std::uint64_t step) { return numbers(dropout(x, 0.5, random_key(1, "mlp", step))); };
+  CHECK(at(0) == at(0));
+  CHECK(at(0) != at(1));
+}
+
+TEST_CASE("habit: Targets are whole numbers, and the classes the last axis") {
+  const Tensor logits = randn({2, 3, 4}, random_key(1, "logits", 0));  // PyTorch: 3 classes of 4 positions
+  const auto loss = [&](const Tensor& targets) { return cross_entropy(logits, targets); };
+  CHECK_THROWS_AS(loss(zeros({2, 4}, Dtype::i64)), ShapeError);
+  CHECK(loss(zeros({2, 3}, Dtype::i64)).shape() == Shape{});
+  CHECK_THROWS_AS(loss(zeros({2, 3, 4})), DtypeError);  // probabilities
+  CHECK_THROWS_AS(loss(full({2, 3}, -100, Dtype::i64)), ValueError);
+  CHECK(loss(full({2, 3}, -1, Dtype::i64)).item() == 0);  // PyTorch: NaN
+}
+
+TEST_CASE("habit: A reduction takes one axis, and its gradient goes to one of equal elements") {
+  const Tensor x = tensor({{1.f, 5.f, 5.f}, {2.f, 0.f, 1.f}});
+  CHECK(numbers(max(x, 1)) == std::vector<double>{5, 2});  // the values alone
+  CHECK(numbers(argmax(x, 1)) == std::vector<double>{1, 0});
+  CHECK(numbers(sum(sum(x, 1), 0)) == std::vector<double>{14});
+  require_grad(x);
+  CHECK(numbers(gradient_of(x, sum(max(x, 1)))) == std::vector<double>{0, 1, 0, 1, 0, 0});
+  const Tensor a = ones({1}), b = ones({1});
+  require_grad(a);
+  CHECK(numbers(gradient_of(a, sum(maximum(a, b)))) == std::vector<double>{0});  // PyTorch: 0.5
+}
+
+TEST_CASE("habit: An operator such as += makes a new tensor") {
+  Tensor x = ones({2});
+  const Tensor same = x;
+  x += 1;
+  CHECK(numbers(x) == std::vector<double>{2, 2});
+  CHECK(numbers(same) == std::vector<double>{1, 1});
+}
+
+TEST_CASE("habit: Shapes broadcast, but not dtypes, and not the batches of matrices") {
+  CHECK((ones({2, 1}) + ones({3})).shape() == Shape{2, 3});
+  CHECK_THROWS_AS(ones({2}) + ones({2}, Dtype::f64), DtypeError);
+  CHECK_THROWS_AS(arange(3, Dtype::i64) + 1, DtypeError);
+  CHECK(matmul(ones({2, 3, 4}), ones({4, 5})).shape() == Shape{2, 3, 5});
+  CHECK_THROWS_AS(matmul(ones({2, 3, 4}), ones({1, 4, 5})), ShapeError);
+}
+
+TEST_CASE("habit: RMS norm adds 1e-5 to the mean square") {
+  const Tensor x = full({2}, 1e-3, Dtype::f64);  // the mean square is 1e-6
+  CHECK(std::abs(rms_norm(x).to_vector<double>()[0] - 1e-3 / std::sqrt(1.1e-5)) <= 1e-15);
+}
+
+TEST_CASE("habit: Numbers have the dtype that C++ gives them, arange is f32, and a mask u8") {
+  CHECK(tensor({1, 2}).dtype() == Dtype::i32);
+  CHECK(arange(3).dtype() == Dtype::f32);
+  CHECK(arange(3, Dtype::i64).dtype() == Dtype::i64);
+  CHECK((arange(3) > 1).dtype() == Dtype::u8);
+}
+
+TEST_CASE("the list of habits in docs/library.md has the names of these cases") {
+  const auto between = [](const std::string& text, const std::string& begin, const std::string& end) {
+    std::vector<std::string> found;
+    for (std::size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at)) {
+      at += begin.size();
+      found.push_back(text.substr(at, text.find(end, at) - at));
+    }
+    return found;
+  };
+  const std::string page = read_bytes(EDDY_SOURCE_DIR "/docs/library.md");
+  const std::string list = page.substr(page.find("\n## Where a habit from PyTorch"));
+  const std::vector<std::string> lines = between(list.substr(0, list.find("\n## ", 1)), "\n- **", ".**");
+  const std::string source = read_bytes(EDDY_SOURCE_DIR "/tests/models/test_pytorch_habits.cpp");
+  // The text that is searched for stands here in two parts, so that it is not found.
+  CHECK(lines == between(source, std::string("(\"") + "habit: ", "\""));
+}
