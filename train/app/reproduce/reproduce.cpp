@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
@@ -277,8 +279,17 @@ class Reproduction {
     time_left_ = TimeLeft(rows_to_train(wanted));
     time_left_.measure(log_);
     ReproduceEnd end = ReproduceEnd::done;
+    std::exception_ptr first_failure;
     for (const ReproduceRow* row : wanted) {
-      const ReproduceEnd row_end = run_row(*row);
+      ReproduceEnd row_end = ReproduceEnd::done;
+      try {
+        row_end = run_row(*row);
+      } catch (const std::exception& failure) {
+        if (options_.ranks != nullptr) throw;  // the other processes are inside the row
+        if (!first_failure) first_failure = std::current_exception();
+        failed_.insert(row);
+        log_(fmt::format("{}: failed: {}\n", row->name, failure.what()));
+      }
       if (row_end != ReproduceEnd::done) end = row_end;
       if (row_end == ReproduceEnd::interrupted) break;
       write_page();
@@ -288,6 +299,7 @@ class Reproduction {
     log_(table_text(table_, rows));
     log_(fmt::format("\npage: {}\n", page_file().string()));
     if (end == ReproduceEnd::interrupted) log_("interrupted: repeat the command to continue\n");
+    if (first_failure) std::rethrow_exception(first_failure);
     return end;
   }
 
@@ -344,7 +356,7 @@ class Reproduction {
         if (state.result && !state.result->measured.empty()) shown.result = state.result;
       } catch (const Error&) {
         const auto wanted = wanted_rows(table_, options_.rows);
-        if (std::find(wanted.begin(), wanted.end(), &row) != wanted.end()) throw;
+        if (std::find(wanted.begin(), wanted.end(), &row) != wanted.end() && !failed_.contains(&row)) throw;
       }
       rows.push_back(std::move(shown));
     }
@@ -363,6 +375,7 @@ class Reproduction {
   const ReproduceTable table_;
   const fs::path folder_;
   TimeLeft time_left_{{}};
+  std::set<const ReproduceRow*> failed_{};  // in this call
 };
 
 }  // namespace
