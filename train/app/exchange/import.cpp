@@ -104,6 +104,8 @@ DescribedModel described_by_gguf(const fs::path& file) {
 DescribedModel read_described_model(const std::string& path) {
   std::error_code error;
   const fs::path folder = path, config = folder / "config.json", gguf = folder / "model.gguf";
+  if (!fs::exists(folder, error))
+    fail<IoError>("import: there is no {} (a folder or a file with weights)", path);
   if (folder.extension() == ".gguf") return described_by_gguf(folder);
   if (fs::is_directory(folder, error) && fs::exists(gguf, error)) return described_by_gguf(gguf);
   if (!fs::is_directory(folder, error) || !fs::exists(config, error))

@@ -250,11 +250,15 @@ void measure_reach(ModelConfig config, ModelOutline& outline) {
   const std::vector<double> gradient = grad(table).to_vector<double>();
   const auto width = static_cast<std::size_t>(table.dim(1));
   std::int64_t seen_from = tokens;
-  while (seen_from > 0) {
+  double farthest = 0;  // the largest number of the gradient of the farthest token seen
+  for (; seen_from > 0; --seen_from) {
     const auto row =
         gradient.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(seen_from - 1) * width);
-    if (std::all_of(row, row + static_cast<std::ptrdiff_t>(width), [](double g) { return g == 0; })) break;
-    --seen_from;
+    const double largest =
+        std::abs(*std::max_element(row, row + static_cast<std::ptrdiff_t>(width),
+                                   [](double a, double b) { return std::abs(a) < std::abs(b); }));
+    if (largest == 0) break;
+    farthest = largest;
   }
   outline.reach = tokens - seen_from;
   if (outline.state.empty()) return;
@@ -263,7 +267,9 @@ void measure_reach(ModelConfig config, ModelOutline& outline) {
     return last_logit(call(0, one, length).logits).item() != last_logit(call(0, other, length).logits).item();
   };
   outline.sees_before = differs_behind(first.state, call(tokens, {}, tokens).state, tokens);
-  if (!model->is_recurrent()) return;
+  // A reach that ends before the call does, with a gradient of some size, is that of a window.
+  constexpr double kNearUnderflow = 1e-280;
+  if (!model->is_recurrent() || (seen_from > 0 && farthest > kNearUnderflow)) return;
   const State forgotten = model->without_recurrence(first.state);
   for (std::int64_t length = tokens / 2; length > 0 && !outline.sees_before; length /= 2) {
     try {
