@@ -1,5 +1,5 @@
-// A trained model for other programs, in a folder of its own: in Eddy's form, with a short program that computes the same
-// logits with PyTorch, or in that of Hugging Face or of llama.cpp.
+// A trained model for other programs, in a folder of its own: in Eddy's form, with a short program that computes the
+// same logits with PyTorch, or in that of Hugging Face or of llama.cpp.
 #pragma once
 
 #include <filesystem>

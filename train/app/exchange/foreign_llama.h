@@ -1,5 +1,5 @@
-// The sizes of a Llama as Hugging Face's config.json and GGUF files say them. The names of its weights are in llama.toml and
-// gguf.toml. Rotary positions turn pairs of neighbours here and in GGUF files, halves of a head in Hugging Face's.
+// The sizes of a Llama as Hugging Face's config.json and GGUF files say them. The names of its weights are in llama.toml
+// and gguf.toml. Rotary positions turn pairs of neighbours here and in GGUF files, halves of a head in Hugging Face's.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,8 +13,8 @@ namespace eddy::app {
 // The forms in which a model is exported.
 enum class ModelForm { eddy, huggingface, gguf };
 
-// Refuses a model that has no architecture in a form: those of Hugging Face are Llama's and, with a window, Mistral's; that
-// of llama.cpp is Llama's.
+// Refuses a model that has no architecture in a form: those of Hugging Face are Llama's and, with a window, Mistral's;
+// that of llama.cpp is Llama's.
 // errors: ConfigError with the reason.
 void check_exportable(const ModelConfig& model, ModelForm form);
 

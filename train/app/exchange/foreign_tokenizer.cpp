@@ -1,4 +1,5 @@
-// A model of SentencePiece is a message of protocol buffers; the few of its fields that other programs need are read here.
+// A model of SentencePiece is a message of protocol buffers; the few of its fields that other programs need are read
+// here.
 #include "train/app/exchange/foreign_tokenizer.h"
 
 #include <cstring>

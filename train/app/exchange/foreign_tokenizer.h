@@ -16,7 +16,8 @@ namespace eddy::app {
 
 // The files of a tokenizer in a folder of Hugging Face's form, by name. `context`: the most tokens that its model was
 // made for.
-std::map<std::string, std::string> huggingface_tokenizer(const training::Tokenizer& tokenizer, std::int64_t context);
+std::map<std::string, std::string> huggingface_tokenizer(const training::Tokenizer& tokenizer,
+                                                         std::int64_t context);
 // The tokenizer of a folder that Eddy exported, in either form, or of SentencePiece; null where there is none.
 // errors: FormatError for one of another kind.
 std::unique_ptr<training::Tokenizer> tokenizer_of_folder(const std::filesystem::path& folder);

@@ -1,7 +1,7 @@
 // GGUF files, version 3, as llama.cpp reads them: numbers, texts and lists by key, then tensors by name.
 //
 //   "GGUF"  u32 version  u64 tensors  u64 values
-//   each value:   text key, u32 type, the value           a text is u64 bytes and the bytes; a list is u32 type, u64 count
+//   each value:   text key, u32 type, the value; a text is u64 bytes and the bytes, a list is u32 type, u64 count
 //   each tensor:  text name, u32 axes, u64 sizes, u32 type, u64 offset    sizes of the innermost axis first
 //   the data of all tensors, each from a multiple of the alignment (32, or general.alignment)
 //

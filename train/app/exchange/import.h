@@ -18,7 +18,7 @@ namespace eddy::app {
 struct DescribedModel {
   ModelConfig model;
   std::map<std::string, Tensor> tensors;
-  NameMap map;  // of their names
+  NameMap map;                                           // of their names
   std::shared_ptr<const training::Tokenizer> tokenizer;  // null where there is none
 };
 
@@ -32,9 +32,9 @@ struct ImportRequest {
   // Safetensors files, indices of several (model.safetensors.index.json), or folders with either; a tensor is in one
   // file.
   std::vector<std::string> weights;
-  std::string map;  // a name map (name_map.h)
+  std::string map;                            // a name map (name_map.h)
   std::optional<DescribedModel> described{};  // or: what read_described_model found in `weights`
-  std::string command_line;  // for the report
+  std::string command_line;                   // for the report
 };
 
 // Makes the run and returns what it is, in a line; before it one for each tensor that is left out as a copy.

@@ -41,8 +41,9 @@ std::string describe_reading(const training::LoadedRun& run, const TokenReading&
                              const std::string& precision);
 
 // Returns the loss in nats of each token of each text, given the tokens before it, or that of the answer behind it. The
-// first token of a text is NaN, since nothing predicts it, and so is a token without an answer. Texts start without a state. The last token of a segment predicts the
-// first of the next, so every model predicts the same tokens whatever its segment.
+// first token of a text is NaN, since nothing predicts it, and so is a token without an answer. Texts start without a
+// state. The last token of a segment predicts the first of the next, so every model predicts the same tokens whatever
+// its segment.
 // errors: ValueError when no text has two tokens; those of the model.
 std::vector<std::vector<double>> token_losses(const Model& model,
                                               const std::vector<std::span<const std::int32_t>>& texts,

@@ -347,9 +347,9 @@ TEST_CASE("forms: transformers computes the same logits of 200 tokens, and reads
       static_cast<void>(export_model(*model, nullptr, out, ModelForm::huggingface));
       const std::vector<float> logits = logits_in_form(*model);
       wanted.insert(wanted.end(), logits.begin(), logits.end());
-      script +=
-          "m = transformers.AutoModelForCausalLM.from_pretrained('" + out + "').eval()\n" +
-          "with torch.no_grad(): print_all(m(torch.tensor([[(7 * i + i * i // 3) % 23 for i in range(200)]])).logits)\n";
+      script += "m = transformers.AutoModelForCausalLM.from_pretrained('" + out + "').eval()\n" +
+                "with torch.no_grad():\n"
+                "    print_all(m(torch.tensor([[(7 * i + i * i // 3) % 23 for i in range(200)]])).logits)\n";
     }
   std::istringstream printed(output_of(python + " " + folder.write("run.py", script)));
   double worst = 0;
