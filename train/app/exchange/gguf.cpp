@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kVersion = 3;
 constexpr std::int64_t kAlignment = 32;
-constexpr std::int64_t kMostAxes = 4;
+constexpr std::int64_t kMostAxes = 4, kF32Bytes = 4;
 constexpr const char* kAlignmentKey = "general.alignment";
 
 // The format's numbers for the types of values.
@@ -78,6 +78,10 @@ void append_value(std::string& bytes, const std::vector<T>& values) {
   append_number(bytes, static_cast<std::uint32_t>(type_of<T>()));
   append_number(bytes, static_cast<std::uint64_t>(values.size()));
   for (const T& value : values) append_element(bytes, value);
+}
+
+std::int64_t data_bytes(const Tensor& tensor) {
+  return tensor.elements() * static_cast<std::int64_t>(dtype_bytes(tensor.dtype()));
 }
 
 std::int64_t aligned(std::int64_t offset, std::int64_t alignment) {
@@ -225,7 +229,7 @@ Tensor read_tensor(const GgufReader& reader, const GgufEntry& entry, std::int64_
   const bool half = entry.type == kF16;
   const Dtype dtype = entry.type == kF64 ? Dtype::f64 : entry.type == kBf16 ? Dtype::bf16 : Dtype::f32;
   Tensor tensor = Tensor::empty(Shape(entry.shape), dtype);
-  const std::int64_t bytes = tensor.elements() * (half ? 2 : dtype_bytes(dtype));
+  const std::int64_t bytes = half ? 2 * tensor.elements() : data_bytes(tensor);
   const std::int64_t room = reader.file().bytes() - begin;
   if (room < 0 || bytes > room || entry.offset > static_cast<std::uint64_t>(room - bytes))
     reader.refuse(fmt::format("the numbers of {} are not all there", quote_text(entry.name)));
@@ -260,7 +264,7 @@ void write_gguf(const std::string& path, const GgufFile& file) {
       append_number(head, static_cast<std::uint64_t>(tensor.dim(axis)));
     append_number(head, kF32);
     append_number(head, static_cast<std::uint64_t>(offset));
-    offset = aligned(offset + tensor.elements() * dtype_bytes(Dtype::f32), kAlignment);
+    offset = aligned(offset + kF32Bytes * tensor.elements(), kAlignment);
   }
   head.resize(static_cast<std::size_t>(aligned(std::ssize(head), kAlignment)), '\0');
   AtomicFile out(path);
@@ -268,7 +272,7 @@ void write_gguf(const std::string& path, const GgufFile& file) {
   const std::string padding(static_cast<std::size_t>(kAlignment), '\0');
   for (const auto& [name, tensor] : file.tensors) {
     const Tensor rows = raw::contiguous(raw::cast(raw::to_device(tensor, kCpu), Dtype::f32));
-    const std::int64_t bytes = rows.elements() * dtype_bytes(Dtype::f32);
+    const std::int64_t bytes = data_bytes(rows);
     if (bytes > 0) out.write(rows.raw_data(), bytes);
     out.write(padding.data(), aligned(bytes, kAlignment) - bytes);
   }

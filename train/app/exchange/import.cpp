@@ -57,9 +57,9 @@ class TensorFiles {
   }
   // The file that each tensor is in stands under "weight_map".
   void add_index(const fs::path& index) {
-    const nlohmann::json json = read_json_file(index);
-    const auto files = json.is_object() ? json.find("weight_map") : json.end();
-    if (!json.is_object() || files == json.end() || !files->is_object())
+    const nlohmann::json content = read_json_file(index);
+    const auto files = content.is_object() ? content.find("weight_map") : content.end();
+    if (!content.is_object() || files == content.end() || !files->is_object())
       fail<FormatError>(
           "import: {} is no index of weights: it has no \"weight_map\" (name the safetensors files)",
           index.string());
@@ -113,10 +113,10 @@ DescribedModel read_described_model(const std::string& path) {
         "import: {} does not say what its model is (a folder with config.json, or a GGUF file; of any other tensors "
         "--map says which parameters they become)",
         path);
-  const nlohmann::json json = read_json_file(config);
-  const bool own = json.is_object() && json.contains("family");
+  const nlohmann::json content = read_json_file(config);
+  const bool own = content.is_object() && content.contains("family");
   DescribedModel described{
-      own ? model_config_from_json(json, config.string()) : model_of_huggingface(json, config.string()),
+      own ? model_config_from_json(content, config.string()) : model_of_huggingface(content, config.string()),
       {},
       own ? own_names(path) : llama_names(ModelForm::huggingface),
       tokenizer_of_folder(folder)};
