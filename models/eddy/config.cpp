@@ -157,6 +157,11 @@ void validate(const ModelConfig& c) {
   KeyList keys;
   describe(keys, copy);
   for (const ConfigField& field : keys.fields()) field.check();
+  if (const ConfigField& classes = *keys.find("model", "n_out");
+      c.n_out > c.vocab && !classes.is_read_by(c.family, c.model))
+    fail<ConfigError>(
+        "config: model {} has a class for each of its {} {} and no more, and model.n_out is {} (models that read n_out: {})",
+        c.model, c.vocab, c.vocab == 1 ? "token" : "tokens", c.n_out, models_that_read(classes));
   if (copy.params > 0) copy.dim = 16 * copy.heads;  // it is still to be found, among such widths
   family_entry(c).check(copy);
 }

@@ -32,8 +32,8 @@ const ModelEntry& main_model(std::string_view family) {
 }
 
 bool carries_state(ModelConfig config) {
-  config.vocab = std::max<std::int64_t>(config.vocab, 2);  // of a text that is not read yet
-  if (config.params > 0) config.dim = 16 * config.heads;   // any width will do
+  config.vocab = std::max<std::int64_t>({config.vocab, config.n_out, 2});  // of a text that is not read yet
+  if (config.params > 0) config.dim = 16 * config.heads;                   // any width will do
   config.params = 0;
   const Device device = counting_device();
   const std::unique_ptr<Model> model = make_model(config, Dtype::f32, device);

@@ -2,19 +2,12 @@
 #include <algorithm>
 
 #include "tensor/base/format.h"
+#include "tensor/files/half.h"
 #include "tensor/files/json_text.h"
 #include "tensor/files/safetensors.h"
 
 namespace eddy {
 namespace {
-
-// The number of an IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of mantissa. Every one is an f32.
-float from_half(std::uint16_t bits) {
-  const std::uint32_t sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 0x1fu, mantissa = bits & 0x3ffu;
-  if (exponent == 0) return (sign != 0 ? -0x1p-24f : 0x1p-24f) * static_cast<float>(mantissa);
-  const std::uint32_t wide = exponent == 0x1f ? 0xffu : exponent + (127 - 15);
-  return __builtin_bit_cast(float, sign | wide << 23 | mantissa << 13);
-}
 
 Tensor load_entry(const SafetensorsFile& file, const SafetensorsEntry& entry) {
   const bool half = entry.type == "F16";

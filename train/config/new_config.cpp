@@ -64,8 +64,13 @@ void NewConfig::merge_preset(const std::string& name, const char* program) {
     given_.insert({kFamily, kModel});
     return;
   }
-  config_.model = paper_config(name, program, "preset", model_list());
-  config_.model.vocab = config_.model.n_out = 0;
+  ModelConfig model = paper_config(name, program, "preset", model_list());
+  model.vocab = model.n_out = 0;
+  merge_model(std::move(model));
+}
+
+void NewConfig::merge_model(ModelConfig model) {
+  config_.model = std::move(model);
   std::erase_if(asked_, [](const std::string& key) { return key.starts_with(kModelSection); });
   const ConfigKeys keys = keys_of(config_.model);
   for (const ConfigField& field : keys.fields()) given_.insert(field.full_key());

@@ -25,6 +25,8 @@ class NewConfig {
   // of paper_configs(), without its vocabulary, which the data give.
   // errors: ConfigError with the nearest name; `program` begins its text.
   void merge_preset(const std::string& name, const char* program);
+  // Sets the whole [model] table.
+  void merge_model(ModelConfig model);
   // Sets what a run that starts from the weights of another takes from it: the model, the data, and how long and how
   // many the rows of a batch are. The vocabulary of characters may grow.
   void merge_run(const RunConfig& run);

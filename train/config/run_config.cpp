@@ -315,7 +315,7 @@ json to_json(const RunConfig& config) {
 
 void validate(const RunConfig& config) {
   ModelConfig model = config.model;
-  if (model.vocab == 0) model.vocab = model.tied && model.n_out > 0 ? model.n_out : 1;
+  if (model.vocab == 0) model.vocab = std::max<std::int64_t>(model.n_out, 1);
   validate(model);
   const TrainConfig& train = config.train;
   std::vector<std::pair<const char*, std::string>> names{{"tokenizer", config.data.tokenizer}};

@@ -147,6 +147,10 @@ std::unique_ptr<Task> task_of(const TrainRequest& request, const std::optional<L
   TaskArguments arguments;
   const RunConfig& config = arguments.config = request.config;
   arguments.messages = &std::cout;
+  if (request.tokenizer != nullptr) {
+    arguments.tokenizer = tokenizer_from_json(request.tokenizer->to_json());
+    arguments.run = "the weights";
+  }
   if (loaded) {
     if (loaded->tokenizer) arguments.tokenizer = tokenizer_from_json(loaded->tokenizer->to_json());
     arguments.run = loaded->checkpoint.string();

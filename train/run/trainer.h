@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "train/config/run_config.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy::training {
 
@@ -26,6 +28,8 @@ struct TrainRequest {
       false;  // the data of the run to resume were named again: texts that are new in them are taken in
   Ranks* ranks =
       nullptr;  // the processes that share the run, of which this is the first; null: this one alone
+  // Of the texts of a new run, whose weights come from elsewhere; null: one that is made as data.tokenizer says.
+  std::shared_ptr<const Tokenizer> tokenizer{};
   std::string command_line;        // for the report
   std::vector<std::string> notes;  // to be said and recorded at the beginning
   // Called for a new run on a GPU before its model is made: what the program has to settle about the kernels of such

@@ -202,7 +202,9 @@ TaskEntry mqar_task();
 TaskEntry algorithm_task();
 TaskEntry random_walk_task();
 
-// Sets a model's vocab and n_out where they are 0, for a task whose tokens do not depend on data.
+// Sets a model's vocab and n_out where they are 0, for a task whose tokens do not depend on data. A model that does not
+// read n_out has a class for each token, of which the task's answers are the first; one with fewer tokens than answers
+// cannot be made.
 // errors: ConfigError for other sizes than these; `rule` says what the task has. ConfigError for another readout
 // than "all" where `why_all` says why the task needs that one.
 void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,

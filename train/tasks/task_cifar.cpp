@@ -71,12 +71,7 @@ class CifarTask final : public Task {
   std::int64_t validation_rows() const override { return part("valid").count(); }
 
   void set_model_sizes(ModelConfig& model) const override {
-    // A model that has one class for each token gives the images' ten to the first ones.
-    if (reads_key(model, "n_out"))
-      fit_tokens(model, kGreyValues, kCifarClasses, "images have 256 grey values and 10 classes");
-    else
-      fit_tokens(model, kGreyValues, kGreyValues,
-                 fmt::format("images have 256 grey values, and {} as many classes", model.model));
+    fit_tokens(model, kGreyValues, kCifarClasses, "images have 256 grey values and 10 classes");
     if (const std::string readout = readout_of(model); !scores_all_ && readout != "last")
       fail<ConfigError>(
           "config: model.readout is \"{}\"; the class is read at the last position (set \"last\")", readout);

@@ -145,6 +145,7 @@ std::string fresh_stream(const std::string& task, const std::string& split) {
 
 void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,
                 const char* why_all) {
+  if (n_out < vocab && !reads_key(model, "n_out")) n_out = vocab;
   if (model.vocab == 0) model.vocab = vocab;
   if (model.n_out == 0) model.n_out = n_out;
   if (model.vocab != vocab || model.n_out != n_out)

@@ -132,6 +132,14 @@ std::string grouped(std::int64_t value) {
   return text;
 }
 
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kMostNames = 12;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > kMostNames) text += fmt::format(" and {} more", names.size() - kMostNames);
+  return text;
+}
+
 std::string printable(std::string_view text) {
   std::string safe;
   safe.reserve(text.size());

@@ -8,6 +8,7 @@
 #include <streambuf>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace eddy::training {
 
@@ -40,6 +41,9 @@ template <class Count>
 std::string plural(Count count, const std::string& one, const std::string& many = "") {
   return count == 1 ? one : many.empty() ? one + "s" : many;
 }
+
+// Returns "a, b, c and 5 more": the first dozen names, and how many more there are.
+std::string listed(const std::vector<std::string>& names);
 
 // Returns the text as valid UTF-8 without control characters other than newline and tab. Invalid bytes and
 // characters that could control a terminal (escape, C1 controls) become U+FFFD. A carriage return becomes a

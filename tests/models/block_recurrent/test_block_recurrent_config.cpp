@@ -134,6 +134,7 @@ TEST_CASE("block_recurrent: configurations that contradict themselves are refuse
                     memory = block_recurrent_config("memorizing");
   CHECK(contains(refusal(changed(slide, [](ModelConfig& c) { c.window = 5; })), "window 5, segment 16"));
   CHECK(contains(refusal(changed(slide, [](ModelConfig& c) { c.kv_heads = 1; })), "kv_heads 1"));
+  CHECK(contains(refusal(changed(slide, [](ModelConfig& c) { c.n_out = 14; })), "each of its 13 tokens"));
   CHECK(contains(refusal(changed(slide, [](ModelConfig& c) { c.rel_max_distance = 16; })),
                  "rel_max_distance 16"));
   CHECK(contains(refusal(changed(slide, [](ModelConfig& c) { c.rel_buckets = 1; })), "rel_buckets is 1"));

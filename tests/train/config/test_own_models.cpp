@@ -117,6 +117,27 @@ TEST_CASE("own models: a common key that there is none of is refused") {
 }
 
 TEST_CASE(
+    "own tasks: a model without n_out has a class for each token, and one with more answers is refused") {
+  ModelConfig model;
+  model.family = "block_recurrent";
+  model.model = "slide";
+  const auto fitted = [&](std::int64_t tokens, std::int64_t answers) {
+    ModelConfig sized = model;
+    fit_tokens(sized, tokens, answers, "a task");
+    return sized;
+  };
+  CHECK(make_unallocated_model(fitted(8, 3))->config().n_out == 8);
+  const ModelConfig many = fitted(2, 8);
+  CHECK(contains(
+      error_of<ConfigError>([&] { static_cast<void>(make_unallocated_model(many)); }),
+      "model slide has a class for each of its 2 tokens and no more, and model.n_out is 8 (models that read "
+      "n_out: all models but slide"));
+  model.family = "staircase";
+  model.model = "lstm";
+  CHECK(make_unallocated_model(fitted(2, 8))->config().n_out == 8);
+}
+
+TEST_CASE(
     "own keys are values: copies are their own, and the initial value equals one that nobody asked for") {
   ExtensionKeys a;
   CHECK(std::as_const(a).get<own_test::Keys>().rows == 3);

@@ -1,4 +1,4 @@
-// Writes the files; logits.py is embedded.
+// Writes the files; logits.py and the names of Llama weights are embedded.
 #include "train/app/exchange/export.h"
 
 #include <unistd.h>
@@ -10,6 +10,8 @@
 #include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
+#include "tensor/files/safetensors.h"
+#include "train/app/exchange/foreign_tokenizer.h"
 #include "train/config/run_config.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
@@ -24,8 +26,16 @@ constexpr std::string_view kLogitsProgram =
 #include "embedded/train/app/exchange/logits.py"
     ;
 
-constexpr std::array<const char*, 5> kFiles = {"model.safetensors", "config.json", "tokenizer.json",
-                                               "tokenizer.model", "logits.py"};
+constexpr std::string_view kHuggingFaceNames =
+#include "embedded/train/app/exchange/llama.toml"
+    ;
+constexpr std::string_view kGgufNames =
+#include "embedded/train/app/exchange/gguf.toml"
+    ;
+
+constexpr std::array<const char*, 7> kFiles = {"model.safetensors", "config.json", "tokenizer.json",
+                                               "tokenizer.model",   "logits.py",   "tokenizer_config.json",
+                                               "model.gguf"};
 constexpr const char* kMark = "export";
 
 // Removes what an export that was interrupted left in a folder: while one writes, a file of its own stands there, whose
@@ -52,7 +62,16 @@ bool has_python(const std::string& model) {
   return kLogitsProgram.find(fmt::format("\"{}\": (", model), table) != std::string_view::npos;
 }
 
-Exported export_model(const Model& model, const Tokenizer* tokenizer, const fs::path& folder) {
+NameMap llama_names(ModelForm form) {
+  return name_map_of(form == ModelForm::gguf ? config_from_toml(kGgufNames, "gguf.toml")
+                                             : config_from_toml(kHuggingFaceNames, "llama.toml"));
+}
+
+Exported export_model(const Model& model, const Tokenizer* tokenizer, const fs::path& folder,
+                      ModelForm form) {
+  const ModelConfig& config = model.full_config();
+  check_exportable(config, form);
+  if (form == ModelForm::gguf && tokenizer != nullptr) check_gguf_tokenizer(*tokenizer);
   std::error_code error;
   const bool is_there = fs::exists(fs::symlink_status(folder, error));
   if (is_there) remove_interrupted(folder);
@@ -70,14 +89,32 @@ Exported export_model(const Model& model, const Tokenizer* tokenizer, const fs::
   };
   try {
     replace_text_file(mark, "");
-    write(kFiles[0], [&](const fs::path& path) { save_weights(model.params(), path.string()); });
-    write_text(kFiles[1], training::to_json(model.full_config()).dump(1) + "\n");
-    if (tokenizer != nullptr) {
-      write_text(kFiles[2], tokenizer->to_json() + "\n");
-      if (const std::string file = tokenizer->model_file(); !file.empty()) write_text(kFiles[3], file);
+    const auto theirs = [&] {
+      return renamed_weights(llama_names(form), model.params(), config.dim / config.heads);
+    };
+    if (form == ModelForm::gguf) {
+      GgufFile file{gguf_config(config), theirs()};
+      file.values.merge(gguf_tokenizer(tokenizer, config.vocab));
+      write("model.gguf", [&](const fs::path& path) { write_gguf(path.string(), file); });
+    } else if (form == ModelForm::huggingface) {
+      write("model.safetensors", [&](const fs::path& path) {
+        save_safetensors(path.string(), theirs(), {{"format", "pt"}});
+      });
+      write_text("config.json", huggingface_config(config).dump(1) + "\n");
+      if (tokenizer != nullptr)
+        for (const auto& [name, text] : huggingface_tokenizer(*tokenizer, config.context))
+          write_text(name.c_str(), text);
+    } else {
+      write("model.safetensors", [&](const fs::path& path) { save_weights(model.params(), path.string()); });
+      write_text("config.json", training::to_json(config).dump(1) + "\n");
+      if (tokenizer != nullptr) {
+        write_text("tokenizer.json", tokenizer->to_json() + "\n");
+        if (const std::string file = tokenizer->model_file(); !file.empty())
+          write_text("tokenizer.model", file);
+      }
+      exported.has_program = has_python(config.model);
+      if (exported.has_program) write_text("logits.py", std::string(kLogitsProgram));
     }
-    exported.has_program = has_python(model.full_config().model);
-    if (exported.has_program) write_text(kFiles[4], std::string(kLogitsProgram));
     fs::remove(mark);
     flush_folder(folder);
   } catch (...) {

@@ -13,7 +13,12 @@
 #include "models/weights.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
+#include "train/app/exchange/export.h"
+#include "train/app/exchange/foreign_llama.h"
+#include "train/app/exchange/foreign_tokenizer.h"
+#include "train/app/exchange/gguf.h"
 #include "train/app/exchange/name_map.h"
+#include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
@@ -52,9 +57,9 @@ class TensorFiles {
   }
   // The file that each tensor is in stands under "weight_map".
   void add_index(const fs::path& index) {
-    const nlohmann::json json = read_json_file(index);
-    const auto files = json.is_object() ? json.find("weight_map") : json.end();
-    if (!json.is_object() || files == json.end() || !files->is_object())
+    const nlohmann::json content = read_json_file(index);
+    const auto files = content.is_object() ? content.find("weight_map") : content.end();
+    if (!content.is_object() || files == content.end() || !files->is_object())
       fail<FormatError>(
           "import: {} is no index of weights: it has no \"weight_map\" (name the safetensors files)",
           index.string());
@@ -76,20 +81,67 @@ class TensorFiles {
   std::map<std::string, Tensor> tensors_;
 };
 
+// Eddy's own names, for what it exported.
+NameMap own_names(const std::string& path) {
+  NameMap map;
+  map.file = path;
+  map.names.emplace_back("*", "*");
+  return map;
+}
+
+DescribedModel described_by_gguf(const fs::path& file) {
+  GgufFile read = read_gguf(file.string());
+  DescribedModel described{model_of_gguf(read, file.string()),
+                           {},
+                           llama_names(ModelForm::gguf),
+                           tokenizer_of_gguf(read.values, file.string())};
+  described.tensors = std::move(read.tensors);
+  return described;
+}
+
 }  // namespace
 
-std::string import_run(const ImportRequest& request) {
-  const NameMap map = read_name_map(request.map);
+DescribedModel read_described_model(const std::string& path) {
+  std::error_code error;
+  const fs::path folder = path, config = folder / "config.json", gguf = folder / "model.gguf";
+  if (!fs::exists(folder, error))
+    fail<IoError>("import: there is no {} (a folder or a file with weights)", path);
+  if (folder.extension() == ".gguf") return described_by_gguf(folder);
+  if (fs::is_directory(folder, error) && fs::exists(gguf, error)) return described_by_gguf(gguf);
+  if (!fs::is_directory(folder, error) || !fs::exists(config, error))
+    fail<IoError>(
+        "import: {} does not say what its model is (a folder with config.json, or a GGUF file; of any other tensors "
+        "--map says which parameters they become)",
+        path);
+  const nlohmann::json content = read_json_file(config);
+  const bool own = content.is_object() && content.contains("family");
+  DescribedModel described{
+      own ? model_config_from_json(content, config.string()) : model_of_huggingface(content, config.string()),
+      {},
+      own ? own_names(path) : llama_names(ModelForm::huggingface),
+      tokenizer_of_folder(folder)};
   TensorFiles files;
-  for (const std::string& path : request.weights) files.add(path);
+  files.add(folder);
+  described.tensors = files.tensors();
+  return described;
+}
+
+std::string import_run(const ImportRequest& request) {
+  const bool described = request.described.has_value();
+  const NameMap map = described ? request.described->map : read_name_map(request.map);
+  TensorFiles files;
+  if (!described)
+    for (const std::string& path : request.weights) files.add(path);
+  const std::map<std::string, Tensor>& tensors = described ? request.described->tensors : files.tensors();
   TrainRequest begin;
+  if (described) begin.tokenizer = request.described->tokenizer;
   begin.config = request.config;
   begin.run_dir = request.run_dir;
   ReadyRun run = prepare_run(begin);
   ParamStore& params = run.model->params();
   const CommonKeys& sizes = run.model->config();
-  const MappedWeights weights = mapped_weights(map, files.tensors(), params,
-                                               sizes.head_dim > 0 ? sizes.head_dim : sizes.dim / sizes.heads);
+  const MappedWeights weights =
+      mapped_weights(map, tensors, params, sizes.head_dim > 0 ? sizes.head_dim : sizes.dim / sizes.heads);
   load_parameters(params, weights.values, map.file);
   run.state.task = run.task->save().dump();
   open_folder(run, begin);
@@ -100,7 +152,7 @@ std::string import_run(const ImportRequest& request) {
     metrics.write(record_of(run));
     if (!request.command_line.empty()) metrics.write(CommandRecord{0, request.command_line});
     metrics.write(EventRecord{
-        0, fmt::format("weights of {}, named by {}", fmt::join(request.weights, ", "), request.map)});
+        0, fmt::format("weights of {}, named by {}", fmt::join(request.weights, ", "), map.file)});
   } catch (...) {
     std::error_code ignored;
     if (run.made_folder) fs::remove_all(run.folder, ignored);
@@ -109,8 +161,8 @@ std::string import_run(const ImportRequest& request) {
   std::string copies;
   for (const std::string& copy : weights.copies) copies += copy + ", which the model needs once\n";
   return fmt::format("{}{}: {}, {} parameters, {} tensors read; go on with: {} train --resume {}", copies,
-                     run.folder.string(), run.config.model.model, grouped(params.count()),
-                     files.tensors().size(), program_name(), shell_quoted(run.folder.string()));
+                     run.folder.string(), run.config.model.model, grouped(params.count()), tensors.size(),
+                     program_name(), shell_quoted(run.folder.string()));
 }
 
 }  // namespace eddy::app

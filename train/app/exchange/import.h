@@ -1,12 +1,30 @@
 // A run at step 0 whose weights are those of foreign files, to be trained on, evaluated or written with.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "models/eddy/config.h"
+#include "train/app/exchange/name_map.h"
 #include "train/config/run_config.h"
+#include "train/text/tokenizer.h"
 
 namespace eddy::app {
+
+// A model in files that say what it is: an export of Eddy's, a Llama of Hugging Face's, or one in a GGUF file.
+struct DescribedModel {
+  ModelConfig model;
+  std::map<std::string, Tensor> tensors;
+  NameMap map;                                           // of their names
+  std::shared_ptr<const training::Tokenizer> tokenizer;  // null where there is none
+};
+
+// Reads such a model: a folder with config.json, or a GGUF file, or the folder of one.
+// errors: IoError; FormatError and ConfigError for other files, and for models that are not Eddy's.
+DescribedModel read_described_model(const std::string& path);
 
 struct ImportRequest {
   training::RunConfig config;
@@ -14,8 +32,9 @@ struct ImportRequest {
   // Safetensors files, indices of several (model.safetensors.index.json), or folders with either; a tensor is in one
   // file.
   std::vector<std::string> weights;
-  std::string map;           // a name map (name_map.h)
-  std::string command_line;  // for the report
+  std::string map;                            // a name map (name_map.h)
+  std::optional<DescribedModel> described{};  // or: what read_described_model found in `weights`
+  std::string command_line;                   // for the report
 };
 
 // Makes the run and returns what it is, in a line; before it one for each tensor that is left out as a copy.

@@ -80,15 +80,6 @@ std::string with_part(std::string pattern, const std::string& part) {
   return pattern;
 }
 
-// "a, b, c and 5 more".
-std::string listed(const std::vector<std::string>& names) {
-  constexpr std::size_t kMostNames = 12;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > kMostNames) text += fmt::format(" and {} more", names.size() - kMostNames);
-  return text;
-}
-
 // How many numbers are not finite once they are of this type.
 std::int64_t not_finite(const Tensor& x, Dtype dtype) {
   if (!is_floating(x.dtype())) return 0;  // load_parameters refuses it
@@ -125,6 +116,28 @@ std::string prefix_advice(const NameMap& map, const std::map<std::string, Tensor
   return "";
 }
 
+// x with the rows of each head in another order: row i of a head is row from(i) of it.
+template <class From>
+Tensor with_rows_from(const Tensor& x, std::int64_t head_size, const char* name, const From& from) {
+  if (x.rank() < 1 || head_size < 2 || head_size % 2 != 0 || x.dim(0) % head_size != 0)
+    fail<ShapeError>("{}: {} rows are no heads of {} (whole heads of an even size)", name,
+                     x.rank() < 1 ? 0 : x.dim(0), head_size);
+  const NoGrad no_grad;
+  const Tensor rows = raw::contiguous(x), moved = raw::copy(rows);
+  const std::int64_t count = x.dim(0);
+  const std::size_t bytes = count == 0 ? 0
+                                       : static_cast<std::size_t>(rows.elements() / count) *
+                                             static_cast<std::size_t>(dtype_bytes(rows.dtype()));
+  for (std::int64_t to = 0; to < count; ++to) {
+    const std::int64_t within = to % head_size;
+    std::memcpy(static_cast<char*>(moved.raw_data()) + static_cast<std::size_t>(to) * bytes,
+                static_cast<const char*>(rows.raw_data()) +
+                    static_cast<std::size_t>(to - within + from(within)) * bytes,
+                bytes);
+  }
+  return moved;
+}
+
 bool equal_bits(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
   const Tensor one = raw::contiguous(a), other = raw::contiguous(b);
@@ -146,9 +159,12 @@ bool matches(const std::string& pattern, const std::string& name, std::string& p
 }
 
 NameMap read_name_map(const std::string& file) {
-  const ConfigSource source = read_config_file(file);
+  return name_map_of(read_config_file(file));
+}
+
+NameMap name_map_of(const ConfigSource& source) {
   NameMap map;
-  map.file = file;
+  map.file = source.name;
   std::vector<std::string> fresh, unused, halves;
   std::map<std::string, std::vector<std::string>> names;
   KeyList keys;
@@ -174,21 +190,29 @@ NameMap read_name_map(const std::string& file) {
 }
 
 Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size) {
-  if (x.rank() < 1 || head_size < 2 || head_size % 2 != 0 || x.dim(0) % head_size != 0)
-    fail<ShapeError>("halves_to_pairs: {} rows are no heads of {} (whole heads of an even size)",
-                     x.rank() < 1 ? 0 : x.dim(0), head_size);
-  const NoGrad no_grad;
-  const Tensor rows = raw::contiguous(x), pairs = raw::copy(rows);
-  const std::int64_t count = x.dim(0), half = head_size / 2;
-  const std::size_t bytes = count == 0 ? 0
-                                       : static_cast<std::size_t>(rows.elements() / count) *
-                                             static_cast<std::size_t>(dtype_bytes(rows.dtype()));
-  for (std::int64_t to = 0; to < count; ++to) {
-    const std::int64_t within = to % head_size, from = to - within + within / 2 + (within % 2) * half;
-    std::memcpy(static_cast<char*>(pairs.raw_data()) + static_cast<std::size_t>(to) * bytes,
-                static_cast<const char*>(rows.raw_data()) + static_cast<std::size_t>(from) * bytes, bytes);
+  return with_rows_from(x, head_size, "halves_to_pairs",
+                        [half = head_size / 2](std::int64_t row) { return row / 2 + row % 2 * half; });
+}
+
+Tensor pairs_to_halves(const Tensor& x, std::int64_t head_size) {
+  return with_rows_from(x, head_size, "pairs_to_halves",
+                        [half = head_size / 2](std::int64_t row) { return row % half * 2 + row / half; });
+}
+
+std::map<std::string, Tensor> renamed_weights(const NameMap& map, const ParamStore& params,
+                                              std::int64_t head_size) {
+  std::map<std::string, Tensor> theirs;
+  for (const auto& [name, tensor] : parameter_map(params)) {
+    std::string part;
+    const auto pair =
+        std::ranges::find_if(map.names, [&](const auto& names) { return matches(names.second, name, part); });
+    if (pair == map.names.end())
+      fail<ConfigError>("export: {} has no name for {} (export the model in Eddy's own form)", map.file,
+                        name);
+    theirs.emplace(with_part(pair->first, part),
+                   matches_any(map.halves_to_pairs, name) ? pairs_to_halves(tensor, head_size) : tensor);
   }
-  return pairs;
+  return theirs;
 }
 
 MappedWeights mapped_weights(const NameMap& map, const std::map<std::string, Tensor>& theirs,

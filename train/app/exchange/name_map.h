@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/params.h"
+#include "train/config/config_file.h"
 
 namespace eddy::app {
 
@@ -31,6 +32,8 @@ struct NameMap {
 // errors: those of read_config_file; ConfigError for an unknown key, a value of another type, and a pair with
 // several '*', or with one on one side alone.
 NameMap read_name_map(const std::string& file);
+// The same of a map that was read.
+NameMap name_map_of(const training::ConfigSource& source);
 
 // Whether a name fits a pattern with at most one '*'; `part` is then what stands in its place.
 bool matches(const std::string& pattern, const std::string& name, std::string& part);
@@ -38,6 +41,13 @@ bool matches(const std::string& pattern, const std::string& name, std::string& p
 // x [heads * size, ...] with the rows of each head in another order: row 2 i + j of a head is row i + j * size / 2 of x.
 // errors: ShapeError unless the rows are heads of an even size.
 Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size);
+// The inverse.
+Tensor pairs_to_halves(const Tensor& x, std::int64_t head_size);
+
+// The parameters' values under the names of the other program, in its order of rows: what mapped_weights reads again.
+// errors: ConfigError for a parameter without a name.
+std::map<std::string, Tensor> renamed_weights(const NameMap& map, const ParamStore& params,
+                                              std::int64_t head_size);
 
 struct MappedWeights {
   std::map<std::string, Tensor> values;  // of all parameters

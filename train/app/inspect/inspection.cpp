@@ -82,9 +82,8 @@ Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> toke
   SeriesCollector series(result.tokens);
   std::set<std::string> entering;
 
-  // As token_losses reads a text (train/app/report/comparison.h): labels are the tokens one position further.
-  std::vector<std::int32_t> labels(tokens.begin() + 1, tokens.end());
-  labels.push_back(kNotScored);
+  // As token_losses reads a text (train/app/report/comparison.h).
+  const std::vector<std::int32_t> labels = options.reading.labels_of(0, tokens);
   ReadingOptions reading;
   reading.segment = options.reading.segment;
   reading.pad = true;
@@ -108,9 +107,9 @@ Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> toke
     note_entering(model.full_config(), values, entering);
     const std::vector<double> nats = numbers_of(output.losses);
     const std::int64_t valid = std::min(reading.segment, result.tokens - begin);
-    for (std::int64_t i = 0; i < valid && begin + i + 1 < result.tokens; ++i)
-      losses.values[static_cast<std::size_t>(begin + i + 1)] =
-          static_cast<float>(nats[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < valid; ++i)
+      if (const auto at = static_cast<std::size_t>(begin + i); labels[at] != kNotScored)
+        losses.values[at + options.reading.ahead()] = static_cast<float>(nats[static_cast<std::size_t>(i)]);
     const NamedSegment segment{model.full_config(), values, begin, reading.segment, valid};
     series.add(segment, output.carried);
     if (looks) attention.add(segment);

@@ -328,7 +328,7 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
   }
   page.append(replaced(kAttention, "@HIDDEN@", attends ? "" : " hidden=\"hidden\""));
 
-  page.heading("XAxis the text");
+  page.heading("Along the text");
   page.append("<div class=\"inspect\" id=\"charts\"></div>\n");
   if (!inspection.learned.empty()) {
     Table learned{{"gate", "value"}};

@@ -221,18 +221,20 @@ std::vector<OutlinedModule> modules_behind(const Tensor& y, const ParamStore& pa
 }
 
 // Measures how far back the last token of a call sees, by the gradient of one of its logits with respect to the rows of
-// the token table, of which each position reads its own; and whether what the call before read changes that logit.
+// the token table, of which each position reads its own; and whether what the call before read changes that logit. A
+// state that forgets a share at every token leaves less of it than f64 shows behind a long call. A shorter call then
+// tells whether the recurrent part of the state is read, which each token hands on to the next.
 void measure_reach(ModelConfig config, ModelOutline& outline) {
   const std::int64_t tokens = outline.tokens;
   config.vocab = 2 * tokens + 1;
   config.n_out = 0;
   const std::unique_ptr<Model> model = make_model(resolved(config), Dtype::f64);
   model->params().initialize(1);
-  const auto call = [&](std::int64_t first_id, const State& state) {
+  const auto call = [&](std::int64_t first_id, const State& state, std::int64_t length) {
     std::vector<std::int64_t> ids;
-    for (std::int64_t i = 0; i < tokens; ++i) ids.push_back(first_id + i);
+    for (std::int64_t i = 0; i < length; ++i) ids.push_back(first_id + i);
     ForwardInput input;
-    input.tokens = Tensor::from(ids, {1, tokens});
+    input.tokens = Tensor::from(ids, {1, length});
     input.state = state;
     input.tail = 1;
     return model->forward(input);
@@ -243,23 +245,41 @@ void measure_reach(ModelConfig config, ModelOutline& outline) {
   const Parameter* const embed = model->params().find("embed.weight");
   if (embed == nullptr) return;  // of a program's own model, by another name
   const Tensor table = embed->value;
-  const ForwardOutput first = call(0, {});
+  const ForwardOutput first = call(0, {}, tokens);
   backward(last_logit(first.logits));
   const std::vector<double> gradient = grad(table).to_vector<double>();
   const auto width = static_cast<std::size_t>(table.dim(1));
   std::int64_t seen_from = tokens;
-  while (seen_from > 0) {
+  double farthest = 0;  // the largest number of the gradient of the farthest token seen
+  for (; seen_from > 0; --seen_from) {
     const auto row =
         gradient.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(seen_from - 1) * width);
-    if (std::all_of(row, row + static_cast<std::ptrdiff_t>(width), [](double g) { return g == 0; })) break;
-    --seen_from;
+    const double largest =
+        std::abs(*std::max_element(row, row + static_cast<std::ptrdiff_t>(width),
+                                   [](double a, double b) { return std::abs(a) < std::abs(b); }));
+    if (largest == 0) break;
+    farthest = largest;
   }
   outline.reach = tokens - seen_from;
   if (outline.state.empty()) return;
   const NoGrad constant;
-  const double after_one = last_logit(call(0, call(0, {}).state).logits).item();
-  const double after_other = last_logit(call(0, call(tokens, {}).state).logits).item();
-  outline.sees_before = after_one != after_other;
+  const auto differs_behind = [&](const State& one, const State& other, std::int64_t length) {
+    return last_logit(call(0, one, length).logits).item() != last_logit(call(0, other, length).logits).item();
+  };
+  outline.sees_before = differs_behind(first.state, call(tokens, {}, tokens).state, tokens);
+  // A reach that ends before the call does, with a gradient of some size, is that of a window.
+  constexpr double kNearUnderflow = 1e-280;
+  if (!model->is_recurrent() || (seen_from > 0 && farthest > kNearUnderflow)) return;
+  const State forgotten = model->without_recurrence(first.state);
+  for (std::int64_t length = tokens / 2; length > 0 && !outline.sees_before; length /= 2) {
+    try {
+      model->check_length(length, true);
+      outline.sees_before = outline.faint = differs_behind(first.state, forgotten, length);
+    } catch (const Error&) {
+      return;  // no whole number of blocks
+    }
+  }
+  if (outline.faint) outline.reach = tokens;
 }
 
 }  // namespace
@@ -348,9 +368,10 @@ std::string to_text(const ModelOutline& outline) {
     text +=
         "reach: not measured (for smaller sizes it is, where the table of tokens is named embed.weight)\n";
   else
-    text += fmt::format("reach: the last token of a call sees {} of its {} {}, and {} before it\n",
+    text += fmt::format("reach: the last token of a call sees {} of its {} {}, and {} before it{}\n",
                         grouped(*outline.reach), grouped(outline.tokens), plural(outline.tokens, "token"),
-                        outline.sees_before ? "through the state those" : "nothing");
+                        outline.sees_before ? "through the state those" : "nothing",
+                        outline.faint ? ", the farthest by less than f64 shows" : "");
   return text;
 }
 

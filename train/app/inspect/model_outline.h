@@ -37,6 +37,7 @@ struct ModelOutline {
                long_stream_bytes = 0;  // of a stream after `tokens` tokens, and after ten times as many
   std::optional<std::int64_t> reach;   // tokens of a call that its last token sees; none: not measured
   bool sees_before = false;            // whether it sees what the call before read
+  bool faint = false;  // whether that has less influence than f64 shows, and follows from shorter calls
 };
 
 // Runs a model on one sequence of `tokens` tokens, which goes on from an equal call before it where the model has a

@@ -269,10 +269,11 @@ class OutlinePicture {
   // What the last token sees, as lines.
   std::vector<std::string> seen() const {
     const std::string text =
-        outline_.reach ? fmt::format("the last token sees {} of the {} {} of its call, and {} before it",
+        outline_.reach ? fmt::format("the last token sees {} of the {} {} of its call, and {} before it{}",
                                      grouped(*outline_.reach), grouped(outline_.tokens),
                                      plural(outline_.tokens, "token"),
-                                     outline_.sees_before ? "through the state what was" : "nothing")
+                                     outline_.sees_before ? "through the state what was" : "nothing",
+                                     outline_.faint ? ", the farthest by less than f64 shows" : "")
                        : "not measured at this size";
     return wrapped(text, characters(kTextWide));
   }

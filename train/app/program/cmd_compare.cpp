@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "tensor/base/format.h"
@@ -16,6 +17,7 @@
 #include "train/app/report/comparison.h"
 #include "train/app/report/curves.h"
 #include "train/app/report/side_by_side.h"
+#include "train/app/report/task_rows.h"
 #include "train/app/views/html_page.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
@@ -38,6 +40,9 @@ struct CompareFlags {
   bool clear_state = false;
 };
 
+// Of a task without texts whose streams have no end.
+constexpr std::int64_t kTokensOfARow = 4096;
+
 void print_list(const char* heading, const std::vector<TokenDifference>& list, bool with_text) {
   print_line("\n{}", heading);
   if (list.empty()) return print_line("there is none");
@@ -51,12 +56,27 @@ int run_compare(const CompareFlags& flags) {
   if (same_run && !flags.clear_state)
     fail<ValueError>("compare: there is only one run (name a second one, or add --clear-state)");
   check_output("compare", flags.html, kPageFile);
-  const LoadedRun a = load_text_run("compare", flags.a);
+  const LoadedRun a = load_run("compare", flags.a);
   LoadedRun other;
   if (!same_run)
-    other = load_text_run("compare", {flags.run_b, flags.a.checkpoint, flags.a.precision, flags.a.device});
+    other = load_run("compare", {flags.run_b, flags.a.checkpoint, flags.a.precision, flags.a.device});
   const LoadedRun& b = same_run ? a : other;
-  if (a.tokenizer->to_json() != b.tokenizer->to_json())
+  const bool reads_text = a.tokenizer != nullptr;
+  if (reads_text != (b.tokenizer != nullptr) || (!reads_text && a.config.data.name != b.config.data.name))
+    fail<ValueError>("compare: the runs were trained on different tasks, {} and {} (name runs of one task)",
+                     a.config.data.name, b.config.data.name);
+  if (reads_text && flags.data.empty())
+    fail<ValueError>("compare: --data is missing (a text file, or a folder of them)");
+  if (!reads_text && !flags.data.empty())
+    fail<ValueError>(
+        "compare: {} was trained on the task {}, which has no text (leave out --data: rows of the task are read)",
+        flags.a.path, a.config.data.name);
+  if (!reads_text && (a.model->config().vocab != b.model->config().vocab ||
+                      a.model->config().n_out != b.model->config().n_out))
+    fail<ValueError>(
+        "compare: the runs have {} and {} tokens, {} and {} answers (name runs of one task of the same sizes)",
+        a.model->config().vocab, b.model->config().vocab, a.model->config().n_out, b.model->config().n_out);
+  if (reads_text && a.tokenizer->to_json() != b.tokenizer->to_json())
     fail<ValueError>(
         "compare: the runs have different tokenizers: {} with {} tokens and {} with {}{} (runs can be compared only with "
         "the same tokenizer)",
@@ -64,8 +84,17 @@ int run_compare(const CompareFlags& flags) {
         a.tokenizer->name() == b.tokenizer->name() && a.tokenizer->vocab_size() == b.tokenizer->vocab_size()
             ? " others"
             : "");
-  const TokenReading reading_a = reading_of(a, flags.rows);
-  TokenReading reading_b = reading_of(b, flags.rows);
+  TokenReading reading_a = reading_of(a, flags.rows), reading_b = reading_of(b, flags.rows);
+  TaskRows rows;  // where the task has no texts: those of A's task
+  if (!reads_text) {
+    rows = rows_of_task("compare", a, flags.a.path, flags.rows, kTokensOfARow);
+    for (const auto& [run, reading] : {std::pair(&a, &reading_a), {&b, &reading_b}}) {
+      reading->segment = rows.segment;
+      reading->carry_state = rows.carries_state && carries_state(run->model->full_config());
+      reading->answers = rows.answers;
+    }
+  }
+  const Tokenizer& tokenizer = reads_text ? *a.tokenizer : *rows.tokenizer;
   reading_b.clear_state = flags.clear_state;
   if (flags.clear_state && !reading_b.carry_state)
     fail<ValueError>(
@@ -75,8 +104,11 @@ int run_compare(const CompareFlags& flags) {
 
   std::vector<ComparedText> texts;
   const DataConfig& data = a.config.data;
-  const TextFiles read =
-      list_text_files(local_data(flags.data, std::cerr), document_unit(data), !data.json_field.empty());
+  for (std::size_t i = 0; i < rows.tokens.size(); ++i)
+    texts.push_back({fmt::format("row {} of {}", i + 1, data.name), std::move(rows.tokens[i]), {}, {}});
+  const TextFiles read = reads_text ? list_text_files(local_data(flags.data, std::cerr), document_unit(data),
+                                                      !data.json_field.empty())
+                                    : TextFiles{};
   for (const TextFile& file : read.files) {
     try {
       const Documents documents = documents_of(file, cut_rule(data));
@@ -99,7 +131,7 @@ int run_compare(const CompareFlags& flags) {
     texts[i].nats_a = losses_a[i];
     texts[i].nats_b = losses_b[i];
   }
-  const Comparison comparison = compare_runs(*a.tokenizer, texts, flags.top);
+  const Comparison comparison = compare_runs(tokenizer, texts, flags.top);
   ComparedRuns runs{flags.a.path, same_run ? flags.a.path + " with its state cleared" : flags.run_b,
                     describe_reading(a, reading_a, "f32"), describe_reading(b, reading_b, "f32")};
 
@@ -156,13 +188,15 @@ Described describe_compare(CLI::App& command) {
   command.add_option("RUN_A", flags->a.path, "Folder of a run, or of one checkpoint")->required();
   command.add_option("RUN_B", flags->run_b,
                      "The run to compare with; without it: RUN_A itself, with --clear-state");
-  add_option(command, "--data", flags->data, "A text file, or a folder of them", not_empty())->required();
+  add_option(command, "--data", flags->data,
+             "A text file, or a folder of them; of a task without texts fresh rows are read", not_empty());
   add_option(command, "--top", flags->top, "Tokens to list in each direction", whole_number(0, 100'000));
   command.add_flag(
       "--clear-state", flags->clear_state,
       "Clear the recurrent state of B at every segment; a cache of keys stays if the model has both");
   add_option(command, "--html", flags->html, "Page to write", not_empty());
-  add_option(command, "--rows", flags->rows, "Texts read side by side", whole_number(1, 4096));
+  add_option(command, "--rows", flags->rows, "Texts read side by side; of a task without texts, rows to read",
+             whole_number(1, 4096));
   add_checkpoint_option(command, flags->a.checkpoint, "Checkpoint of the run");
   add_device_option(command, flags->a.device);
   return {[flags] { return run_compare(*flags); }};

@@ -2,6 +2,7 @@
 // implementation.
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "train/app/exchange/export.h"
 #include "train/app/exchange/import.h"
 #include "train/app/program/commands.h"
+#include "train/text/sentencepiece_tokenizer.h"
 #include "train/words/program_name.h"
 
 namespace eddy::app {
@@ -18,14 +20,17 @@ namespace {
 
 struct ExportFlags {
   RunOptions run;
-  std::string out;
+  std::string out, form = "eddy";
 };
 
 int run_export(const ExportFlags& flags) {
+  const ModelForm form = flags.form == "eddy"          ? ModelForm::eddy
+                         : flags.form == "huggingface" ? ModelForm::huggingface
+                                                       : ModelForm::gguf;
   const LoadedRun run = load_run("export", flags.run);
-  const Exported exported = export_model(*run.model, run.tokenizer.get(), flags.out);
+  const Exported exported = export_model(*run.model, run.tokenizer.get(), flags.out, form);
   print_line("{}: {}", flags.out, fmt::join(exported.files, ", "));
-  if (!exported.has_program)
+  if (form == ModelForm::eddy && !exported.has_program)
     say(fmt::format(
         "logits.py is left out: it does not know {} (train/app/exchange/README.md says how to add a model)",
         run.config.model.model));
@@ -41,7 +46,20 @@ int run_import(ImportFlags& flags, const CLI::App& app) {
   ImportRequest& request = flags.request;
   std::vector<std::string> notes;
   request.command_line = command_line_of(app);
-  request.config = flags.run.gathered("import", notes);
+  if (request.map.empty()) {
+    if (request.weights.size() != 1)
+      fail<ValueError>("import: {} names after --weights (without --map one: a folder or a GGUF file)",
+                       request.weights.size());
+    request.described = read_described_model(request.weights.front());
+  }
+  request.config =
+      flags.run.gathered("import", notes, nullptr, request.described ? &request.described->model : nullptr);
+  if (request.described && request.described->tokenizer != nullptr &&
+      !flags.run.texts("import").contains("data.tokenizer")) {
+    const std::string name = request.described->tokenizer->name();
+    request.config.data.tokenizer =
+        name == kSentencePiece ? (std::filesystem::path(request.run_dir) / "tokenizer.model").string() : name;
+  }
   take_threads(request.config, app);
   validate(request.config);
   for (const std::string& note : notes) say(note);
@@ -55,6 +73,11 @@ Described describe_export_model(CLI::App& command) {
   add_option(command, "--out", flags->out,
              "Folder to make; may exist if it is empty, or if an export into it was interrupted", not_empty())
       ->required();
+  add_option(
+      command, "--format", flags->form,
+      "eddy; huggingface: config.json and safetensors of a llama or llama_window; gguf: model.gguf of a llama, for "
+      "llama.cpp",
+      CLI::IsMember({"eddy", "huggingface", "gguf"}));
   add_checkpoint_option(command, flags->run.checkpoint, "Checkpoint of the run");
   return {[flags] { return run_export(*flags); }};
 }
@@ -65,16 +88,19 @@ Described describe_import_model(CLI::App& command) {
              not_empty())
       ->required();
   command
-      .add_option("--weights", flags->request.weights,
-                  "Safetensors files with the weights, the index of several, or their folder")
+      .add_option(
+          "--weights", flags->request.weights,
+          "A folder that export wrote, in any of its forms, a Llama of Hugging Face's, or a GGUF file; with --map safetensors files with the weights, the index of several, or their folder")
       ->required()
       ->check(not_empty());
-  add_option(command, "--map", flags->request.map, "TOML file that says which tensor becomes which parameter",
-             not_empty())
-      ->required();
+  add_option(
+      command, "--map", flags->request.map,
+      "TOML file that says which tensor becomes which parameter; without it the weights say what their model is",
+      not_empty());
   flags->run.add_to(command);
   command.footer(fmt::format(
-      "The configuration and --data are as for {} train. train/app/exchange/README.md explains the map.",
+      "The configuration and --data are as for {} train; without --map the model and the tokenizer are those of the weights. "
+      "train/app/exchange/README.md explains the map.",
       program_name()));
   return {[flags, &app = *command.get_parent()] {
     return naming_flags(flags->run.given_short(), [&] { return run_import(*flags, app); });

@@ -19,6 +19,7 @@
 #include "train/app/inspect/inspection_page.h"
 #include "train/app/program/commands.h"
 #include "train/app/report/comparison.h"
+#include "train/app/report/task_rows.h"
 #include "train/app/views/html_page.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
@@ -101,16 +102,33 @@ std::vector<std::int32_t> tokens_of(const InspectFlags& flags, const LoadedRun& 
 
 int run_inspect(const InspectFlags& flags) {
   check_output("inspect", flags.out, kPageFile);
-  const LoadedRun run = load_text_run("inspect", flags.run, " (inspect reads text)");
+  const LoadedRun run = flags.text.empty() ? load_run("inspect", flags.run)
+                                           : load_text_run("inspect", flags.run,
+                                                           " (leave out --text: rows of the task are read)");
+  if (flags.text.empty() && run.tokenizer)
+    fail<ValueError>("inspect: --text is missing (a file, or '-' for standard input)");
+  TaskRows rows;  // where the task has no texts
   InspectOptions options;
   options.reading = reading_of(run, 1);
+  if (!run.tokenizer) {
+    rows = rows_of_task("inspect", run, flags.run.path, 1, flags.tokens);
+    options.reading.segment = rows.segment;
+    options.reading.carry_state = rows.carries_state && carries_state(run.model->full_config());
+    options.reading.answers = rows.answers;
+  }
+  const Tokenizer& tokenizer = run.tokenizer ? *run.tokenizer : *rows.tokenizer;
   options.kept = flags.keys;
   if (!flags.attention.empty()) read_range(flags.attention, options.from, options.to);
 
   InspectedText about;
-  std::vector<std::int32_t> ids = tokens_of(flags, run, about.text);
+  std::vector<std::int32_t> ids =
+      run.tokenizer ? tokens_of(flags, run, about.text) : std::move(rows.tokens.front());
   about.tokens_in_all = std::ssize(ids);
   ids.resize(static_cast<std::size_t>(std::min(about.tokens_in_all, flags.tokens)));
+  if (!run.tokenizer) {
+    about.text = fmt::format("a row of {}", run.config.data.name);
+    options.reading.answers.front().resize(ids.size());
+  }
   Inspection inspection;
   {
     PercentLine line("inspect");
@@ -118,9 +136,9 @@ int run_inspect(const InspectFlags& flags) {
   }
   about.run = flags.run.path;
   about.about = describe_reading(run, options.reading, flags.run.precision);
+  if (!run.tokenizer) about.about += ", the loss of the answer behind each token";
   about.recurrent = run.model->is_recurrent();
-  const std::string page =
-      render_inspection(about, run.model->full_config(), *run.tokenizer, ids, inspection);
+  const std::string page = render_inspection(about, run.model->full_config(), tokenizer, ids, inspection);
 
   print_line("step: {}", run.step);
   print_line("tokens: {}{}", inspection.tokens,
@@ -143,8 +161,9 @@ int run_inspect(const InspectFlags& flags) {
 Described describe_inspect(CLI::App& command) {
   const auto flags = std::make_shared<InspectFlags>();
   add_run_argument(command, flags->run.path);
-  add_option(command, "--text", flags->text, "The text: a file, or '-' for standard input", not_empty())
-      ->required();
+  add_option(command, "--text", flags->text,
+             "The text: a file, or '-' for standard input; of a task without texts a fresh row is read",
+             not_empty());
   add_option(command, "--out", flags->out, "Page to write", not_empty());
   add_option(command, "--tokens", flags->tokens, "Read at most so many tokens of the text",
              whole_number(2, 10'000'000));

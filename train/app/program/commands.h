@@ -148,10 +148,12 @@ struct NewRunOptions {
   // The short flags that were given.
   std::vector<KeyFlag> given_short() const;
   // The configuration, completed and validated, with what a run that starts from the weights of another takes from it
-  // (`start`; null for none). `notes` gets a warning for each group of keys that nothing reads.
+  // (`start`; null for none), or with the model of weights that say what they are (`model`). `notes` gets a warning for
+  // each group of keys that nothing reads.
   // errors: ConfigError; IoError.
   training::RunConfig gathered(const char* command, std::vector<std::string>& notes,
-                               const training::RunConfig* start = nullptr) const;
+                               const training::RunConfig* start = nullptr,
+                               const ModelConfig* model = nullptr) const;
 
  private:
   // Takes a configuration that stands behind the files of --data, where none was given otherwise.

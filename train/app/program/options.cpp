@@ -209,9 +209,10 @@ void NewRunOptions::check_place_of_data(const RunConfig& gathered) const {
 }
 
 RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>& notes,
-                                  const RunConfig* start) const {
+                                  const RunConfig* start, const ModelConfig* model) const {
   NewConfig gathered;
   if (start != nullptr) gathered.merge_run(*start);
+  if (model != nullptr) gathered.merge_model(*model);
   if (!config.empty()) {
     std::error_code error;
     if (std::filesystem::is_directory(config, error))

@@ -146,7 +146,15 @@ std::string describe_reading(const LoadedRun& run, const TokenReading& reading,
                      precision, precision_note(run.config.train.precision, precision));
 }
 
-// Texts are read as sequences whose labels are the tokens one position further.
+std::vector<std::int32_t> TokenReading::labels_of(std::size_t text,
+                                                  std::span<const std::int32_t> tokens) const {
+  if (!answers.empty()) return answers[text];
+  std::vector<std::int32_t> labels(tokens.begin() + 1, tokens.end());
+  labels.push_back(kNotScored);
+  return labels;
+}
+
+// Texts are read as sequences with labels.
 std::vector<std::vector<double>> token_losses(const Model& model,
                                               const std::vector<std::span<const std::int32_t>>& texts,
                                               const TokenReading& reading, const EvalProgress& progress) {
@@ -159,8 +167,7 @@ std::vector<std::vector<double>> token_losses(const Model& model,
   for (std::size_t i = 0; i < texts.size(); ++i) {
     losses.emplace_back(texts[i].size(), std::numeric_limits<double>::quiet_NaN());
     if (texts[i].size() < 2) continue;
-    labels.emplace_back(texts[i].begin() + 1, texts[i].end());
-    labels.back().push_back(kNotScored);
+    labels.push_back(reading.labels_of(i, texts[i]));
     sequences.push_back({texts[i], labels.back()});
     text_of.push_back(i);
     plan.total += std::ssize(texts[i]) - 1;
@@ -180,7 +187,7 @@ std::vector<std::vector<double>> token_losses(const Model& model,
       if (target[i] == kNotScored) continue;
       const auto segment = static_cast<std::size_t>(reading.segment);
       const SequenceReader::RowPosition& place = reader.row_positions()[i / segment];
-      const std::size_t token = static_cast<std::size_t>(place.position) + i % segment + 1;
+      const std::size_t token = static_cast<std::size_t>(place.position) + i % segment + reading.ahead();
       losses[text_of[static_cast<std::size_t>(place.sequence)]][token] = nats[i];
     }
   };

@@ -25,6 +25,12 @@ struct TokenReading {
   bool carry_state =
       false;  // carry the state, or a cache, from segment to segment; else each starts without one
   bool clear_state = false;  // EvalPlan::clear_state (train/eval/evaluate.h)
+  // Of each text the answer behind each token (kNotScored: none), of tasks without texts; empty: the next tokens.
+  std::vector<std::vector<std::int32_t>> answers{};
+
+  // What is predicted at each token of a text, and how far on stands the token whose loss that is: 1 for next tokens.
+  std::vector<std::int32_t> labels_of(std::size_t text, std::span<const std::int32_t> tokens) const;
+  std::size_t ahead() const { return answers.empty() ? 1 : 0; }
 };
 
 // Returns how a run reads a text: as in training. A model whose calls leave nothing to the next one carries nothing.
@@ -34,9 +40,10 @@ TokenReading reading_of(const training::LoadedRun& run, std::int64_t rows);
 std::string describe_reading(const training::LoadedRun& run, const TokenReading& reading,
                              const std::string& precision);
 
-// Returns the loss in nats of each token of each text, given the tokens before it. The first token of a text
-// is NaN, since nothing predicts it. Texts start without a state. The last token of a segment predicts the
-// first of the next, so every model predicts the same tokens whatever its segment.
+// Returns the loss in nats of each token of each text, given the tokens before it, or that of the answer behind it. The
+// first token of a text is NaN, since nothing predicts it, and so is a token without an answer. Texts start without a
+// state. The last token of a segment predicts the first of the next, so every model predicts the same tokens whatever
+// its segment.
 // errors: ValueError when no text has two tokens; those of the model.
 std::vector<std::vector<double>> token_losses(const Model& model,
                                               const std::vector<std::span<const std::int32_t>>& texts,

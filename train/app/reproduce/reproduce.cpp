@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -309,6 +310,7 @@ class Reproduction {
     log_(table_text(table_, shown_rows()));
     log_(fmt::format("\npage: {}\n", page_file().string()));
     if (end == ReproduceEnd::interrupted) log_("interrupted: repeat the command to continue\n");
+    if (first_failure_) std::rethrow_exception(first_failure_);
     return end;
   }
 
@@ -441,9 +443,18 @@ class Reproduction {
   ReproduceEnd run_rows(const Claimed& claimed) {
     ReproduceEnd end = ReproduceEnd::done;
     for (const ReproduceRow* row : wanted()) {
+      if (failed_.contains(row->name)) continue;
       const std::optional<RunLock> lock = claimed(trained_row(*row).folder());
       if (!lock) continue;
-      const ReproduceEnd row_end = run_row(*row);
+      ReproduceEnd row_end = ReproduceEnd::done;
+      try {
+        row_end = run_row(*row);
+      } catch (const std::exception& failure) {
+        if (options_.ranks != nullptr) throw;  // the other processes are inside the row
+        if (!first_failure_) first_failure_ = std::current_exception();
+        failed_.insert(row->name);
+        log_(fmt::format("{}: failed: {}\n", row->name, failure.what()));
+      }
       if (row_end != ReproduceEnd::done) end = row_end;
       if (row_end == ReproduceEnd::interrupted) break;
       write_page();
@@ -491,7 +502,9 @@ class Reproduction {
         if (state.result && !state.result->measured.empty()) shown.result = state.result;
       } catch (const Error&) {
         const std::vector<const ReproduceRow*> rows_wanted = wanted();
-        if (std::find(rows_wanted.begin(), rows_wanted.end(), &row) != rows_wanted.end()) throw;
+        if (std::find(rows_wanted.begin(), rows_wanted.end(), &row) != rows_wanted.end() &&
+            !failed_.contains(row.name))
+          throw;
       }
       rows.push_back(std::move(shown));
     }
@@ -510,6 +523,8 @@ class Reproduction {
   ReproduceTable table_;
   const fs::path folder_;
   TimeLeft time_left_{{}};
+  std::set<std::string> failed_{};  // rows of this call
+  std::exception_ptr first_failure_{};
 };
 
 }  // namespace

@@ -209,7 +209,8 @@ ReproduceTable plan_table(const ReproduceOptions& options);
 enum class ReproduceEnd { done, interrupted, failed };
 
 // Trains and measures the rows. `log` receives progress and, at the end, the table. Returns `done` when all
-// rows are complete, `failed` when one stopped because of losses that were not finite.
+// rows are complete, `failed` when one stopped because of losses that were not finite. After a row that ends with an
+// error the others are trained; that error, the first if there are several, is thrown at the end.
 // errors: as plan_table; ConfigError when a row's folder holds a run of another configuration; those of
 // training and of the data.
 ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& log);

@@ -96,5 +96,18 @@ TEST_CASE("program: inspect writes a page about a run and a text, and says what 
   train_quietly(bits);
   const Ended refused = inspect({"bits", "--text", "mine.txt"});
   CHECK(refused.status == 1);
-  CHECK(contains(refused.err, "which has no text (inspect reads text)"));
+  CHECK(contains(refused.err, "which has no text (leave out --text: rows of the task are read)"));
+  const Ended row = inspect({"bits", "--out", "bits.html"});
+  CHECK_MESSAGE(row.status == 0, row.err);
+  CHECK(contains(row.out, "tokens: 16\n"));
+  const std::string page = read_bytes(folder.path("bits.html"));
+  CHECK(contains(page, "bits reads a row of parity"));
+  CHECK(contains(page, "the loss of the answer behind each token"));
+  CHECK(contains(inspect({"run"}).err, "--text is missing"));
+  const Ended same = run_program({{"compare", "bits", "bits", "--html", "both.html"}, folder.path()});
+  CHECK_MESSAGE(same.status == 0, same.err);
+  CHECK(contains(same.out, "tokens: 64\n"));  // four rows of 16
+  CHECK(contains(run_program({{"compare", "bits", "run"}, folder.path()}).err, "on different tasks"));
+  CHECK(contains(run_program({{"compare", "bits", "bits", "--data", "mine.txt"}, folder.path()}).err,
+                 "which has no text (leave out --data"));
 }

@@ -86,6 +86,25 @@ TEST_CASE("model outline: attention sees its window for each layer and a state w
   CHECK(blocks.stream_bytes == blocks.long_stream_bytes);
 }
 
+TEST_CASE("model outline: a state that forgets more than f64 shows is still seen") {
+  ModelConfig narrow = small("lstm");
+  narrow.dim = narrow.embed_dim = 8;
+  narrow.layers = 1;
+  const ModelOutline near = outline_model(narrow, 8), far = outline_model(narrow, 1024);
+  CHECK(near.sees_before);
+  CHECK_FALSE(near.faint);
+  CHECK(far.reach == 1024);
+  CHECK(far.sees_before);
+  CHECK(far.faint);
+  CHECK(contains(to_text(far), "through the state those before it, the farthest by less than f64 shows"));
+  // A state that every segment clears is not seen, however short the call.
+  ModelConfig cleared = small("block_recurrent");
+  cleared.window = 8;
+  cleared.clear_state = true;
+  cleared.cache = false;
+  CHECK_FALSE(outline_model(cleared, kTokens).sees_before);
+}
+
 TEST_CASE("model outline: a star marks what is read in a loop, in one module and in one op too") {
   const auto loops_of = [](const char* model, const char* module) {
     const ModelOutline outline = outline_model(small(model), kTokens);

@@ -65,7 +65,7 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
       {"info", {"--measure"}},
       {"bench", {"ops", "step", "generate", "length"}},
       {"dump", {"--case", "--weights", "--out", "--grads", "--capture"}},
-      {"export", {"RUN", "--out"}},
+      {"export", {"RUN", "--out", "--format"}},
       {"import", {"--weights", "--map", "--run"}},
       {"learn", {"--folder"}},
       {"completion", {"bash", "zsh"}}};

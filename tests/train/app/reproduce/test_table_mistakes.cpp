@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/processes.h"
 #include "tests/support/threads.h"
 #include "train/app/reproduce/reproduce.h"
 
@@ -186,4 +188,24 @@ TEST_CASE("values that a table of one's own cannot have are refused with what th
        {"layers = 2", "readout = \"last\"", "my.toml:19:1: the row attention cannot be trained"},
        {"params = 3000", "params = 3", "cannot have model.params = 3"}})
     check_refused(mistake);
+}
+
+TEST_CASE("a row that ends with an error is told at once and at the end, and the others are trained") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = folder.write("my.toml", kTable);
+  options.runs = folder.path("runs");
+  std::string told;
+  const auto log = [&](std::string_view text) {
+    told += text;
+    // A file in the place of its folder, behind all checks.
+    if (text.find("row 1 of 2") != std::string_view::npos) folder.write("runs/my/unit", "mine");
+  };
+  const Quiet quiet;
+  const std::string error = error_of<IoError>([&] { static_cast<void>(reproduce(options, log)); });
+  CHECK_MESSAGE(contains(error, "runs/my/unit exists"), error);
+  CHECK(contains(told, "unit: failed: " + error));
+  CHECK(std::filesystem::exists(folder.path("runs/my/attention/result.json")));
+  CHECK(std::filesystem::exists(folder.path("runs/my/index.html")));
 }
