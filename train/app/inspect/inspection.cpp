@@ -115,6 +115,16 @@ const TokenSeries* Inspection::find(TokenMeasure measure, const std::string& pat
   return nullptr;
 }
 
+RightAnswers right_answers(const Inspection& inspection) {
+  RightAnswers counted;
+  for (std::size_t i = 0; i < inspection.answers.size(); ++i) {
+    if (inspection.answers[i] == kNotScored) continue;
+    ++counted.answers;
+    if (inspection.answers[i] == inspection.given[i]) ++counted.right;
+  }
+  return counted;
+}
+
 Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> tokens,
                           const InspectOptions& options, const EvalProgress& progress) {
   return inspect_stream(model, text_stream(tokens, options.reading), options, progress);

@@ -111,6 +111,12 @@ struct Inspection {
   const TokenSeries* find(TokenMeasure measure, const std::string& path = "") const;
 };
 
+// How many answers of the model are right, and how many it gave.
+struct RightAnswers {
+  std::int64_t right = 0, answers = 0;
+};
+RightAnswers right_answers(const Inspection& inspection);
+
 // Reads a stream, also without its state where it has one. It is read to its end, whatever `progress` returns.
 // errors: ValueError for fewer than 2 tokens, a range of attention that is not in the stream, or one that takes more than
 // options.most_bytes; those of the model.

@@ -1,4 +1,4 @@
-// `eddy inspect`: what a trained model's memory does on a text, as a page.
+// `eddy inspect`: what a trained model's memory does on a text or on streams of its task, as a page.
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/app/inspect/inspected_stream.h"
 #include "train/app/inspect/inspection.h"
 #include "train/app/inspect/inspection_page.h"
 #include "train/app/program/commands.h"
@@ -36,9 +37,11 @@ namespace {
 struct InspectFlags {
   RunOptions run;
   std::string text, out = "inspect.html", attention;
-  std::int64_t tokens = 100'000, keys = 12;
+  std::int64_t tokens = 0, keys = 12, seed = 1;
   bool replace_unknown = false;
 };
+
+constexpr std::int64_t kTextTokens = 100'000, kTaskTokens = 2'048;
 
 // FROM:TO as two numbers; false for anything else.
 bool read_range(const std::string& text, std::int64_t& from, std::int64_t& to) {
@@ -101,36 +104,64 @@ std::vector<std::int32_t> tokens_of(const InspectFlags& flags, const LoadedRun& 
 
 int run_inspect(const InspectFlags& flags) {
   check_output("inspect", flags.out, kPageFile);
-  const LoadedRun run = load_text_run("inspect", flags.run, " (inspect reads text)");
+  const LoadedRun run = load_run("inspect", flags.run);
+  const bool task = !run.tokenizer;
+  if (task && !flags.text.empty())
+    fail<ValueError>("inspect: {} was trained on the task {}, which has no text (leave out --text)",
+                     flags.run.path, run.config.data.name);
+  if (!task && flags.text.empty())
+    fail<ValueError>("inspect: --text is required: {} was trained on text (a file, or '-' for standard input)",
+                     flags.run.path);
   InspectOptions options;
-  options.reading = reading_of(run, 1);
   options.kept = flags.keys;
   if (!flags.attention.empty()) read_range(flags.attention, options.from, options.to);
 
   InspectedText about;
-  std::vector<std::int32_t> ids = tokens_of(flags, run, about.text);
-  about.tokens_in_all = std::ssize(ids);
-  ids.resize(static_cast<std::size_t>(std::min(about.tokens_in_all, flags.tokens)));
+  InspectedStream stream;
+  TokenText text_of_token;
+  if (task) {
+    TaskStream streams = task_stream(run, flags.tokens > 0 ? flags.tokens : kTaskTokens, flags.seed);
+    stream = std::move(streams.stream);
+    text_of_token = std::move(streams.token_text);
+    about.answer_text = std::move(streams.answer_text);
+    about.text = "its task, " + streams.name;
+    about.tokens_in_all = std::ssize(stream.tokens);
+  } else {
+    std::vector<std::int32_t> ids = tokens_of(flags, run, about.text);
+    about.tokens_in_all = std::ssize(ids);
+    ids.resize(
+        static_cast<std::size_t>(std::min(about.tokens_in_all, flags.tokens > 0 ? flags.tokens : kTextTokens)));
+    stream = text_stream(ids, reading_of(run, 1));
+    text_of_token = token_text(*run.tokenizer);
+  }
   Inspection inspection;
   {
     PercentLine line("inspect");
-    inspection = inspect_tokens(*run.model, ids, options, std::ref(line));
+    inspection = inspect_stream(*run.model, stream, options, std::ref(line));
   }
   about.run = flags.run.path;
-  about.about = describe_reading(run, options.reading, flags.run.precision);
+  const TokenReading reading{.segment = stream.segment, .carry_state = stream.carried};
+  about.about = describe_reading(run, reading, flags.run.precision);
   about.recurrent = run.model->is_recurrent();
   const std::string page =
-      render_inspection(about, run.model->full_config(), *run.tokenizer, ids, inspection);
+      render_inspection(about, run.model->full_config(), text_of_token, stream.tokens, inspection);
 
   print_line("step: {}", run.step);
   print_line("tokens: {}{}", inspection.tokens,
              about.tokens_in_all > inspection.tokens
                  ? fmt::format(", the first of {} (--tokens reads more)", about.tokens_in_all)
                  : "");
-  print_line("loss: {:.6f} nats per token", inspection.loss);
+  print_line("loss: {:.6f} nats per {}", inspection.loss, task ? "answer" : "token");
   if (!std::isfinite(inspection.loss)) say(diverged_text(flags.run));
   if (std::isfinite(inspection.loss_cleared))
     print_line("loss without the state: {:.6f}", inspection.loss_cleared);
+  if (task) {
+    const auto [right, answers] = right_answers(inspection);
+    print_line("right: {} of {} {}", right, answers, plural(answers, "answer"));
+  }
+  if (!inspection.states.rows.empty())
+    print_line("memory: {} first of {} shown numbers of the state", inspection.states.rows.front().name(),
+               inspection.states.rows.size());
   if (!inspection.attention.empty())
     print_line("attention: of the tokens {}:{}", inspection.attention.front().from,
                inspection.attention.front().to);
@@ -143,11 +174,17 @@ int run_inspect(const InspectFlags& flags) {
 Described describe_inspect(CLI::App& command) {
   const auto flags = std::make_shared<InspectFlags>();
   add_run_argument(command, flags->run.path);
-  add_option(command, "--text", flags->text, "The text: a file, or '-' for standard input", not_empty())
-      ->required();
+  add_option(command, "--text", flags->text,
+             "The text: a file, or '-' for standard input; a run on a task reads fresh streams of its task instead",
+             not_empty());
   add_option(command, "--out", flags->out, "Page to write", not_empty());
-  add_option(command, "--tokens", flags->tokens, "Read at most so many tokens of the text",
-             whole_number(2, 10'000'000));
+  command
+      .add_option("--tokens", flags->tokens,
+                  fmt::format("Read at most so many tokens of the text, or at least so many of a task (default: {}, of a "
+                              "task {})",
+                              kTextTokens, kTaskTokens))
+      ->transform(whole_number(2, 10'000'000));
+  add_option(command, "--seed", flags->seed, "Seed of a task's streams", whole_number(0, 1'000'000'000));
   add_option(
       command, "--attention", flags->attention,
       "FROM:TO, the tokens whose attention the page keeps (default: from the first one on, about 4 MB of it)",
@@ -165,7 +202,7 @@ Described describe_inspect(CLI::App& command) {
 }  // namespace
 
 Command commands::inspect() {
-  return {"inspect", "Write a page that shows what a model's memory does on a text", Computes::products,
+  return {"inspect", "Write a page that shows what a model's memory does on a text or a task", Computes::products,
           Results::printed, describe_inspect};
 }
 
