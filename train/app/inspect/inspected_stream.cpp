@@ -64,8 +64,7 @@ Batch InspectedStream::batch(std::int64_t from, std::int64_t time) const {
   if (targets > 0) target.erase(target.begin(), target.end() - targets);
   const auto call = static_cast<std::size_t>(from / segment);
   const bool fresh = begins.empty() ? from == 0 : begins[call] != 0;
-  Batch made =
-      make_batch(1, std::move(input), std::move(target), {fresh && from % segment == 0 ? 1 : 0});
+  Batch made = make_batch(1, std::move(input), std::move(target), {fresh && from % segment == 0 ? 1 : 0});
   made.block = block;
   made.tail = tail;
   return made;

@@ -25,7 +25,7 @@ struct InspectedStream {
   std::vector<std::int32_t> answers{};  // behind each token; kNotScored: none. Empty: a text
   std::int64_t segment = 1;             // tokens of a call
   bool carried = false;                 // whether a call goes on from the state of the one before
-  std::vector<char> begins{};           // whether each call begins with a new state; empty: the first one alone
+  std::vector<char> begins{};  // whether each call begins with a new state; empty: the first one alone
   // Where no call goes on from another: "without the state" is the same read in parts of so many tokens, each with a new
   // state; 0: it is not read so.
   std::int64_t apart = 0;

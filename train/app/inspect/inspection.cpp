@@ -88,8 +88,7 @@ void place_losses(const InspectedStream& stream, std::int64_t from, const std::v
   const std::int64_t unscored = stream.targets > 0 ? stream.segment - stream.targets : 0;
   for (std::size_t i = 0; i < nats.size(); ++i) {
     const auto at = static_cast<std::size_t>(from + unscored) + i;
-    if (stream.is_text() ? at + 1 < losses.size()
-                         : at < losses.size() && stream.answers[at] != kNotScored)
+    if (stream.is_text() ? at + 1 < losses.size() : at < losses.size() && stream.answers[at] != kNotScored)
       losses[stream.is_text() ? at + 1 : at] = static_cast<float>(nats[i]);
   }
 }
@@ -146,10 +145,10 @@ Inspection inspect_stream(const Model& model, const InspectedStream& stream, con
   AttentionCollector attention(count, wanted);
   StateChooser chooser;
   SeriesCollector series(count, std::bind_front(&StateChooser::visit, &chooser));
-  SeriesCollector cleared_series(count, [&](const std::string& path, std::int64_t from, std::int64_t,
-                                            std::span<const double> x) {
-    chooser.visit_cleared(path, from, x);
-  });
+  SeriesCollector cleared_series(
+      count, [&](const std::string& path, std::int64_t from, std::int64_t, std::span<const double> x) {
+        chooser.visit_cleared(path, from, x);
+      });
   std::set<std::string> entering;
   const auto states = [&](const std::string& path) {
     return is_place_path(path) || is_state_path(config, path);

@@ -29,8 +29,8 @@ constexpr std::string_view kInspectStyle =
 #include "embedded/train/app/inspect/inspect.css"
     ;
 constexpr std::string_view kInspectScript =
-#include "embedded/train/app/inspect/inspect_charts.js"
 #include "embedded/train/app/inspect/inspect.js"
+#include "embedded/train/app/inspect/inspect_charts.js"
     ;
 
 struct MeasureWords {
@@ -110,7 +110,8 @@ json series_json(const TokenSeries& series) {
 json states_json(const StateMap& states) {
   json rows = json::array();
   for (const StateRow& row : states.rows)
-    rows.push_back({{"name", row.name()}, {"low", row.low}, {"high", row.high}, {"data", base64_of(row.shade)}});
+    rows.push_back(
+        {{"name", row.name()}, {"low", row.low}, {"high", row.high}, {"data", base64_of(row.shade)}});
   return {{"title", "Numbers of the state: below their middle in one colour, above it in the other"},
           {"columns", states.columns},
           {"rows", rows}};
@@ -119,11 +120,12 @@ json states_json(const StateMap& states) {
 // How the numbers of the map were chosen, and how many there are.
 std::string states_text(const StateMap& states) {
   std::string text =
-      states.by_gain ? "Of all numbers of the states those are shown that differ most, in standard deviations, from "
-                       "what they would be without the state of earlier segments, where that state saves nats; the "
-                       "largest difference stands first."
-                     : "Of all numbers of the states those are shown that vary most; nothing says here what the "
-                       "state saves.";
+      states.by_gain
+          ? "Of all numbers of the states those are shown that differ most, in standard deviations, from "
+            "what they would be without the state of earlier segments, where that state saves nats; the "
+            "largest difference stands first."
+          : "Of all numbers of the states those are shown that vary most; nothing says here what the "
+            "state saves.";
   for (const StateMap::Part& part : states.parts)
     text += fmt::format(" {}: {} of {} {}.", part.path, part.shown, grouped(part.numbers),
                         plural(part.numbers, "number"));
@@ -349,16 +351,16 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
   const bool part = about.tokens_in_all > inspection.tokens, both = std::isfinite(inspection.loss_cleared);
   const bool task = !inspection.answers.empty();
   const char* const unit = task ? "nats per answer" : "nats per token";
-  std::vector<StatTile> tiles{
-      {"Tokens", grouped(inspection.tokens),
-       task   ? "of fresh streams"
-       : part ? fmt::format("the first of {}", grouped(about.tokens_in_all))
-              : "the whole text"},
-      {"Loss", fmt::format("{:.4f}", inspection.loss), unit}};
+  std::vector<StatTile> tiles{{"Tokens", grouped(inspection.tokens),
+                               task   ? "of fresh streams"
+                               : part ? fmt::format("the first of {}", grouped(about.tokens_in_all))
+                                      : "the whole text"},
+                              {"Loss", fmt::format("{:.4f}", inspection.loss), unit}};
   if (task) {
     const auto [right, answers] = right_answers(inspection);
-    tiles.push_back({"Right", fmt::format("{:.4g} %", 100.0 * static_cast<double>(right) /
-                                                          static_cast<double>(std::max<std::int64_t>(1, answers))),
+    tiles.push_back({"Right",
+                     fmt::format("{:.4g} %", 100.0 * static_cast<double>(right) /
+                                                 static_cast<double>(std::max<std::int64_t>(1, answers))),
                      fmt::format("of {} answers", grouped(answers))});
   }
   if (both) {

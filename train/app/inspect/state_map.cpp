@@ -74,8 +74,9 @@ StateMap StateChooser::choose(std::int64_t most) const {
       const double mean = sums.sum[i] / sums.count;
       const double spread = std::sqrt(std::max(0.0, sums.squares[i] / sums.count - mean * mean));
       if (!(spread > 0) || !std::isfinite(spread)) continue;
-      const double score =
-          !map.by_gain ? spread : sums.weight > 0 ? sums.differs[i] / sums.weight / spread : 0;
+      const double score = !map.by_gain      ? spread
+                           : sums.weight > 0 ? sums.differs[i] / sums.weight / spread
+                                             : 0;
       if (score > 0) found.push_back({&path, static_cast<std::int64_t>(i), score});
     }
   }
@@ -84,7 +85,8 @@ StateMap StateChooser::choose(std::int64_t most) const {
     if (std::ssize(map.rows) == most) break;
     map.rows.push_back({*one.path, one.index, one.score});
   }
-  for (StateMap::Part& part : map.parts) part.shown = std::ranges::count(map.rows, part.path, &StateRow::path);
+  for (StateMap::Part& part : map.parts)
+    part.shown = std::ranges::count(map.rows, part.path, &StateRow::path);
   return map;
 }
 
@@ -132,8 +134,8 @@ StateMap StateShader::take() && {
     shown.shade.assign(means.size(), 255);
     for (std::size_t column = 0; column < means.size(); ++column)
       if (count_[row][column] > 0)
-        shown.shade[column] = static_cast<std::uint8_t>(std::lround(
-            range > 0 ? std::clamp((means[column] - shown.low) / range, 0.0, 1.0) * 254 : 127));
+        shown.shade[column] = static_cast<std::uint8_t>(
+            std::lround(range > 0 ? std::clamp((means[column] - shown.low) / range, 0.0, 1.0) * 254 : 127));
   }
   return std::move(map_);
 }

@@ -76,7 +76,7 @@ class StateShader {
  private:
   StateMap map_;
   std::int64_t tokens_;
-  std::vector<std::vector<double>> sum_;    // [rows][columns]
+  std::vector<std::vector<double>> sum_;  // [rows][columns]
   std::vector<std::vector<float>> count_;
 };
 

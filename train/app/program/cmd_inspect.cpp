@@ -110,8 +110,9 @@ int run_inspect(const InspectFlags& flags) {
     fail<ValueError>("inspect: {} was trained on the task {}, which has no text (leave out --text)",
                      flags.run.path, run.config.data.name);
   if (!task && flags.text.empty())
-    fail<ValueError>("inspect: --text is required: {} was trained on text (a file, or '-' for standard input)",
-                     flags.run.path);
+    fail<ValueError>(
+        "inspect: --text is required: {} was trained on text (a file, or '-' for standard input)",
+        flags.run.path);
   InspectOptions options;
   options.kept = flags.keys;
   if (!flags.attention.empty()) read_range(flags.attention, options.from, options.to);
@@ -129,8 +130,8 @@ int run_inspect(const InspectFlags& flags) {
   } else {
     std::vector<std::int32_t> ids = tokens_of(flags, run, about.text);
     about.tokens_in_all = std::ssize(ids);
-    ids.resize(
-        static_cast<std::size_t>(std::min(about.tokens_in_all, flags.tokens > 0 ? flags.tokens : kTextTokens)));
+    ids.resize(static_cast<std::size_t>(
+        std::min(about.tokens_in_all, flags.tokens > 0 ? flags.tokens : kTextTokens)));
     stream = text_stream(ids, reading_of(run, 1));
     text_of_token = token_text(*run.tokenizer);
   }
@@ -174,15 +175,18 @@ int run_inspect(const InspectFlags& flags) {
 Described describe_inspect(CLI::App& command) {
   const auto flags = std::make_shared<InspectFlags>();
   add_run_argument(command, flags->run.path);
-  add_option(command, "--text", flags->text,
-             "The text: a file, or '-' for standard input; a run on a task reads fresh streams of its task instead",
-             not_empty());
+  add_option(
+      command, "--text", flags->text,
+      "The text: a file, or '-' for standard input; a run on a task reads fresh streams of its task instead",
+      not_empty());
   add_option(command, "--out", flags->out, "Page to write", not_empty());
   command
-      .add_option("--tokens", flags->tokens,
-                  fmt::format("Read at most so many tokens of the text, or at least so many of a task (default: {}, of a "
-                              "task {})",
-                              kTextTokens, kTaskTokens))
+      .add_option(
+          "--tokens", flags->tokens,
+          fmt::format(
+              "Read at most so many tokens of the text, or at least so many of a task (default: {}, of a "
+              "task {})",
+              kTextTokens, kTaskTokens))
       ->transform(whole_number(2, 10'000'000));
   add_option(command, "--seed", flags->seed, "Seed of a task's streams", whole_number(0, 1'000'000'000));
   add_option(
@@ -202,8 +206,8 @@ Described describe_inspect(CLI::App& command) {
 }  // namespace
 
 Command commands::inspect() {
-  return {"inspect", "Write a page that shows what a model's memory does on a text or a task", Computes::products,
-          Results::printed, describe_inspect};
+  return {"inspect", "Write a page that shows what a model's memory does on a text or a task",
+          Computes::products, Results::printed, describe_inspect};
 }
 
 }  // namespace eddy::app
