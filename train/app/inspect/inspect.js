@@ -252,7 +252,7 @@
         .map(s => (s.measure === "gain" ? "the state saves" : s.label) + " " + number(s.values[token]) + (isNaN(s.values[token]) ? "" : s.unit));
     if (answers && answers[token] >= 0) {
       const right = data.names[answers[token]], said = data.names[given[token]];
-      parts.unshift("answer " + right + (said === right ? ", given" : ", given " + said + ": wrong"));
+      parts.unshift("answer " + right + (said === right ? ", right" : ", given " + said + ": wrong"));
     }
     out.append(" \u00b7 " + parts.join(" \u00b7 ") + (token % data.segment === 0 ? " \u00b7 a segment begins here" : ""));
   };
