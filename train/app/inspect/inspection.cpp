@@ -208,7 +208,9 @@ Inspection inspect_stream(const Model& model, const InspectedStream& stream, con
   result.loss = mean_of(losses.values);
   result.series.push_back(std::move(losses));
   std::move(series).take(result);
-  if (stream.apart > 0 && result.find(TokenMeasure::norm) != nullptr) {
+  const bool has_state = std::ranges::any_of(
+      result.series, [](const TokenSeries& one) { return one.measure == TokenMeasure::norm; });
+  if (stream.apart > 0 && has_state) {
     result.carried = true;
     result.apart = stream.apart;
   }
