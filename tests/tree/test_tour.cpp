@@ -1,5 +1,5 @@
-// The tour keeps its promise: what a chapter names to read is there, by name, and is at most 500 lines. A row of its table
-// has a file and what to read of it:
+// The tour keeps its promise: what a chapter names to read is there, by name, and is at most 500 lines. A row of its
+// table has a file and what to read of it:
 //
 //   `autograd/tape.cpp` | `run_node`, `run_backward`       functions, classes, macros: from their comment to their end
 //   `autograd/gradcheck.h` | the first comment             the comment at the top
@@ -34,8 +34,8 @@ bool is_comment(const std::string& line) {
   return begin != std::string::npos && line.compare(begin, 2, "//") == 0;
 }
 
-// Whether a line begins the definition or the declaration of a name: "Tensor softmax(const Tensor& x" of `softmax`, but no
-// call of it. Names may have the class in front: "UnitForget::run_fast".
+// Whether a line begins the definition or the declaration of a name: "Tensor softmax(const Tensor& x" of `softmax`, but
+// no call of it. Names may have the class in front: "UnitForget::run_fast".
 bool begins_definition(const std::string& line, const std::string& name) {
   static const std::set<std::string> kinds{"struct", "class", "enum", "namespace", "#define"};
   static const std::set<std::string> others{"return", "else", "throw", "using", "case", "if", "for", "while"};
@@ -84,7 +84,7 @@ std::int64_t lines_from(const TextLines& file, std::size_t begin, bool& has_body
   return static_cast<std::int64_t>(end - begin) + 1;
 }
 
-// The lines of a name: those of its first definition, or, where the file has none, of its first declaration; 0: not there.
+// The lines of a name: of its first definition, or, where the file has none, of its first declaration; 0: not there.
 std::int64_t lines_of_name(const TextLines& file, const std::string& name) {
   std::int64_t declared = 0;
   for (std::size_t i = 0; i < file.size(); ++i) {

@@ -360,8 +360,8 @@
     const s = series[Number($("which").value)], out = $("moved");
     if (!s) return;
     out.textContent = "";
-    // A value that all tokens of a block share is listed once, at the first of them; a state that has just begun is small, so
-    // its changes are large shares.
+    // A value that all tokens of a block share is listed once, at the first of them; a state that has just begun is
+    // small, so its changes are large shares.
     const order = [], begun = new Uint8Array(count);
     for (const [from, to] of s.settling) begun.fill(1, from, to);
     for (let i = 0; i < count; i++)

@@ -1,5 +1,5 @@
-// The charts of the page of `eddy inspect`, and the map of its state. They are drawn once for each width, then copied under
-// the cursor. `ink` are the colours by name, `choose` goes to a token.
+// The charts of the page of `eddy inspect`, and the map of its state. They are drawn once for each width, then copied
+// under the cursor. `ink` are the colours by name, `choose` goes to a token.
 const inspectCharts = ({ count, number, bytes, ink, choose }) => {
   const charts = [];
   // A box with a title and a canvas; `seek` chooses the token under the pointer.
@@ -41,7 +41,7 @@ const inspectCharts = ({ count, number, bytes, ink, choose }) => {
     });
     return made;
   };
-  // The map of a state: a row for each number, a column for each token or for several. The chosen row is told in numbers.
+  // The map of a state: a row for each number, a column for each token or several. The chosen row is told in numbers.
   const stateMap = (host, title, states, options) => {
     if (!states.rows.length) return;
     const rows = states.rows.map(row => ({ ...row, shade: bytes(row.data) })), height = 16 * rows.length;

@@ -26,8 +26,8 @@ struct InspectedStream {
   std::int64_t segment = 1;             // tokens of a call
   bool carried = false;                 // whether a call goes on from the state of the one before
   std::vector<char> begins{};  // whether each call begins with a new state; empty: the first one alone
-  // Where no call goes on from another: "without the state" is the same read in parts of so many tokens, each with a new
-  // state; 0: it is not read so.
+  // Where no call goes on from another: "without the state" is the same read in parts of so many tokens, each with a
+  // new state; 0: it is not read so.
   std::int64_t apart = 0;
   std::int64_t targets = 0;          // of a call: its last so many tokens may have answers; 0: all
   std::int64_t block = 0, tail = 0;  // as of a Batch
@@ -40,17 +40,18 @@ struct InspectedStream {
 // A text as token_losses reads it (train/app/report/comparison.h).
 InspectedStream text_stream(std::span<const std::int32_t> tokens, const TokenReading& reading);
 
-// At least `tokens` tokens of streams of the task that a run was trained on, in whole calls, and what tokens and answers
-// are called. Streams of a task that carries its state go on from call to call as in training. Where rows stand alone and
-// the model keeps a state of constant size, they are longer than in training, so that one sees how long the state lasts;
-// parts as long as in training then have no state of the parts before.
-// seed: of the streams, which are others than those of training.
-// errors: ValueError for a task on text; those of make_task and of the task.
+// Streams of a task, and what its tokens and answers are called.
 struct TaskStream {
   InspectedStream stream;
   TokenText token_text, answer_text;
   std::string name;  // of the task
 };
+
+// At least `tokens` tokens of streams of the task that a run was trained on, in whole calls. Streams of a task that carries its state go on from call to call as in training. Where rows stand
+// alone and the model keeps a state of constant size, they are longer than in training, so that one sees how long the
+// state lasts; parts as long as in training then have no state of the parts before.
+// seed: of the streams, which are others than those of training.
+// errors: ValueError for a task on text; those of make_task and of the task.
 TaskStream task_stream(const training::LoadedRun& run, std::int64_t tokens, std::int64_t seed);
 
 }  // namespace eddy::app

@@ -3,7 +3,7 @@
 // evaluation reads it, and the values that the model names (autograd/named_values.h) are reduced to a number for each
 // token before the next segment is read:
 //
-//   segment --> evaluate_batch --> values by path --+--> state      norm |s|, change |s - s'| / |s'|, which numbers to show
+//   segment --> evaluate_batch --> values by path --+--> state      norm |s|, change |s - s'| / |s'|, which to show
 //                                                   +--> gate       mean over heads or channels
 //                                                   +--> attention  the largest keys of each token and head, in 8 bits
 //           --> the same without the state of earlier segments      its losses and states
@@ -44,8 +44,8 @@ struct TokenSeries {
   TokenMeasure measure = TokenMeasure::loss;
   std::string path{};  // of the value; empty for losses
   std::vector<float> values{};
-  // Of changes: tokens behind which a state that has just begun is still small, so that the shares by which it changes are
-  // large. The list of the tokens that did most leaves them out.
+  // Of changes: tokens behind which a state that has just begun is still small, so that the shares by which it changes
+  // are large. The list of the tokens that did most leaves them out.
   std::vector<TokenRange> settling{};
 };
 
@@ -118,8 +118,8 @@ struct RightAnswers {
 RightAnswers right_answers(const Inspection& inspection);
 
 // Reads a stream, also without its state where it has one. It is read to its end, whatever `progress` returns.
-// errors: ValueError for fewer than 2 tokens, a range of attention that is not in the stream, or one that takes more than
-// options.most_bytes; those of the model.
+// errors: ValueError for fewer than 2 tokens, a range of attention that is not in the stream, or one that takes more
+// than options.most_bytes; those of the model.
 Inspection inspect_stream(const Model& model, const InspectedStream& stream, const InspectOptions& options,
                           const training::EvalProgress& progress = {});
 // The same of a text, read as options.reading says.

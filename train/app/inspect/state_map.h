@@ -1,11 +1,11 @@
-// A map of a state along a text: which of its numbers to show, and what they are. A number is worth showing if it differs
-// from what it would be without the state of earlier calls, where that state saves the model something:
+// A map of a state along a text: which of its numbers to show, and what they are. A number is worth showing if it
+// differs from what it would be without the state of earlier calls, where that state saves the model something:
 //
 //   score = (sum of w |x - x'|) / (sum of w) / spread
 //
 // x is the number behind a token or block, x' the same in a reading without the state, w the nats that the state saves
-// there, if it saves any, and `spread` the standard deviation of x: the score counts in standard deviations. Where nothing
-// was read without the state, or it saves nothing, the score is the spread alone.
+// there, if it saves any, and `spread` the standard deviation of x: the score counts in standard deviations. Where
+// nothing was read without the state, or it saves nothing, the score is the spread alone.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
-// A page of charts of the loss by position in a document: does a model use distant context? All losses are in nats, as in
-// the terminal.
-// Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative cross-entropy, and figure 6,
-// which also shows how many documents are that long.
+// A page of charts of the loss by position in a document: does a model use distant context? All losses are in nats, as
+// in the terminal. Source: Hutchins et al., "Block-recurrent transformers" (2022), appendix H, cumulative
+// cross-entropy, and figure 6, which also shows how many documents are that long.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +44,8 @@ struct PositionMarks {
 };
 
 // What the results show, in one or two sentences: the loss before and behind the border, or at the beginning and at the
-// end where there is none, with the state and with it cleared (the second result), and against chance. Empty for results
-// without positions.
+// end where there is none, with the state and with it cleared (the second result), and against chance. Empty for
+// results without positions.
 std::string position_sentence(const std::vector<NamedResult>& results, const PositionMarks& marks);
 
 // The HTML page with both curves of each result, chance and the border. When no result has positions, the page says so.

@@ -11,8 +11,8 @@ namespace {
 
 using namespace eddy::app;
 
-// Sixteen tokens of a state of three numbers: the first never differs from the reading without the state, the second does
-// where the state saves something, the third differs elsewhere. A fourth never changes.
+// Sixteen tokens of a state of three numbers: the first never differs from the reading without the state, the second
+// does where the state saves something, the third differs elsewhere. A fourth never changes.
 StateChooser planted() {
   StateChooser chooser;
   for (std::int64_t call = 0; call < 4; ++call) {
