@@ -47,9 +47,10 @@ struct TaskStream {
   std::string name;  // of the task
 };
 
-// At least `tokens` tokens of streams of the task that a run was trained on, in whole calls. Streams of a task that carries its state go on from call to call as in training. Where rows stand
-// alone and the model keeps a state of constant size, they are longer than in training, so that one sees how long the
-// state lasts; parts as long as in training then have no state of the parts before.
+// At least `tokens` tokens of streams of the task that a run was trained on, in whole calls. Streams of a task that
+// carries its state go on from call to call as in training. Where rows stand alone and the model keeps a state of
+// constant size, they are longer than in training, so that one sees how long the state lasts; parts as long as in
+// training then have no state of the parts before.
 // seed: of the streams, which are others than those of training.
 // errors: ValueError for a task on text; those of make_task and of the task.
 TaskStream task_stream(const training::LoadedRun& run, std::int64_t tokens, std::int64_t seed);
