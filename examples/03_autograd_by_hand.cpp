@@ -15,7 +15,7 @@
 //   dW1 = sum du^T x
 //   db1 = sum du
 //
-// Read beside it: autograd/tape.h, autograd/node.h, then ops/product/matmul.cpp for the node of `linear`.
+// Read beside it: autograd/tape.h, autograd/node.h, then ops/product/linear.cpp for the node of `linear`.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

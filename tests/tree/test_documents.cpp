@@ -274,31 +274,6 @@ TEST_CASE("documents: every exercise is named in the tour, which names no other"
   CHECK(named == there);
 }
 
-TEST_CASE("documents: the files of the tour have what it says to look for") {
-  static const std::regex name(R"((\w+::)?([A-Za-z_]\w*))");
-  int names = 0;
-  Lines tables;
-  for (const std::string& page : pages())
-    if (page.starts_with("docs/tour/"))
-      for (const std::string& line : lines_of(page)) tables.push_back(line);
-  for (const std::string& line : tables) {
-    const std::size_t second = line.find('|', 1), third = line.find('|', second + 1);
-    if (!line.starts_with("| `") || third == std::string::npos) continue;
-    std::string text;
-    for (const std::string& file : named_in(line.substr(0, second)))
-      if (fs::is_regular_file(in_tree(file)))
-        for (const std::string& of_file : lines_of(file)) text += of_file + "\n";
-    for (const std::string& word : named_in(line.substr(second, third - second))) {
-      std::smatch match;
-      if (text.empty() || is_path(word) || !std::regex_match(word, match, name)) continue;
-      ++names;
-      CHECK_MESSAGE(text.find(match[2].str()) != std::string::npos,
-                    word << " is not in " << line.substr(0, second));
-    }
-  }
-  CHECK(names > 40);
-}
-
 TEST_CASE("documents: the first page begins with what one wants to know first, on one screen") {
   const Lines page = lines_of("README.md");
   const auto end =

@@ -46,6 +46,14 @@ void EvalResult::add_position(std::int64_t position, double nats) {
   ++position_count[at];
 }
 
+double EvalResult::chance() const {
+  double sum = 0, all = 0;
+  for (const auto& [target, count] : answer_count) all += static_cast<double>(count);
+  for (const auto& [target, count] : answer_count)
+    sum -= static_cast<double>(count) / all * std::log(static_cast<double>(count) / all);
+  return all > 0 ? sum : std::numeric_limits<double>::quiet_NaN();
+}
+
 std::int64_t spread_index(std::int64_t i, std::int64_t chosen, std::int64_t all) {
   // all = quotient * chosen + rest, so that no product grows beyond all^2 / chosen.
   const std::int64_t quotient = all / chosen, rest = all % chosen;
@@ -113,8 +121,10 @@ EvalResult evaluate_batches(const Model& model, const NextBatch& next, const Eva
     if (plan.position) {
       const std::int32_t* const target = batch.targets.data<std::int32_t>();
       for (std::size_t i = 0; i < losses.size(); ++i)
-        if (target[i] != kNotScored)
+        if (target[i] != kNotScored) {
           result.add_position(plan.position(static_cast<std::int64_t>(i)), losses[i]);
+          ++result.answer_count[target[i]];
+        }
     }
     if (progress && !progress(result.tokens, std::max(plan.total, result.tokens))) break;
   }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numbers>
 #include <span>
 #include <string>
@@ -68,6 +69,7 @@ struct EvalResult {
   // beginning of the document, stream or window.
   std::vector<double> position_loss;
   std::vector<std::int64_t> position_count;
+  std::map<std::int32_t, std::int64_t> answer_count;        // with by_position: how often each target comes
   bool carried = false;                                     // whether any batch started from a carried state
   std::vector<std::pair<std::string, double>> diagnostics;  // of the model and the last carried state
   std::string uncaptured;  // why a GPU did not replay batches; empty if it did, or if there were few
@@ -76,6 +78,9 @@ struct EvalResult {
   double perplexity() const { return std::exp(loss); }
   // Whether the split has more targets than those of the loss.
   bool is_part() const { return tokens < of; }
+  // The loss of one who knows no more than how often each target comes: their entropy, nats. NaN where they were not
+  // counted.
+  double chance() const;
   // Adds the loss of a target at a position.
   void add_position(std::int64_t position, double nats);
 };

@@ -132,8 +132,11 @@ class Task {
   // What simple predictors reach on the validation split of a task on text; nullopt for other tasks. `stop` ends what
   // takes long.
   virtual std::optional<Baselines> baselines(const std::function<bool()>& /*stop*/ = {}) const { return {}; }
-  // What an answer (a class that the model predicts) is called: "odd"; "" where it has no name.
-  virtual std::string answer_name(std::int32_t /*answer*/) const { return {}; }
+  // What a token is called where it is no text: "F"; "" where it has no name.
+  virtual std::string token_name(std::int32_t /*token*/) const { return {}; }
+  // What an answer (a class that the model predicts) is called: "odd"; "" where it has no name. By default that of the
+  // token: most tasks answer with tokens.
+  virtual std::string answer_name(std::int32_t answer) const { return token_name(answer); }
   // A digest of the data, so that a resumed run detects other data; "" if the configuration determines them.
   virtual std::string data_sha256() const { return {}; }
   // The texts that the digest covers, each with its own, phase by phase, so that a resumed run leaves new files out: as

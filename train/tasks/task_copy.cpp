@@ -55,6 +55,11 @@ class CopyTask final : public Task {
       text += fmt::format(", noise {}: blocks of {} (model.block is {})", data_.noise, block, largest_block_);
     return text;
   }
+  // A symbol is a letter, noise a point, a marker a question.
+  std::string token_name(std::int32_t token) const override {
+    if (token == 0) return ".";
+    return token == kCopyMarker ? "?" : std::string(1, static_cast<char>('a' + token - 1));
+  }
   std::vector<std::string> metric_names() const override { return {"loss", "accuracy", "noise"}; }
   std::string shorter_rows() const override { return "a smaller data.noise_max"; }
   bool uses_seed(const EvalOptions&) const override { return true; }

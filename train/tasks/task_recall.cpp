@@ -38,6 +38,15 @@ class RecallTask final : public Task {
                        plural(shape_.noise, "token"), shape_.every, shape_.segments,
                        plural(shape_.segments, "segment"), shape_.segment);
   }
+  // "A" is a secret, "a" noise.
+  std::string token_name(std::int32_t token) const override {
+    if (token == kRecallQuestion) return "?";
+    const std::int32_t secret = token - kRecallQuestion - 1;
+    const std::int64_t noise = secret - shape_.secrets;
+    if (secret < 0 || noise >= kRecallNoise) return "_";
+    if (noise >= 0) return std::string(1, static_cast<char>('a' + noise));
+    return secret < 26 ? std::string(1, static_cast<char>('A' + secret)) : fmt::format("S{}", secret);
+  }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return shape_.segment; }
   std::string shorter_rows() const override { return shorter_segments(config_); }

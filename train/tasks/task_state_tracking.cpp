@@ -73,6 +73,9 @@ class StateTrackingTask final : public Task {
   std::string data_sha256() const override { return sha256_; }
   std::vector<std::string> metric_names() const override { return {"loss", "error_percent"}; }
   bool uses_seed(const EvalOptions&) const override { return false; }
+  std::string token_name(std::int32_t id) const override {
+    return std::visit([id](const auto& task) { return task.name(id); }, generator_);
+  }
   bool carries_state() const override { return config_.train.carry_state != "never"; }
   std::int64_t row_length() const override { return segment_; }
 
@@ -149,9 +152,6 @@ class StateTrackingTask final : public Task {
  private:
   std::int64_t vocab() const {
     return std::visit([](const auto& task) { return task.vocab(); }, generator_);
-  }
-  std::string token_name(std::int32_t id) const {
-    return std::visit([id](const auto& task) { return task.name(id); }, generator_);
   }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(keys_.examples_seed); }
   LabelledTokens example(StateSplit split, std::int64_t index) const {

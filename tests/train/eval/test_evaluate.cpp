@@ -160,27 +160,62 @@ TEST_CASE("evaluate: bits and perplexity follow from the loss") {
 
 TEST_CASE("loss by position: curves are means over the targets at and up to a position") {
   EvalResult result;
-  const double bit = std::log(2.0);
-  result.add_position(0, 4 * bit);
-  result.add_position(0, 2 * bit);
-  result.add_position(2, 1 * bit);  // nothing at position 1
-  result.add_position(3, 1 * bit);
-  const PositionCurve all = cumulative_bits(result), here = local_bits(result);
+  result.add_position(0, 4);
+  result.add_position(0, 2);
+  result.add_position(2, 1);  // nothing at position 1
+  result.add_position(3, 1);
+  const PositionCurve all = cumulative_nats(result), here = local_nats(result);
   CHECK(all.positions == std::vector<double>{1, 3, 4});
-  CHECK(all.bits[0] == doctest::Approx(3));
-  CHECK(all.bits[1] == doctest::Approx(7.0 / 3));
-  CHECK(all.bits[2] == doctest::Approx(2));
+  CHECK(all.nats[0] == doctest::Approx(3));
+  CHECK(all.nats[1] == doctest::Approx(7.0 / 3));
+  CHECK(all.nats[2] == doctest::Approx(2));
   CHECK(here.positions == std::vector<double>{1, 3, 4});
-  CHECK(here.bits[1] == doctest::Approx(1));
+  CHECK(here.nats[1] == doctest::Approx(1));
   const PositionTexts texts = texts_by_position(result);
   CHECK(texts.positions == std::vector<double>{1, 2, 4});
   CHECK(texts.texts == std::vector<double>{2, 1, 1});  // a text is counted where it is read on, scored or not
   CHECK(texts_by_position({}).positions.empty());
-  for (int i = 4; i < 1000; ++i) result.add_position(i, bit);
-  CHECK(local_bits(result).positions.size() < 60);
+  for (int i = 4; i < 1000; ++i) result.add_position(i, 1);
+  CHECK(local_nats(result).positions.size() < 60);
   CHECK(contains(render_loss_by_position("a < b", "", {{"loss", result}}), "a &lt; b"));
   CHECK(contains(render_loss_by_position("a", "", {{"loss", result}}), "How many texts reach a position"));
   CHECK(contains(render_loss_by_position("none", "", {{"loss", {}}}), "No loss was recorded"));
+}
+
+TEST_CASE(
+    "loss by position: the page and its sentence say what is seen, against chance and behind the border") {
+  EvalResult with, cleared;
+  for (int position = 0; position < 8; ++position)
+    for (int answer = 0; answer < 4; ++answer) {
+      with.add_position(position, 0.01);
+      cleared.add_position(position, position < 4 ? 0.01 : 3);
+      ++with.answer_count[answer];
+    }
+  CHECK(with.chance() == doctest::Approx(std::log(4.0)));
+  CHECK(std::isnan(EvalResult().chance()));
+  const PositionMarks marks{"target", 4};
+  const std::string both = position_sentence({{"with", with}, {"cleared", cleared}}, marks);
+  CHECK(contains(both,
+                 "Behind position 4 the loss is 0.01 nats per target with the state and 3 with it cleared: "
+                 "what it carries saves 2.99."));
+  CHECK(contains(both, "costs 1.39, less than the model without its state, which is sure of wrong answers."));
+  const std::string same = position_sentence({{"with", with}, {"cleared", with}}, marks);
+  CHECK(contains(same, "what it carries changes nothing."));
+  CHECK_FALSE(contains(same, "sure of wrong"));
+  const std::string worse = position_sentence({{"with", cleared}, {"cleared", with}}, marks);
+  CHECK(contains(worse, "what it carries costs 2.99."));
+  cleared.answer_count = with.answer_count;
+  const std::string alone = position_sentence({{"loss", cleared}}, {"token", 0});
+  CHECK(contains(alone, "Up to position 2 the loss is 0.01 nats per token, behind position 6 it is 3."));
+  CHECK(contains(alone, "costs 1.39: the model does no better there."));
+  CHECK(position_sentence({{"none", {}}}, marks).empty());
+  const std::string page = render_loss_by_position("a", "", {{"with", with}, {"cleared", cleared}}, marks);
+  for (const char* part :
+       {"nats per target", "chance", "end of the first segment, 4", "what it carries saves 2.99"})
+    CHECK_MESSAGE(contains(page, part), part);
+  CHECK_FALSE(contains(page, "bits per"));
+  CHECK_FALSE(
+      contains(render_loss_by_position("a", "", {{"with", with}}, {"target", 8}), "end of the first"));
 }
 
 TEST_CASE("evaluate_last: windows of every length are judged on the same targets") {

@@ -1,5 +1,5 @@
 // The page of `eddy inspect`. The text is laid out once as lines of tokens; only the lines in sight are in the document,
-// and their colours are drawn on a canvas below them. Charts are drawn once for each width, then copied under the cursor.
+// and their colours are drawn on a canvas below them. inspect_charts.js draws the charts.
 (function () {
   const data = JSON.parse(document.getElementById("inspected").textContent);
   const $ = id => document.getElementById(id);
@@ -22,14 +22,16 @@
       values = new Float32Array(count);
       shorts(s.data).forEach((q, i) => { values[i] = q === 65535 ? NaN : s.low + (s.high - s.low) * q / 65534; });
     }
-    return { measure: s.measure, path: s.path, label: s.label, unit: s.unit, values };
+    return { measure: s.measure, path: s.path, label: s.label, unit: s.unit, settling: s.settling || [], values };
   });
+  // Of a task: the right answers behind tokens, and those of the model; -1 for none.
+  const ids = text => new Int32Array(bytes(text).buffer), answers = data.answers && ids(data.answers), given = data.answers && ids(data.given);
   const of = measure => series.filter(s => s.measure === measure);
   const loss = of("loss")[0], cleared = of("loss_cleared")[0];
   if (cleared) {
     const gain = new Float32Array(count);
     for (let i = 0; i < count; i++) gain[i] = cleared.values[i] - loss.values[i];
-    series.push({ measure: "gain", path: "", label: "what the state saves (loss without it - loss)", unit: " nats", values: gain });
+    series.push({ measure: "gain", path: "", label: "what the state saves (loss without it - loss)", unit: " nats", settling: [], values: gain });
   }
   const colours = { loss: "--c1", loss_cleared: "--c1", gain: "--c2", change: "--c3", moved: "--c3", norm: "--c5", gate: "--c0" };
   // The ends of the scale: all but one in fifty tokens lie inside.
@@ -42,7 +44,7 @@
     s.high = s.measure === "gate" ? 1 : Math.max(at(0.98), s.low + 1e-9);
   }
   const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  let ink = {};
+  const ink = {};
   const readColours = () => {
     for (const name of ["--c0", "--c1", "--c2", "--c3", "--c4", "--c5", "--rule", "--soft", "--ink"]) ink[name] = style(name);
   };
@@ -78,7 +80,8 @@
     }
     drawSoon();
   };
-  let by = series[0], chosen = -1, over = -1, lineStart = new Uint32Array(1), lineCount = 0, letter = 9, width = 0, sharp = 1;
+  const gains = of("gain")[0];
+  let by = gains && gains.high > 1e-6 ? gains : series[0], chosen = -1, over = -1, lineStart = new Uint32Array(1), lineCount = 0, letter = 9, width = 0, sharp = 1;
   let most = 48;  // letters of a token; longer ones are cut here, and shown whole below
   const cut = p => p.length > most ? p.slice(0, most - 1) + "\u2026" : p;
   const plain = p => /^[ -~]*$/.test(p);
@@ -203,6 +206,11 @@
           pen.fillStyle = ink["--c0"];
           pen.fillRect(x, y + lineHeight - 1 - thick, Math.max(2, w - 1), thick);
         }
+        if (answers && answers[i] >= 0) {
+          pen.globalAlpha = 1;
+          pen.fillStyle = ink[given[i] === answers[i] ? "--c2" : "--c4"];
+          pen.fillRect(x, y + 1, Math.max(2, w - 1), given[i] === answers[i] ? 2 : 5);
+        }
         if (i === chosen || i === over) {
           pen.globalAlpha = 1;
           pen.strokeStyle = ink["--ink"];
@@ -242,6 +250,10 @@
     out.append(strong);
     const parts = series.filter(s => s === by || s.measure.startsWith("loss") || s.measure === "gain")
         .map(s => (s.measure === "gain" ? "the state saves" : s.label) + " " + number(s.values[token]) + (isNaN(s.values[token]) ? "" : s.unit));
+    if (answers && answers[token] >= 0) {
+      const right = data.names[answers[token]], said = data.names[given[token]];
+      parts.unshift("answer " + right + (said === right ? ", right" : ", given " + said + ": wrong"));
+    }
     out.append(" \u00b7 " + parts.join(" \u00b7 ") + (token % data.segment === 0 ? " \u00b7 a segment begins here" : ""));
   };
   const context = token => {
@@ -341,134 +353,30 @@
     if (seen.rest > 0) out.append(row(number(Math.round(1000 * seen.rest / 255) / 10) + " %", "", softly("all other keys together"), seen.rest / 255));
   };
 
-  // ---- charts
-  const charts = [], margin = 52;  // pixels on the left of a chart, for the numbers of its axis
-  const chart = (host, title, lines, length, options) => {
-    if (!lines.length) return;
-    const box = document.createElement("div"), head = document.createElement("div"), pad = document.createElement("canvas");
-    const ends = document.createElement("div"), name = document.createElement("strong");
-    box.className = "graph";
-    head.className = "head";
-    ends.className = "ends";
-    name.textContent = title;
-    head.append(name);
-    const told = lines.map((line, i) => {
-      const key = document.createElement("span"), dash = document.createElement("i"), value = document.createElement("span");
-      dash.style.setProperty("--c", "var(--c" + i % 6 + ")");
-      key.append(dash, line.name + " ", value);
-      head.append(key);
-      return value;
-    });
-    pad.setAttribute("role", "img");
-    pad.setAttribute("aria-label", title);
-    box.append(head, pad, ends);
-    host.append(box);
-    const made = { box, pad, lines, told, ends, length, picture: document.createElement("canvas"), ...options };
-    charts.push(made);
-    if (options.seek) {
-      const seek = event => {
-        const area = pad.getBoundingClientRect();
-        choose(Math.min(count - 1, Math.max(0, Math.floor((event.clientX - area.left - margin) / (area.width - margin) * length))), true);
-      };
-      pad.addEventListener("pointerdown", event => { pad.setPointerCapture(event.pointerId); seek(event); });
-      pad.addEventListener("pointermove", event => { if (event.buttons & 1) seek(event); });
-    }
-    return made;
-  };
-  // The means of the tokens behind each pixel, and their range, on a canvas of its own.
-  const paint = one => {
-    const w = one.pad.clientWidth - margin, h = one.pad.clientHeight, scale = window.devicePixelRatio || 1;
-    if (w <= 0) return;
-    for (const c of [one.pad, one.picture]) { c.width = Math.ceil((w + margin) * scale); c.height = Math.ceil(h * scale); }
-    const g = one.picture.getContext("2d");
-    g.scale(scale, scale);
-    const columns = Math.min(Math.floor(w), one.length), drawn = one.lines.map(line => {
-      const mean = new Float32Array(columns), low = new Float32Array(columns), high = new Float32Array(columns);
-      for (let x = 0; x < columns; x++) {
-        const from = Math.floor(x * one.length / columns), to = Math.max(from + 1, Math.floor((x + 1) * one.length / columns));
-        let sum = 0, n = 0, a = Infinity, b = -Infinity;
-        for (let i = from; i < to; i++) {
-          const v = line.values[i];
-          if (isNaN(v)) continue;
-          sum += v; n++;
-          if (v < a) a = v;
-          if (v > b) b = v;
-        }
-        mean[x] = n ? sum / n : NaN;
-        low[x] = n ? a : NaN;
-        high[x] = n ? b : NaN;
-      }
-      return { mean, low, high };
-    });
-    const all = drawn.flatMap(d => Array.from(d.mean)).filter(v => !isNaN(v)).sort((a, b) => a - b);
-    const tops = drawn.flatMap(d => Array.from(d.high)).filter(v => !isNaN(v)).sort((a, b) => a - b);
-    if (!all.length) return;
-    // A few high ones would flatten the rest: they are cut, and the highest is said.
-    const end = (sorted, f) => sorted[Math.round(f * (sorted.length - 1))], highest = tops[tops.length - 1];
-    const bottom = one.zero ? Math.min(0, end(all, 0.005)) : all[0];
-    let top = Math.max(1.1 * end(all, 0.99), end(tops, 0.5));
-    if (one.whole || top > highest) top = highest;
-    if (one.top) top = one.top;
-    if (!(top > bottom)) top = bottom + 1;
-    const y = v => h - 4 - (h - 8) * (Math.min(top, Math.max(bottom, v)) - bottom) / (top - bottom);
-    g.fillStyle = ink["--soft"];
-    g.font = "12px sans-serif";
-    g.textAlign = "right";
-    for (const [value, at] of [[top, 15], [(top + bottom) / 2, h / 2 + 4], [bottom, h - 5]])
-      g.fillText(number(Number(value.toPrecision(Math.abs(value) < 0.1 ? 2 : 3))), margin - 6, at);
-    g.translate(margin, 0);
-    g.strokeStyle = ink["--rule"];
-    g.lineWidth = 1;
-    for (const f of [0, 0.5, 1]) { g.beginPath(); g.moveTo(0, 4 + f * (h - 8)); g.lineTo(w, 4 + f * (h - 8)); g.stroke(); }
-    drawn.forEach((d, i) => {
-      const colour = ink["--c" + i % 6];
-      g.fillStyle = g.strokeStyle = colour;
-      if (drawn.length === 1 && columns < one.length) {
-        g.globalAlpha = 0.16;
-        for (let x = 0; x < columns; x++) if (!isNaN(d.low[x])) g.fillRect(x * w / columns, y(d.high[x]), w / columns, Math.max(1, y(d.low[x]) - y(d.high[x])));
-        g.globalAlpha = 1;
-      }
-      g.lineWidth = 1.5;
-      g.beginPath();
-      let open = false;
-      for (let x = 0; x < columns; x++) {
-        if (isNaN(d.mean[x])) { open = false; continue; }
-        const px = (x + 0.5) * w / columns;
-        if (open) g.lineTo(px, y(d.mean[x])); else g.moveTo(px, y(d.mean[x]));
-        open = true;
-      }
-      g.stroke();
-    });
-    one.ends.textContent = "";
-    const cutOff = highest > top ? ["cut here; highest " + number(highest)] : [];
-    for (const words of [one.names[0], ...cutOff, one.names[1]]) { const span = document.createElement("span"); span.textContent = words; one.ends.append(span); }
-    one.ready = true;
-  };
-  const pointer = one => {
-    if (!one.ready) return;
-    const g = one.pad.getContext("2d"), at = one.at();
-    g.setTransform(1, 0, 0, 1, 0, 0);
-    g.clearRect(0, 0, one.pad.width, one.pad.height);
-    g.drawImage(one.picture, 0, 0);
-    if (at < 0) return;
-    const left = margin * one.pad.width / one.pad.clientWidth, x = left + (at + 0.5) / one.length * (one.pad.width - left);
-    g.fillStyle = ink["--ink"];
-    g.fillRect(Math.round(x) - 1, 0, 2, one.pad.height);
-    one.lines.forEach((line, i) => { one.told[i].textContent = number(line.values[at]); });
-  };
+  const { charts, chart, stateMap, paint, pointer } = inspectCharts({ count, number, bytes, ink, choose: token => choose(token, true) });
 
   // ---- the list of tokens
   const fillMoved = () => {
     const s = series[Number($("which").value)], out = $("moved");
     if (!s) return;
     out.textContent = "";
-    // A value that all tokens of a block share is listed once, at the first of them.
-    const order = [];
-    for (let i = 0; i < count; i++) if (s.values[i] > 0 && !(s.measure === "change" && s.values[i] === s.values[i - 1])) order.push(i);
+    // A value that all tokens of a block share is listed once, at the first of them; a state that has just begun is
+    // small, so its changes are large shares.
+    const order = [], begun = new Uint8Array(count);
+    for (const [from, to] of s.settling) begun.fill(1, from, to);
+    for (let i = 0; i < count; i++)
+      if (s.values[i] > 0 && !begun[i] && !(s.measure === "change" && s.values[i] === s.values[i - 1])) order.push(i);
     order.sort((a, b) => s.values[b] - s.values[a] || a - b);
     const top = order.slice(0, 15), high = top.length ? s.values[top[0]] : 1;
     for (const i of top) {
       out.append(row(number(s.values[i]), grouped(i), context(i), s.values[i] / high, () => choose(i, true)));
+    }
+    const left = begun.reduce((a, b) => a + b, 0);
+    if (left) {
+      const p = document.createElement("p");
+      p.className = "empty";
+      p.textContent = "Left out: " + grouped(left) + (left === 1 ? " token" : " tokens") + " behind the beginning of the state, until its norm first reaches the lowest quarter of its norms.";
+      out.append(p);
     }
     if (!top.length) { const p = document.createElement("p"); p.className = "empty"; p.textContent = "No token did."; out.append(p); }
   };
@@ -515,11 +423,13 @@
     draw();
   };
   options($("by"), series.map((s, i) => [i, s.label]));
+  $("by").value = series.indexOf(by);
   const hosts = $("charts"), last = grouped(count - 1), plainChart = { seek: true, at: () => chosen, names: ["token 0", "token " + last] };
   const named = list => list.map(s => ({ name: s.path || s.label, values: s.values }));
   chart(hosts, "Loss, nats: means of the tokens behind each pixel", named(of("loss").concat(of("loss_cleared"))), count, { ...plainChart, zero: true });
   chart(hosts, "What the state saves, nats", of("gain").map(s => ({ name: "loss without the state - loss", values: s.values })), count,
       { ...plainChart, zero: true });
+  if (data.states) stateMap($("states"), data.states.title, data.states, plainChart);
   chart(hosts, "Norm of the state", named(of("norm")), count, plainChart);
   chart(hosts, "Change of the state, as a share of its norm", named(of("change")), count, { ...plainChart, zero: true });
   chart(hosts, "Gates: means over heads or channels", named(of("gate")), count, { ...plainChart, zero: true, top: 1 });

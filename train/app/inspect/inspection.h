@@ -1,10 +1,14 @@
-// What a model does on a text: the loss of each token with its state and without, what each token changed in each state,
-// gates, and attention. The text is read once, segment by segment, as an evaluation reads it, and the values that the
-// model names (autograd/named_values.h) are reduced to a number for each token before the next segment is read:
+// What a model does on a text or on streams of its task: the loss of each token with its state and without, what each
+// token changed in each state, the numbers of the states, gates, and attention. It is read segment by segment, as an
+// evaluation reads it, and the values that the model names (autograd/named_values.h) are reduced to a number for each
+// token before the next segment is read:
 //
-//   segment --> evaluate_batch --> values by path --+--> state      norm |s|, change |s - s'| / |s'|
+//   segment --> evaluate_batch --> values by path --+--> state      norm |s|, change |s - s'| / |s'|, which to show
 //                                                   +--> gate       mean over heads or channels
 //                                                   +--> attention  the largest keys of each token and head, in 8 bits
+//           --> the same without the state of earlier segments      its losses and states
+//
+// A second reading, of the states alone, keeps the numbers that are shown (state_map.h).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "train/app/inspect/inspected_stream.h"
+#include "train/app/inspect/state_map.h"
 #include "train/app/report/comparison.h"
 #include "train/eval/evaluate.h"
 
@@ -27,11 +33,20 @@ enum class TokenMeasure : std::uint8_t {
   gate,          // the mean of a value over heads or channels
 };
 
+struct TokenRange {
+  std::int64_t from = 0, to = 0;
+
+  friend bool operator==(const TokenRange&, const TokenRange&) = default;
+};
+
 // One number for each token of the text; NaN where there is none.
 struct TokenSeries {
   TokenMeasure measure = TokenMeasure::loss;
   std::string path{};  // of the value; empty for losses
   std::vector<float> values{};
+  // Of changes: tokens behind which a state that has just begun is still small, so that the shares by which it changes
+  // are large. The list of the tokens that did most leaves them out.
+  std::vector<TokenRange> settling{};
 };
 
 // Where tokens look, for the tokens [from, to) of the text and each pass and head, the mean over the heads behind the
@@ -64,11 +79,13 @@ struct LearnedValue {
 };
 
 struct InspectOptions {
-  TokenReading reading{};          // rows and clear_state are not read
+  TokenReading reading{};          // of inspect_tokens; rows and clear_state are not read
   std::int64_t from = 0, to = -1;  // tokens whose attention is kept; -1: as many as `bytes` hold
   std::int64_t kept = 12;          // keys of each token and head
   std::int64_t bytes = 4'000'000;  // of attention, where `to` is -1
   std::int64_t most_bytes = 64'000'000;
+  std::int64_t state_rows = 24;        // numbers of the states that the map shows
+  std::int64_t state_bytes = 400'000;  // of the map
 };
 
 struct Inspection {
@@ -76,7 +93,11 @@ struct Inspection {
   bool carried = false;  // whether a state goes from segment to segment
   double loss = 0;       // the mean, nats
   double loss_cleared = std::numeric_limits<double>::quiet_NaN();  // where a state is carried
+  std::int64_t apart = 0;  // as in InspectedStream, where the state goes from part to part inside a segment
+  // Of a task: the right answer behind each token and that of the model; kNotScored: none.
+  std::vector<std::int32_t> answers{}, given{};
   std::vector<TokenSeries> series{};
+  StateMap states{};
   std::vector<AttentionView> attention{};
   std::vector<BiasCurve> biases{};
   std::vector<LearnedValue> learned{};
@@ -90,9 +111,18 @@ struct Inspection {
   const TokenSeries* find(TokenMeasure measure, const std::string& path = "") const;
 };
 
-// Reads the tokens, twice where a state is carried. A text is read to its end, whatever `progress` returns.
-// errors: ValueError for fewer than 2 tokens, a range of attention that is not in the text, or one that takes more than
-// options.most_bytes; those of the model.
+// How many answers of the model are right, and how many it gave.
+struct RightAnswers {
+  std::int64_t right = 0, answers = 0;
+};
+RightAnswers right_answers(const Inspection& inspection);
+
+// Reads a stream, also without its state where it has one. It is read to its end, whatever `progress` returns.
+// errors: ValueError for fewer than 2 tokens, a range of attention that is not in the stream, or one that takes more
+// than options.most_bytes; those of the model.
+Inspection inspect_stream(const Model& model, const InspectedStream& stream, const InspectOptions& options,
+                          const training::EvalProgress& progress = {});
+// The same of a text, read as options.reading says.
 Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> tokens,
                           const InspectOptions& options, const training::EvalProgress& progress = {});
 

@@ -30,6 +30,7 @@ constexpr std::string_view kInspectStyle =
     ;
 constexpr std::string_view kInspectScript =
 #include "embedded/train/app/inspect/inspect.js"
+#include "embedded/train/app/inspect/inspect_charts.js"
     ;
 
 struct MeasureWords {
@@ -42,10 +43,10 @@ struct MeasureWords {
 constexpr MeasureWords kMeasures[] = {
     {TokenMeasure::loss, "loss", "loss", " nats", "loss",
      "-ln p of the token, where p is the probability that the model gave it, having read the tokens before. The "
-     "first token has none."},
+     "first token of a text has none. Of a task p is the probability of the right answer behind the token."},
     {TokenMeasure::loss_cleared, "loss_cleared", "loss without the state", " nats", "loss without the state",
-     "The same, with the recurrent state set to its initial value before every segment. What the state saves "
-     "is the difference."},
+     "The same, with the recurrent state set to its initial value before every segment, or every part of one. What the "
+     "state saves is the difference."},
     {TokenMeasure::change, "change", "change of ", "", "change of a state",
      "The norm of (the state behind the token or its block - the state before), divided by the norm of the state "
      "before. None where nothing came before."},
@@ -76,6 +77,10 @@ json series_json(const TokenSeries& series) {
             {"path", series.path},
             {"label", words.label + series.path},
             {"unit", words.unit}};
+  if (!series.settling.empty()) {
+    data["settling"] = json::array();
+    for (const TokenRange& range : series.settling) data["settling"].push_back({range.from, range.to});
+  }
   if (series.measure == TokenMeasure::loss || series.measure == TokenMeasure::loss_cleared) {
     data["data"] = base64_of(series.values);
     return data;
@@ -100,6 +105,40 @@ json series_json(const TokenSeries& series) {
   data["high"] = high;
   data["data"] = base64_of(steps);
   return data;
+}
+
+json states_json(const StateMap& states) {
+  json rows = json::array();
+  for (const StateRow& row : states.rows)
+    rows.push_back(
+        {{"name", row.name()}, {"low", row.low}, {"high", row.high}, {"data", base64_of(row.shade)}});
+  return {{"title", "Numbers of the state: below their middle in one colour, above it in the other"},
+          {"columns", states.columns},
+          {"rows", rows}};
+}
+
+// How the numbers of the map were chosen, and how many there are.
+std::string states_text(const StateMap& states) {
+  std::string text =
+      states.by_gain
+          ? "Of all numbers of the states those are shown that differ most, in standard deviations, from "
+            "what they would be without the state of earlier segments, where that state saves nats; the "
+            "largest difference stands first."
+          : "Of all numbers of the states those are shown that vary most; nothing says here what the "
+            "state saves.";
+  for (const StateMap::Part& part : states.parts)
+    text += fmt::format(" {}: {} of {} {}.", part.path, part.shown, grouped(part.numbers),
+                        plural(part.numbers, "number"));
+  return text;
+}
+
+// The names of the answers of a task that occur.
+json answer_names(const Inspection& inspection, const TokenText& answer_text) {
+  json names = json::object();
+  for (const std::vector<std::int32_t>* ids : {&inspection.answers, &inspection.given})
+    for (const std::int32_t id : *ids)
+      if (id >= 0 && !names.contains(std::to_string(id))) names[std::to_string(id)] = answer_text(id);
+  return names;
 }
 
 json attention_json(const AttentionView& view) {
@@ -194,6 +233,11 @@ std::vector<std::string> lacking(const InspectedText& about, const ModelConfig& 
       lines.push_back(
           "Nothing is carried from segment to segment: each is read afresh, as in training. So there is no "
           "loss without the state.");
+  } else if (inspection.apart > 0) {
+    lines.push_back(fmt::format(
+        "Rows of {} tokens are read at once, longer ones than in training. Without the state they are read in parts of {}, "
+        "each with a new state.",
+        inspection.segment, inspection.apart));
   } else if (!about.recurrent) {
     lines.push_back("What is carried from segment to segment is a cache of the last tokens, not a state.");
   }
@@ -270,12 +314,16 @@ void add_meanings(HtmlPage& page, const ModelConfig& config, const Inspection& i
 
 }  // namespace
 
-ShownTokens shown_tokens(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens) {
+TokenText token_text(const Tokenizer& tokenizer) {
+  return [&tokenizer](std::int32_t token) { return tokenizer.decode_one(token); };
+}
+
+ShownTokens shown_tokens(const TokenText& text_of_token, std::span<const std::int32_t> tokens) {
   std::string bytes;
   std::vector<std::size_t> begin;
   for (const std::int32_t token : tokens) {
     begin.push_back(bytes.size());
-    bytes += tokenizer.decode_one(token);
+    bytes += text_of_token(token);
   }
   begin.push_back(bytes.size());
   ShownTokens shown;
@@ -295,25 +343,44 @@ ShownTokens shown_tokens(const Tokenizer& tokenizer, std::span<const std::int32_
 }
 
 std::string render_inspection(const InspectedText& about, const ModelConfig& config,
-                              const Tokenizer& tokenizer, std::span<const std::int32_t> tokens,
+                              const TokenText& text_of_token, std::span<const std::int32_t> tokens,
                               const Inspection& inspection) {
   HtmlPage page(fmt::format("{} reads {}", about.run, about.text), about.about);
   page.extra_style(kInspectStyle);
   page.extra_script(kInspectScript);
   const bool part = about.tokens_in_all > inspection.tokens, both = std::isfinite(inspection.loss_cleared);
-  std::vector<StatTile> tiles{
-      {"Tokens", grouped(inspection.tokens),
-       part ? fmt::format("the first of {}", grouped(about.tokens_in_all)) : "the whole text"},
-      {"Loss", fmt::format("{:.4f}", inspection.loss), "nats per token"}};
+  const bool task = !inspection.answers.empty();
+  const char* const unit = task ? "nats per answer" : "nats per token";
+  std::vector<StatTile> tiles{{"Tokens", grouped(inspection.tokens),
+                               task   ? "of fresh streams"
+                               : part ? fmt::format("the first of {}", grouped(about.tokens_in_all))
+                                      : "the whole text"},
+                              {"Loss", fmt::format("{:.4f}", inspection.loss), unit}};
+  if (task) {
+    const auto [right, answers] = right_answers(inspection);
+    tiles.push_back({"Right",
+                     fmt::format("{:.4g} %", 100.0 * static_cast<double>(right) /
+                                                 static_cast<double>(std::max<std::int64_t>(1, answers))),
+                     fmt::format("of {} answers", grouped(answers))});
+  }
   if (both) {
-    tiles.push_back({"Without the state", fmt::format("{:.4f}", inspection.loss_cleared), "nats per token"});
-    tiles.push_back({"The state saves", fmt::format("{:.4f}", inspection.loss_cleared - inspection.loss),
-                     "nats per token"});
+    tiles.push_back({"Without the state", fmt::format("{:.4f}", inspection.loss_cleared), unit});
+    tiles.push_back(
+        {"The state saves", fmt::format("{:.4f}", inspection.loss_cleared - inspection.loss), unit});
   }
   page.tiles(tiles);
-  page.heading("The text");
+  page.heading(task ? "The streams" : "The text");
+  if (task)
+    page.paragraph(
+        "A bar above a token marks an answer of the model behind it: a thin one is right, a thick one is wrong.");
   const std::string last = fmt::format("{}", inspection.tokens - 1);
   page.append(replaced(kText, "@LAST@", last));
+
+  if (!inspection.states.rows.empty()) {
+    page.heading("The memory");
+    page.paragraph(states_text(inspection.states));
+    page.append("<div class=\"inspect\" id=\"states\"></div>\n");
+  }
 
   const bool attends = !inspection.attention.empty();
   if (attends) {
@@ -328,7 +395,7 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
   }
   page.append(replaced(kAttention, "@HIDDEN@", attends ? "" : " hidden=\"hidden\""));
 
-  page.heading("Along the text");
+  page.heading(task ? "Along the streams" : "Along the text");
   page.append("<div class=\"inspect\" id=\"charts\"></div>\n");
   if (!inspection.learned.empty()) {
     Table learned{{"gate", "value"}};
@@ -346,7 +413,7 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
   for (const std::string& line : lacks) page.paragraph(line);
   add_meanings(page, config, inspection);
 
-  const ShownTokens shown = shown_tokens(tokenizer, tokens);
+  const ShownTokens shown = shown_tokens(text_of_token, tokens);
   json data{{"tokens", inspection.tokens},         {"segment", inspection.segment},
             {"carried", inspection.carried},       {"text", shown.text},
             {"lengths", base64_of(shown.lengths)}, {"series", json::array()},
@@ -354,6 +421,12 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
   for (const MeasureWords& measure : kMeasures)
     for (const TokenSeries& one : inspection.series)
       if (one.measure == measure.measure) data["series"].push_back(series_json(one));
+  if (!inspection.states.rows.empty()) data["states"] = states_json(inspection.states);
+  if (task) {
+    data["answers"] = base64_of(inspection.answers);
+    data["given"] = base64_of(inspection.given);
+    data["names"] = answer_names(inspection, about.answer_text);
+  }
   for (const AttentionView& view : inspection.attention) data["attention"].push_back(attention_json(view));
   for (const BiasCurve& curve : inspection.biases)
     data["bias"].push_back({{"path", curve.path}, {"heads", curve.heads}, {"data", base64_of(curve.values)}});

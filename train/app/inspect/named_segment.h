@@ -30,6 +30,8 @@ std::string scope_of(const std::string& path);
 // The value called `name` beside the value at a path, or in the scope of that name.
 std::string beside(const std::string& scope, std::string_view name);
 
+// Whether a value is a state: its family says so, or, of a user's program, its name.
+bool is_state_path(const ModelConfig& config, const std::string& path);
 inline bool is_attention_path(const std::string& path) {
   return path.ends_with("probabilities");
 }

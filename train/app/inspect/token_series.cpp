@@ -48,7 +48,31 @@ double mean_of(const Tensor& x) {
   return std::accumulate(first, first + x.elements(), 0.0) / static_cast<double>(x.elements());
 }
 
+// The tokens behind each beginning of a state until its norm first reaches the lowest quarter of all its norms.
+std::vector<TokenRange> settling_of(const std::vector<float>& norms,
+                                    const std::vector<std::int64_t>& begins) {
+  std::vector<float> sorted;
+  for (const float norm : norms)
+    if (std::isfinite(norm)) sorted.push_back(norm);
+  if (sorted.empty()) return {};
+  const auto quarter = sorted.begin() + std::ssize(sorted) / 4;
+  std::ranges::nth_element(sorted, quarter);
+  std::vector<TokenRange> ranges;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const std::int64_t end = i + 1 < begins.size() ? begins[i + 1] : std::ssize(norms);
+    std::int64_t token = begins[i];
+    while (token < end && !(norms[static_cast<std::size_t>(token)] >= *quarter)) ++token;
+    if (token > begins[i]) ranges.push_back({begins[i], token});
+  }
+  return ranges;
+}
+
 }  // namespace
+
+bool is_state_path(const ModelConfig& config, const std::string& path) {
+  const ValueMeaning* const meaning = meaning_of(config, path);
+  return meaning != nullptr ? !meaning->rows.empty() : path.ends_with("state");
+}
 
 const std::vector<Tensor>* NamedSegment::places_of(const std::string& path, std::size_t calls) const {
   const auto found = values.find(beside(scope_of(path), "place"));
@@ -90,8 +114,7 @@ void SeriesCollector::add(const NamedSegment& segment, bool goes_on) {
       continue;
     }
     const ValueMeaning* const meaning = meaning_of(segment.config, path);
-    const bool state = meaning != nullptr ? !meaning->rows.empty() : path.ends_with("state");
-    if (state)
+    if (is_state_path(segment.config, path))
       add_state(segment, path, calls, meaning, goes_on);
     else
       add_gate(segment, path, calls, meaning);
@@ -133,7 +156,10 @@ void SeriesCollector::add_bias(const NamedSegment& segment, const std::string& p
 
 void SeriesCollector::add_state(const NamedSegment& segment, const std::string& path,
                                 const std::vector<Tensor>& calls, const ValueMeaning* meaning, bool goes_on) {
-  if (!goes_on) before_.erase(path);
+  if (!goes_on) {
+    before_.erase(path);
+    begins_[path].push_back(segment.begin);
+  }
   if (const std::vector<Tensor>* const places = segment.places_of(path, calls.size()))
     return add_passes(segment, path, calls, *places);
   std::int64_t rows = 0;
@@ -165,6 +191,7 @@ void SeriesCollector::add_rows(const NamedSegment& segment, const std::string& p
       const auto token = static_cast<std::size_t>(segment.begin + at);
       norms[token] = static_cast<float>(norm_of(rows[row]));
       changes[token] = static_cast<float>(change_of(rows[row], old));
+      visit(path, segment.begin + at, segment.begin + at + 1, rows[row]);
     }
     const std::span<const double> last = by_block || rows.count == 0 ? rows.numbers : rows[rows.count - 1];
     before = {{last.begin(), last.end()}, by_block ? rows.count : 1};
@@ -195,6 +222,7 @@ void SeriesCollector::add_slots(const NamedSegment& segment, const std::string& 
       norms[token] = static_cast<float>(norm_of(rows.numbers));
       changes[token] = static_cast<float>(change);
     }
+    visit(path, segment.begin + call * block, segment.begin + (call + 1) * block, rows.numbers);
     before = {{rows.numbers.begin(), rows.numbers.end()}, rows.count};
   }
 }
@@ -217,6 +245,9 @@ void SeriesCollector::add_passes(const NamedSegment& segment, const std::string&
       old.assign(rows[row].begin(), rows[row].end());
     }
   }
+  for (std::int64_t at = 0; at < segment.valid; ++at)
+    if (const std::vector<double>& numbers = last[static_cast<std::size_t>(at)]; !numbers.empty())
+      visit(path, segment.begin + at, segment.begin + at + 1, numbers);
 }
 
 // Attention [1, heads, vectors, keys] of each update, whose last key is the last token of the block.
@@ -304,6 +335,10 @@ void SeriesCollector::take(Inspection& inspection) && {
     if (std::ranges::all_of(values, [](float v) { return std::isnan(v); })) continue;
     inspection.series.push_back({key.first, key.second, std::move(values)});
   }
+  for (TokenSeries& one : inspection.series)
+    if (one.measure == TokenMeasure::change || one.measure == TokenMeasure::moved)
+      if (const TokenSeries* const norms = inspection.find(TokenMeasure::norm, one.path))
+        one.settling = settling_of(norms->values, begins_[one.path]);
   for (auto& [path, curve] : biases_) inspection.biases.push_back(std::move(curve));
   for (auto& [path, values] : learned_) inspection.learned.push_back({path, std::move(values)});
   inspection.unfilled = unfilled_;

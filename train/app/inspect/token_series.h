@@ -1,9 +1,13 @@
 // Turns states and gates into a number for each token.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/app/inspect/inspection.h"
@@ -11,9 +15,14 @@
 
 namespace eddy::app {
 
+// Gets the numbers of a state behind the tokens [from, to) of the text, once for each token or block.
+using StateVisit = std::function<void(const std::string& path, std::int64_t from, std::int64_t to,
+                                      std::span<const double> numbers)>;
+
 class SeriesCollector {
  public:
-  explicit SeriesCollector(std::int64_t tokens) : tokens_(tokens) {}
+  explicit SeriesCollector(std::int64_t tokens, StateVisit visit = {})
+      : tokens_(tokens), visit_(std::move(visit)) {}
 
   // Adds the values of the next segment. `goes_on`: its first token follows the last one of the segment before.
   void add(const NamedSegment& segment, bool goes_on);
@@ -28,6 +37,9 @@ class SeriesCollector {
   };
 
   std::vector<float>& series(TokenMeasure measure, const std::string& path);
+  void visit(const std::string& path, std::int64_t from, std::int64_t to, std::span<const double> numbers) {
+    if (visit_) visit_(path, from, to, numbers);
+  }
   // Whether the text has all tokens of a block, the one of a call. What ends the text without filling one is counted.
   bool is_whole(const NamedSegment& segment, std::int64_t block, std::int64_t call);
   void add_bias(const NamedSegment& segment, const std::string& path, const std::vector<Tensor>& calls);
@@ -44,8 +56,10 @@ class SeriesCollector {
                 const ValueMeaning* meaning);
 
   std::int64_t tokens_;
+  StateVisit visit_;
   std::map<std::pair<TokenMeasure, std::string>, std::vector<float>> series_;
   std::map<std::string, Before> before_;
+  std::map<std::string, std::vector<std::int64_t>> begins_;  // tokens with which a state begins, by its path
   std::map<std::string, std::vector<double>>
       changes_;  // of each call of the segment, by the path of the state
   std::map<std::string, std::vector<float>> learned_;

@@ -204,11 +204,17 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
     if (result.carried && !options.clear_state) {
       options.clear_state = true;
       shown = {{"state carried", result}, {"state cleared", measure(*task, *run.model, options)}};
-      print_line("loss with the state cleared: {:.6f}", shown[1].result.loss);
+      print_line("loss with the state cleared: {:.6f} nats per {}", shown[1].result.loss,
+                 text ? "token" : "target");
     }
+    const PositionMarks marks{text ? "token" : "target",
+                              result.carried ? task->row_length() : segment_length(run.config)};
+    if (const double chance = result.chance(); std::isfinite(chance))
+      print_line("chance: {:.6f} nats per {}, by how often each comes", chance, marks.target);
+    print_line("{}", position_sentence(shown, marks));
     const std::string page = render_loss_by_position(
         fmt::format("{} on {}, loss by position", run.config.model.model, task->name()),
-        fmt::format("step {}, {} of {} tokens", run.step, flags.options.split, result.tokens), shown);
+        fmt::format("step {}, {} of {} tokens", run.step, flags.options.split, result.tokens), shown, marks);
     write_output_file("eval", flags.by_position, page, kPageFile);
     print_line("by position: {}", flags.by_position);
   }

@@ -1,4 +1,4 @@
-// `eddy inspect`: what a trained model's memory does on a text, as a page.
+// `eddy inspect`: what a trained model's memory does on a text or on streams of its task, as a page.
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "train/app/inspect/inspected_stream.h"
 #include "train/app/inspect/inspection.h"
 #include "train/app/inspect/inspection_page.h"
 #include "train/app/program/commands.h"
 #include "train/app/report/comparison.h"
-#include "train/app/report/task_rows.h"
 #include "train/app/views/html_page.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
@@ -37,9 +37,11 @@ namespace {
 struct InspectFlags {
   RunOptions run;
   std::string text, out = "inspect.html", attention;
-  std::int64_t tokens = 100'000, keys = 12;
+  std::int64_t tokens = 0, keys = 12, seed = 1;
   bool replace_unknown = false;
 };
+
+constexpr std::int64_t kTextTokens = 100'000, kTaskTokens = 2'048;
 
 // FROM:TO as two numbers; false for anything else.
 bool read_range(const std::string& text, std::int64_t& from, std::int64_t& to) {
@@ -102,53 +104,65 @@ std::vector<std::int32_t> tokens_of(const InspectFlags& flags, const LoadedRun& 
 
 int run_inspect(const InspectFlags& flags) {
   check_output("inspect", flags.out, kPageFile);
-  const LoadedRun run = flags.text.empty() ? load_run("inspect", flags.run)
-                                           : load_text_run("inspect", flags.run,
-                                                           " (leave out --text: rows of the task are read)");
-  if (flags.text.empty() && run.tokenizer)
-    fail<ValueError>("inspect: --text is missing (a file, or '-' for standard input)");
-  TaskRows rows;  // where the task has no texts
+  const LoadedRun run = load_run("inspect", flags.run);
+  const bool task = !run.tokenizer;
+  if (task && !flags.text.empty())
+    fail<ValueError>("inspect: {} was trained on the task {}, which has no text (leave out --text)",
+                     flags.run.path, run.config.data.name);
+  if (!task && flags.text.empty())
+    fail<ValueError>(
+        "inspect: --text is required: {} was trained on text (a file, or '-' for standard input)",
+        flags.run.path);
   InspectOptions options;
-  options.reading = reading_of(run, 1);
-  if (!run.tokenizer) {
-    rows = rows_of_task("inspect", run, flags.run.path, 1, flags.tokens);
-    options.reading.segment = rows.segment;
-    options.reading.carry_state = rows.carries_state && carries_state(run.model->full_config());
-    options.reading.answers = rows.answers;
-  }
-  const Tokenizer& tokenizer = run.tokenizer ? *run.tokenizer : *rows.tokenizer;
   options.kept = flags.keys;
   if (!flags.attention.empty()) read_range(flags.attention, options.from, options.to);
 
   InspectedText about;
-  std::vector<std::int32_t> ids =
-      run.tokenizer ? tokens_of(flags, run, about.text) : std::move(rows.tokens.front());
-  about.tokens_in_all = std::ssize(ids);
-  ids.resize(static_cast<std::size_t>(std::min(about.tokens_in_all, flags.tokens)));
-  if (!run.tokenizer) {
-    about.text = fmt::format("a row of {}", run.config.data.name);
-    options.reading.answers.front().resize(ids.size());
+  InspectedStream stream;
+  TokenText text_of_token;
+  if (task) {
+    TaskStream streams = task_stream(run, flags.tokens > 0 ? flags.tokens : kTaskTokens, flags.seed);
+    stream = std::move(streams.stream);
+    text_of_token = std::move(streams.token_text);
+    about.answer_text = std::move(streams.answer_text);
+    about.text = "its task, " + streams.name;
+    about.tokens_in_all = std::ssize(stream.tokens);
+  } else {
+    std::vector<std::int32_t> ids = tokens_of(flags, run, about.text);
+    about.tokens_in_all = std::ssize(ids);
+    ids.resize(static_cast<std::size_t>(
+        std::min(about.tokens_in_all, flags.tokens > 0 ? flags.tokens : kTextTokens)));
+    stream = text_stream(ids, reading_of(run, 1));
+    text_of_token = token_text(*run.tokenizer);
   }
   Inspection inspection;
   {
     PercentLine line("inspect");
-    inspection = inspect_tokens(*run.model, ids, options, std::ref(line));
+    inspection = inspect_stream(*run.model, stream, options, std::ref(line));
   }
   about.run = flags.run.path;
-  about.about = describe_reading(run, options.reading, flags.run.precision);
-  if (!run.tokenizer) about.about += ", the loss of the answer behind each token";
+  const TokenReading reading{.segment = stream.segment, .carry_state = stream.carried};
+  about.about = describe_reading(run, reading, flags.run.precision);
   about.recurrent = run.model->is_recurrent();
-  const std::string page = render_inspection(about, run.model->full_config(), tokenizer, ids, inspection);
+  const std::string page =
+      render_inspection(about, run.model->full_config(), text_of_token, stream.tokens, inspection);
 
   print_line("step: {}", run.step);
   print_line("tokens: {}{}", inspection.tokens,
              about.tokens_in_all > inspection.tokens
                  ? fmt::format(", the first of {} (--tokens reads more)", about.tokens_in_all)
                  : "");
-  print_line("loss: {:.6f} nats per token", inspection.loss);
+  print_line("loss: {:.6f} nats per {}", inspection.loss, task ? "answer" : "token");
   if (!std::isfinite(inspection.loss)) say(diverged_text(flags.run));
   if (std::isfinite(inspection.loss_cleared))
     print_line("loss without the state: {:.6f}", inspection.loss_cleared);
+  if (task) {
+    const auto [right, answers] = right_answers(inspection);
+    print_line("right: {} of {} {}", right, answers, plural(answers, "answer"));
+  }
+  if (!inspection.states.rows.empty())
+    print_line("memory: {} first of {} shown numbers of the state", inspection.states.rows.front().name(),
+               inspection.states.rows.size());
   if (!inspection.attention.empty())
     print_line("attention: of the tokens {}:{}", inspection.attention.front().from,
                inspection.attention.front().to);
@@ -161,12 +175,20 @@ int run_inspect(const InspectFlags& flags) {
 Described describe_inspect(CLI::App& command) {
   const auto flags = std::make_shared<InspectFlags>();
   add_run_argument(command, flags->run.path);
-  add_option(command, "--text", flags->text,
-             "The text: a file, or '-' for standard input; of a task without texts a fresh row is read",
-             not_empty());
+  add_option(
+      command, "--text", flags->text,
+      "The text: a file, or '-' for standard input; a run on a task reads fresh streams of its task instead",
+      not_empty());
   add_option(command, "--out", flags->out, "Page to write", not_empty());
-  add_option(command, "--tokens", flags->tokens, "Read at most so many tokens of the text",
-             whole_number(2, 10'000'000));
+  command
+      .add_option(
+          "--tokens", flags->tokens,
+          fmt::format(
+              "Read at most so many tokens of the text, or at least so many of a task (default: {}, of a "
+              "task {})",
+              kTextTokens, kTaskTokens))
+      ->transform(whole_number(2, 10'000'000));
+  add_option(command, "--seed", flags->seed, "Seed of a task's streams", whole_number(0, 1'000'000'000));
   add_option(
       command, "--attention", flags->attention,
       "FROM:TO, the tokens whose attention the page keeps (default: from the first one on, about 4 MB of it)",
@@ -184,8 +206,8 @@ Described describe_inspect(CLI::App& command) {
 }  // namespace
 
 Command commands::inspect() {
-  return {"inspect", "Write a page that shows what a model's memory does on a text", Computes::products,
-          Results::printed, describe_inspect};
+  return {"inspect", "Write a page that shows what a model's memory does on a text or a task",
+          Computes::products, Results::printed, describe_inspect};
 }
 
 }  // namespace eddy::app

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "train/app/report/comparison.h"
 #include "train/app/report/loss_by_position.h"
@@ -50,9 +49,8 @@ Series cumulative(const std::string& name, const std::vector<ComparedText>& text
     for (std::size_t i = 1; i < text.tokens.size(); ++i)
       if (std::isfinite((text.*nats)[i]))
         positions.add_position(static_cast<std::int64_t>(i - 1), (text.*nats)[i]);
-  PositionCurve curve = cumulative_bits(positions);
-  for (double& loss : curve.bits) loss *= std::numbers::ln2;  // nats, as everywhere on this page
-  return {name, std::move(curve.positions), std::move(curve.bits)};
+  PositionCurve curve = cumulative_nats(positions);
+  return {name, std::move(curve.positions), std::move(curve.nats)};
 }
 
 void add_list(HtmlPage& page, const std::string& heading, const std::vector<ComparedText>& texts,

@@ -16,6 +16,7 @@ class ParityTask final : public SyntheticTask {
 
   std::string name() const override { return kParity; }
   std::string summary() const override { return fmt::format("streams of {} random bits", row_length()); }
+  std::string token_name(std::int32_t token) const override { return token == 1 ? "1" : "0"; }
   std::string answer_name(std::int32_t answer) const override { return answer == 1 ? "odd" : "even"; }
 
   void set_model_sizes(ModelConfig& model) const override {

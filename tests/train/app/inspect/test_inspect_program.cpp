@@ -61,7 +61,7 @@ TEST_CASE("program: inspect writes a page about a run and a text, and says what 
       {{"run", "--text", "mine.txt", "--attention", "50:10"}, 2, "no range of tokens"},
       {{"run", "--text", "mine.txt", "--attention", "0:900"}, 1, "of 200 tokens"},
       {{"nothing", "--text", "mine.txt"}, 1, "is not a folder"},
-      {{"run"}, 2, "--text is required"},
+      {{"run"}, 1, "--text is required"},
   };
   for (const Mistake& mistake : mistakes) {
     const Ended ended = inspect(mistake.arguments);
@@ -92,18 +92,23 @@ TEST_CASE("program: inspect writes a page about a run and a text, and says what 
   TrainRequest bits = tiny_run(folder, "bits");
   bits.config.data.name = "parity";
   bits.config.data.path = "";
+  bits.config.model.positions = false;
   bits.config.train.steps = 1;
   train_quietly(bits);
   const Ended refused = inspect({"bits", "--text", "mine.txt"});
   CHECK(refused.status == 1);
-  CHECK(contains(refused.err, "which has no text (leave out --text: rows of the task are read)"));
-  const Ended row = inspect({"bits", "--out", "bits.html"});
-  CHECK_MESSAGE(row.status == 0, row.err);
-  CHECK(contains(row.out, "tokens: 16\n"));
+  CHECK(contains(refused.err, "which has no text (leave out --text)"));
+  const Ended read = inspect({"bits", "--tokens", "300", "--out", "bits.html"});
+  CHECK_MESSAGE(read.status == 0, read.err);
+  // Rows of 16 bits in training are read 16 at once, so that one sees how long the state lasts.
+  CHECK(contains(read.out, "tokens: 512"));
+  CHECK(contains(read.out, " nats per answer"));
+  CHECK(contains(read.out, " of 512 answers"));
+  CHECK(contains(read.out, "loss without the state: "));
   const std::string page = read_bytes(folder.path("bits.html"));
-  CHECK(contains(page, "bits reads a row of parity"));
-  CHECK(contains(page, "the loss of the answer behind each token"));
-  CHECK(contains(inspect({"run"}).err, "--text is missing"));
+  CHECK(contains(page, "bits reads its task, parity"));
+  CHECK(contains(page, "parts of 16"));
+  CHECK(contains(page, "\"odd\""));
   const Ended same = run_program({{"compare", "bits", "bits", "--html", "both.html"}, folder.path()});
   CHECK_MESSAGE(same.status == 0, same.err);
   CHECK(contains(same.out, "tokens: 64\n"));  // four rows of 16

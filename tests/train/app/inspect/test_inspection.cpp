@@ -411,6 +411,41 @@ TEST_CASE("inspection: every value that a model names has words and a line of it
   CHECK(family_meanings().size() == family_list().size());
 }
 
+TEST_CASE("inspection: tokens behind the beginning of a state are marked until it has its usual norm") {
+  const OneThread one;
+  const ModelConfig config = inspected_config({"staircase", "lstm"});
+  const std::unique_ptr<Model> model = model_of(config);
+  InspectOptions options;
+  options.reading.segment = 16;
+  options.reading.carry_state = true;
+  const std::vector<std::int32_t> tokens = random_tokens(64, model->full_config().vocab);
+  const auto marked = [&] {
+    const Inspection seen = inspect_tokens(*model, tokens, options);
+    std::int64_t marks = 0;
+    for (const TokenSeries& series : seen.series) {
+      if (series.measure != TokenMeasure::change) {
+        CHECK((series.measure == TokenMeasure::moved || series.settling.empty()));
+        continue;
+      }
+      std::vector<float> norms = seen.find(TokenMeasure::norm, series.path)->values;
+      const std::vector<float> in_order = norms;
+      std::ranges::sort(norms);
+      for (const TokenRange& range : series.settling) {
+        CHECK(range.from % 16 == 0);
+        ++marks;
+        for (std::int64_t token = range.from; token < range.to; ++token)
+          CHECK(in_order[static_cast<std::size_t>(token)] < norms[16]);
+        if (range.to % 16 != 0) CHECK(in_order[static_cast<std::size_t>(range.to)] >= norms[16]);
+      }
+    }
+    return marks;
+  };
+  const std::int64_t carried = marked();
+  CHECK(carried >= 1);  // a cell begins with zeros
+  options.reading.carry_state = false;
+  CHECK(marked() > carried);  // every segment begins one
+}
+
 TEST_CASE("inspection: a text that is too short, and a range that is not in it, are errors") {
   const std::unique_ptr<Model> model = tiny_model(tiny_config("regular", 11));
   InspectOptions options;

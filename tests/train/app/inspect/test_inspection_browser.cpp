@@ -119,8 +119,8 @@ std::string plain_page(const Tokenizer& tokenizer, const std::string& text) {
   seen.segment = seen.tokens;
   seen.series.push_back({TokenMeasure::loss, "", std::vector<float>(tokens.size(), 1.0f)});
   const ModelConfig config = plain_config({"recurrent_transformer", "regular"});
-  return render_inspection({"run", "text", "a page of a test", seen.tokens, false}, config, tokenizer, tokens,
-                           seen);
+  return render_inspection({"run", "text", "a page of a test", seen.tokens, false}, config,
+                           token_text(tokenizer), tokens, seen);
 }
 
 struct MadePage {
@@ -165,7 +165,8 @@ TEST_CASE(
     MadePage page{config.model + ".html",
                   four_digits(static_cast<double>(seen.find(TokenMeasure::loss)->values[42])),
                   !seen.attention.empty()};
-    folder.write(page.name, render_inspection(about, model->full_config(), *tokenizer, tokens, seen));
+    folder.write(page.name,
+                 render_inspection(about, model->full_config(), token_text(*tokenizer), tokens, seen));
     const std::string quoted = "'" + page.name + "', ";
     pages += quoted;
     page.is_first = families.insert(config.family).second;

@@ -40,7 +40,7 @@ struct Shown {
   }
   std::string render(const ModelConfig& shown) const {
     InspectedText about{"runs/<tiny>", "my text", "tiny", std::ssize(tokens), true};
-    return render_inspection(about, shown, *tokenizer, tokens, inspection);
+    return render_inspection(about, shown, token_text(*tokenizer), tokens, inspection);
   }
   json data() const {
     const std::string mark = "id=\"inspected\">";
@@ -168,10 +168,33 @@ TEST_CASE(
   CHECK_FALSE(contains(nothing.page, "names no state"));
 }
 
+TEST_CASE("inspection page: the memory is a map of some numbers of the state, and the others are named") {
+  const OneThread one;
+  ModelConfig config = tiny_config("lstm", 0);
+  config.family = "staircase";
+  InspectOptions options = segments_of(16, true);
+  options.state_rows = 5;
+  options.state_bytes = 100;  // of shades: 20 columns of 5 rows
+  const Shown shown(config, kPlainText, options);
+  const json states = shown.data()["states"];
+  CHECK(states["columns"] == 20);
+  REQUIRE(states["rows"].size() == 5);
+  for (const json& row : states["rows"]) CHECK(numbers_of<std::uint8_t>(row["data"]).size() == 20);
+  std::int64_t shown_numbers = 0;
+  for (const StateMap::Part& part : shown.inspection.states.parts) {
+    shown_numbers += part.shown;
+    CHECK(contains(shown.page, part.path + ": " + std::to_string(part.shown) + " of 16 numbers."));
+  }
+  CHECK(shown_numbers == 5);
+  CHECK(contains(shown.page, "where that state saves nats"));
+  const Shown plain(tiny_config("regular", 0), kPlainText, segments_of(16, false));
+  CHECK_FALSE(plain.data().contains("states"));
+}
+
 TEST_CASE("inspection page: a character belongs to the token in which it begins") {
   const auto tokenizer = make_tokenizer("byte", "");
   const std::vector<std::int32_t> tokens = tokenizer->encode("a\xc3\xa9\xf0\x9f\x98\x80\xff\n\x01");
-  const ShownTokens shown = shown_tokens(*tokenizer, tokens);
+  const ShownTokens shown = shown_tokens(token_text(*tokenizer), tokens);
   CHECK(shown.text == "a\xc3\xa9\xf0\x9f\x98\x80\xef\xbf\xbd\n\xef\xbf\xbd");
   CHECK(shown.lengths == std::vector<std::uint16_t>{1, 1, 0, 2, 0, 0, 0, 1, 1, 1});
 }

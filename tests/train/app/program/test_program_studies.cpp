@@ -152,6 +152,8 @@ TEST_CASE("eddy eval: a page of losses by position has both curves where a state
   CAPTURE(measured.err);
   REQUIRE(measured.status == 0);
   CHECK(contains(measured.out, "loss with the state cleared: "));
+  CHECK(contains(measured.out, "chance: "));
+  CHECK(contains(measured.out, "with it cleared: what it carries "));
   CHECK(contains(measured.out, "state: carried\n"));
   CHECK(contains(measured.out, "state gate: "));
   const std::string page = read_text_file(s.folder.path("position.html"));
