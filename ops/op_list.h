@@ -14,7 +14,9 @@
 #include "ops/attention/window_attention.h"
 #include "ops/cast/cast.h"
 #include "ops/index/gather.h"
+#include "ops/index/index_ops.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/loss/elementwise_loss.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "ops/memory/memory_search.h"
 #include "ops/memory/memory_write.h"
@@ -36,6 +38,7 @@
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/softmax.h"
+#include "ops/views/rearrange.h"
 #include "ops/views/views.h"
 
 // clang-format off
@@ -117,7 +120,9 @@
   ROW(cast, cast) \
   ROW(reduce, reduce) \
   ROW(views, views) \
+  ROW(views, rearrange) \
   ROW(index, gather) \
+  ROW(index, index_ops) \
   ROW(product, matmul) \
   ROW(product, linear) \
   ROW(reduce, softmax) \
@@ -126,6 +131,7 @@
   ROW(norm, unit_norm) \
   ROW(loss, cross_entropy) \
   ROW(loss, linear_cross_entropy) \
+  ROW(loss, elementwise_loss) \
   ROW(pointwise, dropout) \
   ROW(attention, attention) \
   ROW(attention, rotary) \
