@@ -34,6 +34,7 @@
 #include "ops/recurrence/block_accumulate.h"
 #include "ops/recurrence/gates.h"
 #include "ops/recurrence/lstm_cell.h"
+#include "ops/recurrence/scan.h"
 #include "ops/recurrence/unit_recurrence.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
@@ -79,6 +80,7 @@
   ROW(GateBackwardArgs, gate_backward) \
   ROW(LstmCellArgs, lstm_cell_forward) \
   ROW(LstmCellBackwardArgs, lstm_cell_backward) \
+  ROW(ScanArgs, scan) \
   ROW(UnitRecurrenceArgs, unit_recurrence_forward) \
   ROW(UnitRecurrenceArgs, unit_recurrence_backward) \
   ROW(AdamArgs, adam) \
@@ -137,6 +139,7 @@
   ROW(attention, rotary) \
   ROW(recurrence, gates) \
   ROW(recurrence, lstm_cell) \
+  ROW(recurrence, scan) \
   ROW(recurrence, unit_recurrence) \
   ROW(attention, window_attention) \
   ROW(memory, memory_search) \
