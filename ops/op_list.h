@@ -24,6 +24,7 @@
 #include "ops/norm/rms_norm.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/optimizer/adafactor.h"
+#include "ops/optimizer/momentum.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/pointwise.h"
@@ -84,6 +85,7 @@
   ROW(UnitRecurrenceArgs, unit_recurrence_forward) \
   ROW(UnitRecurrenceArgs, unit_recurrence_backward) \
   ROW(AdamArgs, adam) \
+  ROW(MomentumArgs, momentum) \
   ROW(NormArgs, l2_norm) \
   ROW(ScaleArgs, scale) \
   ROW(AdafactorArgs, adafactor)
@@ -145,6 +147,7 @@
   ROW(memory, memory_search) \
   ROW(memory, memory_write) \
   ROW(optimizer, optimizer) \
+  ROW(optimizer, momentum) \
   ROW(optimizer, adafactor)
 
 // clang-format on

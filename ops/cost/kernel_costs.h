@@ -232,6 +232,12 @@ inline Cost cost_of(const AdamArgs& a) {
   if (a.rounded != nullptr) cost.bytes += moved(Dtype::bf16, a.n).bytes;
   return cost;
 }
+// The same with one moment.
+inline Cost cost_of(const MomentumArgs& a) {
+  Cost cost = moved(a.dtype, 5 * a.n);
+  if (a.rounded != nullptr) cost.bytes += moved(Dtype::bf16, a.n).bytes;
+  return cost;
+}
 EDDY_MOVES(NormArgs, a.n)
 inline Cost cost_of(const ScaleArgs& a) {
   Cost cost = moved(a.dtype, a.n);

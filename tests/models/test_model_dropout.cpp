@@ -277,9 +277,8 @@ TEST_CASE("a checkpoint draws the masks of dropout without a key again, also aft
     {
       const DropoutScope dropping({.training = true, .seed = 3});
       const auto layer = [](const Tensor& given) { return dropout(tanh(dropout(given, 0.3)), 0.5); };
-      const std::function<Tensor(const Tensors&)> layers = [layer](const Tensors& given) {
-        return layer(layer(given[0]));
-      };
+      const std::function<Tensor(const std::vector<Tensor>&)> layers =
+          [layer](const std::vector<Tensor>& given) { return layer(layer(given[0])); };
       y = checkpointed ? checkpoint(layers, {x}) : layers({x});
       y = dropout(y, 0.5);
     }
