@@ -16,16 +16,17 @@ using namespace detail;
 
 namespace {
 
-// Returns the steps of a block. The blocks depend on the shape and the kind of device alone, so the bits of a result do
-// not depend on threads.
-//   CPU   a row of 64 channels, or 8 channels apart, is a unit of work: 16 units keep threads busy without blocks, which
-//         read a and b twice
+// Returns the steps of a block. The blocks depend on the shape and the kind of device alone, so the bits of a result
+// do not depend on threads.
+//   CPU   8 units of work keep threads busy; fewer are cut into blocks, which read a and b twice. 500 is no power of two:
+//         blocks that lie 1 or 4 KiB apart would share few places of the first cache.
 //   GPU   a thread per channel, or a warp where they are narrow: some 2^16 threads hide the latency of memory
 std::int64_t scan_block(Device device, std::int64_t outer, std::int64_t time, std::int64_t inner) {
   const bool narrow = inner < kScanNarrow;
   if (uses_cpu_path(device)) {
-    const std::int64_t units = narrow ? (outer * inner + 7) / 8 : outer * ((inner + 63) / 64);
-    return units >= 16 || time < 512 ? time : 256;
+    const std::int64_t units = narrow ? (outer * inner + kScanChains - 1) / kScanChains
+                                      : outer * ((inner + kScanLanes - 1) / kScanLanes);
+    return units >= 8 || time < 1000 ? time : 500;
   }
   const std::int64_t threads = outer * inner * (narrow ? 32 : 1), least = narrow ? 256 : 64;
   const std::int64_t blocks = std::clamp<std::int64_t>((1 << 16) / std::max<std::int64_t>(threads, 1), 1,

@@ -21,7 +21,7 @@ namespace eddy {
 // shapes: a and b [.., time, ..], initial [.., ..] without the axis; h as b. No steps give no h.
 // dtypes: f32, f64 and bf16, one for all; bf16 is computed in f32.
 // errors: ShapeError when there is no such axis or shapes differ; DtypeError; DeviceError.
-// numbers: the product of the factors of a block (64 to 512 steps) must not overflow, even where h stays small. With
+// numbers: the product of the factors of a block (of 64 to 500 steps, or all of them) must not overflow, even where h stays small. With
 // |a| <= 1, as of gates, it does not.
 // grad: with g_t = dh_t + a_{t+1} g_{t+1}, a scan from the last step to the first:
 //   db_t = g_t      da_t = g_t h_{t-1}      dinitial = a_1 g_1
@@ -58,6 +58,8 @@ extern Slot<ScanArgs> scan_slot;
 // Fewer neighbouring channels than this do not fill the lanes of a vector or of a warp's loads: kernels go over the
 // time of each one.
 constexpr std::int64_t kScanNarrow = 8;
+// What a unit of work of the CPU has: so many channels side by side, or so many that lie apart.
+constexpr std::int64_t kScanLanes = 512, kScanChains = 4;
 }  // namespace detail
 
 }  // namespace eddy

@@ -11,7 +11,9 @@
 namespace eddy::EDDY_ISA {
 namespace {
 
-constexpr std::int64_t kLanes = 64, kChains = 8;
+// 512 channels are 2 KiB of a row: at 64 a step begins in another page than the last one and takes 5 times as long (one
+// Emerald Rapids core, [8, 1024, 512], 2026-11-29). 8 chains have more streams than the first cache has ways.
+constexpr std::int64_t kLanes = kScanLanes, kChains = kScanChains;
 
 // The operands of one step of neighbouring channels.
 template <class T>
@@ -127,34 +129,82 @@ EDDY_INLINE Chain chain_at(const ScanArgs& args, std::int64_t i) {
   return {channel / args.inner, channel % args.inner, i % args.blocks};
 }
 
-// Goes over the steps that all chains have together, and then over the rest of each. `visit(lane, step)` is one step.
+// Calls visit(lane, step) for all steps of all chains but steps `from` to `to` of each block.
 template <class T, class Visit>
-EDDY_INLINE void for_steps(const ScanArgs& args, const Chain* chains, std::int64_t n, Visit visit) {
-  std::int64_t together = args.block;
-  for (std::int64_t lane = 0; lane < n; ++lane) {
-    const std::int64_t count = steps_of(args, chains[lane].block);
-    together = count < together ? count : together;
-  }
-  const auto at = [&](std::int64_t lane, std::int64_t k) {
-    const Chain& chain = chains[lane];
-    return step_at<T>(args, chain.o, chain.block * args.block + k, chain.column);
-  };
-  for (std::int64_t k = 0; k < together; ++k)
-    for (std::int64_t lane = 0; lane < n; ++lane) visit(lane, at(lane, k));
+EDDY_INLINE void for_other_steps(const ScanArgs& args, const Chain* chains, std::int64_t n, std::int64_t from,
+                                 std::int64_t to, Visit visit) {
   for (std::int64_t lane = 0; lane < n; ++lane)
-    for (std::int64_t k = together; k < steps_of(args, chains[lane].block); ++k) visit(lane, at(lane, k));
+    for (std::int64_t k = from; k < to && k < steps_of(args, chains[lane].block); ++k)
+      visit(lane, step_at<T>(args, chains[lane].o, chains[lane].block * args.block + k, chains[lane].column));
+}
+
+// The steps that all of kChains chains have, but the first and the last, which may be the ends of time: visit(a, b, lane,
+// at) with the place of b and, in reverse, a one step further. `offsets` are those of the first steps.
+template <class T, class Visit, class Store>
+EDDY_INLINE void for_inner_steps(const ScanArgs& args, const std::int64_t* offsets, std::int64_t steps,
+                                 Visit visit, Store store) {
+  const std::int64_t move = args.reverse ? -args.inner : args.inner, ahead = args.reverse ? args.inner : 0;
+  const T* const b = static_cast<const T*>(args.b);
+  const T* const a = args.a == nullptr ? nullptr : static_cast<const T*>(args.a) + ahead;
+  std::int64_t at[kChains];
+  for (std::int64_t lane = 0; lane < kChains; ++lane) at[lane] = offsets[lane] + move;
+  const auto go = [&](auto factor) {
+    for (std::int64_t k = 1; k + 1 < steps; ++k) {
+#pragma GCC unroll 4
+      for (std::int64_t lane = 0; lane < kChains; ++lane)
+        visit(lane, factor(at[lane]), b[at[lane]], at[lane]);
+#pragma GCC unroll 4
+      for (std::int64_t lane = 0; lane < kChains; ++lane) {
+        store(lane, at[lane]);
+        at[lane] += move;
+      }
+    }
+  };
+  if (a == nullptr)
+    go([](std::int64_t) { return T(1); });
+  else
+    go([a](std::int64_t place) { return a[place]; });
+}
+
+// What a group of chains has in common.
+struct ChainGroup {
+  std::int64_t offsets[kChains];  // of the operands of the first steps
+  std::int64_t steps;             // of all chains
+};
+template <class T>
+EDDY_INLINE ChainGroup chain_group(const ScanArgs& args, const Chain* chains, std::int64_t n) {
+  ChainGroup group = {{}, args.block};
+  for (std::int64_t lane = 0; lane < n; ++lane) {
+    const Chain& chain = chains[lane];
+    const std::int64_t count = steps_of(args, chain.block);
+    group.offsets[lane] =
+        step_at<T>(args, chain.o, chain.block * args.block, chain.column).b - static_cast<const T*>(args.b);
+    group.steps = count < group.steps ? count : group.steps;
+  }
+  if (n < kChains) group.steps = 0;  // a part of a group has no lanes to fill
+  return group;
 }
 
 template <class T>
 EDDY_INLINE void pairs_of_chains(const ScanArgs& args, const Chain* chains, std::int64_t n) {
   T a[kChains], b[kChains];
-  for (std::int64_t lane = 0; lane < n; ++lane) a[lane] = T(1);
-  for (std::int64_t lane = 0; lane < n; ++lane) b[lane] = T(0);
-  for_steps<T>(args, chains, n, [&](std::int64_t lane, const Step<T>& step) {
+  for (std::int64_t lane = 0; lane < kChains; ++lane) a[lane] = T(1);
+  for (std::int64_t lane = 0; lane < kChains; ++lane) b[lane] = T(0);
+  const auto visit = [&](std::int64_t lane, const Step<T>& step) {
     const T factor = step.a == nullptr ? T(1) : *step.a;
     a[lane] *= factor;
     b[lane] = factor * b[lane] + *step.b;
-  });
+  };
+  const ChainGroup group = chain_group<T>(args, chains, n);
+  for_other_steps<T>(args, chains, n, 0, 1, visit);
+  for_inner_steps<T>(
+      args, group.offsets, group.steps,
+      [&](std::int64_t lane, T factor, T term, std::int64_t) {
+        a[lane] *= factor;
+        b[lane] = factor * b[lane] + term;
+      },
+      [](std::int64_t, std::int64_t) {});
+  for_other_steps<T>(args, chains, n, group.steps > 2 ? group.steps - 1 : 1, args.block, visit);
   for (std::int64_t lane = 0; lane < n; ++lane) {
     *carry_at<T>(args, chains[lane].o, chains[lane].block, 0, chains[lane].column) = a[lane];
     *carry_at<T>(args, chains[lane].o, chains[lane].block, 1, chains[lane].column) = b[lane];
@@ -163,15 +213,37 @@ EDDY_INLINE void pairs_of_chains(const ScanArgs& args, const Chain* chains, std:
 
 template <class T>
 EDDY_INLINE void steps_of_chains(const ScanArgs& args, const Chain* chains, std::int64_t n) {
-  T state[kChains];
+  T state[kChains] = {};
   for (std::int64_t lane = 0; lane < n; ++lane)
     state[lane] = start_of<T>(args, chains[lane].o, chains[lane].block, chains[lane].column);
-  for_steps<T>(args, chains, n, [&](std::int64_t lane, const Step<T>& step) {
+  const auto visit = [&](std::int64_t lane, const Step<T>& step) {
     const T factor = step.a == nullptr ? T(1) : *step.a;
     state[lane] = factor * state[lane] + *step.b;
     *step.h = state[lane];
     if (step.da != nullptr) *step.da = step.before == nullptr ? T(0) : state[lane] * *step.before;
-  });
+  };
+  const ChainGroup group = chain_group<T>(args, chains, n);
+  T *const h = static_cast<T*>(args.h), *const da = static_cast<T*>(args.da);
+  const T* const before = static_cast<const T*>(args.before);
+  for_other_steps<T>(args, chains, n, 0, 1, visit);
+  T products[kChains];
+  if (da == nullptr)
+    for_inner_steps<T>(
+        args, group.offsets, group.steps,
+        [&](std::int64_t lane, T factor, T term, std::int64_t) { state[lane] = factor * state[lane] + term; },
+        [&](std::int64_t lane, std::int64_t at) { h[at] = state[lane]; });
+  else
+    for_inner_steps<T>(
+        args, group.offsets, group.steps,
+        [&](std::int64_t lane, T factor, T term, std::int64_t at) {
+          state[lane] = factor * state[lane] + term;
+          products[lane] = state[lane] * before[at - args.inner];
+        },
+        [&](std::int64_t lane, std::int64_t at) {
+          h[at] = state[lane];
+          da[at] = products[lane];
+        });
+  for_other_steps<T>(args, chains, n, group.steps > 2 ? group.steps - 1 : 1, args.block, visit);
 }
 
 // From the pairs of all blocks the h before each. A product that overflowed does not count where h is 0.

@@ -55,9 +55,9 @@ OpSpec scan_spec() {
       {"narrow", {a({5, 7, 3}), b({5, 7, 3}), initial({5, 3})}},
       {"forgets", {gaps, b({2, 6, 3})}},
       {"strided", {strided_copy(a({2, 5, 9})), strided_copy(b({2, 5, 9})), strided_copy(initial({2, 9}))}},
-      {"blocks", {a({2, 613, 11}), b({2, 613, 11}), initial({2, 11})}, false},
+      {"blocks", {a({2, 1203, 11}), b({2, 1203, 11}), initial({2, 11})}, false},
       {"narrow_blocks", {a({1, 1537, 1}), b({1, 1537, 1}), initial({1, 1})}, false},
-      {"wide", {a({2, 65, 200}), b({2, 65, 200})}, false},
+      {"wide", {a({2, 65, 600}), b({2, 65, 600})}, false},
       {"large", {a({2, 9, 5}), b({2, 9, 5}, 1e6), initial({2, 5})}}};
   spec.roundings = 32;
   spec.bench = [=] { return Tensors{a({8, 1024, 512}), b({8, 1024, 512})}; };
@@ -77,7 +77,7 @@ OpSpec cumsum_spec() {
                   {"odd_tail", {values({3, 7, 37})}},
                   {"one_channel", {values({37})}},
                   {"strided", {strided_copy(values({2, 5, 9}))}},
-                  {"blocks", {values({2, 613, 11})}, false},
+                  {"blocks", {values({2, 1203, 11})}, false},
                   {"narrow_blocks", {values({1, 1537, 1})}, false},
                   {"large", {sample_normal({2, 9, 5}, "cumsum", 1e6)}}};
   spec.roundings = 256;  // up to 1536 terms one after the other; roundings of random sign grow by a root
