@@ -1,5 +1,5 @@
-// The numbers of random calls on a thread: of calls that draw random numbers and name no key of their own. Each gets the
-// next number; what a checkpoint computes again gets the numbers that it had.
+// The numbers of random calls on a thread: of calls that draw random numbers and name no key of their own. Each gets
+// the next number; what a checkpoint computes again gets the numbers that it had.
 #pragma once
 
 #include <cstdint>

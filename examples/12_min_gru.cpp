@@ -1,10 +1,10 @@
-// Example 12: a recurrent layer whose steps run all at once. In minGRU gate and candidate come from the input alone, so a
-// step is linear in the state:
+// Example 12: a recurrent layer whose steps run all at once. In minGRU gate and candidate come from the input alone, so
+// a step is linear in the state:
 //
 //   z_t = sigmoid(W_z x_t + b_z)     c_t = W_c x_t + b_c     h_t = (1 - z_t) h_{t-1} + z_t c_t
 //
-// and `scan` computes all h_t without a loop over time. The layer learns to hold the last number that had a mark, and is
-// compared with the loop.
+// and `scan` computes all h_t without a loop over time. The layer learns to hold the last number that had a mark, and
+// is compared with the loop.
 //
 //   number   0.3 -0.8  0.1  0.7 -0.2
 //   mark     1    0    1    0    0

@@ -1,7 +1,8 @@
 // Dropout masks are a function of (seed, module path, call index, step). No mask is stored: a recomputed
 // forward pass draws the same masks.
 //
-// A module of one's own calls dropout(x, p), and whoever calls the module says whether it trains, once for all its calls:
+// A module of one's own calls dropout(x, p), and whoever calls the module says whether it trains, once for all its
+// calls:
 //
 //   const DropoutScope dropping({.training = true, .seed = 1, .step = step});
 //   const Tensor loss = cross_entropy(net(x), targets);
@@ -35,10 +36,11 @@ class DropoutScope : detail::Setting<detail::RandomCalls> {
                 {true, context.training, context.seed, context.step, context.step_base, 0}) {}
 };
 
-// Returns x with dropout (ops/pointwise/dropout.h) where a DropoutScope trains, and x itself where one evaluates or, without
-// one, nothing is recorded (NoGrad). The key is that of the scope's seed and step and of the number of the call.
-// errors: those of dropout with a key; ValueError without a scope where the graph is recorded: a loop that forgot it would
-// train without dropout.
+// Returns x with dropout (ops/pointwise/dropout.h) where a DropoutScope trains, and x itself where one evaluates or,
+// without one, nothing is recorded (NoGrad). The key is that of the scope's seed and step and of the number of the
+// call.
+// errors: those of dropout with a key; ValueError without a scope where the graph is recorded: a loop that forgot it
+// would train without dropout.
 Tensor dropout(const Tensor& x, double p);
 
 // The dropout at one place in a model at one step.

@@ -15,6 +15,7 @@
 #include "ops/cast/cast.h"
 #include "ops/index/gather.h"
 #include "ops/index/index_ops.h"
+#include "ops/index/sort.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/elementwise_loss.h"
 #include "ops/loss/linear_cross_entropy.h"
@@ -127,6 +128,7 @@
   ROW(views, rearrange) \
   ROW(index, gather) \
   ROW(index, index_ops) \
+  ROW(index, sort) \
   ROW(product, matmul) \
   ROW(product, linear) \
   ROW(reduce, softmax) \

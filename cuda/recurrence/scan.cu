@@ -6,8 +6,8 @@
 //                  hold 32 steps, which 5 exchanges combine, and the last lane's h goes on.
 //                  The h before each block: a thread per channel.
 //   shared memory  none
-//   bytes moved    one block: a, b and h once, the least, for da two more. Several: a and b twice. Narrow channels but a
-//                  single one are fetched in sectors of 32 bytes, which neighbours share through the cache.
+//   bytes moved    one block: a, b and h once, the least, for da two more. Several: a and b twice. Narrow channels but
+//                  a single one are fetched in sectors of 32 bytes, which neighbours share through the cache.
 #include "cuda/core/launch.cuh"
 #include "cuda/core/team.cuh"
 #include "ops/recurrence/scan.h"

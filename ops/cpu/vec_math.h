@@ -1,6 +1,6 @@
 // Elementary functions for kernels: vec::exp, expm1, log, log1p, tanh, sigmoid, softplus, sin, cos, erf,
-// normal_cdf, normal_pdf, sqrt, pow. The float versions, except pow, have no branch, table or call, so GCC vectorises a loop over
-// them (with the flags of *.isa.cpp files); a * b + c becomes a fused multiply-add where the processor has
+// normal_cdf, normal_pdf, sqrt, pow. The float versions, except pow, have no branch, table or call, so GCC vectorises a
+// loop over them (with the flags of *.isa.cpp files); a * b + c becomes a fused multiply-add where the processor has
 // one. The double versions call libm and are the reference for the float versions. Device code uses CUDA's
 // functions.
 //

@@ -5,8 +5,8 @@
 namespace eddy {
 namespace {
 
-// Calls visit(to, from) with the places of all elements [o, j, i] of an axis with `picks` entries, and of [o, index[j], i]
-// of one with `size` entries.
+// Calls visit(to, from) with the places of all elements [o, j, i] of an axis with `picks` entries, and of [o, index[j],
+// i] of one with `size` entries.
 template <class Visit>
 void for_slices(const Shape& shape, int axis, std::int64_t size, const Tensor& index, Visit&& visit) {
   const std::vector<std::int64_t> at = index.to_vector<std::int64_t>();

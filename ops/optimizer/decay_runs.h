@@ -1,4 +1,5 @@
-// The runs of an arena whose elements share a weight decay, for CPU kernels of optimizers. Only *.isa.cpp files include it.
+// The runs of an arena whose elements share a weight decay, for CPU kernels of optimizers. Only *.isa.cpp files include
+// it.
 #pragma once
 
 #include <cstdint>

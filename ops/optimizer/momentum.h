@@ -9,8 +9,8 @@
 // momentum; the two agree where one of them is 0.
 // Sources: Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in deep learning" (ICML
 // 2013), section 2, with the learning rate outside the moment; Loshchilov, Hutter, "Decoupled weight decay
-// regularization" (ICLR 2019), algorithm 1; Chen et al., "Symbolic discovery of optimization algorithms" (NeurIPS 2023),
-// algorithm 2.
+// regularization" (ICLR 2019), algorithm 1; Chen et al., "Symbolic discovery of optimization algorithms" (NeurIPS
+// 2023), algorithm 2.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct MomentumConstants {
   double beta1, beta2;  // as above; sgd reads the first alone
 };
 
-// Runs one step in place on params and m. `segments` is a decay_table, `scalars` the bytes of one AdamScalars, both on the
-// device of the arenas; the kernel reads them without a check, and no step number. `norm` is the result of l2_norm over the
-// gradients, needed where scalars.clip > 0. If it is not finite, nothing changes.
+// Runs one step in place on params and m. `segments` is a decay_table, `scalars` the bytes of one AdamScalars, both on
+// the device of the arenas; the kernel reads them without a check, and no step number. `norm` is the result of l2_norm
+// over the gradients, needed where scalars.clip > 0. If it is not finite, nothing changes.
 // shapes: all arenas of one shape.
 // dtypes: all f32 or all f64.
 // aliasing: no two of the three overlap.

@@ -18,8 +18,8 @@ namespace {
 
 // Returns the steps of a block. The blocks depend on the shape and the kind of device alone, so the bits of a result
 // do not depend on threads.
-//   CPU   8 units of work keep threads busy; fewer are cut into blocks, which read a and b twice. 500 is no power of two:
-//         blocks that lie 1 or 4 KiB apart would share few places of the first cache.
+//   CPU   8 units of work keep threads busy; fewer are cut into blocks, which read a and b twice. 500 is no power of
+//         two: blocks that lie 1 or 4 KiB apart would share few places of the first cache.
 //   GPU   a thread per channel, or a warp where they are narrow: some 2^16 threads hide the latency of memory
 std::int64_t scan_block(Device device, std::int64_t outer, std::int64_t time, std::int64_t inner) {
   const bool narrow = inner < kScanNarrow;

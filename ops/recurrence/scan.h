@@ -17,12 +17,11 @@
 namespace eddy {
 
 // Returns h_t of all steps along an axis; h before the first step is `initial`, or 0 without one. Steps go over whole
-// slices: every other index is a channel of its own.
+// slices: every other index is a channel of its own. The product of all factors of a block, of 64 to 500 steps or all
+// of them, must not overflow, even where h stays small; with |a| <= 1, as of gates, it does not.
 // shapes: a and b [.., time, ..], initial [.., ..] without the axis; h as b. No steps give no h.
 // dtypes: f32, f64 and bf16, one for all; bf16 is computed in f32.
 // errors: ShapeError when there is no such axis or shapes differ; DtypeError; DeviceError.
-// numbers: the product of the factors of a block (of 64 to 500 steps, or all of them) must not overflow, even where h stays small. With
-// |a| <= 1, as of gates, it does not.
 // grad: with g_t = dh_t + a_{t+1} g_{t+1}, a scan from the last step to the first:
 //   db_t = g_t      da_t = g_t h_{t-1}      dinitial = a_1 g_1
 // source: the header's comment; Martin, Cundy, "Parallelizing linear recurrent neural nets over sequence length" (ICLR

@@ -1,8 +1,8 @@
 // CPU kernels of scans. Memory-bound: a step reads two numbers and writes one; with blocks it reads them twice.
 //
-// A unit of work is a block of time of up to kLanes channels that lie side by side, which go through time together. Where
-// channels are narrow, it is kChains blocks or channels that lie apart: no vectors, but as many independent chains of
-// multiply-adds as hide their latency.
+// A unit of work is a block of time of up to kLanes channels that lie side by side, which go through time together.
+// Where channels are narrow, it is kChains blocks or channels that lie apart: no vectors, but as many independent
+// chains of multiply-adds as hide their latency.
 #include "ops/recurrence/scan.h"
 
 #include "ops/cpu/isa.h"
@@ -12,7 +12,8 @@ namespace eddy::EDDY_ISA {
 namespace {
 
 // 512 channels are 2 KiB of a row: at 64 a step begins in another page than the last one and takes 5 times as long (one
-// core of an AMD EPYC with AVX-512, [8, 1024, 512], 2026-11-29). 8 chains have more streams than the first cache has ways.
+// core of an AMD EPYC with AVX-512, [8, 1024, 512], 2026-11-29). 8 chains have more streams than the first cache has
+// ways.
 constexpr std::int64_t kLanes = kScanLanes, kChains = kScanChains;
 
 // The operands of one step of neighbouring channels.
@@ -138,8 +139,8 @@ EDDY_INLINE void for_other_steps(const ScanArgs& args, const Chain* chains, std:
       visit(lane, step_at<T>(args, chains[lane].o, chains[lane].block * args.block + k, chains[lane].column));
 }
 
-// The steps that all of kChains chains have, but the first and the last, which may be the ends of time: visit(a, b, lane,
-// at) with the place of b and, in reverse, a one step further. `offsets` are those of the first steps.
+// The steps that all of kChains chains have, but the first and the last, which may be the ends of time: visit(a, b,
+// lane, at) with the place of b and, in reverse, a one step further. `offsets` are those of the first steps.
 template <class T, class Visit, class Store>
 EDDY_INLINE void for_inner_steps(const ScanArgs& args, const std::int64_t* offsets, std::int64_t steps,
                                  Visit visit, Store store) {

@@ -10,7 +10,8 @@
 namespace eddy {
 
 // Returns x with `value` around it. `pads` has the numbers of entries before and after, in pairs from the last axis:
-// pad(x, {1, 2}) adds one entry before and two after the last axis, pad(x, {0, 0, 3, 0}) three before the one before it.
+// pad(x, {1, 2}) adds one entry before and two after the last axis, pad(x, {0, 0, 3, 0}) three before the one before
+// it.
 // errors: ValueError for an odd number of pads, for more pairs than axes, or for a negative pad (narrow cuts).
 // grad: dy without the pads.
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& pads, double value = 0);
