@@ -10,7 +10,7 @@
 // Errors against libm in double, in units in the last place: the bound that the tests hold, and the worst
 // seen over every 61st float on three instruction sets.
 //   exp 2 (1.0)      log 2 (0.8)    tanh 3 (2.6)         sigmoid 3 (2.4)
-//   expm1 2 (1.5)    log1p 2 (1.4)  softplus 3 (1.6)      sin, cos 3 (2.2), to |x| = 2^27
+//   expm1 2 (1.5)    log1p 2 (1.4)  softplus 3 (1.6)      sin, cos 3 (2.1), to |x| = 2^27
 //   erf 2 (1.5)                     normal_cdf 8 (6.3)   normal_pdf 3 (2.1)
 // NaN gives NaN; infinities, both zeros and overflow give what libm gives. Results below 2^-125 may become 0;
 // log takes denormal numbers.
@@ -183,11 +183,11 @@ EDDY_HD_INLINE float sine_of_parts(float x, double half) {
   const double rounded = (wide * 0x1.45f306dc9c883p-2 - half) + kRound, n = (rounded - kRound) + half;
   const double rest = ((wide - n * 0x1.921fb5p+1) - n * 0x1.110b46p-25) - n * 0x1.1a62633145c07p-53;
   const float r = at_least(at_most(static_cast<float>(rest), 1.6f), -1.6f), square = r * r;
-  // (sin r / r - 1) / r^2 on |r| <= pi / 2; error 2.4e-11 of sin r.
-  float p = -0x1.9a6886p-26f;
-  p = p * square + 0x1.71708p-19f;
-  p = p * square + -0x1.a017dap-13f;
-  p = p * square + 0x1.11110cp-7f;
+  // (sin r / r - 1) / r^2 on |r| <= pi / 2; error 4.6e-10 of sin r.
+  float p = -0x1.b71084p-26f;
+  p = p * square + 0x1.72d4aap-19f;
+  p = p * square + -0x1.a023e4p-13f;
+  p = p * square + 0x1.111136p-7f;
   p = p * square + -0x1.555556p-3f;
   const std::uint32_t odd = static_cast<std::uint32_t>(__builtin_bit_cast(std::uint64_t, rounded)) << 31;
   return float_of(bits_of(with_sign(r + r * (square * p), r)) ^ odd);
