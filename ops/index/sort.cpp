@@ -25,6 +25,10 @@ int sorted_axis(const char* op, const Tensor& x, int axis) {
 
 // The first `count` of each row in the order, from x with the axis in the last place.
 SortedValues first_in_order(const Tensor& x, int axis, std::int64_t count, bool descending) {
+  if (x.device().type == DeviceType::counting) {  // which has no values
+    const Tensor unknown = Tensor::empty(x.shape().with(axis, count), Dtype::i64, x.device());
+    return {gather(x, axis, unknown), unknown};
+  }
   const Tensor rows =
       raw::contiguous(raw::transpose(raw::cast(raw::to_device(detach(x), kCpu), Dtype::f64), axis, -1));
   const std::int64_t size = x.shape()[axis];
