@@ -9,6 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/leaf_watch.h"
 #include "autograd/named_values.h"
+#include "autograd/random_calls.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -41,10 +42,11 @@ void refuse_later_results(const Node& checkpoint, const std::vector<Tensor>& ys,
 
 class CheckpointNode final : public Node {
  public:
-  CheckpointNode(Function fn, std::vector<Shape> shapes)
+  CheckpointNode(Function fn, std::vector<Shape> shapes, const detail::RandomCalls& random_calls)
       : Node("checkpoint", static_cast<int>(shapes.size())),
         fn_(std::move(fn)),
         shapes_(std::move(shapes)),
+        random_calls_(random_calls),
         captured_(captures_values()) {}
 
   void vjp(VjpContext& context) override {
@@ -74,6 +76,7 @@ class CheckpointNode final : public Node {
     }
     const ScopeGuard module(*scope);
     const EnableGrad recording;
+    const detail::Setting<detail::RandomCalls> same_masks(detail::random_calls, random_calls_);
     std::vector<Tensor> ys;
     const auto run = [&] { ys = fn_(inputs); };
     // Values are not captured again. But where they were, the function took the same form as now, in parts.
@@ -96,8 +99,9 @@ class CheckpointNode final : public Node {
   }
 
   Function fn_;
-  const std::vector<Shape> shapes_;  // of the results
-  const bool captured_;              // values, when the function first ran
+  const std::vector<Shape> shapes_;         // of the results
+  const detail::RandomCalls random_calls_;  // when the function first ran
+  const bool captured_;                     // values, at that time
 };
 
 }  // namespace
@@ -107,6 +111,7 @@ std::vector<Tensor> checkpoint(Function fn, const std::vector<Tensor>& inputs) {
   std::vector<std::uint32_t> versions;
   for (const Tensor& x : inputs) versions.push_back(x.defined() ? x.buffer()->version() : 0);
 
+  const detail::RandomCalls random_calls = detail::random_calls;
   std::vector<Tensor> ys;
   {
     const NoGrad no_recording;
@@ -128,7 +133,7 @@ std::vector<Tensor> checkpoint(Function fn, const std::vector<Tensor>& inputs) {
     y = raw::alias(y);
     shapes.push_back(y.shape());
   }
-  auto node = make_ref<CheckpointNode>(std::move(fn), std::move(shapes));
+  auto node = make_ref<CheckpointNode>(std::move(fn), std::move(shapes), random_calls);
   if (watch != nullptr) watch->number_readers(node->sequence);
   for (const Tensor& x : inputs) {
     node->add_edge(x);

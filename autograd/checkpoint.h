@@ -12,8 +12,9 @@
 namespace eddy {
 
 // Returns fn(inputs), recorded as one node whose backward recomputes them. fn runs twice and must compute the
-// same both times: it draws random numbers by key, writes nothing in place and appends to no SeqBuffer that it did not
-// make. What it captures must live until then. Inputs may be untracked, of any dtype, or undefined. fn may also capture
+// same both times: it draws random numbers by key or by dropout(x, p), which draws the same again, writes nothing in
+// place and appends to no SeqBuffer that it did not make. What it captures must live until then. Inputs may be
+// untracked, of any dtype, or undefined. fn may also capture
 // leaves (parameters) and results computed before, which the checkpoint cannot see. So it records a node whenever
 // recording is on, and floating results are tracked.
 // grad: bit-identical to the gradient without the checkpoint, if each result is returned once. Captured leaves and

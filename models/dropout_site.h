@@ -1,10 +1,18 @@
 // Dropout masks are a function of (seed, module path, call index, step). No mask is stored: a recomputed
 // forward pass draws the same masks.
+//
+// A module of one's own calls dropout(x, p), and whoever calls the module says whether it trains, once for all its
+// calls:
+//
+//   const DropoutScope dropping({.training = true, .seed = 1, .step = step});
+//   const Tensor loss = cross_entropy(net(x), targets);
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "autograd/random_calls.h"
+#include "autograd/scope.h"
 #include "ops/pointwise/dropout.h"
 #include "tensor/random/philox.h"
 
@@ -19,6 +27,22 @@ struct DropoutContext {
   // A number in the memory of the model's device that is added to `step` when a mask is drawn; see RandomKey.
   const std::uint64_t* step_base = nullptr;
 };
+
+// While alive, dropout(x, p) on this thread draws masks by this context, or gives x in evaluation. Calls are numbered
+// from 0; what a checkpoint recomputes draws the masks that it had.
+class DropoutScope : detail::Setting<detail::RandomCalls> {
+ public:
+  explicit DropoutScope(const DropoutContext& context)
+      : Setting(detail::random_calls,
+                {true, context.training, context.seed, context.step, context.step_base, 0}) {}
+};
+
+// Returns x with dropout (ops/pointwise/dropout.h) where a DropoutScope trains, and x itself where one evaluates or,
+// without one, nothing is recorded (NoGrad). The key is that of the scope's seed and step and of the number of the
+// call.
+// errors: those of dropout with a key; ValueError without a scope where the graph is recorded: a loop that forgot it
+// would train without dropout.
+Tensor dropout(const Tensor& x, double p);
 
 // The dropout at one place in a model at one step.
 struct DropoutSite {

@@ -14,7 +14,10 @@
 #include "ops/attention/window_attention.h"
 #include "ops/cast/cast.h"
 #include "ops/index/gather.h"
+#include "ops/index/index_ops.h"
+#include "ops/index/sort.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/loss/elementwise_loss.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "ops/memory/memory_search.h"
 #include "ops/memory/memory_write.h"
@@ -22,6 +25,7 @@
 #include "ops/norm/rms_norm.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/optimizer/adafactor.h"
+#include "ops/optimizer/momentum.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/pointwise.h"
@@ -32,10 +36,12 @@
 #include "ops/recurrence/block_accumulate.h"
 #include "ops/recurrence/gates.h"
 #include "ops/recurrence/lstm_cell.h"
+#include "ops/recurrence/scan.h"
 #include "ops/recurrence/unit_recurrence.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/softmax.h"
+#include "ops/views/rearrange.h"
 #include "ops/views/views.h"
 
 // clang-format off
@@ -76,9 +82,11 @@
   ROW(GateBackwardArgs, gate_backward) \
   ROW(LstmCellArgs, lstm_cell_forward) \
   ROW(LstmCellBackwardArgs, lstm_cell_backward) \
+  ROW(ScanArgs, scan) \
   ROW(UnitRecurrenceArgs, unit_recurrence_forward) \
   ROW(UnitRecurrenceArgs, unit_recurrence_backward) \
   ROW(AdamArgs, adam) \
+  ROW(MomentumArgs, momentum) \
   ROW(NormArgs, l2_norm) \
   ROW(ScaleArgs, scale) \
   ROW(AdafactorArgs, adafactor)
@@ -117,7 +125,10 @@
   ROW(cast, cast) \
   ROW(reduce, reduce) \
   ROW(views, views) \
+  ROW(views, rearrange) \
   ROW(index, gather) \
+  ROW(index, index_ops) \
+  ROW(index, sort) \
   ROW(product, matmul) \
   ROW(product, linear) \
   ROW(reduce, softmax) \
@@ -126,16 +137,19 @@
   ROW(norm, unit_norm) \
   ROW(loss, cross_entropy) \
   ROW(loss, linear_cross_entropy) \
+  ROW(loss, elementwise_loss) \
   ROW(pointwise, dropout) \
   ROW(attention, attention) \
   ROW(attention, rotary) \
   ROW(recurrence, gates) \
   ROW(recurrence, lstm_cell) \
+  ROW(recurrence, scan) \
   ROW(recurrence, unit_recurrence) \
   ROW(attention, window_attention) \
   ROW(memory, memory_search) \
   ROW(memory, memory_write) \
   ROW(optimizer, optimizer) \
+  ROW(optimizer, momentum) \
   ROW(optimizer, adafactor)
 
 // clang-format on

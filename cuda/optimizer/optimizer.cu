@@ -19,12 +19,11 @@
 //   bytes moved    x once, the least
 #include "cuda/core/map.cuh"
 #include "cuda/core/team.cuh"
+#include "cuda/optimizer/decay.cuh"
 #include "ops/optimizer/optimizer.h"
 
 namespace eddy::cuda {
 namespace {
-
-constexpr std::int64_t kChunk = 4096;
 
 // The scalars of one step that all elements share.
 struct Step {
@@ -50,37 +49,6 @@ __device__ Step step_of(const AdamArgs& args) {
   step.lr = scalars.lr;
   return step;
 }
-
-// The weight decay at an element index that only increases: its f64 is computed once per segment that a
-// thread meets.
-class Decay {
- public:
-  __device__ Decay(const AdamArgs& args, double lr, std::int64_t element)
-      : args_(args), lr_(lr), segment_(segment_after(args, element)) {
-    enter();
-  }
-  // Returns the factor 1 - lr decay of an element, which must not be before the last one passed in.
-  __device__ float keep(std::int64_t element) {
-    while (end_ <= element) {
-      ++segment_;
-      enter();
-    }
-    return begin_ <= element ? keep_ : 1.0f;
-  }
-
- private:
-  __device__ void enter() {
-    const bool there = segment_ < args_.segment_count;
-    begin_ = there ? args_.segments[segment_].begin : args_.n;
-    end_ = there ? args_.segments[segment_].end : args_.n;
-    keep_ = there ? static_cast<float>(1 - lr_ * args_.segments[segment_].decay) : 1.0f;
-  }
-
-  const AdamArgs& args_;
-  double lr_;
-  std::int64_t segment_, begin_, end_;
-  float keep_;
-};
 
 struct Rates {
   float beta1, beta2, rest1, rest2, eps;
@@ -114,10 +82,11 @@ __global__ void adam_kernel(AdamLaunch launched) {
   float* const m = static_cast<float*>(args.m);
   float* const v = static_cast<float*>(args.v);
   bf16* const rounded = static_cast<bf16*>(args.rounded);
-  for (std::int64_t start = blockIdx.x * kChunk; start < args.n; start += gridDim.x * kChunk) {
-    const std::int64_t end = min(start + kChunk, args.n);
+  for (std::int64_t start = blockIdx.x * kOptimizerChunk; start < args.n;
+       start += gridDim.x * kOptimizerChunk) {
+    const std::int64_t end = min(start + kOptimizerChunk, args.n);
     const std::int64_t last_four = launched.by_four ? start + (end - start) / 4 * 4 : start;
-    Decay decay(args, step.lr, start);
+    Decay<AdamArgs> decay(args, step.lr, start);
     for (std::int64_t i = start + 4 * threadIdx.x; i < last_four; i += 4 * kThreads) {
       const Group<float> gradients = read_group(g + i);
       Neighbours<float, 4> ps = read_neighbours<4>(p + i, 4, false);
@@ -164,7 +133,7 @@ void adam(const AdamArgs& args) {
   require_f32("adam", args.dtype);
   const bool by_four =
       aligned(args.p) && aligned(args.g) && aligned(args.m) && aligned(args.v) && aligned(args.rounded, 8);
-  launch("adam", adam_kernel, grid_for(args.n, kChunk, 64), kThreads, {args, by_four});
+  launch("adam", adam_kernel, grid_for(args.n, kOptimizerChunk, 64), kThreads, {args, by_four});
 }
 
 void l2_norm(const NormArgs& args) {

@@ -21,6 +21,7 @@
 #include "ops/ops.h"
 
 // Modules, optimizers, models
+#include "models/dropout_site.h"
 #include "models/eddy/registry.h"
 #include "models/layers.h"
 #include "models/model.h"

@@ -119,6 +119,8 @@ std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOpt
     fail<ConfigError>("config: train.optimizer is {:?} ({})", options.optimizer,
                       value_choice<OptimizerName>());
   if (*name == OptimizerName::adafactor) return make_adafactor(params, options, held);
+  if (*name == OptimizerName::sgd || *name == OptimizerName::lion)
+    return make_momentum(params, options, held);
   return std::make_unique<Adam>(params, options, held);
 }
 

@@ -200,6 +200,10 @@ EDDY_MOVES(CrossEntropyRowsArgs, 2 * a.rows * a.classes)
 EDDY_MOVES(LstmCellArgs, 7 * a.batch * a.hidden)
 EDDY_MOVES(LstmCellBackwardArgs, 13 * a.batch * a.hidden)
 
+// Reads a and b, writes h; beside the gradient of a, reads h and writes it.
+EDDY_MOVES(ScanArgs,
+           ((a.a == nullptr ? 2 : 3) + (a.da == nullptr ? 0 : 2)) * a.outer * a.time * a.inner)
+
 EDDY_MOVES(RotaryArgs, (2 + also_read(a.beta)) * a.batch * a.time * a.heads * 2 * a.pairs)
 
 // Moves c, z and the result; the LSTM gate also reads i and f.
@@ -225,6 +229,12 @@ EDDY_MOVES(MemoryWriteArgs, 4 * a.batch * a.size * a.width)
 // Reads and writes the parameter and two moments, reads the gradient; writes the rounded parameter.
 inline Cost cost_of(const AdamArgs& a) {
   Cost cost = moved(a.dtype, 7 * a.n);
+  if (a.rounded != nullptr) cost.bytes += moved(Dtype::bf16, a.n).bytes;
+  return cost;
+}
+// The same with one moment.
+inline Cost cost_of(const MomentumArgs& a) {
+  Cost cost = moved(a.dtype, 5 * a.n);
   if (a.rounded != nullptr) cost.bytes += moved(Dtype::bf16, a.n).bytes;
   return cost;
 }

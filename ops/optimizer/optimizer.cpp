@@ -47,22 +47,14 @@ void check_step(const Tensor& params, const Tensor& grads, const Tensor& m, cons
 void run_adam(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
               const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
               const Tensor& norm) {
-  // A copy of the parameters in bf16 that was equal before the step is so after it.
-  const ParameterCache* const cache = ParameterCache::of(params);
-  Buffer* const copy =
-      !uses_cpu_path(params.device()) && cache != nullptr ? cache->current_bf16_copy(params) : nullptr;
-  wrote_in_place(params, kAdamw);
-  if (copy != nullptr) {
-    params.buffer()->mark_derived_current();
-    copy->bump_version(kAdamw);
-  }
+  void* const rounded = write_params(params, kAdamw);
   if (params.elements() == 0) return;
   adam_slot(
       params.device(),
       {params.dtype(), params.elements(), params.raw_data(), grads.raw_data(), m.raw_data(), v.raw_data(),
        static_cast<const DecaySegment*>(segments.raw_data()), record_count<DecaySegment>(segments), options,
        static_cast<const AdamScalars*>(scalars.raw_data()), norm.defined() ? norm.data<double>() : nullptr,
-       copy != nullptr ? static_cast<bf16*>(copy->data()) + params.offset() : nullptr});
+       rounded});
 }
 
 }  // namespace
@@ -106,6 +98,24 @@ void detail::check_scalars(const char* op, const Tensor& scalars) {
                      to_string(scalars.shape()), dtype_name(scalars.dtype()));
 }
 
+void detail::check_decay_table(const char* op, const Tensor& segments) {
+  if (segments.dtype() != Dtype::u8 || !segments.contiguous() ||
+      segments.elements() % static_cast<std::int64_t>(sizeof(DecaySegment)) != 0)
+    fail<ShapeError>("{}: segments are {} of {} (the result of decay_table)", op, to_string(segments.shape()),
+                     dtype_name(segments.dtype()));
+}
+
+void* detail::write_params(const Tensor& params, const char* op) {
+  const ParameterCache* const cache = ParameterCache::of(params);
+  Buffer* const copy =
+      !uses_cpu_path(params.device()) && cache != nullptr ? cache->current_bf16_copy(params) : nullptr;
+  wrote_in_place(params, op);
+  if (copy == nullptr) return nullptr;
+  params.buffer()->mark_derived_current();
+  copy->bump_version(op);
+  return static_cast<bf16*>(copy->data()) + params.offset();
+}
+
 Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device) {
   check_segments("decay_table", segments, elements);
   return upload_records(device, segments);
@@ -137,10 +147,7 @@ void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tenso
                           const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
                           const Tensor& norm) {
   check_step(params, grads, m, v, options, norm);
-  if (segments.dtype() != Dtype::u8 || !segments.contiguous() ||
-      segments.elements() % static_cast<std::int64_t>(sizeof(DecaySegment)) != 0)
-    fail<ShapeError>("{}: segments are {} of {} (the result of decay_table)", kAdamw,
-                     to_string(segments.shape()), dtype_name(segments.dtype()));
+  check_decay_table(kAdamw, segments);
   check_scalars(kAdamw, scalars);
   if (segments.device() != params.device() || scalars.device() != params.device())
     fail<DeviceError>("{}: segments on {}, scalars on {} and params on {} (one device for all)", kAdamw,

@@ -85,7 +85,7 @@ struct NamedArena {
   const Tensor& tensor;  // the arena
   const char* name;      // "grads"
 };
-// Checks of both optimizers: arenas of the kind of `params` and, but for one named "second", of its shape; a
+// Checks of all optimizers: arenas of the kind of `params` and, but for one named "second", of its shape; a
 // norm, which may be undefined; the scalars of a step, counted from `first_step`, in host or device memory.
 // errors: those of adamw_step.
 void check_arenas(const char* op, const Tensor& params, std::initializer_list<NamedArena> others,
@@ -93,6 +93,11 @@ void check_arenas(const char* op, const Tensor& params, std::initializer_list<Na
 void check_scalars(const char* op, const AdamScalars& scalars, std::int64_t first_step);
 void check_scalars(const char* op, const Tensor& scalars);
 void check_clip(const char* op, const AdamScalars& scalars, const Tensor& norm);  // which clipping needs
+void check_decay_table(const char* op, const Tensor& segments);
+
+// Marks the parameters as written by a step. Returns the memory of their copy in bf16 that the step must write too, or
+// null: on a GPU a copy that was equal before a step is so after it.
+void* write_params(const Tensor& params, const char* op);
 
 // One Adam step over n elements. All pointers are device memory.
 struct AdamArgs {
@@ -110,8 +115,9 @@ struct AdamArgs {
 };
 extern Slot<AdamArgs> adam_slot;
 
-// Returns the first segment that ends after `element`.
-EDDY_HD_INLINE std::int64_t segment_after(const AdamArgs& args, std::int64_t element) {
+// Returns the first segment that ends after `element`, of the arguments of a kernel.
+template <class Args>
+EDDY_HD_INLINE std::int64_t segment_after(const Args& args, std::int64_t element) {
   std::int64_t low = 0, high = args.segment_count;
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;

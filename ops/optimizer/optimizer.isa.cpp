@@ -5,6 +5,7 @@
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/lanes.h"
+#include "ops/optimizer/decay_runs.h"
 #include "tensor/threads/thread_pool.h"
 
 namespace eddy::EDDY_ISA {
@@ -65,17 +66,9 @@ void adam(const AdamArgs& args) {
   T* const m = static_cast<T*>(args.m);
   T* const v = static_cast<T*>(args.v);
   parallel_for(args.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    std::int64_t segment = segment_after(args, begin);
-    for (std::int64_t i = begin; i < end;) {
-      const DecaySegment* const found = segment < args.segment_count ? args.segments + segment : nullptr;
-      const bool inside = found != nullptr && found->begin <= i;
-      const std::int64_t border = found == nullptr ? end : inside ? found->end : found->begin;
-      const std::int64_t stop = border < end ? border : end;
-      const T keep = static_cast<T>(inside ? 1 - scalars.lr * found->decay : 1.0);
-      adam_run(step, keep, stop - i, p + i, g + i, m + i, v + i);
-      i = stop;
-      if (inside) ++segment;
-    }
+    for_decay_runs<T>(args, scalars.lr, begin, end, [&](T keep, std::int64_t first, std::int64_t count) {
+      adam_run(step, keep, count, p + first, g + first, m + first, v + first);
+    });
   });
 }
 

@@ -26,6 +26,13 @@ Tensor gelu_tanh(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
 Tensor abs(const Tensor& x);
+// Angles are in radians; f32 results mean something up to |x| = 2^27.
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+// ln(1 + x), e^x - 1 and ln(1 + e^x), which keep their relative precision where they are small.
+Tensor log1p(const Tensor& x);
+Tensor expm1(const Tensor& x);
+Tensor softplus(const Tensor& x);
 
 // Of two elements, whose tensors broadcast.
 Tensor add(const Tensor& a, const Tensor& b);

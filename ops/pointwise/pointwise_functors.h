@@ -38,6 +38,7 @@ EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
 //   gelu       d/dx x Phi(x) = Phi(x) + x phi(x), phi the normal density; the two share one exp
 //   gelu_tanh  (1 + tanh u) / 2 is sigmoid(2u), which keeps its relative precision where tanh u is near -1
 //   abs        -0 + 0 is 0; the derivative is NaN at NaN
+//   expm1      saves x: from y near -1 nothing of a small slope is left
 #define EDDY_UNARY_OPS(OP) \
   OP(Neg, neg, "-x", nothing, -x, -dy) \
   OP(Exp, exp, "e^x", output, vec::exp(x), dy * y) \
@@ -58,7 +59,12 @@ EDDY_HD_INLINE T gelu_tanh_vjp(T dy, T x) {
   OP(Rsqrt, rsqrt, "x^(-1/2)", output, T(1) / vec::sqrt(x), T(-0.5) * dy * y * y * y) \
   OP(Abs, abs, "|x|; derivative 0 at 0", input, \
      x < T(0) ? -x : x + T(0), \
-     x > T(0) ? dy : (x < T(0) ? -dy : x * T(0)))
+     x > T(0) ? dy : (x < T(0) ? -dy : x * T(0))) \
+  OP(Sin, sin, "sin x, x in radians", input, vec::sin(x), dy * vec::cos(x)) \
+  OP(Cos, cos, "cos x, x in radians", input, vec::cos(x), -dy * vec::sin(x)) \
+  OP(Log1p, log1p, "ln(1 + x), exact for small x", input, vec::log1p(x), dy / (T(1) + x)) \
+  OP(Expm1, expm1, "e^x - 1, exact for small x", input, vec::expm1(x), dy * vec::exp(x)) \
+  OP(Softplus, softplus, "ln(1 + e^x)", input, vec::softplus(x), dy * vec::sigmoid(x))
 
 // OP(Name, name, formula, forward): y = forward of a and b. Their gradients are dy and -dy, without a kernel of
 // their own.

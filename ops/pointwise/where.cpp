@@ -5,7 +5,9 @@
 #include "ops/core/checks.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tensor/base/format.h"
+#include "tensor/create.h"
 
 namespace eddy {
 
@@ -85,6 +87,28 @@ Tensor clamp(const Tensor& x, double low, double high) {
   checks::defined("clamp", x);
   if (!(low <= high)) fail<ValueError>("clamp: from {} to {} (the lower number first)", low, high);
   return where(x < low, low, where(x > high, high, x));
+}
+
+namespace {
+
+// 1 where column - row has the sign `side` or is 0, counted from a diagonal: a mask [rows, columns]. Comparisons of f32
+// are exact up to 2^24, more rows or columns than a matrix has.
+Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool lower) {
+  checks::defined(op, x);
+  if (x.rank() < 2) fail<ShapeError>("{}: {} has {} axes (two or more)", op, to_string(x.shape()), x.rank());
+  const Tensor row = unsqueeze(arange(static_cast<double>(x.dim(-2)), Dtype::f32, x.device()), 1),
+               column = arange(static_cast<double>(x.dim(-1)), Dtype::f32, x.device()),
+               last = row + static_cast<double>(diagonal);
+  return lower ? column <= last : column >= last;
+}
+
+}  // namespace
+
+Tensor tril(const Tensor& x, std::int64_t diagonal) {
+  return where(triangle("tril", x, diagonal, true), x, 0.0);
+}
+Tensor triu(const Tensor& x, std::int64_t diagonal) {
+  return where(triangle("triu", x, diagonal, false), x, 0.0);
 }
 
 }  // namespace eddy

@@ -33,6 +33,15 @@ Tensor minimum(const Tensor& a, const Tensor& b);
 // grad: dy where low <= x <= high, else 0.
 Tensor clamp(const Tensor& x, double low, double high);
 
+// Returns the lower or the upper triangle of the matrices in the last two axes, 0 elsewhere: of row i the columns up to
+// i + diagonal, or from i + diagonal on.
+// shapes: x [.., rows, columns].
+// dtypes: f32, f64 and bf16.
+// errors: ShapeError for fewer than two axes; DtypeError.
+// grad: dy in the same triangle, 0 elsewhere.
+Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
+Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
+
 namespace detail {
 // y over a broadcast shape, contiguous; the operands have stride 0 on the axes where they repeat.
 // Neighbouring axes are merged where all three operands allow it; rank >= 1 and no size is 0.

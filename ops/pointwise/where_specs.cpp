@@ -51,6 +51,30 @@ OpSpec clamp_spec() {
   return spec;
 }
 
+// A triangle from the diagonal beside the main one.
+OpSpec triangle_spec(const char* name, const char* formula, Tensor (*op)(const Tensor&, std::int64_t),
+                     bool (*inside)(std::int64_t, std::int64_t)) {
+  OpSpec spec{name, formula};
+  spec.run = [op](const Tensors& x) { return op(x[0], 1); };
+  spec.reference = [inside](const Tensors& x) {
+    std::vector<double> y = x[0].to_vector<double>();
+    const std::int64_t rows = x[0].dim(-2), columns = x[0].dim(-1);
+    for (std::int64_t i = 0; i < std::ssize(y); ++i)
+      if (!inside(i / columns % rows, i % columns)) y[static_cast<std::size_t>(i)] = 0;
+    return Tensor::from(y, x[0].shape());
+  };
+  const auto values = [name](const Shape& shape) { return sample_normal(shape, name); };
+  spec.samples = {{"size_0", {values({0, 3})}},
+                  {"size_1", {values({1, 1})}},
+                  {"odd_tail", {values({7, 37})}},
+                  {"tall", {values({2, 9, 4})}},
+                  {"strided", {strided_copy(values({4, 5}))}},
+                  {"large", {sample_normal({3, 4}, name, 1e6)}}};
+  spec.roundings = 0;
+  spec.bench = [=] { return Tensors{values({8, 512, 512})}; };
+  return spec;
+}
+
 }  // namespace
 
 std::vector<OpSpec> where_specs() {
@@ -96,7 +120,11 @@ std::vector<OpSpec> where_specs() {
           choice_spec(
               "minimum", "the smaller of a and b", [](const Tensors& x) { return minimum(x[0], x[1]); },
               [](double p, double q) { return std::min(p, q); }),
-          clamp_spec()};
+          clamp_spec(),
+          triangle_spec("tril", "x where column <= row + 1, else 0", tril,
+                        [](std::int64_t row, std::int64_t column) { return column <= row + 1; }),
+          triangle_spec("triu", "x where column >= row + 1, else 0", triu,
+                        [](std::int64_t row, std::int64_t column) { return column >= row + 1; })};
 }
 
 }  // namespace eddy

@@ -6,7 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "autograd/checkpoint.h"
+#include "models/dropout_site.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/recurrence/unit_recurrence.h"
+#include "ops/reduce/reduce.h"
 #include "tests/models/every_model.h"
 
 namespace {
@@ -229,4 +233,57 @@ TEST_CASE("model dropout: the first state of the recurrence keeps its mean") {
     CHECK(standard_error > 0);
     CHECK(std::abs(mean - expected[i]) <= 5 * standard_error);
   }
+}
+
+TEST_CASE("dropout without a key draws by the scope's seed and step and the number of the call") {
+  const Tensor x = Tensor::full({1000}, 1, Dtype::f32);
+  const auto two_calls = [&](std::uint64_t seed, std::uint64_t step) {
+    const DropoutScope dropping({.training = true, .seed = seed, .step = step});
+    const Tensor first = dropout(x, 0.5), second = dropout(x, 0.5);
+    return std::vector<std::vector<float>>{first.to_vector<float>(), second.to_vector<float>()};
+  };
+  const auto masks = two_calls(1, 0);
+  CHECK(masks == two_calls(1, 0));
+  CHECK(masks[0] != masks[1]);
+  CHECK(masks != two_calls(1, 1));
+  CHECK(masks != two_calls(2, 0));
+  double sum = 0;
+  for (const float value : masks[0]) {
+    CHECK((value == 0 || value == 2));
+    sum += static_cast<double>(value);
+  }
+  CHECK(std::abs(sum - 1000) < 150);  // 5 deviations
+}
+
+TEST_CASE("dropout without a key gives x itself in evaluation, and refuses to train without a scope") {
+  const Tensor x = Tensor::full({3}, 2, Dtype::f32);
+  {
+    const DropoutScope evaluating(DropoutContext{});
+    CHECK(dropout(x, 0.5).to_vector<float>() == x.to_vector<float>());
+    CHECK_THROWS_WITH_AS(dropout(x, 1.5), doctest::Contains("p out of range: 1.5"), ValueError);
+  }
+  {
+    const NoGrad evaluating;
+    CHECK(dropout(x, 0.5).to_vector<float>() == x.to_vector<float>());
+  }
+  CHECK_THROWS_WITH_AS(dropout(x, 0.5), doctest::Contains("no DropoutScope on this thread"), ValueError);
+}
+
+TEST_CASE("a checkpoint draws the masks of dropout without a key again, also after its scope") {
+  const auto gradient = [](bool checkpointed) {
+    const Tensor x = Tensor::full({257}, 1, Dtype::f64);
+    require_grad(x);
+    Tensor y;
+    {
+      const DropoutScope dropping({.training = true, .seed = 3});
+      const auto layer = [](const Tensor& given) { return dropout(tanh(dropout(given, 0.3)), 0.5); };
+      const std::function<Tensor(const std::vector<Tensor>&)> layers =
+          [layer](const std::vector<Tensor>& given) { return layer(layer(given[0])); };
+      y = checkpointed ? checkpoint(layers, {x}) : layers({x});
+      y = dropout(y, 0.5);
+    }
+    backward(sum(y));
+    return grad(x).to_vector<double>();
+  };
+  CHECK(gradient(true) == gradient(false));
 }

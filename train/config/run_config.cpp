@@ -187,8 +187,9 @@ void describe(KeyList& keys, TrainConfig& c) {
            {"auto", "always", "never"});
   keys.add("optimizer", c.optimizer, "Optimizer", value_names<OptimizerName>()).common();
   keys.add("learning_rate", c.learning_rate, "Learning rate after the warm-up", {.low = 0}).common();
-  keys.add("beta1", c.beta1, "Decay of the running mean of the gradient", kBelowOne);
-  keys.add("beta2", c.beta2, "Decay of the running mean of the squared gradient", kBelowOne);
+  keys.add("beta1", c.beta1, "Decay of the running mean of the gradient; sgd: its momentum", kBelowOne);
+  keys.add("beta2", c.beta2,
+           "Decay of the running mean of the squared gradient; lion: of the mean that is kept", kBelowOne);
   keys.add("eps", c.eps, "Number added to the root of that mean", {.low = 0, .low_open = true});
   keys.add("weight_decay", c.weight_decay, "Weight decay of matrices, multiplied by the learning rate",
            {.low = 0})

@@ -82,6 +82,23 @@ TEST_CASE("vec sigmoid is within 3 units in the last place everywhere") {
   sweep([](float x) { return vec::sigmoid(x); }, [](double x) { return 1.0 / (1.0 + std::exp(-x)); }, -kInf,
         kInf, 3);
 }
+TEST_CASE("vec softplus is within 3 units in the last place everywhere") {
+  sweep([](float x) { return vec::softplus(x); },
+        [](double x) { return std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }, -kInf, kInf, 3);
+}
+TEST_CASE("vec sin and cos are within 3 units in the last place up to 2^27, and between -1 and 1 beyond") {
+  constexpr float kWide = 0x1p27f;
+  sweep([](float x) { return vec::sin(x); }, [](double x) { return std::sin(x); }, -kWide, kWide, 3);
+  sweep([](float x) { return vec::cos(x); }, [](double x) { return std::cos(x); }, -kWide, kWide, 3);
+  for (const float far : {0x1p28f, 0x1p60f, 0x1p127f, -0x1p90f}) {
+    CHECK(std::abs(vec::sin(far)) <= 1);
+    CHECK(std::abs(vec::cos(far)) <= 1);
+  }
+  for (const float infinite : {kInf, -kInf}) {
+    CHECK(std::isnan(vec::sin(infinite)));
+    CHECK(std::isnan(vec::cos(infinite)));
+  }
+}
 TEST_CASE("vec erf is within 2 units in the last place everywhere") {
   sweep([](float x) { return vec::erf(x); }, [](double x) { return std::erf(x); }, -kInf, kInf, 2);
 }
@@ -129,6 +146,9 @@ TEST_CASE("vec functions give NaN for NaN") {
     CHECK(std::isnan(vec::log1p(nan)));
     CHECK(std::isnan(vec::tanh(nan)));
     CHECK(std::isnan(vec::sigmoid(nan)));
+    CHECK(std::isnan(vec::softplus(nan)));
+    CHECK(std::isnan(vec::sin(nan)));
+    CHECK(std::isnan(vec::cos(nan)));
     CHECK(std::isnan(vec::erf(nan)));
     CHECK(std::isnan(vec::normal_cdf(nan)));
     CHECK(std::isnan(vec::normal_pdf(nan)));
@@ -139,7 +159,8 @@ TEST_CASE("vec functions are exact at 0 and keep the sign of zero") {
   for (const float zero : {0.0f, -0.0f}) {
     CHECK(vec::exp(zero) == 1.0f);
     CHECK(vec::log(zero) == -kInf);
-    for (const float result : {vec::expm1(zero), vec::log1p(zero)}) {
+    CHECK(vec::cos(zero) == 1.0f);
+    for (const float result : {vec::expm1(zero), vec::log1p(zero), vec::sin(zero)}) {
       CHECK(result == 0.0f);
       CHECK(std::signbit(result) == std::signbit(zero));
     }

@@ -43,7 +43,7 @@ TEST_CASE("the gradient of a quotient goes through no square") {
 
 TEST_CASE("gradients of activations are finite at huge numbers") {
   using Activation = Tensor (*)(const Tensor&);
-  const Activation rising[] = {relu, silu, gelu, gelu_tanh};
+  const Activation rising[] = {relu, silu, gelu, gelu_tanh, softplus};
   const Activation flat[] = {tanh, sigmoid};
   on_every_isa_level([&] {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64})
@@ -72,6 +72,9 @@ TEST_CASE("what where does not choose has no gradient even where the derivative 
       {"rsqrt", [](const Tensor& x) { return rsqrt(x); }, 0},
       {"log", [](const Tensor& x) { return log(x); }, 0},
       {"exp", [](const Tensor& x) { return exp(x * 1000.0); }, 2},
+      {"expm1", [](const Tensor& x) { return expm1(x * 1000.0); }, 2},
+      {"log1p", [](const Tensor& x) { return log1p(x); }, -1},
+      {"sine of infinity", [](const Tensor& x) { return sin(x / 0.0); }, 1},
       {"quotient by x", [](const Tensor& x) { return 1.0 / x; }, 0},
       {"x by itself", [](const Tensor& x) { return x / x; }, 0},
       {"power", [](const Tensor& x) { return pow(x, 0.5); }, 0},

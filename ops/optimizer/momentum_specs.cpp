@@ -1,0 +1,66 @@
+// Samples and references of the ops in momentum.h.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/core/op_spec.h"
+#include "ops/core/records.h"
+#include "ops/optimizer/momentum.h"
+
+namespace eddy {
+namespace {
+
+constexpr AdamScalars kMomentumScalars = {0.01, 1, 1.5};
+
+std::vector<DecaySegment> momentum_segments(std::int64_t n) {
+  return {{n / 7, n / 3, 0.1}, {n / 2, n - n / 5, 0.3}};
+}
+
+OpSpec momentum_spec(const char* name, const char* formula, const MomentumConstants& constants) {
+  OpSpec spec{name, formula};
+  spec.run = [constants](const Tensors& x) {
+    const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), g = raw::contiguous(x[1]);
+    momentum_step_on_device(p, g, m, decay_table(momentum_segments(p.elements()), p.elements(), p.device()),
+                            constants, upload_records(p.device(), &kMomentumScalars, 1), l2_norm(g));
+    return Tensors{p, m};
+  };
+  spec.reference = [constants](const Tensors& x) {
+    std::vector<double> p = x[0].to_vector<double>(), m = x[2].to_vector<double>();
+    const std::vector<double> g = x[1].to_vector<double>();
+    double squares = 0;
+    for (const double value : g) squares += value * value;
+    const double factor = std::min(1.0, kMomentumScalars.clip / (std::sqrt(squares) + 1e-6));
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      double decay = 0;
+      for (const DecaySegment& segment : momentum_segments(std::ssize(p)))
+        if (static_cast<std::int64_t>(i) >= segment.begin && static_cast<std::int64_t>(i) < segment.end)
+          decay = segment.decay;
+      const double gradient = factor * g[i],
+                   mixed = constants.beta1 * m[i] + (1 - constants.beta1) * gradient;
+      const double sign = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
+      const bool sgd = constants.rule == MomentumRule::sgd;
+      m[i] =
+          sgd ? constants.beta1 * m[i] + gradient : constants.beta2 * m[i] + (1 - constants.beta2) * gradient;
+      p[i] = p[i] * (1 - kMomentumScalars.lr * decay) - kMomentumScalars.lr * (sgd ? m[i] : sign);
+    }
+    return Tensors{Tensor::from(p, x[0].shape()), Tensor::from(m, x[0].shape())};
+  };
+  const auto sample = [](std::int64_t n, double scale) {
+    return Tensors{sample_normal({n}, "p"), sample_normal({n}, "g", scale), sample_normal({n}, "m", scale)};
+  };
+  spec.samples = {{"size_0", sample(0, 1), false},      {"size_1", sample(1, 0.1), false},
+                  {"odd_tail", sample(67, 0.1), false}, {"many_chunks", sample(40001, 0.003), false},
+                  {"clipped", sample(67, 10), false},   {"large", sample(33, 1e6), false}};
+  spec.roundings = 16;
+  spec.bench = [sample] { return sample(1 << 22, 1); };
+  return spec;
+}
+
+}  // namespace
+
+std::vector<OpSpec> momentum_specs() {
+  return {momentum_spec("sgd", "m = beta1 m + g, p (1 - lr decay) - lr m", {MomentumRule::sgd, 0.9, 0}),
+          momentum_spec("lion", "p (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g)",
+                        {MomentumRule::lion, 0.9, 0.99})};
+}
+
+}  // namespace eddy
