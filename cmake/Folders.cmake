@@ -3,7 +3,7 @@
 # these lists with the tree.
 set(EDDY_TENSOR_FOLDERS tensor/base tensor/memory tensor/threads tensor tensor/random tensor/files)
 set(EDDY_AUTOGRAD_FOLDERS autograd)
-set(EDDY_OPS_FOLDERS ops/core ops/cpu ops/cast ops/reduce ops/views ops/pointwise ops/optimizer ops/index
+set(EDDY_OPS_FOLDERS ops/core ops/cpu ops/cast ops/reduce ops/views ops/pointwise ops/optimizer ops/index ops/composed
   ops/product ops/norm ops/memory ops/loss ops/attention ops/recurrence ops ops/cost)
 set(EDDY_CUDA_FOLDERS cuda/runtime cuda/core cuda/views cuda/pointwise cuda/reduce cuda/norm cuda/index cuda/optimizer
   cuda/memory cuda/loss cuda/attention cuda/recurrence cuda)

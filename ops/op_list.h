@@ -13,6 +13,8 @@
 #include "ops/attention/rotary.h"
 #include "ops/attention/window_attention.h"
 #include "ops/cast/cast.h"
+#include "ops/composed/rearrange.h"
+#include "ops/composed/reductions.h"
 #include "ops/index/gather.h"
 #include "ops/index/index_ops.h"
 #include "ops/index/sort.h"
@@ -41,7 +43,6 @@
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/softmax.h"
-#include "ops/views/rearrange.h"
 #include "ops/views/views.h"
 
 // clang-format off
@@ -125,10 +126,11 @@
   ROW(cast, cast) \
   ROW(reduce, reduce) \
   ROW(views, views) \
-  ROW(views, rearrange) \
   ROW(index, gather) \
   ROW(index, index_ops) \
   ROW(index, sort) \
+  ROW(composed, reductions) \
+  ROW(composed, rearrange) \
   ROW(product, matmul) \
   ROW(product, linear) \
   ROW(reduce, softmax) \

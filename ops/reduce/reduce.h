@@ -1,4 +1,4 @@
-// Sums, means, maxima and what is composed of them over axes, and the sums that undo broadcasting in gradients.
+// Sums, means and maxima over axes, and the sums that undo broadcasting in gradients.
 //
 // dtypes: f32 and f64; f32 accumulates in f32. The order of additions is fixed: 32 lanes inside a row, blocks
 // of a size that depends only on the shape, and blocks summed in order. So results are bit-identical with
@@ -51,29 +51,6 @@ Tensor argmax(const Tensor& x);
 // The same for the smallest element: argmax(-x); the first NaN counts as the smallest.
 Tensor argmin(const Tensor& x, int axis, bool keep = false);
 Tensor argmin(const Tensor& x);
-
-// Returns the natural logarithm of the sum of e^x over one axis, without overflow: -inf where all are -inf, +inf
-// where one is +inf, NaN where one is NaN.
-// errors: those of max.
-// grad: dy e^(x - y), repeated over the axis.
-Tensor logsumexp(const Tensor& x, int axis, bool keep = false);
-
-// Returns the variance over one axis or of all elements: the sum of (x - mean)^2 over count - correction. Correction 1
-// is the unbiased estimate, 0 the variance of exactly these numbers. NaN where count <= correction.
-// errors: those of mean; ValueError for a correction below 0.
-// grad: 2 dy (x - mean) / (count - correction), repeated over the axis.
-Tensor var(const Tensor& x, int axis, bool keep = false, double correction = 1);
-Tensor var(const Tensor& x);
-// Returns the standard deviation, the square root of the variance, with its arguments and errors.
-// grad: that of the root, which is infinite where the deviation is 0.
-Tensor std(const Tensor& x, int axis, bool keep = false, double correction = 1);
-Tensor std(const Tensor& x);
-
-// Returns the product over one axis or of all elements, multiplied in halves; 1 for none.
-// errors: ShapeError when there is no such axis; DtypeError.
-// grad: dy times the product of the others, also where an element is 0.
-Tensor prod(const Tensor& x, int axis, bool keep = false);
-Tensor prod(const Tensor& x);
 
 // Returns x summed to `shape`, over the axes that broadcasting from `shape` to x's shape repeats. The result
 // is untracked. If the shapes are equal, it shares the storage of x.

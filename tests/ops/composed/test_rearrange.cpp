@@ -1,7 +1,7 @@
 // Padding and rearrangements: what they refuse, and their corners.
 #include <doctest/doctest.h>
 
-#include "ops/views/rearrange.h"
+#include "ops/composed/rearrange.h"
 #include "tensor/base/error.h"
 #include "tensor/create.h"
 

@@ -1,6 +1,6 @@
 // Samples and references of the ops in rearrange.h.
+#include "ops/composed/rearrange.h"
 #include "ops/core/op_spec.h"
-#include "ops/views/rearrange.h"
 
 namespace eddy {
 namespace {

@@ -1,5 +1,5 @@
 // Padding and the rearrangements composed of other ops.
-#include "ops/views/rearrange.h"
+#include "ops/composed/rearrange.h"
 
 #include <fmt/ranges.h>
 
