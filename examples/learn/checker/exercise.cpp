@@ -73,6 +73,14 @@ fs::path Exercise::answer(const fs::path& exercises) const {
   return exercises / "answers" / file;
 }
 
+fs::path Exercise::mistakes(const fs::path& exercises) const {
+  return answer(exercises).replace_extension(".mistakes");
+}
+
+fs::path Exercise::wanted(const fs::path& exercises) const {
+  return exercises / "wanted" / fs::path(file).replace_extension(".json");
+}
+
 std::vector<Exercise> read_exercises(const fs::path& folder) {
   std::vector<Exercise> exercises;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
