@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 #include <system_error>
 
@@ -18,6 +17,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
 #include "train/files/folders.h"
+#include "train/files/text_file.h"
 #include "train/process/running_program.h"
 
 namespace eddy::app {
@@ -116,14 +116,32 @@ std::string content_of(const Descriptor& file) {
   return content;
 }
 
+// The files that a compiler's list names: words of a make rule, in which a space of a name stands behind a backslash.
+std::vector<std::string> included_files(const fs::path& list) {
+  std::error_code error;
+  if (!fs::exists(list, error)) return {};
+  std::vector<std::string> names(1);
+  const std::string text = read_text_file(list);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool escaped = text[i] == '\\' && i + 1 < text.size();
+    if (escaped && text[i + 1] == ' ') {
+      names.back() += text[++i];
+    } else if (text[i] == ' ' || text[i] == '\n' || (escaped && text[i + 1] == '\n')) {
+      names.emplace_back();
+    } else {
+      names.back() += text[i];
+    }
+  }
+  return names;
+}
+
 // Whether a student's file includes one of the answers, or what is wanted of it. The answer itself may be checked where
 // it lies.
 bool includes_answer(const Installation& installation, const Exercise& exercise, const fs::path& file,
                      const fs::path& list) {
   std::error_code error;
   const fs::path itself = fs::weakly_canonical(file, error);
-  std::ifstream names(list);
-  for (std::string name; names >> name;) {
+  for (const std::string& name : included_files(list)) {
     const fs::path included = fs::weakly_canonical(name, error), folder = included.parent_path();
     if (included == itself) continue;
     if (folder == fs::weakly_canonical(exercise.answer(installation.exercises).parent_path(), error) ||

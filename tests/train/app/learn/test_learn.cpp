@@ -90,7 +90,6 @@ TEST_CASE("learn: every exercise as it is handed out fails with what is wrong an
     CHECK_MESSAGE(found.hole.status == 1, found.hole.out, found.hole.err);
     CHECK_MESSAGE(contains(found.hole.out, ", and should be "), found.hole.out, found.hole.err);
     CHECK_MESSAGE(contains(found.hole.out, "is not right yet"), found.hole.out);
-    CHECK_FALSE_MESSAGE(contains(found.hole.out, "ended"), found.hole.out);
     CHECK_FALSE_MESSAGE(contains(found.hole.out, "warning:"), found.hole.out);
     CHECK_MESSAGE(found.answer.status == 0, found.answer.out, found.answer.err);
     CHECK_MESSAGE(contains(found.answer.out, "is right; next: eddy learn "), found.answer.out);
@@ -228,7 +227,7 @@ TEST_CASE("learn: a class has exercises of its own and no answers beside them") 
   fs::copy(kExercises / "own", shared.path("class"), fs::copy_options::recursive);
   fs::remove_all(shared.path("class/answers"));
   const Student student("1");
-  const std::string folder = shared.path("class").string();
+  const std::string folder = shared.path("class");
   const auto learn = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"--exercises", folder});
     return student.learn(words);

@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "tests/support/files.h"
 #include "tests/support/program.h"
+#include "train/process/running_program.h"
 
 namespace {
 
@@ -33,8 +35,11 @@ TEST_CASE("learn: what is recorded of the exercises is what their answers and mi
   fs::copy(source, copy, fs::copy_options::recursive);
   fs::remove_all(copy / "wanted");
   // It refuses a mistake that changes no answer, and two that no answer tells apart.
-  const Ended ended = run_program({{"learn", "--exercises", copy.string(), "record"}, folder.path()});
-  CHECK_MESSAGE(ended.status == 0, ended.out, ended.err);
+  const training::ProgramEnd ended =
+      training::run_to_end({.words = {kProgram, "learn", "--exercises", copy.string(), "record"},
+                            .output = training::kRead,
+                            .errors = training::kRead});
+  CHECK_MESSAGE(ended.good(), ended.output);
   for (const fs::directory_entry& entry : fs::directory_iterator(source / "wanted"))
     if (entry.path().extension() == ".json")
       CHECK_MESSAGE(recorded(entry.path()) == recorded(copy / "wanted" / entry.path().filename()),
