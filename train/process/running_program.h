@@ -82,8 +82,8 @@ class RunningProgram {
   ProgramEnd end_;
 };
 
-// Runs a program, keeps the first `output_bytes` of what it writes and, beyond them, the last, and waits for its end. One
-// that takes longer is killed.
+// Runs a program, keeps the first `output_bytes` of what it writes and, beyond them, the last, and waits for its end.
+// One that takes longer is killed.
 // errors: none; the end has them.
 ProgramEnd run_to_end(const ProgramStart& start, double seconds = std::numeric_limits<double>::infinity(),
                       std::size_t output_bytes = std::size_t{1} << 16);

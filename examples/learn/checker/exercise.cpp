@@ -97,7 +97,8 @@ std::vector<Exercise> read_exercises(const fs::path& folder) {
 }
 
 const Exercise& find_exercise(const std::vector<Exercise>& exercises, const std::string& which) {
-  std::vector<std::string> names{"check", "hint", "answer", "record"};  // commands, should one of these be misspelt
+  std::vector<std::string> names{"check", "hint", "answer",
+                                 "record"};  // commands, should one of these be misspelt
   for (const Exercise& exercise : exercises) {
     const std::string number = std::to_string(exercise.number),
                       stem = fs::path(exercise.file).stem().string();

@@ -1,6 +1,7 @@
-// The exercises of examples/learn/, read from their files: NN_name.cpp is the one with a hole, and begins with the line
-// "// Exercise 3: its title" and the task; checks/NN_name.cpp begins with what it needs and its hints; answers/ has the
-// same files without a hole, and their usual mistakes; wanted/NN_name.json what these answer. A student gets no answers/.
+// The exercises of examples/learn/, read from their files: NN_name.cpp is the one with a hole, and begins with the
+// line "// Exercise 3: its title" and the task; checks/NN_name.cpp begins with what it needs and its hints; answers/
+// has the same files without a hole, and their usual mistakes; wanted/NN_name.json what these answer. A student gets
+// no answers/.
 #pragma once
 
 #include <filesystem>

@@ -1,8 +1,8 @@
 // What a student's program answered, beside what is wanted: the verdict, and which usual mistakes are seen.
 //
-// A check asks questions, and every answer belongs to a part (an output). A mistake is recognised where, in all parts that
-// it changes, all answers are those that a program with this mistake gave (record.h). An answer of no known kind gets its
-// numbers alone.
+// A check asks questions, and every answer belongs to a part (an output). A mistake is recognised where, in all parts
+// that it changes, all answers are those that a program with this mistake gave (record.h). An answer of no known kind
+// gets its numbers alone.
 #pragma once
 
 #include <cstddef>

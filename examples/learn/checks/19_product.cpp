@@ -25,8 +25,8 @@ class Counted {
   mutable Size reads_ = 0, jumps_ = 0, next_ = 0;
 };
 
-// A tile of 4 x 4 sums reads each number of a and of b n / 4 times: n^3 / 4 reads of each. Fewer are those of a copy, whose
-// reads nobody counts, or of another tile.
+// A tile of 4 x 4 sums reads each number of a and of b n / 4 times: n^3 / 4 reads of each. Fewer are those of a copy,
+// whose reads nobody counts, or of another tile.
 void check() {
   for (const Size n : {Size{4}, Size{8}, Size{12}}) {
     const std::vector<double> a = numbers(n * n, 1), b = numbers(n * n, 2);

@@ -1,5 +1,5 @@
-// What the checks of the exercises share. A check includes the student's file, whose name the compiler is given, asks it
-// questions, and hands on what it answers:
+// What the checks of the exercises share. A check includes the student's file, whose name the compiler is given, asks
+// it questions, and hands on what it answers:
 //
 //   #include <learn.h>
 //   #include EXERCISE
@@ -13,9 +13,9 @@
 //
 //   }  // namespace eddy_learn
 //
-// This program does not know what is right. Its answers go to the program that started it, by standard input, which is no
-// input here: that one has the answers wanted, and those that usual mistakes give (checks/README.md). So nothing that a
-// student's file prints, includes or ends makes it right.
+// This program does not know what is right. Its answers go to the program that started it, by standard input, which
+// is no input here: that one has the answers wanted, and those that usual mistakes give (checks/README.md). So
+// nothing that a student's file prints, includes or ends makes it right.
 //
 // All that a check declares is in this namespace, so that a student may use the same names.
 #pragma once
@@ -69,15 +69,12 @@ inline void send(const std::string& line) {
   }
 }
 
-// Says what the answers below belong to, before the student's code is called: a call with its inputs, small whole numbers
-// where possible, since the student reads them.
+// Says what the answers below belong to, before the student's code is called: a call with its inputs, small whole
+// numbers where possible, since the student reads them.
 inline void asks(const std::string& question) {
   send("asks\t" + question);
 }
 
-// Hands on an answer: a number, a word, or a vector of them, in rows of `columns`. `part` says which output it is; what
-// the usual mistakes of a part give is recognised for each part by itself. A number is right within `tolerance`, relative
-// where it exceeds 1.
 template <class Value>
 std::string exact(const Value& x) {
   if constexpr (std::is_same_v<Value, bool>)
@@ -91,6 +88,8 @@ std::string exact(const Value& x) {
   } else
     return x;
 }
+// Hands on an answer: a number, a word, or a vector of them, in rows of `columns`. `part` says which output it is. A
+// number is right within `tolerance`, relative where it exceeds 1.
 template <class Value>
 void gives(const std::string& part, const std::vector<Value>& values, std::size_t columns = 0,
            double tolerance = 1e-9) {

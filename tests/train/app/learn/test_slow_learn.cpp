@@ -1,5 +1,5 @@
-// Every usual mistake of every exercise, planted in its answer: it is seen by its own sentence, and what was recorded of it
-// holds on this machine.
+// Every usual mistake of every exercise, planted in its answer: it is seen by its own sentence, and what was recorded
+// of it holds on this machine.
 #include <doctest/doctest.h>
 
 #include <filesystem>
