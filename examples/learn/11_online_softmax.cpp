@@ -28,5 +28,5 @@ Seen join(const Seen& a, const Seen& b) {
 
 // The weighted mean of the values; 0 where every key was masked.
 double read(const Seen& seen) {
-  return seen.weighted / seen.sum;  // your code: every key may have been masked
+  return 0;  // your code: every key may have been masked
 }

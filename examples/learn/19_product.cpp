@@ -7,7 +7,8 @@
 // reads one after another lie one behind the other: b is packed into panels of 4 columns first. In Eddy:
 // ops/product/, where a panel is as wide as the processor's vectors.
 //
-// The check counts what you read: `a`, `b` and `packed` look like arrays, and a[i] is one read.
+// The check counts what you read: `a`, `b` and `packed` look like arrays, and a[i] is one read. By tiles each number is
+// read n / 4 times.
 #include <cstddef>
 #include <vector>
 
@@ -22,7 +23,7 @@ void product_plain(const A& a, const B& b, double* c, Size n) {
     }
 }
 
-// Version 2: at most n^3 / 2 reads of a and b together.
+// Version 2: n^3 / 4 reads of a, and as many of b.
 template <class A, class B>
 void product_tiled(const A& a, const B& b, double* c, Size n) {
   product_plain(a, b, c, n);  // your code

@@ -184,12 +184,18 @@ void RunningProgram::kill() {
 ProgramEnd run_to_end(const ProgramStart& start, double seconds, std::size_t output_bytes) {
   const double end = now_in_seconds() + seconds;
   RunningProgram program(start);
-  std::string output;
-  for (std::optional<std::string> part; (part = program.read(end - now_in_seconds())) && !part->empty();)
-    output.append(*part, 0, output_bytes - output.size());
+  std::string output, last;
+  for (std::optional<std::string> part; (part = program.read(end - now_in_seconds())) && !part->empty();) {
+    const std::size_t fits = std::min(part->size(), output_bytes - output.size());
+    output.append(*part, 0, fits);
+    last.append(*part, fits);
+    if (last.size() > 2 * output_bytes) last.erase(0, last.size() - output_bytes);
+  }
+  if (last.size() > output_bytes) last.erase(0, last.size() - output_bytes);
   if (!program.wait(end - now_in_seconds())) program.kill();
   ProgramEnd ended = program.end();
   ended.output = std::move(output);
+  ended.last = std::move(last);
   return ended;
 }
 

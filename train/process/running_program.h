@@ -43,7 +43,8 @@ struct ProgramEnd {
   int status = -1;      // its exit status; -1 where it did not exit
   int signal = 0;       // that ended it; 0: none
   bool killed = false;  // by kill()
-  std::string output;   // what run_to_end read
+  std::string output;   // what run_to_end read: its begin
+  std::string last;     // and, of what did not fit in that, the end
 
   // Whether there is a program of this name. Shells, and loaders that miss a library, exit with 127.
   bool found() const;
@@ -83,8 +84,8 @@ class RunningProgram {
   ProgramEnd end_;
 };
 
-// Runs a program, reads at most `output_bytes` of what it writes (what follows is lost), and waits for its end. One that
-// takes longer is killed.
+// Runs a program, keeps the first `output_bytes` of what it writes and, beyond them, the last, and waits for its end.
+// One that takes longer is killed.
 // errors: none; the end has them.
 ProgramEnd run_to_end(const ProgramStart& start, double seconds = std::numeric_limits<double>::infinity(),
                       std::size_t output_bytes = std::size_t{1} << 16);

@@ -1,15 +1,23 @@
 #include "examples/learn/checker/check.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 #include <system_error>
 
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
+#include "tensor/files/descriptor.h"
 #include "train/files/folders.h"
+#include "train/files/text_file.h"
 #include "train/process/running_program.h"
 
 namespace eddy::app {
@@ -39,8 +47,9 @@ std::vector<std::string> parts_of(const char* text, char separator) {
 
 // Runs a compiler, or code that a student wrote, which may loop, print or allocate without end.
 // errors: IoError where no process can be started.
-ProgramEnd run_limited(const std::vector<std::string>& words, const Limits& limits) {
+ProgramEnd run_limited(const std::vector<std::string>& words, const Limits& limits, int input = kNowhere) {
   ProgramEnd end = run_to_end({.words = words,
+                               .input = input,
                                .output = kRead,
                                .errors = kRead,
                                .memory_bytes = limits.memory_bytes,
@@ -76,16 +85,90 @@ Limits limits_to_run(const Exercise& exercise, const std::vector<std::string>& c
   return limits;
 }
 
-// Why a check that did not exit was stopped.
-std::string why_stopped(const ProgramEnd& end) {
+// What a program printed: all of some lines, or the first and the last of many.
+std::string first_and_last(const ProgramEnd& end) {
+  constexpr std::size_t kFew = 40, kEach = 12, kWidth = 300;
+  std::vector<std::string> lines;
+  const auto take = [&](const std::string& text) {
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);)
+      lines.push_back(line.size() > kWidth ? line.substr(0, kWidth) + " ..." : line);
+  };
+  take(end.output);
+  const std::size_t of_begin = lines.size();
+  take(end.last);
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const bool many = lines.size() > kFew || !end.last.empty();
+    if (many && i == std::min(kEach, of_begin)) text += "... (it prints more)\n";
+    if (!many || i < std::min(kEach, of_begin) || i + kEach >= lines.size()) text += lines[i] + '\n';
+  }
+  return text;
+}
+
+std::string content_of(const Descriptor& file) {
+  constexpr std::size_t kMost = std::size_t{1} << 22;  // a check gives kilobytes
+  std::string content;
+  std::array<char, 4096> part{};
+  for (ssize_t got; content.size() < kMost && (got = ::pread(file.get(), part.data(), part.size(),
+                                                             static_cast<off_t>(content.size()))) > 0;)
+    content.append(part.data(), static_cast<std::size_t>(got));
+  return content;
+}
+
+// The files that a compiler's list names: words of a make rule, in which a space of a name stands behind a backslash.
+std::vector<std::string> included_files(const fs::path& list) {
+  std::error_code error;
+  if (!fs::exists(list, error)) return {};
+  std::vector<std::string> names(1);
+  const std::string text = read_text_file(list);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool escaped = text[i] == '\\' && i + 1 < text.size();
+    if (escaped && text[i + 1] == ' ') {
+      names.back() += text[++i];
+    } else if (text[i] == ' ' || text[i] == '\n' || (escaped && text[i + 1] == '\n')) {
+      names.emplace_back();
+    } else {
+      names.back() += text[i];
+    }
+  }
+  return names;
+}
+
+// Whether a student's file includes one of the answers, or what is wanted of it. The answer itself may be checked where
+// it lies.
+bool includes_answer(const Installation& installation, const Exercise& exercise, const fs::path& file,
+                     const fs::path& list) {
+  std::error_code error;
+  const fs::path itself = fs::weakly_canonical(file, error);
+  for (const std::string& name : included_files(list)) {
+    const fs::path included = fs::weakly_canonical(name, error), folder = included.parent_path();
+    if (included == itself) continue;
+    if (folder == fs::weakly_canonical(exercise.answer(installation.exercises).parent_path(), error) ||
+        folder == fs::weakly_canonical(exercise.wanted(installation.exercises).parent_path(), error))
+      return true;
+  }
+  return false;
+}
+
+// Why a program did not come to the end of its check.
+std::string why_stopped(const ProgramEnd& end, const Answers& answers) {
+  const std::string during =
+      answers.asked_last.empty() || answers.complete ? "" : " while it computed " + answers.asked_last;
   if (end.killed)
-    return fmt::format("it was stopped after {:.0f} seconds: is there a loop without an end?", kSeconds);
+    return fmt::format("it was stopped after {:.0f} seconds{}: is there a loop without an end?", kSeconds,
+                       during);
+  if (end.signal == 0)
+    return fmt::format("it ended with status {}{}, before it was asked everything: is there an exit in it?",
+                       end.status, during);
+  const bool of_vector = (end.output + end.last).find("__n < this->size()") != std::string::npos;
   const char* const may_be =
-      end.signal == SIGSEGV   ? ": an index outside of an array, or a recursion without an end?"
+      end.signal == SIGSEGV ? ": an index outside of an array, or a recursion that is too deep?"
+      : of_vector           ? ": an index beyond the end of a vector. A std::size_t that goes below 0 is huge"
       : end.signal == SIGABRT ? ": a check of the library, or no more memory; see above"
       : end.signal == SIGFPE  ? ": a whole number divided by 0?"
                               : "";
-  return end.why("it") + may_be;
+  return end.why("it") + during + may_be;
 }
 
 }  // namespace
@@ -126,19 +209,20 @@ std::vector<std::string> compile_command(const std::vector<std::string>& compile
   add({"-std=c++20", "-O1", "-Wall", "-D_GLIBCXX_ASSERTIONS",
        "-DEXERCISE=<" + file.filename().string() + ">"});
   const fs::path folder = file.parent_path();
-  const std::string checks = (installation.exercises / "checks").string();
-  add({"-I", folder.empty() ? "." : folder.string(), "-I",
-       checks});  // the student's first: a check has the same name
+  add({"-I", folder.empty() ? "." : folder.string(),  // the student's first: a check has the same name
+       "-I", (installation.exercises / "checks").string(), "-I", installation.checks.string()});
   if (exercise.needs == Needs::eddy)
     for (const fs::path& include : installation.includes) add({"-isystem", include.string()});
   const fs::path emulation = installation.tree / "tests" / "emulation";
   if (exercise.needs == Needs::tree)
     add({"-DEDDY_EMULATED_GPU", "-Wno-unknown-pragmas", "-isystem", (emulation / "include").string(),
          "-isystem", installation.tree.string()});
-  add({exercise.check(installation.exercises).string(), "-o", program.string()});
   if (exercise.needs == Needs::tree)
     for (const char* const part : {"threads.cpp", "record.cpp", "memory.cpp", "device.cpp"})
       add({(emulation / part).string()});
+  // Of several files a compiler leaves the list of what the last one includes.
+  add({exercise.check(installation.exercises).string(), "-o", program.string(), "-MMD", "-MF",
+       program.string() + ".d"});
   if (exercise.needs == Needs::eddy) {
     add({installation.library.string()});
     add(parts_of(EDDY_LINKED_LIBRARIES, '|'));  // what eddy::eddy links, from the build
@@ -146,24 +230,49 @@ std::vector<std::string> compile_command(const std::vector<std::string>& compile
   return command;
 }
 
-Checked check_exercise(const Installation& installation, const Exercise& exercise, const fs::path& file) {
+Ran run_exercise(const Installation& installation, const Exercise& exercise, const fs::path& file) {
   const fs::path built = file.parent_path() / "built", program = built / file.stem();
+  const fs::path included = program.string() + ".d";
   const std::vector<std::string> command =
       compile_command(find_compiler(), installation, exercise, file, program);
   make_folders(built);
   std::error_code error;
   fs::remove(program, error);
+  fs::remove(included, error);
   const ProgramEnd compiled = run_limited(command, kToCompile);
-  std::string text = with_end(first_lines(compiled.output, kErrorLines));
-  if (compiled.killed)
-    return {false, text + fmt::format("{}: the compiler was stopped after {:.0f} seconds\n", file.string(),
-                                      kToCompile.seconds)};
-  if (!compiled.good()) return {false, text + file.string() + " does not compile: see above\n"};
+  Ran ran{{}, false, with_end(first_lines(compiled.output, kErrorLines))};
+  if (compiled.killed) {
+    ran.text +=
+        fmt::format("{}: the compiler was stopped after {:.0f} seconds\n", file.string(), kToCompile.seconds);
+    return ran;
+  }
+  if (!compiled.good()) {
+    ran.text += file.string() + " does not compile: see above\n";
+    return ran;
+  }
+  if (includes_answer(installation, exercise, file, included)) {
+    ran.text += file.string() + " includes an answer: write one of your own\n";
+    return ran;
+  }
+  const Descriptor results(::memfd_create("answers", MFD_CLOEXEC));
+  if (results.get() < 0) fail<IoError>("learn: no memory for answers: {}", std::strerror(errno));
+  const ProgramEnd end =
+      run_limited({fs::absolute(program).string()}, limits_to_run(exercise, command), results.get());
+  ran.answers = read_answers(content_of(results));
+  ran.text += first_and_last(end);
+  ran.ended = end.good();
+  if (!end.good() || !ran.answers.complete)
+    ran.text += fmt::format("{}: {}\n", file.string(), why_stopped(end, ran.answers));
+  return ran;
+}
 
-  const ProgramEnd ran = run_limited({fs::absolute(program).string()}, limits_to_run(exercise, command));
-  text += with_end(ran.output);
-  if (ran.killed || ran.status < 0) return {false, text + file.string() + ": " + why_stopped(ran) + "\n"};
-  return {ran.status == 0, text};
+Checked check_exercise(const Installation& installation, const Exercise& exercise, const fs::path& file) {
+  const Wanted wanted = read_wanted(exercise.wanted(installation.exercises));
+  const Ran ran = run_exercise(installation, exercise, file);
+  Checked checked{judge(ran.answers, wanted), ran.text};
+  checked.verdict.right = checked.verdict.right && ran.ended;
+  if (ran.answers.complete || !ran.answers.all.empty()) checked.text += checked.verdict.text;
+  return checked;
 }
 
 }  // namespace eddy::app

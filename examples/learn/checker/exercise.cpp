@@ -73,6 +73,14 @@ fs::path Exercise::answer(const fs::path& exercises) const {
   return exercises / "answers" / file;
 }
 
+fs::path Exercise::mistakes(const fs::path& exercises) const {
+  return answer(exercises).replace_extension(".mistakes");
+}
+
+fs::path Exercise::wanted(const fs::path& exercises) const {
+  return exercises / "wanted" / fs::path(file).replace_extension(".json");
+}
+
 std::vector<Exercise> read_exercises(const fs::path& folder) {
   std::vector<Exercise> exercises;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -89,7 +97,8 @@ std::vector<Exercise> read_exercises(const fs::path& folder) {
 }
 
 const Exercise& find_exercise(const std::vector<Exercise>& exercises, const std::string& which) {
-  std::vector<std::string> names{"check", "hint", "answer"};  // commands, should one of these be misspelt
+  std::vector<std::string> names{"check", "hint", "answer",
+                                 "record"};  // commands, should one of these be misspelt
   for (const Exercise& exercise : exercises) {
     const std::string number = std::to_string(exercise.number),
                       stem = fs::path(exercise.file).stem().string();

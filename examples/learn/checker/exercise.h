@@ -1,6 +1,7 @@
-// The exercises of examples/learn/, read from their files: NN_name.cpp is the one with a hole, and begins with the line
-// "// Exercise 3: its title" and the task; checks/NN_name.cpp begins with what it needs and its hints; answers/ has the
-// same files without a hole.
+// The exercises of examples/learn/, read from their files: NN_name.cpp is the one with a hole, and begins with the
+// line "// Exercise 3: its title" and the task; checks/NN_name.cpp begins with what it needs and its hints; answers/
+// has the same files without a hole, and their usual mistakes; wanted/NN_name.json what these answer. A student gets
+// no answers/.
 #pragma once
 
 #include <filesystem>
@@ -22,6 +23,8 @@ struct Exercise {
 
   std::filesystem::path check(const std::filesystem::path& exercises) const;
   std::filesystem::path answer(const std::filesystem::path& exercises) const;
+  std::filesystem::path mistakes(const std::filesystem::path& exercises) const;
+  std::filesystem::path wanted(const std::filesystem::path& exercises) const;
 };
 
 // All of them, in order.

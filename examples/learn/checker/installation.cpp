@@ -37,7 +37,7 @@ fs::path installed_library(const fs::path& prefix) {
 
 }  // namespace
 
-Installation find_installation() {
+Installation find_installation(const fs::path& exercises) {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   Installation installation;
@@ -52,6 +52,10 @@ Installation find_installation() {
     installation.includes = {include, include / "eddy"};
     installation.library = installed_library(prefix);
   }
+  installation.checks = installation.exercises / "checks";
+  if (!exercises.empty() && !fs::is_directory(exercises, error))
+    fail<IoError>("learn: --exercises: {} is not a folder", exercises.string());
+  if (!exercises.empty()) installation.exercises = exercises;
   if (!fs::is_directory(installation.exercises, error))
     fail<IoError>(
         "learn: no exercises in {} (they lie beside Eddy's own program: run that of a tree's build folder, or as "

@@ -6,26 +6,33 @@
 
 namespace eddy_learn {
 
-int check() {
-  same("the strides of [2, 3, 4]", contiguous({2, 3, 4}).strides, Sizes{12, 4, 1});
-  same("the strides of [5]", contiguous({5}).strides, Sizes{1});
-  same("the strides of [7, 1, 2]", contiguous({7, 1, 2}).strides, Sizes{2, 2, 1});
-  const View whole{{2, 3, 4}, {12, 4, 1}, 0};
-  same("the place of [1, 2, 3] in [2, 3, 4]", place_of(whole, {1, 2, 3}), 23L);
-  same("the place of [1, 0, 2] in [2, 3, 4]", place_of(whole, {1, 0, 2}), 14L);
-  same("the place of [0, 1] at strides [1, 3], offset 5", place_of({{3, 2}, {1, 3}, 5}, {0, 1}), 8L);
+void gives_view(const std::string& part, const View& view) {
+  gives(part, "sizes " + text_of(view.sizes) + ", strides " + text_of(view.strides) + ", offset " +
+                  text_of(view.offset));
+}
 
-  const View turned = transposed(whole, 0, 2);
-  same("the sizes of [2, 3, 4] with axes 0 and 2 swapped", turned.sizes, Sizes{4, 3, 2});
-  same("its strides", turned.strides, Sizes{1, 4, 12}, "nothing is copied");
-
-  const View part = narrowed(whole, 1, 1, 2);
-  same("the sizes of [2, 3, 4], rows 1 and 2 of axis 1", part.sizes, Sizes{2, 2, 4});
-  same("its strides", part.strides, Sizes{12, 4, 1});
-  same("its offset", part.offset, 4L);
-  const View both = narrowed(transposed(part, 1, 2), 1, 3, 1);
-  same("the offset of that, transposed, column 3", both.offset, 7L, "an offset adds to the one before");
-  return result();
+void check() {
+  for (const Sizes& sizes : {Sizes{2, 3, 4}, Sizes{5}, Sizes{7, 1, 2}, Sizes{3, 2}}) {
+    asks("contiguous(" + text_of(sizes) + ")");
+    gives("contiguous: strides", contiguous(sizes).strides);
+  }
+  const View whole{{2, 3, 4}, {12, 4, 1}, 0}, turned{{3, 2}, {1, 3}, 5};
+  for (const Sizes& index : {Sizes{1, 2, 3}, Sizes{1, 0, 2}, Sizes{0, 1, 0}}) {
+    asks("place_of(sizes [2, 3, 4], strides [12, 4, 1], offset 0; " + text_of(index) + ")");
+    gives("place_of", place_of(whole, index));
+  }
+  for (const Sizes& index : {Sizes{0, 1}, Sizes{2, 1}}) {
+    asks("place_of(sizes [3, 2], strides [1, 3], offset 5; " + text_of(index) + ")");
+    gives("place_of", place_of(turned, index));
+  }
+  asks("transposed(sizes [2, 3, 4], strides [12, 4, 1], offset 0; axes 0, 2)");
+  gives_view("transposed", transposed(whole, 0, 2));
+  asks("transposed(sizes [3, 2], strides [1, 3], offset 5; axes 1, 0)");
+  gives_view("transposed", transposed(turned, 1, 0));
+  asks("narrowed(sizes [2, 3, 4], strides [12, 4, 1], offset 0; axis 1, start 1, length 2)");
+  gives_view("narrowed", narrowed(whole, 1, 1, 2));
+  asks("narrowed(sizes [3, 2], strides [1, 3], offset 5; axis 1, start 1, length 1)");
+  gives_view("narrowed", narrowed(turned, 1, 1, 1));
 }
 
 }  // namespace eddy_learn

@@ -5,30 +5,20 @@
 
 namespace eddy_learn {
 
-int check() {
+void check() {
   const Numbers matrix{1, 2, 3, 4, 5, 6};
-  near("sum_to [1, 3] of {1, 2, 3; 4, 5, 6}", sum_to(matrix, 2, 3, 1, 3), {5, 7, 9}, 3);
-  near("sum_to [2, 1] of {1, 2, 3; 4, 5, 6}", sum_to(matrix, 2, 3, 2, 1), {6, 15}, 1);
-  near("sum_to [1, 1] of {1, 2, 3; 4, 5, 6}", sum_to(matrix, 2, 3, 1, 1), {21}, 1);
-  near("sum_to [2, 3] of {1, 2, 3; 4, 5, 6}", sum_to(matrix, 2, 3, 2, 3), matrix, 3);
-
-  const Size rows = 4, columns = 3;
-  const Numbers x = numbers(rows * columns, 1), dy = numbers(rows * columns, 2);
-  for (const Size b_rows : {Size{1}, rows})
-    for (const Size b_columns : {Size{1}, columns}) {
-      const Numbers b = numbers(b_rows * b_columns, 3);
-      const auto loss = [&](const Numbers& of) {
-        double sum = 0;
-        for (Size r = 0; r < rows; ++r)
-          for (Size c = 0; c < columns; ++c)
-            sum += dy[r * columns + c] * x[r * columns + c] * of[(r % b_rows) * b_columns + c % b_columns];
-        return sum;
-      };
-      near("the gradient of b [" + text_of(b_rows) + ", " + text_of(b_columns) + "]",
-           gradient_of_b(dy, x, rows, columns, b_rows, b_columns), slopes(loss, b), b_columns, 1e-7,
-           "the slope of the loss");
+  for (const Size rows : {Size{1}, Size{2}})
+    for (const Size columns : {Size{1}, Size{3}}) {
+      asks("sum_to([1, 2, 3; 4, 5, 6], 2, 3, " + text_of(rows) + ", " + text_of(columns) + ")");
+      gives("sum_to", sum_to(matrix, 2, 3, rows, columns), columns);
     }
-  return result();
+  const Numbers x{1, 0, -2, 3, 2, 1}, dy{2, 1, 1, -1, 3, 2};
+  for (const Size rows : {Size{1}, Size{3}})
+    for (const Size columns : {Size{1}, Size{2}}) {
+      asks("gradient_of_b(dy " + text_of(dy, 2) + ", x " + text_of(x, 2) + ", 3, 2, " + text_of(rows) + ", " +
+           text_of(columns) + ")");
+      gives("gradient_of_b", gradient_of_b(dy, x, 3, 2, rows, columns), columns);
+    }
 }
 
 }  // namespace eddy_learn

@@ -6,45 +6,65 @@
 
 namespace eddy_learn {
 
-int check() {
+// The inputs of the last node: which, and the slope of each.
+void gives_inputs(const std::string& part, const Tape& tape) {
+  std::vector<double> slopes;
+  for (const Input& input : tape.back().inputs) {
+    slopes.push_back(static_cast<double>(input.node));
+    slopes.push_back(input.slope);
+  }
+  gives(part, slopes, 2);
+}
+
+// The gradients of all nodes of a tape that no operation of the student's has written.
+void gives_gradients(const Tape& tape) {
+  std::vector<double> gradients;
+  for (const Node& node : tape) gradients.push_back(node.gradient);
+  gives("backward", gradients);
+}
+
+void check() {
+  for (const double b : {5, -2}) {
+    Tape tape{{3, {}}, {b, {}}};
+    asks("multiply(tape, 0, 1), where node 0 is 3 and node 1 is " + text_of(b));
+    const std::size_t y = multiply(tape, 0, 1);
+    gives("multiply: value", tape[y].value);
+    gives_inputs("multiply: inputs [node, slope]", tape);
+  }
+  for (const double a : {0, 2}) {
+    Tape tape{{a, {}}};
+    asks("exponential(tape, 0), where node 0 is " + text_of(a));
+    const std::size_t y = exponential(tape, 0);
+    gives("exponential: value", tape[y].value);
+    gives_inputs("exponential: inputs [node, slope]", tape);
+  }
+  // x, then y = 3 x, z = 2 x + 5 y: x is used twice.
+  const Tape twice{{1, {}}, {3, {{0, 3}}}, {17, {{0, 2}, {1, 5}}}};
   {
-    Tape tape;
-    const auto a = leaf(tape, 3), b = leaf(tape, 5), y = multiply(tape, a, b);
-    backward(tape, y);
-    near("the gradient of a in a b, a 3, b 5", tape[a].gradient, 5);
-    near("the gradient of b in a b, a 3, b 5", tape[b].gradient, 3);
+    Tape tape = twice;
+    asks("backward(tape, 2), where node 0 is x, node 1 is 3 x and node 2 is 2 x + 5 (node 1)");
+    backward(tape, 2);
+    gives_gradients(tape);
+    asks("the same tape again: backward(tape, 2)");
+    backward(tape, 2);
+    gives_gradients(tape);
+    asks("and then backward(tape, 1)");
+    backward(tape, 1);
+    gives_gradients(tape);
   }
   {
-    Tape tape;
-    const auto x = leaf(tape, 2), y = add(tape, multiply(tape, x, x), x);
-    backward(tape, y);
-    near("the gradient of x in x x + x, x 2", tape[x].gradient, 5, 1e-9, "x is used three times");
-    backward(tape, y);
-    near("the same when backward is called again", tape[x].gradient, 5);
+    Tape tape{{2, {}}, {4, {{0, 2}, {0, 2}}}};
+    asks("backward(tape, 1), where node 0 is 2 and node 1 is its square: node 0 is an input twice");
+    backward(tape, 1);
+    gives_gradients(tape);
   }
   {
-    Tape tape;
-    const auto x = leaf(tape, 0.5), e = exponential(tape, x), y = multiply(tape, e, add(tape, e, x));
-    backward(tape, y);
-    const double z = std::exp(0.5);
-    near("the gradient of x in exp(x) (exp(x) + x), x 0.5", tape[x].gradient, z * (z + 0.5) + z * (z + 1));
+    Tape tape{{0, {}}};
+    for (std::size_t i = 0; i < 300'000; ++i) tape.push_back({0, {{i, 1}, {0, 1}}});
+    asks("backward(tape, 300000), where each node is the one before it plus node 0");
+    backward(tape, 300'000);
+    gives("backward", tape[0].gradient);
   }
-  {
-    Tape tape;
-    const auto x = leaf(tape, 1), first = multiply(tape, x, x), later = multiply(tape, first, x);
-    backward(tape, first);
-    near("the gradient of x where the loss is not the last node", tape[x].gradient, 2);
-    near("the gradient of a node behind the loss", tape[later].gradient, 0);
-  }
-  {
-    Tape tape;
-    const auto x = leaf(tape, 0);
-    auto y = x;
-    for (int i = 0; i < 300'000; ++i) y = add(tape, y, x);
-    backward(tape, y);
-    near("the gradient of x in a sum of 300,001 times x", tape[x].gradient, 300'001);
-  }
-  return result();
 }
 
 }  // namespace eddy_learn

@@ -7,21 +7,30 @@
 
 namespace eddy_learn {
 
-int check() {
-  const auto check = [](const std::string& what, const Tensor& x) {
-    const auto run = [](const std::vector<Tensor>& in) { return std::vector<Tensor>{softsign(in[0])}; };
-    const GradcheckResult found = gradcheck(run, {x});
-    near(
-        "the gradient of softsign for " + what + (found.input < 0 ? "" : ", element " + text_of(found.index)),
-        found.analytic, found.ok ? found.analytic : found.numeric, found.ok ? 1e-6 : 0,
-        "measured: what a small change of x does");
-  };
-  near("softsign(3)", softsign(Tensor::from(std::vector<double>{3}, {1})).item(), 0.75);
-  check("x {0.5}", Tensor::from(std::vector<double>{0.5}, {1}));
-  check("x [4, 5]", Tensor::from(numbers(20, 1), {4, 5}));
-  check("x [4, 5] transposed", transpose(Tensor::from(numbers(20, 2), {4, 5}), 0, 1));
-  check("x of large numbers", Tensor::from(std::vector<double>{-40, 100}, {2}));
-  return result();
+// Asks for the value, and for the gradient of the sum of y times dy, a cotangent that the student can see.
+void check(const std::vector<double>& x, const std::vector<double>& dy, std::int64_t rows,
+           std::int64_t columns, bool turned) {
+  Tensor in = Tensor::from(x, {rows, columns});
+  const std::size_t width = static_cast<std::size_t>(turned ? rows : columns);
+  require_grad(in);
+  asks("softsign(x), x " + text_of(x, static_cast<std::size_t>(columns)) + (turned ? " transposed" : "") +
+       ", dy " + text_of(dy, width));
+  const Tensor y = softsign(turned ? transpose(in, 0, 1) : in);
+  gives("y", y.to_vector<double>(), width);
+  gives("shape of y", to_string(y.shape()));
+  backward(sum(y * Tensor::from(dy, y.shape())));
+  const Tensor dx = grad(in);
+  gives("shape of dx", dx.defined() ? to_string(dx.shape()) : "none");
+  gives("dx", dx.defined() ? dx.to_vector<double>() : std::vector<double>{},
+        static_cast<std::size_t>(columns));
+}
+
+void check() {
+  check({3}, {1}, 1, 1, false);
+  check({0, 1, -1}, {1, 2, 3}, 1, 3, false);
+  check({1, -2, 3, -1, 0, 2}, {2, -1, 1, 4, 3, -2}, 2, 3, false);
+  check({1, -2, 3, -1, 0, 2}, {2, -1, 1, 4, 3, -2}, 2, 3, true);
+  check({-9, 99}, {100, 10000}, 1, 2, false);
 }
 
 }  // namespace eddy_learn

@@ -5,39 +5,27 @@
 
 namespace eddy_learn {
 
-int check() {
-  {
-    AdamW adam;
-    Numbers p{1, 1, 1};
-    adam.step(p, {5, -0.01, 0});
-    near("p after the first step, gradients {5, -0.01, 0}, rate 0.1", p, {0.9, 1.1, 1}, 0, 1e-6,
-         "whatever its size, a gradient moves its number by the rate");
+// Numbers after each of some steps with the same settings.
+void check(AdamW adam, Numbers p, const std::vector<Numbers>& gradients) {
+  std::string asked = "rate " + text_of(adam.rate) + ", eps " + text_of(adam.eps) + ", decay " +
+                      text_of(adam.decay) + ", p " + text_of(p);
+  for (const Numbers& g : gradients) {
+    asked += ", then step with g " + text_of(g);
+    asks(asked);
+    adam.step(p, g);
+    gives("p", p);
+    gives("steps", adam.steps);
   }
-  {
-    AdamW adam;
-    adam.decay = 0.5;
-    Numbers p{2, -2};
-    adam.step(p, {0, 0});
-    near("p after a step with no gradient, decay 0.5, rate 0.1", p, {1.9, -1.9});
-  }
-  {
-    AdamW adam;
-    adam.decay = 0.1;
-    Numbers p{1};
-    for (const double g : {1.0, -3.0, 0.5}) adam.step(p, {g});
-    near("p after gradients 1, -3, 0.5 with decay 0.1", p, {0.94854027552805}, 0, 1e-9);
-    same("the count of steps", adam.steps, 3);
-  }
-  {
-    AdamW adam;
-    Numbers p{4};
-    for (int i = 0; i < 500; ++i) {
-      adam.rate = 0.1 / (1 + 0.02 * i);
-      adam.step(p, {2 * (p[0] - 3)});
-    }
-    near("where 500 steps towards the minimum of (p - 3)^2 end", p, {3}, 0, 0.01);
-  }
-  return result();
+}
+
+void check() {
+  AdamW plain, decaying, coarse;
+  decaying.decay = 0.5;
+  coarse.eps = 1;
+  coarse.rate = 1;
+  check(plain, {1, 1, 1}, {{4, -2, 0}, {1, 1, 1}, {-3, 2, 0}});
+  check(decaying, {2, -2}, {{0, 0}, {1, 3}, {2, -1}});
+  check(coarse, {3}, {{1}, {-3}, {2}});
 }
 
 }  // namespace eddy_learn

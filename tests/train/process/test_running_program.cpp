@@ -61,6 +61,10 @@ TEST_CASE("running program: what it writes is read and no more than asked for") 
   const ProgramStart both{.words = shell("echo out; echo err >&2"), .output = kRead, .errors = kRead};
   CHECK(run_to_end(both).output == "out\nerr\n");
   CHECK(run_to_end(both, 20, 5).output == "out\ne");
+  CHECK(run_to_end(both, 20, 5).last == "rr\n");
+  const ProgramEnd many = run_to_end({.words = shell("seq 100000"), .output = kRead}, 20, 6);
+  CHECK(many.output == "1\n2\n3\n");
+  CHECK(many.last == "00000\n");
   CHECK(run_to_end({.words = shell("echo out; echo err >&2"), .output = kRead}).output == "out\n");
   CHECK(run_to_end({.words = {"cat"}, .output = kRead}).output.empty());
 }

@@ -67,7 +67,7 @@ TEST_CASE("program: version and help go to standard output and are no errors") {
       {"dump", {"--case", "--weights", "--out", "--grads", "--capture"}},
       {"export", {"RUN", "--out", "--format"}},
       {"import", {"--weights", "--map", "--run"}},
-      {"learn", {"--folder"}},
+      {"learn", {"--folder", "--exercises"}},
       {"completion", {"bash", "zsh"}}};
   for (const auto& [command, options] : commands) {
     CAPTURE(command);
