@@ -32,6 +32,7 @@ struct DropoutContext {
 // from 0; what a checkpoint recomputes draws the masks that it had.
 class DropoutScope : detail::Setting<detail::RandomCalls> {
  public:
+  // Begins the numbering of calls anew.
   explicit DropoutScope(const DropoutContext& context)
       : Setting(detail::random_calls,
                 {true, context.training, context.seed, context.step, context.step_base, 0}) {}

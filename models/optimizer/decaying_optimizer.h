@@ -30,6 +30,7 @@ class DecayingOptimizer : public Optimizer {
     std::int64_t at;          // of `begin` in the moments
     Tensor decays;            // the table of its segments, on the device
   };
+  // Those of this step.
   std::vector<Range> ranges_of();
   // Their parts of the arenas, and of moments.
   Tensor values_of(const Range& range) const;

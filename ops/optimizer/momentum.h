@@ -24,7 +24,7 @@ enum class MomentumRule : std::uint8_t { sgd, lion };
 
 // The constants of a run.
 struct MomentumConstants {
-  MomentumRule rule;
+  MomentumRule rule;    // which update
   double beta1, beta2;  // as above; sgd reads the first alone
 };
 

@@ -269,6 +269,7 @@ TEST_CASE("the keys of the tasks stand in one list, with the tasks that read the
       "symbols: copy selective_copy\nnoise: copy selective_copy recall\nnoise_max: copy selective_copy\n"
       "curriculum_every: copy selective_copy\ncurriculum_batches: copy selective_copy\n"
       "rate_rule: copy selective_copy\nsecrets: recall\nevery: recall\nsegments: recall\n"
+      "group: groups\npairs: mqar\nalphabet: mqar\n"
       "stop_loss: cifar10 copy selective_copy\nexamples_seed: algorithm random_walk\n"
       "examples: algorithm random_walk\nvalid_examples: algorithm random_walk\n"
       "test_examples: algorithm random_walk\nstatements: algorithm\nvariables: algorithm\n"

@@ -28,7 +28,7 @@ struct Exported {
 // errors: IoError, for a folder that holds anything too; ConfigError for a model or a tokenizer that the form does not
 // have. Nothing is left of it then.
 Exported export_model(const Model& model, const training::Tokenizer* tokenizer,
-                      const std::filesystem::path& folder, ModelForm form = ModelForm::eddy);
+                      const std::filesystem::path& folder, ModelForm form = ModelForm::pytorch);
 
 // The names of Llama weights in a form, of llama.toml and gguf.toml.
 NameMap llama_names(ModelForm form);

@@ -53,7 +53,7 @@ double short_decimal(float value) {
 }  // namespace
 
 void check_exportable(const ModelConfig& model, ModelForm form) {
-  if (form == ModelForm::eddy) return;
+  if (form == ModelForm::pytorch) return;
   const char* const program = form == ModelForm::gguf ? "llama.cpp" : "Hugging Face";
   constexpr const char* kAnyModel = "--format eddy writes every model";
   if (model.family != "blockwise_recurrent" || (model.model != "llama" && model.model != "llama_window"))

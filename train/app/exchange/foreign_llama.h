@@ -11,7 +11,7 @@
 namespace eddy::app {
 
 // The forms in which a model is exported.
-enum class ModelForm { eddy, huggingface, gguf };
+enum class ModelForm { pytorch, huggingface, gguf };
 
 // Refuses a model that has no architecture in a form: those of Hugging Face are Llama's and, with a window, Mistral's;
 // that of llama.cpp is Llama's.

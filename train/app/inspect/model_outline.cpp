@@ -276,7 +276,7 @@ void measure_reach(ModelConfig config, ModelOutline& outline) {
       model->check_length(length, true);
       outline.sees_before = outline.faint = differs_behind(first.state, forgotten, length);
     } catch (const Error&) {
-      return;  // no whole number of blocks
+      continue;  // no whole number of blocks
     }
   }
   if (outline.faint) outline.reach = tokens;

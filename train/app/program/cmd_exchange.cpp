@@ -20,17 +20,17 @@ namespace {
 
 struct ExportFlags {
   RunOptions run;
-  std::string out, form = "eddy";
+  std::string out, form = "pytorch";
 };
 
 int run_export(const ExportFlags& flags) {
-  const ModelForm form = flags.form == "eddy"          ? ModelForm::eddy
+  const ModelForm form = flags.form == "pytorch"       ? ModelForm::pytorch
                          : flags.form == "huggingface" ? ModelForm::huggingface
                                                        : ModelForm::gguf;
   const LoadedRun run = load_run("export", flags.run);
   const Exported exported = export_model(*run.model, run.tokenizer.get(), flags.out, form);
   print_line("{}: {}", flags.out, fmt::join(exported.files, ", "));
-  if (form == ModelForm::eddy && !exported.has_program)
+  if (form == ModelForm::pytorch && !exported.has_program)
     say(fmt::format(
         "logits.py is left out: it does not know {} (train/app/exchange/README.md says how to add a model)",
         run.config.model.model));
@@ -75,9 +75,9 @@ Described describe_export_model(CLI::App& command) {
       ->required();
   add_option(
       command, "--format", flags->form,
-      "eddy; huggingface: config.json and safetensors of a llama or llama_window; gguf: model.gguf of a llama, for "
-      "llama.cpp",
-      CLI::IsMember({"eddy", "huggingface", "gguf"}));
+      "pytorch: weights, sizes and code that reads them; huggingface: of a llama or llama_window; gguf: of a llama, "
+      "for llama.cpp",
+      CLI::IsMember({"pytorch", "huggingface", "gguf"}));
   add_checkpoint_option(command, flags->run.checkpoint, "Checkpoint of the run");
   return {[flags] { return run_export(*flags); }};
 }

@@ -113,7 +113,7 @@ TEST_CASE("forms: what is exported comes back with its sizes, its bits and its l
   const OneThread one;
   for (const char* name : {"llama", "llama_window"})
     for (const bool tied : {false, true})
-      for (const ModelForm form : {ModelForm::eddy, ModelForm::huggingface, ModelForm::gguf}) {
+      for (const ModelForm form : {ModelForm::pytorch, ModelForm::huggingface, ModelForm::gguf}) {
         if (form == ModelForm::gguf && name == std::string("llama_window")) continue;
         CAPTURE(name);
         CAPTURE(static_cast<int>(form));
@@ -317,7 +317,7 @@ TEST_CASE("eddy export --format and eddy import: a run comes back from each form
     start("train --run " + run +
           " --model llama --model.dim 16 --model.heads 2 --model.context 16 --train.steps 2" +
           " --data.tokenizer " + tokenizer + few);
-    for (const std::string form : {"eddy", "huggingface", "gguf"}) {
+    for (const std::string form : {"pytorch", "huggingface", "gguf"}) {
       if (form == "gguf" && tokenizer != "v.model") continue;
       CAPTURE(form);
       const std::string out = run + "-" + form;
