@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/index/gather.h"
