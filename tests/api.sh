@@ -11,6 +11,7 @@ if (($# < 1)) || [[ ! -f "$1/api/Doxyfile" ]]; then
 fi
 build="$(cd "$1" && pwd)"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+rm -rf "$build/api/html" # with pages of headers that had another name
 "${2:-doxygen}" "$build/api/Doxyfile"
 cd "$build/api/html"
 
