@@ -22,6 +22,14 @@ float fused_down(float a, float b, float c) {
   return nearest > exact ? std::nextafter(nearest, -std::numeric_limits<float>::infinity()) : nearest;
 }
 
+// The sum without what lies behind its last bit. What rounding to nearest left out is exact in f32.
+float sum_towards_zero(float a, float b) {
+  const float nearest = a + b, part = nearest - a;
+  if (!std::isfinite(part)) return nearest;
+  const float rest = (a - (nearest - part)) + (b - part);
+  return rest != 0 && std::signbit(rest) != std::signbit(nearest) ? std::nextafter(nearest, 0.0f) : nearest;
+}
+
 template <class T>
 void add_arithmetic(Operations& all, const std::string& s) {
   for (const std::string mode : {"", ".rn"}) {
@@ -117,6 +125,7 @@ void add_floats(Operations& all) {
   add_arithmetic<double>(all, ".f64");
   all["fma.rm.f32"] =
       operation<float, float, float, float>([](float a, float b, float c) { return fused_down(a, b, c); });
+  all["add.rz.f32"] = operation<float, float, float>([](float a, float b) { return sum_towards_zero(a, b); });
   // Approximations: within 2 ulp of these (ex2) and 1 ulp (rcp), says the PTX ISA.
   all["ex2.approx.ftz.f32"] = operation<float, float>([](float a) { return flush(std::exp2(flush(a))); });
   all["ex2.approx.f32"] = operation<float, float>([](float a) { return std::exp2(a); });

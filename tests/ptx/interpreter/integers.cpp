@@ -183,12 +183,14 @@ std::uint32_t permute(std::uint32_t a, std::uint32_t b, std::uint32_t selectors)
   return result;
 }
 
-std::uint32_t insert_bits(std::uint32_t from, std::uint32_t into, std::uint32_t at, std::uint32_t count) {
+template <class T>
+T insert_bits(T from, T into, std::uint32_t at, std::uint32_t count) {
+  constexpr std::uint32_t kBits = std::numeric_limits<T>::digits;
   at &= 0xff;
   count &= 0xff;
-  if (at >= 32 || count == 0) return into;
-  const std::uint64_t ones = ((std::uint64_t{1} << (count > 32 ? 32 : count)) - 1) << at;
-  return static_cast<std::uint32_t>((std::uint64_t{from} << at & ones) | (into & ~ones));
+  if (at >= kBits || count == 0) return into;
+  const T ones = (count >= kBits ? ~T{0} : (T{1} << count) - 1) << at;
+  return (from << at & ones) | (into & ~ones);
 }
 
 }  // namespace
@@ -219,6 +221,8 @@ void add_integers(Operations& all) {
   all["prmt.b32"] = operation<u32, u32, u32, u32>([](u32 a, u32 b, u32 c) { return permute(a, b, c); });
   all["bfi.b32"] =
       operation<u32, u32, u32, u32, u32>([](u32 a, u32 b, u32 c, u32 d) { return insert_bits(a, b, c, d); });
+  all["bfi.b64"] =
+      operation<u64, u64, u64, u32, u32>([](u64 a, u64 b, u32 c, u32 d) { return insert_bits(a, b, c, d); });
   // The high word of the two shifted together: how compilers turn words around.
   all["shf.l.wrap.b32"] = operation<u32, u32, u32, u32>([](u32 low, u32 high, u32 count) {
     return static_cast<u32>((u64{high} << 32 | low) << (count & 31) >> 32);
