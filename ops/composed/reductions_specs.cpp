@@ -5,27 +5,10 @@
 
 #include "ops/composed/reductions.h"
 #include "ops/core/op_spec.h"
+#include "ops/reduce/reduction_reference.h"
 
 namespace eddy {
 namespace {
-
-// The reference: y[o, i] = visit over k of x[o, k, i], in f64.
-template <class Combine>
-Tensor reference_reduction(const Tensor& x, int axis, double start, Combine combine) {
-  std::int64_t outer = 1, inner = 1;
-  const std::int64_t count = x.dim(axis);
-  for (int i = 0; i < axis; ++i) outer *= x.dim(i);
-  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.dim(i);
-  const std::vector<double> values = x.to_vector<double>();
-  std::vector<double> result(static_cast<std::size_t>(outer * inner), start);
-  for (std::int64_t o = 0; o < outer; ++o)
-    for (std::int64_t k = 0; k < count; ++k)
-      for (std::int64_t i = 0; i < inner; ++i) {
-        double& to = result[static_cast<std::size_t>(o * inner + i)];
-        to = combine(to, values[static_cast<std::size_t>((o * count + k) * inner + i)]);
-      }
-  return Tensor::from(result, x.shape().without(axis));
-}
 
 std::vector<OpSample> samples_of_reduction() {
   const auto values = [](const Shape& shape) { return sample_normal(shape, "composed"); };
@@ -52,9 +35,10 @@ OpSpec logsumexp_spec() {
   OpSpec spec = reduction_spec(
       "logsumexp", "log of the sum of e^x over an axis", [](const Tensors& x) { return logsumexp(x[0], 1); },
       [](const Tensors& x) {
-        const Tensor largest = reference_reduction(
+        const Tensor largest = detail::reference_reduction(
             x[0], 1, -INFINITY, [](double a, double b) { return b > a || b != b ? b : a; });
-        Tensor sums = reference_reduction(x[0], 1, 0, [](double a, double b) { return a + std::exp(b); });
+        Tensor sums =
+            detail::reference_reduction(x[0], 1, 0, [](double a, double b) { return a + std::exp(b); });
         std::vector<double> values = sums.to_vector<double>();
         const std::vector<double> top = largest.to_vector<double>();
         // Where e^x overflows, the samples have one element that outweighs all others.
@@ -97,7 +81,7 @@ OpSpec prod_spec() {
   OpSpec spec = reduction_spec(
       "prod", "product over an axis", [](const Tensors& x) { return prod(x[0], 1); },
       [](const Tensors& x) {
-        return reference_reduction(x[0], 1, 1, [](double a, double b) { return a * b; });
+        return detail::reference_reduction(x[0], 1, 1, [](double a, double b) { return a * b; });
       });
   const auto values = [](const Shape& shape) { return sample_uniform(shape, "reduce", 0.5, 1.5); };
   spec.samples = {{"size_0", {values({0, 3})}},

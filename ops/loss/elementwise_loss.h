@@ -26,7 +26,9 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
 // The same of probabilities in [0, 1], with logarithms of at least -100; NaN outside. From logits the other form is
 // more exact.
 //   loss = -(target log p + (1 - target) log(1 - p))
-// shapes, dtypes, errors: as mse_loss.
+// shapes: as mse_loss.
+// dtypes: as mse_loss.
+// errors: as mse_loss.
 // grad: dp = -dy (target / p - (1 - target) / (1 - p)) / count, without a term whose logarithm is cut off.
 Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets);
 
@@ -34,7 +36,9 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets);
 // those whose logarithms are given, a scalar []:
 //   target (log(target) - log_probabilities)         0 where the target is 0
 // Times the number of classes it is the average divergence of a row.
-// shapes, dtypes, errors: as mse_loss.
+// shapes: as mse_loss.
+// dtypes: as mse_loss.
+// errors: as mse_loss.
 // grad: -dy target / count of the logarithms; dy (log(target) + 1 - log_probabilities) / count of the target.
 Tensor kl_div(const Tensor& log_probabilities, const Tensor& target);
 

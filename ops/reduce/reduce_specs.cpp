@@ -5,27 +5,10 @@
 
 #include "ops/core/op_spec.h"
 #include "ops/reduce/reduce.h"
+#include "ops/reduce/reduction_reference.h"
 
 namespace eddy {
 namespace {
-
-// The reference: y[o, i] = visit over k of x[o, k, i], in f64.
-template <class Combine>
-Tensor reference_axis(const Tensor& x, int axis, double start, Combine combine) {
-  std::int64_t outer = 1, inner = 1;
-  const std::int64_t count = x.dim(axis);
-  for (int i = 0; i < axis; ++i) outer *= x.dim(i);
-  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.dim(i);
-  const std::vector<double> values = x.to_vector<double>();
-  std::vector<double> result(static_cast<std::size_t>(outer * inner), start);
-  for (std::int64_t o = 0; o < outer; ++o)
-    for (std::int64_t k = 0; k < count; ++k)
-      for (std::int64_t i = 0; i < inner; ++i) {
-        double& to = result[static_cast<std::size_t>(o * inner + i)];
-        to = combine(to, values[static_cast<std::size_t>((o * count + k) * inner + i)]);
-      }
-  return Tensor::from(result, x.shape().without(axis));
-}
 
 Tensors bench_input() {
   return {raw::cast(sample_normal({4096, 1024}, "reduce"), Dtype::f32)};
@@ -133,11 +116,11 @@ OpSpec sum_to_spec() {
 
 std::vector<OpSpec> reduce_specs() {
   const auto over_axis = [](double start, auto combine) {
-    return [=](const Tensors& x) { return reference_axis(x[0], 1, start, combine); };
+    return [=](const Tensors& x) { return detail::reference_reduction(x[0], 1, start, combine); };
   };
   const auto average = [](const Tensors& x) {
     const auto count = static_cast<double>(x[0].dim(1));
-    return reference_axis(x[0], 1, 0, [count](double a, double b) { return a + b / count; });
+    return detail::reference_reduction(x[0], 1, 0, [count](double a, double b) { return a + b / count; });
   };
   const auto larger = [](double a, double b) { return b > a ? b : a; };
   const auto smaller = [](double a, double b) { return b < a ? b : a; };
