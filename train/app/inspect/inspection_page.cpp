@@ -28,9 +28,11 @@ using nlohmann::json;
 constexpr std::string_view kInspectStyle =
 #include "embedded/train/app/inspect/inspect.css"
     ;
+constexpr std::string_view kChartsScript =
+#include "embedded/train/app/inspect/inspect_charts.js"
+    ;
 constexpr std::string_view kInspectScript =
 #include "embedded/train/app/inspect/inspect.js"
-#include "embedded/train/app/inspect/inspect_charts.js"
     ;
 
 struct MeasureWords {
@@ -347,6 +349,7 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
                               const Inspection& inspection) {
   HtmlPage page(fmt::format("{} reads {}", about.run, about.text), about.about);
   page.extra_style(kInspectStyle);
+  page.extra_script(kChartsScript);  // which the other one calls at once
   page.extra_script(kInspectScript);
   const bool part = about.tokens_in_all > inspection.tokens, both = std::isfinite(inspection.loss_cleared);
   const bool task = !inspection.answers.empty();
