@@ -238,7 +238,7 @@ std::vector<std::string> lacking(const InspectedText& about, const ModelConfig& 
   } else if (inspection.apart > 0) {
     lines.push_back(fmt::format(
         "Rows of {} tokens are read at once, longer ones than in training. Without the state they are read in parts of {}, "
-        "each with a new state.",
+        "each with a new state; a model that is sure of a wrong answer then loses more than one that guesses.",
         inspection.segment, inspection.apart));
   } else if (!about.recurrent) {
     lines.push_back("What is carried from segment to segment is a cache of the last tokens, not a state.");
