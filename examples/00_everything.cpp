@@ -2,8 +2,8 @@
 // sampling, in plain C++20 without Eddy. The rest of the tree does the same, only faster and larger.
 //
 // The model learns to write streams like 11e0e10o1e: one or two random bits, then a letter that says whether
-// the ones so far are odd or even. Nobody can foresee the bits. Whoever remembers one bit can foresee the
-// letters, for as long as the stream goes on, and only the model's state remembers.
+// the ones so far are odd or even. Nobody can foresee the bits. Whoever remembers the parity can foresee the
+// letters: a loss of 0.70 a token. Whoever guesses them has 0.99 at best. Here only the state remembers.
 //
 //   g++ -std=c++20 -O2 00_everything.cpp -o everything && ./everything [TEXT]     # yours, names.txt, say
 #include <algorithm>
@@ -335,6 +335,6 @@ int main(int argc, char** argv) {
   return difference < 1e-6 && letters > 500 && right > 0.8 * letters ? 0 : 1;
 }
 
-// Break one: `if (x->value[i] > 0)` gone from relu, and the first line says 4.3e-01 instead of 5.6e-11,
-// ` - y->row(r)[i] * along` gone from rms_norm: 1.5e-01,
-// `if (state) state = detach(state);` as the first line of Model::step: 7.1e-02, what came back through time.
+// Break a gradient, and the first line says 4.3e-01 without `if (x->value[i] > 0)` in relu, 1.5e-01 without
+// ` - y->row(r)[i] * along` in rms_norm, 7.1e-02 with `if (state) state = detach(state);` first in step.
+// Break the model: with `state = layer({x});` in it, the loss stays at 1.1, and half its letters are wrong.

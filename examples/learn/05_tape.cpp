@@ -3,7 +3,7 @@
 // Every operation appends a node with its value, the nodes it was made from, and the slope of its value with respect to
 // each of them. To get gradients, go back over the tape:
 //
-//   gradient of the loss = 1
+//   gradients = 0, that of the loss = 1
 //   for every node from the last to the first, for each of its inputs:  dinput += dnode slope
 //
 // It is +=, since a number that was used twice gets gradients from both uses. In Eddy: autograd/tape.cpp, where the

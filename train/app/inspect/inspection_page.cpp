@@ -28,9 +28,11 @@ using nlohmann::json;
 constexpr std::string_view kInspectStyle =
 #include "embedded/train/app/inspect/inspect.css"
     ;
+constexpr std::string_view kChartsScript =
+#include "embedded/train/app/inspect/inspect_charts.js"
+    ;
 constexpr std::string_view kInspectScript =
 #include "embedded/train/app/inspect/inspect.js"
-#include "embedded/train/app/inspect/inspect_charts.js"
     ;
 
 struct MeasureWords {
@@ -236,7 +238,7 @@ std::vector<std::string> lacking(const InspectedText& about, const ModelConfig& 
   } else if (inspection.apart > 0) {
     lines.push_back(fmt::format(
         "Rows of {} tokens are read at once, longer ones than in training. Without the state they are read in parts of {}, "
-        "each with a new state.",
+        "each with a new state; a model that is sure of a wrong answer then loses more than one that guesses.",
         inspection.segment, inspection.apart));
   } else if (!about.recurrent) {
     lines.push_back("What is carried from segment to segment is a cache of the last tokens, not a state.");
@@ -347,6 +349,7 @@ std::string render_inspection(const InspectedText& about, const ModelConfig& con
                               const Inspection& inspection) {
   HtmlPage page(fmt::format("{} reads {}", about.run, about.text), about.about);
   page.extra_style(kInspectStyle);
+  page.extra_script(kChartsScript);  // which the other one calls at once
   page.extra_script(kInspectScript);
   const bool part = about.tokens_in_all > inspection.tokens, both = std::isfinite(inspection.loss_cleared);
   const bool task = !inspection.answers.empty();

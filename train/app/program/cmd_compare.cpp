@@ -98,7 +98,7 @@ int run_compare(const CompareFlags& flags) {
   reading_b.clear_state = flags.clear_state;
   if (flags.clear_state && !reading_b.carry_state)
     fail<ValueError>(
-        "compare: {} carries no state that could be cleared (model {}, data.order {}, train.carry_state {})",
+        "compare: {} carries no state from batch to batch that could be cleared (model {}, data.order {}, train.carry_state {})",
         same_run ? flags.a.path : flags.run_b, b.config.model.model, b.config.data.order,
         b.config.train.carry_state);
 

@@ -150,8 +150,9 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
                      options.split);
   }
   if (options.clear_state && !task->carries_state())
-    fail<ValueError>("eval: {} carries no state that could be cleared (data.order {}, train.carry_state {})",
-                     flags.run.path, run.config.data.order, run.config.train.carry_state);
+    fail<ValueError>(
+        "eval: {} carries no state from batch to batch that could be cleared (data.order {}, train.carry_state {})",
+        flags.run.path, run.config.data.order, run.config.train.carry_state);
   // Of a text that is read once no more rows are read than it has.
   if (!task->reads_files() || drawn.batches > 0)
     require_memory_of_rows("eval", "--batch", options.batch, "--sequence", task->row_length());

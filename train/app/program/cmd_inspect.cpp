@@ -155,7 +155,9 @@ int run_inspect(const InspectFlags& flags) {
   print_line("loss: {:.6f} nats per {}", inspection.loss, task ? "answer" : "token");
   if (!std::isfinite(inspection.loss)) say(diverged_text(flags.run));
   if (std::isfinite(inspection.loss_cleared))
-    print_line("loss without the state: {:.6f}", inspection.loss_cleared);
+    print_line(
+        "loss without the state: {:.6f}{}", inspection.loss_cleared,
+        inspection.apart > 0 ? fmt::format(", which begins anew every {} tokens", inspection.apart) : "");
   if (task) {
     const auto [right, answers] = right_answers(inspection);
     print_line("right: {} of {} {}", right, answers, plural(answers, "answer"));

@@ -113,6 +113,15 @@ TEST_CASE("inspection page: it needs no network, and no text ends its script") {
   CHECK(contains(shown.page, "default-src 'none'"));
 }
 
+TEST_CASE("inspection page: its script calls what stands above it") {
+  const OneThread one;
+  const Shown shown(tiny_config("regular", 0), kPlainText, segments_of(16, false));
+  const std::size_t defined = shown.page.find("const inspectCharts = "),
+                    used = shown.page.find("= inspectCharts(");
+  CHECK(defined < used);
+  CHECK(used != std::string::npos);
+}
+
 TEST_CASE("inspection page: links go to the line of the literal form that has the formula") {
   const OneThread one;
   const Shown shown(tiny_config("unit_forget", 0), kPlainText, segments_of(16, false));
