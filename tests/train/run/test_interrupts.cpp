@@ -15,6 +15,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/recorded.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/tasks/copy_data.h"
@@ -79,15 +80,9 @@ void check_resumes(const std::string& run, const TrainRequest& unbroken) {
   }
 }
 
-Metrics metrics_of(const std::string& run) {
-  return read_metrics(run + "/metrics.jsonl");
-}
-
 // Whether the run goes on from a checkpoint of this step.
 bool has_resumed(const std::string& run, std::int64_t step) {
-  for (const EventRecord& event : metrics_of(run).events)
-    if (contains(event.text, "resumed at step " + std::to_string(step))) return true;
-  return false;
+  return contains(events_of(run), "resumed at step " + std::to_string(step));
 }
 
 // Trains in a process of its own, which gets SIGTERM a moment after `ready()`. Returns how it ended.

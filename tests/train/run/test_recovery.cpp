@@ -16,6 +16,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/recorded.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
@@ -293,8 +294,7 @@ TEST_CASE("recovery: an evaluation and a sample that are recorded for the step a
     again.checkpoint = "step-" + std::to_string(from);
     CHECK(train_quietly(again) == TrainEnd::finished);
   }
-  const Metrics mine = read_metrics(request.run_dir + "/metrics.jsonl"),
-                theirs = read_metrics(whole.run_dir + "/metrics.jsonl");
+  const Metrics mine = metrics_of(request.run_dir), theirs = metrics_of(whole.run_dir);
   REQUIRE(mine.evals.size() == theirs.evals.size());
   for (std::size_t i = 0; i < mine.evals.size(); ++i) CHECK(mine.evals[i].loss == theirs.evals[i].loss);
   REQUIRE(mine.samples.size() == theirs.samples.size());
@@ -350,8 +350,7 @@ TEST_CASE("recovery: a run folder that is moved ends the run and is gone on with
     }
     return 96;
   });
-  const std::string metrics = request.run_dir + "/metrics.jsonl";
-  REQUIRE(wait_until([&] { return fs::exists(metrics) && read_metrics(metrics).steps.size() > 3; }));
+  REQUIRE(wait_until([&] { return has_steps(request.run_dir, 3); }));
   fs::rename(request.run_dir, folder.path("moved"));
   CHECK(child.wait() == 42);
   CHECK(!fs::exists(request.run_dir));

@@ -10,6 +10,7 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/recorded.h"
 #include "train/config/run_config.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
@@ -20,10 +21,6 @@ namespace {
 using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
-
-Metrics metrics_of(const std::string& run) {
-  return read_metrics(run + "/metrics.jsonl");
-}
 
 }  // namespace
 
