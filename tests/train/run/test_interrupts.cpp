@@ -15,7 +15,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
-#include "tests/train/run/recorded.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/tasks/copy_data.h"
@@ -38,25 +38,6 @@ TrainRequest stream_run(const TempFolder& folder, const std::string& name) {
   request.config.model.model = "lstm";
   request.config.data.order = "stream";
   request.config.train.state_gain_batches = 0;
-  return request;
-}
-
-// A copy task that validates its curriculum after every second step.
-TrainRequest copy_run(const TempFolder& folder, const std::string& name) {
-  TrainRequest request = tiny_run(folder, name);
-  RunConfig& config = request.config;
-  config.model.model = "block_accumulate";
-  config.model.context = 64;
-  config.model.block = 4;
-  config.model.readout = "tail";
-  config.data.name = "copy";
-  config.data.path.clear();
-  config.data.noise = 8;
-  auto& keys = config.data.extensions.get<CopyKeys>();
-  keys.symbols = 4;
-  keys.noise_max = 16;
-  keys.curriculum_every = 2;
-  keys.curriculum_batches = 1;
   return request;
 }
 
@@ -187,8 +168,8 @@ TEST_CASE("train: SIGTERM in a sample ends it there and the run that goes on wri
 TEST_CASE("train: SIGTERM in a validation of the curriculum leaves it to the run that goes on") {
   const OneThread one;
   const TempFolder folder;
-  const TrainRequest unbroken = copy_run(folder, "unbroken");
-  TrainRequest request = copy_run(folder, "run");
+  const TrainRequest unbroken = curriculum_run(folder, "unbroken", 16);
+  TrainRequest request = curriculum_run(folder, "run", 16);
   request.config.data.extensions.get<CopyKeys>().curriculum_batches = 100'000'000;
   CHECK(interrupted(request, [&] {
           return fs::exists(request.run_dir + "/metrics.jsonl") &&
@@ -197,13 +178,7 @@ TEST_CASE("train: SIGTERM in a validation of the curriculum leaves it to the run
   CHECK(load_run(request.run_dir).step == 2);
   CHECK(metrics_of(request.run_dir).evals.empty());
   check_resumes(request.run_dir, unbroken);
-  const std::vector<EvalRecord> mine = metrics_of(request.run_dir).evals,
-                                theirs = metrics_of(unbroken.run_dir).evals;
-  REQUIRE(mine.size() == theirs.size());
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    CHECK(mine[i].step == theirs[i].step);
-    CHECK(mine[i].loss == theirs[i].loss);
-  }
+  check_same_evaluations(metrics_of(request.run_dir).evals, metrics_of(unbroken.run_dir).evals);
 }
 
 TEST_CASE("train: a pointer to the best that was not written is written when the run goes on") {

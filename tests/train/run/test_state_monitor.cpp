@@ -12,7 +12,7 @@
 #include "tests/support/tasks.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
-#include "tests/train/run/recorded.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/state_monitor.h"
 

@@ -18,7 +18,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
-#include "tests/train/run/recorded.h"
+#include "tests/train/run/runs.h"
 #include "train/config/run_config.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
