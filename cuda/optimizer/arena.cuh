@@ -1,5 +1,5 @@
-// What kernels of optimizers share: clipping by the gradient's norm, the weight decay of an element, and the loop over an
-// arena.
+// What kernels of optimizers share: clipping by the norm of the gradient, the weight decay of an element, and the loop
+// over an arena.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +54,9 @@ class Decay {
   float keep_;
 };
 
-// Updates the elements of an arena in place: a block takes chunks in turn, and with `by_four` a thread four neighbours at
-// a time as 16 bytes, where all addresses are aligned. update(keep, g, p, m...) computes one element, which is p and one of
-// each of `moments`; `keep` is the factor of its weight decay. The copy of the parameters in bf16 follows them.
+// Updates the elements of an arena in place: a block takes chunks in turn, and with `by_four` a thread four neighbours
+// at a time as 16 bytes, for which all addresses are aligned. update(keep, g, p, m...) computes one element, p and its
+// `moments`; `keep` is the factor of its weight decay. The copy of the parameters in bf16 follows them.
 template <class Args, class Update, class... Moment>
 __device__ void update_arena(const Args& args, double lr, bool by_four, const Update& update,
                              Moment* const... moments) {

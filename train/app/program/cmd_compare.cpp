@@ -91,8 +91,8 @@ int run_compare(const CompareFlags& flags) {
                         {.rows = flags.rows, .tokens = kTokensOfARow, .one_state = true});
     if (rows.targets > 0)
       fail<ValueError>(
-          "compare: {} was trained on the task {}, which has {} for {} tokens (tasks with an answer behind each token are "
-          "read)",
+          "compare: {} was trained on the task {}, which has {} for {} tokens "
+          "(tasks with an answer behind each token are read)",
           flags.a.path, a.config.data.name, rows.targets == 1 ? "one answer" : "answers at the end alone",
           rows.segment);
     for (const auto& [run, reading] : {std::pair(&a, &reading_a), {&b, &reading_b}}) {
