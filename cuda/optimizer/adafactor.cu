@@ -10,6 +10,7 @@
 //                  most some 64 KiB), the parameter read twice and written once, the momentum read and
 //                  written; the least is the gradient three times
 #include "cuda/core/team.cuh"
+#include "cuda/optimizer/arena.cuh"
 #include "ops/optimizer/adafactor.h"
 #include "ops/optimizer/optimizer.h"
 
@@ -27,11 +28,10 @@ struct Step {
   bool skipped;          // the norm of the gradient is not finite
 
   // All threads of the block must call it; one computes.
-  __device__ explicit Step(const AdafactorArgs& a) : args(a), skipped(false) {
+  __device__ explicit Step(const AdafactorArgs& a) : args(a), skipped(skips_step(a.norm)) {
     __shared__ double numbers[2];
-    if (args.norm != nullptr) skipped = !(*args.norm - *args.norm == 0);  // NaN or infinite
     if (threadIdx.x == 0) {
-      numbers[0] = args.norm == nullptr ? 1.0 : clip_factor(*args.norm, args.scalars->clip);
+      numbers[0] = clipping_of(args);
       numbers[1] = 1 - pow(static_cast<double>(args.scalars->step) + 1, -args.options.decay_exponent);
     }
     __syncthreads();

@@ -4,8 +4,7 @@
 //                  addresses are aligned
 //   shared memory  24 bytes: the factors that all elements share
 //   bytes moved    p and m read and written, g read: 20 bytes an element, the least; 2 more with p in bf16
-#include "cuda/core/map.cuh"
-#include "cuda/optimizer/decay.cuh"
+#include "cuda/optimizer/arena.cuh"
 #include "ops/optimizer/momentum.h"
 
 namespace eddy::cuda {
@@ -28,10 +27,9 @@ __global__ void momentum_kernel(MomentumLaunch launched) {
   const MomentumArgs& args = launched.args;
   __shared__ MomentumStep step;
   if (threadIdx.x == 0) {
-    const double norm = args.norm == nullptr ? 0 : *args.norm;
     step.lr = args.scalars->lr;
-    step.skipped = !(norm - norm == 0);
-    step.factor = static_cast<float>(args.norm == nullptr ? 1.0 : clip_factor(norm, args.scalars->clip));
+    step.skipped = skips_step(args.norm);
+    step.factor = static_cast<float>(clipping_of(args));
   }
   __syncthreads();
   if (step.skipped) return;
@@ -42,30 +40,7 @@ __global__ void momentum_kernel(MomentumLaunch launched) {
   const auto update = [&](float keep, float g, float& p, float& m) {
     p = momentum_update<Rule>(beta1, rest1, beta2, rest2, rate, keep, step.factor * g, p, m);
   };
-  float* const p = static_cast<float*>(args.p);
-  const float* const g = static_cast<const float*>(args.g);
-  float* const m = static_cast<float*>(args.m);
-  bf16* const rounded = static_cast<bf16*>(args.rounded);
-  for (std::int64_t start = blockIdx.x * kOptimizerChunk; start < args.n;
-       start += gridDim.x * kOptimizerChunk) {
-    const std::int64_t end = min(start + kOptimizerChunk, args.n);
-    const std::int64_t last_four = launched.by_four ? start + (end - start) / 4 * 4 : start;
-    Decay<MomentumArgs> decay(args, step.lr, start);
-    for (std::int64_t i = start + 4 * threadIdx.x; i < last_four; i += 4 * kThreads) {
-      const Group<float> gradients = read_group(g + i);
-      Neighbours<float, 4> ps = read_neighbours<4>(p + i, 4, false);
-      Group<float> ms = read_group(m + i);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) update(decay.keep(i + j), gradients.at[j], ps.at[j], ms.at[j]);
-      *reinterpret_cast<Neighbours<float, 4>*>(p + i) = ps;
-      if (rounded != nullptr) *reinterpret_cast<Neighbours<bf16, 4>*>(rounded + i) = as_stored<bf16>(ps);
-      write_group(m + i, ms);
-    }
-    for (std::int64_t i = last_four + threadIdx.x; i < end; i += kThreads) {
-      update(decay.keep(i), g[i], p[i], m[i]);
-      if (rounded != nullptr) rounded[i] = static_cast<bf16>(p[i]);
-    }
-  }
+  update_arena(args, step.lr, launched.by_four, update, static_cast<float*>(args.m));
 }
 
 }  // namespace

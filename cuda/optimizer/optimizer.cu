@@ -17,9 +17,8 @@
 //                  256, ...; then one block sums the partial results in the same way
 //   shared memory  64 bytes
 //   bytes moved    x once, the least
-#include "cuda/core/map.cuh"
 #include "cuda/core/team.cuh"
-#include "cuda/optimizer/decay.cuh"
+#include "cuda/optimizer/arena.cuh"
 #include "ops/optimizer/optimizer.h"
 
 namespace eddy::cuda {
@@ -37,13 +36,9 @@ struct Step {
 __device__ Step step_of(const AdamArgs& args) {
   const AdamScalars scalars = *args.scalars;
   Step step{};
-  double factor = 1;
-  if (args.norm != nullptr) {
-    step.skipped = !(*args.norm - *args.norm == 0);  // NaN or infinite
-    factor = clip_factor(*args.norm, scalars.clip);
-  }
+  step.skipped = skips_step(args.norm);
+  step.factor = static_cast<float>(clipping_of(args));
   const double t = static_cast<double>(scalars.step);
-  step.factor = static_cast<float>(factor);
   step.inverse_root2 = static_cast<float>(1 / sqrt(1 - pow(args.options.beta2, t)));
   step.rate = static_cast<float>(scalars.lr / (1 - pow(args.options.beta1, t)));
   step.lr = scalars.lr;
@@ -53,15 +48,6 @@ __device__ Step step_of(const AdamArgs& args) {
 struct Rates {
   float beta1, beta2, rest1, rest2, eps;
 };
-
-// Updates one element: p, m and v in place.
-__device__ void update(const Step& step, const Rates& rates, float keep, float g, float& p, float& m,
-                       float& v) {
-  const float gradient = step.factor * g;
-  m = rates.beta1 * m + rates.rest1 * gradient;
-  v = rates.beta2 * v + rates.rest2 * gradient * gradient;
-  p = keep * p - step.rate * m / (sqrtf(v) * step.inverse_root2 + rates.eps);
-}
 
 struct AdamLaunch {
   AdamArgs args;
@@ -77,34 +63,14 @@ __global__ void adam_kernel(AdamLaunch launched) {
   const Rates rates{static_cast<float>(args.options.beta1), static_cast<float>(args.options.beta2),
                     static_cast<float>(1 - args.options.beta1), static_cast<float>(1 - args.options.beta2),
                     static_cast<float>(args.options.eps)};
-  float* const p = static_cast<float*>(args.p);
-  const float* const g = static_cast<const float*>(args.g);
-  float* const m = static_cast<float*>(args.m);
-  float* const v = static_cast<float*>(args.v);
-  bf16* const rounded = static_cast<bf16*>(args.rounded);
-  for (std::int64_t start = blockIdx.x * kOptimizerChunk; start < args.n;
-       start += gridDim.x * kOptimizerChunk) {
-    const std::int64_t end = min(start + kOptimizerChunk, args.n);
-    const std::int64_t last_four = launched.by_four ? start + (end - start) / 4 * 4 : start;
-    Decay<AdamArgs> decay(args, step.lr, start);
-    for (std::int64_t i = start + 4 * threadIdx.x; i < last_four; i += 4 * kThreads) {
-      const Group<float> gradients = read_group(g + i);
-      Neighbours<float, 4> ps = read_neighbours<4>(p + i, 4, false);
-      Group<float> ms = read_group(m + i), vs = read_group(v + i);
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        update(step, rates, decay.keep(i + j), gradients.at[j], ps.at[j], ms.at[j], vs.at[j]);
-      *reinterpret_cast<Neighbours<float, 4>*>(p + i) = ps;
-      if (rounded != nullptr) *reinterpret_cast<Neighbours<bf16, 4>*>(rounded + i) = as_stored<bf16>(ps);
-      write_group(m + i, ms);
-      write_group(v + i, vs);
-    }
-    // The remainder, fewer than four elements or all: after the fours, so the index still increases.
-    for (std::int64_t i = last_four + threadIdx.x; i < end; i += kThreads) {
-      update(step, rates, decay.keep(i), g[i], p[i], m[i], v[i]);
-      if (rounded != nullptr) rounded[i] = static_cast<bf16>(p[i]);
-    }
-  }
+  const auto update = [&](float keep, float g, float& p, float& m, float& v) {
+    const float gradient = step.factor * g;
+    m = rates.beta1 * m + rates.rest1 * gradient;
+    v = rates.beta2 * v + rates.rest2 * gradient * gradient;
+    p = keep * p - step.rate * m / (sqrtf(v) * step.inverse_root2 + rates.eps);
+  };
+  update_arena(args, step.lr, launched.by_four, update, static_cast<float*>(args.m),
+               static_cast<float*>(args.v));
 }
 
 __global__ void squares_kernel(NormArgs args) {

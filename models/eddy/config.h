@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "models/config.h"
+#include "models/eddy/extension_keys.h"
 #include "models/eddy/families.h"
-#include "models/extension_keys.h"
 
 namespace eddy {
 

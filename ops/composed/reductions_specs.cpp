@@ -10,29 +10,12 @@
 namespace eddy {
 namespace {
 
-std::vector<OpSample> samples_of_reduction() {
-  const auto values = [](const Shape& shape) { return sample_normal(shape, "composed"); };
-  return {{"size_0", {values({0, 3})}},
-          {"size_1", {values({1, 1})}},
-          {"odd_tail", {values({3, 37})}},
-          {"middle_axis", {values({2, 7, 5})}},
-          {"long_axis", {values({2, 301, 2})}},
-          {"strided", {strided_copy(values({5, 7}))}},
-          {"large", {sample_normal({3, 65}, "composed", 1e6)}, false}};
-}
-
-OpSpec reduction_spec(const char* name, const char* formula, OpFunction run, OpFunction reference) {
-  OpSpec spec{name, formula};
-  spec.run = std::move(run);
-  spec.reference = std::move(reference);
-  spec.samples = samples_of_reduction();
-  spec.roundings = 32;  // some 300 terms in 32 lanes and a fold of 5, with cancellation
-  spec.bench = [] { return sample_normal({4096, 1024}, "composed"); };
-  return spec;
+OpSpec composed_spec(const char* name, const char* formula, OpFunction run, OpFunction reference) {
+  return detail::reduction_spec(name, formula, std::move(run), std::move(reference), "composed");
 }
 
 OpSpec logsumexp_spec() {
-  OpSpec spec = reduction_spec(
+  OpSpec spec = composed_spec(
       "logsumexp", "log of the sum of e^x over an axis", [](const Tensors& x) { return logsumexp(x[0], 1); },
       [](const Tensors& x) {
         const Tensor largest = detail::reference_reduction(
@@ -56,7 +39,7 @@ OpSpec logsumexp_spec() {
 
 // Deviations from the mean in a second pass; of the root too.
 OpSpec var_spec(const char* name, const char* formula, OpFunction run, double correction, bool root) {
-  OpSpec spec = reduction_spec(name, formula, std::move(run), [correction, root](const Tensors& x) {
+  OpSpec spec = composed_spec(name, formula, std::move(run), [correction, root](const Tensors& x) {
     const std::int64_t count = x[0].dim(1);
     const std::vector<double> rows =
         raw::contiguous(raw::transpose(x[0], 1, x[0].rank() - 1)).to_vector<double>();
@@ -78,7 +61,7 @@ OpSpec var_spec(const char* name, const char* formula, OpFunction run, double co
 }
 
 OpSpec prod_spec() {
-  OpSpec spec = reduction_spec(
+  OpSpec spec = composed_spec(
       "prod", "product over an axis", [](const Tensors& x) { return prod(x[0], 1); },
       [](const Tensors& x) {
         return detail::reference_reduction(x[0], 1, 1, [](double a, double b) { return a * b; });

@@ -4,6 +4,7 @@
 
 #include "ops/core/op_spec.h"
 #include "ops/core/records.h"
+#include "ops/optimizer/arena_samples.h"
 #include "ops/optimizer/momentum.h"
 
 namespace eddy {
@@ -11,15 +12,12 @@ namespace {
 
 constexpr AdamScalars kMomentumScalars = {0.01, 1, 1.5};
 
-std::vector<DecaySegment> momentum_segments(std::int64_t n) {
-  return {{n / 7, n / 3, 0.1}, {n / 2, n - n / 5, 0.3}};
-}
-
 OpSpec momentum_spec(const char* name, const char* formula, const MomentumConstants& constants) {
   OpSpec spec{name, formula};
   spec.run = [constants](const Tensors& x) {
     const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), g = raw::contiguous(x[1]);
-    momentum_step_on_device(p, g, m, decay_table(momentum_segments(p.elements()), p.elements(), p.device()),
+    momentum_step_on_device(p, g, m,
+                            decay_table(detail::sample_segments(p.elements()), p.elements(), p.device()),
                             constants, upload_records(p.device(), &kMomentumScalars, 1), l2_norm(g));
     return Tensors{p, m};
   };
@@ -31,7 +29,7 @@ OpSpec momentum_spec(const char* name, const char* formula, const MomentumConsta
     const double factor = std::min(1.0, kMomentumScalars.clip / (std::sqrt(squares) + 1e-6));
     for (std::size_t i = 0; i < p.size(); ++i) {
       double decay = 0;
-      for (const DecaySegment& segment : momentum_segments(std::ssize(p)))
+      for (const DecaySegment& segment : detail::sample_segments(std::ssize(p)))
         if (static_cast<std::int64_t>(i) >= segment.begin && static_cast<std::int64_t>(i) < segment.end)
           decay = segment.decay;
       const double gradient = factor * g[i],
@@ -47,11 +45,7 @@ OpSpec momentum_spec(const char* name, const char* formula, const MomentumConsta
   const auto sample = [](std::int64_t n, double scale) {
     return Tensors{sample_normal({n}, "p"), sample_normal({n}, "g", scale), sample_normal({n}, "m", scale)};
   };
-  spec.samples = {{"size_0", sample(0, 1), false},      {"size_1", sample(1, 0.1), false},
-                  {"odd_tail", sample(67, 0.1), false}, {"many_chunks", sample(40001, 0.003), false},
-                  {"clipped", sample(67, 10), false},   {"large", sample(33, 1e6), false}};
-  spec.roundings = 16;
-  spec.bench = [sample] { return sample(1 << 22, 1); };
+  detail::set_arena_samples(spec, sample);
   return spec;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/core/op_spec.h"
+#include "ops/optimizer/arena_samples.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -13,18 +14,13 @@ namespace {
 constexpr AdamConstants kAdamConstants = {0.9, 0.98, 1e-6};
 constexpr AdamScalars kAdamScalars = {0.01, 3, 1.5};
 
-// A gap at either end and one inside, and a border inside a chunk.
-std::vector<DecaySegment> sample_segments(std::int64_t n) {
-  return {{n / 7, n / 3, 0.1}, {n / 2, n - n / 5, 0.3}};
-}
-
 Tensors adam_reference(const Tensors& x) {
   const double norm = sqrt(sum(x[1] * x[1])).item<double>(), t = static_cast<double>(kAdamScalars.step);
   const Tensor g = x[1] * std::min(1.0, kAdamScalars.clip / (norm + 1e-6));
   const Tensor m = kAdamConstants.beta1 * x[2] + (1 - kAdamConstants.beta1) * g,
                v = kAdamConstants.beta2 * x[3] + (1 - kAdamConstants.beta2) * g * g;
   const Tensor decay = Tensor::zeros(x[0].shape(), Dtype::f64);
-  for (const DecaySegment& segment : sample_segments(x[0].elements()))
+  for (const DecaySegment& segment : detail::sample_segments(x[0].elements()))
     raw::fill(raw::narrow(decay, 0, segment.begin, segment.end - segment.begin), segment.decay);
   const Tensor corrected_m = m / (1 - std::pow(kAdamConstants.beta1, t)),
                corrected_v = v / (1 - std::pow(kAdamConstants.beta2, t));
@@ -36,7 +32,7 @@ OpSpec adamw_spec() {
   OpSpec spec{"adamw", "p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)"};
   spec.run = [](const Tensors& x) {
     const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), v = raw::copy(x[3]), g = raw::contiguous(x[1]);
-    adamw_step(p, g, m, v, sample_segments(p.elements()), kAdamConstants, kAdamScalars, l2_norm(g));
+    adamw_step(p, g, m, v, detail::sample_segments(p.elements()), kAdamConstants, kAdamScalars, l2_norm(g));
     return Tensors{p, m, v};
   };
   spec.reference = adam_reference;
@@ -44,11 +40,7 @@ OpSpec adamw_spec() {
     return Tensors{sample_normal({n}, "p"), sample_normal({n}, "g", scale), sample_normal({n}, "m", scale),
                    sample_uniform({n}, "v", 0, 2 * scale * scale)};
   };
-  spec.samples = {{"size_0", sample(0, 1), false},      {"size_1", sample(1, 0.1), false},
-                  {"odd_tail", sample(67, 0.1), false}, {"many_chunks", sample(40001, 0.003), false},
-                  {"clipped", sample(67, 10), false},   {"large", sample(33, 1e6), false}};
-  spec.roundings = 16;
-  spec.bench = [sample] { return sample(1 << 22, 1); };
+  detail::set_arena_samples(spec, sample);
   return spec;
 }
 

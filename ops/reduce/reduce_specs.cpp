@@ -10,29 +10,8 @@
 namespace eddy {
 namespace {
 
-Tensors bench_input() {
-  return {raw::cast(sample_normal({4096, 1024}, "reduce"), Dtype::f32)};
-}
-
-std::vector<OpSample> samples_of_axis_1() {
-  const auto values = [](const Shape& shape) { return sample_normal(shape, "reduce"); };
-  return {{"size_0", {values({0, 3})}},
-          {"size_1", {values({1, 1})}},
-          {"odd_tail", {values({3, 37})}},
-          {"middle_axis", {values({2, 7, 5})}},
-          {"long_axis", {values({2, 301, 2})}},
-          {"strided", {strided_copy(values({5, 7}))}},
-          {"large", {sample_normal({3, 65}, "reduce", 1e6)}, false}};
-}
-
 OpSpec axis_spec(const char* name, const char* formula, OpFunction run, OpFunction reference) {
-  OpSpec spec{name, formula};
-  spec.run = std::move(run);
-  spec.reference = std::move(reference);
-  spec.samples = samples_of_axis_1();
-  spec.roundings = 32;  // some 300 terms in 32 lanes and a fold of 5, with cancellation
-  spec.bench = bench_input;
-  return spec;
+  return detail::reduction_spec(name, formula, std::move(run), std::move(reference), "reduce");
 }
 
 OpSpec all_spec(const char* name, const char* formula, OpFunction run, bool average) {
@@ -108,7 +87,7 @@ OpSpec sum_to_spec() {
       {"wide", pair({3, 2051}, {2051}), false},
       {"strided", {strided_copy(sample_normal({6, 7}, "sum_to")), Tensor::zeros({7}, Dtype::f64)}, false}};
   spec.roundings = 32;
-  spec.bench = [] { return Tensors{bench_input()[0], Tensor::zeros({1024})}; };
+  spec.bench = [] { return Tensors{sample_normal({4096, 1024}, "reduce"), Tensor::zeros({1024})}; };
   return spec;
 }
 

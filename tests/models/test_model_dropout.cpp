@@ -12,20 +12,15 @@
 #include "ops/recurrence/unit_recurrence.h"
 #include "ops/reduce/reduce.h"
 #include "tests/models/every_model.h"
+#include "tests/models/plain_rows.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::test;
 
-using Row = std::vector<double>;
-
-Row random_row(std::int64_t n, const std::string& name) {
-  Row values(static_cast<std::size_t>(n));
-  const RandomKey key = random_key(21, name.c_str(), 0);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = 1.4 * (static_cast<double>(uniform01(key.word(i))) - 0.5);
-  return values;
+Row random_weights(std::int64_t n, const std::string& name) {
+  return random_row(n, name, 1.4);
 }
 
 // y = W x + bias for W [rows of y, x].
@@ -33,17 +28,6 @@ Row product(const Row& w, const Row& x, const Row& bias) {
   Row y = bias;
   for (std::size_t i = 0; i < y.size(); ++i)
     for (std::size_t j = 0; j < x.size(); ++j) y[i] += w[i * x.size() + j] * x[j];
-  return y;
-}
-
-Row layer_norm_row(const Row& x, const Row& gain, const Row& bias, double eps) {
-  const auto n = static_cast<double>(x.size());
-  double mean = 0, variance = 0;
-  for (const double v : x) mean += v / n;
-  for (const double v : x) variance += (v - mean) * (v - mean) / n;
-  Row y(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i)
-    y[i] = (x[i] - mean) / std::sqrt(variance + eps) * gain[i] + bias[i];
   return y;
 }
 
@@ -111,14 +95,14 @@ TEST_CASE("model dropout: the fused recurrence equals plain loops with the docum
   constexpr std::int64_t kTime = 4, kBatch = 3, kDim = 6, kMlp = 10, kHeads = 2;
   for (const double rate : {0.0, 0.3}) {
     CAPTURE(rate);
-    const Row norm1 = random_row(kDim, "norm1"), norm1_bias = random_row(kDim, "norm1_bias"),
-              wqkv = random_row(3 * kDim * kDim, "wqkv"), wqkv_bias = random_row(3 * kDim, "wqkv_bias"),
-              wo = random_row(kDim * kDim, "wo"), wo_bias = random_row(kDim, "wo_bias"),
-              norm2 = random_row(kDim, "norm2"), norm2_bias = random_row(kDim, "norm2_bias"),
-              up = random_row(kMlp * kDim, "up"), up_bias = random_row(kMlp, "up_bias"),
-              down = random_row(kDim * kMlp, "down"), down_bias = random_row(kDim, "down_bias"),
-              x = random_row(kTime * kBatch * kDim, "x"), key0 = random_row(kBatch * kDim, "key0"),
-              value0 = random_row(kBatch * kDim, "value0");
+    const Row norm1 = random_weights(kDim, "norm1"), norm1_bias = random_weights(kDim, "norm1_bias"),
+              wqkv = random_weights(3 * kDim * kDim, "wqkv"),
+              wqkv_bias = random_weights(3 * kDim, "wqkv_bias"), wo = random_weights(kDim * kDim, "wo"),
+              wo_bias = random_weights(kDim, "wo_bias"), norm2 = random_weights(kDim, "norm2"),
+              norm2_bias = random_weights(kDim, "norm2_bias"), up = random_weights(kMlp * kDim, "up"),
+              up_bias = random_weights(kMlp, "up_bias"), down = random_weights(kDim * kMlp, "down"),
+              down_bias = random_weights(kDim, "down_bias"), x = random_weights(kTime * kBatch * kDim, "x"),
+              key0 = random_weights(kBatch * kDim, "key0"), value0 = random_weights(kBatch * kDim, "value0");
     UnitRecurrenceOptions options;
     options.heads = kHeads;
     options.dropout = rate;
@@ -211,7 +195,7 @@ TEST_CASE("model dropout: the first state of the recurrence keeps its mean") {
   UnitRecurrenceWeights weights;
   weights.norm1 = weights.norm2 = Tensor::full({kDim}, 1.0, Dtype::f64);
   weights.wqkv = Tensor::zeros({3 * kDim, kDim}, Dtype::f64);
-  weights.wo = Tensor::from(random_row(kDim * kDim, "wo"), {kDim, kDim});
+  weights.wo = Tensor::from(random_weights(kDim * kDim, "wo"), {kDim, kDim});
   weights.up = Tensor::zeros({kDim, kDim}, Dtype::f64);
   weights.down = Tensor::zeros({kDim, kDim}, Dtype::f64);
   UnitRecurrenceOptions options;

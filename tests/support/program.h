@@ -153,6 +153,10 @@ class Program {
   Ended ended_;
 };
 
+// Flags of a training run of milliseconds: a 16-wide model in a context of 16 tokens.
+inline const std::string kTinyModel =
+    "--model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.sample_tokens 0 ";
+
 // Runs the program and waits for its end.
 inline Ended run_program(const Start& start) {
   return Program(start).finish();

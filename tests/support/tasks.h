@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "models/eddy/registry.h"
+#include "models/optimizer/optimizer.h"
 #include "train/tasks/task.h"
 
 namespace eddy::test {
@@ -19,6 +21,33 @@ inline std::unique_ptr<Task> task_of(const RunConfig& config, bool training = tr
   arguments.config = config;
   arguments.training = training;
   return make_task(std::move(arguments));
+}
+
+// Parity of streams of 12 bits, and a model of 8 numbers.
+inline RunConfig parity_config(std::int64_t batch) {
+  RunConfig config;
+  config.model.model = "unit_forget";
+  config.model.dim = 8;
+  config.model.layers = 1;
+  config.model.heads = 2;
+  config.model.context = 12;
+  config.data.name = "parity";
+  config.train.batch = batch;
+  return config;
+}
+
+// The model of a configuration as training begins, and its optimizer.
+struct Begun {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Optimizer> optimizer;
+};
+inline Begun begin_training(const Task& task, const RunConfig& config) {
+  ModelConfig sizes = config.model;
+  task.set_model_sizes(sizes);
+  Begun begun{make_model(sizes), nullptr};
+  begun.model->params().initialize(static_cast<std::uint64_t>(config.train.seed));
+  begun.optimizer = make_optimizer(begun.model->params(), config.train);
+  return begun;
 }
 
 // A model in f64 that fits a task.

@@ -13,6 +13,7 @@
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
 #include "train/run/trainer.h"
+#include "train/tasks/copy_data.h"
 #include "train/text/stories/stories.h"
 
 namespace eddy::test {
@@ -41,6 +42,24 @@ inline TrainRequest tiny_run(const TempFolder& folder, const std::string& name) 
   train.checkpoint_every = 0;
   train.sample_tokens = 0;
   train.log_every = 1;
+  return request;
+}
+
+// A run of one step of a task without texts, in the folder `task`: its rows have 16 tokens, a secret or symbols and 4 of
+// noise. `model` is of the family recurrent_transformer, or the LSTM.
+inline TrainRequest tiny_task_run(const TempFolder& folder, const std::string& task,
+                                  const std::string& model) {
+  TrainRequest request = tiny_run(folder, task);
+  RunConfig& config = request.config;
+  config.data.name = task;
+  config.data.path = "";
+  config.data.noise = 4;
+  config.data.extensions.get<CopyKeys>().symbols = 3;
+  config.data.extensions.get<CopyKeys>().noise_max = 4;
+  config.model.family = model == "lstm" ? "staircase" : "recurrent_transformer";
+  config.model.model = model;
+  config.model.positions = false;
+  config.train.steps = 1;
   return request;
 }
 

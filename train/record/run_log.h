@@ -13,7 +13,7 @@
 
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
-#include "train/files/event_file.h"
+#include "train/record/event_file.h"
 #include "train/record/metrics.h"
 #include "train/record/metrics_summary.h"
 #include "train/record/progress.h"

@@ -10,20 +10,15 @@
 #include "models/block_recurrent/memory.h"
 #include "tensor/base/error.h"
 #include "tests/models/block_recurrent/block_recurrent_case.h"
+#include "tests/models/plain_rows.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::test;
 
-using Row = std::vector<double>;
-
-Row random_row(std::int64_t n, const std::string& name) {
-  Row values(static_cast<std::size_t>(n));
-  const RandomKey key = random_key(21, name.c_str(), 0);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = 2 * static_cast<double>(uniform01(key.word(i))) - 1;
-  return values;
+Row random_numbers(std::int64_t n, const std::string& name) {
+  return random_row(n, name, 2);
 }
 
 // One head of width 2, one sequence: a memory of `entries`, queries, and what the module makes of them.
@@ -33,7 +28,7 @@ struct Bench {
   std::int64_t written;
 
   Bench(std::int64_t size, std::int64_t topk, const std::string& search, std::int64_t count)
-      : keys(random_row(2 * size, "keys")), values(random_row(2 * size, "values")), written(count) {
+      : keys(random_numbers(2 * size, "keys")), values(random_numbers(2 * size, "values")), written(count) {
     config.heads = 1;
     config.head_dim = 2;
     config.memory_size = size;
@@ -84,7 +79,7 @@ void check_row(const Row& found, std::size_t query, const Row& expected) {
 }  // namespace
 
 TEST_CASE("memorizing: the search by buckets takes the best of every bucket and counts empty ones as zeros") {
-  const Row q = random_row(14, "q");
+  const Row q = random_numbers(14, "q");
   for (const std::int64_t written : {0, 2, 5, 11, 30}) {
     CAPTURE(written);
     const Bench bench(11, 4, "bucket", written);
@@ -105,7 +100,7 @@ TEST_CASE("memorizing: the search by buckets takes the best of every bucket and 
 }
 
 TEST_CASE("memorizing: the exact search takes the best of all") {
-  const Row q = random_row(14, "q");
+  const Row q = random_numbers(14, "q");
   for (const std::int64_t written : {2, 11}) {
     CAPTURE(written);
     const Bench bench(11, 4, "exact", written);
@@ -136,7 +131,7 @@ TEST_CASE("memorizing: equal entries of a bucket are averaged") {
 }
 
 TEST_CASE("memorizing: an entry is empty when its key is zero whatever the count says") {
-  const Row q = random_row(14, "q");
+  const Row q = random_numbers(14, "q");
   for (const char* search : {"bucket", "exact"}) {
     Bench bench(11, 4, search, 11);
     for (std::size_t i = 4; i < 8; ++i) bench.keys[i] = bench.values[i] = 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tensor/base/error.h"
+#include "tests/models/plain_rows.h"
 #include "tests/models/recurrent_transformer/recurrent_transformer_case.h"
 #include "train/config/run_config.h"
 
@@ -40,7 +41,6 @@ void check_forms(const ModelConfig& config, std::int64_t batch, std::int64_t tim
 
 // ---- The model in plain loops over one sequence, from the equations: no tensors, windows as lists of rows.
 
-using Row = std::vector<double>;
 using Rows = std::vector<Row>;
 
 struct Plain {
@@ -54,15 +54,7 @@ struct Plain {
     return values.empty() ? otherwise : values[i];
   }
   Row norm(const Row& x, const std::string& name) const {
-    const Row gain = parameter(name + ".weight"), shift = parameter(name + ".bias");
-    const auto n = static_cast<double>(x.size());
-    double mean = 0, variance = 0;
-    for (const double v : x) mean += v / n;
-    for (const double v : x) variance += (v - mean) * (v - mean) / n;
-    Row y(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i)
-      y[i] = (x[i] - mean) / std::sqrt(variance + 1e-5) * gain[i] + part(shift, i, 0);
-    return y;
+    return layer_norm_row(x, parameter(name + ".weight"), parameter(name + ".bias"), 1e-5);
   }
   Row linear(const Row& x, const std::string& name) const {
     const Row weight = parameter(name + ".weight"), bias = parameter(name + ".bias");

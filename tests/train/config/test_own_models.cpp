@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "models/eddy/extension_keys.h"
 #include "models/eddy/registry.h"
-#include "models/extension_keys.h"
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "train/config/config.h"

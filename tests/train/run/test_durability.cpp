@@ -15,6 +15,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/files/digest.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
@@ -125,10 +126,7 @@ TEST_CASE("durability: a run goes on from the checkpoint that is named to the bi
     CHECK(read_text_file(checkpoint / "model.safetensors") == weights);
     CHECK(is_whole(checkpoint));
   }
-  std::string events;
-  for (const EventRecord& event : read_metrics(request.run_dir + "/metrics.jsonl").events)
-    events += event.text + "\n";
-  CHECK(contains(events, "resumed at step 2"));
+  CHECK(contains(events_of(request.run_dir), "resumed at step 2"));
 }
 
 TEST_CASE("durability: names of checkpoints find them or say which there are") {
@@ -249,8 +247,7 @@ TEST_CASE("durability: a run killed before its first checkpoint begins again in 
     CHECK(!fs::exists(request.run_dir + "/config.json.tmp-999999999-0"));
     CHECK(read_text_file(latest_of(request.run_dir) + "/model.safetensors") ==
           read_text_file(latest_of(whole.run_dir) + "/model.safetensors"));
-    CHECK(read_metrics(request.run_dir + "/metrics.jsonl").events.size() ==
-          read_metrics(whole.run_dir + "/metrics.jsonl").events.size());
+    CHECK(metrics_of(request.run_dir).events.size() == metrics_of(whole.run_dir).events.size());
   }
   CHECK(!ended_before_first_checkpoint(request.run_dir));
   CHECK(contains(error_of<IoError>([&] { train_quietly(request); }), "continue it with --resume"));
@@ -355,7 +352,7 @@ TEST_CASE("durability: a report that is not Eddy's stays and the run goes on wit
   CHECK(train_quietly(resumed(request, 7)) == TrainEnd::finished);
   CHECK(read_text_file(request.run_dir + "/report.html") == "<!DOCTYPE html><html>mine</html>");
   int said = 0;
-  for (const EventRecord& event : read_metrics(request.run_dir + "/metrics.jsonl").events)
+  for (const EventRecord& event : metrics_of(request.run_dir).events)
     if (contains(event.text, "report.html exists and is not a page of Eddy's")) ++said;
   CHECK(said == 1);
 }

@@ -15,6 +15,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/tasks/copy_data.h"
@@ -40,25 +41,6 @@ TrainRequest stream_run(const TempFolder& folder, const std::string& name) {
   return request;
 }
 
-// A copy task that validates its curriculum after every second step.
-TrainRequest copy_run(const TempFolder& folder, const std::string& name) {
-  TrainRequest request = tiny_run(folder, name);
-  RunConfig& config = request.config;
-  config.model.model = "block_accumulate";
-  config.model.context = 64;
-  config.model.block = 4;
-  config.model.readout = "tail";
-  config.data.name = "copy";
-  config.data.path.clear();
-  config.data.noise = 8;
-  auto& keys = config.data.extensions.get<CopyKeys>();
-  keys.symbols = 4;
-  keys.noise_max = 16;
-  keys.curriculum_every = 2;
-  keys.curriculum_batches = 1;
-  return request;
-}
-
 TrainRequest going_on(const TrainRequest& plan, const std::string& run) {
   TrainRequest request = plan;
   request.resume = run;
@@ -79,15 +61,9 @@ void check_resumes(const std::string& run, const TrainRequest& unbroken) {
   }
 }
 
-Metrics metrics_of(const std::string& run) {
-  return read_metrics(run + "/metrics.jsonl");
-}
-
 // Whether the run goes on from a checkpoint of this step.
 bool has_resumed(const std::string& run, std::int64_t step) {
-  for (const EventRecord& event : metrics_of(run).events)
-    if (contains(event.text, "resumed at step " + std::to_string(step))) return true;
-  return false;
+  return contains(events_of(run), "resumed at step " + std::to_string(step));
 }
 
 // Trains in a process of its own, which gets SIGTERM a moment after `ready()`. Returns how it ended.
@@ -192,8 +168,8 @@ TEST_CASE("train: SIGTERM in a sample ends it there and the run that goes on wri
 TEST_CASE("train: SIGTERM in a validation of the curriculum leaves it to the run that goes on") {
   const OneThread one;
   const TempFolder folder;
-  const TrainRequest unbroken = copy_run(folder, "unbroken");
-  TrainRequest request = copy_run(folder, "run");
+  const TrainRequest unbroken = curriculum_run(folder, "unbroken", 16);
+  TrainRequest request = curriculum_run(folder, "run", 16);
   request.config.data.extensions.get<CopyKeys>().curriculum_batches = 100'000'000;
   CHECK(interrupted(request, [&] {
           return fs::exists(request.run_dir + "/metrics.jsonl") &&
@@ -202,13 +178,7 @@ TEST_CASE("train: SIGTERM in a validation of the curriculum leaves it to the run
   CHECK(load_run(request.run_dir).step == 2);
   CHECK(metrics_of(request.run_dir).evals.empty());
   check_resumes(request.run_dir, unbroken);
-  const std::vector<EvalRecord> mine = metrics_of(request.run_dir).evals,
-                                theirs = metrics_of(unbroken.run_dir).evals;
-  REQUIRE(mine.size() == theirs.size());
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    CHECK(mine[i].step == theirs[i].step);
-    CHECK(mine[i].loss == theirs[i].loss);
-  }
+  check_same_evaluations(metrics_of(request.run_dir).evals, metrics_of(unbroken.run_dir).evals);
 }
 
 TEST_CASE("train: a pointer to the best that was not written is written when the run goes on") {

@@ -16,6 +16,7 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/files/sha256.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
@@ -71,12 +72,6 @@ std::vector<std::string> files_of(const std::string& run) {
     files.push_back(bytes_of(latest_of(run), name));
   files.push_back(load_run(run).state.task);
   return files;
-}
-
-std::string events_of(const std::string& run) {
-  std::string text;
-  for (const EventRecord& event : read_metrics(run + "/metrics.jsonl").events) text += event.text + "\n";
-  return text;
 }
 
 }  // namespace

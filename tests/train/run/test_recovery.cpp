@@ -16,6 +16,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
@@ -293,10 +294,8 @@ TEST_CASE("recovery: an evaluation and a sample that are recorded for the step a
     again.checkpoint = "step-" + std::to_string(from);
     CHECK(train_quietly(again) == TrainEnd::finished);
   }
-  const Metrics mine = read_metrics(request.run_dir + "/metrics.jsonl"),
-                theirs = read_metrics(whole.run_dir + "/metrics.jsonl");
-  REQUIRE(mine.evals.size() == theirs.evals.size());
-  for (std::size_t i = 0; i < mine.evals.size(); ++i) CHECK(mine.evals[i].loss == theirs.evals[i].loss);
+  const Metrics mine = metrics_of(request.run_dir), theirs = metrics_of(whole.run_dir);
+  check_same_evaluations(mine.evals, theirs.evals);
   REQUIRE(mine.samples.size() == theirs.samples.size());
   for (std::size_t i = 0; i < mine.samples.size(); ++i) CHECK(mine.samples[i].text == theirs.samples[i].text);
   for (const char* pointer : {"latest", "best"})
@@ -307,20 +306,8 @@ TEST_CASE("recovery: an evaluation and a sample that are recorded for the step a
 TEST_CASE("recovery: a run that its task ended stays ended until it may go on") {
   const OneThread one;
   const TempFolder folder;
-  TrainRequest request = tiny_run(folder, "run");
-  RunConfig& config = request.config;
-  config.model.model = "block_accumulate";
-  config.model.context = 64;
-  config.model.block = 4;
-  config.model.readout = "tail";
-  config.data.name = "copy";
-  config.data.path.clear();
-  auto& keys = config.data.extensions.get<CopyKeys>();
-  keys.symbols = 4;
-  config.data.noise = keys.noise_max = 8;
-  keys.curriculum_every = 2;
-  keys.curriculum_batches = 1;
-  config.data.stop_loss = 100;  // reached at once
+  TrainRequest request = curriculum_run(folder, "run", 8);
+  request.config.data.stop_loss = 100;  // reached at once
   CHECK(train_quietly(request) == TrainEnd::finished);
   CHECK(load_run(request.run_dir).step == 2);
   const std::string metrics = read_text_file(request.run_dir + "/metrics.jsonl");
@@ -350,8 +337,7 @@ TEST_CASE("recovery: a run folder that is moved ends the run and is gone on with
     }
     return 96;
   });
-  const std::string metrics = request.run_dir + "/metrics.jsonl";
-  REQUIRE(wait_until([&] { return fs::exists(metrics) && read_metrics(metrics).steps.size() > 3; }));
+  REQUIRE(wait_until([&] { return has_steps(request.run_dir, 3); }));
   fs::rename(request.run_dir, folder.path("moved"));
   CHECK(child.wait() == 42);
   CHECK(!fs::exists(request.run_dir));

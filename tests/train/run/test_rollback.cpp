@@ -15,6 +15,7 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
@@ -56,12 +57,6 @@ TrainRequest with_rate(const TrainRequest& request, double rate, std::int64_t st
   next.config.train.learning_rate = rate;
   next.config.train.clip = 0;
   return next;
-}
-
-std::string text_of_events(const std::string& run) {
-  std::string text;
-  for (const EventRecord& event : read_metrics(run + "/metrics.jsonl").events) text += event.text + "\n";
-  return text;
 }
 
 std::string numbers_at(const std::string& run, std::int64_t step) {
@@ -110,13 +105,13 @@ TEST_CASE("rollback: a run goes back to its last good checkpoint with half the r
     CHECK(state.rollbacks[i].to == to[i]);
     CHECK(state.rollbacks[i].rate_factor == std::pow(0.5, i + 1));
   }
-  const Metrics metrics = read_metrics(start.run_dir + "/metrics.jsonl");
+  const Metrics metrics = metrics_of(start.run_dir);
   REQUIRE(metrics.steps.size() == 22);
   CHECK(metrics.steps[9].learning_rate == kHopeless);
   CHECK(metrics.steps[10].learning_rate == kHopeless / 2);
   CHECK(metrics.steps[21].learning_rate == kHopeless / 8);
   for (const std::size_t after : {10, 14, 18}) CHECK(std::isfinite(metrics.steps[after].loss));
-  const std::string events = text_of_events(start.run_dir);
+  const std::string events = events_of(start.run_dir);
   CHECK(contains(
       events,
       "step 10: 3 steps in a row were not finite: back to the weights of step-6, the last good checkpoint, "
@@ -135,7 +130,7 @@ TEST_CASE("rollback: the weights and moments after it are those of the checkpoin
   CHECK(numbers_at(start.run_dir, 10) == numbers_at(start.run_dir, 6));
   next.config.train.steps = 11;
   CHECK(train_quietly(next) == TrainEnd::finished);
-  const Metrics metrics = read_metrics(start.run_dir + "/metrics.jsonl");
+  const Metrics metrics = metrics_of(start.run_dir);
   CHECK(metrics.steps[10].loss != metrics.steps[6].loss);
 }
 
@@ -198,7 +193,7 @@ TEST_CASE("rollback: without a good checkpoint the run says so and ends") {
   request.config.train.max_bad_steps = 3;
   CHECK(train_quietly(request) == TrainEnd::too_many_bad_steps);
   CHECK(load_run(request.run_dir).step == 3);
-  CHECK(contains(text_of_events(request.run_dir), "there is no good checkpoint yet to go back to"));
+  CHECK(contains(events_of(request.run_dir), "there is no good checkpoint yet to go back to"));
 }
 
 TEST_CASE("rollback: a good checkpoint that is damaged is named, and the run ends as without it") {
@@ -216,7 +211,7 @@ TEST_CASE("rollback: a good checkpoint that is damaged is named, and the run end
     CHECK(train_quietly(next) == TrainEnd::too_many_bad_steps);
     CHECK(load_run(start.run_dir).step == 10);
     CHECK(numbers_at(start.run_dir, 10) == numbers_at(start.run_dir, 8));  // bad steps change nothing
-    CHECK(contains(text_of_events(start.run_dir), "step-6, the last good checkpoint, cannot be taken up"));
+    CHECK(contains(events_of(start.run_dir), "step-6, the last good checkpoint, cannot be taken up"));
   }
 }
 

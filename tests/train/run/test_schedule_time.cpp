@@ -12,6 +12,7 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
@@ -40,16 +41,6 @@ TrainRequest timed_run(const TempFolder& folder, const std::string& name) {
   return request;
 }
 
-std::vector<StepRecord> steps_of(const std::string& run) {
-  return read_metrics(run + "/metrics.jsonl").steps;
-}
-
-bool has_event(const std::string& run, const std::string& text) {
-  for (const EventRecord& event : read_metrics(run + "/metrics.jsonl").events)
-    if (contains(event.text, text)) return true;
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("train: warm-up and decay end with the minutes of a run") {
@@ -58,7 +49,7 @@ TEST_CASE("train: warm-up and decay end with the minutes of a run") {
   const TrainRequest request = timed_run(folder, "run");
   const double highest = request.config.train.learning_rate;
   CHECK(train_quietly(request) == TrainEnd::time_over);
-  const std::vector<StepRecord> steps = steps_of(request.run_dir);
+  const std::vector<StepRecord> steps = metrics_of(request.run_dir).steps;
   REQUIRE(steps.size() > 20);
   CHECK(steps.front().progress == 0);
   double most = 0;
@@ -73,7 +64,7 @@ TEST_CASE("train: warm-up and decay end with the minutes of a run") {
   CHECK(steps.back().progress > 0.9);
   CHECK(steps.back().learning_rate < 0.05 * highest);
   CHECK(load_run(request.run_dir).state.progress == steps.back().progress);
-  CHECK(has_event(request.run_dir, "the learning rate follows the 0.1 minutes"));
+  CHECK(contains(events_of(request.run_dir), "the learning rate follows the 0.1 minutes"));
 }
 
 TEST_CASE("train: a run of limited minutes is evaluated early on, however far its first evaluation is") {
@@ -83,7 +74,7 @@ TEST_CASE("train: a run of limited minutes is evaluated early on, however far it
   request.config.train.eval_every = 500'000;
   request.config.train.eval_batches = 1;
   CHECK(train_quietly(request) == TrainEnd::time_over);
-  const std::vector<EvalRecord> evals = read_metrics(request.run_dir + "/metrics.jsonl").evals;
+  const std::vector<EvalRecord> evals = metrics_of(request.run_dir).evals;
   REQUIRE(evals.size() == 2);
   CHECK(evals.front().step > 0);
   CHECK(evals.front().step < evals.back().step / 2);
@@ -96,7 +87,7 @@ TEST_CASE("train: steps that are done again take the progress that is recorded, 
   request.config.train.checkpoint_every = 10;
   request.config.train.keep = 1000;
   CHECK(train_quietly(request) == TrainEnd::time_over);
-  const std::vector<StepRecord> before = steps_of(request.run_dir);
+  const std::vector<StepRecord> before = metrics_of(request.run_dir).steps;
   const std::string later = request.run_dir + "/checkpoints/step-20";
   const std::string weights = bytes_of(later, "model.safetensors"),
                     moments = bytes_of(later, "optimizer.safetensors");
@@ -108,7 +99,7 @@ TEST_CASE("train: steps that are done again take the progress that is recorded, 
   CHECK(train_quietly(rest) == TrainEnd::time_over);
   CHECK(bytes_of(later, "model.safetensors") == weights);
   CHECK(bytes_of(later, "optimizer.safetensors") == moments);
-  const std::vector<StepRecord> after = steps_of(request.run_dir);
+  const std::vector<StepRecord> after = metrics_of(request.run_dir).steps;
   REQUIRE(after.size() > before.size());
   for (std::size_t i = 0; i < before.size(); ++i) {
     CHECK(after[i].step == before[i].step);
@@ -117,7 +108,7 @@ TEST_CASE("train: steps that are done again take the progress that is recorded, 
   }
   // Then the rate goes back up, says so, and falls to the new end.
   CHECK(after[before.size()].progress < before.back().progress);
-  CHECK(has_event(request.run_dir, "the learning rate goes back up at step"));
+  CHECK(contains(events_of(request.run_dir), "the learning rate goes back up at step"));
   CHECK(after.back().progress > 0.9);
 }
 
@@ -129,8 +120,8 @@ TEST_CASE("train: a rate that had fallen by its steps goes back up for more of t
   CHECK(train_quietly(request) == TrainEnd::finished);
   CHECK(std::isnan(load_run(request.run_dir).state.progress));
   CHECK(train_quietly(resumed(request, 12)) == TrainEnd::finished);
-  CHECK(has_event(request.run_dir, "the learning rate goes back up at step 6, from 0 to "));
-  CHECK(has_event(request.run_dir, "spans the whole run, 12 steps"));
+  CHECK(contains(events_of(request.run_dir), "the learning rate goes back up at step 6, from 0 to "));
+  CHECK(contains(events_of(request.run_dir), "spans the whole run, 12 steps"));
 }
 
 TEST_CASE("train: a checkpoint of before progress was recorded is read as one that went by its steps") {

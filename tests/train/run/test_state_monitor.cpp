@@ -12,6 +12,7 @@
 #include "tests/support/tasks.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/state_monitor.h"
 
@@ -109,7 +110,7 @@ TEST_CASE("train: a run says what its state is worth and its report shows it") {
   request.config.train.eval_every = 3;
   request.config.train.learning_rate = 0;  // the state stays what it was
   CHECK(train_quietly(request) == TrainEnd::finished);
-  const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
+  const Metrics metrics = metrics_of(request.run_dir);
   REQUIRE(!metrics.evals.empty());
   const auto& found = metrics.evals.back().metrics;
   for (const char* name : {"state_gain", "state_gate", "state_spread"})

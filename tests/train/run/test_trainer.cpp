@@ -21,6 +21,7 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
@@ -31,10 +32,6 @@ using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
 namespace fs = std::filesystem;
-
-Metrics metrics_of(const std::string& run) {
-  return read_metrics(run + "/metrics.jsonl");
-}
 
 // Whether two checkpoints hold the same parameters and moments, byte for byte.
 bool same_bytes(const std::string& a, const std::string& b) {
@@ -47,13 +44,6 @@ std::vector<double> values_of(const std::string& checkpoint) {
   for (const auto& [name, tensor] : load_safetensors(checkpoint + "/model.safetensors"))
     for (const double value : raw::cast(tensor, Dtype::f64).to_vector<double>()) all.push_back(value);
   return all;
-}
-
-// The text of every event of a run, one per line.
-std::string events_of(const std::string& run) {
-  std::string text;
-  for (const EventRecord& event : metrics_of(run).events) text += event.text + "\n";
-  return text;
 }
 
 }  // namespace
@@ -540,10 +530,7 @@ TEST_CASE("train: a rate that rises again because train.steps was raised is said
   const auto events_after = [&](const TrainRequest& again) {
     reset_warnings();
     CHECK(train_quietly(again) == TrainEnd::finished);
-    std::string events;
-    for (const EventRecord& event : read_metrics(request.run_dir + "/metrics.jsonl").events)
-      events += event.text + "\n";
-    return events;
+    return events_of(request.run_dir);
   };
   TrainRequest constant = resumed(request, 8);
   constant.config.train.schedule = "constant";

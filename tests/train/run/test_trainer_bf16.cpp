@@ -8,6 +8,7 @@
 #include "tests/support/isa_levels.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 
@@ -108,8 +109,5 @@ TEST_CASE("train: a run in bf16 that is only a check says so") {
   const TempFolder folder;
   const TrainRequest request = bf16_run(folder, "run", 1);
   CHECK(train_quietly(request) == TrainEnd::finished);
-  std::string events;
-  for (const EventRecord& event : read_metrics(request.run_dir + "/metrics.jsonl").events)
-    events += event.text + "\n";
-  CHECK(events.find("a check for a GPU's results") != std::string::npos);
+  CHECK(events_of(request.run_dir).find("a check for a GPU's results") != std::string::npos);
 }

@@ -10,6 +10,7 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/config/run_config.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
@@ -20,10 +21,6 @@ namespace {
 using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
-
-Metrics metrics_of(const std::string& run) {
-  return read_metrics(run + "/metrics.jsonl");
-}
 
 }  // namespace
 
@@ -87,15 +84,10 @@ TEST_CASE("train: a run on samples that was stopped goes on to the metrics of an
   CHECK(train_quietly(whole) == TrainEnd::finished);
   for (const char* file : {"model.safetensors", "optimizer.safetensors"})
     CHECK(bytes_of(latest_of(part.run_dir), file) == bytes_of(latest_of(whole.run_dir), file));
-  std::vector<EvalRecord> mine = metrics_of(part.run_dir).evals, theirs = metrics_of(whole.run_dir).evals;
+  std::vector<EvalRecord> mine = metrics_of(part.run_dir).evals;
   // But for the whole split where the first part ended.
   std::erase_if(mine, [](const EvalRecord& eval) { return eval.whole && eval.step == 4; });
-  REQUIRE(mine.size() == theirs.size());
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    CHECK(mine[i].step == theirs[i].step);
-    CHECK(mine[i].loss == theirs[i].loss);
-    CHECK(mine[i].tokens == theirs[i].tokens);
-  }
+  check_same_evaluations(mine, metrics_of(whole.run_dir).evals);
 }
 
 TEST_CASE("train: what simple predictors reach is measured once and stays with the run") {

@@ -10,6 +10,7 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 
@@ -63,10 +64,7 @@ TEST_CASE("train: a memory that segments of one chunk never read is warned of") 
       request.config.train.carry_state = carry;
       CHECK(train_quietly(request) == TrainEnd::finished);
       const bool unread = std::string(carry) == "never" && sequence == 8;
-      bool warned = false;
-      for (const EventRecord& event : read_metrics(request.run_dir + "/metrics.jsonl").events)
-        warned = warned || contains(event.text, "no state that was written is ever read");
-      CHECK(warned == unread);
+      CHECK(contains(events_of(request.run_dir), "no state that was written is ever read") == unread);
     }
 }
 
@@ -161,10 +159,7 @@ TEST_CASE("train: a run that carries a state is not resumed with another number 
     request.config.data.order = data == std::string("text") ? "stream" : "windows";
     request.run_dir = folder.path(data);
     CHECK(train_quietly(request) == TrainEnd::finished);
-    TrainRequest again = request;
-    again.resume = request.run_dir;
-    again.run_dir.clear();
-    again.config.train.steps = 5;
+    TrainRequest again = resumed(request, 5);
     again.config.train.batch = 2;
     CHECK(contains(error_of<ConfigError>([&] { train_quietly(again); }),
                    "train.batch is 2 and the run carries the state of 4 rows"));
@@ -180,10 +175,7 @@ TEST_CASE("train: a run whose model has no state to carry may be resumed with an
   TrainRequest request = run_of(folder, "blockwise_recurrent", "llama", 64);
   request.config.data.name = "recall";
   CHECK(train_quietly(request) == TrainEnd::finished);
-  TrainRequest again = request;
-  again.resume = request.run_dir;
-  again.run_dir.clear();
-  again.config.train.steps = 5;
+  TrainRequest again = resumed(request, 5);
   again.config.train.batch = 2;
   CHECK(train_quietly(again) == TrainEnd::finished);
 }

@@ -18,6 +18,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/run/runs.h"
 #include "train/config/run_config.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
@@ -81,13 +82,13 @@ TEST_CASE("train: a run killed again and again goes on from a whole checkpoint a
     CHECK(optimizer.steps() == run.step);
     CHECK(run.step > step);
     step = run.step;
-    CHECK_NOTHROW(static_cast<void>(read_metrics(request.run_dir + "/metrics.jsonl")));
+    CHECK_NOTHROW(static_cast<void>(metrics_of(request.run_dir)));
   }
 
   check_resumes(folder, request, step);
   for (const std::string& name : checkpoints_of(request.run_dir)) CHECK(!name.starts_with(".tmp-"));
 
-  const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
+  const Metrics metrics = metrics_of(request.run_dir);
   REQUIRE(static_cast<std::int64_t>(metrics.steps.size()) == step + 2);
   for (std::size_t i = 0; i < metrics.steps.size(); ++i)
     CHECK(metrics.steps[i].step == static_cast<std::int64_t>(i) + 1);
@@ -126,16 +127,13 @@ TEST_CASE("train: an interrupt saves and ends the run and it goes on to the bit"
     TrainRequest request = tiny_run(folder, "run");
     request.config.train.steps = 1'000'000;
     Child child([&] { return code_of(train(request)); });
-    REQUIRE(wait_until([&] {
-      return fs::exists(request.run_dir + "/metrics.jsonl") &&
-             read_metrics(request.run_dir + "/metrics.jsonl").steps.size() > 3;
-    }));
+    REQUIRE(wait_until([&] { return has_steps(request.run_dir, 3); }));
     child.signal(number);
     CHECK(child.wait() == code_of(TrainEnd::interrupted));
 
     const LoadedRun run = load_run(request.run_dir);
     CHECK(run.step > 3);
-    const Metrics metrics = read_metrics(request.run_dir + "/metrics.jsonl");
+    const Metrics metrics = metrics_of(request.run_dir);
     CHECK(metrics.steps.back().step == run.step);
     REQUIRE(!metrics.events.empty());
     CHECK(contains(metrics.events.back().text, "interrupted at step " + std::to_string(run.step)));
@@ -152,10 +150,7 @@ TEST_CASE("train: signals that follow the first one at once keep nothing from be
   TrainRequest request = tiny_run(folder, "run");
   request.config.train.steps = 1'000'000;
   Child child([&] { return code_of(train(request)); });
-  REQUIRE(wait_until([&] {
-    return fs::exists(request.run_dir + "/metrics.jsonl") &&
-           read_metrics(request.run_dir + "/metrics.jsonl").steps.size() > 3;
-  }));
+  REQUIRE(wait_until([&] { return has_steps(request.run_dir, 3); }));
   for (const int number : {SIGTERM, SIGHUP, SIGTERM, SIGINT, SIGINT, SIGUSR1, SIGXCPU}) child.signal(number);
   CHECK(child.wait() == code_of(TrainEnd::interrupted));
   CHECK(load_run(request.run_dir).step > 3);
@@ -249,7 +244,6 @@ TEST_CASE("train: an error between checkpoints saves the steps that were done") 
   const TempFolder folder;
   TrainRequest request = tiny_run(folder, "run");
   request.config.train.steps = 1'000'000;
-  const std::string metrics = request.run_dir + "/metrics.jsonl";
   Child child([&] {
     try {
       train(request);
@@ -258,7 +252,7 @@ TEST_CASE("train: an error between checkpoints saves the steps that were done") 
     }
     return 96;
   });
-  REQUIRE(wait_until([&] { return fs::exists(metrics) && read_metrics(metrics).steps.size() > 3; }));
+  REQUIRE(wait_until([&] { return has_steps(request.run_dir, 3); }));
   fs::rename(request.run_dir, folder.path("moved"));
   child.signal(SIGINT);
   CHECK(child.wait() == 42);
@@ -281,7 +275,7 @@ TEST_CASE("train: a full disk under the metrics ends no run") {
   });
   CHECK(child.wait() == code_of(TrainEnd::finished));
   CHECK(load_run(request.run_dir).step == 800);
-  CHECK(read_metrics(request.run_dir + "/metrics.jsonl").foreign == 0);
+  CHECK(metrics_of(request.run_dir).foreign == 0);
 }
 
 TEST_CASE("train: a run that trains is left alone by a second process and can be gone on with afterwards") {

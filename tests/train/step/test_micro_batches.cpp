@@ -12,37 +12,13 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
+#include "tests/train/step/gradient_keeper.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
-
-// Keeps the gradients, and which parameters have one, and moves nothing.
-class GradientKeeper final : public Optimizer {
- public:
-  explicit GradientKeeper(ParamStore& params) : Optimizer(params, {}) {}
-  AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
-  Tensor apply(const Tensor&) override {
-    reached.clear();
-    for (const Parameter& parameter : params_.parameters())
-      reached.push_back(grad(parameter.value).defined());
-    params_.zero_missing_gradients();
-    gradients = raw::copy(params_.gradients());
-    return Tensor::full({}, 1, Dtype::f64);
-  }
-  void apply_with_norm(const Tensor& numbers, const Tensor&) override { static_cast<void>(apply(numbers)); }
-  void update(const Tensor&, const Tensor&) override {}
-  std::vector<Part> parts() const override { return {}; }
-
-  Tensor gradients;
-  std::vector<bool> reached;
-};
-
-std::vector<double> doubles(const Tensor& x) {
-  return raw::cast(raw::contiguous(x), Dtype::f64).to_vector<double>();
-}
 
 // Two batches of 4 rows of 16 tokens. `unscored_rows`: the first so many rows of each have no target.
 std::vector<Batch> two_batches(std::int64_t unscored_rows = 0) {

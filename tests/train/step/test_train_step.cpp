@@ -16,30 +16,13 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
+#include "tests/train/step/gradient_keeper.h"
 
 namespace {
 
 using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
-
-// Keeps the gradients and moves nothing.
-class Watcher final : public Optimizer {
- public:
-  explicit Watcher(ParamStore& params) : Optimizer(params, {}) {}
-  AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
-  Tensor apply(const Tensor&) override {
-    params_.zero_missing_gradients();
-    gradients = raw::cast(params_.gradients(), Dtype::f64).to_vector<double>();
-    return Tensor::full({}, result, Dtype::f64);
-  }
-  void apply_with_norm(const Tensor& numbers, const Tensor&) override { static_cast<void>(apply(numbers)); }
-  void update(const Tensor&, const Tensor&) override {}
-  std::vector<Part> parts() const override { return {}; }
-
-  std::vector<double> gradients;
-  double result = 1;
-};
 
 struct NoKeys {};
 
@@ -104,15 +87,16 @@ TEST_CASE("train_step: batches with different numbers of targets add up to the m
   targets.insert(targets.end(), four_targets.begin(), four_targets.end());
   const std::vector<Batch> together{make_batch(2, rows, targets)};
   const std::vector<Batch> apart{make_batch(1, a, one_target), make_batch(1, second, four_targets)};
-  Watcher watcher(model->params());
+  GradientKeeper keeper(model->params());
   CarriedState carried;
-  const StepResult expected = train_step(*model, watcher, together, carried, {});
-  const std::vector<double> gradients = watcher.gradients;
-  const StepResult result = train_step(*model, watcher, apart, carried, {});
+  const StepResult expected = train_step(*model, keeper, together, carried, {});
+  const std::vector<double> gradients = doubles(keeper.gradients);
+  const StepResult result = train_step(*model, keeper, apart, carried, {});
+  const std::vector<double> again = doubles(keeper.gradients);
   CHECK(std::abs(result.loss - expected.loss) <= 1e-14);
   double error = 0, size = 0;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    error += std::abs(gradients[i] - watcher.gradients[i]);
+    error += std::abs(gradients[i] - again[i]);
     size += std::abs(gradients[i]);
   }
   CHECK(size > 0.1);
@@ -123,55 +107,55 @@ TEST_CASE(
     "train_step: the state goes from batch to batch and step to step and rows begin anew by their flag") {
   const OneThread one;
   Counter model;
-  Watcher watcher(model.params());
+  GradientKeeper keeper(model.params());
   CarriedState carried;
   const Batch plain = make_batch(2, kTokens, kTokens);
-  train_step(model, watcher, {plain, plain}, carried, carrying());
+  train_step(model, keeper, {plain, plain}, carried, carrying());
   CHECK(calls_of(carried) == std::vector<double>{2, 2});
-  train_step(model, watcher, {plain, make_batch(2, kTokens, kTokens, {0, 1})}, carried, carrying());
+  train_step(model, keeper, {plain, make_batch(2, kTokens, kTokens, {0, 1})}, carried, carrying());
   CHECK(calls_of(carried) == std::vector<double>{4, 1});
-  train_step(model, watcher, {make_batch(2, kTokens, kTokens, {1, 1})}, carried, carrying());
+  train_step(model, keeper, {make_batch(2, kTokens, kTokens, {1, 1})}, carried, carrying());
   CHECK(calls_of(carried) == std::vector<double>{1, 1});
-  train_step(model, watcher, {plain}, carried, {});  // without carrying, the state is left alone
+  train_step(model, keeper, {plain}, carried, {});  // without carrying, the state is left alone
   CHECK(calls_of(carried) == std::vector<double>{1, 1});
-  train_step(model, watcher, {make_batch(1, kTokens, kTokens)}, carried, carrying());  // other rows: cold
+  train_step(model, keeper, {make_batch(1, kTokens, kTokens)}, carried, carrying());  // other rows: cold
   CHECK(calls_of(carried) == std::vector<double>{1});
 }
 
 TEST_CASE("train_step: a batch without targets carries the state on and a step without any moves nothing") {
   const OneThread one;
   Counter model;
-  Watcher watcher(model.params());
+  GradientKeeper keeper(model.params());
   CarriedState carried;
   const Batch silent = make_batch(2, kTokens, std::vector<std::int32_t>(4, kNotScored));
-  const StepResult nothing = train_step(model, watcher, {silent, silent}, carried, carrying());
+  const StepResult nothing = train_step(model, keeper, {silent, silent}, carried, carrying());
   CHECK(nothing.finite);
   CHECK(std::isnan(nothing.loss));
-  CHECK(watcher.steps() == 0);
+  CHECK(keeper.steps() == 0);
   CHECK(calls_of(carried) == std::vector<double>{2, 2});
   const StepResult some =
-      train_step(model, watcher, {silent, make_batch(2, kTokens, kTokens)}, carried, carrying());
+      train_step(model, keeper, {silent, make_batch(2, kTokens, kTokens)}, carried, carrying());
   CHECK(std::isfinite(some.loss));
-  CHECK(watcher.steps() == 1);
+  CHECK(keeper.steps() == 1);
   CHECK(calls_of(carried) == std::vector<double>{4, 4});
 }
 
 TEST_CASE("train_step: a loss that is not finite is named and clears the state") {
   const OneThread one;
   Counter model;
-  Watcher watcher(model.params());
+  GradientKeeper keeper(model.params());
   CarriedState carried;
   const Batch plain = make_batch(2, kTokens, kTokens);
-  train_step(model, watcher, {plain}, carried, carrying());
+  train_step(model, keeper, {plain}, carried, carrying());
   carried.state.set("calls", Tensor::from(std::vector<double>{1, std::nan("")}, {2}));
-  const StepResult bad = train_step(model, watcher, {plain}, carried, carrying());
+  const StepResult bad = train_step(model, keeper, {plain}, carried, carrying());
   CHECK(!bad.finite);
   CHECK(contains(bad.problem, "the loss is not finite; the carried state calls holds a NaN"));
   CHECK(carried.state.empty());
-  CHECK(watcher.steps() == 1);
-  CHECK(train_step(model, watcher, {plain}, carried, carrying()).finite);
-  watcher.result = std::numeric_limits<double>::infinity();
-  const StepResult steep = train_step(model, watcher, {plain}, carried, carrying());
+  CHECK(keeper.steps() == 1);
+  CHECK(train_step(model, keeper, {plain}, carried, carrying()).finite);
+  keeper.norm = std::numeric_limits<double>::infinity();
+  const StepResult steep = train_step(model, keeper, {plain}, carried, carrying());
   CHECK(!steep.finite);
   CHECK(contains(steep.problem, "the gradient is not finite; the sum of squares is too large"));
   CHECK(calls_of(carried) == std::vector<double>{2, 2});

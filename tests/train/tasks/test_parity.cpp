@@ -15,24 +15,12 @@ using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
 
-RunConfig parity_config() {
-  RunConfig config;
-  config.model.model = "unit_forget";
-  config.model.dim = 8;
-  config.model.layers = 1;
-  config.model.heads = 2;
-  config.model.context = 12;
-  config.data.name = "parity";
-  config.train.batch = 50;
-  return config;
-}
-
 using Ids = std::vector<std::int32_t>;
 
 }  // namespace
 
 TEST_CASE("parity: each target says whether the ones so far are odd, and both bits occur equally often") {
-  const std::unique_ptr<Task> task = task_of(parity_config());
+  const std::unique_ptr<Task> task = task_of(parity_config(50));
   CHECK(!task->carries_state());
   CHECK(task->row_length() == 12);
   const Batch batch = task->next(0, 0);
@@ -55,7 +43,7 @@ TEST_CASE("parity: each target says whether the ones so far are odd, and both bi
 
 TEST_CASE(
     "parity: an evaluation counts correct answers at every position, and what does not fit is refused") {
-  RunConfig config = parity_config();
+  RunConfig config = parity_config(50);
   const std::unique_ptr<Task> task = task_of(config);
   task->set_model_sizes(config.model);
   CHECK(config.model.vocab == 2);

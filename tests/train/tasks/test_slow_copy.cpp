@@ -25,10 +25,7 @@ EvalResult learn(const std::string& name) {
   CHECK(config.train.batch == 64);
   CHECK(config.train.learning_rate == 5e-4);
   const std::unique_ptr<Task> task = task_of(config);
-  task->set_model_sizes(config.model);
-  const std::unique_ptr<Model> model = make_model(config.model);
-  model->params().initialize(static_cast<std::uint64_t>(config.train.seed));
-  const std::unique_ptr<Optimizer> optimizer = make_optimizer(model->params(), config.train);
+  const auto [model, optimizer] = begin_training(*task, config);
   CarriedState carried;
   for (std::int64_t step = 0; step < 100; ++step) {
     const Batch batch = task->next(step, 0);

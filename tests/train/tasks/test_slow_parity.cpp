@@ -31,10 +31,7 @@ TEST_CASE("parity: one recurrent layer is right from step 120 on, at 256 bits to
     CAPTURE(seed);
     config.train.seed = seed;
     const std::unique_ptr<Task> task = task_of(config);
-    task->set_model_sizes(config.model);
-    const std::unique_ptr<Model> model = make_model(config.model);
-    model->params().initialize(static_cast<std::uint64_t>(seed));
-    const std::unique_ptr<Optimizer> optimizer = make_optimizer(model->params(), config.train);
+    const auto [model, optimizer] = begin_training(*task, config);
     CarriedState carried;
     for (std::int64_t step = 0; step < config.train.steps; ++step) {
       StepOptions options;

@@ -23,10 +23,7 @@ struct Learned {
 // Trains as the trainer does, and measures on fresh documents.
 Learned learn(RunConfig config) {
   const std::unique_ptr<Task> task = task_of(config);
-  task->set_model_sizes(config.model);
-  const std::unique_ptr<Model> model = make_model(config.model);
-  model->params().initialize(static_cast<std::uint64_t>(config.train.seed));
-  const std::unique_ptr<Optimizer> optimizer = make_optimizer(model->params(), config.train);
+  const auto [model, optimizer] = begin_training(*task, config);
   CarriedState carried;
   for (std::int64_t step = 0; step < config.train.steps; ++step) {
     StepOptions options;

@@ -235,10 +235,7 @@ TEST_CASE("an interrupted run on state tracking equals an unbroken one to the bi
   train.steps = 3;
   request.run_dir = folder.path("parts");
   CHECK(train_quietly(request) == TrainEnd::finished);
-  train.steps = 8;
-  request.resume = request.run_dir;
-  request.run_dir.clear();
-  CHECK(train_quietly(request) == TrainEnd::finished);
+  CHECK(train_quietly(resumed(request, 8)) == TrainEnd::finished);
   for (const char* file : {"/model.safetensors", "/recurrent.safetensors"})
     CHECK(read_text_file(latest_of(folder.path("whole")) + file) ==
           read_text_file(latest_of(folder.path("parts")) + file));

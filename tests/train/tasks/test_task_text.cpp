@@ -302,11 +302,8 @@ TEST_CASE("train: a resumed run with a state equals an unbroken one to the bit")
     part.config.train.steps = 5;
     CHECK(train_quietly(part) == TrainEnd::finished);
     CHECK(!load_recurrent(latest_of(part.run_dir)).empty());
-    part.resume = part.run_dir;
-    part.run_dir.clear();
-    part.config.train.steps = 14;
-    CHECK(train_quietly(part) == TrainEnd::finished);
-    const std::string a = latest_of(whole.run_dir), b = latest_of(part.resume);
+    CHECK(train_quietly(resumed(part, 14)) == TrainEnd::finished);
+    const std::string a = latest_of(whole.run_dir), b = latest_of(part.run_dir);
     for (const char* file : {"model.safetensors", "optimizer.safetensors", "recurrent.safetensors"})
       CHECK_MESSAGE(bytes_of(a, file) == bytes_of(b, file), file);
     CHECK(load_run(a).state.task == load_run(b).state.task);
@@ -349,10 +346,7 @@ TEST_CASE("train: what a resumed stream may not change is refused") {
   const TempFolder folder;
   const TrainRequest request = stateful_run(folder, "run", "stream");
   CHECK(train_quietly(request) == TrainEnd::finished);
-  TrainRequest good = request;
-  good.resume = request.run_dir;
-  good.run_dir.clear();
-  good.config.train.steps = 8;
+  const TrainRequest good = resumed(request, 8);
   TrainRequest bad = good;
   bad.config.train.batch = 3;
   CHECK(contains(error_of<ConfigError>([&] { train_quietly(bad); }), "resume with the same"));

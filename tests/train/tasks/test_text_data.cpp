@@ -13,6 +13,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tasks.h"
+#include "tests/train/tasks/text_arguments.h"
 #include "train/tasks/text_data.h"
 #include "train/text/stories/stories.h"
 
@@ -23,26 +24,12 @@ using namespace eddy::training;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 
-TaskArguments arguments_for(const std::string& path, const std::string& order = "windows") {
-  TaskArguments arguments;
-  arguments.config.data.path = path;
-  arguments.config.data.order = order;
-  arguments.config.data.tokenizer = "byte";
-  arguments.config.train.sequence = 2;
-  arguments.run = "the run";
-  return arguments;
-}
-
 // The arguments of a run that goes on with what `data` was read from.
 TaskArguments again(const std::string& path, const TextData& data, const std::string& order = "windows") {
-  TaskArguments arguments = arguments_for(path, order);
+  TaskArguments arguments = text_arguments(path, order);
   arguments.expected_sha256 = data.sha256;
   arguments.expected_phases = data.source_phases;
   return arguments;
-}
-
-TextData read(TaskArguments arguments) {
-  return read_text_data(arguments);
 }
 
 std::string text_of(const TextData& data) {
@@ -57,10 +44,11 @@ TEST_CASE("text data: one line says what was read and what was left out") {
   folder.write("d/B.TXT", "second");
   folder.write("d/paper.pdf", "%PDF");
   for (const std::string order : {"windows", "stream", "documents"}) {
-    TaskArguments arguments = arguments_for(folder.path("d"), order);
+    TaskArguments arguments = text_arguments(folder.path("d"), order);
     std::ostringstream says;
     arguments.messages = &says;
-    CHECK(text_of(read(std::move(arguments))) == (order == "windows" ? "second\nfirst\n" : "secondfirst"));
+    CHECK(text_of(read_text_of(std::move(arguments))) ==
+          (order == "windows" ? "second\nfirst\n" : "secondfirst"));
     CHECK(contains(says.str(), "3 files: 2 read (" + std::string(order == "windows" ? "13" : "11") +
                                    " bytes, UTF-8), left out: paper.pdf (PDF)\n"));
   }
@@ -74,19 +62,19 @@ TEST_CASE("text data: all files that are not UTF-8 are named at once with the co
   folder.write("d/c.txt", "\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0");
   for (const std::string order : {"windows", "stream", "documents"}) {
     CAPTURE(order);
-    TaskArguments arguments = arguments_for(folder.path("d"), order);
+    TaskArguments arguments = text_arguments(folder.path("d"), order);
     arguments.config.data.tokenizer = "char";
-    const std::string text = error_of<FormatError>([&] { read(std::move(arguments)); });
+    const std::string text = error_of<FormatError>([&] { read_text_of(std::move(arguments)); });
     for (const char* part :
          {"data: 3 of 4 files are not UTF-8: ", "b.txt (byte 0xe9 at offset 3)",
           "c.txt (byte 0xcf at offset 0)", "to convert it from WINDOWS-1251: iconv -f WINDOWS-1251 -t UTF-8 ",
           "to convert them from WINDOWS-1252: for f in ", "it'\\''s.txt'; do iconv -f WINDOWS-1252 -t UTF-8"})
       CHECK_MESSAGE(contains(text, part), text);
     // Other tokenizers take any bytes, and the line does not call them UTF-8.
-    arguments = arguments_for(folder.path("d"), order);
+    arguments = text_arguments(folder.path("d"), order);
     std::ostringstream says;
     arguments.messages = &says;
-    read(std::move(arguments));
+    read_text_of(std::move(arguments));
     CHECK_MESSAGE(!contains(says.str(), "UTF-8"), says.str());
   }
 }
@@ -116,9 +104,9 @@ TEST_CASE("text data: the conversion of an East Asian text names its encoding") 
             "\302\361\345 \353\376\344\350 \360\356\346\344\340\376\362\361\377 \361\342\356\341"
             "\356\344\355\373\354\350 \350 \360\340\342\355\373\354\350"}}) {
     CAPTURE(encoding);
-    TaskArguments arguments = arguments_for(folder.write("a.txt", text), "windows");
+    TaskArguments arguments = text_arguments(folder.write("a.txt", text), "windows");
     arguments.config.data.tokenizer = "char";
-    const std::string why = error_of<FormatError>([&] { read(std::move(arguments)); });
+    const std::string why = error_of<FormatError>([&] { read_text_of(std::move(arguments)); });
     CHECK_MESSAGE(contains(why, std::string("to convert it from ") + encoding + ":"), why);
   }
 }
@@ -128,9 +116,9 @@ TEST_CASE("text data: a binary file is called so and no conversion of it is name
   folder.write("program.bin", std::string("\x7f"
                                           "ELF\0\xcf\xfa",
                                           7));
-  TaskArguments arguments = arguments_for(folder.path("program.bin"), "windows");
+  TaskArguments arguments = text_arguments(folder.path("program.bin"), "windows");
   arguments.config.data.tokenizer = "char";
-  const std::string text = error_of<FormatError>([&] { read(std::move(arguments)); });
+  const std::string text = error_of<FormatError>([&] { read_text_of(std::move(arguments)); });
   CHECK_MESSAGE(contains(text, "bytes of zero, the first at offset 4"), text);
   CHECK_MESSAGE(!contains(text, "iconv"), text);
 }
@@ -140,10 +128,10 @@ TEST_CASE(
   const TempFolder folder;
   folder.write("d/train/a.txt", "first");
   folder.write("d/test/b.txt", "second");
-  TaskArguments arguments = arguments_for(folder.path("d"), "windows");
+  TaskArguments arguments = text_arguments(folder.path("d"), "windows");
   std::ostringstream says;
   arguments.messages = &says;
-  read(std::move(arguments));
+  read_text_of(std::move(arguments));
   CHECK_MESSAGE(contains(says.str(), "test/ as a part of it"), says.str());
 }
 
@@ -153,21 +141,21 @@ TEST_CASE(
   folder.write("d/a.txt", "first");
   folder.write("d/b.txt", "second");
   folder.write("d/c.txt", "ab");
-  TaskArguments arguments = arguments_for(folder.path("d"), "stream");
+  TaskArguments arguments = text_arguments(folder.path("d"), "stream");
   std::ostringstream says;
   arguments.messages = &says;
-  const TextData data = read(std::move(arguments));
+  const TextData data = read_text_of(std::move(arguments));
   CHECK(data.files == std::vector<std::string>{"a.txt", "b.txt"});
   CHECK(
       contains(says.str(),
                "3 files: 2 read (13 bytes, UTF-8), left out: c.txt (2 tokens, and a segment of 2 needs 3)"));
-  CHECK(read(again(folder.path("d"), data, "stream")).files == data.files);
+  CHECK(read_text_of(again(folder.path("d"), data, "stream")).files == data.files);
   folder.write("short/a.txt", "ab");
   folder.write("short/b.txt", "cd");
-  CHECK(contains(error_of<ValueError>([&] { read(arguments_for(folder.path("short"), "stream")); }),
+  CHECK(contains(error_of<ValueError>([&] { read_text_of(text_arguments(folder.path("short"), "stream")); }),
                  "no text in "));
   folder.write("one/a.txt", "first");
-  CHECK(read(arguments_for(folder.path("one"), "stream")).files.empty());
+  CHECK(read_text_of(text_arguments(folder.path("one"), "stream")).files.empty());
 }
 
 TEST_CASE("text data: a run that goes on leaves out what came into its folder since") {
@@ -175,12 +163,12 @@ TEST_CASE("text data: a run that goes on leaves out what came into its folder si
   folder.write("d/b.txt", "first");
   for (const std::string order : {"windows", "stream", "documents"}) {
     fs::remove(folder.path("d/a.md"));
-    const TextData before = read(arguments_for(folder.path("d"), order));
+    const TextData before = read_text_of(text_arguments(folder.path("d"), order));
     folder.write("d/a.md", "new");
     TaskArguments arguments = again(folder.path("d"), before, order);
     std::ostringstream says;
     arguments.messages = &says;
-    CHECK(text_of(read(std::move(arguments))) == text_of(before));
+    CHECK(text_of(read_text_of(std::move(arguments))) == text_of(before));
     CHECK(contains(says.str(), "left out: a.md (new since the run began)"));
   }
 }
@@ -189,10 +177,10 @@ TEST_CASE("text data: a run that goes on keeps its splits when files came into t
   const TempFolder folder;
   folder.write("d/train/b.txt", "train");
   folder.write("d/valid/b.txt", "valid");
-  const TextData before = read(arguments_for(folder.path("d"), "documents"));
+  const TextData before = read_text_of(text_arguments(folder.path("d"), "documents"));
   for (const char* split : {"train/a.txt", "valid/a.txt", "valid/c.txt"})
     folder.write(std::string("d/") + split, "new");
-  const TextData after = read(again(folder.path("d"), before, "documents"));
+  const TextData after = read_text_of(again(folder.path("d"), before, "documents"));
   CHECK(after.files == before.files);
   CHECK(after.train_parts == 1);
   CHECK(after.valid_parts == 1);
@@ -202,12 +190,12 @@ TEST_CASE("text data: a file that a run was trained on and that is gone or chang
   const TempFolder folder;
   folder.write("d/a.txt", "first");
   folder.write("d/b.txt", "second");
-  const TextData before = read(arguments_for(folder.path("d")));
+  const TextData before = read_text_of(text_arguments(folder.path("d")));
   folder.write("d/b.txt", "changed");
-  CHECK(contains(error_of<ConfigError>([&] { read(again(folder.path("d"), before)); }),
+  CHECK(contains(error_of<ConfigError>([&] { read_text_of(again(folder.path("d"), before)); }),
                  "is not the text that the run was trained on: b.txt is changed (put back"));
   fs::remove(folder.path("d/b.txt"));
-  CHECK(contains(error_of<ConfigError>([&] { read(again(folder.path("d"), before)); }),
+  CHECK(contains(error_of<ConfigError>([&] { read_text_of(again(folder.path("d"), before)); }),
                  "is not the text that the run was trained on: b.txt is gone (put back"));
 }
 
@@ -215,13 +203,13 @@ TEST_CASE("text data: a relative path is found where the run was begun") {
   const TempFolder folder;
   folder.write("wrong/texts/x.txt", "another");
   folder.write("right/texts/x.txt", "the text");
-  const TextData before = read(arguments_for(folder.path("right/texts/x.txt")));
+  const TextData before = read_text_of(text_arguments(folder.path("right/texts/x.txt")));
   TaskArguments arguments = again("texts/x.txt", before);
   arguments.folders = {folder.path("none"), folder.path("wrong"), folder.path("right")};
-  CHECK(text_of(read(std::move(arguments))) == "the text");
+  CHECK(text_of(read_text_of(std::move(arguments))) == "the text");
   arguments = again("texts/y.txt", before);
   arguments.folders = {folder.path("right")};
-  CHECK(contains(error_of<IoError>([&] { read(std::move(arguments)); }),
+  CHECK(contains(error_of<IoError>([&] { read_text_of(std::move(arguments)); }),
                  "'texts/y.txt', neither here nor in " + folder.path("right")));
 }
 
@@ -230,7 +218,7 @@ TEST_CASE("text data: where nothing is evaluated a short text needs no validatio
   folder.write("d/a.txt", "sixteen letters.");
   for (const std::string order : {"windows", "stream", "documents"}) {
     CAPTURE(order);
-    RunConfig config = arguments_for(folder.path("d"), order).config;
+    RunConfig config = text_arguments(folder.path("d"), order).config;
     config.model.mask_token_zero = false;
     config.train.sequence = 15;
     config.train.batch = 1;
@@ -256,17 +244,17 @@ TEST_CASE("text data: repositories are documents, in splits too, and known again
   folder.write("r/test/four/e.py", "e");
   folder.write("r/test/four/f.py", "f");
   const auto arguments = [&](bool training) {
-    TaskArguments made = arguments_for(folder.path("r"), "documents");
+    TaskArguments made = text_arguments(folder.path("r"), "documents");
     made.config.data.document = "folder";
     made.training = training;
     return made;
   };
-  const TextData data = read(arguments(true));
+  const TextData data = read_text_of(arguments(true));
   CHECK(data.files == std::vector<std::string>{"train/one", "train/two", "valid/three"});
   CHECK(data.train_parts == 2);
   CHECK(data.tokenizer->decode(data.part(0)) == "a\nb\n");
   CHECK(data.tokenizer->decode(data.part(2)) == "d\n");
-  const TextData tested = read(arguments(false));
+  const TextData tested = read_text_of(arguments(false));
   CHECK(tested.files.back() == "test/four");
   CHECK(tested.tokenizer->decode(tested.part(3)) == "e\nf\n");
 
@@ -277,17 +265,17 @@ TEST_CASE("text data: repositories are documents, in splits too, and known again
     return made;
   };
   folder.write("r/train/five/g.py", "g");
-  CHECK(read(known()).sha256 == data.sha256);  // what is new is left out
+  CHECK(read_text_of(known()).sha256 == data.sha256);  // what is new is left out
   folder.write("r/train/two/h.py", "h");
-  CHECK(contains(error_of<ConfigError>([&] { read(known()); }), "train/two is changed"));
+  CHECK(contains(error_of<ConfigError>([&] { read_text_of(known()); }), "train/two is changed"));
 }
 
 TEST_CASE("text data: a file of a repository that is not UTF-8 is named, not its folder") {
   const TempFolder folder;
   folder.write("r/one/a.py", "good");
   folder.write("r/one/b.py", "caf\xe9");
-  TaskArguments arguments = arguments_for(folder.path("r"), "documents");
+  TaskArguments arguments = text_arguments(folder.path("r"), "documents");
   arguments.config.data.document = "folder";
   arguments.config.data.tokenizer = "char";
-  CHECK(contains(error_of<FormatError>([&] { read(std::move(arguments)); }), "one/b.py"));
+  CHECK(contains(error_of<FormatError>([&] { read_text_of(std::move(arguments)); }), "one/b.py"));
 }

@@ -12,6 +12,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tasks.h"
+#include "tests/train/tasks/text_arguments.h"
 #include "train/tasks/text_data.h"
 
 namespace {
@@ -20,24 +21,10 @@ using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
 
-TaskArguments about_documents(const DataPaths& path, const std::string& order) {
-  TaskArguments arguments;
-  arguments.config.data.path = path;
-  arguments.config.data.order = order;
-  arguments.config.data.tokenizer = "byte";
-  arguments.config.train.sequence = 2;
-  arguments.run = "the run";
-  return arguments;
-}
-
 std::vector<std::string> parts_of(const TextData& data) {
   std::vector<std::string> parts;
   for (std::int64_t i = 0; i < data.parts(); ++i) parts.push_back(data.tokenizer->decode(data.part(i)));
   return parts;
-}
-
-TextData read_documents(TaskArguments arguments) {
-  return read_text_data(arguments);
 }
 
 using Parts = std::vector<std::string>;
@@ -48,10 +35,10 @@ TEST_CASE("text documents: the mark sets documents apart in every order and one 
   const TempFolder folder;
   const std::string path = folder.write("s.txt", "first\n<|endoftext|>\nab<|endoftext|>third");
   const auto parts = [&](const std::string& order, const std::string& line) {
-    TaskArguments arguments = about_documents(path, order);
+    TaskArguments arguments = text_arguments(path, order);
     std::ostringstream says;
     arguments.messages = &says;
-    const TextData data = read_documents(std::move(arguments));
+    const TextData data = read_text_of(std::move(arguments));
     CHECK_MESSAGE(contains(says.str(), line), says.str());
     return parts_of(data);
   };
@@ -66,16 +53,16 @@ TEST_CASE("text documents: a run goes on by the cut that it began with") {
   const std::string path = folder.write("s.txt", "first\n<|endoftext|>\nsecond\n<|endoftext|>\nthird\n");
   for (const std::string order : {"windows", "stream", "documents"}) {
     CAPTURE(order);
-    TaskArguments whole = about_documents(path, order);
+    TaskArguments whole = text_arguments(path, order);
     whole.config.data.separator = "";
-    const TextData before = read_documents(std::move(whole));  // as a run of before there were separators
-    const TextData cut = read_documents(about_documents(path, order));
+    const TextData before = read_text_of(std::move(whole));  // as a run of before there were separators
+    const TextData cut = read_text_of(text_arguments(path, order));
     CHECK(before.tokens.size() > cut.tokens.size());
     for (const TextData* const data : {&before, &cut}) {
-      TaskArguments again = about_documents(path, order);
+      TaskArguments again = text_arguments(path, order);
       again.expected_sha256 = data->sha256;
       again.expected_phases = text_phases_from_json(to_json(data->source_phases), "the state");
-      const TextData found = read_documents(std::move(again));
+      const TextData found = read_text_of(std::move(again));
       CHECK(found.tokens == data->tokens);
       CHECK(found.ends == data->ends);
       CHECK(found.source_phases == data->source_phases);
@@ -87,26 +74,26 @@ TEST_CASE("text documents: own splits are those of the documents") {
   const TempFolder folder;
   folder.write("d/train/s.txt", "one\n<|endoftext|>\ntwo\n<|endoftext|>\nthree\n");
   folder.write("d/valid/s.txt", "four\n<|endoftext|>\nfive\n");
-  const TextData data = read_documents(about_documents(folder.path("d"), "documents"));
+  const TextData data = read_text_of(text_arguments(folder.path("d"), "documents"));
   CHECK(data.train_parts == 3);
   CHECK(data.valid_parts == 2);
 }
 
 TEST_CASE("text documents: a separator of one's own that does not occur is refused") {
   const TempFolder folder;
-  TaskArguments arguments = about_documents(folder.write("s.txt", "one\n---\ntwo\n"), "documents");
+  TaskArguments arguments = text_arguments(folder.write("s.txt", "one\n---\ntwo\n"), "documents");
   arguments.config.data.separator = "---";
-  TaskArguments wrong = about_documents(folder.path("s.txt"), "documents");
+  TaskArguments wrong = text_arguments(folder.path("s.txt"), "documents");
   wrong.config.data.separator = "===";
-  CHECK(parts_of(read_documents(std::move(arguments))) == Parts{"one\n", "two\n"});
-  CHECK(contains(error_of<ConfigError>([&] { read_documents(std::move(wrong)); }),
+  CHECK(parts_of(read_text_of(std::move(arguments))) == Parts{"one\n", "two\n"});
+  CHECK(contains(error_of<ConfigError>([&] { read_text_of(std::move(wrong)); }),
                  "data.separator is \"===\", which does not occur"));
 }
 
 TEST_CASE("text documents: the state begins anew at each") {
   const TempFolder folder;
   RunConfig config =
-      about_documents(folder.write("s.txt", "abcd<|endoftext|>efgh<|endoftext|>ijkl"), "documents").config;
+      text_arguments(folder.write("s.txt", "abcd<|endoftext|>efgh<|endoftext|>ijkl"), "documents").config;
   config.model.mask_token_zero = false;
   config.train.batch = 1;
   config.train.sequence = 4;
@@ -125,18 +112,18 @@ TEST_CASE("text documents: lines of JSON are read by their field and named witho
   const std::string path =
       folder.write("d.jsonl", "{\"text\":\"one\\ntwo\",\"by\":\"x\"}\n{\"text\":\"three\"}\n");
   const auto with = [&](const std::string& field) {
-    TaskArguments arguments = about_documents(path, "documents");
+    TaskArguments arguments = text_arguments(path, "documents");
     arguments.config.data.json_field = field;
     return arguments;
   };
   static_cast<void>(take_warnings());
-  CHECK(parts_of(read_documents(with("text"))) == Parts{"one\ntwo", "three"});
+  CHECK(parts_of(read_text_of(with("text"))) == Parts{"one\ntwo", "three"});
   CHECK(take_warnings().empty());
-  read_documents(with(""));
+  read_text_of(with(""));
   const auto warnings = take_warnings();
   REQUIRE(warnings.size() == 1);
   CHECK_MESSAGE(contains(warnings[0], "--data.json_field text"), warnings[0]);
-  CHECK(contains(error_of<FormatError>([&] { read_documents(with("body")); }), "no field \"body\""));
+  CHECK(contains(error_of<FormatError>([&] { read_text_of(with("body")); }), "no field \"body\""));
 }
 
 TEST_CASE("text documents: several paths and patterns are read as a folder of them") {
@@ -148,17 +135,17 @@ TEST_CASE("text documents: several paths and patterns are read as a folder of th
   const auto files = [&](const std::vector<std::string>& names) {
     DataPaths paths;
     for (const std::string& name : names) paths.push_back(folder.path(name));
-    return parts_of(read_documents(about_documents(paths, "documents")));
+    return parts_of(read_text_of(text_arguments(paths, "documents")));
   };
   CHECK(files({"b.txt", "a.txt"}) == Parts{"second", "first"});
   CHECK(files({"*.txt"}) == Parts{"first", "second"});
   CHECK(files({"sub", "a.txt", "sub/d.txt"}) == Parts{"fourth", "first"});
-  const TextData data = read_documents(about_documents(folder.path("?.txt"), "documents"));
-  TaskArguments again = about_documents("?.txt", "documents");
+  const TextData data = read_text_of(text_arguments(folder.path("?.txt"), "documents"));
+  TaskArguments again = text_arguments("?.txt", "documents");
   again.expected_sha256 = data.sha256;
   again.expected_phases = data.source_phases;
   again.folders = {folder.path()};
-  CHECK(read_documents(std::move(again)).tokens == data.tokens);
+  CHECK(read_text_of(std::move(again)).tokens == data.tokens);
   CHECK(contains(error_of<IoError>([&] { files({"a.txt", "none.txt"}); }), "none.txt"));
 }
 
@@ -166,7 +153,7 @@ TEST_CASE("text documents: one folder as one document is not cut") {
   const TempFolder folder;
   folder.write("r/one/a.py", "print('<|endoftext|>')\n");
   folder.write("r/two/b.py", "pass\n");
-  TaskArguments arguments = about_documents(folder.path("r"), "documents");
+  TaskArguments arguments = text_arguments(folder.path("r"), "documents");
   arguments.config.data.document = "folder";
-  CHECK(parts_of(read_documents(std::move(arguments))) == Parts{"print('<|endoftext|>')\n", "pass\n"});
+  CHECK(parts_of(read_text_of(std::move(arguments))) == Parts{"print('<|endoftext|>')\n", "pass\n"});
 }

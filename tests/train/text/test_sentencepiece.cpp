@@ -305,10 +305,7 @@ TEST_CASE("train: a run keeps its SentencePiece vocabulary and needs the file no
   CHECK(train_quietly(request) == TrainEnd::finished);
   CHECK(read_text_file(request.run_dir + "/tokenizer.model") == stories_model());
   std::filesystem::remove(path);
-  TrainRequest more = request;
-  more.resume = request.run_dir;
-  more.run_dir.clear();
-  more.config.train.steps = 8;
+  TrainRequest more = resumed(request, 8);
   CHECK(train_quietly(more) == TrainEnd::finished);
   const LoadedRun loaded = load_run(request.run_dir);
   REQUIRE(loaded.tokenizer != nullptr);

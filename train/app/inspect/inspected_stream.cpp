@@ -1,4 +1,4 @@
-// Cuts a text, and gathers batches of a task.
+// Cuts a text, and rows of a task that may be longer than in training.
 #include "train/app/inspect/inspected_stream.h"
 
 #include <algorithm>
@@ -7,8 +7,7 @@
 
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
-#include "tensor/files/strict_json.h"
-#include "train/run/checkpoint.h"
+#include "train/app/report/task_rows.h"
 
 namespace eddy::app {
 using namespace training;
@@ -18,24 +17,6 @@ namespace {
 // 4,096 tokens at most.
 std::int64_t times_longer(std::int64_t trained) {
   return std::clamp<std::int64_t>(4096 / trained, 2, 16);
-}
-
-// A task that gives one row at a time.
-std::shared_ptr<Task> one_row_task(const LoadedRun& run, std::int64_t sequence, std::int64_t seed) {
-  TaskArguments arguments;
-  arguments.config = run.config;
-  arguments.config.train.batch = 1;
-  arguments.config.train.micro_batches = 1;
-  arguments.config.train.accumulate = 1;
-  arguments.config.train.seed = seed;
-  arguments.config.data.offset = "zero";
-  if (sequence > 0) arguments.config.train.sequence = sequence;
-  std::shared_ptr<Task> task = make_task(std::move(arguments));
-  if (!task->carries_state() && !run.state.task.empty()) {
-    const std::string file = (run.checkpoint / "state.json").string();
-    task->load(json_of_text(run.state.task, file), file);
-  }
-  return task;
 }
 
 // Whether the model reads rows of that length with a state that does not grow.
@@ -78,37 +59,27 @@ InspectedStream text_stream(std::span<const std::int32_t> tokens, const TokenRea
   return stream;
 }
 
-TaskStream task_stream(const LoadedRun& run, std::int64_t tokens, std::int64_t seed) {
-  std::shared_ptr<Task> task = one_row_task(run, 0, seed);
-  if (task->tokenizer() != nullptr)
-    fail<ValueError>("inspect: the task {} reads texts (name one by --text FILE)", run.config.data.name);
+TaskStream task_stream(const LoadedRun& run, const std::string& path, std::int64_t tokens,
+                       std::int64_t seed) {
+  const auto read = [&](const TaskReading& reading) { return rows_of_task("inspect", run, path, reading); };
+  TaskReading reading{.seed = seed};
+  TaskRows rows = read(reading);  // one call, which says how long rows are
+  const std::int64_t trained = rows.carries_state ? 0 : rows.task->row_length(),
+                     longer = trained > 0 ? times_longer(trained) * trained : 0;
+  if (longer > 0 && keeps_state_over(*run.model, longer)) reading.sequence = longer;
+  reading.tokens = tokens;
+  rows = read(reading);
   TaskStream made;
-  InspectedStream& stream = made.stream;
-  stream.carried = task->carries_state();
-  if (const std::int64_t trained = task->row_length(); !stream.carried && trained > 0) {
-    const std::int64_t longer = times_longer(trained) * trained;
-    if (keeps_state_over(*run.model, longer)) {
-      task = one_row_task(run, longer, seed);
-      if (task->row_length() == longer) stream.apart = trained;
-    }
-  }
-  for (std::int64_t step = 0; std::ssize(stream.tokens) < tokens; ++step) {
-    const Batch batch = task->next(step, 0);
-    const std::vector<std::int32_t> ids = raw::contiguous(batch.tokens).to_vector<std::int32_t>();
-    const std::vector<std::int32_t> answers = raw::contiguous(batch.targets).to_vector<std::int32_t>();
-    const auto time = std::ssize(ids), targets = std::ssize(answers);
-    if (step > 0 && time != stream.segment)
-      fail<ValueError>("inspect: the task {} gives rows of {} and of {} tokens (all of one length)",
-                       run.config.data.name, stream.segment, time);
-    stream.segment = time;
-    stream.targets = targets < time ? targets : 0;
-    stream.block = batch.block;
-    stream.tail = batch.tail;
-    stream.tokens.insert(stream.tokens.end(), ids.begin(), ids.end());
-    stream.answers.insert(stream.answers.end(), static_cast<std::size_t>(time - targets), kNotScored);
-    stream.answers.insert(stream.answers.end(), answers.begin(), answers.end());
-    stream.begins.push_back(step == 0 || !stream.carried || batch.begin != RowsBegin::none ? 1 : 0);
-  }
+  made.stream = {.tokens = std::move(rows.tokens.front()),
+                 .answers = std::move(rows.answers.front()),
+                 .segment = rows.segment,
+                 .carried = rows.carries_state,
+                 .begins = std::move(rows.begins),
+                 .apart = reading.sequence > 0 && rows.task->row_length() == longer ? trained : 0,
+                 .targets = rows.targets,
+                 .block = rows.block,
+                 .tail = rows.tail};
+  const std::shared_ptr<const Task> task = rows.task;
   made.name = task->name();
   made.token_text = [task](std::int32_t id) {
     const std::string name = task->token_name(id);

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "train/app/report/comparison.h"
+#include "train/run/checkpoint.h"
 #include "train/step/batch.h"
-#include "train/tasks/task.h"
 
 namespace eddy::app {
 
@@ -51,8 +51,9 @@ struct TaskStream {
 // carries its state go on from call to call as in training. Where rows stand alone and the model keeps a state of
 // constant size, they are longer than in training, so that one sees how long the state lasts; parts as long as in
 // training then have no state of the parts before.
-// seed: of the streams, which are others than those of training.
-// errors: ValueError for a task on text; those of make_task and of the task.
-TaskStream task_stream(const training::LoadedRun& run, std::int64_t tokens, std::int64_t seed);
+// `path` is the run's, for errors; `seed` that of rows_of_task (train/app/report/task_rows.h).
+// errors: those of rows_of_task.
+TaskStream task_stream(const training::LoadedRun& run, const std::string& path, std::int64_t tokens,
+                       std::int64_t seed);
 
 }  // namespace eddy::app

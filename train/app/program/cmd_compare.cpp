@@ -87,14 +87,22 @@ int run_compare(const CompareFlags& flags) {
   TokenReading reading_a = reading_of(a, flags.rows), reading_b = reading_of(b, flags.rows);
   TaskRows rows;  // where the task has no texts: those of A's task
   if (!reads_text) {
-    rows = rows_of_task("compare", a, flags.a.path, flags.rows, kTokensOfARow);
+    rows = rows_of_task("compare", a, flags.a.path,
+                        {.rows = flags.rows, .tokens = kTokensOfARow, .one_state = true});
+    if (rows.targets > 0)
+      fail<ValueError>(
+          "compare: {} was trained on the task {}, which has {} for {} tokens "
+          "(tasks with an answer behind each token are read)",
+          flags.a.path, a.config.data.name, rows.targets == 1 ? "one answer" : "answers at the end alone",
+          rows.segment);
     for (const auto& [run, reading] : {std::pair(&a, &reading_a), {&b, &reading_b}}) {
       reading->segment = rows.segment;
       reading->carry_state = rows.carries_state && carries_state(run->model->full_config());
       reading->answers = rows.answers;
     }
   }
-  const Tokenizer& tokenizer = reads_text ? *a.tokenizer : *rows.tokenizer;
+  const std::unique_ptr<Tokenizer> numbers = reads_text ? nullptr : number_tokens(a.model->config().vocab);
+  const Tokenizer& tokenizer = reads_text ? *a.tokenizer : *numbers;
   reading_b.clear_state = flags.clear_state;
   if (flags.clear_state && !reading_b.carry_state)
     fail<ValueError>(

@@ -102,17 +102,20 @@ std::vector<std::int32_t> tokens_of(const InspectFlags& flags, const LoadedRun& 
   }
 }
 
-int run_inspect(const InspectFlags& flags) {
+int run_inspect(const InspectFlags& flags, const CLI::App& command) {
   check_output("inspect", flags.out, kPageFile);
   const LoadedRun run = load_run("inspect", flags.run);
   const bool task = !run.tokenizer;
-  if (task && !flags.text.empty())
-    fail<ValueError>("inspect: {} was trained on the task {}, which has no text (leave out --text)",
-                     flags.run.path, run.config.data.name);
+  for (const char* const flag : {"--text", "--replace-unknown"})
+    if (task && command.count(flag) > 0)
+      fail<ValueError>("inspect: {} was trained on the task {}, which has no text (leave out {})",
+                       flags.run.path, run.config.data.name, flag);
   if (!task && flags.text.empty())
     fail<ValueError>(
         "inspect: --text is required: {} was trained on text (a file, or '-' for standard input)",
         flags.run.path);
+  if (!task && command.count("--seed") > 0)
+    fail<ValueError>("inspect: --seed has no effect on a text, of which nothing is drawn (leave out --seed)");
   InspectOptions options;
   options.kept = flags.keys;
   if (!flags.attention.empty()) read_range(flags.attention, options.from, options.to);
@@ -121,7 +124,14 @@ int run_inspect(const InspectFlags& flags) {
   InspectedStream stream;
   TokenText text_of_token;
   if (task) {
-    TaskStream streams = task_stream(run, flags.tokens > 0 ? flags.tokens : kTaskTokens, flags.seed);
+    const auto read = [&](std::int64_t seed) {
+      return task_stream(run, flags.run.path, flags.tokens > 0 ? flags.tokens : kTaskTokens, seed);
+    };
+    TaskStream streams = read(flags.seed);
+    if (command.count("--seed") > 0 && read(flags.seed + 1).stream.tokens == streams.stream.tokens)
+      fail<ValueError>(
+          "inspect: --seed has no effect on the task {}, whose streams are fixed (leave out --seed)",
+          run.config.data.name);
     stream = std::move(streams.stream);
     text_of_token = std::move(streams.token_text);
     about.answer_text = std::move(streams.answer_text);
@@ -190,7 +200,8 @@ Described describe_inspect(CLI::App& command) {
               "task {})",
               kTextTokens, kTaskTokens))
       ->transform(whole_number(2, 10'000'000));
-  add_option(command, "--seed", flags->seed, "Seed of a task's streams", whole_number(0, 1'000'000'000));
+  add_option(command, "--seed", flags->seed, "Seed of a task's streams, added to train.seed",
+             whole_number(0, 1'000'000'000));
   add_option(
       command, "--attention", flags->attention,
       "FROM:TO, the tokens whose attention the page keeps (default: from the first one on, about 4 MB of it)",
@@ -202,7 +213,7 @@ Described describe_inspect(CLI::App& command) {
   add_checkpoint_option(command, flags->run.checkpoint, "Checkpoint of the run");
   add_precision_option(command, flags->run.precision);
   add_device_option(command, flags->run.device);
-  return {[flags] { return run_inspect(*flags); }};
+  return {[flags, &command] { return run_inspect(*flags, command); }};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a run of a task without texts reads where a text would stand: fresh rows of its task, with the answer behind
-// each token.
+// What is read of a run's task where a text would stand: rows of tokens that the task gives with their answers, cut into
+// calls of equal length.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,37 @@
 #include <vector>
 
 #include "train/run/checkpoint.h"
+#include "train/tasks/task.h"
 #include "train/text/tokenizer.h"
 
 namespace eddy::app {
 
-struct TaskRows {
-  std::vector<std::vector<std::int32_t>> tokens, answers;  // of each row; kNotScored: no answer
-  std::unique_ptr<training::Tokenizer> tokenizer;          // shows a token as its number
-  std::int64_t segment = 1;                                // tokens of a batch
-  bool carries_state = false;  // whether the task's state goes from batch to batch
+struct TaskReading {
+  std::int64_t rows = 1;      // read side by side
+  std::int64_t tokens = 1;    // of a row, at least, in whole calls
+  std::int64_t sequence = 0;  // train.sequence; 0: as in training
+  std::int64_t seed = 1;      // added to train.seed, so that other rows are drawn than those of training
+  bool one_state = false;     // a row ends where it would begin with a new state
 };
 
-// Draws `rows` rows of the run's task that training did not read, each of one batch or, where the task carries its
-// state, of as many batches as hold `most` tokens, unless rows end before. `path` is the run's, for errors; `where`
-// begins them.
-// errors: ValueError for a task that has no answer for each token; those of making the task.
+struct TaskRows {
+  std::vector<std::vector<std::int32_t>> tokens, answers;  // of each row; kNotScored: no answer
+  std::vector<char> begins;                    // of each call: whether rows begin with a new state
+  std::int64_t segment = 1;                    // tokens of a call
+  std::int64_t targets = 0;                    // of a call: its last so many tokens may have answers; 0: all
+  std::int64_t block = 0, tail = 0;            // as of a Batch
+  bool carries_state = false;                  // whether the task's state goes from call to call
+  std::shared_ptr<const training::Task> task;  // for the names of tokens and answers
+};
+
+// Reads rows of the run's task, which begin where its streams begin. `path` is the run's, for errors; `where` begins
+// them.
+// errors: ValueError for a task on texts, and for one that gives calls of several lengths; those of make_task and of the
+// task.
 TaskRows rows_of_task(const char* where, const training::LoadedRun& run, const std::string& path,
-                      std::int64_t rows, std::int64_t most);
+                      const TaskReading& reading);
+
+// Tokens as their numbers, with spaces between where one may have two digits.
+std::unique_ptr<training::Tokenizer> number_tokens(std::int64_t vocab);
 
 }  // namespace eddy::app

@@ -24,6 +24,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/threads.h"
+#include "tests/train/app/exchange/python.h"
 #include "train/app/exchange/export.h"
 #include "train/app/exchange/foreign_llama.h"
 #include "train/app/exchange/foreign_tokenizer.h"
@@ -97,14 +98,6 @@ std::unique_ptr<Model> model_back(const DescribedModel& described) {
                       .values,
                   described.map.file);
   return model;
-}
-
-// A Python with these packages; empty, with a message, where there is none.
-std::string python_with(const std::string& packages) {
-  for (const char* python : {"python3", "/usr/bin/python3"})
-    if (output_of(std::string(python) + " -c 'import " + packages + "; print(1)'") == "1\n") return python;
-  MESSAGE("skipped: there is no Python with " << packages << " (pip install them)");
-  return "";
 }
 
 }  // namespace
@@ -351,15 +344,7 @@ TEST_CASE("forms: transformers computes the same logits of 200 tokens, and reads
                 "with torch.no_grad():\n"
                 "    print_all(m(torch.tensor([[(7 * i + i * i // 3) % 23 for i in range(200)]])).logits)\n";
     }
-  std::istringstream printed(output_of(python + " " + folder.write("run.py", script)));
-  double worst = 0;
-  std::size_t read = 0;
-  for (double value; printed >> value; ++read) {
-    REQUIRE(read < wanted.size());
-    worst = std::max(worst, std::abs(value - static_cast<double>(wanted[read])));
-  }
-  CHECK(read == wanted.size());
-  CHECK_FALSE(!(worst <= 1e-4));
+  CHECK(largest_difference_of(output_of(python + " " + folder.write("run.py", script)), wanted) <= 1e-4);
 
   const std::string text = "the story\\n went on";
   const std::unique_ptr<Tokenizer> characters = make_tokenizer("char", "the story\n went on"),

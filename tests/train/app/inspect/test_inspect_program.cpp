@@ -10,6 +10,7 @@
 #include "tests/support/program.h"
 #include "tests/support/tiny_run.h"
 #include "train/files/output_file.h"
+#include "train/tasks/state_tracking.h"
 
 namespace {
 
@@ -63,12 +64,13 @@ TEST_CASE("program: inspect writes a page about a run and a text, and says what 
       {{"nothing", "--text", "mine.txt"}, 1, "is not a folder"},
       {{"run"}, 1, "--text is required"},
   };
-  for (const Mistake& mistake : mistakes) {
+  const auto check = [&](const Mistake& mistake) {
     const Ended ended = inspect(mistake.arguments);
     CAPTURE(ended.err);
     CHECK(ended.status == mistake.status);
     CHECK(contains(ended.err, mistake.words));
-  }
+  };
+  for (const Mistake& mistake : mistakes) check(mistake);
   CHECK(read_bytes(folder.path("letter.html")) == "dear reader");
   const Ended known = inspect({"run", "--text", "strange.txt", "--out", "strange.html", "--replace-unknown"});
   CHECK_MESSAGE(known.status == 0, known.err);
@@ -89,30 +91,35 @@ TEST_CASE("program: inspect writes a page about a run and a text, and says what 
   CHECK(contains(about("regular"), ", each read afresh,"));
   CHECK(contains(about("xl"), ", a cache of the last tokens carried,"));
 
-  TrainRequest bits = tiny_run(folder, "bits");
-  bits.config.data.name = "parity";
-  bits.config.data.path = "";
-  bits.config.model.positions = false;
-  bits.config.train.steps = 1;
-  train_quietly(bits);
-  const Ended refused = inspect({"bits", "--text", "mine.txt"});
-  CHECK(refused.status == 1);
-  CHECK(contains(refused.err, "which has no text (leave out --text)"));
-  const Ended read = inspect({"bits", "--tokens", "300", "--out", "bits.html"});
+  train_quietly(tiny_task_run(folder, "parity", "unit_forget"));
+  TrainRequest fixed = tiny_task_run(folder, "algorithm", "unit_forget");
+  fixed.config.data.extensions.get<StateTrackingKeys>().examples = 64;
+  train_quietly(fixed);
+  const Mistake mistakes_on_tasks[] = {
+      {{"parity", "--text", "mine.txt"}, 1, "which has no text (leave out --text)"},
+      {{"parity", "--replace-unknown"}, 1, "which has no text (leave out --replace-unknown)"},
+      {{"run", "--text", "mine.txt", "--seed", "2"}, 1, "--seed has no effect on a text"},
+      {{"algorithm", "--seed", "2"}, 1, "--seed has no effect on the task algorithm"},
+  };
+  for (const Mistake& mistake : mistakes_on_tasks) check(mistake);
+  const Ended read = inspect({"parity", "--tokens", "300", "--out", "page.html"});
   CHECK_MESSAGE(read.status == 0, read.err);
   // Rows of 16 bits in training are read 16 at once, so that one sees how long the state lasts.
   CHECK(contains(read.out, "tokens: 512"));
   CHECK(contains(read.out, " nats per answer"));
   CHECK(contains(read.out, " of 512 answers"));
   CHECK(contains(read.out, "loss without the state: "));
-  const std::string page = read_bytes(folder.path("bits.html"));
-  CHECK(contains(page, "bits reads its task, parity"));
+  const std::string page = read_bytes(folder.path("page.html"));
+  CHECK(contains(page, "parity reads its task, parity"));
   CHECK(contains(page, "parts of 16"));
   CHECK(contains(page, "\"odd\""));
-  const Ended same = run_program({{"compare", "bits", "bits", "--html", "both.html"}, folder.path()});
+  const Ended other = inspect({"parity", "--tokens", "300", "--seed", "2", "--out", "other.html"});
+  CHECK_MESSAGE(other.status == 0, other.err);
+  CHECK(read_bytes(folder.path("other.html")) != page);
+  const Ended same = run_program({{"compare", "parity", "parity", "--html", "both.html"}, folder.path()});
   CHECK_MESSAGE(same.status == 0, same.err);
   CHECK(contains(same.out, "tokens: 64\n"));  // four rows of 16
-  CHECK(contains(run_program({{"compare", "bits", "run"}, folder.path()}).err, "on different tasks"));
-  CHECK(contains(run_program({{"compare", "bits", "bits", "--data", "mine.txt"}, folder.path()}).err,
+  CHECK(contains(run_program({{"compare", "parity", "run"}, folder.path()}).err, "on different tasks"));
+  CHECK(contains(run_program({{"compare", "parity", "parity", "--data", "mine.txt"}, folder.path()}).err,
                  "which has no text (leave out --data"));
 }

@@ -24,21 +24,8 @@ using namespace eddy::training;
 using namespace eddy::app;
 using namespace eddy::test;
 
-LoadedRun trained(const TempFolder& folder, const char* task, const char* model, std::int64_t context) {
-  TrainRequest request = tiny_run(folder, task);
-  request.config.data.name = task;
-  request.config.data.path = "";
-  request.config.data.noise = 4;
-  request.config.model.family = std::string(model) == "lstm" ? "staircase" : "recurrent_transformer";
-  request.config.model.model = model;
-  request.config.model.positions = false;
-  request.config.model.context = context;
-  request.config.train.steps = 1;
-  if (std::string(task) == "copy") {
-    request.config.data.extensions.get<CopyKeys>().symbols = 3;
-    request.config.data.extensions.get<CopyKeys>().noise_max = 4;
-  }
-  train_quietly(request);
+LoadedRun trained(const TempFolder& folder, const char* task, const char* model) {
+  train_quietly(tiny_task_run(folder, task, model));
   return load_run(folder.path(task));
 }
 
@@ -47,8 +34,8 @@ LoadedRun trained(const TempFolder& folder, const char* task, const char* model,
 TEST_CASE("inspected stream: documents of recall begin anew, and their answers stand at the questions") {
   const OneThread one;
   const TempFolder folder;
-  const LoadedRun run = trained(folder, "recall", "lstm", 16);
-  const TaskStream made = task_stream(run, 100, 1);
+  const LoadedRun run = trained(folder, "recall", "lstm");
+  const TaskStream made = task_stream(run, "run", 100, 1);
   const InspectedStream& stream = made.stream;
   CHECK(std::ssize(stream.tokens) == 112);  // whole calls
   CHECK(stream.segment == 16);
@@ -84,8 +71,8 @@ TEST_CASE("inspected stream: documents of recall begin anew, and their answers s
 TEST_CASE("inspected stream: rows that stand alone are read longer, and in parts without the state") {
   const OneThread one;
   const TempFolder folder;
-  const LoadedRun run = trained(folder, "parity", "unit_forget", 16);
-  const TaskStream made = task_stream(run, 300, 1);
+  const LoadedRun run = trained(folder, "parity", "unit_forget");
+  const TaskStream made = task_stream(run, "run", 300, 1);
   CHECK(made.stream.segment == 256);
   CHECK(made.stream.apart == 16);
   CHECK(std::ssize(made.stream.tokens) == 512);
@@ -100,14 +87,14 @@ TEST_CASE("inspected stream: rows that stand alone are read longer, and in parts
     CHECK(losses.values[i] == doctest::Approx(static_cast<double>(cleared.values[i])).epsilon(1e-4));
   CHECK(losses.values[33] != cleared.values[33]);
   CHECK(made.answer_text(1) == "odd");
-  CHECK(task_stream(run, 300, 2).stream.tokens != made.stream.tokens);
+  CHECK(task_stream(run, "run", 300, 2).stream.tokens != made.stream.tokens);
 }
 
 TEST_CASE("inspected stream: answers at the end of a row stand at its last tokens") {
   const OneThread one;
   const TempFolder folder;
-  const LoadedRun run = trained(folder, "copy", "lstm", 16);
-  const TaskStream made = task_stream(run, 25, 1);
+  const LoadedRun run = trained(folder, "copy", "lstm");
+  const TaskStream made = task_stream(run, "run", 25, 1);
   const InspectedStream& stream = made.stream;
   CHECK(stream.segment == 3 + 4 + 3);
   CHECK(std::ssize(stream.tokens) == 30);
@@ -127,5 +114,5 @@ TEST_CASE("inspected stream: a run on text has no streams of its own") {
   TrainRequest request = tiny_run(folder, "text");
   train_quietly(request);
   const LoadedRun run = load_run(folder.path("text"));
-  CHECK(contains(error_of<ValueError>([&] { task_stream(run, 10, 1); }), "--text FILE"));
+  CHECK(contains(error_of<ValueError>([&] { task_stream(run, "run", 10, 1); }), "--text FILE"));
 }

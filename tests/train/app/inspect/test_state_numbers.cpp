@@ -19,23 +19,11 @@ using namespace eddy::training;
 using namespace eddy::app;
 using namespace eddy::test;
 
-RunConfig parity_config(const std::string& model) {
-  RunConfig config;
-  config.model.model = model;
-  config.model.dim = 8;
-  config.model.layers = 1;
-  config.model.heads = 2;
-  config.model.context = 12;
-  config.data.name = "parity";
-  config.train.batch = 5;
-  return config;
-}
-
 }  // namespace
 
 TEST_CASE("state numbers: means and variances are those of the numbers by their answers") {
   const OneThread one;
-  const RunConfig config = parity_config("unit_forget");
+  const RunConfig config = parity_config(5);
   const std::unique_ptr<Task> task = task_of(config);
   const std::unique_ptr<Model> model = model_for(*task, config.model);
   const Batch batch = task->next(0, 0);
@@ -71,7 +59,7 @@ TEST_CASE("state numbers: means and variances are those of the numbers by their 
 
 TEST_CASE("state numbers: what a model answers while it streams is what it answers at once") {
   const OneThread one;
-  const RunConfig config = parity_config("unit_forget");
+  const RunConfig config = parity_config(5);
   const std::unique_ptr<Task> task = task_of(config);
   const std::unique_ptr<Model> model = model_for(*task, config.model);
   EvalOptions options;
@@ -89,7 +77,7 @@ TEST_CASE("state numbers: what a model answers while it streams is what it answe
 
 TEST_CASE("state numbers: an answer that is never given is refused") {
   const OneThread one;
-  const RunConfig config = parity_config("unit_forget");
+  const RunConfig config = parity_config(5);
   const std::unique_ptr<Task> task = task_of(config);
   const std::unique_ptr<Model> model = model_for(*task, config.model);
   CHECK(contains(error_of<ValueError>([&] { study_state(*model, task->next(0, 0), 7); }), "never given"));

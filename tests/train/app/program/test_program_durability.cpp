@@ -26,9 +26,9 @@ Ended run(const TempFolder& folder, const std::string& line) {
   return run_program({{std::istream_iterator<std::string>(stream), {}}, folder.path()});
 }
 
-constexpr const char* kTrain =
-    "train --model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.threads 1 "
-    "--train.eval_every 0 --train.eval_batches 2 --train.sample_tokens 0 --train.checkpoint_every 2 "
+const std::string kTrain =
+    "train " + kTinyModel +
+    "--train.threads 1 --train.eval_every 0 --train.eval_batches 2 --train.checkpoint_every 2 "
     "--train.keep 9 --train.steps 4 --data.order stream --model.family staircase --model.model lstm "
     "--data text.txt --run a";
 

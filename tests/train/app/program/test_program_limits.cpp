@@ -42,9 +42,7 @@ Ended shell(const TempFolder& folder, const std::string& line) {
   return ended;
 }
 
-constexpr const char* kTrain =
-    "$EDDY train --data text.txt --model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 "
-    "--train.steps 2 --train.sample_tokens 0 ";
+const std::string kTrain = "$EDDY train --data text.txt " + kTinyModel + "--train.steps 2 ";
 
 void write_text(const TempFolder& folder) {
   folder.write("text.txt", generate_stories(3, 4000));

@@ -30,17 +30,16 @@ Ended run(const TempFolder& folder, const std::string& line, const std::string& 
   return run_program({words_of(line), folder.path(), "/dev/null", 0, {variable}});
 }
 
-constexpr const char* kTinyTraining =
-    "train --model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.threads 1 "
-    "--train.eval_every 0 --train.eval_batches 2 --train.sample_tokens 0 --train.checkpoint_every 0 "
-    "--train.steps 2 ";
+const std::string kTinyTraining =
+    "train " + kTinyModel +
+    "--train.threads 1 --train.eval_every 0 --train.eval_batches 2 --train.checkpoint_every 0 --train.steps 2 ";
 
 // A folder with a text and the run `tiny` on it.
 struct TinyRun {
   TempFolder folder;
   TinyRun() {
     folder.write("text.txt", generate_stories(3, 4000));
-    const Ended end = run(folder, std::string(kTinyTraining) + "--data text.txt --run tiny");
+    const Ended end = run(folder, kTinyTraining + "--data text.txt --run tiny");
     REQUIRE_MESSAGE(end.status == 0, end.err);
   }
 };
@@ -162,12 +161,11 @@ TEST_CASE("program: options that would go unread are refused") {
   check_refused(run(folder, "train --run out --data text.txt --port 8420"), 2, "--port requires --watch");
   check_refused(run(folder, "eval tiny --seed 3"), 1, "--seed has no effect");
   CHECK(run(folder, "eval tiny --seed 3 --batches 2").status == 0);
-  REQUIRE(run(folder, std::string(kTinyTraining) + "--data text.txt --data.order stream --run read").status ==
-          0);
+  REQUIRE(run(folder, kTinyTraining + "--data text.txt --data.order stream --run read").status == 0);
   check_refused(run(folder, "eval read --seed 3 --batches 2"), 1, "--seed has no effect when valid is read");
   CHECK(run(folder, "eval read --seed 3 --batches 2 --score-last 4").status == 0);
   const Ended copied =
-      run(folder, std::string(kTinyTraining) +
+      run(folder, kTinyTraining +
                       "--data.name copy --data.noise 2 --data.noise_max 2 --data.symbols 4 --model.model "
                       "regular --model.readout tail --run copied");
   REQUIRE_MESSAGE(copied.status == 0, copied.err);
@@ -308,14 +306,14 @@ TEST_CASE("program: two sources of data are refused before a folder is made") {
   const TempFolder& folder = tiny.folder;
   folder.write("parity.toml", "[data]\nname = \"parity\"\n");
   folder.write("both.toml", "[data]\nname = \"parity\"\npath = \"text.txt\"\n");
-  const std::string training = std::string(kTinyTraining) + "--run out ", both = "and --data is text.txt";
+  const std::string training = kTinyTraining + "--run out ", both = "and --data is text.txt";
   check_refused(run(folder, training + "--data.name parity --data text.txt"), 1, both);
   check_refused(run(folder, training + "parity.toml --data text.txt"), 1, both);
   check_refused(run(folder, training + "both.toml"), 1, "and data.path is text.txt");
   check_refused(run(folder, training + "--data.name parity --data.path text.txt"), 1, "leave out data.path");
   check_refused(run(folder, training + "--data text.txt --data.path text.txt"), 1, "are one key");
   check_refused(run(folder, "plan --seconds 0 --model.dim 16 --data.name parity --data text.txt"), 1, both);
-  REQUIRE(run(folder, std::string(kTinyTraining) + "--data.name parity --run bits").status == 0);
+  REQUIRE(run(folder, kTinyTraining + "--data.name parity --run bits").status == 0);
   check_refused(run(folder, training + "--init-from bits --data text.txt"), 1, both);
   check_refused(run(folder, "train --resume bits --train.steps 3 --data text.txt"), 1, "leave out --data");
   check_refused(run(folder, "train --resume tiny --train.steps 3 --data.name parity"), 1,
@@ -333,7 +331,7 @@ TEST_CASE("program: errors name the flags of a command in place of keys") {
   CHECK(run(folder, "eval tiny --sequence 3000 --split all").status == 0);
   check_refused(run(folder, "bench step --sequence 1000 --model.positions true --steps 1 --batch 1"), 1,
                 "or lower --sequence)");
-  REQUIRE(run(folder, std::string(kTinyTraining) + "--data.name parity --run bits").status == 0);
+  REQUIRE(run(folder, kTinyTraining + "--data.name parity --run bits").status == 0);
   check_refused(run(folder, "eval bits --batch 1000000000 --sequence 1000000000"), 1,
                 "(a smaller --batch or --sequence; --memory-check warn overrules this)");
   check_refused(run(folder, "draw state bits --rows 100000 --length 1000000"), 1,

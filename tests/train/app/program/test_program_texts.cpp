@@ -23,9 +23,9 @@ using namespace eddy::training;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 
-const std::string kTiny =
-    "--model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.threads 1 --train.eval_every 2 "
-    "--train.eval_batches 2 --train.sample_tokens 0 --train.checkpoint_every 0 --train.steps 2 ";
+const std::string kTiny = kTinyModel +
+                          "--train.threads 1 --train.eval_every 2 --train.eval_batches 2 "
+                          "--train.checkpoint_every 0 --train.steps 2 ";
 
 Ended run_in(const std::string& folder, const std::string& line, const std::vector<std::string>& more = {}) {
   return run_program({words_of(line, more), folder});

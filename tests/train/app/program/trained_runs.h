@@ -24,12 +24,11 @@ inline Words operator+(Words words, const Words& more) {
   return words;
 }
 
-// A few steps of a 16-wide model in a context of 16 tokens.
+// A few steps of a tiny model.
 inline Words tiny_train(const std::string& text, int steps = 4) {
-  return words_of(
-             "train --model.dim 16 --model.heads 2 --model.context 16 --train.batch 4 --train.threads 1 "
-             "--train.eval_every 0 --train.eval_batches 2 --train.log_every 1 --train.sample_tokens 0 "
-             "--train.checkpoint_every 0") +
+  return words_of("train " + kTinyModel +
+                  "--train.threads 1 --train.eval_every 0 --train.eval_batches 2 --train.log_every 1 "
+                  "--train.checkpoint_every 0") +
          Words{"--data", text, "--train.steps", std::to_string(steps)};
 }
 

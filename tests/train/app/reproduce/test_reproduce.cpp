@@ -36,12 +36,13 @@ using namespace eddy::test;
 namespace fs = std::filesystem;
 
 // Two rows of the smallest table, in a folder of their own.
-ReproduceOptions tiny_walk(const TempFolder& folder) {
+ReproduceOptions tiny_walk(const TempFolder& folder,
+                           const std::vector<std::string>& rows = {"lstm", "staircase"}) {
   ReproduceOptions options;
   options.table = "staircase/table-1";
   options.task = "random-walk";
   options.scale = "tiny";
-  options.rows = {"lstm", "staircase"};
+  options.rows = rows;
   options.runs = folder.path("runs");
   options.set = {{"train.threads", "1"}};
   return options;
@@ -229,8 +230,7 @@ TEST_CASE("the report of a copy run shows the accuracy by noise length") {
 TEST_CASE("a row that is to have more steps goes on where it stands") {
   const OneThread one_thread;
   const TempFolder folder;
-  ReproduceOptions options = tiny_walk(folder);
-  options.rows = {"lstm"};
+  ReproduceOptions options = tiny_walk(folder, {"lstm"});
   options.set["train.steps"] = "5";
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   CHECK(result_of(options, "lstm").step == 5);
@@ -246,8 +246,7 @@ TEST_CASE("a row that is to have more steps goes on where it stands") {
 TEST_CASE("a run that was killed before its first checkpoint begins again") {
   const OneThread one_thread;
   const TempFolder folder;
-  ReproduceOptions options = tiny_walk(folder);
-  options.rows = {"lstm"};
+  ReproduceOptions options = tiny_walk(folder, {"lstm"});
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   const std::string row = row_folder(options, "lstm");
   for (const char* later : {"checkpoints", "result.json", "metrics.jsonl", "report.html"})
@@ -259,8 +258,7 @@ TEST_CASE("a run that was killed before its first checkpoint begins again") {
 TEST_CASE("a stop ends the measuring of a row which the same command then measures") {
   const OneThread one;
   const TempFolder folder;
-  ReproduceOptions options = tiny_walk(folder);
-  options.rows = {"lstm"};
+  ReproduceOptions options = tiny_walk(folder, {"lstm"});
   const Quiet quiet;
   std::string told;
   const ReproduceEnd end = reproduce(options, [&](std::string_view text) {
@@ -288,8 +286,7 @@ TEST_CASE("a page that is not Eddy's is refused before a row is trained") {
 TEST_CASE("a row goes on without the files beside its checkpoints and without latest") {
   const OneThread one_thread;
   const TempFolder folder;
-  ReproduceOptions options = tiny_walk(folder);
-  options.rows = {"lstm"};
+  ReproduceOptions options = tiny_walk(folder, {"lstm"});
   options.set["train.steps"] = "5";
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   const std::string row = row_folder(options, "lstm");
@@ -312,8 +309,7 @@ TEST_CASE("a row goes on without the files beside its checkpoints and without la
 TEST_CASE("a damaged result of a row names a way out that works") {
   const OneThread one_thread;
   const TempFolder folder;
-  ReproduceOptions options = tiny_walk(folder);
-  options.rows = {"lstm"};
+  ReproduceOptions options = tiny_walk(folder, {"lstm"});
   options.set["train.steps"] = "5";
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   const std::string file = row_folder(options, "lstm") + "/result.json";
@@ -348,8 +344,7 @@ TEST_CASE("a damaged result of a row names a way out that works") {
 TEST_CASE("a folder with another configuration or with something else is refused") {
   const OneThread one_thread;
   const TempFolder folder;
-  ReproduceOptions options = tiny_walk(folder);
-  options.rows = {"lstm"};
+  ReproduceOptions options = tiny_walk(folder, {"lstm"});
   CHECK(reproduce_quietly(options).end == ReproduceEnd::done);
   options.set["model.dim"] = "20";
   const std::string told = error_of<ConfigError>([&] { reproduce_quietly(options); });

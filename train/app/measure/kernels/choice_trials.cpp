@@ -35,6 +35,21 @@ constexpr double kRounding = 0x1p-8;
 constexpr std::int64_t kFar = AttentionBand::kFar;
 using Work = std::function<Tensors()>;  // results and gradients on the GPU
 
+// The inputs as leaves that share their memory.
+Tensors leaves_of(const Tensors& inputs) {
+  Tensors leaves;
+  for (const Tensor& input : inputs) leaves.push_back(require_grad(raw::alias(input)));
+  return leaves;
+}
+
+// y, and behind it the gradients of the leaves for dy.
+Tensors with_gradients(const Tensor& y, const Tensor& dy, const Tensors& leaves) {
+  backward(y, dy);
+  Tensors results{detach(y)};
+  for (const Tensor& leaf : leaves) results.push_back(grad(leaf));
+  return results;
+}
+
 // What work gives under a choice of kernels, on the CPU. Warnings are those of this call.
 Tensors under(const std::string& choice, const Work& work) {
   set_gpu_kernels(choice);
@@ -106,8 +121,7 @@ Work attention_work(const Case& c, Device gpu) {
   }
   const Tensor dy = normal(queries, "dy", Dtype::bf16, 1);
   return [c, inputs, dy] {
-    Tensors x;
-    for (const Tensor& input : inputs) x.push_back(require_grad(raw::alias(input)));
+    const Tensors x = leaves_of(inputs);
     AttentionOptions options;
     options.band = {c.least, c.most};
     options.dropout = c.dropout;
@@ -118,10 +132,7 @@ Work attention_work(const Case& c, Device gpu) {
       options.head_scale = x[5];
     }
     const Tensor y = attention_bthd(x[0], x[1], x[2], options);
-    backward(y, dy);
-    Tensors results{detach(y)};
-    for (const Tensor& leaf : x) results.push_back(grad(leaf));
-    return results;
+    return with_gradients(y, dy, x);
   };
 }
 
@@ -273,15 +284,11 @@ Work product_work(std::int64_t rows, std::int64_t in, std::int64_t out, Dtype dt
                        normal({out}, "b", Dtype::f32)};
   const Tensor dy = normal({rows, out}, "dy", dtype);
   return [inputs, dy] {
-    Tensors x;
-    for (const Tensor& input : inputs) x.push_back(require_grad(raw::alias(input)));
+    const Tensors x = leaves_of(inputs);
     LinearOptions options;
     options.residual = x[0];
     const Tensor y = linear(x[1], x[2], x[3], options);
-    backward(y, dy);
-    Tensors results{detach(y)};
-    for (const Tensor& leaf : x) results.push_back(grad(leaf));
-    return results;
+    return with_gradients(y, dy, x);
   };
 }
 

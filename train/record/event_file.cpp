@@ -1,5 +1,5 @@
 // Writes the few fields of the protocol buffers by hand.
-#include "train/files/event_file.h"
+#include "train/record/event_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // Event files: their check sums, their framing, and, where it is installed, what TensorBoard's own reader finds in them.
-#include "train/files/event_file.h"
+#include "train/record/event_file.h"
 
 #include <doctest/doctest.h>
 
