@@ -25,6 +25,7 @@
 #include "tests/support/program.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_run.h"
+#include "tests/train/app/exchange/llamas.h"
 #include "train/app/exchange/export.h"
 #include "train/app/exchange/import.h"
 #include "train/app/exchange/name_map.h"
@@ -38,14 +39,6 @@ using namespace eddy::training;
 using namespace eddy::app;
 using namespace eddy::test;
 namespace fs = std::filesystem;
-
-// A Python with PyTorch; empty, with a message, where there is none.
-std::string python_with_torch() {
-  for (const char* python : {"python3", "/usr/bin/python3"})
-    if (output_of(std::string(python) + " -c 'import torch; print(1)'") == "1\n") return python;
-  MESSAGE("skipped: there is no Python with PyTorch (apt-get install python3-torch)");
-  return "";
-}
 
 std::unique_ptr<Model> f32_model(ModelConfig config) {
   config.init_std = 0.3;
@@ -111,7 +104,7 @@ void save(const std::map<std::string, Tensor>& tensors, const std::string& path)
 
 TEST_CASE(
     "export: PyTorch computes the same logits from the exported files, for each model that logits.py knows") {
-  const std::string python = python_with_torch();
+  const std::string python = python_with("torch");
   if (python.empty()) return;
   const OneThread one;
   const TempFolder folder;
@@ -154,7 +147,7 @@ TEST_CASE(
 }
 
 TEST_CASE("export: logits.py has the logits of the golden cases") {
-  const std::string python = python_with_torch();
+  const std::string python = python_with("torch");
   if (python.empty()) return;
   const std::string script = R"(
 import json, struct, sys

@@ -24,15 +24,14 @@
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/threads.h"
+#include "tests/train/app/exchange/llamas.h"
 #include "train/app/exchange/export.h"
 #include "train/app/exchange/foreign_llama.h"
 #include "train/app/exchange/foreign_tokenizer.h"
 #include "train/app/exchange/gguf.h"
 #include "train/app/exchange/import.h"
 #include "train/run/checkpoint.h"
-#include "train/text/sentencepiece_tokenizer.h"
 #include "train/text/stories/stories.h"
-#include "train/text/vocabulary_training.h"
 
 namespace {
 
@@ -41,71 +40,6 @@ using namespace eddy::training;
 using namespace eddy::app;
 using namespace eddy::test;
 namespace fs = std::filesystem;
-
-constexpr std::int64_t kSequence = 200;
-
-// Untied, with fewer heads of keys than of queries, and other constants than the defaults.
-ModelConfig form_config(const char* model, std::int64_t vocab = 23) {
-  ModelConfig config;
-  config.family = "blockwise_recurrent";
-  config.model = model;
-  config.vocab = vocab;
-  config.dim = 32;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.layers = 2;
-  config.context = 256;
-  config.window = config.model == "llama_window" ? 16 : 0;
-  config.tied = false;
-  config.norm_eps = 3e-5;
-  config.rope_theta = 500;
-  config.init_std = 0.3;
-  return config;
-}
-
-std::unique_ptr<Model> form_model(const ModelConfig& config) {
-  std::unique_ptr<Model> model = make_model(config);
-  model->params().initialize(11);
-  return model;
-}
-
-std::unique_ptr<Tokenizer> pieces_of(const char* type) {
-  const TempFolder folder;
-  VocabularyOptions options;
-  options.size = 512;
-  options.type = type;
-  const std::string file = folder.write("a.txt", generate_stories(1, 20000));
-  return sentencepiece_tokenizer(train_vocabulary({{"a.txt", file}}, options).model, "pieces.model");
-}
-
-std::vector<float> logits_in_form(const Model& model) {
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = 0; i < kSequence; ++i) ids.push_back((7 * i + i * i / 3) % model.config().vocab);
-  const NoGrad no_grad;
-  ForwardInput input;
-  input.tokens = Tensor::from(ids, {1, kSequence});
-  const Tensor logits = raw::contiguous(model.forward(input).logits);
-  return {logits.data<float>(), logits.data<float>() + logits.elements()};
-}
-
-// The model that files describe, with their weights.
-std::unique_ptr<Model> model_back(const DescribedModel& described) {
-  std::unique_ptr<Model> model = make_model(described.model);
-  load_parameters(model->params(),
-                  mapped_weights(described.map, described.tensors, model->params(),
-                                 model->config().dim / model->config().heads)
-                      .values,
-                  described.map.file);
-  return model;
-}
-
-// A Python with these packages; empty, with a message, where there is none.
-std::string python_with(const std::string& packages) {
-  for (const char* python : {"python3", "/usr/bin/python3"})
-    if (output_of(std::string(python) + " -c 'import " + packages + "; print(1)'") == "1\n") return python;
-  MESSAGE("skipped: there is no Python with " << packages << " (pip install them)");
-  return "";
-}
 
 }  // namespace
 
@@ -177,6 +111,7 @@ TEST_CASE(
                  "llama.cpp has no architecture of memory_llama"));
   CHECK(contains(refusal(form_config("llama_window"), nullptr, ModelForm::gguf),
                  "no sliding window, and llama_window has one of 16 tokens"));
+  CHECK(contains(refusal(form_config("llama_window"), nullptr, ModelForm::gguf), "--format pytorch"));
   CHECK(contains(refusal(form_config("llama"), characters.get(), ModelForm::gguf),
                  "no tokenizer of characters"));
   CHECK(contains(refusal(form_config("llama", 256), bytes.get(), ModelForm::gguf), "no tokenizer of bytes"));
