@@ -12,8 +12,8 @@ namespace eddy {
 // Returns y[.., j, ..] = x[.., index[j], ..]: whole slices of one axis, in the order of the index.
 // shapes: x [.., size, ..], index [picks] -> [.., picks, ..].
 // dtypes: x any; index i32 or i64.
-// errors: ValueError names an index outside the axis (not on a GPU: there its slice is NaN, of whole numbers one with all bits set); ShapeError; DtypeError;
-// DeviceError.
+// errors: ValueError names an index outside the axis (not on a GPU: there its slice is NaN, or of whole numbers has all
+// bits set); ShapeError; DtypeError; DeviceError.
 // grad: dx = index_add of dy to zeros; whole numbers have none.
 Tensor index_select(const Tensor& x, int axis, const Tensor& index);
 

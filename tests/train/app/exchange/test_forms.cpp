@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/tape.h"
 #include "models/weights.h"
 #include "tensor/base/error.h"
 #include "tests/models/every_model.h"

@@ -185,6 +185,7 @@ def halves(w, heads):  # rows of a head as (0, 1), (2, 3), ... there, and as (0,
 names = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
          "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+outer = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
 weights = {}
 for tensor in reader.tensors:
     assert tensor.tensor_type.name == "F32"
@@ -194,7 +195,7 @@ for tensor in reader.tensors:
         w = halves(w, heads) if name == "attn_q" else halves(w, kv_heads) if name == "attn_k" else w
         weights[f"model.layers.{layer}.{names[name]}.weight"] = w
     else:
-        weights[{"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}[tensor.name]] = w
+        weights[outer[tensor.name]] = w
 model = transformers.LlamaForCausalLM(config)
 missing = model.load_state_dict(weights, strict=False)
 assert not missing.unexpected_keys and missing.missing_keys == ["lm_head.weight"]
