@@ -3,6 +3,7 @@
 #include <eddy/eddy.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -65,6 +66,17 @@ struct Net {
   Head head;
 };
 
+// ---- an op with a gradient of its own: x tanh(softplus(x))
+
+Tensor mish(const Tensor& x) {
+  const Tensor plain = detach(x);  // the op goes on the tape, not its parts
+  return record("mish", {x}, plain * tanh(softplus(plain)), {x}, [](VjpContext& v) {
+    const Tensor& z = v.saved(0);  // nothing is recorded here
+    const Tensor t = tanh(softplus(z));
+    v.sink.accumulate(0, v.dy() * (t + z * sigmoid(z) * (1.0 - t * t)));  // to input 0
+  });
+}
+
 // ---- the text as batches
 
 std::unique_ptr<Task> batches_of(const std::string& path, std::int64_t& vocab) {
@@ -106,15 +118,18 @@ struct Recipes {
   }
 
   void groups() const {
-    auto body = make_module<Body>(1, vocab, 16, 2);
-    auto head = make_module<Head>(2, 16, vocab);
-    Adam slow(body.params(), {.learning_rate = 1e-4, .weight_decay = 0});
-    Adam fast(head.params(), {.learning_rate = 1e-2});
+    auto net = make_module<Net>(1, vocab);
+    const auto in_head = [](const Parameter& p) { return p.name.starts_with("head."); };
+    ParameterMask group = parameters_where(net.params(), in_head);
+    Adam fast(net.params(), {.learning_rate = 1e-2}, group);
+    group.flip();  // the others
+    Adam slow(net.params(), {.learning_rate = 1e-4, .weight_decay = 0}, group);
     const Batch batch = text.next(0, 0);
-    backward(cross_entropy(head(body(batch.tokens)), batch.targets));
-    slow.step();
-    fast.step();
-    check("parameter groups", slow.steps() == 1 && fast.steps() == 1);
+    fast.zero_gradients();  // those of all groups
+    backward(cross_entropy(net(batch.tokens), batch.targets));
+    const double norm = fast.step();
+    check("parameter groups", slow.step() == norm && slow.save().contains("m.body.embed.weight") &&
+                                  !slow.save().contains("m.head.out.weight"));
   }
 
   void accumulation() const {
@@ -127,6 +142,41 @@ struct Recipes {
     }
     const double norm = adam.step();  // before clipping; where it is not finite, nothing changed
     check("accumulation, clipping", std::isfinite(norm) && adam.steps() == 1);
+  }
+
+  static void own_op() {
+    const auto op = [](const std::vector<Tensor>& inputs) { return std::vector{mish(inputs[0])}; };
+    const GradcheckResult result = gradcheck(op, {randn({3, 5}, Dtype::f64)});
+    check("an op of one's own", result.ok);  // result.describe() names the worst element
+  }
+
+  static void arrays() {
+    const Tensor inputs = randn({10, 3}), labels = arange(10, Dtype::i64);
+    std::vector<bool> seen(10);
+    std::int64_t batches = 0;
+    const std::int64_t count = inputs.dim(0), size = 4;
+    for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+      const Tensor order = randperm(count);
+      for (std::int64_t at = 0; at < count; at += size) {
+        const Tensor picks = narrow(order, 0, at, std::min(size, count - at));
+        const Tensor x = index_select(inputs, 0, picks), y = index_select(labels, 0, picks);
+        for (const std::int64_t label : y.to_vector<std::int64_t>())
+          seen[static_cast<std::size_t>(label)] = true;
+        batches += x.dim(0) == y.dim(0);
+      }
+    }
+    check("batches of arrays", batches == 6 && seen == std::vector<bool>(10, true));
+  }
+
+  static void dropping_out() {
+    const Tensor x = ones({1000});
+    const auto module = [](const Tensor& in) { return dropout(in, 0.5); };
+    const auto at = [&](std::uint64_t step) {
+      const DropoutScope dropping({.training = true, .seed = 1, .step = step});
+      return module(x).to_vector<float>();
+    };
+    const DropoutScope evaluating(DropoutContext{});  // x as it is
+    check("dropout", at(0) == at(0) && at(0) != at(1) && module(x).same(x));
   }
 
   void freezing() const {
@@ -228,6 +278,9 @@ int main() try {
   recipes.schedules();
   recipes.groups();
   recipes.accumulation();
+  Recipes::own_op();
+  Recipes::arrays();
+  Recipes::dropping_out();
   recipes.freezing();
   recipes.precision();
   recipes.best();

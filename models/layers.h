@@ -61,7 +61,7 @@ class FeedForward {
 class LayerNorm {
  public:
   // Over rows of `width` numbers.
-  LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon, bool with_bias);
+  LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon = 1e-5, bool with_bias = true);
   // The norm of x.
   Tensor operator()(const Tensor& x) const { return layer_norm(x, weight, bias, eps); }
   // x + delta and its norm.

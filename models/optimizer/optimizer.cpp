@@ -28,6 +28,13 @@ double block_recurrent_rate(const ScheduleOptions& options, double highest, doub
 
 }  // namespace
 
+ParameterMask parameters_where(const ParamStore& params,
+                               const std::function<bool(const Parameter&)>& wanted) {
+  ParameterMask mask;
+  for (const Parameter& parameter : params.parameters()) mask.push_back(wanted(parameter));
+  return mask;
+}
+
 Optimizer::Optimizer(ParamStore& params, const OptimizerOptions& options, const ParameterMask& held)
     : params_(params), learning_rate_(options.learning_rate) {
   const std::vector<Parameter>& all = params.parameters();

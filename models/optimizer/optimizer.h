@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -58,7 +59,7 @@ struct OptimizerOptions {
 // The name of a schedule, its lowest rate, and its lengths in optimizer steps.
 struct ScheduleOptions {
   std::string schedule = "constant";  // ScheduleName
-  double min_learning_rate = 0.0;     // at the last step
+  double min_learning_rate = 0.0;     // at step `steps`, the first behind the run
   std::int64_t steps = 5000;          // of the whole run
   std::int64_t warmup = 0;            // steps of the linear rise at the start; 0: none
   std::int64_t warmup_from = 1;  // number of the first step in the warm-up; with 0 its learning rate is 0
@@ -69,7 +70,7 @@ struct ScheduleOptions {
 // Returns the learning rate of optimizer step `step`, counted from 0. With W = warmup and T = steps:
 //
 //   constant, cosine, linear   a linear rise over W steps, then constant, or a fall to min_learning_rate at
-//                              the last step.
+//                              step T, the first behind the run.
 //                              During the rise it is learning_rate (step + warmup_from) / W, so with
 //                              warmup_from 0 the first step has rate 0.
 //
@@ -102,6 +103,9 @@ struct ParameterRange {
 // Which parameters are an optimizer's shard, one mark for each; empty: all. It holds these, and leaves the others
 // alone.
 using ParameterMask = std::vector<bool>;
+// Marks the parameters for which `wanted` holds; `mask.flip()` marks the others. Two optimizers with such masks are
+// parameter groups of one module.
+ParameterMask parameters_where(const ParamStore& params, const std::function<bool(const Parameter&)>& wanted);
 
 // What moves parameters along their gradients.
 class Optimizer {
@@ -114,8 +118,8 @@ class Optimizer {
   // Marks all gradients as absent; call it before each backward pass, or gradients add up.
   void zero_gradients() { params_.zero_gradients(); }
   // Updates the parameters by their gradients, at the learning rate of the options or at another, and waits.
-  // Returns the gradients' global norm before clipping. If the norm is not finite, nothing changes and the step
-  // does not count.
+  // Returns the gradients' global norm before clipping, that of all parameters of the store, held or not. If the
+  // norm is not finite, nothing changes and the step does not count.
   // errors: ValueError for a learning rate that is negative or not finite.
   double step() { return step(learning_rate_); }
   double step(double learning_rate);

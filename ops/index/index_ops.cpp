@@ -33,7 +33,6 @@ void check_index(const char* op, const Tensor& index, std::int64_t size, Device 
 }
 
 void check_slices(const char* op, const Tensor& x, int axis, const Tensor& index) {
-  if (!is_bf16(x)) checks::floating(op, x);
   check_index(op, index, x.dim(axis), x.device());
   if (index.rank() != 1) fail<ShapeError>("{}: the index is {} (one axis)", op, to_string(index.shape()));
 }
@@ -53,7 +52,10 @@ Tensor from_rows(const Tensor& rows, int axis, const Shape& shape) {
 Tensor slices_at(const Tensor& x, int axis, const Tensor& index) {
   const Shape shape = x.shape().with(axis, index.elements());
   if (shape.elements() == 0) return Tensor::empty(shape, x.dtype(), x.device());
-  return from_rows(embedding(detach(rows_along(x, axis)), index), axis, shape);
+  const Tensor rows = detach(rows_along(x, axis));
+  if (is_floating(x.dtype())) return from_rows(embedding(rows, index), axis, shape);
+  const Tensor places = raw::reshape(raw::cast(index, Dtype::i64), {index.elements(), 1});
+  return from_rows(gather(rows, 0, raw::expand(places, {index.elements(), rows.dim(1)})), axis, shape);
 }
 
 // Zeros of this shape with the slices of `source` added, untracked. f32 or f64.
@@ -71,6 +73,7 @@ Tensor sum_of_slices(const Tensor& source, int axis, const Tensor& index, const 
 
 }  // namespace
 
+// Whole numbers have no gradient; gather moves their bits.
 Tensor index_select(const Tensor& x, int axis, const Tensor& index) {
   if (is_bf16(x)) return downcast(index_select(upcast(x), axis, index));
   checks::defined("index_select", x);
@@ -84,6 +87,7 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& index) {
 Tensor index_add(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {
   if (is_bf16(x)) return downcast(index_add(upcast(x), axis, index, upcast_like("index_add", x, source)));
   checks::defined("index_add", x);
+  checks::floating("index_add", x);
   const int a = x.shape().normal_axis(axis);
   check_slices("index_add", x, a, index);
   checks::defined("index_add", source, "source");

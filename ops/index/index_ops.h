@@ -11,10 +11,10 @@ namespace eddy {
 
 // Returns y[.., j, ..] = x[.., index[j], ..]: whole slices of one axis, in the order of the index.
 // shapes: x [.., size, ..], index [picks] -> [.., picks, ..].
-// dtypes: x f32, f64 and bf16; index i32 or i64.
-// errors: ValueError names an index outside the axis (not on a GPU: there its slice is NaN); ShapeError; DtypeError;
-// DeviceError.
-// grad: dx = index_add of dy to zeros.
+// dtypes: x any; index i32 or i64.
+// errors: ValueError names an index outside the axis (not on a GPU: there its slice is NaN, or of whole numbers has all
+// bits set); ShapeError; DtypeError; DeviceError.
+// grad: dx = index_add of dy to zeros; whole numbers have none.
 Tensor index_select(const Tensor& x, int axis, const Tensor& index);
 
 // Returns x with the slices of `source` added: y[.., index[j], ..] = x + the sum of source[.., j, ..] over these j. x

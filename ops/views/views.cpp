@@ -199,6 +199,16 @@ std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<std::int6
   return parts;
 }
 
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, int axis) {
+  checks::defined("chunk", x);
+  const std::int64_t size = x.dim(axis);
+  if (count < 1 || size % count != 0)
+    fail<ShapeError>(
+        "chunk: {} parts of axis {} of {} (a number that divides its size; split takes sizes of each)", count,
+        axis, to_string(x.shape()));
+  return split(x, axis, std::vector<std::int64_t>(static_cast<std::size_t>(count), size / count));
+}
+
 Tensor contiguous(const Tensor& x) {
   checks::defined("contiguous", x);
   if (x.contiguous()) return x;

@@ -5,6 +5,7 @@
 // a loop over T slices, one per time step, costs one pass over x and not T passes.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <vector>
@@ -55,6 +56,15 @@ Tensor expand(const Tensor& x, const Shape& shape);
 // Returns views of consecutive parts of an axis.
 // errors: ShapeError unless the sizes are 0 or more and add up to the axis.
 std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<std::int64_t>& sizes);
+// The axis behind the sizes, as PyTorch has it: the compiler asks for the other order.
+template <std::integral Size>
+std::vector<Tensor> split(const Tensor&, std::initializer_list<Size>, int = 0) {
+  static_assert(sizeof(Size) == 0, "write the axis before the sizes: split(x, axis, {2, 2})");
+  return {};
+}
+// Returns views of `count` equal parts of an axis: the four gates of an LSTM are chunk(x, 4, -1).
+// errors: ShapeError when there is no such axis, or count does not divide it.
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, int axis);
 
 // Returns x itself when it is row-major, else a row-major copy.
 Tensor contiguous(const Tensor& x);

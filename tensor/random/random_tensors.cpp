@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "tensor/base/format.h"
 #include "tensor/convert.h"
@@ -101,6 +103,20 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Ra
 }
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Dtype dtype, Device device) {
   return randint(low, high, shape, next_random_key(), dtype, device);
+}
+
+Tensor randperm(std::int64_t n, const RandomKey& key, Device device) {
+  const Tensor order = Tensor::empty({n}, Dtype::i64);
+  std::int64_t* const to = order.mutable_data<std::int64_t>();
+  std::iota(to, to + n, std::int64_t{0});
+  for (std::int64_t i = n; i > 1; --i) {  // Fisher and Yates
+    const auto bound = static_cast<std::uint64_t>(i);
+    std::swap(to[i - 1], to[uniform_below(key, bound, bound)]);
+  }
+  return raw::to_device(order, device);
+}
+Tensor randperm(std::int64_t n, Device device) {
+  return randperm(n, next_random_key(), device);
 }
 
 void fill_normal(std::vector<double>& values, const RandomKey& key, double deviation) {

@@ -43,6 +43,13 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Ra
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Dtype dtype = Dtype::i64,
                Device device = kCpu);
 
+// Returns the numbers 0, 1, ... n - 1 in a random order; every order is equally likely. Slices of it are the batches of
+// an epoch: index_select(x, 0, narrow(order, 0, at, batch)).
+// shapes: [n]. dtypes: i64.
+// errors: ShapeError when n < 0; OutOfMemoryError; DeviceError.
+Tensor randperm(std::int64_t n, const RandomKey& key, Device device = kCpu);
+Tensor randperm(std::int64_t n, Device device = kCpu);
+
 // Fill `values` by the words of a key, computed in f64 on every platform, on all threads.
 // Normals with mean 0, by Box and Muller's transform.
 void fill_normal(std::vector<double>& values, const RandomKey& key, double deviation);

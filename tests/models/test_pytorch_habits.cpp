@@ -138,6 +138,42 @@ TEST_CASE("habit: Adam is AdamW with a beta2 of 0.95, a decay of 0.1 on matrices
                     adamw(start, gradients, 0.999, none, 0)) <= rounding);
 }
 
+TEST_CASE("habit: SGD has a momentum of 0.9, a decay apart from the gradient, and clipping") {
+  const std::vector<double> gradient{3, -1, 0.5, 2};
+  const double norm = std::sqrt(14.25), rate = 0.1;
+  std::vector<double> start;
+  const auto moved = [&](const OptimizerOptions& options) {  // by two steps with this gradient
+    auto net = make_module<OneLinear>({.seed = 1, .dtype = Dtype::f64});
+    const auto sgd = make_optimizer(net.params(), options);
+    start = numbers(net->layer.weight);
+    for (int step = 0; step < 2; ++step) {
+      sgd->zero_gradients();
+      backward(sum(net->layer.weight * Tensor::from(gradient, {2, 2})));
+      sgd->step();
+    }
+    return numbers(net->layer.weight);
+  };
+  const auto expected = [&](double momentum, double decay, double factor) {
+    std::vector<double> p = start, m(4);
+    for (int step = 0; step < 2; ++step)
+      for (std::size_t i = 0; i < 4; ++i) {
+        m[i] = momentum * m[i] + factor * gradient[i];
+        p[i] = p[i] * (1 - rate * decay) - rate * m[i];
+      }
+    return p;
+  };
+  // The same numbers in the order of a few operations on numbers below 4; clipping adds 1e-6 to the norm.
+  const double rounding = 1e-14, clipped = 1e-6;
+  const std::vector<double> as_it_is = moved({.optimizer = "sgd", .learning_rate = rate});
+  CHECK(largest_gap(as_it_is, expected(0.9, 0.1, 1 / norm)) <= clipped);
+  const std::vector<double> plain =
+      moved({.optimizer = "sgd", .learning_rate = rate, .beta1 = 0, .weight_decay = 0, .clip = 0});
+  CHECK(largest_gap(plain, expected(0, 0, 1)) <= rounding);
+  const std::vector<double> momentum =
+      moved({.optimizer = "sgd", .learning_rate = rate, .weight_decay = 0, .clip = 0});
+  CHECK(largest_gap(momentum, expected(0.9, 0, 1)) <= rounding);
+}
+
 TEST_CASE("habit: GELU is the exact one, and gelu_tanh is that of GPT-2") {
   const Tensor one = full({}, 1, Dtype::f64);
   CHECK(std::abs(gelu(one).item() - 0.5 * (1 + std::erf(std::sqrt(0.5)))) <= 1e-15);

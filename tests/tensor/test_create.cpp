@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -99,6 +100,22 @@ TEST_CASE("random tensors: the default generator draws anew, a seed repeats, a k
   CHECK_THROWS_AS(randint(3, 3, {1}), ValueError);
   CHECK_THROWS_AS(randn({2}, Dtype::i64), DtypeError);
   CHECK_THROWS_AS(randint(0, 3, {2}, Dtype::f32), DtypeError);
+}
+
+TEST_CASE("randperm gives each number once, each order as likely as the next") {
+  const RandomKey key = random_key(1, "order", 0);
+  std::vector<std::int64_t> order = randperm(100, key).to_vector<std::int64_t>();
+  CHECK(order == randperm(100, key).to_vector<std::int64_t>());
+  std::sort(order.begin(), order.end());
+  CHECK(order == arange(100, Dtype::i64).to_vector<std::int64_t>());
+  CHECK(randperm(0).shape() == Shape{0});
+  CHECK_THROWS_AS(randperm(-1), ShapeError);
+
+  std::map<std::vector<std::int64_t>, int> found;
+  for (std::uint64_t i = 0; i < 6000; ++i)
+    ++found[randperm(3, random_key(1, "order", i)).to_vector<std::int64_t>()];
+  CHECK(found.size() == 6);
+  for (const auto& [numbers, count] : found) CHECK(std::abs(count - 1000) < 145);  // five standard deviations
 }
 
 TEST_CASE("random tensors: sizes that cannot be had are refused as those of zeros are") {

@@ -7,6 +7,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/random/philox.h"
+#include "tensor/random/random_tensors.h"
 #include "tensor/random/uniform_draw.h"
 
 namespace eddy::training {
@@ -66,13 +67,14 @@ bool SequenceReader::readable(const Row& row) const {
 void SequenceReader::shuffle_epoch(std::int64_t epoch) {
   if (epoch == epoch_) return;
   epoch_ = epoch;
+  if (options_.shuffle) {
+    order_ = randperm(std::ssize(sequences_),
+                      random_key(options_.seed, "data.order", static_cast<std::uint64_t>(epoch)))
+                 .to_vector<std::int64_t>();
+    return;
+  }
   order_.resize(sequences_.size());
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
-  if (!options_.shuffle) return;
-  // Fisher and Yates: every order is equally likely.
-  const RandomKey key = random_key(options_.seed, "data.order", static_cast<std::uint64_t>(epoch));
-  for (std::size_t i = order_.size(); i > 1; --i)
-    std::swap(order_[i - 1], order_[static_cast<std::size_t>(uniform_below(key, i, i))]);
 }
 
 // Gives the row the next sequence that can be read. Returns false when there is none.

@@ -88,8 +88,8 @@ class TextTask : public Task {
     const bool rounded_up = data_.tokenizer->name() == kSentencePiece && model.vocab > vocab;
     if (model.vocab != 0 && model.vocab != vocab && !rounded_up)
       fail<ConfigError>(
-          "train: model.vocab is {} and the {} tokenizer of this text has {} tokens (leave model.vocab out, "
-          "or use the text the model was made for)",
+          "train: model.vocab is {} and the {} tokenizer of this text has {} tokens (leave model.vocab out, use the "
+          "text the model was made for, or give its tokenizer by data.tokenizer)",
           model.vocab, data_.tokenizer->name(), vocab);
     if (model.n_out != 0 && model.n_out < vocab)
       fail<ConfigError>("train: model.n_out is {} and there are {} tokens to predict (leave it out)",

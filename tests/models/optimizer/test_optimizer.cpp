@@ -190,6 +190,33 @@ TEST_CASE(
   CHECK(factored.at("m.large.weight").shape() == Shape{140, 129});
 }
 
+TEST_CASE("optimizers with masks are groups: each steps as one of all parameters at its rate would") {
+  const auto stepped = [](double large_rate, double other_rate, bool grouped) {
+    ParamStore store = make_store();
+    OptimizerOptions options{.learning_rate = large_rate, .clip = 0.5};
+    ParameterMask group =
+        parameters_where(store, [](const Parameter& p) { return p.name == "large.weight"; });
+    if (!grouped) group.assign(group.size(), true);
+    const auto large = make_optimizer(store, options, group);
+    options.learning_rate = other_rate;
+    group.flip();
+    const auto other = make_optimizer(store, options, group);
+    for (int step = 0; step < 3; ++step) {
+      set_gradients(store, step);
+      const double norm = large->step();
+      if (grouped) CHECK(other->step() == norm);
+    }
+    return store;
+  };
+  const ParamStore groups = stepped(0.01, 0.002, true), fast = stepped(0.01, 0, false),
+                   slow = stepped(0.002, 0, false);
+  for (std::size_t i = 0; i < groups.parameters().size(); ++i) {
+    const ParamStore& same = i == 0 ? fast : slow;
+    CAPTURE(groups.parameters()[i].name);
+    CHECK(groups.parameters()[i].value.to_vector<double>() == same.parameters()[i].value.to_vector<double>());
+  }
+}
+
 TEST_CASE("loading the state of another optimizer names what is missing and changes nothing") {
   ParamStore store = make_store();
   const auto adam = make_optimizer(store, config_of("adam"));

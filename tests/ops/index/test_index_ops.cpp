@@ -30,6 +30,19 @@ TEST_CASE("index_add refuses a source of another shape and leaves x as it was") 
   CHECK(x.to_vector<float>() == std::vector<float>(6, 1.0F));
 }
 
+TEST_CASE("index_select moves whole numbers and masks along any axis") {
+  const Tensor x = tensor<std::int64_t>({{1, 2, 3}, {4, 5, std::int64_t{1} << 60}}),
+               index = tensor({2, 0, 2});
+  CHECK(index_select(x, 1, index).to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{3, 1, 3, std::int64_t{1} << 60, 4, std::int64_t{1} << 60});
+  CHECK(index_select(x, -2, tensor({1})).shape() == Shape{1, 3});
+  const Tensor mask = tensor<std::uint8_t>({1, 0, 0});
+  CHECK(index_select(mask, 0, index).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{0, 1, 0});
+  CHECK_THROWS_WITH_AS(index_select(x, 0, index), doctest::Contains("index_select: 2 at position 0"),
+                       ValueError);
+  CHECK_THROWS_AS(index_add(x, 0, tensor({0}), x), DtypeError);
+}
+
 TEST_CASE("one_hot gives f32, or the dtype asked for") {
   const Tensor ids = tensor<std::int32_t>({1, 0});
   CHECK(one_hot(ids, 2).to_vector<float>() == std::vector<float>{0, 1, 1, 0});

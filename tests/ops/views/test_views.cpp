@@ -134,6 +134,18 @@ TEST_CASE("one tensor several times in a concat gets the sum of its gradients") 
   CHECK(grad(x).to_vector<double>() == Doubles{0 + 2 + 4, 1 + 3 + 5});
 }
 
+TEST_CASE("chunk gives equal parts of an axis, and refuses a number that does not divide it") {
+  const Tensor x = counted({2, 6});
+  const std::vector<Tensor> parts = chunk(x, 3, -1);
+  REQUIRE(parts.size() == 3);
+  CHECK(numbers(parts[1]) == numbers(narrow(x, 1, 2, 2)));
+  CHECK(parts[1].buffer().get() == x.buffer().get());
+  CHECK(chunk(Tensor::zeros({2, 0}), 3, 1)[2].shape() == Shape{2, 0});
+  CHECK(contains(error_of<ShapeError>([&] { chunk(x, 4, 1); }), "chunk: 4 parts of axis 1 of [2, 6]"));
+  CHECK_THROWS_AS(chunk(x, 0, 1), ShapeError);
+  CHECK_THROWS_AS(chunk(x, 2, 2), ShapeError);
+}
+
 TEST_CASE("split and concat refuse what does not fit") {
   const Tensor x = counted({2, 5});
   CHECK(contains(error_of<ShapeError>([&] {

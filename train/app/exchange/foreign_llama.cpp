@@ -55,7 +55,7 @@ double short_decimal(float value) {
 void check_exportable(const ModelConfig& model, ModelForm form) {
   if (form == ModelForm::pytorch) return;
   const char* const program = form == ModelForm::gguf ? "llama.cpp" : "Hugging Face";
-  constexpr const char* kAnyModel = "--format eddy writes every model";
+  constexpr const char* kAnyModel = "--format pytorch writes every model";
   if (model.family != "blockwise_recurrent" || (model.model != "llama" && model.model != "llama_window"))
     fail<ConfigError>("export: {} has no architecture of {} (of Eddy's models llama is one of its own{}; {})",
                       program, model.model, form == ModelForm::gguf ? "" : ", and llama_window", kAnyModel);
