@@ -20,6 +20,7 @@
 #include "train/fetch/named_data.h"
 #include "train/plan/machine_memory.h"
 #include "train/run/run_folder.h"
+#include "train/text/dataset.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
 
@@ -226,6 +227,9 @@ RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>&
   }
   if (!preset.empty()) gathered.merge_preset(preset, command);
   gathered.merge_flags(texts(command));
+  if (trains)
+    if (std::string chosen = gathered.choose_recipe(text_bytes); !chosen.empty())
+      notes.push_back(std::move(chosen));
   RunConfig completed = gathered.completed();
   if (start == nullptr || start->data.path != completed.data.path) check_place_of_data(completed);
   for (const std::string& line : gathered.unread()) notes.push_back("warning: " + line);
