@@ -154,8 +154,10 @@ void add_device_option(CLI::App& command, std::string& device) {
 }
 
 void NewRunOptions::add_to(CLI::App& command) {
-  add_option(command, "config,--config", config, "Configuration (TOML or JSON); without one, the defaults",
-             not_empty());
+  add_option(
+      command, "config,--config", config,
+      "Configuration (TOML or JSON); without one what suits the text, its minutes and the model, or the defaults",
+      not_empty());
   add_option(
       command, "--preset", preset,
       fmt::format("Model or configuration of a paper, by a name that `{} models` lists", program_name())
