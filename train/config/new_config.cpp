@@ -167,11 +167,13 @@ std::string NewConfig::choose_recipe(const std::function<std::int64_t(const Data
     for (const auto& [key, value] : table.items()) {
       given_.insert(section + "." + key);
       keys += fmt::format("{}{}.{} {}", keys.empty() ? "" : ", ", section, key,
-                          value.is_string() ? value.get<std::string>() : value.dump());
+                          value.is_string()         ? value.get<std::string>()
+                          : value.is_number_float() ? human_number(value.get<double>())
+                                                    : value.dump());
     }
   if (keys.empty()) return "";
-  const std::string end =
-      minutes > 0 ? fmt::format("{} {}", human_number(minutes), plural(minutes, "minute")) : "its steps";
+  const std::string end = minutes > 0 ? fmt::format("{} {}", human_number(minutes), plural(minutes, "minute"))
+                                      : "an end by steps";
   return fmt::format("chosen for a text of {}, {} and {}: {} (what you give stays as it is)",
                      bytes > 0 ? decimal_bytes(bytes) : "unknown size", end, config_.model.model, keys);
 }
