@@ -11,7 +11,7 @@
 //
 // If D = P S Q^T is the singular value decomposition, X tends to P Q^T roughly: an iteration takes each singular value s
 // to 3.4445 s - 4.7750 s^3 + 2.0315 s^5. After five, those that were 0.002 or more of the norm lie between 0.68 and 1.21,
-// and smaller ones below. The matrix U has then a root mean square of about 1 / sqrt(max(rows, columns)), and the
+// and smaller ones below 1.21. The matrix U has then a root mean square of about 1 / sqrt(max(rows, columns)), and the
 // factor makes it 0.2, as the step of AdamW has: so one learning rate and one weight decay suit both.
 //
 // A hidden matrix is a parameter with two axes that multiplies activations: its name ends in "weight", or as an LSTM's
@@ -33,6 +33,7 @@
 
 namespace eddy {
 
+// Muon with AdamW for all else, as above. A step skips parameters that no gradient reached.
 class Muon final : public DecayingOptimizer {
  public:
   // errors: ConfigError for a constant out of its range; ValueError as Optimizer.
