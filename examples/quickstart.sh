@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained model in some minutes: installs what is missing, builds Eddy, trains the model of
-# examples/configs/quickstart.toml for two minutes and says where the report of the run lies.
+# From a fresh clone to a trained model in some minutes: installs what is missing, builds Eddy, trains for two minutes what
+# `eddy train` chooses for the text, and says where the report of the run lies.
 #
 #   examples/quickstart.sh                          tiny Shakespeare, or Eddy's own stories without a network
 #   examples/quickstart.sh --data my_texts/         your own file or folder (the same as --data.path)
@@ -68,7 +68,7 @@ if [[ ! " ${options[*]-} " =~ [[:space:]]--train\.(precision|device)[=[:space:]]
 fi
 
 heading "Training into $run"
-"$root/build/release/eddy" train --config "$root/examples/configs/quickstart.toml" --out "$run" "${options[@]}"
+"$root/build/release/eddy" train --out "$run" "${options[@]}"
 
 heading "Done"
 echo "Report: $run/report.html (open it in a browser)"

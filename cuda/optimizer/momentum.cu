@@ -1,4 +1,4 @@
-// SGD with momentum, and Lion, over flat arenas.
+// SGD with momentum, Lion and the two halves of Muon over flat arenas.
 //
 //   mapping        as Adam's (optimizer.cu): a block per 4096 elements in turn, four neighbours for each thread if all
 //                  addresses are aligned
@@ -29,7 +29,7 @@ __global__ void momentum_kernel(MomentumLaunch launched) {
   if (threadIdx.x == 0) {
     step.lr = args.scalars->lr;
     step.skipped = skips_step(args.norm);
-    step.factor = static_cast<float>(clipping_of(args));
+    step.factor = static_cast<float>(momentum_clipping<Rule>(args.norm, args.scalars->clip));
   }
   __syncthreads();
   if (step.skipped) return;
@@ -48,10 +48,20 @@ __global__ void momentum_kernel(MomentumLaunch launched) {
 void momentum(const MomentumArgs& args) {
   require_f32("momentum", args.dtype);
   const bool by_four = aligned(args.p) && aligned(args.g) && aligned(args.m) && aligned(args.rounded, 8);
-  launch("momentum",
-         args.options.rule == MomentumRule::sgd ? momentum_kernel<MomentumRule::sgd>
-                                                : momentum_kernel<MomentumRule::lion>,
-         grid_for(args.n, kOptimizerChunk, 64), kThreads, {args, by_four});
+  const auto kernel_of = [](MomentumRule rule) {
+    switch (rule) {
+      case MomentumRule::sgd:
+        return momentum_kernel<MomentumRule::sgd>;
+      case MomentumRule::lion:
+        return momentum_kernel<MomentumRule::lion>;
+      case MomentumRule::nesterov:
+        return momentum_kernel<MomentumRule::nesterov>;
+      default:
+        return momentum_kernel<MomentumRule::given>;
+    }
+  };
+  launch("momentum", kernel_of(args.options.rule), grid_for(args.n, kOptimizerChunk, 64), kThreads,
+         {args, by_four});
 }
 
 }  // namespace eddy::cuda

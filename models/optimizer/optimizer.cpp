@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/optimizer/adam.h"
+#include "models/optimizer/muon.h"
 #include "ops/core/records.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
@@ -128,6 +129,7 @@ std::unique_ptr<Optimizer> make_optimizer(ParamStore& params, const OptimizerOpt
   if (*name == OptimizerName::adafactor) return make_adafactor(params, options, held);
   if (*name == OptimizerName::sgd || *name == OptimizerName::lion)
     return make_momentum(params, options, held);
+  if (*name == OptimizerName::muon) return std::make_unique<Muon>(params, options, held);
   return std::make_unique<Adam>(params, options, held);
 }
 

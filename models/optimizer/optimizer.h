@@ -25,12 +25,12 @@
 namespace eddy {
 
 // A value of train.optimizer.
-enum class OptimizerName { adamw, adam, adafactor, sgd, lion };
+enum class OptimizerName { adamw, adam, adafactor, sgd, lion, muon };
 // Their names.
 template <>
 struct ValueNames<OptimizerName> {
   // In the order of the values.
-  static constexpr const char* all[] = {"adamw", "adam", "adafactor", "sgd", "lion"};
+  static constexpr const char* all[] = {"adamw", "adam", "adafactor", "sgd", "lion", "muon"};
 };
 // A value of train.schedule.
 enum class ScheduleName { constant, cosine, linear, rsqrt, block_cosine };
@@ -43,15 +43,17 @@ struct ValueNames<ScheduleName> {
 
 // The name of an optimizer, and its numbers. The defaults are those of `eddy train`. Adafactor has its own
 // constants (ops/optimizer/adafactor.h) and reads only `learning_rate` and `clip`; sgd and lion have those of
-// ops/optimizer/momentum.h.
+// ops/optimizer/momentum.h; muon (muon.h) reads them all.
 struct OptimizerOptions {
   std::string optimizer = "adamw";  // OptimizerName
   double learning_rate = 1e-3;      // with a schedule, the rate after the warm-up
   double beta1 = 0.9;               // decay of the running mean of the gradient; sgd: its momentum
   double beta2 = 0.95;              // and of its square; lion: of the mean that is kept
   double eps = 1e-8;                // added to the root of the latter
-  double weight_decay = 0.1;        // adamw, sgd, lion: for each parameter with two axes or more; 0: none
-  double clip = 1.0;                // the largest global norm of the gradients; 0: no clipping
+  double weight_decay = 0.1;      // adamw, sgd, lion, muon: for each parameter with two axes or more; 0: none
+  double clip = 1.0;              // the largest global norm of the gradients; 0: no clipping
+  double matrix_momentum = 0.95;  // muon: of matrices
+  double matrix_rate = 1.0;       // muon: of matrices, as a multiple of the learning rate
 
   friend bool operator==(const OptimizerOptions&, const OptimizerOptions&) = default;
 };

@@ -13,14 +13,11 @@ constexpr std::int64_t kMomentumGrain = 1 << 14;  // elements per chunk
 template <MomentumRule Rule, class T>
 void momentum_of(const MomentumArgs& args) {
   const AdamScalars scalars = *args.scalars;
-  double clipping = 1;
-  if (args.norm != nullptr) {
-    if (!(*args.norm - *args.norm == 0)) return;  // NaN or infinite
-    clipping = clip_factor(*args.norm, scalars.clip);
-  }
+  if (args.norm != nullptr && !(*args.norm - *args.norm == 0)) return;  // NaN or infinite
   const T beta1 = static_cast<T>(args.options.beta1), rest1 = static_cast<T>(1 - args.options.beta1);
   const T beta2 = static_cast<T>(args.options.beta2), rest2 = static_cast<T>(1 - args.options.beta2);
-  const T factor = static_cast<T>(clipping), rate = static_cast<T>(scalars.lr);
+  const T factor = static_cast<T>(momentum_clipping<Rule>(args.norm, scalars.clip)),
+          rate = static_cast<T>(scalars.lr);
   parallel_for(args.n, kMomentumGrain, [&](std::int64_t begin, std::int64_t end) {
     for_decay_runs<T>(args, scalars.lr, begin, end, [&](T keep, std::int64_t first, std::int64_t count) {
       T* const p = static_cast<T*>(args.p) + first;
@@ -38,8 +35,16 @@ void momentum_of(const MomentumArgs& args) {
 
 template <class T>
 void momentum(const MomentumArgs& args) {
-  if (args.options.rule == MomentumRule::sgd) return momentum_of<MomentumRule::sgd, T>(args);
-  momentum_of<MomentumRule::lion, T>(args);
+  switch (args.options.rule) {
+    case MomentumRule::sgd:
+      return momentum_of<MomentumRule::sgd, T>(args);
+    case MomentumRule::lion:
+      return momentum_of<MomentumRule::lion, T>(args);
+    case MomentumRule::nesterov:
+      return momentum_of<MomentumRule::nesterov, T>(args);
+    case MomentumRule::given:
+      return momentum_of<MomentumRule::given, T>(args);
+  }
 }
 
 }  // namespace

@@ -34,11 +34,24 @@ OpSpec momentum_spec(const char* name, const char* formula, const MomentumConsta
           decay = segment.decay;
       const double gradient = factor * g[i],
                    mixed = constants.beta1 * m[i] + (1 - constants.beta1) * gradient;
-      const double sign = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
-      const bool sgd = constants.rule == MomentumRule::sgd;
-      m[i] =
-          sgd ? constants.beta1 * m[i] + gradient : constants.beta2 * m[i] + (1 - constants.beta2) * gradient;
-      p[i] = p[i] * (1 - kMomentumScalars.lr * decay) - kMomentumScalars.lr * (sgd ? m[i] : sign);
+      const double rate = kMomentumScalars.lr, kept = p[i] * (1 - rate * decay);
+      switch (constants.rule) {
+        case MomentumRule::sgd:
+          m[i] = constants.beta1 * m[i] + gradient;
+          p[i] = kept - rate * m[i];
+          break;
+        case MomentumRule::lion:
+          m[i] = constants.beta2 * m[i] + (1 - constants.beta2) * gradient;
+          p[i] = kept - rate * (mixed > 0 ? 1 : mixed < 0 ? -1 : 0);
+          break;
+        case MomentumRule::nesterov:
+          m[i] = constants.beta1 * m[i] + gradient;
+          p[i] = gradient + constants.beta1 * m[i];
+          break;
+        case MomentumRule::given:
+          p[i] = kept - rate * g[i];
+          break;
+      }
     }
     return Tensors{Tensor::from(p, x[0].shape()), Tensor::from(m, x[0].shape())};
   };
@@ -54,7 +67,9 @@ OpSpec momentum_spec(const char* name, const char* formula, const MomentumConsta
 std::vector<OpSpec> momentum_specs() {
   return {momentum_spec("sgd", "m = beta1 m + g, p (1 - lr decay) - lr m", {MomentumRule::sgd, 0.9, 0}),
           momentum_spec("lion", "p (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g)",
-                        {MomentumRule::lion, 0.9, 0.99})};
+                        {MomentumRule::lion, 0.9, 0.99}),
+          momentum_spec("nesterov", "m = beta1 m + g, g + beta1 m", {MomentumRule::nesterov, 0.95, 0}),
+          momentum_spec("given", "p (1 - lr decay) - lr g, without clipping", {MomentumRule::given, 0, 0})};
 }
 
 }  // namespace eddy

@@ -170,6 +170,13 @@ TEST_SUITE("device") {
     CHECK(result.graphs == 1);
   }
 
+  TEST_CASE("captured steps with Muon are those without capturing") {
+    const Compared result =
+        compare(small("recurrent_transformer", "regular"), "muon", false, 5,
+                [](int step) { return std::vector<Batch>{batch_of(6, static_cast<std::uint64_t>(step))}; });
+    CHECK(result.graphs == 1);
+  }
+
   // In odd steps one row begins anew, the one or the other by turns; in the sixth step both, a cold start.
   constexpr int kSteps = 10;
   std::vector<std::int64_t> beginning(int step) {

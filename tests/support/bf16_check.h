@@ -19,8 +19,8 @@ inline int activations_of(std::string_view op) {
                              {"linear", 1},       {"attention_past", 5},  {"attention", 3},
                              {"fixed_gate", 2},   {"lstm_gate", 4},       {"unit_recurrence", 2},
                              {"adam", -1},        {"adafactor", -1},      {"l2_norm", -1},
-                             {"sgd", -1},         {"lion", -1},           {"embedding", 0},
-                             {"softmax_bias", 1}};
+                             {"sgd", -1},         {"lion", -1},           {"nesterov", -1},
+                             {"given", -1},       {"embedding", 0},       {"softmax_bias", 1}};
   for (const Line& line : kLines)
     if (op.starts_with(line.prefix)) return line.activations;
   return 100;

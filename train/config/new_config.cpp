@@ -3,13 +3,16 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
+#include "train/config/recipe.h"
 #include "train/fetch/named_data.h"
+#include "train/words/human_text.h"
 
 namespace eddy::training {
 namespace {
@@ -17,7 +20,13 @@ namespace {
 constexpr const char *kFamily = "model.family", *kModel = "model.model";
 constexpr const char *kParams = "model.params", *kDim = "model.dim";
 constexpr const char* kPath = "data.path";
+constexpr const char *kSteps = "train.steps", *kMinutes = "train.minutes", *kText = "text";
 constexpr std::string_view kModelSection = "model.";
+
+// The data set that data.path names; null for any other path.
+const DataSet* data_set_of(const DataConfig& data) {
+  return data.path.size() == 1 ? data_set_named(data.path.front()) : nullptr;
+}
 
 // The model of that name or, as in the list of models, of that family/model; null if there is none.
 const ModelEntry* model_named(const std::string& name) {
@@ -70,6 +79,7 @@ void NewConfig::merge_preset(const std::string& name, const char* program) {
 }
 
 void NewConfig::merge_model(ModelConfig model) {
+  is_free_ = false;
   config_.model = std::move(model);
   std::erase_if(asked_, [](const std::string& key) { return key.starts_with(kModelSection); });
   const ConfigKeys keys = keys_of(config_.model);
@@ -77,6 +87,7 @@ void NewConfig::merge_model(ModelConfig model) {
 }
 
 void NewConfig::merge_run(const RunConfig& run) {
+  is_free_ = false;
   config_.model = run.model;
   model_of_run_ = fmt::format("{}/{}", run.model.family, run.model.model);
   config_.data = run.data;
@@ -93,6 +104,7 @@ void NewConfig::merge_run(const RunConfig& run) {
 }
 
 void NewConfig::merge_file(const std::string& path) {
+  is_free_ = false;
   const ConfigSource source = read_run_config(path);
   if (merge_source(source) == 0) empty_file_ = source.name;
 }
@@ -119,9 +131,55 @@ void NewConfig::merge_flags(const std::map<std::string, std::string>& texts) {
   }
 }
 
+std::string NewConfig::choose_recipe(const std::function<std::int64_t(const DataConfig&)>& bytes_of) {
+  const DataSet* const set = data_set_of(config_.data);
+  if (!is_free_ || config_.data.name != kText || (set != nullptr && set->task != kText)) return "";
+  TrainConfig& train = config_.train;
+  const bool gave_steps = given_.contains(kSteps), gave_end = gave_steps || given_.contains(kMinutes);
+  const double minutes = gave_end ? train.minutes : usual_minutes();
+  const bool gave_model = given_.contains(kModel) || given_.contains(kFamily);
+  const std::int64_t bytes = bytes_of(config_.data);
+  const ConfigSource recipe = recipe_for({gave_model ? config_.model.model : "", bytes, minutes});
+
+  std::set<std::string> others = given_;  // keys that something else sets
+  if (set != nullptr)
+    for (const auto& [key, text] : set->keys) others.insert(key);
+  if (given_.contains(kParams)) others.insert(kDim);
+  ConfigSource chosen{recipe.name, nlohmann::json::object(), {}};
+  for (const auto& [section, table] : recipe.value.items())
+    for (const auto& [key, value] : table.items())
+      if (!others.contains(section + "." + key)) chosen.value[section][key] = value;
+  nlohmann::json& values = chosen.value;
+  if (!gave_end) values["train"]["minutes"] = minutes;
+  // A part of the steps stays that part of those that were given, and rows that were given fit.
+  if (const auto warmup = "/train/warmup"_json_pointer; gave_steps && values.contains(warmup))
+    values[warmup] =
+        static_cast<std::int64_t>(recipe.value.at(warmup).get<double>() * static_cast<double>(train.steps) /
+                                  recipe.value.at("/train/steps"_json_pointer).get<double>());
+  if (const auto context = "/model/context"_json_pointer; values.contains(context))
+    values[context] =
+        std::max({values[context].get<std::int64_t>(), config_.train.sequence, config_.model.segment});
+  keys_of(config_).read(chosen);
+  if (!gave_model) imply_names(config_.model, false, true);
+
+  std::string keys;
+  for (const auto& [section, table] : values.items())
+    for (const auto& [key, value] : table.items()) {
+      given_.insert(section + "." + key);
+      keys += fmt::format("{}{}.{} {}", keys.empty() ? "" : ", ", section, key,
+                          value.is_string()         ? value.get<std::string>()
+                          : value.is_number_float() ? human_number(value.get<double>())
+                                                    : value.dump());
+    }
+  if (keys.empty()) return "";
+  const std::string end = minutes > 0 ? fmt::format("{} {}", human_number(minutes), plural(minutes, "minute"))
+                                      : "an end by steps";
+  return fmt::format("chosen for a text of {}, {} and {}: {} (what you give stays as it is)",
+                     bytes > 0 ? decimal_bytes(bytes) : "unknown size", end, config_.model.model, keys);
+}
+
 bool NewConfig::merge_data_set(RunConfig& config) const {
-  const DataSet* const set =
-      config.data.path.size() == 1 ? data_set_named(config.data.path.front()) : nullptr;
+  const DataSet* const set = data_set_of(config.data);
   if (set == nullptr) return false;
   std::map<std::string, std::string> suits;
   for (const auto& [key, text] : set->keys)

@@ -5,11 +5,14 @@
 //   gathered.merge_preset(name);                    a model, or a configuration of a paper
 //   gathered.merge_file("my.toml");
 //   gathered.merge_flags({{"model.dim", "64"}});
+//   gathered.choose_recipe(text_bytes);             of a run that is to be trained
 //   RunConfig config = gathered.completed();
 //
 // Saved runs, tables and golden cases do not come through here: they keep the defaults of the structs.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -36,6 +39,11 @@ class NewConfig {
   // errors: ConfigError.
   void merge_flags(const std::map<std::string, std::string>& texts);
 
+  // Of a new run of a text without a file, of a model that has a name: sets keys that nobody gave, and that a data set with
+  // a name does not bring, by the recipe (recipe.h). bytes_of: the size of the text; 0: not known. With neither minutes
+  // nor steps the run gets usual_minutes(). Returns what was chosen, and for what, as a line; empty where nothing was.
+  std::string choose_recipe(const std::function<std::int64_t(const DataConfig&)>& bytes_of);
+
   // The config with the sizes that suit its model where none are given (choose_sizes in models/eddy/config.h), and with
   // data.order "stream" for texts if the model carries a state and the order is not given, or "documents" for a data
   // set of stories. So has a data set with a name its tokenizer and its splits.
@@ -57,6 +65,7 @@ class NewConfig {
   bool merge_data_set(RunConfig& config) const;
 
   RunConfig config_;
+  bool is_free_ = true;          // neither a file nor another run nor a preset of a paper was merged
   std::string preset_;           // a model that a preset named
   std::string empty_file_;       // a file that has no key
   std::string model_of_run_;     // "family/model" of merge_run; empty without

@@ -195,6 +195,10 @@ void describe(KeyList& keys, TrainConfig& c) {
            {.low = 0})
       .common();
   keys.add("clip", c.clip, "Largest norm of the gradient; 0: no clipping", {.low = 0}).common();
+  keys.add("matrix_momentum", c.matrix_momentum, "muon: decay of the running sum of a matrix' gradient",
+           kBelowOne);
+  keys.add("matrix_rate", c.matrix_rate, "muon: learning rate of matrices, as a multiple of learning_rate",
+           {.low = 0, .low_open = true});
   keys.add(
           "warmup", c.warmup,
           "Steps in which the learning rate rises; where minutes end the run, as large a part of it as of train.steps",

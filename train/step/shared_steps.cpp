@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "ops/core/peers.h"
@@ -22,15 +23,14 @@ CarriedState part_of_carried(const CarriedState& whole, const Model& model, int 
 std::map<std::string, Tensor> held_part(const std::map<std::string, Tensor>& whole, const ParamStore& params,
                                         const ParameterMask& held) {
   if (held.empty()) return whole;
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < held.size(); ++i)
+    if (held[i]) names.insert(params.parameters()[i].name);
   std::map<std::string, Tensor> part;
-  const std::vector<Parameter>& parameters = params.parameters();
-  for (const auto& [name, tensor] : whole)
-    if (name.find('.') == std::string::npos) part.emplace(name, tensor);  // "steps"
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (held[i])
-      for (const char* const what : {"m.", "v.", "r.", "c."})
-        if (const auto found = whole.find(what + parameters[i].name); found != whole.end())
-          part.insert(*found);
+  for (const auto& [name, tensor] : whole) {
+    const std::size_t point = name.find('.');  // "<what>.<parameter>", or "steps"
+    if (point == std::string::npos || names.contains(name.substr(point + 1))) part.emplace(name, tensor);
+  }
   return part;
 }
 

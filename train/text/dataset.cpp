@@ -97,6 +97,29 @@ TextPlaces standard_places() {
   return places;
 }
 
+std::int64_t text_bytes(const DataConfig& config) {
+  std::int64_t bytes = 0;
+  // What is chosen where no path is given has the size of the first that is tried.
+  for (const std::string& path : config.path.empty() ? DataPaths("tinyshakespeare") : config.path) {
+    if (const DataSet* const set = data_set_named(path)) {
+      for (const DataOrigin& origin : set->origins) bytes += origin.bytes;
+      continue;
+    }
+    std::error_code error;
+    if (!fs::is_regular_file(path, error) && !fs::is_directory(path, error)) return 0;
+    try {
+      const TextFiles texts = list_text_files(path, document_unit(config), !config.json_field.empty());
+      for (const TextFile& file : single_files(texts.files))
+        bytes += static_cast<std::int64_t>(fs::file_size(file.path));
+    } catch (const Error&) {  // who reads the text says what is wrong
+      return 0;
+    } catch (const fs::filesystem_error&) {
+      return 0;
+    }
+  }
+  return bytes;
+}
+
 TextSource resolve_text(std::ostream& messages, const TextPlaces& places, const std::string& same_as) {
   if (!same_as.empty() && same_as != places.sha256) {
     TextSource source{generate_stories(kStorySeed, kStoryBytes), "stories"};

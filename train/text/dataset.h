@@ -7,9 +7,12 @@
 // An error in 1, which the user chose, is thrown; a failure in 2 is reported and leads to 3.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <ostream>
 #include <string>
+
+#include "train/config/run_config.h"
 
 namespace eddy::training {
 
@@ -37,5 +40,9 @@ TextPlaces standard_places();
 // errors: IoError when EDDY_DATA_DIR is given but holds no text.
 TextSource resolve_text(std::ostream& messages, const TextPlaces& places = standard_places(),
                         const std::string& same_as = "");
+
+// The bytes of the texts that a run would read, by the sizes of its files; of a data set with a name, of what is fetched.
+// Nothing is fetched or read from a pipe. 0: not known, since it is standard input or cannot be read.
+std::int64_t text_bytes(const DataConfig& config);
 
 }  // namespace eddy::training

@@ -24,7 +24,8 @@ ParamStore store() {
   const auto declare = [](ParamStore& params) {
     static_cast<void>(params.root().param("table", {40, 32}, Init::normal(1)));
     for (int i = 0; i < 30; ++i)
-      static_cast<void>(params.root().param("p" + std::to_string(i), {1 + 7 * (i % 5), 16}, Init::normal(1)));
+      static_cast<void>(
+          params.root().param("p" + std::to_string(i) + ".weight", {1 + 7 * (i % 5), 16}, Init::normal(1)));
   };
   ParamStore counted;
   declare(counted);
@@ -92,7 +93,7 @@ TEST_CASE(
 }
 
 TEST_CASE("optimizers: parts of the parameters are updated and saved as all are") {
-  for (const char* const name : {"adamw", "adafactor"}) {
+  for (const char* const name : {"adamw", "adafactor", "muon"}) {
     CAPTURE(name);
     ParamStore whole = store(), parts = store();
     OptimizerOptions options;

@@ -171,6 +171,7 @@ Described describe_plan(CLI::App& command) {
   add_option(command, "--seconds", flags->seconds,
              "Seconds in which steps are measured, at least one step; 0: memory alone",
              number_between(0, 1e6));
+  flags->run.trains = true;
   flags->run.add_to(command);
   command.footer(fmt::format(
       "Takes the configuration, the preset and the flags of `{} train`, which checks the memory too before it begins.",

@@ -133,6 +133,7 @@ Described describe_train(CLI::App& command) {
                   program_name()));
   flags->watching.add_to(command, "With --watch: ");
   for (const char* const of_watch : {"--address", "--port"}) command.get_option(of_watch)->needs(watch);
+  flags->run.trains = true;
   flags->run.add_to(command);
   command.footer(fmt::format(
       "{0} plan, with the same configuration and flags, says what a run takes before it begins: memory and time.\n"

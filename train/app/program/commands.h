@@ -137,6 +137,7 @@ struct NewRunOptions {
   std::vector<std::string> data;
   training::RunConfig defaults;
   training::ConfigFlags keys;
+  bool trains = false;  // whether what nobody gives follows from the text (NewConfig::choose_recipe)
 
   void add_to(CLI::App& command);
   // The keys that flags give, --data among them.
@@ -148,8 +149,8 @@ struct NewRunOptions {
   // The short flags that were given.
   std::vector<KeyFlag> given_short() const;
   // The configuration, completed and validated, with what a run that starts from the weights of another takes from it
-  // (`start`; null for none), or with the model of weights that say what they are (`model`). `notes` gets a warning for
-  // each group of keys that nothing reads.
+  // (`start`; null for none), or with the model of weights that say what they are (`model`). `notes` gets what was chosen
+  // for a text, and a warning for each group of keys that nothing reads.
   // errors: ConfigError; IoError.
   training::RunConfig gathered(const char* command, std::vector<std::string>& notes,
                                const training::RunConfig* start = nullptr,

@@ -20,6 +20,7 @@
 #include "train/fetch/named_data.h"
 #include "train/plan/machine_memory.h"
 #include "train/run/run_folder.h"
+#include "train/text/dataset.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
 
@@ -153,8 +154,10 @@ void add_device_option(CLI::App& command, std::string& device) {
 }
 
 void NewRunOptions::add_to(CLI::App& command) {
-  add_option(command, "config,--config", config, "Configuration (TOML or JSON); without one, the defaults",
-             not_empty());
+  add_option(
+      command, "config,--config", config,
+      "Configuration (TOML or JSON); without one what suits the text, its minutes and the model, or the defaults",
+      not_empty());
   add_option(
       command, "--preset", preset,
       fmt::format("Model or configuration of a paper, by a name that `{} models` lists", program_name())
@@ -226,6 +229,9 @@ RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>&
   }
   if (!preset.empty()) gathered.merge_preset(preset, command);
   gathered.merge_flags(texts(command));
+  if (trains)
+    if (std::string chosen = gathered.choose_recipe(text_bytes); !chosen.empty())
+      notes.push_back(std::move(chosen));
   RunConfig completed = gathered.completed();
   if (start == nullptr || start->data.path != completed.data.path) check_place_of_data(completed);
   for (const std::string& line : gathered.unread()) notes.push_back("warning: " + line);

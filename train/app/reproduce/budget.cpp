@@ -1,4 +1,5 @@
-// Steps from costs: steps of a row = steps of the reference row * its cost / cost of the row.
+// Steps from costs: steps of a row = steps of the reference row * its cost / cost of the row, or the seconds that all have
+// / cost of the row.
 #include "train/app/reproduce/budget.h"
 
 #include <fmt/ranges.h>
@@ -106,7 +107,9 @@ void settle_budget(ReproduceTable& table, const fs::path& folder,
     const auto size = sizes.find(row.name);
     return recorded == 0 && size != sizes.end() ? operations_of_step(row.config, size->second) : recorded;
   };
-  const double all = static_cast<double>(reference.config.train.steps) * cost(reference);
+  const double minutes = table.budget.minutes;
+  const double all =
+      minutes > 0 ? 60 * minutes : static_cast<double>(reference.config.train.steps) * cost(reference);
   for (ReproduceRow& row : table.rows) {
     if (!row.weights_of.empty()) continue;
     const double of_step = cost(row);
@@ -150,6 +153,9 @@ void record_budget(const ReproduceTable& table, const fs::path& folder,
 std::string budget_text(const ReproduceTable& table) {
   if (table.budget.equal.empty())
     return "budget: each row has the steps and the batches of its configuration";
+  if (table.budget.minutes > 0)
+    return fmt::format("budget: equal time of training, {} {} for each row",
+                       human_number(table.budget.minutes), plural(table.budget.minutes, "minute"));
   const ReproduceRow& reference = reference_of(table);
   const double tokens = static_cast<double>(reference.config.train.steps) * tokens_of_step(reference.config);
   if (table.budget.equal == "tokens")

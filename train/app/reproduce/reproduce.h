@@ -70,8 +70,9 @@ struct ReproduceTune {
 
 // What all rows have in equal parts, as much as the row `of` has; empty: each has the steps of its configuration.
 struct ReproduceBudget {
-  std::string equal;  // tokens, operations (of training) or time
-  std::string of;     // empty: the first row
+  std::string equal;   // tokens, operations (of training) or time
+  std::string of;      // empty: the first row
+  double minutes = 0;  // of training, in place of the time of a row; 0: of a row
   std::string place{};
 };
 

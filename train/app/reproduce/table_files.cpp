@@ -70,6 +70,9 @@ constexpr std::string_view kFamiliesText =
 constexpr std::string_view kFamiliesTextOperations =
 #include "embedded/train/app/reproduce/tables/families_text_operations.toml"
     ;
+constexpr std::string_view kFamiliesMinutes =
+#include "embedded/train/app/reproduce/tables/families_minutes.toml"
+    ;
 constexpr std::string_view kFamiliesState =
 #include "embedded/train/app/reproduce/tables/families_state.toml"
     ;
@@ -137,6 +140,10 @@ std::span<const TableEntry> reproduce_tables() {
        .across = "recurrent_steps"},
       {"families/text", "all four families on tiny Shakespeare, at equal parameters", {kFamiliesText}},
       {"families/text-operations", "the same text at equal training operations", {kFamiliesTextOperations}},
+      {"families/minutes",
+       "what two or ten minutes of training give, on any text",
+       {kFamiliesMinutes},
+       {"two", "ten"}},
       {"families/state", "the same on Random Walk", {kFamiliesState}},
       {"families/recall", "the same on secrets beyond the reach of attention", {kFamiliesRecall}},
       {"families/copy", "the same on copying behind noise", {kFamiliesCopy}},

@@ -33,9 +33,11 @@ std::vector<std::string> note_conditions() {
 // The parts of a file are described here alone. KeyList finds these functions by the namespace of their structs.
 template <class T>
 static void describe(KeyList& keys, ByScale<T>& by_scale) {
-  for (std::size_t i = 0; i < by_scale.values.size(); ++i)
-    keys.add(ValueNames<Scale>::all[i], by_scale.values[i], "Value at this scale").ints = {
-        std::is_same_v<T, std::int64_t> ? 0 : 1};
+  for (std::size_t i = 0; i < by_scale.values.size(); ++i) {
+    ConfigField& field = keys.add(ValueNames<Scale>::all[i], by_scale.values[i], "Value at this scale");
+    field.ints = {std::is_same_v<T, std::int64_t> ? 0 : 1};
+    field.reals = {.low = 0};
+  }
 }
 
 static void describe(KeyList& keys, RunSections&) {
@@ -78,10 +80,12 @@ static void describe(KeyList& keys, TuneKeys& tune) {
   describe(keys, tune.values);
 }
 
-static void describe(KeyList& keys, ReproduceBudget& budget) {
+static void describe(KeyList& keys, BudgetKeys& budget) {
   keys.add("equal", budget.equal, "What all rows have in equal parts", {"tokens", "operations", "time"})
       .required();
   keys.add("of", budget.of, "Row that has as much as all; without it the first");
+  keys.add_table("minutes", budget.minutes,
+                 "a table of minutes by scale that all have, in place of those of a row, as {small = 2}");
 }
 
 static void describe(KeyList& keys, ReproduceColumn& column) {

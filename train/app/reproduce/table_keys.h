@@ -56,6 +56,12 @@ struct TuneKeys {
   RunSections values;
 };
 
+// [budget]
+struct BudgetKeys {
+  std::string equal, of;
+  ByScale<double> minutes;
+};
+
 struct RowKeys {
   // May hold {steps}, {chunk}, {repeats}, {window} and {states} of the row's model; without a title it is the name.
   std::string name, title;
@@ -89,7 +95,7 @@ struct TableKeys {
   std::optional<TextKeys> text;
   std::int64_t seeds = 1;
   std::optional<TuneKeys> tune;
-  ReproduceBudget budget;
+  BudgetKeys budget;
   ScaleSections sections;
   std::vector<RowKeys> rows;
 

@@ -431,8 +431,11 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
             "{}: the row {} has train.minutes, and tuning needs a number of steps (train.steps)",
             sources[i].place("train.minutes"), table.rows[i].name);
   }
-  table.budget = file.budget;
-  table.budget.place = source.place("budget.of");
+  table.budget = {file.budget.equal, file.budget.of, file.budget.minutes.at(request.scale),
+                  source.place("budget.of")};
+  if (table.budget.minutes > 0 && (table.budget.equal != "time" || !table.budget.of.empty()))
+    fail<ConfigError>("{}: budget.minutes is for equal = \"time\", in place of budget.of (leave one out)",
+                      source.place("budget.minutes"));
   if (!table.budget.equal.empty())
     for (const ReproduceTune::Key& key : table.tune.keys)
       if (changes_cost(key.key))

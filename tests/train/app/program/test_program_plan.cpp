@@ -101,6 +101,20 @@ TEST_CASE("program: the printed configuration of a run gives the same run") {
   CHECK_FALSE(fs::exists(place.folder.path("run")));
 }
 
+TEST_CASE(
+    "program: a timed run of a text without a file says what was chosen for it, and a file is complete") {
+  if (!has_program()) return;
+  const Place place;
+  const Ended chosen = place.run("train --print-config --data text.txt --train.minutes 2 --model llama");
+  REQUIRE_MESSAGE(chosen.status == 0, chosen.err);
+  CHECK_MESSAGE(contains(chosen.err, "chosen for a text of 4000 bytes, 2 minutes and llama: "), chosen.err);
+  CHECK_MESSAGE(contains(chosen.out, "schedule = \"cosine\""), chosen.out);
+  place.folder.write("run.toml", chosen.out);
+  const Ended again = place.run("train --print-config run.toml");
+  CHECK(again.out == chosen.out);
+  CHECK(again.err.empty());
+}
+
 TEST_CASE("program: a dry run checks everything and makes nothing") {
   if (!has_program()) return;
   const Place place;

@@ -99,7 +99,8 @@ TEST_CASE(
       "--data text.txt --model.model block_recurrent --data.order stream --model.dropout 0.1 --train.accumulate 2 " +
           small,
       "--data text.txt --model.model memory_llama --data.order stream --train.optimizer adafactor" + small,
-      "--data texts --data.tokenizer byte260 --model.family staircase --model.model lstm --data.order documents" +
+      "--data texts --data.tokenizer byte260 --model.family staircase --model.model lstm --data.order documents "
+      "--train.optimizer muon" +
           small,
       "--data text.txt --model.model unit_forget --model.dropout 0.1 --train.precision bf16 --train.recompute layer" +
           small,

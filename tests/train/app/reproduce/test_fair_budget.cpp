@@ -203,6 +203,14 @@ TEST_CASE("equal time has the steps that were recorded") {
                     text_with_digest({{"format", 1}, {"equal", "time"}, {"rows", rows}}));
   CHECK(row_of(plan_table(options), "unit").config.train.steps == 8);
   CHECK(row_of(plan_table(options), "attention").config.train.steps == 16);
+  ReproduceOptions minutes =
+      options_of(folder, tuned_table("budget = {equal = \"time\", minutes = {small = 0.5}}", "[1e-3]"));
+  minutes.seeds = 1;
+  CHECK(row_of(plan_table(minutes), "unit").config.train.steps == 60);
+  CHECK(row_of(plan_table(minutes), "attention").config.train.steps == 120);
+  CHECK(contains(budget_text(plan_table(minutes)), "equal time of training, 0.5 minutes"));
+  options = options_of(folder, tuned_table("budget = {equal = \"time\", of = \"unit\"}", "[1e-3]"));
+  options.seeds = 1;
   options.set["train.batch"] = "4";  // a step of which costs something else
   CHECK(contains(error_of<ConfigError>([&] { plan_table(options); }), "train.batch: 2, wanted 4"));
 }

@@ -123,6 +123,8 @@ TEST_CASE("what a table of one's own cannot tune, and no budget, is refused with
         {"title = \"one", "tune.train.batch = [1, 2]\nbudget = {equal = \"tokens\"}\ntitle = \"one",
          "changes what a step costs"},
         {"title = \"one", "budget = {equal = \"steps\"}\ntitle = \"one", "one of tokens, operations, time"},
+        {"title = \"one", "budget = {equal = \"tokens\", minutes = {small = 2}}\ntitle = \"one",
+         "budget.minutes is for equal = \"time\""},
         {"title = \"one", "budget = {equal = \"tokens\", of = \"unt\"}\ntitle = \"one",
          "budget.of is \"unt\", which is no row"},
         {"title = \"one", "seeds = 0\ntitle = \"one", "seeds is 0"}})
