@@ -1,4 +1,4 @@
-// The functions of exports.cpp as methods of an object. The page and the test in Node use it: `module` is what makeEddy()
+// The functions of exports.cpp and parity_exports.cpp as methods of an object. The pages and the test in Node use it: `module` is what makeEddy()
 // promises. A failed call throws the text of the error.
 'use strict';
 
@@ -35,6 +35,17 @@ function openEngine(module) {
     call(name, 'number', values.map(value => (typeof value === 'string' ? 'string' : 'number')), values);
   const floats = (address, count) => module.HEAPF32.slice(address >> 2, (address >> 2) + count);
 
+  // What `use` returns of the address of these numbers.
+  const withIds = (ids, use) => {
+    const address = module._malloc(4 * ids.length);
+    module.HEAP32.set(ids, address >> 2);
+    try {
+      return use(address);
+    } finally {
+      module._free(address);
+    }
+  };
+
   return {
     // Returns a model of a file's bytes: its number, its tokenizer, its configuration.
     load(bytes) {
@@ -50,15 +61,7 @@ function openEngine(module) {
       };
     },
     restart: (model, text) => number('page_restart', model.id, text),
-    read(model, text, ids) {
-      const address = module._malloc(4 * ids.length);
-      module.HEAP32.set(ids, address >> 2);
-      try {
-        number('page_read', model.id, text, address, ids.length);
-      } finally {
-        module._free(address);
-      }
-    },
+    read: (model, text, ids) => withIds(ids, address => number('page_read', model.id, text, address, ids.length)),
     draw: (model, text, temperature, seed) => number('page_draw', model.id, text, temperature, seed),
     logits: (model, text) => floats(number('page_logits', model.id, text), model.tokenizer.size),
     // The tensors of a text's state: names, sizes and norms; their values where `wanted` is their name.
@@ -80,9 +83,11 @@ function openEngine(module) {
     freeze: (model, text, name, on) => number('page_freeze', model.id, text, name, on ? 1 : 0),
     swap: model => number('page_swap', model.id),
     parity: {
-      begin: seed => number('parity_begin', seed),
+      begin: (seed, recurrent) => number('parity_begin', seed, recurrent ? 1 : 0),
       step: () => number('parity_step'),
       accuracy: bits => number('parity_accuracy', bits),
+      // The probability of odd behind each bit.
+      answers: bits => withIds(bits, address => floats(number('parity_answers', address, bits.length), bits.length)),
       states: (streams, bits) => floats(number('parity_states', streams, bits), 3 * streams * bits),
     },
   };

@@ -1,13 +1,10 @@
 // How the page's script calls page.h: functions with C's names. Models and texts are known by numbers. What is longer than a
-// number is left at an address that the next call of the same function may overwrite. Any number may be a result, NaN too:
-// whether a call failed, page_error() says after it.
+// number is left at an address that the next call of the same function may overwrite.
 #include <emscripten.h>
 
-#include <exception>
-#include <memory>
-#include <string>
 #include <vector>
 
+#include "examples/browser/guarded.h"
 #include "examples/browser/page.h"
 #include "tensor/base/format.h"
 #include "tensor/threads/thread_pool.h"
@@ -27,22 +24,6 @@ struct Loaded {
 
 std::vector<Loaded> models;
 std::vector<StateView> views;
-std::unique_ptr<Parity> parity;
-std::string error;
-
-// What `body` returns. Where it throws: 0, or null, and the text of the error in `error`, which is empty else.
-template <class Body>
-auto guarded(Body&& body) -> decltype(body()) {
-  error.clear();
-  try {
-    return body();
-  } catch (const std::exception& caught) {
-    error = caught.what();
-  } catch (...) {
-  }
-  if (error.empty()) error = "page: an exception without a text";
-  return {};
-}
 
 Loaded& model_of(int model) {
   if (model < 0 || static_cast<std::size_t>(model) >= models.size())
@@ -61,19 +42,9 @@ const StateView& view_of(int view) {
   return views[static_cast<std::size_t>(view)];
 }
 
-Parity& begun_parity() {
-  if (!parity) fail<ValueError>("page: no parity model has begun (call parity_begin before it)");
-  return *parity;
-}
-
 }  // namespace
 
 extern "C" {
-
-// The text of the failure of the last call; empty where it did not fail.
-EMSCRIPTEN_KEEPALIVE const char* page_error() {
-  return error.c_str();
-}
 
 // Reads a model file; returns the model's number.
 EMSCRIPTEN_KEEPALIVE int page_load(const char* path) {
@@ -163,33 +134,6 @@ EMSCRIPTEN_KEEPALIVE int page_swap(int model) {
   return guarded([&] {
     text_of(model, 0).swap_state(text_of(model, 1));
     return 0;
-  });
-}
-
-// Begins the parity model anew.
-EMSCRIPTEN_KEEPALIVE int parity_begin(int seed) {
-  return guarded([&] {
-    set_thread_count(1);
-    parity = std::make_unique<Parity>(static_cast<std::uint64_t>(seed));
-    return 0;
-  });
-}
-// One step of training; returns its loss.
-EMSCRIPTEN_KEEPALIVE double parity_step() {
-  return guarded([&] { return begun_parity().step(); });
-}
-// The share of right answers on new streams of so many bits.
-EMSCRIPTEN_KEEPALIVE double parity_accuracy(int bits) {
-  return guarded([&] { return begun_parity().accuracy(bits); });
-}
-// The states behind the bits of streams, three floats each: sideways, upwards, and 1 for odd.
-EMSCRIPTEN_KEEPALIVE const float* parity_states(int streams, int bits) {
-  return guarded([&]() -> const float* {
-    static std::vector<float> floats;
-    floats.clear();
-    for (const Parity::Point& point : begun_parity().states(streams, bits))
-      floats.insert(floats.end(), {point.sideways, point.upwards, point.odd ? 1.0f : 0.0f});
-    return floats.data();
   });
 }
 

@@ -1,7 +1,7 @@
 // The page's functions in Node, to compare with the native program's:
 //
-//   node logits.js PAGE_JS logits FILE ID...    the logits after each of these tokens, a line each
-//   node logits.js PAGE_JS parity STEPS SEED    the losses of so many steps of the parity model
+//   node logits.js PAGE_JS logits FILE ID...              the logits after each of these tokens, a line each
+//   node logits.js PAGE_JS parity STEPS SEED RECURRENT    the losses of so many steps of the parity model
 'use strict';
 const fs = require('fs');
 const {openEngine} = require('./engine.js');
@@ -12,7 +12,7 @@ const wasmBinary = fs.readFileSync(script.replace(/\.js$/, '.wasm'));
 require(require('path').resolve(script))({wasmBinary}).then(module => {
   const engine = openEngine(module);
   if (what === 'parity') {
-    engine.parity.begin(Number(rest[1]));
+    engine.parity.begin(Number(rest[1]), rest[2] === '1');
     for (let i = 0; i < Number(rest[0]); ++i) console.log(engine.parity.step());
     return;
   }

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Makes the page that runs in a browser: trains four models, compiles Eddy to WebAssembly, and writes one HTML file that opens
-# from disk, without a network.
+# Makes the pages that run in a browser, each one HTML file that opens from disk, without a network. The large one: trains four
+# models and compiles Eddy to WebAssembly. The small one trains the parity model while one looks, and needs the compiler alone.
 #
 #   examples/browser/make.sh                    some 50 minutes on two cores: build/browser/eddy.html
 #   examples/browser/make.sh --steps 200        a trial: at most so many steps for each model
 #   examples/browser/make.sh --out page.html    where the page is written
 #   examples/browser/make.sh --runs FOLDER      where the runs are: runs/browser, or runs/browser-200 for --steps 200; what has
 #                                               been trained there is taken
+#   examples/browser/make.sh --parity           the small page, some 5 minutes on one core: docs/train-parity.html
 #   examples/browser/make.sh --engine           compiles alone: page.js and page.wasm in build/browser/bin
+#   examples/browser/make.sh --digest           prints a digest of the sources of the small page, as it stands at the end of that page
 #
 # The text is tiny Shakespeare: tinyshakespeare/input.txt under EDDY_DATA_DIR, or downloaded once.
 # EDDY_NATIVE_BUILD names a folder with a build that stands already, EDDY_BROWSER_BUILD another one than build/browser.
@@ -20,7 +22,7 @@ wasm="${EDDY_BROWSER_BUILD:-$root/build/browser}"
 runs=""
 trial=""
 out=""
-engine_only=""
+only="" # parity, engine or digest
 steps=() # read by ${steps[@]+...}: before 4.4, bash takes an empty list for one that is not set
 started=$SECONDS
 # A path from the root on, which need not exist.
@@ -33,7 +35,7 @@ while (($# > 0)); do
       awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "${BASH_SOURCE[0]}"
       exit 0
       ;;
-    --engine) engine_only=yes && shift ;;
+    --parity | --engine | --digest) only="${1#--}" && shift ;;
     --steps | --out | --runs)
       if (($# < 2)); then
         echo "make.sh: $1 needs a value" >&2
@@ -59,8 +61,28 @@ while (($# > 0)); do
       ;;
   esac
 done
+if [[ "$only" == parity ]]; then
+  out="${out:-$root/docs/train-parity.html}"
+fi
 out="${out:-$wasm/eddy.html}"
 runs="${runs:-$root/runs/browser$trial}" # a trial's models are not taken for those of the page
+
+sources_digest() {
+  (
+    cd "$root"
+    {
+      find tensor autograd ops models -name '*.h' -o -name '*.cpp' ! -name '*_specs.cpp'
+      find CMakeLists.txt cmake/*.cmake
+      find examples/browser \( -name 'parity*' -o -name 'training.*' -o -name 'shared.js' -o -name 'engine.js' -o -name 'page.css' \
+        -o -name 'make.sh' -o -name 'CMakeLists.txt' -o -name 'guarded.h' -o -name 'floats.h' \)
+    } | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16
+  )
+}
+
+if [[ "$only" == digest ]]; then
+  sources_digest
+  exit
+fi
 
 # What an hour of training would be lost for is looked at before it.
 if [[ -d "$out" ]]; then
@@ -75,18 +97,64 @@ fi
 # Emscripten runs modules of Node that Debian keeps in a folder which Nodes of others do not search.
 export NODE_PATH="${NODE_PATH:+$NODE_PATH:}/usr/share/nodejs"
 
-compile() {
+compile() { # page or parity
   heading "Eddy to WebAssembly"
   emcmake cmake -S "$root" -B "$wasm" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DEDDY_BLAS=none -DEDDY_BUILD_TRAIN=OFF -DEDDY_BUILD_TESTS=OFF \
     -DEDDY_BUILD_EXAMPLES=OFF -DEDDY_INSTALL=OFF
-  cmake --build "$wasm" --target page
+  cmake --build "$wasm" --target "$1"
 }
 
-if [[ -n "$engine_only" ]]; then
-  compile
-  exit
-fi
+# Writes a page: the program whose .js, .wasm, .html and .js of the page it has, its title, the most bytes that it may have, and
+# lines between its text and its programs from the standard input.
+write_page() {
+  local program="$1" title="$2" most="$3" script
+  heading "The page"
+  mkdir -p "$(dirname "$out")"
+  {
+    echo "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>$title</title>"
+    echo '<meta name="viewport" content="width=device-width, initial-scale=1"><style>'
+    cat "$here/page.css"
+    echo '</style></head><body>'
+    cat "$here/$program.html" "$here/training.html" -
+    echo '<script type="text/plain" id="wasm">'
+    gzip -9n <"$wasm/bin/$program.wasm" | in_base64
+    echo '</script>'
+    for script in "$wasm/bin/$program.js" "$here"/{engine,shared,training,$program}.js; do
+      echo '<script>'
+      cat "$script"
+      echo '</script>'
+    done
+    echo '</body></html>'
+  } >"$out.part"
+  mv "$out.part" "$out"
+  local bytes=$(($(wc -c <"$out")))
+  if ((bytes > most)); then
+    echo "make.sh: $out has $bytes bytes, more than the $most that it may have" >&2
+    exit 1
+  fi
+  echo "$out: $bytes bytes; open it in a browser"
+}
+in_base64() { base64 | tr -d '\n'; }
+
+case "$only" in
+  engine)
+    compile page
+    exit
+    ;;
+  parity)
+    digest="$(sources_digest)" # before it compiles: what is changed meanwhile is newer than the page
+    compile parity
+    version="$(sed -n 's/^project(eddy VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")"
+    compiler="$(emcc --version | sed -n '1s/.*) \([0-9.]*\).*/\1/p')"
+    write_page parity "Eddy trains a model" 4000000 <<EOF
+<p class="soft">Made by <code>examples/browser/make.sh --parity</code> from Eddy $version, sources <code id="sources">$digest</code>, \
+with Emscripten $compiler.</p>
+</main>
+EOF
+    exit
+    ;;
+esac
 
 if [[ -z "${EDDY_NATIVE_BUILD:-}" ]]; then
   heading "Eddy for this machine"
@@ -99,8 +167,7 @@ for program in "$native/eddy" "$native/bin/example_browser"; do
   fi
 done
 
-compile
-mkdir -p "$(dirname "$out")"
+compile page
 
 # name | flags | title | what it is | the part of the state that is shown first | what its parts are
 models=(
@@ -139,35 +206,13 @@ for model in "${models[@]}"; do
   fi
 done
 
-heading "The page"
-in_base64() { base64 <"$1" | tr -d '\n'; }
 {
-  echo '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Recurrent transformers at work</title>'
-  echo '<meta name="viewport" content="width=device-width, initial-scale=1"><style>'
-  cat "$here/page.css"
-  echo '</style></head><body>'
-  cat "$here/page.html"
+  echo '</main>'
   for model in "${models[@]}"; do
     IFS='|' read -r name _ title about part parts <<<"$model"
     printf '<script type="text/plain" class="model" data-name="%s" data-about="%s" data-part="%s" data-parts="%s">' \
       "$title" "$about" "$part" "$parts"
-    in_base64 "$runs/$name.safetensors"
+    in_base64 <"$runs/$name.safetensors"
     echo '</script>'
   done
-  echo '<script type="text/plain" id="wasm">'
-  in_base64 "$wasm/bin/page.wasm"
-  echo '</script>'
-  for script in "$wasm/bin/page.js" "$here/engine.js" "$here/page.js"; do
-    echo '<script>'
-    cat "$script"
-    echo '</script>'
-  done
-  echo '</body></html>'
-} >"$out.part"
-mv "$out.part" "$out"
-bytes=$(($(wc -c <"$out")))
-if ((bytes > 16000000)); then
-  echo "make.sh: $out has $bytes bytes, more than the 16 MB that it may have" >&2
-  exit 1
-fi
-echo "$out: $bytes bytes; open it in a browser"
+} | write_page page "Recurrent transformers at work" 16000000

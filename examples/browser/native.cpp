@@ -2,7 +2,7 @@
 //
 //   example_browser pack EXPORT FILE      a model file of the page from the folder that `eddy export` wrote: parameters in bf16
 //   example_browser logits FILE ID...     the logits after each of these tokens, a line each, to compare the page's with
-//   example_browser parity STEPS SEED     the losses of so many steps of the parity model
+//   example_browser parity STEPS SEED RECURRENT     the losses of so many steps of the parity model; RECURRENT: 1 or 0
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "examples/browser/page.h"
+#include "examples/browser/parity.h"
 #include "ops/cast/cast.h"
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
@@ -40,8 +41,8 @@ void print_logits(const std::string& file, const std::vector<std::string>& ids) 
   }
 }
 
-void print_parity(int steps, std::uint64_t seed) {
-  browser::Parity parity(seed);
+void print_parity(int steps, std::uint64_t seed, bool recurrent) {
+  browser::Parity parity(seed, recurrent);
   for (int i = 0; i < steps; ++i) std::printf("%.9g\n", parity.step());
 }
 
@@ -53,11 +54,13 @@ int main(int count, char** words) try {
     pack(arguments[1], arguments[2]);
   } else if (arguments.size() >= 3 && arguments[0] == "logits") {
     print_logits(arguments[1], {arguments.begin() + 2, arguments.end()});
-  } else if (arguments.size() == 3 && arguments[0] == "parity") {
-    print_parity(std::atoi(arguments[1].c_str()),
-                 static_cast<std::uint64_t>(std::atoi(arguments[2].c_str())));
+  } else if (arguments.size() == 4 && arguments[0] == "parity") {
+    print_parity(std::atoi(arguments[1].c_str()), static_cast<std::uint64_t>(std::atoi(arguments[2].c_str())),
+                 arguments[3] == "1");
   } else {
-    std::fprintf(stderr, "usage: example_browser pack EXPORT FILE | logits FILE ID... | parity STEPS SEED\n");
+    std::fprintf(
+        stderr,
+        "usage: example_browser pack EXPORT FILE | logits FILE ID... | parity STEPS SEED RECURRENT\n");
     return 2;
   }
   return 0;

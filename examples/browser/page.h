@@ -1,5 +1,5 @@
-// What the page computes, apart from how the browser calls it (exports.cpp): trained models that continue a text while their
-// state is looked at and changed, and a small model that learns parity from nothing.
+// What the large page computes, apart from how the browser calls it (exports.cpp): trained models that continue a text while
+// their state is looked at and changed.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,6 @@
 
 #include "autograd/state.h"
 #include "models/eddy/registry.h"
-#include "models/optimizer/adam.h"
 #include "ops/product/packed_weights.h"
 #include "train/generate/generate.h"
 
@@ -71,35 +70,6 @@ class Text {
   std::map<std::string, Tensor> frozen_;
   std::vector<float> logits_;
   std::int64_t position_ = 0;
-};
-
-// A layer of unit recurrence that learns, behind each bit of a random stream, whether the bits so far are odd: the model of
-// examples/configs/parity.toml, at a constant learning rate. Seeds 1 to 10 give 99.5 % or more right answers at 16 bits from
-// step 100 on, and all of them right from step 110 to 150.
-class Parity {
- public:
-  explicit Parity(std::uint64_t seed);
-
-  // One step of training, on new streams of 16 bits; returns its loss in nats.
-  double step();
-  std::int64_t steps() const { return adam_->steps(); }
-  // The share of right answers on new streams of so many bits.
-  // errors: ValueError for less than one bit.
-  double accuracy(std::int64_t bits) const;
-
-  // The state behind each bit of streams that are the same at every call, seen from two sides: sideways from the mean of
-  // the even ones to the mean of the odd ones, upwards along that direction across it in which the states differ most.
-  // errors: ValueError for less than one stream or bit.
-  struct Point {
-    float sideways, upwards;
-    bool odd;
-  };
-  std::vector<Point> states(std::int64_t streams, std::int64_t bits) const;
-
- private:
-  std::unique_ptr<Model> model_;
-  std::unique_ptr<Adam> adam_;
-  std::uint64_t seed_;
 };
 
 }  // namespace eddy::browser

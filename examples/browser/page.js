@@ -1,43 +1,16 @@
-// The page itself: texts, states, and the parity model, drawn as they go. The models stand in elements of class "model", and
-// the compiled library in the element "wasm", in base64.
+// The large page's own part: texts and their states, drawn as they go. The models stand in elements of class "model", in
+// base64.
 'use strict';
 
-const $ = id => document.getElementById(id);
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const frame = () => new Promise(resolve => setTimeout(resolve, 0));
-const kSlice = 24;      // milliseconds of work between two drawings
 const kLetters = 1500;  // that one press of Continue adds
 const kHistory = 400;   // norms that are kept
 const kReadAtOnce = 8;  // letters of the reader's text, which may be long
 
-let engine = null;
 const loaded = new Map();  // by the index of the element
 // `going` is the press of Continue that is at work, or null.
 const texts = [0, 1].map(which => ({shown: [], length: 0, norms: new Map(), going: null, seed: 1000 * which}));
 let chosenModel = 0, chosenText = 0, chosenTensor = '';
 const marked = new Set();
-
-function fail(error) {
-  $('problem').hidden = false;
-  $('problem').textContent = String(error && error.message ? error.message : error);
-}
-
-function guarded(action) {
-  return async (...values) => {
-    $('problem').hidden = true;
-    try {
-      await action(...values);
-    } catch (error) {
-      fail(error);
-    }
-  };
-}
-
-function bytesOf(base64) {
-  const text = atob(base64.trim()), bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
-  return bytes;
-}
 
 function model() {
   if (!loaded.has(chosenModel))
@@ -258,103 +231,6 @@ function change(action) {
   });
 }
 
-// ---- parity
-
-const parity = {going: null, losses: [], right: [], step: 0, states: null};
-const kStates = 48, kStateBits = 16, kEvery = 5;
-const kSteps = 1000;  // that one press of Train adds
-
-function beginParity() {
-  engine.parity.begin(1);
-  Object.assign(parity, {going: null, losses: [], right: [], step: 0});
-  parity.states = engine.parity.states(kStates, kStateBits);
-  drawParity();
-}
-
-async function trainParity() {
-  if (parity.going) {
-    parity.going = null;
-    return;
-  }
-  const me = parity.going = {}, last = parity.step + kSteps;
-  $('train').textContent = 'Pause';
-  try {
-    while (parity.going === me && parity.step < last) {
-      const until = performance.now() + 2 * kSlice;
-      do {
-        parity.losses.push(engine.parity.step());
-        ++parity.step;
-        if (parity.step % kEvery === 0)
-          parity.right.push([parity.step, engine.parity.accuracy(16), engine.parity.accuracy(64)]);
-      } while (performance.now() < until && parity.step < last);
-      parity.states = engine.parity.states(kStates, kStateBits);
-      drawParity();
-      await frame();
-    }
-  } finally {
-    if (parity.going === me) parity.going = null;
-    if (!parity.going) $('train').textContent = 'Train';
-  }
-}
-
-// A canvas of the size that it has on the screen, cleared; drawn in CSS pixels.
-function prepared(canvas) {
-  const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
-  canvas.width = width * ratio;
-  canvas.height = height * ratio;
-  const context = canvas.getContext('2d');
-  context.scale(ratio, ratio);
-  context.font = '12px system-ui, sans-serif';
-  return {context, width, height};
-}
-
-function drawParity() {
-  const last = parity.right[parity.right.length - 1];
-  $('progress').textContent = `step ${parity.step}` + (last
-    ? `: right ${(100 * last[1]).toFixed(1)} % at 16 bits, ${(100 * last[2]).toFixed(1)} % at 64` : '');
-  {
-    const {context, width, height} = prepared($('curve'));
-    const left = 34, right = width - 46, top = 10, bottom = height - 22;
-    const most = Math.max(200, parity.step), x = step => left + (right - left) * step / most;
-    context.strokeStyle = colour('--line');
-    context.fillStyle = colour('--soft');
-    for (const part of [0, 0.5, 1]) {
-      const y = bottom - part * (bottom - top);
-      context.beginPath();
-      context.moveTo(left, y);
-      context.lineTo(right, y);
-      context.stroke();
-      context.fillText((0.8 * part).toFixed(1), 8, y + 4);
-      context.fillText(`${100 * part} %`, right + 4, y + 4);
-    }
-    context.fillText('step', left, height - 6);
-    context.fillText(String(most), right - 24, height - 6);
-    const line = (points, name) => {
-      context.strokeStyle = colour(name);
-      context.lineWidth = 2;
-      context.beginPath();
-      for (const [step, part] of points) context.lineTo(x(step), bottom - Math.min(1, part) * (bottom - top));
-      context.stroke();
-    };
-    line(parity.losses.map((loss, i) => [i + 1, loss / 0.8]), '--soft');
-    line(parity.right.map(([step, near]) => [step, near]), '--even');
-    line(parity.right.map(([step, , far]) => [step, far]), '--odd');
-  }
-  {
-    const {context, width, height} = prepared($('scatter'));
-    const states = parity.states;
-    let most = 1e-6;
-    for (let i = 0; i < states.length; ++i) if (i % 3 < 2) most = Math.max(most, Math.abs(states[i]));
-    context.globalAlpha = 0.6;
-    for (let i = 0; i < states.length; i += 3) {
-      context.fillStyle = colour(states[i + 2] > 0 ? '--odd' : '--even');
-      context.beginPath();
-      context.arc(width / 2 + states[i] / most * (width / 2 - 12), height / 2 - states[i + 1] / most * (height / 2 - 12), 2.6, 0, 7);
-      context.fill();
-    }
-  }
-}
-
 // ---- the beginning
 
 function listModels() {
@@ -375,7 +251,7 @@ function listModels() {
 }
 
 const ready = guarded(async () => {
-  engine = openEngine(await makeEddy({wasmBinary: bytesOf($('wasm').textContent)}));
+  engine = await compiledEngine();
   listModels();
   for (const which of [0, 1]) {
     document.querySelector(`[data-go="${which}"]`).addEventListener('click', guarded(() => go(which)));
@@ -395,18 +271,9 @@ const ready = guarded(async () => {
     engine.swap(model());
     showState();
   }));
-  $('train').addEventListener('click', guarded(trainParity));
-  $('again').addEventListener('click', guarded(beginParity));
-  window.addEventListener('resize', guarded(() => {
-    showState();
-    drawParity();
-  }));
-  window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', guarded(() => {
-    showState();
-    drawParity();
-  }));
+  onNewLook(showState);
   $('speed').textContent = `${Math.round(model().parameters / 1000)} thousand parameters`;
-  beginParity();
+  openTraining();
   showState();
   document.body.dataset.ready = 'yes';
 });

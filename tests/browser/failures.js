@@ -8,13 +8,18 @@ const [, , script, file] = process.argv;
 const wasmBinary = fs.readFileSync(script.replace(/\.js$/, '.wasm'));
 require(path.resolve(script))({wasmBinary}).then(module => {
   const engine = openEngine(module);
-  for (const early of [() => engine.parity.step(), () => engine.parity.accuracy(16), () => engine.parity.states(4, 16)])
+  for (const early of [() => engine.parity.step(), () => engine.parity.accuracy(16), () => engine.parity.states(4, 16),
+    () => engine.parity.answers([1])])
     assert.throws(early, /no parity model has begun/);
-  engine.parity.begin(1);
+  engine.parity.begin(1, true);
   assert.throws(() => engine.parity.accuracy(0), /0 bits/);
   assert.throws(() => engine.parity.states(0, 16), /0 streams/);
   assert.ok(engine.parity.step() > 0);
+  assert.throws(() => engine.parity.answers([]), /0 bits/);
+  assert.throws(() => engine.parity.answers([2]), /vocab|token/);
   assert.strictEqual(engine.parity.states(4, 16).length, 3 * 4 * 16);
+  engine.parity.begin(1, false);
+  assert.throws(() => engine.parity.states(4, 16), /without recurrence/);
 
   const bytes = new Uint8Array(fs.readFileSync(file));
   assert.throws(() => engine.logits({id: 0, tokenizer: {size: 2}}, 0), /model 0 of 0/);
