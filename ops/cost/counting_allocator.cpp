@@ -29,11 +29,15 @@ void* CountingAllocator::allocate(std::size_t bytes) {
     fail<OutOfMemoryError>("memory: {} bytes are counted beside {} in use (at most {})", rounded,
                            stats_.live_bytes, limit_);
   std::vector<Block>& list = free_[static_cast<std::size_t>(size_class)];
+  std::size_t& blocks = blocks_[static_cast<std::size_t>(size_class)];
   Block block;
   if (!list.empty()) {
     block = list.back();
     list.pop_back();
   } else {
+    // deallocate may not fail, so the list has room for all blocks of its class.
+    if (list.capacity() <= blocks) list.reserve(2 * blocks + 8);
+    ++blocks;
     block.address = next_;
     next_ += rounded;
     if (rounded < kLarge) {
@@ -69,7 +73,10 @@ void CountingAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
 
 void CountingAllocator::trim() {
   const std::lock_guard lock(mutex_);
-  for (std::vector<Block>& list : free_) list.clear();
+  for (std::size_t size_class = 0; size_class < free_.size(); ++size_class) {
+    blocks_[size_class] -= free_[size_class].size();
+    free_[size_class].clear();
+  }
   slab_left_ = 0;
   stats_.reserved_bytes = 0;
   for (const auto& [address, written] : written_) stats_.reserved_bytes += static_cast<std::int64_t>(written);

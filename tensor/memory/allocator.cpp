@@ -33,17 +33,21 @@ class CpuAllocator final : public Allocator {
     std::lock_guard lock(mutex_);
     if (limit_ > 0 && stats_.live_bytes + static_cast<std::int64_t>(rounded) > limit_) out_of_memory(bytes);
     auto& list = free_[static_cast<std::size_t>(size_class)];
+    auto& blocks = blocks_[static_cast<std::size_t>(size_class)];
     void* block = nullptr;
     if (!list.empty()) {
       block = list.back();
       list.pop_back();
     } else {
+      // deallocate may not fail, so the list has room for all blocks of its class.
+      if (list.capacity() <= blocks) list.reserve(2 * blocks + 8);
       block = rounded >= kLarge ? map(rounded) : carve(rounded);
       if (block == nullptr) {
         trim_locked();
         block = rounded >= kLarge ? map(rounded) : carve(rounded);
         if (block == nullptr) out_of_memory(bytes);
       }
+      ++blocks;
     }
     stats_.live_bytes += static_cast<std::int64_t>(rounded);
     stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
@@ -114,6 +118,7 @@ class CpuAllocator final : public Allocator {
         munmap(block, mapped_length(bytes));
         stats_.reserved_bytes -= static_cast<std::int64_t>(mapped_length(bytes));
       }
+      blocks_[static_cast<std::size_t>(size_class)] -= free_[static_cast<std::size_t>(size_class)].size();
       free_[static_cast<std::size_t>(size_class)].clear();
     }
   }
@@ -134,6 +139,7 @@ class CpuAllocator final : public Allocator {
 
   mutable std::mutex mutex_;
   std::array<std::vector<void*>, kCount> free_;
+  std::array<std::size_t, kCount> blocks_{};  // of each class, free or in use
   char* slab_ = nullptr;
   std::size_t slab_left_ = 0;
   AllocatorStats stats_;
