@@ -41,11 +41,12 @@ void* CountingAllocator::allocate(std::size_t bytes) {
     block.address = next_;
     next_ += rounded;
     if (rounded < kLarge) {
-      if (slab_left_ < rounded) {
-        slab_left_ = kSlab;
-        stats_.reserved_bytes += static_cast<std::int64_t>(kSlab);
+      std::size_t& left = slabs_left_[rounded < kSmall ? 0 : 1];
+      if (left < rounded) {
+        left = slab_bytes(rounded);
+        stats_.reserved_bytes += static_cast<std::int64_t>(left);
       }
-      slab_left_ -= rounded;
+      left -= rounded;
       block.written = rounded;
     }
   }
@@ -77,7 +78,7 @@ void CountingAllocator::trim() {
     blocks_[size_class] -= free_[size_class].size();
     free_[size_class].clear();
   }
-  slab_left_ = 0;
+  slabs_left_ = {};
   stats_.reserved_bytes = 0;
   for (const auto& [address, written] : written_) stats_.reserved_bytes += static_cast<std::int64_t>(written);
 }

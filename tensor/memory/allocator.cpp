@@ -1,6 +1,6 @@
 // The caching CPU allocator. Each doubling has eight size classes (at most 12.5 % waste). A freed block goes
 // to the list of its class and is reused, last in first out. Blocks of 2 MiB and more are mapped individually
-// with advice to use huge pages; smaller ones are cut from 4 MiB slabs. When the system has no memory, cached
+// with advice to use huge pages; smaller ones are cut from slabs. When the system has no memory, cached
 // large blocks are returned to it and the request is tried once more.
 #include "tensor/memory/allocator.h"
 
@@ -98,15 +98,15 @@ class CpuAllocator final : public Allocator {
   static std::size_t mapped_length(std::size_t bytes) { return (bytes + 4095) & ~std::size_t{4095}; }
 
   void* carve(std::size_t bytes) {
-    if (slab_left_ < bytes) {
-      void* slab = map(kSlab);
-      if (slab == nullptr) return nullptr;
-      slab_ = static_cast<char*>(slab);
-      slab_left_ = kSlab;
+    Slab& slab = slabs_[bytes < kSmall ? 0 : 1];
+    if (slab.left < bytes) {
+      void* const memory = map(slab_bytes(bytes));
+      if (memory == nullptr) return nullptr;
+      slab = {static_cast<char*>(memory), slab_bytes(bytes)};
     }
-    void* block = slab_;
-    slab_ += bytes;
-    slab_left_ -= bytes;
+    void* const block = slab.next;
+    slab.next += bytes;
+    slab.left -= bytes;
     return block;
   }
 
@@ -140,8 +140,11 @@ class CpuAllocator final : public Allocator {
   mutable std::mutex mutex_;
   std::array<std::vector<void*>, kCount> free_;
   std::array<std::size_t, kCount> blocks_{};  // of each class, free or in use
-  char* slab_ = nullptr;
-  std::size_t slab_left_ = 0;
+  struct Slab {
+    char* next = nullptr;
+    std::size_t left = 0;
+  };
+  std::array<Slab, 2> slabs_;  // of small blocks, and of the others that are not mapped on their own
   AllocatorStats stats_;
   std::int64_t limit_ = 0;
 };
