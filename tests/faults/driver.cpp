@@ -7,9 +7,9 @@
 //   damage       resumed from a copy in which one file is changed, cut or missing, or a folder, a link or a pipe
 //
 // After each it goes on with the run and compares the end with the unbroken run to the bit. Where a call or an
-// allocation failed, the program must have ended by itself, with an error. A killed run must be resumed by --resume alone
-// (or begun again in its folder, when it had no checkpoint); a damaged checkpoint must be refused by the name of the
-// file, and `--checkpoint newest-whole` must go on from the one before.
+// allocation failed, the program must have ended by itself, with an error. A killed run must be resumed by --resume
+// alone (or begun again in its folder, when it had no checkpoint); a damaged checkpoint must be refused by the name of
+// the file, and `--checkpoint newest-whole` must go on from the one before.
 //
 // usage: faults EDDY LIBRARY [--whole] [--family NAME] [--jobs N] [--quiet]
 // Exit status: 0 when all of it held; 1 when something was lost; 2 for wrong arguments.

@@ -9,7 +9,7 @@
 //   FAULTS_DO=tear         write half of the bytes, then SIGKILL; at calls that write nothing: kill
 //   FAULTS_DO=ERRNO        a number: the call fails with it, and has no effect but that close() closes
 //
-//   FAULTS_MEMORY_AT=NUMBER      the allocation to fail: operator new, a mapping of 2 MiB or more, a thread; from main on
+//   FAULTS_MEMORY_AT=NUMBER      operator new, a mapping of 2 MiB or more, or a thread that fails, counted from main on
 //   FAULTS_MEMORY_TIMES=NUMBER   so many in a row (1)
 //   FAULTS_MEMORY_LOG=/file      write how many there were before the first counted call, and in all
 #include <dlfcn.h>
