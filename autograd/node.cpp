@@ -112,19 +112,15 @@ void Node::drop_gradients() {
 
 void Node::release() noexcept {
   // A pointer, because a thread's objects are destroyed before static tensors, which may still own nodes.
-  thread_local std::vector<Node*>* pending = nullptr;
+  thread_local Node** pending = nullptr;
   if (pending != nullptr) {
-    pending->push_back(this);
+    next_released_ = std::exchange(*pending, this);
     return;
   }
-  std::vector<Node*> worklist;
+  Node* worklist = nullptr;
   pending = &worklist;
   delete this;
-  while (!worklist.empty()) {
-    Node* node = worklist.back();
-    worklist.pop_back();
-    delete node;
-  }
+  while (worklist != nullptr) delete std::exchange(worklist, worklist->next_released_);
   pending = nullptr;
 }
 

@@ -178,7 +178,7 @@ class Node : public RefCounted {
   bool freed = false;            // by free_graph
 
  protected:
-  // Frees long chains without recursion, by a worklist on this thread.
+  // Frees long chains without recursion, by a worklist on this thread that takes no memory of its own.
   void release() noexcept override;
 
  private:
@@ -187,6 +187,7 @@ class Node : public RefCounted {
   std::vector<detail::Edge> edges_;
   std::vector<detail::SavedTensor> saved_;
   std::vector<detail::GradSlot> slots_;
+  Node* next_released_ = nullptr;  // in the worklist of release
 };
 
 // "matmul in layers.0.attn", for error texts.

@@ -8,13 +8,25 @@
 namespace eddy {
 namespace {
 
-template <class Entries>
-auto position(Entries& entries, std::string_view name) {
-  return std::find_if(entries.begin(), entries.end(),
-                      [&](const State::Entry& entry) { return entry.first == name; });
-}
+constexpr std::size_t kFew = 64;
 
 }  // namespace
+
+std::size_t State::place_of(std::string_view name) const {
+  if (entries_.size() > kFew) {
+    const auto found = places_.find(name);
+    return found == places_.end() ? entries_.size() : found->second;
+  }
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.first == name; });
+  return static_cast<std::size_t>(found - entries_.begin());
+}
+
+void State::note_places() {
+  if (entries_.size() <= kFew) return places_.clear();
+  for (std::size_t place = places_.size(); place < entries_.size(); ++place)
+    places_.emplace(entries_[place].first, place);
+}
 
 State State::from_map(const std::map<std::string, Tensor>& entries) {
   State state;
@@ -26,16 +38,17 @@ void State::set(std::string_view name, const Tensor& tensor) {
   if (name.empty()) fail<ValueError>("state: the name is empty (every tensor has a name)");
   if (!tensor.defined())
     fail<ValueError>("state: '{}' is set to an undefined tensor (erase it instead)", name);
-  const auto found = position(entries_, name);
-  if (found != entries_.end())
-    found->second = tensor;
-  else
-    entries_.emplace_back(name, tensor);
+  if (const std::size_t place = place_of(name); place < entries_.size()) {
+    entries_[place].second = tensor;
+    return;
+  }
+  entries_.emplace_back(name, tensor);
+  note_places();
 }
 
 const Tensor* State::find(std::string_view name) const {
-  const auto found = position(entries_, name);
-  return found != entries_.end() ? &found->second : nullptr;
+  const std::size_t place = place_of(name);
+  return place < entries_.size() ? &entries_[place].second : nullptr;
 }
 
 const Tensor& State::get(std::string_view name) const {
@@ -54,15 +67,18 @@ std::vector<std::int64_t> State::counts(std::string_view name) const {
 }
 
 bool State::erase(std::string_view name) {
-  const auto found = position(entries_, name);
-  if (found == entries_.end()) return false;
-  entries_.erase(found);
+  const std::size_t place = place_of(name);
+  if (place == entries_.size()) return false;
+  entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(place));
+  places_.clear();
+  note_places();
   return true;
 }
 
 State State::detach() const {
   State plain;
   plain.entries_.reserve(entries_.size());
+  plain.places_ = places_;
   for (const auto& [name, tensor] : entries_) {
     const bool small_view = tensor.bytes() < tensor.buffer()->bytes() / 2;
     plain.entries_.emplace_back(name, small_view ? raw::copy(tensor) : raw::alias(tensor));

@@ -2,7 +2,9 @@
 // argument and returns the new one; it holds no hidden state.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -68,7 +70,13 @@ class State {
   std::int64_t bytes() const;
 
  private:
-  std::vector<Entry> entries_;  // a model has few of them: a linear search is as fast as a map
+  // The place of a name; size() when there is none.
+  std::size_t place_of(std::string_view name) const;
+  void note_places();
+
+  std::vector<Entry> entries_;
+  // Of all entries, where they are many. Of few, a linear search is as fast.
+  std::map<std::string, std::size_t, std::less<>> places_;
 };
 
 }  // namespace eddy

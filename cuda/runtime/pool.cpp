@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "tensor/base/format.h"
 #include "tensor/memory/readable_bytes.h"
@@ -89,18 +90,24 @@ Pool::Blocks::iterator Pool::new_segment(bool small, std::size_t bytes) {
   char* const start = static_cast<char*>(memory);
   segments_.emplace(start, length);
   stats_.reserved_bytes += static_cast<std::int64_t>(length);
-  const auto block = blocks_.emplace(start, Block{length, start, false, small}).first;
-  set_free(block, true);
+  return add_block(start, length, start, small);
+}
+
+Pool::Blocks::iterator Pool::add_block(char* address, std::size_t bytes, char* segment, bool small) {
+  const auto block = blocks_.emplace(address, Block{bytes, segment, true, small}).first;
+  free_[small].emplace(bytes, address);
   return block;
 }
 
-void Pool::set_free(Blocks::iterator block, bool free) {
-  auto& sizes = free_[block->second.small];
-  block->second.free = free;
-  if (free)
-    sizes.emplace(block->second.bytes, block->first);
-  else
-    sizes.erase({block->second.bytes, block->first});
+void Pool::set_free(Blocks::iterator block, bool free) noexcept {
+  auto& [bytes, segment, is_free, small, entry] = block->second;
+  is_free = free;
+  if (free) {
+    entry.value() = {bytes, block->first};
+    free_[small].insert(std::move(entry));
+  } else {
+    entry = free_[small].extract({bytes, block->first});
+  }
 }
 
 void Pool::split(Blocks::iterator block, std::size_t bytes) {
@@ -108,8 +115,8 @@ void Pool::split(Blocks::iterator block, std::size_t bytes) {
   // A remainder that no request of this kind could use stays with its block.
   const std::size_t rest = first.bytes - bytes;
   if (rest < (first.small ? kUnit : kSmallRequest)) return;
+  add_block(block->first + bytes, rest, first.segment, first.small);
   first.bytes = bytes;
-  set_free(blocks_.emplace(block->first + bytes, Block{rest, first.segment, false, first.small}).first, true);
 }
 
 void Pool::join(Blocks::iterator block, Blocks::iterator next) {

@@ -72,17 +72,22 @@ class Pool {
   std::size_t largest_free() const;
 
  private:
+  using FreeBlocks = std::set<std::pair<std::size_t, char*>>;  // by size, then address
   struct Block {
     std::size_t bytes;
     char* segment;  // address of its segment
     bool free;
     bool small;  // in a segment for small requests
+    FreeBlocks::node_type
+        entry{};  // in use: its entry of the free blocks, so that freeing it takes no memory
   };
   using Blocks = std::map<char*, Block>;
 
   Blocks::iterator best_fit(bool small, std::size_t bytes);
   Blocks::iterator new_segment(bool small, std::size_t bytes);
-  void set_free(Blocks::iterator block, bool free);
+  void set_free(Blocks::iterator block, bool free) noexcept;
+  // Adds a free block.
+  Blocks::iterator add_block(char* address, std::size_t bytes, char* segment, bool small);
   void split(Blocks::iterator block, std::size_t bytes);
   // Merges a block with the next one if both are free and in the same segment.
   void join(Blocks::iterator block, Blocks::iterator next);
@@ -90,7 +95,7 @@ class Pool {
   RawMemory& raw_;
   Blocks blocks_;                          // all, by address: neighbours in a segment are neighbours here
   std::map<char*, std::size_t> segments_;  // address -> bytes
-  std::array<std::set<std::pair<std::size_t, char*>>, 2> free_;  // [small], by size, then address
+  std::array<FreeBlocks, 2> free_;         // [small]
   AllocatorStats stats_;
   std::int64_t limit_ = 0;
   bool keeps_segments_ = false;

@@ -35,6 +35,12 @@ bool carries_state(ModelConfig config) {
   config.vocab = std::max<std::int64_t>({config.vocab, config.n_out, 2});  // of a text that is not read yet
   if (config.params > 0) config.dim = 16 * config.heads;                   // any width will do
   config.params = 0;
+  // How many layers there are decides nothing, and a call of tens of thousands takes a minute.
+  constexpr std::int64_t kEnoughLayers = 64;
+  if (config.layers > kEnoughLayers) {
+    config.layers = kEnoughLayers;
+    model_entry(config).fit_to_sizes(config);
+  }
   const Device device = counting_device();
   const std::unique_ptr<Model> model = make_model(config, Dtype::f32, device);
   const NoGrad no_grad;

@@ -49,19 +49,21 @@ StaircaseFamily::Segment StaircaseLstm::run_segment(const Tensor& x, const State
   Tensor sequence = x;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const std::uint64_t call = l > 0 ? run.calls++ : 0;
-    const auto after = std::make_shared<State>();
+    const detail::LstmCell before{state.get(of_layer("h", l)), state.get(of_layer("c", l))};
+    const auto after = std::make_shared<detail::LstmCell>();
     sequence = recomputed(run.recompute != Recompute::none,
-                          [this, l, call, before = state, run, after](const std::vector<Tensor>& in) {
+                          [this, l, call, before, run, after](const std::vector<Tensor>& in) {
                             return run_layer(l, in[0], before, call, run, *after);
                           },
                           {sequence});
-    for (const char* name : {"h", "c"}) next.set(of_layer(name, l), after->get(of_layer(name, l)));
+    next.set(of_layer("h", l), after->h);
+    next.set(of_layer("c", l), after->c);
   }
   return {sequence, next};
 }
 
-Tensor StaircaseLstm::run_layer(std::size_t l, const Tensor& x, const State& state, std::uint64_t call,
-                                const Run& run, State& next) const {
+Tensor StaircaseLstm::run_layer(std::size_t l, const Tensor& x, const detail::LstmCell& before,
+                                std::uint64_t call, const Run& run, detail::LstmCell& after) const {
   const std::int64_t time = x.dim(0), batch = x.dim(1), dim = config().dim;
   const std::string path = of_layer("lstm", l);
   const ScopeGuard scope(path);
@@ -69,7 +71,7 @@ Tensor StaircaseLstm::run_layer(std::size_t l, const Tensor& x, const State& sta
   const Tensor sequence = l > 0 ? run.drop(x, path + ".drop", call) : x;
   // The state of the chain is f32 also with bf16 activations.
   const Tensor from_below = upcast(linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh));
-  Tensor h = state.get(of_layer("h", l)), c = state.get(of_layer("c", l));
+  Tensor h = before.h, c = before.c;
   std::vector<Tensor> steps;
   for (std::int64_t t = 0; t < time; ++t) {
     const std::vector<Tensor> cell =
@@ -86,8 +88,7 @@ Tensor StaircaseLstm::run_layer(std::size_t l, const Tensor& x, const State& sta
     name_value("cell", c);
     steps.push_back(reshape(h, {1, batch, dim}));
   }
-  next.set(of_layer("h", l), carried(h));
-  next.set(of_layer("c", l), carried(c));
+  after = {carried(h), carried(c)};
   return activation(concat(steps, 0));
 }
 

@@ -32,9 +32,9 @@ class StaircaseLstm final : public StaircaseFamily {
   };
 
   Segment run_segment(const Tensor& x, const State& state, Run& run) const override;
-  // One layer over a segment, call number `call` of a layer; sets its part of the next state.
-  Tensor run_layer(std::size_t l, const Tensor& x, const State& state, std::uint64_t call, const Run& run,
-                   State& next) const;
+  // One layer over a segment, from its part of the state, call number `call` of a layer; sets its part of the next one.
+  Tensor run_layer(std::size_t l, const Tensor& x, const detail::LstmCell& before, std::uint64_t call,
+                   const Run& run, detail::LstmCell& after) const;
   State begin_stream(const State& imported, std::int64_t) const override { return imported; }
   Tensor run_stream(const Tensor& x, State& state) const override;
   bool time_major() const override { return true; }

@@ -29,19 +29,24 @@ void* CountingAllocator::allocate(std::size_t bytes) {
     fail<OutOfMemoryError>("memory: {} bytes are counted beside {} in use (at most {})", rounded,
                            stats_.live_bytes, limit_);
   std::vector<Block>& list = free_[static_cast<std::size_t>(size_class)];
+  std::size_t& blocks = blocks_[static_cast<std::size_t>(size_class)];
   Block block;
   if (!list.empty()) {
     block = list.back();
     list.pop_back();
   } else {
+    // deallocate may not fail, so the list has room for all blocks of its class.
+    if (list.capacity() <= blocks) list.reserve(2 * blocks + 8);
+    ++blocks;
     block.address = next_;
     next_ += rounded;
     if (rounded < kLarge) {
-      if (slab_left_ < rounded) {
-        slab_left_ = kSlab;
-        stats_.reserved_bytes += static_cast<std::int64_t>(kSlab);
+      std::size_t& left = slabs_left_[rounded < kSmall ? 0 : 1];
+      if (left < rounded) {
+        left = slab_bytes(rounded);
+        stats_.reserved_bytes += static_cast<std::int64_t>(left);
       }
-      slab_left_ -= rounded;
+      left -= rounded;
       block.written = rounded;
     }
   }
@@ -69,8 +74,11 @@ void CountingAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
 
 void CountingAllocator::trim() {
   const std::lock_guard lock(mutex_);
-  for (std::vector<Block>& list : free_) list.clear();
-  slab_left_ = 0;
+  for (std::size_t size_class = 0; size_class < free_.size(); ++size_class) {
+    blocks_[size_class] -= free_[size_class].size();
+    free_[size_class].clear();
+  }
+  slabs_left_ = {};
   stats_.reserved_bytes = 0;
   for (const auto& [address, written] : written_) stats_.reserved_bytes += static_cast<std::int64_t>(written);
 }

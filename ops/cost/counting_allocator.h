@@ -36,9 +36,10 @@ class CountingAllocator final : public Allocator {
   mutable std::mutex mutex_;
   static constexpr int kClasses = 8 * 58;  // of any size that a number holds
   std::array<std::vector<Block>, kClasses> free_;
+  std::array<std::size_t, kClasses> blocks_{};            // of each class, free or in use
   std::unordered_map<std::size_t, std::size_t> written_;  // of the blocks in use, by address
   std::size_t next_ = std::size_t{1} << 5 * sizeof(std::size_t);
-  std::size_t slab_left_ = 0;
+  std::array<std::size_t, 2> slabs_left_{};  // of small blocks, and of others
   std::int64_t limit_ = 0;
   AllocatorStats stats_;
 };

@@ -1,6 +1,6 @@
 // The caching CPU allocator. Each doubling has eight size classes (at most 12.5 % waste). A freed block goes
 // to the list of its class and is reused, last in first out. Blocks of 2 MiB and more are mapped individually
-// with advice to use huge pages; smaller ones are cut from 4 MiB slabs. When the system has no memory, cached
+// with advice to use huge pages; smaller ones are cut from slabs. When the system has no memory, cached
 // large blocks are returned to it and the request is tried once more.
 #include "tensor/memory/allocator.h"
 
@@ -33,17 +33,21 @@ class CpuAllocator final : public Allocator {
     std::lock_guard lock(mutex_);
     if (limit_ > 0 && stats_.live_bytes + static_cast<std::int64_t>(rounded) > limit_) out_of_memory(bytes);
     auto& list = free_[static_cast<std::size_t>(size_class)];
+    auto& blocks = blocks_[static_cast<std::size_t>(size_class)];
     void* block = nullptr;
     if (!list.empty()) {
       block = list.back();
       list.pop_back();
     } else {
+      // deallocate may not fail, so the list has room for all blocks of its class.
+      if (list.capacity() <= blocks) list.reserve(2 * blocks + 8);
       block = rounded >= kLarge ? map(rounded) : carve(rounded);
       if (block == nullptr) {
         trim_locked();
         block = rounded >= kLarge ? map(rounded) : carve(rounded);
         if (block == nullptr) out_of_memory(bytes);
       }
+      ++blocks;
     }
     stats_.live_bytes += static_cast<std::int64_t>(rounded);
     stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
@@ -94,15 +98,15 @@ class CpuAllocator final : public Allocator {
   static std::size_t mapped_length(std::size_t bytes) { return (bytes + 4095) & ~std::size_t{4095}; }
 
   void* carve(std::size_t bytes) {
-    if (slab_left_ < bytes) {
-      void* slab = map(kSlab);
-      if (slab == nullptr) return nullptr;
-      slab_ = static_cast<char*>(slab);
-      slab_left_ = kSlab;
+    Slab& slab = slabs_[bytes < kSmall ? 0 : 1];
+    if (slab.left < bytes) {
+      void* const memory = map(slab_bytes(bytes));
+      if (memory == nullptr) return nullptr;
+      slab = {static_cast<char*>(memory), slab_bytes(bytes)};
     }
-    void* block = slab_;
-    slab_ += bytes;
-    slab_left_ -= bytes;
+    void* const block = slab.next;
+    slab.next += bytes;
+    slab.left -= bytes;
     return block;
   }
 
@@ -114,6 +118,7 @@ class CpuAllocator final : public Allocator {
         munmap(block, mapped_length(bytes));
         stats_.reserved_bytes -= static_cast<std::int64_t>(mapped_length(bytes));
       }
+      blocks_[static_cast<std::size_t>(size_class)] -= free_[static_cast<std::size_t>(size_class)].size();
       free_[static_cast<std::size_t>(size_class)].clear();
     }
   }
@@ -134,8 +139,12 @@ class CpuAllocator final : public Allocator {
 
   mutable std::mutex mutex_;
   std::array<std::vector<void*>, kCount> free_;
-  char* slab_ = nullptr;
-  std::size_t slab_left_ = 0;
+  std::array<std::size_t, kCount> blocks_{};  // of each class, free or in use
+  struct Slab {
+    char* next = nullptr;
+    std::size_t left = 0;
+  };
+  std::array<Slab, 2> slabs_;  // of small blocks, and of the others that are not mapped on their own
   AllocatorStats stats_;
   std::int64_t limit_ = 0;
 };

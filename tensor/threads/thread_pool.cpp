@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -63,17 +64,19 @@ int default_threads() {
 class Pool {
  public:
   explicit Pool(int threads) : threads_(threads) {
-    for (int rank = 1; rank < threads; ++rank) workers_.emplace_back([this, rank] { work(rank); });
-  }
-  ~Pool() {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-      generation_.fetch_add(1, std::memory_order_release);
+    try {
+      for (int rank = 1; rank < threads; ++rank) workers_.emplace_back([this, rank] { work(rank); });
+    } catch (const std::system_error& refused) {
+      const std::size_t started = workers_.size() + 1;
+      stop();
+      fail<IoError>("threads: the system starts {} of {}: {} (--threads {})", started, threads,
+                    refused.code().message(), started);
+    } catch (...) {
+      stop();
+      throw;
     }
-    wake_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
   }
+  ~Pool() { stop(); }
   int threads() const { return threads_; }
 
   // Runs job(rank) on every thread; returns when all have finished. The first exception is rethrown.
@@ -101,6 +104,16 @@ class Pool {
   }
 
  private:
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      generation_.fetch_add(1, std::memory_order_release);
+    }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+
   void call(int rank) {
     inside = true;
     try {

@@ -87,6 +87,22 @@ TEST_CASE("detaching a state stops gradients and lets numbers go on") {
   CHECK(plain.get("h").buffer() == state.get("h").buffer());
 }
 
+TEST_CASE("a state of many tensors keeps their order and finds each, also after some are gone") {
+  State state;
+  for (int i = 0; i < 200; ++i) state.set("t" + std::to_string(i), Tensor::full({1}, i, Dtype::f64));
+  state.set("t7", Tensor::full({1}, -7, Dtype::f64));
+  for (int i = 0; i < 200; i += 2) CHECK(state.erase("t" + std::to_string(i)));
+  CHECK_FALSE(state.erase("t0"));
+  const State copy = state.detach();
+  CHECK(copy.size() == 100);
+  CHECK(copy.find("t198") == nullptr);
+  for (int i = 1; i < 200; i += 2) {
+    CAPTURE(i);
+    CHECK(names(copy)[static_cast<std::size_t>(i / 2)] == "t" + std::to_string(i));
+    CHECK(copy.get("t" + std::to_string(i)).item() == (i == 7 ? -7 : i));
+  }
+}
+
 TEST_CASE("detaching copies small views so that they do not keep large buffers alive") {
   const std::int64_t before = allocator(kCpu).stats().live_bytes;
   State state;

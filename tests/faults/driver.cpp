@@ -3,11 +3,13 @@
 //
 //   kill, tear   again and again from the beginning, killed at one of the calls by which it writes
 //   errors       the same with one call failing: EIO, ENOSPC, EACCES, EMFILE
+//   memory       the same with allocations failing: one, some in a row, all from one on
 //   damage       resumed from a copy in which one file is changed, cut or missing, or a folder, a link or a pipe
 //
-// After each it goes on with the run and compares the end with the unbroken run to the bit. A killed run must
-// be resumed by --resume alone (or begun again in its folder, when it had no checkpoint); a damaged checkpoint must
-// be refused by the name of the file, and `--checkpoint newest-whole` must go on from the one before.
+// After each it goes on with the run and compares the end with the unbroken run to the bit. Where a call or an
+// allocation failed, the program must have ended by itself, with an error. A killed run must be resumed by --resume
+// alone (or begun again in its folder, when it had no checkpoint); a damaged checkpoint must be refused by the name of
+// the file, and `--checkpoint newest-whole` must go on from the one before.
 //
 // usage: faults EDDY LIBRARY [--whole] [--family NAME] [--jobs N] [--quiet]
 // Exit status: 0 when all of it held; 1 when something was lost; 2 for wrong arguments.
@@ -132,6 +134,12 @@ struct Call {
   std::string name, file;
 };
 
+// The run that nothing breaks.
+struct Unbroken {
+  std::vector<Call> calls;
+  long allocations_before = 0, allocations = 0;  // until the first call, and in all
+};
+
 struct Case {
   std::string family, what;
   std::function<Outcome()> check;
@@ -149,25 +157,29 @@ class Tester {
   }
 
   // Trains the unbroken run of a family and lists the calls that it makes.
-  std::vector<Call> prepare(const Family& family) {
-    const fs::path run_dir = folder_ / family.name / "unbroken", log = folder_ / family.name / "calls";
+  Unbroken prepare(const Family& family) {
+    const fs::path run_dir = folder_ / family.name / "unbroken", log = folder_ / family.name / "calls",
+                   memory_log = folder_ / family.name / "allocations";
     fs::create_directories(run_dir.parent_path());
-    const Ended ended =
-        start(family, run_dir,
-              {{"LD_PRELOAD", library_}, {"FAULTS_UNDER", run_dir.string()}, {"FAULTS_LOG", log.string()}});
+    const Ended ended = start(family, run_dir,
+                              {{"LD_PRELOAD", library_},
+                               {"FAULTS_UNDER", run_dir.string()},
+                               {"FAULTS_LOG", log.string()},
+                               {"FAULTS_MEMORY_LOG", memory_log.string()}});
     if (ended.status != 0) {
       std::fprintf(stderr, "faults: the unbroken run of %s failed: %s\n", family.name.c_str(),
                    ended.output.c_str());
       std::exit(2);
     }
-    std::vector<Call> calls;
+    Unbroken unbroken;
+    std::ifstream(memory_log) >> unbroken.allocations_before >> unbroken.allocations;
     std::ifstream lines(log);
     for (Call call; lines >> call.number >> call.name;) {
       std::getline(lines, call.file);
       call.file = fs::path(call.file.substr(1)).lexically_relative(run_dir).string();
-      calls.push_back(call);
+      unbroken.calls.push_back(call);
     }
-    return calls;
+    return unbroken;
   }
 
   // A new run, killed or refused at a call, and gone on with.
@@ -181,26 +193,20 @@ class Tester {
     const bool killed = what == "kill" || what == "tear";
     if (killed && broken.status != -SIGKILL)
       return {"the call was not made: status " + std::to_string(broken.status), ""};
-    if (!killed && broken.status != 0 && broken.status != 1)
-      return {"status " + std::to_string(broken.status) + ": " + first_error(broken), ""};
+    const std::string problem = killed ? "" : bad_end(broken);
+    return problem.empty() ? go_on(family, run_dir) : Outcome{problem, ""};
+  }
 
-    Outcome outcome;
-    const std::int64_t done = last_step(run_dir), saved = latest_step(run_dir);
-    Ended rest;
-    if (saved >= 0) {
-      rest = resume(run_dir);
-      outcome.note =
-          done > saved ? "lost " + std::to_string(done - saved) + " steps, done again" : "lost nothing";
-    } else if (has_checkpoint(run_dir)) {  // the first one, and nothing points to it yet
-      rest = resume(run_dir);
-      outcome.note = "lost nothing: nothing pointed to the first checkpoint yet";
-    } else {
-      rest = start(family, run_dir, {});
-      outcome.note = "begun again: there was no checkpoint yet";
-    }
-    outcome.problem = rest.status != 0 ? "does not go on: " + first_error(rest) : difference(family, run_dir);
-    if (outcome.problem.empty()) fs::remove_all(run_dir);
-    return outcome;
+  // A new run in which `times` allocations in a row fail, and gone on with. A second thread may meet them too.
+  Outcome starve(const Family& family, long first, const std::string& times) const {
+    const fs::path run_dir = case_folder(family, "memory-" + std::to_string(first) + "-" + times);
+    const Ended broken = start(family, run_dir,
+                               {{"LD_PRELOAD", library_},
+                                {"FAULTS_MEMORY_AT", std::to_string(first)},
+                                {"FAULTS_MEMORY_TIMES", times}},
+                               "2");
+    const std::string problem = bad_end(broken);
+    return problem.empty() ? go_on(family, run_dir) : Outcome{problem, ""};
   }
 
   // A finished run of which one file is changed. `file` is in the newest checkpoint, or a file of the run.
@@ -252,8 +258,37 @@ class Tester {
     return folder_ / family.name / name;
   }
 
+  // What is wrong with the end of a program in which something failed; empty when nothing is.
+  static std::string bad_end(const Ended& ended) {
+    if (ended.status != 0 && ended.status != 1)
+      return "status " + std::to_string(ended.status) + ": " + first_error(ended);
+    const bool says_why = ended.status == 0 || ended.output.find("error: ") != std::string::npos;
+    return says_why ? "" : "ended without an error: " + first_line(ended.output);
+  }
+
+  // Goes on with a run that was broken: from its checkpoint, or from the beginning without one.
+  Outcome go_on(const Family& family, const fs::path& run_dir) const {
+    Outcome outcome;
+    const std::int64_t done = last_step(run_dir), saved = latest_step(run_dir);
+    Ended rest;
+    if (saved >= 0) {
+      rest = resume(run_dir);
+      outcome.note =
+          done > saved ? "lost " + std::to_string(done - saved) + " steps, done again" : "lost nothing";
+    } else if (has_checkpoint(run_dir)) {  // the first one, and nothing points to it yet
+      rest = resume(run_dir);
+      outcome.note = "lost nothing: nothing pointed to the first checkpoint yet";
+    } else {
+      rest = start(family, run_dir, {});
+      outcome.note = "begun again: there was no checkpoint yet";
+    }
+    outcome.problem = rest.status != 0 ? "does not go on: " + first_error(rest) : difference(family, run_dir);
+    if (outcome.problem.empty()) fs::remove_all(run_dir);
+    return outcome;
+  }
+
   Ended start(const Family& family, const fs::path& run_dir,
-              const std::map<std::string, std::string>& variables) const {
+              const std::map<std::string, std::string>& variables, const char* threads = "1") const {
     Words words{program_, "train", "--run", run_dir.string(), "--data", (folder_ / "text").string()};
     words.insert(words.end(), family.flags.begin(), family.flags.end());
     const Words common{"--model.dim",
@@ -281,7 +316,7 @@ class Tester {
                        "--train.log_every",
                        "1",
                        "--train.threads",
-                       "1",
+                       threads,
                        "--train.checkpoint_every",
                        "2"};
     words.insert(words.end(), common.begin(), common.end());
@@ -424,9 +459,10 @@ int main(int argc, char** argv) {
   std::size_t families = 0;
   for (const Family& family : kFamilies) {
     if (!only.empty() && only != family.name) continue;
-    const std::vector<Call> calls = tester.prepare(family);
+    const Unbroken unbroken = tester.prepare(family);
+    const std::vector<Call>& calls = unbroken.calls;
     const std::size_t index = families++;
-    std::printf("%s: %zu calls\n", family.name.c_str(), calls.size());
+    std::printf("%s: %zu calls, %ld allocations\n", family.name.c_str(), calls.size(), unbroken.allocations);
     std::vector<Call> writes;
     for (const Call& call : calls)
       if (call.name == "write") writes.push_back(call);
@@ -446,6 +482,19 @@ int main(int argc, char** argv) {
       const std::vector<int> errors = errors_of(call.name);
       const int error = errors[turn++ % errors.size()];
       add(call, std::to_string(error), error_name(error));
+    }
+    // Four of five allocations read the command line: a tenth of the places is there.
+    const std::size_t places = whole ? 160 : 10;
+    for (std::size_t place = 0; place < places; ++place) {
+      const bool early = place % 10 == 0;
+      const long begin = early ? 1 : unbroken.allocations_before,
+                 end = early ? unbroken.allocations_before : unbroken.allocations;
+      const double part =
+          (static_cast<double>(place) + static_cast<double>(index + 1) / 7) / static_cast<double>(places);
+      const long first = begin + static_cast<long>(part * static_cast<double>(end - begin));
+      const std::string times = std::vector{"1", "3", "30", "1000000000"}[(place + index) % 4];
+      cases.push_back({family.name, times + " allocations fail from " + std::to_string(first),
+                       [&tester, &family, first, times] { return tester.starve(family, first, times); }});
     }
     for (const std::string& file : tester.files_of(family)) {
       const Words ways{"flip", "cut", "remove", "flip-last", "zero", "empty", "folder", "pipe", "link"};

@@ -1,6 +1,6 @@
 // A library for LD_PRELOAD: it stands in front of the C library's calls on files below one folder, counts
 // them, and at one of them kills the process or lets the call fail. Calls inside the C library (fopen, fclose)
-// are not seen; the program writes what must last by the calls below.
+// are not seen; the program writes what must last by the calls below. It also counts allocations, and lets some fail.
 //
 //   FAULTS_UNDER=/folder   count calls on files below it
 //   FAULTS_LOG=/file       append a line "NUMBER CALL PATH" for each, from 1
@@ -8,7 +8,14 @@
 //   FAULTS_DO=kill         SIGKILL before the call
 //   FAULTS_DO=tear         write half of the bytes, then SIGKILL; at calls that write nothing: kill
 //   FAULTS_DO=ERRNO        a number: the call fails with it, and has no effect but that close() closes
+//
+//   FAULTS_MEMORY_AT=NUMBER      operator new, a mapping of 2 MiB or more, or a thread that fails, counted from main on
+//   FAULTS_MEMORY_TIMES=NUMBER   so many in a row (1)
+//   FAULTS_MEMORY_LOG=/file      write how many there were before the first counted call, and in all
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -22,6 +29,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace {
 
@@ -53,6 +61,57 @@ Path path_at(int folder, const char* name) {
   return path;
 }
 
+// Before main no program can say what it lacks: allocations count from there.
+using Main = int(int, char**, char**);
+Main* main_of_program = nullptr;
+bool in_main = false;
+std::atomic<long> allocations{0}, allocations_before{0};
+
+int counted_main(int count, char** words, char** variables) {
+  in_main = true;
+  return main_of_program(count, words, variables);
+}
+
+long number_in(const char* variable, long otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atol(text);
+}
+
+// Counts an allocation. Returns whether it is to fail.
+bool lacks_memory() {
+  if (!in_main) return false;
+  static const long first = number_in("FAULTS_MEMORY_AT", 0), times = number_in("FAULTS_MEMORY_TIMES", 1);
+  const long number = ++allocations;
+  return first > 0 && number >= first && number - first < times;
+}
+
+[[gnu::destructor]] void log_allocations() {
+  const char* const file = std::getenv("FAULTS_MEMORY_LOG");
+  if (file == nullptr) return;
+  char line[64];
+  const int length =
+      std::snprintf(line, sizeof line, "%ld %ld\n", allocations_before.load(), allocations.load());
+  const long log = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (log < 0) return;
+  syscall(SYS_write, log, line, length);
+  syscall(SYS_close, log);
+}
+
+void* map_memory(void* at, size_t bytes, int access, int flags, int file, off_t from) {
+  if ((flags & MAP_ANONYMOUS) != 0 && bytes >= size_t{1} << 21 && lacks_memory()) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  const long address = syscall(SYS_mmap, at, bytes, access, flags, file, from);
+  return reinterpret_cast<void*>(address);  // MAP_FAILED is -1
+}
+
+// What the next library calls by this name.
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
 bool is_counted(const Path& path) {
   const char* const under = std::getenv("FAULTS_UNDER");
   if (under == nullptr || *under == '\0') return false;
@@ -82,6 +141,7 @@ int fault_at(const char* call, const Path& path, bool* torn = nullptr) {
   static std::atomic<int> calls{0};
   if (!is_counted(path)) return 0;
   const int number = ++calls, before = errno;
+  if (number == 1) allocations_before = allocations.load();
   log_call(number, call, path);
   const char* const at = std::getenv("FAULTS_AT");
   const char* const what = std::getenv("FAULTS_DO");
@@ -123,7 +183,39 @@ int unlink_at(const char* call, int folder, const char* name, int flags) {
 
 }  // namespace
 
+// Those of arrays and of std::nothrow call these, and what they return is freed by free().
+void* operator new(std::size_t bytes) {
+  void* const memory = lacks_memory() ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  const auto unit = static_cast<std::size_t>(alignment);
+  void* const memory = lacks_memory() ? nullptr : std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
 extern "C" {
+
+int __libc_start_main(Main* program, int count, char** words, void (*begin)(), void (*end)(),
+                      void (*end_of_loader)(), void* stack) {
+  main_of_program = program;
+  return next<decltype(__libc_start_main)>("__libc_start_main")(counted_main, count, words, begin, end,
+                                                                end_of_loader, stack);
+}
+int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*work)(void*),
+                   void* argument) noexcept {
+  if (lacks_memory()) return EAGAIN;
+  return next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create")(
+      thread, how, work, argument);
+}
+void* mmap(void* at, size_t bytes, int access, int flags, int file, off_t from) noexcept {
+  return map_memory(at, bytes, access, flags, file, from);
+}
+void* mmap64(void* at, size_t bytes, int access, int flags, int file, off64_t from) noexcept {
+  return map_memory(at, bytes, access, flags, file, from);
+}
 
 int open(const char* name, int flags, ...) {
   std::va_list arguments;

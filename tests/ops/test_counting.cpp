@@ -3,10 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
 #include "ops/product/linear.h"
 #include "tensor/base/error.h"
+#include "tensor/memory/allocator.h"
 #include "tests/support/spec_check.h"
 
 using namespace eddy;
@@ -53,6 +57,18 @@ TEST_CASE("a layer counts its product forward and two backward") {
   const Cost back = counted([&] { backward(y, Tensor::empty({8, 5}, Dtype::f32, device)); });
   CHECK(back.flops == 2 * forward.flops);
   CHECK(grad(weight).shape() == weight.shape());
+}
+
+TEST_CASE("small blocks between large ones leave no part of a slab of theirs unused") {
+  Allocator& memory = allocator(counting_device());
+  memory.trim();
+  const std::int64_t before = memory.stats().reserved_bytes;
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  std::vector<Tensor> blocks;
+  for (int i = 0; i < 8; ++i)
+    for (const std::int64_t bytes : {kMiB, std::int64_t{100}})
+      blocks.push_back(Tensor::empty({bytes}, Dtype::u8, counting_device()));
+  CHECK(memory.stats().reserved_bytes == before + 10 * kMiB);  // two slabs of 4 MiB, and one of 2 MiB
 }
 
 TEST_CASE("a value that is read on the host is refused by the counting device") {

@@ -10,6 +10,7 @@
 
 #include "tensor/base/format.h"
 #include "train/files/text_encoding.h"
+#include "train/words/human_text.h"
 #include "train/words/utf8.h"
 
 namespace eddy::training {
@@ -93,6 +94,22 @@ std::optional<NoText> tokens_of(std::string_view head) {
   return std::nullopt;
 }
 
+// How a packed file is unpacked: by a command that writes its files, or by one that writes what the one file holds to
+// standard output, such as zcat.
+std::string unpacked_by(std::string_view command, std::string_view path) {
+  if (path == "-") return kUnpack;  // standard input
+  const std::string file(path), ending = lower_ending(path);
+  std::string inner = file.substr(0, file.size() - ending.size());
+  const bool archive = !command.ends_with("cat"),
+             packed_tar = ending == ".tgz" || lower_ending(inner) == ".tar";
+  if (archive || packed_tar)
+    return fmt::format("{}: {} {}", kUnpack, archive ? command : "tar -xf", shell_quoted(file));
+  const bool named =
+      ending == ".gz" || ending == ".xz" || ending == ".bz2" || ending == ".zst" || ending == ".lz4";
+  if (!named) inner = file + ".txt";
+  return fmt::format("{}: {} {} > {}", kUnpack, command, shell_quoted(file), shell_quoted(inner));
+}
+
 // A zip file, named for the document that it is.
 NoText zip_of(std::string_view head, std::string_view path) {
   const std::string ending = lower_ending(path);
@@ -108,7 +125,7 @@ NoText zip_of(std::string_view head, std::string_view path) {
   const std::string_view first = head.substr(std::min<std::size_t>(30, head.size()), length);
   if (first.ends_with(".npy")) return {"NumPy (.npz)", kNumbers};
   if (first.ends_with("/data.pkl")) return {"PyTorch", kNumbers};
-  return {"ZIP", kUnpack};
+  return {"ZIP", unpacked_by("unzip", path)};
 }
 
 }  // namespace
@@ -118,17 +135,20 @@ std::optional<NoText> no_text(std::string_view head, std::string_view path) {
     std::string_view bytes;
     const char *kind, *way_out;
   };
+  static constexpr std::array kPacked{// with the command that unpacks them
+                                      Beginning{"\x1f\x8b"sv, "gzip", "zcat"},
+                                      Beginning{"\x1f\x9d"sv, "compress", "zcat"},
+                                      Beginning{"\xfd\x37zXZ"sv, "xz", "xzcat"},
+                                      Beginning{"BZh"sv, "bzip2", "bzcat"},
+                                      Beginning{"\x28\xb5\x2f\xfd"sv, "zstd", "zstdcat"},
+                                      Beginning{"\x04\x22\x4d\x18"sv, "lz4", "lz4cat"},
+                                      Beginning{"!<arch>\n"sv, "ar", "ar x"},
+                                      Beginning{"7z\xbc\xaf\x27\x1c"sv, "7z", "7z x"},
+                                      Beginning{"Rar!\x1a\x07"sv, "RAR", "unrar x"}};
+  for (const Beginning& packed : kPacked)
+    if (head.starts_with(packed.bytes)) return NoText{packed.kind, unpacked_by(packed.way_out, path)};
   static constexpr std::array kBeginnings{
       Beginning{"%PDF"sv, "PDF", "take out its text: pdftotext"},
-      Beginning{"\x1f\x8b"sv, "gzip", kUnpack},
-      Beginning{"\x1f\x9d"sv, "compress", kUnpack},
-      Beginning{"\xfd\x37zXZ"sv, "xz", kUnpack},
-      Beginning{"BZh"sv, "bzip2", kUnpack},
-      Beginning{"\x28\xb5\x2f\xfd"sv, "zstd", kUnpack},
-      Beginning{"\x04\x22\x4d\x18"sv, "lz4", kUnpack},
-      Beginning{"!<arch>\n"sv, "ar", kUnpack},
-      Beginning{"7z\xbc\xaf\x27\x1c"sv, "7z", kUnpack},
-      Beginning{"Rar!\x1a\x07"sv, "RAR", kUnpack},
       Beginning{"{\\rtf"sv, "RTF", kSave},
       Beginning{"\xd0\xcf\x11\xe0"sv, "an old office document", kSave},
       Beginning{"\x89PNG\r\n"sv, "PNG image", kImage},
@@ -160,7 +180,7 @@ std::optional<NoText> no_text(std::string_view head, std::string_view path) {
   if (head.starts_with("BM") && head.substr(std::min<std::size_t>(6, head.size())).starts_with("\0\0\0\0"sv))
     return NoText{"BMP image", kImage};
   if (head.starts_with("PK\3\4")) return zip_of(head, path);
-  if (is_tar(head)) return NoText{"tar", kUnpack};
+  if (is_tar(head)) return NoText{"tar", unpacked_by("tar -xf", path)};
   return tokens_of(head);
 }
 

@@ -2,6 +2,7 @@
 #include "train/ranks/tree_collective.h"
 
 #include <bit>
+#include <list>
 #include <mutex>
 #include <utility>
 
@@ -22,6 +23,16 @@ bool subtree_present(const std::vector<bool>& present, int rank, int level) {
   for (std::size_t i = begin; i < begin + (std::size_t{1} << level); ++i)
     if (present[i]) return true;
   return false;
+}
+
+// What exchanges that could not be taken back may still read and write.
+struct LeftMemory {
+  std::mutex mutex;
+  std::list<Tensor> tensors;
+};
+LeftMemory& left_memory() {
+  static auto* const left = new LeftMemory;  // never destroyed
+  return *left;
 }
 
 }  // namespace
@@ -47,7 +58,9 @@ Halving::Halving(Part whole, int ranks)
 TreeCollective::TreeCollective(Ranks& ranks, const Tensor& x, Halving halving, std::vector<bool> present,
                                int tag, Work work)
     : ranks_(ranks),
-      x_(raw::reshape(x, {x.elements()})),
+      memory_{raw::reshape(x, {x.elements()}), Tensor()},
+      x_(memory_.front()),
+      received_(memory_.back()),
       halving_(std::move(halving)),
       present_(std::move(present)),
       tag_(tag),
@@ -60,15 +73,14 @@ TreeCollective::TreeCollective(Ranks& ranks, const Tensor& x, Halving halving, s
       fail<ValueError>("TreeCollective: {} marks for {} ranks (one for each)", present_.size(), ranks.size());
     if (subtree_present(present_, 0, levels)) steps_ = work == Work::reduce_scatter ? levels : 2 * levels;
   }
+  static_cast<void>(left_memory());  // the destructor could not ask for it
   static_cast<void>(advance());
 }
 
 TreeCollective::~TreeCollective() {
   if (pending_ == nullptr || pending_->take_back()) return;
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<Tensor>;
-  const std::lock_guard lock(mutex);
-  for (const Tensor& in_use : {x_, received_}) kept->push_back(in_use);
+  const std::lock_guard lock(left_memory().mutex);
+  left_memory().tensors.splice(left_memory().tensors.end(), memory_);
 }
 
 int TreeCollective::level_of(int step) const {

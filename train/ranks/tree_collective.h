@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -85,7 +86,9 @@ class TreeCollective {
   void end_step();
 
   Ranks& ranks_;
-  Tensor x_, received_;
+  std::list<Tensor>
+      memory_;  // what the exchange reads and writes, for the destructor to leave where it cannot be taken back
+  Tensor &x_, &received_;
   Halving halving_;
   std::vector<bool> present_;
   int tag_, step_ = 0, steps_ = 0;

@@ -217,7 +217,7 @@ std::unique_ptr<Recorder::Graph> Recorder::record(const std::vector<Tensor*>& in
     ~AfterAll() {
       graph.writes_parameters = values.buffer()->version() != version;
       if (graph.writes_parameters) wrote_in_place(values, "captured work");
-      for (std::size_t i = 0; i < inputs.size(); ++i) *inputs[i] = given[i];
+      for (std::size_t i = 0; i < given.size(); ++i) *inputs[i] = given[i];
     }
   } after_all{*graph, values, inputs, {}, values.buffer()->version()};
   for (const Tensor* input : inputs) after_all.given.push_back(*input);

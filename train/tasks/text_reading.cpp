@@ -78,6 +78,8 @@ Listing list(const DataPaths& paths, const std::optional<SplitFolder>& splits, D
 struct Found {
   bool separator = false, json_lines = false;
   std::string json_file, json_field;  // the first file of lines of JSON, and its text
+  // The same of one that is an array of JSON, and what makes lines of it.
+  std::string array_file, array_field, array_command;
 };
 
 // Looks at every file once.
@@ -99,6 +101,16 @@ Found look_at(TextFiles& texts, bool needs_utf8, const CutRule& rule) {
     const std::string text = decode_text(std::move(bytes), shown_path(file));
     found.separator =
         found.separator || (!rule.separator.empty() && text.find(rule.separator) != std::string::npos);
+    if (const std::string object = found.array_file.empty() ? first_in_json_array(text) : "";
+        !object.empty()) {
+      found.array_file = shown_path(file);
+      found.array_field = likely_text_field(object);
+      found.array_command = "jq -c '.[]'";
+      if (file.path != kStandardInput)
+        found.array_command +=
+            fmt::format(" {} > {}", shell_quoted(file.path),
+                        shell_quoted(fs::path(file.path).replace_extension(".jsonl").string()));
+    }
     if (found.json_lines || !is_json_lines(text, file.name)) continue;
     found.json_lines = true;
     found.json_file = shown_path(file);
@@ -117,13 +129,22 @@ CutRule rule_of_found(const CutRule& rule, const Found& found, const std::string
     fail<ConfigError>("config: data.separator is {}, which does not occur in {} (leave it out)",
                       quote_text(data.separator), path);
   if (arguments.training && !found.json_lines && !rule.json_field.empty())
-    fail<ConfigError>("config: data.json_field is {}, and {} has no lines of JSON (leave it out)",
-                      quote_text(data.json_field), path);
+    fail<ConfigError>(
+        "config: data.json_field is {}, and {} has no lines of JSON ({})", quote_text(data.json_field), path,
+        found.array_file.empty() ? "leave it out"
+                                 : fmt::format("{} is an array; lines are made of it by: {}",
+                                               printable(found.array_file), printable(found.array_command)));
   if (found.json_lines && rule.json_field.empty() && !found.json_field.empty() && data.document != "folder")
     add_warning(fmt::format(
         "warning: {} has lines of JSON and is read as it stands, with its braces and keys (--data.json_field {} reads that "
         "field of each line, as a document)",
         printable(found.json_file), shell_quoted(printable(found.json_field))));
+  if (!found.array_file.empty() && data.document != "folder")
+    add_warning(fmt::format(
+        "warning: {} is an array of JSON and is read as it stands, with its braces and keys ({} makes lines of JSON of it, "
+        "of which --data.json_field {} reads that field of each, as a document)",
+        printable(found.array_file), printable(found.array_command),
+        shell_quoted(printable(found.array_field.empty() ? "NAME" : found.array_field))));
   return {found.separator ? rule.separator : "", found.json_lines ? rule.json_field : ""};
 }
 

@@ -149,6 +149,30 @@ bool is_json_lines(std::string_view text, std::string_view name) {
   return is_blank(second) || object_of(second).is_object();
 }
 
+std::string first_in_json_array(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const auto next = [&](std::size_t from) {
+    return std::min(text.find_first_not_of(kBlank, from), text.size());
+  };
+  const std::size_t open = next(0), begin = next(open + 1);
+  if (begin >= text.size() || text[open] != '[' || text[begin] != '{') return "";
+  std::size_t end = begin;
+  int depth = 0;
+  bool quoted = false;
+  do {
+    const char c = text[end];
+    if (c == '"') quoted = !quoted;
+    if (quoted && c == '\\') ++end;
+    if (!quoted) depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    ++end;
+  } while (depth > 0 && end < text.size());
+  const std::size_t after = next(end);
+  if (after == text.size() || (text[after] != ',' && text[after] != ']')) return "";
+  std::string object(text.substr(begin, end - begin));
+  std::replace(object.begin(), object.end(), '\n', ' ');  // between its values: a string has none
+  return object_of(object).is_object() ? object : "";
+}
+
 std::string likely_text_field(std::string_view text) {
   const json object = object_of(line_at(text, 0));
   if (!object.is_object()) return "";

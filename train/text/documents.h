@@ -45,7 +45,9 @@ Documents documents_of(const TextFile& file, const CutRule& rule, bool end_lines
 
 // Whether a text is lines of JSON: by its name (.jsonl, .ndjson), or since its first two lines are objects.
 bool is_json_lines(std::string_view text, std::string_view name);
-// The field of its first line that most likely holds the text; "" if none holds any.
+// The first object, on one line, of a text that is one array of JSON objects; "" for any other text.
+std::string first_in_json_array(std::string_view text);
+// The field of the object in its first line that most likely holds the text; "" if none holds any.
 std::string likely_text_field(std::string_view text);
 
 }  // namespace eddy::training

@@ -137,6 +137,16 @@ TEST_CASE("new config: texts are a stream for models that carry a state, where t
   CHECK(order_of({{"model.model", "llama"}}) == "windows");
 }
 
+TEST_CASE(
+    "new config: whether a model of very many layers carries a state is known without a call of all of them") {
+  const auto order_of = [](const std::string& model) {
+    return gathered(kSmall, {{"model.model", model}, {"model.layers", "65536"}}).completed().data.order;
+  };
+  CHECK(order_of("lstm") == "stream");
+  CHECK(order_of("block_recurrent") == "stream");
+  CHECK(order_of("llama") == "windows");
+}
+
 TEST_CASE("new config: a number of parameters stands in place of a width, and the later of both holds") {
   const ModelConfig flag = gathered(kSmall, {{"model.params", "50000"}}).completed().model;
   CHECK(flag.params == 50'000);

@@ -53,6 +53,21 @@ std::vector<std::uint64_t> tokens() {
 
 }  // namespace
 
+TEST_CASE("file kind: a packed file is named with the command that unpacks it") {
+  const auto way_out = [](const std::string& head, const std::string& path) {
+    const auto found = no_text(head, path);
+    return found ? found->way_out : "";
+  };
+  CHECK(way_out("\x1f\x8b\x08", "web/a.jsonl.gz") == "unpack it: zcat web/a.jsonl.gz > web/a.jsonl");
+  CHECK(way_out("\xfd\x37zXZ", "my books.xz") == "unpack it: xzcat 'my books.xz' > 'my books'");
+  CHECK(way_out("\x1f\x8b\x08", "a.tar.gz") == "unpack it: tar -xf a.tar.gz");
+  CHECK(way_out("\x1f\x8b\x08", "A.TGZ") == "unpack it: tar -xf A.TGZ");
+  CHECK(way_out("BZh9", "a") == "unpack it: bzcat a > a.txt");
+  CHECK(way_out(tar_header(""), "a.tar") == "unpack it: tar -xf a.tar");
+  CHECK(way_out("PK\3\4", "a.zip") == "unpack it: unzip a.zip");
+  CHECK(way_out("\x1f\x8b\x08", "-") == "unpack it");
+}
+
 TEST_CASE("file kind: tar is known by its checksum, with and without a name of the format") {
   for (const std::string& magic : {"ustar\00000"s, "ustar  \0"s, ""s})
     CHECK(kind_of(tar_header(magic)) == "tar");

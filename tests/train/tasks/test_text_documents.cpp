@@ -126,6 +126,24 @@ TEST_CASE("text documents: lines of JSON are read by their field and named witho
   CHECK(contains(error_of<FormatError>([&] { read_text_of(with("body")); }), "no field \"body\""));
 }
 
+TEST_CASE("text documents: an array of JSON is read as it stands and named with what makes lines of it") {
+  const TempFolder folder;
+  const std::string text = "[\n {\"by\": \"x\", \"story\": \"one\"},\n {\"story\": \"two\"}\n]\n",
+                    path = folder.write("d.json", text);
+  static_cast<void>(take_warnings());
+  CHECK(parts_of(read_documents(about_documents(path, "documents"))) == Parts{text});
+  const auto warnings = take_warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK_MESSAGE(contains(warnings[0], "jq -c '.[]' " + path + " > " + folder.path("d.jsonl")), warnings[0]);
+  CHECK_MESSAGE(contains(warnings[0], "--data.json_field story"), warnings[0]);
+  const std::string refused = error_of<ConfigError>([&] {
+    TaskArguments arguments = about_documents(path, "documents");
+    arguments.config.data.json_field = "story";
+    read_documents(std::move(arguments));
+  });
+  CHECK_MESSAGE(contains(refused, "d.json is an array; lines are made"), refused);
+}
+
 TEST_CASE("text documents: several paths and patterns are read as a folder of them") {
   const TempFolder folder;
   folder.write("b.txt", "second");

@@ -85,6 +85,14 @@ TEST_CASE("documents: a line of JSON without the text is named with the fields t
   CHECK(contains(refusal("[1]\n"), "the line is no object"));
 }
 
+TEST_CASE("documents: an array of JSON objects is known by its first one") {
+  CHECK(first_in_json_array(R"([{"text": "a}\"{"}, {}])") == R"({"text": "a}\"{"})");
+  CHECK(first_in_json_array("\n[\n  {\n\"a\": {\"b\": 1}\n}\n]\n") == "{ \"a\": {\"b\": 1} }");
+  for (const char* other :
+       {"", "[", "[1, 2]", "[{", "[{}", "[{plain}, {}]", "[{} and so on", "{\"a\": [{}]}", "a [{}]"})
+    CHECK_MESSAGE(first_in_json_array(other).empty(), other);
+}
+
 TEST_CASE("documents: the field that most likely holds the text is found") {
   CHECK(likely_text_field("{\"id\": \"longer than it\", \"text\": \"it\"}\n{}") == "text");
   CHECK(likely_text_field("{\"id\": \"a\", \"story\": \"Once there was\"}") == "story");

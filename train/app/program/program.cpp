@@ -49,8 +49,37 @@ constexpr int kUsage = 2;
 
 bool output_is_closed = false;
 
-// Ignores signals where an error code says more, and opens missing standard streams.
+// Reports the error where no memory can be had, not even for a line of text.
+int report_out_of_memory() {
+  std::fflush(stdout);
+  for (const char* part : {"error: ", kOutOfMemory, "\n"}) std::fputs(part, stderr);
+  return kFailed;
+}
+
+std::terminate_handler terminate_before = nullptr;
+
+// Ends the program where an exception meets a function that promises to throw none: some of the standard library, of
+// the JSON library and of CLI11 take memory all the same. g++ may end there without saying what was thrown. A run goes
+// on from its last checkpoint. Whatever else ends so is a mistake of the program, and ends as it does without this.
+[[noreturn]] void end_without_memory() {
+  bool out_of_memory = std::uncaught_exceptions() > 0;
+  if (std::current_exception() != nullptr) {
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    } catch (...) {  // no want of memory
+    }
+  }
+  if (out_of_memory) std::_Exit(report_out_of_memory());
+  terminate_before();
+  std::abort();
+}
+
+// Ignores signals where an error code says more, reports what ends the process for want of memory, and opens missing
+// standard streams.
 void prepare_process() {
+  if (terminate_before == nullptr) terminate_before = std::set_terminate(end_without_memory);
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe fails with EPIPE
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on file sizes fails with EFBIG
   output_is_closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
@@ -398,7 +427,11 @@ int guarded_main(int argc, char** argv) {
 
 int program(int argc, char** argv) {
   prepare_process();
-  return guarded_main(argc, argv);
+  try {
+    return guarded_main(argc, argv);
+  } catch (const std::bad_alloc&) {  // in the text of another error
+    return report_out_of_memory();
+  }
 }
 
 }  // namespace eddy::app

@@ -8,9 +8,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <deque>
+#include <new>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
@@ -85,15 +86,20 @@ std::string why_no_server() {
 struct PageServer::Server {
   PageServerOptions options;
   WatchedPage page;
+  static constexpr std::size_t kTagBytes = 64;  // at most, of three numbers
   std::string shown;  // the tag of the last page that was sent to its end; empty without
   event_base* base = ::event_base_new();
   evhttp* http = base == nullptr ? nullptr : ::evhttp_new(base);
 
   // Oldest first. The library makes them nothing when it closes one; they are held until that is seen.
-  std::deque<bufferevent*> connections;
+  std::vector<bufferevent*> connections;
 
+  // No exception may pass through the library, so what its callbacks write into has its room from the beginning.
   Server(const std::filesystem::path& folder, const PageServerOptions& chosen)
-      : options(chosen), page(folder) {}
+      : options(chosen), page(folder) {
+    connections.reserve(options.connections);
+    shown.reserve(kTagBytes);
+  }
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   ~Server() {
@@ -160,7 +166,7 @@ bufferevent* PageServer::Server::accept() {
   });
   if (connections.size() >= options.connections) {
     bufferevent* const oldest = connections.front();
-    connections.pop_front();
+    connections.erase(connections.begin());
     ::bufferevent_trigger_event(oldest, BEV_EVENT_READING | BEV_EVENT_TIMEOUT, 0);  // as if it said nothing
     ::bufferevent_decref(oldest);
   }
@@ -252,7 +258,14 @@ PageServer::PageServer(const std::filesystem::path& folder, const PageServerOpti
   ::evhttp_set_allowed_methods(http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
                                          EVHTTP_REQ_PATCH | EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS);
   ::evhttp_set_gencb(
-      http, [](evhttp_request* request, void* server) { static_cast<Server*>(server)->answer(request); },
+      http,
+      [](evhttp_request* request, void* server) {
+        try {
+          static_cast<Server*>(server)->answer(request);
+        } catch (const std::bad_alloc&) {
+          ::evhttp_send_error(request, HTTP_SERVUNAVAIL, nullptr);
+        }
+      },
       server_.get());
   const int first = options.port > 0 ? options.port : kFirstPort,
             last = options.port > 0 ? options.port : kFirstPort + kTriedPorts - 1;
