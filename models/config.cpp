@@ -50,6 +50,13 @@ void one_kind_of_heads(const CommonKeys& c) {
         c.kv_heads);
 }
 
+void even_heads(const CommonKeys& c) {
+  if (c.dim / c.heads % 2 != 0)
+    fail<ConfigError>(
+        "config: the width of a head must be even, rotary positions turn pairs: dim {}, heads {}, width {}",
+        c.dim, c.heads, c.dim / c.heads);
+}
+
 void tied_head(const CommonKeys& c) {
   if (c.tied && c.n_out != 0 && c.n_out != c.vocab)
     fail<ConfigError>(

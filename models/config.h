@@ -109,6 +109,8 @@ void heads(const CommonKeys&);
 void width_of_heads(const CommonKeys&);
 // kv_heads, if it is given, is heads.
 void one_kind_of_heads(const CommonKeys&);
+// The width of a head is even: rotary positions turn pairs.
+void even_heads(const CommonKeys&);
 // A tied head predicts the token ids.
 void tied_head(const CommonKeys&);
 

@@ -1,17 +1,12 @@
 // The rules between the config keys of this family, and defaults that depend on other keys.
 #include "models/blockwise_recurrent/config.h"
 
-#include "tensor/base/format.h"
-
 namespace eddy::blockwise_recurrent {
 
 void check(const Config& c) {
   rules::heads(c);
   rules::width_of_heads(c);
-  if (c.dim / c.heads % 2 != 0)
-    fail<ConfigError>(
-        "config: the width of a head must be even, rotary positions turn pairs: dim {}, heads {}, width {}",
-        c.dim, c.heads, c.dim / c.heads);
+  rules::even_heads(c);
   rules::tied_head(c);
 }
 

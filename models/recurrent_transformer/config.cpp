@@ -10,6 +10,7 @@ void check(const Config& c) {
   rules::width_of_heads(c);
   rules::one_kind_of_heads(c);
   rules::tied_head(c);
+  if (c.rotary && c.model == "regular") rules::even_heads(c);
   if (c.keep_state && c.positions && c.model != "regular")
     fail<ConfigError>(
         "config: model.keep_state and model.positions are both true (a call goes on from the one before, and positions "

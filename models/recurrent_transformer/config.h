@@ -13,6 +13,7 @@ struct Keys {
   // Their defaults.
   std::int64_t block = 1;
   bool positions = false;
+  bool rotary = false;
   bool bias = false;
   std::string activation = "gelu";
   std::string readout = "all";
@@ -32,6 +33,8 @@ inline void describe(KeyList& keys, Keys& c) {
       .read_by("block_forget block_accumulate");
   keys.add("positions", c.positions, "Whether learned positions are added to the embeddings")
       .read_by("recurrent_transformer");
+  keys.add("rotary", c.rotary, "Whether queries and keys are turned by their positions (rotary positions)")
+      .read_by("regular");
   keys.list_before("init_std");
   keys.add("bias", c.bias, "Whether norms and linear layers have biases").read_by("recurrent_transformer");
   keys.add("activation", c.activation, "Activation of the MLP", {"gelu", "relu"})

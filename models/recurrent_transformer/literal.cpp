@@ -16,6 +16,8 @@
 //
 //   keep_state         h_1            = T(h || x_1), its last rows     h: the last one of the call before, a constant
 //
+//   rotary             of regular: T turns the queries and keys of row t by t
+//
 //   every model        x              = dropout(embed[token] + pos_embed[position])
 //                      logits         = LN_f(y_1 || .. || y_n) Whead^T
 //

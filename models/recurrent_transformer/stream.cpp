@@ -112,7 +112,7 @@ Tensor RegularTransformer::stream(const Tensor& tokens, State& state) const {
     if (first == 0)
       for (const char* part : {".k", ".v"})
         state.set(name + part, Tensor::zeros({batch, room, dim}, y.dtype(), y.device()));
-    const Tensor qkv = layer.wqkv(layer.attn_norm(y));
+    const Tensor qkv = layer.placed(layer.wqkv(layer.attn_norm(y)), 2 * heads, first);
     const auto heads_of = [&](const Tensor& rows) {
       return raw::reshape(rows, {batch, rows.dim(1), heads, dim / heads});
     };

@@ -17,12 +17,21 @@ TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_pa
                    {scope.scope("mlp").scope("down"), config.mlp_dim, config.dim, residual_deviation(config),
                     config.bias},
                    config.activation == "gelu"},
-      heads(config.heads) {}
+      heads(config.heads),
+      rotary(config.rotary) {}
 
 UnitRecurrenceWeights TransformerLayer::weights() const {
   const auto& [up, down, gelu] = feed_forward;
   return {attn_norm.weight, attn_norm.bias, wqkv.weight, wqkv.bias, wo.weight,   wo.bias,
           mlp_norm.weight,  mlp_norm.bias,  up.weight,   up.bias,   down.weight, down.bias};
+}
+
+Tensor TransformerLayer::placed(const Tensor& rows, std::int64_t count, std::int64_t first) const {
+  if (!rotary) return rows;
+  const std::int64_t size = wo.weight.dim(1) / heads, others = rows.dim(2) / size - count;
+  const Tensor by_head = reshape(rows, {rows.dim(0), rows.dim(1), count + others, size});
+  const Tensor turned = rotary_bthd(narrow(by_head, 2, 0, count), first);
+  return reshape(others == 0 ? turned : concat({turned, narrow(by_head, 2, count, others)}, 2), rows.shape());
 }
 
 void TransformerLayer::name_state(const Tensor& h) const {
@@ -57,7 +66,7 @@ Tensor TransformerLayer::operator()(const Tensor& z, const DropoutSite& drop, st
     options.causal = true;
     options.precision = matmul_precision(wo.weight);
     drop.set_attention(options, path + ".attn.probabilities", call);
-    const Tensor mixed = attention_packed(wqkv(attn_norm(z)), heads, options);
+    const Tensor mixed = attention_packed(placed(wqkv(attn_norm(z)), 2 * heads, 0), heads, options);
     read = drop.active() ? mlp_norm.of_sum(z, drop(wo(mixed), path + ".attn.drop", call))
                          : mlp_norm.of_sum(z, wo.term(mixed));
   }
@@ -114,7 +123,8 @@ std::pair<Tensor, Tensor> WindowLayer::finish_and_key_value(const Tensor& rows, 
 Tensor WindowLayer::output(const Tensor& h, const Tensor& keys_values, std::int64_t skipped,
                            std::uint64_t call) const {
   const Tensor rows = skipped == 0 ? h : narrow(h, 1, skipped, h.dim(1) - skipped);
-  return finish(rows, query(rows), {}, keys_values, call);
+  return finish(rows, layer.placed(query(rows), layer.heads, skipped), {},
+                layer.placed(keys_values, layer.heads, 0), call);
 }
 
 }  // namespace eddy

@@ -1,7 +1,7 @@
 // The base layer T of the recurrent transformers: one pre-norm causal transformer layer over a window.
 //
 //   a       = LN1(z)
-//   q, k, v = a Wqkv^T
+//   q, k, v = a Wqkv^T                            with rotary positions q and k of row t are turned by t (rotary.h)
 //   P       = softmax(q k^T / sqrt(head_dim)), causal, per head
 //   r       = z + (P v) Wo^T
 //   T(z)    = r + act(LN2(r) Wup^T) Wdown^T
@@ -37,6 +37,10 @@ class TransformerLayer {
   // The same as h, and LN1(h).
   SumAndNorm mlp_and_norm(const SumAndNorm& read, const DropoutSite& drop, std::uint64_t call) const;
 
+  // Rows [batch, m, n] of positions from `first` on, of which the first `count` heads are turned by their positions
+  // where these are rotary.
+  Tensor placed(const Tensor& rows, std::int64_t count, std::int64_t first) const;
+
   // Names h, the state that a recurrence carries.
   void name_state(const Tensor& h) const;
 
@@ -49,6 +53,7 @@ class TransformerLayer {
   LayerNorm mlp_norm;
   FeedForward feed_forward;
   std::int64_t heads;
+  bool rotary;
 };
 
 // The layer T in parts, for one call: its packed weight is split into the weight of queries and that of keys
@@ -69,7 +74,8 @@ class WindowLayer {
   // The same as h, and keys and values of h.
   std::pair<Tensor, Tensor> finish_and_key_value(const Tensor& rows, const Tensor& query, const Tensor& past,
                                                  const Tensor& own, std::uint64_t call) const;
-  // The rows of T(h) from `skipped` on, for windows h [batch, m, dim] with their keys and values.
+  // The rows of T(h) from `skipped` on, for windows h [batch, m, dim] with their keys and values, whose positions
+  // begin at 0.
   Tensor output(const Tensor& h, const Tensor& key_value, std::int64_t skipped, std::uint64_t call) const;
 
   const DropoutSite& drop() const { return drop_; }

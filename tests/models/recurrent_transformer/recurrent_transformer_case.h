@@ -101,6 +101,13 @@ inline std::vector<ModelCase> recurrent_transformer_cases() {
       c.positions = c.bias = true;
       c.dropout = 0.3;
     });
+    if (reads_key(small_config(model), "rotary")) {
+      with("rotary positions", 1, [](ModelConfig& c) { c.rotary = true; });
+      with("rotary positions, the second half of the positions", 1, [](ModelConfig& c) {
+        c.rotary = c.bias = true;
+        c.readout = "tail";
+      });
+    }
     if (!reads_key(small_config(model), "keep_state")) continue;
     with("state carried, three layers", 3, [](ModelConfig& c) {
       c.layers = 3;

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <complex>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,16 @@ struct Plain {
                heads = static_cast<std::size_t>(model.config().heads), width = dim / heads;
     Rows qkv, result;
     for (const Row& z : window) qkv.push_back(linear(norm(z, name + "attn_norm"), name + "attn.wqkv"));
+    if (model.full_config().rotary)
+      for (std::size_t t = 0; t < qkv.size(); ++t)
+        for (std::size_t c = 0; c < 2 * dim; c += 2) {
+          const double exponent = static_cast<double>(c % width) / static_cast<double>(width),
+                       angle = static_cast<double>(t) * std::pow(1e4, -exponent);
+          const std::complex<double> turned =
+              std::complex<double>(qkv[t][c], qkv[t][c + 1]) * std::polar(1.0, angle);
+          qkv[t][c] = turned.real();
+          qkv[t][c + 1] = turned.imag();
+        }
     for (std::size_t j = 0; j < window.size(); ++j) {
       Row mixed(dim, 0.0);
       for (std::size_t head = 0; head < heads; ++head) {
@@ -153,7 +164,8 @@ struct Plain {
 
 }  // namespace
 
-// What the golden cases do not have: biases, several layers of blocks, GELU in blocks, p from the hidden rows.
+// What the golden cases do not have: biases, several layers of blocks, GELU in blocks, p from the hidden rows, rotary
+// positions.
 TEST_CASE("recurrent_transformer: every length agrees with plain loops over the equations") {
   for (const std::string& name : models_of("recurrent_transformer"))
     for (const std::int64_t block : {1, 3, 5})
@@ -164,6 +176,7 @@ TEST_CASE("recurrent_transformer: every length agrees with plain loops over the 
         CAPTURE(time);
         ModelConfig config = block_config(name, block);
         config.positions = block != 3;
+        config.rotary = block == 3;
         config.bias = block == 5;
         config.activation = block == 5 ? "relu" : "gelu";
         config.layers = block == 3 ? 2 : 1;

@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "tensor/base/error.h"
 #include "train/app/measure/measurement.h"
+#include "train/app/report/curves.h"
 #include "train/app/reproduce/budget.h"
 #include "train/app/reproduce/tuning.h"
 #include "train/app/views/step_timeline.h"
@@ -132,6 +133,11 @@ std::string rank_cell(const ReproduceTable& table, const std::vector<ShownRow>& 
   return best == worst ? fmt::format("{}", best) : fmt::format("{} to {}", best, worst);
 }
 
+// Whether the table has a number at lengths: that of the first column, where the task makes its data.
+bool has_lengths_of(const ReproduceTable& table, const std::string& key) {
+  return table.generated && !table.lengths.empty() && table.columns.front().key == key;
+}
+
 // Whether any row has a published number for a column.
 bool is_published(const ReproduceTable& table, std::size_t column) {
   return std::any_of(table.rows.begin(), table.rows.end(), [&](const ReproduceRow& row) {
@@ -223,7 +229,7 @@ MeasuredTable tried_of(const ReproduceTable& table, const std::vector<ShownRow>&
 std::vector<std::string> notes_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   std::vector<std::string> notes = table.notes;
   notes.push_back(budget_text(table));
-  if (!table.by_windows())
+  if (table.by_split())
     notes.push_back(
         fmt::format("the best step of each run is that of the lowest loss on the split valid{}; the "
                     "numbers are of the split {}",
@@ -329,12 +335,12 @@ MeasuredTable curves_of(const ReproduceTable& table, const std::vector<ShownRow>
   return curves;
 }
 
-// Charts the loss against the length of the window: ours and, from the same columns, the published one.
+// Charts the numbers at lengths against the length: ours and, from the same columns, the published ones.
 MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
-  const std::string key = table.generated ? "accuracy_" : "last_";
-  const char* const what =
-      table.generated ? "Accuracy by length" : "Loss on the last targets by length, ours";
-  const char* const unit = table.generated ? "accuracy, %" : "loss, nats";
+  const std::string& first = table.columns.front().title;
+  const std::string what = table.generated ? first.substr(0, first.find(',')) + ", by length"
+                                           : "loss on the last targets, by length";
+  const std::string unit = table.generated ? first : "loss, nats";
   Chart ours{what, "tokens of the window", unit, true, false, {}};
   Chart paper{"The same, as published", "tokens of the window", unit, true, false, {}};
   int colour = 0;
@@ -344,8 +350,8 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
     Series measured, published;
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const ReproduceColumn& column = table.columns[c];
-      if (!column.key.starts_with(key)) continue;
-      const double length = std::strtod(column.key.c_str() + key.size(), nullptr);
+      if (column.length == 0) continue;
+      const auto length = static_cast<double>(column.length);
       if (const double value = own_value(table, rows, rows[i], column); std::isfinite(value))
         measured.add(length, value);
       if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value))
@@ -356,7 +362,7 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
     ++colour;
   }
   MeasuredTable lengths;
-  lengths.title = table.generated ? "Accuracy by length" : "Loss by length";
+  lengths.title = "By length";
   for (Chart* chart : {&ours, &paper}) {
     for (Series& series : chart->series) series.style = SeriesStyle::line_points;
     if (!chart->series.empty()) lengths.charts.push_back(std::move(*chart));
@@ -371,6 +377,111 @@ Series deviation_bar(double x, const Spread& y, int colour) {
   for (const double at : {x / kHalfWidth, x * kHalfWidth}) bar.add(at, y.mean + y.deviation);
   for (const double at : {x * kHalfWidth, x / kHalfWidth}) bar.add(at, y.mean - y.deviation);
   return bar;
+}
+
+// What a row learned, in one line: in how many seeds, by which step, and up to which length it holds. Of the seeds that
+// did not, where they end and at which values: others were not tried.
+std::string learned_line(const ReproduceTable& table, const std::vector<ShownRow>& rows,
+                         const ShownRow& shown) {
+  const std::vector<const ShownRow*> group = group_of(rows, shown.row->group);
+  if (group.empty())
+    return shown.row->tuning.diverged() ? "diverged at all values that were tried" : "not run";
+  const auto& [by, at, better, place] = table.learned;
+  const bool less = better == "lower";
+  const auto column = std::find_if(table.columns.begin(), table.columns.end(),
+                                   [&](const ReproduceColumn& one) { return one.key == by; });
+  std::vector<std::int64_t> steps;
+  std::vector<double> ends;
+  for (const ShownRow* one : group) {
+    const std::optional<RunSeries> run = records_of(*one);
+    const Series curve = run ? run->evaluations(by) : Series{};
+    if (curve.y.empty()) return fmt::format("no evaluation has {}", by);
+    if (const std::optional<std::int64_t> step = step_for_good(curve, at, less))
+      steps.push_back(*step);
+    else
+      ends.push_back(curve.y.back());
+  }
+  const auto range = [](auto& values, const auto& text) {
+    std::sort(values.begin(), values.end());
+    const std::string low = text(values.front()), high = text(values.back());
+    return low == high ? low : fmt::format("{} to {}", low, high);
+  };
+  std::string line = fmt::format("{} of {} {}", steps.size(), group.size(), plural(group.size(), "seed"));
+  if (!steps.empty())
+    line += ", by step " + range(steps, [](std::int64_t step) { return std::to_string(step); });
+  if (!ends.empty()) {
+    std::vector<std::string> tried;
+    for (const ReproduceTune::Key& key : table.tune.keys)
+      tried.push_back(fmt::format("{} of {}", key.key, fmt::join(key.values, ", ")));
+    if (tried.empty())
+      tried.push_back(fmt::format("train.learning_rate of {}", shown.row->config.train.learning_rate));
+    const bool has_column = column != table.columns.end();
+    const std::string ended = range(ends, [&](double value) {
+      return has_column ? fmt::format("{:.{}f}", value * column->factor, column->decimals) : number(value);
+    });
+    line +=
+        fmt::format("; {} at {} ({}), of what was tried: {}", steps.empty() ? "all end" : "the others end",
+                    ended, has_column ? column->title : by, fmt::join(tried, "; "));
+  }
+  std::int64_t longest = 0;
+  if (has_lengths_of(table, by))
+    for (const ReproduceColumn& one : table.columns) {
+      if (one.length == 0) continue;
+      const double mean = own_value(table, rows, shown, one) / one.factor;
+      if (!(less ? mean <= at : mean >= at)) break;
+      longest = one.length;
+    }
+  return longest > 0 ? line + fmt::format("; holds up to {} tokens", longest) : line;
+}
+
+MeasuredTable learned_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  MeasuredTable learned;
+  learned.title = "In one line each";
+  learned.columns = {{"", "row"}, {"", "learned in"}};
+  std::string group;
+  for (const ShownRow& shown : rows)
+    if (std::exchange(group, shown.row->group) != shown.row->group && shown.row->weights_of.empty())
+      learned.add({shown.row->title, learned_line(table, rows, shown)});
+  learned.notes = {fmt::format(
+      "Learned: from this evaluation of the split valid on, {} is at {} {:g} in all. The tuned values are those of the "
+      "lowest loss; others may learn sooner.",
+      table.learned.by, table.learned.better == "lower" ? "most" : "least", table.learned.at)};
+  return learned;
+}
+
+// What one thing brings: the first column of each row less that of the row from which it differs in it.
+MeasuredTable differences_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  const ReproduceColumn& column = table.columns.front();
+  MeasuredTable differences;
+  differences.title = "What one thing brings";
+  differences.columns = {{"", "row"}, {"", "against"}, {"", column.title}, {"", "beyond the seeds"}};
+  std::string group;
+  for (const ShownRow& shown : rows) {
+    if (std::exchange(group, shown.row->group) == shown.row->group || shown.row->against.empty()) continue;
+    const auto other = std::find_if(
+        rows.begin(), rows.end(), [&](const ShownRow& one) { return one.row->group == shown.row->against; });
+    if (other == rows.end()) continue;  // not among the rows that were asked for
+    const Spread own = own_spread(table, rows, shown, column), its = own_spread(table, rows, *other, column);
+    const double difference = own.mean - its.mean;
+    const bool known = std::isfinite(own.deviation) && std::isfinite(its.deviation);
+    differences.add(
+        {shown.row->title, other->row->title,
+         std::isfinite(difference) ? fmt::format("{:+.{}f}", difference, column.decimals) : "not run",
+         !known                                                     ? ""
+         : is_clearly_lower(own, its) || is_clearly_lower(its, own) ? "yes"
+                                                                    : "no"});
+  }
+  differences.notes = {"Beyond the seeds: by the rule of the ranks, the two rows do not tie."};
+  return differences;
+}
+
+// What follows from the numbers, where the table asks for it.
+std::vector<MeasuredTable> findings_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
+  std::vector<MeasuredTable> findings;
+  if (!table.learned.by.empty()) findings.push_back(learned_of(table, rows));
+  if (std::any_of(rows.begin(), rows.end(), [](const ShownRow& row) { return !row.row->against.empty(); }))
+    findings.push_back(differences_of(table, rows));
+  return findings;
 }
 
 // Charts the first column against another; rows whose titles begin alike are one series. Rows of several seeds have
@@ -410,6 +521,10 @@ std::string table_text(const ReproduceTable& table, const std::vector<ShownRow>&
     m.tables.push_back(tried_of(table, rows));
     m.tables.back().title += '\n';
   }
+  for (MeasuredTable& one : findings_of(table, rows)) {
+    one.title += '\n';
+    m.tables.push_back(std::move(one));
+  }
   m.tables.push_back(runs_of(rows, "`"));
   for (MeasuredTable& one : m.tables) one.markdown = true;
   MeasuredTable& last = m.tables.back();
@@ -427,6 +542,7 @@ std::string table_page(const ReproduceTable& table, const std::vector<ShownRow>&
   m.tables = {numbers_of(table, rows)};
   m.tables.back().notes = notes_of(table, rows);
   if (!table.tune.keys.empty()) m.tables.push_back(tried_of(table, rows));
+  for (MeasuredTable& one : findings_of(table, rows)) m.tables.push_back(std::move(one));
   if (table.across > 0) m.tables.push_back(across_of(table, rows));
   if (!table.lengths.empty()) m.tables.push_back(lengths_of(table, rows));
   m.tables.push_back(curves_of(table, rows));

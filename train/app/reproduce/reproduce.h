@@ -12,6 +12,7 @@
 // A finished row is not run again; an interrupted one is resumed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -38,16 +39,17 @@ struct Published {
 };
 
 // One measured column: a number of the evaluation by its name, such as loss or accuracy (Task::numbers); "last_N",
-// the loss on the last targets of windows of N tokens; "accuracy_N", that of made rows of N tokens; or one of
-// common_columns.
+// the loss on the last targets of windows of N tokens; "accuracy_N", or another number, of made rows of N tokens; or one
+// of common_columns.
 struct ReproduceColumn {
   std::string title;
   std::string key;
   double factor = 1;      // multiplies the measured number
   bool relative = false;  // divide by the number of the table's reference row
   std::int64_t decimals = 4;
-  std::string better{};  // lower or higher: rows of several seeds are ranked by it; empty: they are not
-  std::string place{};   // in the table's file, for errors
+  std::string better{};     // lower or higher: rows of several seeds are ranked by it; empty: they are not
+  std::string place{};      // in the table's file, for errors
+  std::int64_t length = 0;  // above 0: it is of rows or windows of so many tokens (ReproduceTable::lengths)
 };
 
 // The columns that every task has, with what they are.
@@ -65,6 +67,15 @@ struct ReproduceTune {
   };
   std::vector<Key> keys;  // empty: nothing is tuned
   std::string by = "loss", better = "lower";
+  std::string place{};  // in the table's file, for errors
+};
+
+// When a row counts as having learned the task: a number of the evaluations of `valid` reaches a value. `better`: lower
+// where it is reached from above.
+struct ReproduceLearned {
+  std::string by;  // empty: the page does not say
+  double at = 0;
+  std::string better = "higher";
   std::string place{};  // in the table's file, for errors
 };
 
@@ -98,6 +109,7 @@ struct ReproduceRow {
   std::string title;
   training::RunConfig config;
   std::vector<Published> published;  // one for each column
+  std::string against{};      // the row from which it differs in one thing; the page has the difference
   std::string weights_of{};   // run the weights of this other row in this row's model; empty: train them
   std::int64_t longest = 0;   // longest window to measure; 0: all
   std::int64_t batches = 0;   // of a table that is measured on some batches: how many of this row; 0: as many
@@ -137,6 +149,7 @@ struct ReproduceTable {
   std::string reference{};  // the row that relative columns divide by
   ReproduceTune tune{};
   ReproduceBudget budget{};
+  ReproduceLearned learned{};
   std::int64_t seeds = 1;            // of each row, unless --seeds says otherwise
   std::size_t across = 0;            // above 0: the page draws the first column against this one
   training::EvalOptions evaluation;  // how rows are measured; batch 0: the batch of training
@@ -144,11 +157,15 @@ struct ReproduceTable {
   // named "sampled_loss", "sampled_accuracy" and so on.
   std::int64_t sampled_batches = 0;
   bool generated = false;  // the task makes the data
-  // Whether what is measured are windows of a text, and nothing else.
+  // Whether windows of a text are measured, and whether a whole split is.
   bool by_windows() const { return !lengths.empty() && !generated; }
+  bool by_split() const {
+    return !by_windows() || std::any_of(columns.begin(), columns.end(),
+                                        [](const ReproduceColumn& column) { return column.length == 0; });
+  }
   bool has_scales = false;  // whether rows differ by scale
   ReproduceText text;
-  // Lengths of windows, for the columns last_N; of a task that makes its data, of rows, for the columns accuracy_N.
+  // Lengths of windows, for the columns last_N; of a task that makes its data, of rows, for the first column at each.
   std::vector<std::int64_t> lengths{};
   std::int64_t last = 256;    // scored targets of a window
   std::int64_t windows = 0;   // at most so many windows, fewer where they are long

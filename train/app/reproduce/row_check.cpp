@@ -113,7 +113,11 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
                         nearest_match(key, known), fmt::join(known, ", "));
   };
   for (const ReproduceColumn& column : table.columns) {
-    if (column.key.starts_with(table.generated ? "accuracy_" : "last_") && !table.lengths.empty()) continue;
+    if (column.length > 0) {
+      if (table.generated)
+        check("number at lengths", column.key.substr(0, column.key.rfind('_')), column.place, numbers);
+      continue;
+    }
     const bool sampled = column.key.starts_with("sampled_") && table.sampled_batches > 0;
     const bool of_test = column.key.starts_with("test_");
     check("column", column.key.substr(sampled ? 8 : of_test ? 5 : 0), column.place, measured);
@@ -124,6 +128,7 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
   }
   if (!table.chart_key.empty()) check("chart", table.chart_key, table.chart_place, numbers);
   if (!table.tune.keys.empty()) check("number to tune by", table.tune.by, table.tune.place, numbers);
+  if (!table.learned.by.empty()) check("number to learn", table.learned.by, table.learned.place, numbers);
 }
 
 std::map<std::string, RowSize> row_sizes(const ReproduceTable& table, const std::filesystem::path& folder,

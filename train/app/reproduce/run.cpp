@@ -224,11 +224,14 @@ void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, co
                                        options.batch, options.seed));
 }
 
-std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
+// The tokens of the split that is measured.
+std::int64_t split_tokens(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run) {
   TaskArguments arguments = arguments_for(row, run);
   const TextData data = read_text_data(arguments);
-  const auto length = std::ssize(data.tokens);
-  return length - part_of(row.config.data.split, length) - part_of(row.config.data.test, length);
+  const auto all = std::ssize(data.tokens);
+  const std::int64_t train = part_of(row.config.data.split, all), test = part_of(row.config.data.test, all);
+  const std::string& split = table.evaluation.split;
+  return split == "train" ? train : split == "test" ? test : all - train - test;
 }
 
 // Measures the loss on the last targets of windows of every length. The targets are the same for all lengths,
@@ -236,7 +239,7 @@ std::int64_t validation_tokens(const ReproduceRow& row, const LoadedRun& run) {
 // source: Liang, table 1.
 void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
                      RowResult& result) {
-  const std::int64_t tokens = validation_tokens(row, run), last = table.last;
+  const std::int64_t tokens = split_tokens(table, row, run), last = table.last;
   std::int64_t base = 0;
   for (const std::int64_t length : table.lengths)
     if (length + last <= tokens) base = std::max(base, length);
@@ -250,6 +253,7 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
     std::int64_t wanted = std::max<std::int64_t>(table.windows, 1);
     if (length > kManyWindowsUpTo) wanted = std::max<std::int64_t>(1, wanted * kManyWindowsUpTo / length);
     EvalOptions options;
+    options.split = table.evaluation.split;
     options.batch = std::clamp<std::int64_t>(kWindowTokens / length, 1, std::min<std::int64_t>(32, wanted));
     options.batches = wanted >= available ? 0 : wanted / options.batch;
     options.seed = 42;
@@ -263,23 +267,23 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
     counts += fmt::format("{}{} at {}", counts.empty() ? "" : ", ", measured.tokens / last, length);
   }
   if (base == 0) {
-    result.remarks.push_back(fmt::format("the validation text has {} tokens, too few for windows of {}",
-                                         tokens, table.lengths.front()));
+    result.remarks.push_back(fmt::format("the split {} has {} tokens, too few for windows of {}",
+                                         table.evaluation.split, tokens, table.lengths.front()));
     return;
   }
   result.remarks.push_back(fmt::format(
-      "windows by length: {}; of {} that end at tokens {} + {} k (k = 1, 2, ...) of {} validation tokens",
-      counts, (tokens - base) / last, base, last, tokens));
+      "windows by length: {}; of {} that end at tokens {} + {} k (k = 1, 2, ...) of the {} tokens of {}",
+      counts, (tokens - base) / last, base, last, tokens, table.evaluation.split));
 }
 
-// Measures the accuracy on made rows of every length, on as many tokens of each. A model that cannot read a length
+// Measures the first column on made rows of every length, on as many tokens of each. A model that cannot read a length
 // has no number there.
-void measure_accuracies(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
-                        RowResult& result) {
+void measure_made_lengths(const ReproduceTable& table, const ReproduceRow& row, const LoadedRun& run,
+                          RowResult& result) {
   const std::int64_t trained = segment_length(run.config);
   for (const std::int64_t length : table.lengths) {
-    double& accuracy = result.values[fmt::format("accuracy_{}", length)];
-    accuracy = kNotMeasured;
+    double& number = result.values[fmt::format("{}_{}", table.columns.front().key, length)];
+    number = kNotMeasured;
     if (stop_requested()) return;
     try {
       TaskArguments arguments = arguments_for(row, run);
@@ -288,8 +292,10 @@ void measure_accuracies(const ReproduceTable& table, const ReproduceRow& row, co
       run.model->check_length(length, task->carries_state());
       EvalOptions options = options_of(table, row);
       options.batch = std::max<std::int64_t>(1, options.batch * trained / length);
-      for (const auto& [name, value] : task->evaluate(*run.model, options, unless_stopped).metrics)
-        if (name == "accuracy") accuracy = value;
+      const EvalResult measured = task->evaluate(*run.model, options, unless_stopped);
+      if (table.columns.front().key == "loss") number = measured.loss;
+      for (const auto& [name, value] : measured.metrics)
+        if (name == table.columns.front().key) number = value;
     } catch (const Error& refused) {
       result.remarks.push_back(fmt::format("not measured at {}: {}", length, refused.what()));
     }
@@ -298,14 +304,18 @@ void measure_accuracies(const ReproduceTable& table, const ReproduceRow& row, co
 
 std::string evaluation_of(const ReproduceTable& table, const ReproduceRow& row) {
   const EvalOptions e = options_of(table, row);
-  if (!table.by_windows()) {
-    std::string text = fmt::format("{}, {} batches of {} rows", e.split, e.batches, e.batch);
+  std::string text;
+  if (table.by_split()) {
+    text = fmt::format("{}, {} batches of {} rows", e.split, e.batches, e.batch);
     if (table.sampled_batches > 0)
       text += fmt::format("; {} random ones, seed {}", table.sampled_batches, row.config.train.seed);
-    for (const std::int64_t length : table.lengths) text += fmt::format("; at {}", length);
-    return text;
   }
-  std::string text = fmt::format("last {} of at most {} windows:", table.last, table.windows);
+  if (table.lengths.empty()) return text;
+  if (table.generated)
+    text += fmt::format("; {} at:", table.columns.front().key);
+  else
+    text += fmt::format("{}last {} of at most {} windows of {}:", text.empty() ? "" : "; ", table.last,
+                        table.windows, e.split);
   for (const std::int64_t length : table.lengths)
     if (row.longest == 0 || length <= row.longest) text += fmt::format(" {}", length);
   return text;
@@ -492,11 +502,9 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
   result.data = table.data;
   result.measured_step = run.step;
   result.parameters = run.model->params().count();
-  if (table.by_windows())
-    measure_lengths(table, row, run, result);
-  else
-    measure_evaluation(table, row, run, ranks, result);
-  if (table.generated) measure_accuracies(table, row, run, result);
+  if (table.by_split()) measure_evaluation(table, row, run, ranks, result);
+  if (table.by_windows()) measure_lengths(table, row, run, result);
+  if (table.generated) measure_made_lengths(table, row, run, result);
   if (stop_requested()) return std::nullopt;
   const std::int64_t time = segment_length(run.config);
   result.values["parameters"] = static_cast<double>(result.parameters);

@@ -82,6 +82,12 @@ constexpr std::string_view kFamiliesRecall =
 constexpr std::string_view kFamiliesCopy =
 #include "embedded/train/app/reproduce/tables/families_copy.toml"
     ;
+constexpr std::string_view kFamiliesGroups =
+#include "embedded/train/app/reproduce/tables/families_groups.toml"
+    ;
+constexpr std::string_view kFamiliesMqar =
+#include "embedded/train/app/reproduce/tables/families_mqar.toml"
+    ;
 
 // Replaces the key `task` of a table or of a row by what it holds for this one.
 void for_task(nlohmann::json& keys, const std::string& task) {
@@ -147,6 +153,14 @@ std::span<const TableEntry> reproduce_tables() {
       {"families/state", "the same on Random Walk", {kFamiliesState}},
       {"families/recall", "the same on secrets beyond the reach of attention", {kFamiliesRecall}},
       {"families/copy", "the same on copying behind noise", {kFamiliesCopy}},
+      {"families/groups",
+       "the same on products in a group, up to 16 times as long as in training",
+       {kFamiliesGroups},
+       {"z2", "z3", "s3", "a5", "s5"}},
+      {"families/mqar",
+       "the same on values by their keys, and the accuracy against the bytes of state",
+       {kFamiliesMqar},
+       {"pairs-4", "pairs-8", "pairs-16", "pairs-32", "pairs-64"}},
   };
   return tables;
 }

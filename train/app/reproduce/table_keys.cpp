@@ -88,6 +88,12 @@ static void describe(KeyList& keys, BudgetKeys& budget) {
                  "a table of minutes by scale that all have, in place of those of a row, as {small = 2}");
 }
 
+static void describe(KeyList& keys, ReproduceLearned& learned) {
+  keys.add("by", learned.by, "Number of the evaluations of the split valid").required();
+  keys.add("at", learned.at, "Value that it reaches and keeps").required();
+  keys.add("better", learned.better, "Which of two numbers is the better one", {"lower", "higher"});
+}
+
 static void describe(KeyList& keys, ReproduceColumn& column) {
   keys.add("title", column.title, "Title").required();
   keys.add("key", column.key, "Number that it shows").required();
@@ -110,6 +116,8 @@ static void describe(KeyList& keys, RowKeys& row) {
   keys.add_list("published", row.published,
                 "a list with a number for each column; also a text, or {value, remark}")
       .or_values();
+  keys.add("against", row.against,
+           "Row from which it differs in one thing; the page has the difference of the first column");
   keys.add("weights_of", row.weights_of, "Row whose weights this one runs");
   keys.add("longest", row.longest, "Longest window to measure", {0});
   keys.add("scales", row.scales, "Scales that have the row", value_names<Scale>());
@@ -143,6 +151,7 @@ void describe(KeyList& keys, TableKeys& table) {
   keys.add_table("tune", table.tune,
                  "a table of lists of values, as {train = {learning_rate = [1e-3, 3e-3]}}");
   keys.add_table("budget", table.budget, "a table, as {equal = \"operations\", of = \"ROW\"}");
+  keys.add_table("learned", table.learned, "a table, as {by = \"accuracy\", at = 0.99}");
   describe(keys, table.sections);
   keys.add_list("row", table.rows, "a list of tables, each with a name").required();
 }

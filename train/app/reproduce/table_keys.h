@@ -67,6 +67,7 @@ struct RowKeys {
   std::string name, title;
   std::string preset;  // the model that the row begins with
   std::vector<Published> published;
+  std::string against;  // the row from which it differs in one thing
   std::string weights_of;
   std::int64_t longest = 0;
   std::vector<std::string> scales;   // empty: all
@@ -96,6 +97,7 @@ struct TableKeys {
   std::int64_t seeds = 1;
   std::optional<TuneKeys> tune;
   BudgetKeys budget;
+  ReproduceLearned learned;
   ScaleSections sections;
   std::vector<RowKeys> rows;
 

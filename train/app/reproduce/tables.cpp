@@ -38,7 +38,7 @@ const json& part(const json& whole, const char* key) {
 // errors: ConfigError with the place.
 void check_form(const TableKeys& keys, const ConfigSource& file) {
   const bool by_length = file.value.contains("lengths");
-  if (keys.columns.empty() && !by_length)
+  if (keys.columns.empty() && (!by_length || keys.generated))
     fail<ConfigError>("{}: the table has no columns (see train/app/reproduce/README.md for an example)",
                       file.place("columns"));
   const auto check_factor = [&](double factor, const std::string& key) {
@@ -216,6 +216,7 @@ ReproduceRow row_from(const TableKeys& table, const RowKeys& row, const ConfigSo
   made.name = filled(row.name, values, source.place("name"));
   made.title = row.title.empty() ? made.name : filled(row.title, values, source.place("title"));
   if (is_for_scale(table.published_at, request.scale)) made.published = row.published;
+  made.against = row.against;
   made.weights_of = row.weights_of;
   made.longest = row.longest;
   made.off_is_meant = row.recurrence_off;
@@ -369,7 +370,21 @@ void check_rows(const ReproduceTable& table, const std::vector<ConfigSource>& so
           "{}: weights_of is {}, which is no row that is trained ({}rows without weights_of: {})",
           sources[i].place("weights_of"), quote_text(row.weights_of), suggest_value(row.weights_of, trained),
           fmt::join(trained, ", "));
+    if (!row.against.empty() &&
+        (row.against == row.name || std::find(names.begin(), names.end(), row.against) == names.end()))
+      fail<ConfigError>("{}: against is {}, which is no other row of the table ({}rows: {})",
+                        sources[i].place("against"), quote_text(row.against),
+                        suggest_value(row.against, names), fmt::join(names, ", "));
   }
+}
+
+// The first column at a length of rows: "accuracy, %" becomes "accuracy at 64, %".
+ReproduceColumn column_at(ReproduceColumn column, std::int64_t length) {
+  column.title.insert(std::min(column.title.find(','), column.title.size()), fmt::format(" at {}", length));
+  column.key += fmt::format("_{}", length);
+  column.better.clear();  // rows are ranked by the length of training alone
+  column.length = length;
+  return column;
 }
 
 }  // namespace
@@ -431,6 +446,8 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
             "{}: the row {} has train.minutes, and tuning needs a number of steps (train.steps)",
             sources[i].place("train.minutes"), table.rows[i].name);
   }
+  table.learned = file.learned;
+  table.learned.place = source.place("learned.by");
   table.budget = {file.budget.equal, file.budget.of, file.budget.minutes.at(request.scale),
                   source.place("budget.of")};
   if (table.budget.minutes > 0 && (table.budget.equal != "time" || !table.budget.of.empty()))
@@ -451,13 +468,11 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
   if (!table.lengths.empty()) table.last = table.lengths.front();
   for (const std::int64_t length : table.lengths)
     if (table.generated)
-      table.columns.push_back({.title = fmt::format("accuracy at {}, %", length),
-                               .key = fmt::format("accuracy_{}", length),
-                               .factor = 100,
-                               .decimals = 1});
+      table.columns.push_back(column_at(table.columns.front(), length));
     else
-      table.columns.push_back(
-          {fmt::format("last {} of {}", table.last, length), fmt::format("last_{}", length)});
+      table.columns.push_back({.title = fmt::format("last {} of {}", table.last, length),
+                               .key = fmt::format("last_{}", length),
+                               .length = length});
   if (file.text) add_text(table, *file.text, request);
   add_notes(table, file.notes, source, "notes", request);
   if (request.scale != Scale::paper) add_notes(table, file.small_notes, source, "small_notes", request);

@@ -1,6 +1,7 @@
 // A table that tunes its rows, gives them equal budgets, and ranks them by several seeds.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@
 #include "train/app/reproduce/tuning.h"
 #include "train/config/run_config.h"
 #include "train/files/text_file.h"
+#include "train/record/metrics.h"
 
 namespace {
 
@@ -260,21 +262,125 @@ TEST_CASE("a task that makes its data is measured at other lengths than that of 
   ReproduceOptions options = options_of(folder, text);
   options.seeds = 1;
   const std::string told = reproduce_whole(options);
-  CHECK(contains(told, "accuracy at 32, %, ours"));
+  CHECK(contains(told, "loss at 32, ours"));
   const RowResult unit = result_of(options, "unit"), attention = result_of(options, "attention");
-  for (const char* key : {"accuracy_8", "accuracy_32"}) {
+  for (const char* key : {"loss_8", "loss_32"}) {
     CAPTURE(key);
-    CHECK(unit.values.at(key) >= 0);
-    CHECK(unit.values.at(key) <= 1);
+    CHECK(unit.values.at(key) > 0);
+    CHECK(unit.values.at(key) < 2);
   }
-  CHECK(attention.values.at("accuracy_8") >= 0);
-  CHECK(std::isnan(attention.values.at("accuracy_32")));  // it has no positions for them
+  CHECK(attention.values.at("loss_8") > 0);
+  CHECK(std::isnan(attention.values.at("loss_32")));  // it has no positions for them
   CHECK(contains(told, "not measured at 32"));
 }
 
+TEST_CASE("a text is measured at lengths beside the other columns of its table, on the table's split") {
+  const OneThread one;
+  const TempFolder folder;
+  std::string words;
+  for (int i = 0; i < 400; ++i) words += "word " + std::to_string(i * i) + "\n";
+  std::string text = tuned_table("lengths = {small = [8, 16]}\nwindows = {small = 4}", "[1e-3]");
+  text.replace(text.find("name = \"parity\""), 15, "test = 0.05");
+  text += "train = {warmup = 0}\n";
+  ReproduceOptions options = options_of(folder, text);
+  options.data = folder.write("words.txt", words);
+  options.seeds = 1;
+  options.rows = {"unit"};
+  const std::string told = reproduce_whole(options);
+  const RowResult unit = result_of(options, "unit");
+  for (const char* key : {"loss", "last_8", "last_16"}) {
+    CAPTURE(key);
+    CHECK(unit.values.at(key) > 0);
+  }
+  CHECK(contains(told, "last 8 of 16, ours"));
+  CHECK(contains(told, "tokens of test"));
+  CHECK(contains(told, "the numbers are of the split test"));
+}
+
+TEST_CASE("a page says in one line what each row learned, when, in how many seeds, and what was tried") {
+  const TempFolder folder;
+  ReproduceTable table;
+  table.name = table.title = "t";
+  table.columns = {{.title = "accuracy, %", .key = "accuracy", .factor = 100, .decimals = 1},
+                   {.title = "accuracy at 8, %", .key = "accuracy_8", .factor = 100, .length = 8},
+                   {.title = "accuracy at 16, %", .key = "accuracy_16", .factor = 100, .length = 16},
+                   {.title = "accuracy at 32, %", .key = "accuracy_32", .factor = 100, .length = 32}};
+  table.lengths = {8, 16, 32};
+  table.generated = true;
+  table.learned = {.by = "accuracy", .at = 0.99};
+  table.tune.keys = {{"train.learning_rate", {"1e-3", "1e-2"}}};
+  for (const char* group : {"all", "some", "none", "waits"})
+    for (std::int64_t seed = 1; seed <= 2; ++seed) table.rows.push_back(numbered(group, seed));
+  for (ReproduceRow& row : table.rows)
+    if (row.group == "some") row.against = "all";
+  // At three evaluations; the second seed of the second row is right once and forgets it again.
+  const std::vector<std::vector<double>> right = {{0.1, 1, 1},   {0.1, 0.2, 1},   {0.1, 0.99, 1},
+                                                  {0.1, 1, 0.5}, {0.1, 0.2, 0.3}, {0.1, 0.2, 0.4}};
+  std::vector<ShownRow> shown;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    ShownRow row{&table.rows[i], std::nullopt, "command", folder.path(table.rows[i].name)};
+    if (i < right.size()) {
+      MetricsWriter writer(folder.write(table.rows[i].name + "/metrics.jsonl", ""));
+      for (std::size_t at = 0; at < 3; ++at)
+        writer.write(EvalRecord{.step = 10 * (static_cast<std::int64_t>(at) + 1),
+                                .loss = 1,
+                                .tokens = 8,
+                                .metrics = {{"accuracy", right[i][at]}}});
+      row.result = RowResult{};
+      const double last = right[i].back();
+      row.result->values = {
+          {"accuracy", last}, {"accuracy_8", last}, {"accuracy_16", last}, {"accuracy_32", 0.5}};
+    }
+    shown.push_back(std::move(row));
+  }
+  std::string text = table_text(table, shown);
+  for (std::size_t at = 0; (at = text.find("  ")) != std::string::npos;) text.erase(at, 1);
+  CHECK(contains(text, "| all | 2 of 2 seeds, by step 20 to 30; holds up to 16 tokens |"));
+  CHECK(
+      contains(text,
+               "| some | 1 of 2 seeds, by step 20; the others end at 50.0 (accuracy, %), of what was tried: "
+               "train.learning_rate of 1e-3, 1e-2 |"));
+  CHECK(contains(text, "| none | 0 of 2 seeds; all end at 30.0 to 40.0 (accuracy, %), of what was tried"));
+  CHECK(contains(text, "| waits | not run |"));
+  CHECK(contains(text, "| some | all | -25.0 | no |"));
+  CHECK(contains(table_page(table, shown), "In one line each"));
+}
+
+TEST_CASE("a row is against another row of its table") {
+  const TempFolder folder;
+  const std::string text = tuned_table("") + "against = \"unite\"\n";
+  CHECK(contains(
+      error_of<ConfigError>([&] { planned(folder, text); }),
+      "against is \"unite\", which is no other row of the table (nearest: unit; rows: unit, attention"));
+}
+
+TEST_CASE(
+    "the families' tables have rows that differ from another in one thing, where there is something to carry") {
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.runs = folder.path("runs");
+  options.seeds = 1;
+  for (const char* name : {"families/groups", "families/mqar", "families/copy", "families/recall"}) {
+    CAPTURE(name);
+    options.table = name;
+    const ReproduceTable table = plan_table(options);
+    CHECK(row_of(table, "regular_rotary").against == "regular");
+    CHECK(row_of(table, "regular_rotary").config.model.rotary);
+    CHECK(row_of(table, "universal").config.model.layers == 1);
+    CHECK(row_of(table, "vanilla").config.model.window == 0);
+    const bool carries = std::any_of(table.rows.begin(), table.rows.end(),
+                                     [](const ReproduceRow& row) { return row.name == "xl"; });
+    CHECK(carries == (options.table == "families/recall"));
+  }
+  options.table = "families/groups";
+  options.task = "s5";
+  CHECK(plan_table(options).folder == "families/groups-s5-small");
+  CHECK(plan_table(options).columns.back().key == "accuracy_1024");
+}
+
 TEST_CASE("the families' tables tune rates on three seeds and report a split that chose nothing") {
-  for (const char* name :
-       {"families/text", "families/text-operations", "families/state", "families/copy", "families/recall"}) {
+  for (const char* name : {"families/text", "families/text-operations", "families/state", "families/copy",
+                           "families/recall", "families/groups", "families/mqar"}) {
     CAPTURE(name);
     const TempFolder folder;
     ReproduceOptions options;
