@@ -377,7 +377,7 @@ int check_itself() {
     return code == 0 ? training::load_run(where).state.best_loss : std::nan("");
   };
   const double one = loss_of_parity("1"), two = loss_of_parity("2");
-  good = is_right(one > 0.5, "parity with beta up to 1, which cannot: loss", one) && good;
+  good = is_right(one > 0.5, "parity with beta up to 1, as many steps: loss", one) && good;
   good = is_right(two < 0.05, "parity with beta up to 2: loss", two) && good;
   fs::remove_all(folder);
   return good ? 0 : 1;
