@@ -109,8 +109,8 @@ Tensor inverse_of_one_plus(const Tensor& a) {
 //   S' = e^(g_C) S + (e^(g_C - g) K)^T U
 //
 // T, D and all that stands beside S and U do not need S, and are computed for all chunks at once (the UT transform of
-// section 3.2 of the second paper; the gates are those of section 3.3 of the first). Each exponent is the sum of
-// logarithms below 0, so nothing overflows; e^g / e^(g_i) would.
+// the second paper; the gates are those of the first). Each exponent is the sum of logarithms below 0, so nothing
+// overflows; e^g / e^(g_i) would.
 Result in_chunks(Tokens in, Tensor state, std::int64_t chunk) {
   const Shape shape = in.v.shape();
   const std::int64_t rows = shape[0] * shape[1], time = shape[2], size = shape[3];
@@ -137,7 +137,7 @@ Result in_chunks(Tokens in, Tensor state, std::int64_t chunk) {
   return {narrow(y, 2, 0, time), reshape(state, {shape[0], shape[1], size, size})};
 }
 
-// ---- the model: layers of the rule and of an MLP (section 3.4 of the first paper, whose MLP is a gated one)
+// ---- the model: layers of the rule and of an MLP (as in the first paper, whose MLP is a gated one)
 
 // Its keys, beside the common ones (models/config.h). Of these `chunk` changes the speed and not the results.
 struct Keys {
