@@ -131,15 +131,15 @@ TEST_CASE("text documents: an array of JSON is read as it stands and named with 
   const std::string text = "[\n {\"by\": \"x\", \"story\": \"one\"},\n {\"story\": \"two\"}\n]\n",
                     path = folder.write("d.json", text);
   static_cast<void>(take_warnings());
-  CHECK(parts_of(read_documents(about_documents(path, "documents"))) == Parts{text});
+  CHECK(parts_of(read_text_of(text_arguments(path, "documents"))) == Parts{text});
   const auto warnings = take_warnings();
   REQUIRE(warnings.size() == 1);
   CHECK_MESSAGE(contains(warnings[0], "jq -c '.[]' " + path + " > " + folder.path("d.jsonl")), warnings[0]);
   CHECK_MESSAGE(contains(warnings[0], "--data.json_field story"), warnings[0]);
   const std::string refused = error_of<ConfigError>([&] {
-    TaskArguments arguments = about_documents(path, "documents");
+    TaskArguments arguments = text_arguments(path, "documents");
     arguments.config.data.json_field = "story";
-    read_documents(std::move(arguments));
+    read_text_of(std::move(arguments));
   });
   CHECK_MESSAGE(contains(refused, "d.json is an array; lines are made"), refused);
 }
