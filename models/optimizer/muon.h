@@ -9,15 +9,15 @@
 //   orthogonal(D):  X = D / (|D| + 1e-7)                             the Frobenius norm: no singular value above 1
 //                   5 times  A = X X^T,  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X
 //
-// If D = P S Q^T is the singular value decomposition, X tends to P Q^T roughly: an iteration takes each singular value s
-// to 3.4445 s - 4.7750 s^3 + 2.0315 s^5. After five, those that were 0.002 or more of the norm lie between 0.68 and 1.21,
-// and smaller ones below 1.21. The matrix U has then a root mean square of about 1 / sqrt(max(rows, columns)), and the
-// factor makes it 0.2, as the step of AdamW has: so one learning rate and one weight decay suit both.
+// If D = P S Q^T is the singular value decomposition, X tends to P Q^T roughly: an iteration takes each singular value
+// s to 3.4445 s - 4.7750 s^3 + 2.0315 s^5. After five, those that were 0.002 or more of the norm lie between 0.68 and
+// 1.21, and smaller ones below 1.21. The matrix U has then a root mean square of about 1 / sqrt(max(rows, columns)),
+// and the factor makes it 0.2, as the step of AdamW has: so one learning rate and one weight decay suit both.
 //
 // A hidden matrix is a parameter with two axes that multiplies activations: its name ends in "weight", or as an LSTM's
 // in "w_ih" or "w_hh", and it is not that of "embed", "pos_embed" or "head". Tables, heads, learned states, norms and
-// biases go by AdamW. What holds several matrices one above the other (queries, keys and values of "wqkv", the four gates
-// of an LSTM) is orthogonalised matrix by matrix.
+// biases go by AdamW. What holds several matrices one above the other (queries, keys and values of "wqkv", the four
+// gates of an LSTM) is orthogonalised matrix by matrix.
 //
 // Products are those of ops/product/, in f32 (f64 for f64) whatever the activations have, on every device. Bits do not
 // depend on the number of threads.

@@ -1,5 +1,5 @@
-// Optimizers with one moment, over arenas as in optimizer.h: SGD with momentum, Lion, and the two halves of Muon, between
-// which models/optimizer/muon.h makes matrices orthogonal. Not differentiable.
+// Optimizers with one moment, over arenas as in optimizer.h: SGD with momentum, Lion, and the two halves of Muon,
+// between which models/optimizer/muon.h makes matrices orthogonal. Not differentiable.
 //
 // With g the gradient times the clipping factor, and decoupled weight decay as in AdamW:
 //
@@ -66,8 +66,8 @@ EDDY_HD_INLINE double momentum_clipping(const double* norm, double clip) {
   return Rule == MomentumRule::given || norm == nullptr ? 1.0 : clip_factor(*norm, clip);
 }
 
-// Updates one element, and returns its new parameter. `rest1` and `rest2` are 1 - beta1 and 1 - beta2; `gradient` is that
-// times momentum_clipping.
+// Updates one element, and returns its new parameter. `rest1` and `rest2` are 1 - beta1 and 1 - beta2; `gradient` is
+// that times momentum_clipping.
 template <MomentumRule Rule, class T>
 EDDY_HD_INLINE T momentum_update(T beta1, T rest1, T beta2, T rest2, T rate, T keep, T gradient, T p, T& m) {
   if constexpr (Rule == MomentumRule::sgd) {

@@ -45,7 +45,8 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Dtype dt
 
 // Returns the numbers 0, 1, ... n - 1 in a random order; every order is equally likely. Slices of it are the batches of
 // an epoch: index_select(x, 0, narrow(order, 0, at, batch)).
-// shapes: [n]. dtypes: i64.
+// shapes: [n].
+// dtypes: i64.
 // errors: ShapeError when n < 0; OutOfMemoryError; DeviceError.
 Tensor randperm(std::int64_t n, const RandomKey& key, Device device = kCpu);
 Tensor randperm(std::int64_t n, Device device = kCpu);

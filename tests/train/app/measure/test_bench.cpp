@@ -129,7 +129,7 @@ TEST_CASE("the benchmark of ops says how far it is and leaves out what does not 
     CHECK(total == ops);
   };
   const Ceilings ceilings = quick_ceilings();
-  const MemoryLimit limit(allocator(kCpu), 16 << 20);  // holds the samples of all tests
+  const MemoryLimit limit(allocator(kCpu), 24 << 20);  // holds the samples of all tests
   Measurement m;
   m.tables = {bench_op_rows(options, ceilings)};
   const nlohmann::json rows = to_json(m)["ops"];

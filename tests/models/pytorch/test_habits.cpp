@@ -251,7 +251,7 @@ TEST_CASE("the list of habits in docs/library.md has the names of these cases") 
   const std::string page = read_bytes(EDDY_SOURCE_DIR "/docs/library.md");
   const std::string list = page.substr(page.find("\n## Where a habit from PyTorch"));
   const std::vector<std::string> lines = between(list.substr(0, list.find("\n## ", 1)), "\n- **", ".**");
-  const std::string source = read_bytes(EDDY_SOURCE_DIR "/tests/models/test_pytorch_habits.cpp");
+  const std::string source = read_bytes(EDDY_SOURCE_DIR "/tests/models/pytorch/test_habits.cpp");
   // The text that is searched for stands here in two parts, so that it is not found.
   CHECK(lines == between(source, std::string("(\"") + "habit: ", "\""));
 }
