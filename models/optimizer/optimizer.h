@@ -61,7 +61,7 @@ struct OptimizerOptions {
 // The name of a schedule, its lowest rate, and its lengths in optimizer steps.
 struct ScheduleOptions {
   std::string schedule = "constant";  // ScheduleName
-  double min_learning_rate = 0.0;     // at step `steps`, the first behind the run
+  double min_learning_rate = 0.0;     // at step `steps`, the first after the run
   std::int64_t steps = 5000;          // of the whole run
   std::int64_t warmup = 0;            // steps of the linear rise at the start; 0: none
   std::int64_t warmup_from = 1;  // number of the first step in the warm-up; with 0 its learning rate is 0
@@ -72,7 +72,7 @@ struct ScheduleOptions {
 // Returns the learning rate of optimizer step `step`, counted from 0. With W = warmup and T = steps:
 //
 //   constant, cosine, linear   a linear rise over W steps, then constant, or a fall to min_learning_rate at
-//                              step T, the first behind the run.
+//                              step T, the first after the run.
 //                              During the rise it is learning_rate (step + warmup_from) / W, so with
 //                              warmup_from 0 the first step has rate 0.
 //

@@ -28,9 +28,9 @@ struct RecipeEntry {
 void describe(KeyList& keys, RecipeEntry& entry) {
   keys.add("models", entry.models, "Models; none: all");
   keys.add("bytes_from", entry.bytes_from, "Least bytes of the text", {0});
-  keys.add("bytes_below", entry.bytes_below, "Bytes that the text has not; 0: no limit", {0});
+  keys.add("bytes_below", entry.bytes_below, "The text has fewer bytes; 0: no limit", {0});
   keys.add("minutes_from", entry.minutes_from, "Least minutes", {.low = 0});
-  keys.add("minutes_below", entry.minutes_below, "Minutes that the run has not; 0: no limit", {.low = 0});
+  keys.add("minutes_below", entry.minutes_below, "The run has fewer minutes; 0: no limit", {.low = 0});
   keys.add("timed", entry.timed, "Whether minutes end the run");
   keys.ignore({"model", "data", "train"});
 }

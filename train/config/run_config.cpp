@@ -195,7 +195,7 @@ void describe(KeyList& keys, TrainConfig& c) {
            {.low = 0})
       .common();
   keys.add("clip", c.clip, "Largest norm of the gradient; 0: no clipping", {.low = 0}).common();
-  keys.add("matrix_momentum", c.matrix_momentum, "muon: decay of the running sum of a matrix' gradient",
+  keys.add("matrix_momentum", c.matrix_momentum, "muon: decay of the running sum of a matrix's gradient",
            kBelowOne);
   keys.add("matrix_rate", c.matrix_rate, "muon: learning rate of matrices, as a multiple of learning_rate",
            {.low = 0, .low_open = true});
