@@ -20,9 +20,10 @@ constexpr double kUpdateSize = 0.2;  // the root mean square of an update at rat
 // The marks of what is held and, as `matrices` says, a hidden matrix or not.
 ParameterMask held_of(const ParamStore& params, const ParameterMask& held, bool matrices) {
   const std::vector<Parameter>& all = params.parameters();
+  if (!held.empty() && held.size() != all.size()) return held;  // Optimizer refuses it
   ParameterMask marks(all.size());
   for (std::size_t i = 0; i < all.size(); ++i)
-    marks[i] = (held.empty() || held.at(i)) && (hidden_matrices(all[i]) > 0) == matrices;
+    marks[i] = (held.empty() || held[i]) && (hidden_matrices(all[i]) > 0) == matrices;
   return marks;
 }
 
@@ -38,12 +39,13 @@ std::int64_t hidden_matrices(const Parameter& parameter) {
   const std::string_view name = parameter.name;
   const std::size_t point = name.rfind('.');
   const std::string_view last = point == name.npos ? name : name.substr(point + 1);
-  if (last == "w_ih" || last == "w_hh") return 4;
+  const auto stacked = [&](std::int64_t count) { return parameter.shape[0] % count == 0 ? count : 1; };
+  if (last == "w_ih" || last == "w_hh") return stacked(4);
   if (last != "weight") return 0;
   const std::string_view before = point == name.npos ? std::string_view() : name.substr(0, point);
   const std::string_view module = before.substr(before.rfind('.') + 1);  // npos + 1 is 0
   if (module == "embed" || module == "pos_embed" || module == "head") return 0;
-  return module == "wqkv" ? 3 : 1;
+  return module == "wqkv" ? stacked(3) : 1;
 }
 
 Tensor orthogonal(const Tensor& direction) {
@@ -85,7 +87,9 @@ void Muon::update(const Tensor& numbers, const Tensor& norm) {
                             {MomentumRule::nesterov, momentum_, 0}, numbers, norm);
     for (const Parameter& parameter : params_.parameters()) {
       if (parameter.offset < range.begin || parameter.offset >= range.end) continue;
-      const std::int64_t matrices = hidden_matrices(parameter), count = parameter.shape.elements() / matrices;
+      const std::int64_t matrices = hidden_matrices(parameter);
+      if (matrices == 0) continue;  // one of no elements, at the place of the next one
+      const std::int64_t count = parameter.shape.elements() / matrices;
       const Shape shape{parameter.shape[0] / matrices, parameter.shape[1]};
       const double size = rate_ * kUpdateSize * std::sqrt(static_cast<double>(std::max(shape[0], shape[1])));
       for (std::int64_t i = 0; i < matrices && count > 0; ++i) {

@@ -17,7 +17,7 @@
 // A hidden matrix is a parameter with two axes that multiplies activations: its name ends in "weight", or as an LSTM's
 // in "w_ih" or "w_hh", and it is not that of "embed", "pos_embed" or "head". Tables, heads, learned states, norms and
 // biases go by AdamW. What holds several matrices one above the other (queries, keys and values of "wqkv", the four
-// gates of an LSTM) is orthogonalised matrix by matrix.
+// gates of an LSTM) is orthogonalised matrix by matrix, where its rows divide into them.
 //
 // Products are those of ops/product/, in f32 (f64 for f64) whatever the activations have, on every device. Bits do not
 // depend on the number of threads.

@@ -230,6 +230,7 @@ TEST_CASE("hidden matrices are the weights of layers, and not tables, heads, sta
   CHECK(matrices("layers.0.recurrent.gate_attn.wz.weight", {4, 8}) == 1);
   CHECK(matrices("layers.1.attn.wqkv.weight", {12, 4}) == 3);
   CHECK(matrices("lstm.0.w_hh", {16, 4}) == 4);
+  CHECK(matrices("gru.w_hh", {18, 6}) == 1);  // four matrices are not in it
   CHECK(matrices("embed.weight", {9, 4}) == 0);
   CHECK(matrices("pos_embed.weight", {9, 4}) == 0);
   CHECK(matrices("head.weight", {9, 4}) == 0);
@@ -272,6 +273,29 @@ TEST_CASE("Muon's bits do not depend on the number of threads, and it lowers wha
     CHECK(values == first);
   }
   set_thread_count(threads);
+}
+
+TEST_CASE("Muon steps past a parameter of no elements that stands where a matrix begins") {
+  const auto declare = [](ParamStore& store) {
+    store.root().param("nothing.bias", {0}, Init::zeros());
+    store.root().param("layer.weight", {3, 2}, Init::ones());
+  };
+  ParamStore counted;
+  declare(counted);
+  ParamStore store(counted, Dtype::f64, kCpu);
+  declare(store);
+  store.initialize(1);
+  const auto muon = make_optimizer(store, muon_options());
+  const Tensor& weight = store.get("layer.weight").value;
+  backward(sum(weight * weight));
+  muon->step(0.1);
+  for (const double value : weight.to_vector<double>()) CHECK(value < 0.98);  // 0.99 by the decay alone
+}
+
+TEST_CASE("Muon refuses a mask of another size, as every optimizer does") {
+  ParamStore store = make_net(Dtype::f32);
+  CHECK_THROWS_AS(make_optimizer(store, muon_options(), {true, false}), ValueError);
+  CHECK_THROWS_AS(make_optimizer(store, muon_options(), ParameterMask(100, true)), ValueError);
 }
 
 TEST_CASE("Muon refuses constants out of their range") {
