@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char *kFamily = "model.family", *kModel = "model.model";
 constexpr const char *kParams = "model.params", *kDim = "model.dim";
-constexpr const char* kPath = "data.path";
+constexpr const char *kPath = "data.path", *kPositions = "model.positions";
 constexpr const char *kSteps = "train.steps", *kMinutes = "train.minutes", *kText = "text";
 constexpr std::string_view kModelSection = "model.";
 
@@ -145,6 +145,7 @@ std::string NewConfig::choose_recipe(const std::function<std::int64_t(const Data
   if (set != nullptr)
     for (const auto& [key, text] : set->keys) others.insert(key);
   if (given_.contains(kParams)) others.insert(kDim);
+  if (config_.model.rotary) others.insert(kPositions);  // they say the order in place of a table
   ConfigSource chosen{recipe.name, nlohmann::json::object(), {}};
   for (const auto& [section, table] : recipe.value.items())
     for (const auto& [key, value] : table.items())

@@ -81,8 +81,9 @@ TEST_CASE("recipe: attention alone has positions, however its run ends") {
   CHECK(chosen({{"model.model", "regular"}, {"train.minutes", "2"}}).config.model.positions);
   CHECK(chosen({{"model.model", "regular"}, {"train.steps", "7"}}).config.model.positions);
   CHECK(chosen({{"train.steps", "7"}}, 1'000'000, "regular").config.model.positions);
-  CHECK_FALSE(chosen({{"model.model", "regular"}, {"model.positions", "false"}, {"train.minutes", "2"}})
-                  .config.model.positions);
+  for (const auto& [key, value] : {std::pair{"model.positions", "false"}, {"model.rotary", "true"}})
+    CHECK_FALSE(
+        chosen({{"model.model", "regular"}, {key, value}, {"train.minutes", "2"}}).config.model.positions);
 }
 
 TEST_CASE("recipe: a run without an end gets the usual minutes, and one by steps keeps the defaults") {
