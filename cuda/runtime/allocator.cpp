@@ -163,11 +163,11 @@ class CudaAllocator final : public Allocator {
     if (bytes == 0) return nullptr;
     const std::int64_t live = plain_stats_.live_bytes + captured_.stats().live_bytes;
     const bool over_limit = limit_ > 0 && live + static_cast<std::int64_t>(bytes) > limit_;
-    void* const memory = over_limit ? nullptr : memory_.take(bytes);
-    if (memory == nullptr) out_of_memory(memory_, bytes, plain_stats_, 0, limit_);
     // Room for all that a capture may free: deallocate may not fail.
     const std::size_t most = later_.size() + static_cast<std::size_t>(plain_pieces_) + 1;
     if (later_.capacity() < most) later_.reserve(2 * most);
+    void* const memory = over_limit ? nullptr : memory_.take(bytes);
+    if (memory == nullptr) out_of_memory(memory_, bytes, plain_stats_, 0, limit_);
     plain_stats_.live_bytes += static_cast<std::int64_t>(bytes);
     plain_stats_.reserved_bytes += static_cast<std::int64_t>(bytes);
     plain_stats_.peak_bytes = std::max(plain_stats_.peak_bytes, plain_stats_.live_bytes);
