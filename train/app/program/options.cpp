@@ -156,7 +156,9 @@ void add_device_option(CLI::App& command, std::string& device) {
 void NewRunOptions::add_to(CLI::App& command) {
   add_option(
       command, "config,--config", config,
-      "Configuration (TOML or JSON); without one what suits the text, its minutes and the model, or the defaults",
+      trains ? "Configuration (TOML or JSON); without one what suits the text, its minutes and the model, "
+               "or the defaults"
+             : "Configuration (TOML or JSON); without one, the defaults",
       not_empty());
   add_option(
       command, "--preset", preset,
