@@ -69,8 +69,9 @@ std::vector<std::int64_t> State::counts(std::string_view name) const {
 bool State::erase(std::string_view name) {
   const std::size_t place = place_of(name);
   if (place == entries_.size()) return false;
+  if (const auto noted = places_.find(name); noted != places_.end()) places_.erase(noted);
+  for (auto& [other, after] : places_) after -= after > place ? 1 : 0;
   entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(place));
-  places_.clear();
   note_places();
   return true;
 }

@@ -106,10 +106,12 @@ Found look_at(TextFiles& texts, bool needs_utf8, const CutRule& rule) {
       found.array_file = shown_path(file);
       found.array_field = likely_text_field(object);
       found.array_command = "jq -c '.[]'";
-      if (file.path != kStandardInput)
-        found.array_command +=
-            fmt::format(" {} > {}", shell_quoted(file.path),
-                        shell_quoted(fs::path(file.path).replace_extension(".jsonl").string()));
+      if (file.path != kStandardInput) {
+        fs::path lines = fs::path(file.path).replace_extension(".jsonl");
+        if (lines == file.path)
+          lines.replace_extension(".lines.jsonl");  // or the command would empty the file
+        found.array_command += fmt::format(" {} > {}", shell_quoted(file.path), shell_quoted(lines.string()));
+      }
     }
     if (found.json_lines || !is_json_lines(text, file.name)) continue;
     found.json_lines = true;

@@ -142,6 +142,10 @@ TEST_CASE("text documents: an array of JSON is read as it stands and named with 
     read_text_of(std::move(arguments));
   });
   CHECK_MESSAGE(contains(refused, "d.json is an array; lines are made"), refused);
+  read_text_of(text_arguments(folder.write("d.jsonl", text), "documents"));
+  const auto of_lines = take_warnings();
+  REQUIRE(of_lines.size() == 1);
+  CHECK_MESSAGE(contains(of_lines[0], " > " + folder.path("d.lines.jsonl")), of_lines[0]);
 }
 
 TEST_CASE("text documents: several paths and patterns are read as a folder of them") {
