@@ -81,7 +81,7 @@ inline void describe(KeyList& keys, CommonKeys& c) {
   keys.add("window", c.window, "Number of tokens that a token sees; 0: segment", {0, 1'000'000'000})
       .read_by("block_recurrent llama_window");
   keys.add("chunk", c.chunk,
-           "Rows of the memory (memory_llama), or tokens that a model (the staircase) takes in at a step",
+           "Rows of the memory (memory_llama), or tokens that enter a model at a step (staircase)",
            {1, 1'000'000'000})
       .read_by("memory_llama staircase -lstm");
   keys.add("mask_token_zero", c.mask_token_zero, "Whether token 0 of documents is padding, without a loss")

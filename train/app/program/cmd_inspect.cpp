@@ -200,7 +200,8 @@ Described describe_inspect(CLI::App& command) {
               "task {})",
               kTextTokens, kTaskTokens))
       ->transform(whole_number(2, 10'000'000));
-  add_option(command, "--seed", flags->seed, "Seed of a task's streams, added to train.seed",
+  add_option(command, "--seed", flags->seed,
+             "Seed of a task's streams, added to train.seed; 0: streams of training",
              whole_number(0, 1'000'000'000));
   add_option(
       command, "--attention", flags->attention,
