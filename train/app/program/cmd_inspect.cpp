@@ -201,7 +201,7 @@ Described describe_inspect(CLI::App& command) {
               kTextTokens, kTaskTokens))
       ->transform(whole_number(2, 10'000'000));
   add_option(command, "--seed", flags->seed,
-             "Seed of a task's streams, added to train.seed; 0: streams of training",
+             "Seed of a task's streams, added to train.seed; 0: the seed of training",
              whole_number(0, 1'000'000'000));
   add_option(
       command, "--attention", flags->attention,
