@@ -59,8 +59,9 @@ int report_out_of_memory() {
 std::terminate_handler terminate_before = nullptr;
 
 // Ends the program where an exception meets a function that promises to throw none: some of the standard library, of
-// the JSON library and of CLI11 take memory all the same. g++ may end there without saying what was thrown. A run goes
-// on from its last checkpoint. Whatever else ends so is a mistake of the program, and ends as it does without this.
+// the JSON library and of CLI11 take memory all the same. g++ may end there without saying what was thrown: that is taken
+// for want of memory. A run goes on from its last checkpoint. What is known to be another exception is a mistake of the
+// program, and ends as it does without this.
 [[noreturn]] void end_without_memory() {
   bool out_of_memory = std::uncaught_exceptions() > 0;
   if (std::current_exception() != nullptr) {
