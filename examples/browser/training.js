@@ -2,7 +2,7 @@
 'use strict';
 
 const parity = {recurrent: true, going: null, losses: [], right: [], step: 0, states: null};
-const earlier = new Map();  // by whether it was recurrent: `right` of the last model of that kind
+const earlier = new Map();  // by whether it was recurrent: `right` of the last model of that kind that was trained
 const kStates = 48, kStateBits = 16, kEvery = 5;
 const kSteps = 1000;  // that one press of Train adds
 const ownBits = Array.from('101100111010001101011101', Number);  // longer than the streams of training
@@ -17,7 +17,7 @@ function openTraining() {
 }
 
 function beginParity() {
-  earlier.set(parity.recurrent, parity.right);
+  if (parity.right.length > 0) earlier.set(parity.recurrent, parity.right);
   Object.assign(parity, {recurrent: $('recurrent').checked, going: null, losses: [], right: [], step: 0});
   engine.parity.begin(1, parity.recurrent);
   showParity(0);
