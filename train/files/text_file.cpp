@@ -10,7 +10,7 @@
 namespace eddy::training {
 namespace {
 
-constexpr const char* kDigestKey = "digest";
+constexpr const char *kFormatKey = "format", *kDigestKey = "digest";
 
 std::string digest_of_json(const nlohmann::json& value) {
   Digest digest;
@@ -28,17 +28,25 @@ nlohmann::json read_json_file(const std::filesystem::path& path) {
   return json_of_text(read_text_file(path), path.string());
 }
 
-std::string text_with_digest(nlohmann::json object) {
+void check_format(const nlohmann::json& object, const std::string& file, int format) {
+  const auto found = object.find(kFormatKey);  // the end of what is no object
+  if (found != object.end() && *found == format) return;
+  fail<FormatError>("{} has {}, and this program reads {}: take the program that wrote it", file,
+                    found == object.end() ? "no format" : "format " + found->dump(), format);
+}
+
+std::string text_with_digest(nlohmann::json object, int format) {
   object.erase(kDigestKey);
+  object[kFormatKey] = format;
   object[kDigestKey] = digest_of_json(object);
   return object.dump(1) + "\n";
 }
 
-nlohmann::json read_json_with_digest(const std::filesystem::path& path) {
+nlohmann::json read_json_with_digest(const std::filesystem::path& path, int format) {
   nlohmann::json object = read_json_file(path);
-  const nlohmann::json wanted =
-      object.is_object() ? object.value(kDigestKey, nlohmann::json()) : nlohmann::json();
-  if (object.is_object()) object.erase(kDigestKey);
+  check_format(object, path.string(), format);
+  const nlohmann::json wanted = object.value(kDigestKey, nlohmann::json());
+  object.erase(kDigestKey);
   if (const std::string found = digest_of_json(object); wanted != found)
     fail<FormatError>("{} is not what was written: its digest is {}, and it says {}", path.string(), found,
                       wanted.dump());

@@ -18,11 +18,16 @@ std::string read_text_file(const std::filesystem::path& path, std::int64_t most 
 // errors: as read_text_file; FormatError when it is not JSON (tensor/files/strict_json.h).
 nlohmann::json read_json_file(const std::filesystem::path& path);
 
-// An object of JSON as the text of a file, with the digest of what it holds as its key "digest" (digest.h).
-std::string text_with_digest(nlohmann::json object);
+// Refuses a file that holds `object` unless the object's key "format" is this number. `file` begins the error.
+// errors: FormatError.
+void check_format(const nlohmann::json& object, const std::string& file, int format);
+
+// An object of JSON as the text of a file, with its format and the digest of what it holds (digest.h) as its keys
+// "format" and "digest".
+std::string text_with_digest(nlohmann::json object, int format);
 // The object of such a file, without its digest.
-// errors: as read_json_file; FormatError where it holds something else than was written.
-nlohmann::json read_json_with_digest(const std::filesystem::path& path);
+// errors: as read_json_file; FormatError for another format, and where it holds something else than was written.
+nlohmann::json read_json_with_digest(const std::filesystem::path& path, int format);
 
 // Replaces (or creates) the file with `text`. On an error the old file is unchanged and no temporary file is
 // left.

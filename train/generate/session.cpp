@@ -72,6 +72,12 @@ class Notes {
   const std::string& file_;
 };
 
+// errors: FormatError for a file that is no session, or one of another format.
+void check_session_format(const Notes& notes, const std::string& file) {
+  if (const std::string& format = notes.text("format"); format != kFormat)
+    fail<FormatError>("session: {} has format {:?}, and this program reads {:?}", file, format, kFormat);
+}
+
 void check_model(const Notes& notes, const Model& model, const std::string& file) {
   if (const std::string& theirs = notes.text("model"); theirs != model.config().model)
     fail<ConfigError>("session: {} was written by a {}, and this model is a {} (use the run that wrote it)",
@@ -208,9 +214,7 @@ void save_session(const std::string& path, const Model& model, const Session& se
 
 std::string session_problem(const std::string& path) {
   const SafetensorsFile file = open_session(path);
-  const auto format = file.metadata().find("format");
-  if (format == file.metadata().end() || format->second != kFormat)
-    fail<FormatError>("session: {} is not a session (expected: a file that --save-session wrote)", path);
+  check_session_format(Notes(file.metadata(), path), path);
   return problem_of(file);
 }
 
@@ -223,8 +227,7 @@ const OutputKind kSessionFile{"a session", [](const std::string& path) {
 Session load_session(const std::string& path, const Model& model) {
   const SafetensorsFile file = open_session(path);
   const Notes notes(file.metadata(), path);
-  if (notes.text("format") != kFormat)
-    fail<FormatError>("session: {} is in format {:?} (here {:?})", path, notes.text("format"), kFormat);
+  check_session_format(notes, path);
   // First of all: what was damaged must not be taken for another model's.
   if (const std::string problem = problem_of(file); !problem.empty())
     fail<FormatError>("session: {} is damaged: {} (begin the text again, or take a copy)", path, problem);

@@ -5,8 +5,8 @@
 //   state.<name>      the model's state, as Model::stream left it
 //   logits            f32 [n_out], of the next token; absent while a drawn token has not been read
 //   unread            i32 [1], the drawn token that the model has not read
-//   metadata          model, config and weights by their digests, precision, position, seed, temperature,
-//                     top_k, top_p; and `digest`, the XXH3 digest of everything else
+//   metadata          format, model, config and weights by their digests, precision, position, seed,
+//                     temperature, top_k, top_p; and `digest`, the XXH3 digest of everything else
 #pragma once
 
 #include <string>

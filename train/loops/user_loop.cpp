@@ -43,14 +43,11 @@ SavedTraining read_training(const fs::path& checkpoint) {
   SavedTraining training;
   try {
     const json about = read_json_file(file);
+    check_format(about, "training: " + file, kFormat);
     if (!about.contains("numbers"))
       fail<FormatError>(
           "training: {} is of a run of {} train, which goes on by --resume (name another folder)", file,
           program_name());
-    if (about.at("format") != kFormat)
-      fail<FormatError>(
-          "training: {} has format {}, and this program reads {} (take the program that wrote it)", file,
-          about.at("format").dump(), kFormat);
     training.step = about.at("step").get<std::int64_t>();
     training.numbers = about.at("numbers").get<std::map<std::string, double>>();
   } catch (const json::exception& error) {

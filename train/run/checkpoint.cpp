@@ -30,6 +30,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr int kFormat = 1;  // of state.json, and so of the whole checkpoint
+
 template <class Back, class Visit>
 void visit_rollback(Back& back, const Visit& visit) {
   visit("step", back.step);
@@ -209,7 +211,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     save_safetensors((temporary / "optimizer.safetensors").string(), optimizer);
     if (!recurrent.empty())
       save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
-    json about{{"format", 1}};
+    json about{{"format", kFormat}};
     visit_state(config, tokenizer, state, StateWriter(about));
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
   };
@@ -283,10 +285,8 @@ void read_state(LoadedRun& run) {
   static_cast<void>(check_saved_file(run.checkpoint, "state.json"));
   try {
     json about = read_json_file(state_file);
-    if (about.is_object()) about.emplace("progress", nullptr);  // runs of before it was recorded have none
-    if (about.at("format") != 1)
-      fail<FormatError>("run: {} has format {} (this version reads 1)", state_file,
-                        about.at("format").dump());
+    check_format(about, "run: " + state_file, kFormat);
+    about.emplace("progress", nullptr);  // runs of before it was recorded have none
     if (about.contains("numbers"))
       fail<FormatError>(
           "run: {} is of a program's own loop, without a configuration (its program goes on with it)",

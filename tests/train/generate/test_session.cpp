@@ -214,6 +214,11 @@ TEST_CASE("session: a file that is none or damaged is refused") {
   CHECK(refused(tensors, notes).empty());
   CHECK(contains(refused(tensors, {}), "has no format"));
   SafetensorsMetadata said = notes;
+  said["format"] = "eddy session 2";
+  CHECK(contains(refused(tensors, said),
+                 "has format \"eddy session 2\", and this program reads \"eddy session 1\""));
+  CHECK(contains(error_of<FormatError>([&] { static_cast<void>(session_problem(file)); }), "has format"));
+  said = notes;
   said["position"] = "5 or so";
   CHECK(contains(refused(tensors, said), "its position is \"5 or so\""));
   for (const char* position : {"-1", "9223372036854775807"}) {

@@ -129,6 +129,25 @@ TEST_CASE("durability: a run goes on from the checkpoint that is named to the bi
   CHECK(contains(events_of(request.run_dir), "resumed at step 2"));
 }
 
+TEST_CASE("durability: a checkpoint of another format is refused with both numbers") {
+  const OneThread one;
+  const TempFolder folder;
+  const TrainRequest request = carried_run(folder);
+  CHECK(train_quietly(request) == TrainEnd::finished);
+  const std::string checkpoint = latest_of(request.run_dir), file = checkpoint + "/state.json";
+  for (const char* format : {"\"format\": 2", "\"later\": 1"}) {
+    std::string state = read_text_file(file);
+    state.replace(state.find("\"format\": 1"), 11, format);
+    replace_text_file(file, state);
+    write_digests(checkpoint);
+    const std::string error = error_of<FormatError>([&] { load_run(request.run_dir); });
+    CHECK_MESSAGE(contains(error, file + " has "), error);
+    CHECK_MESSAGE(contains(error, ", and this program reads 1: take the program that wrote it"), error);
+    state.replace(state.find(format), 11, "\"format\": 1");
+    replace_text_file(file, state);
+  }
+}
+
 TEST_CASE("durability: names of checkpoints find them or say which there are") {
   const OneThread one;
   const TempFolder folder;

@@ -25,6 +25,12 @@ using TensorMap = std::map<std::string, Tensor>;
 
 constexpr const char* kFormat = "eddy dump 1";
 
+// What the metadata of a file says of its format; "" where they say nothing.
+std::string format_of(const SafetensorsFile& file) {
+  const auto format = file.metadata().find("format");
+  return format == file.metadata().end() ? "" : format->second;
+}
+
 // Returns the entries called `<prefix><name>`, by name.
 TensorMap with_prefix(const TensorMap& tensors, std::string_view prefix) {
   TensorMap found;
@@ -44,8 +50,11 @@ bool belongs_to_a_case(const std::string& name) {
 
 // The tensors of a file that dump reads: those of a case, and with `parameters` those too. Others may be of
 // any dtype.
+// errors: as SafetensorsFile::open; FormatError for a dump of another format.
 TensorMap load_parts(const std::string& path, bool parameters) {
   const SafetensorsFile file = SafetensorsFile::open(path);
+  if (const std::string format = format_of(file); format.starts_with("eddy dump ") && format != kFormat)
+    fail<FormatError>("dump: {} has format {:?}, and this program reads {:?}", path, format, kFormat);
   const auto& entries = file.entries();
   const bool prefixed = std::any_of(entries.begin(), entries.end(), [](const SafetensorsEntry& entry) {
     return entry.name.starts_with("param.");
@@ -123,9 +132,7 @@ NamedValues captured_by(const std::vector<std::string>& patterns, bool literal,
 }  // namespace
 
 const OutputKind kDumpFile{"a dump of Eddy's", [](const std::string& path) {
-                             const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
-                             const auto format = notes.find("format");
-                             return format != notes.end() && format->second == kFormat;
+                             return format_of(SafetensorsFile::open(path)) == kFormat;
                            }};
 
 std::string dump(const DumpOptions& given) {

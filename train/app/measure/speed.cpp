@@ -31,6 +31,8 @@ using Cells = std::vector<std::string>;
 constexpr double kSeconds = 10;
 constexpr std::size_t kColumns = 11;
 
+constexpr int kTimesFormat = 1;
+
 // The file result.json of earlier calls.
 const OutputKind kTimesFile{"a file of times of Eddy's benchmarks", [](const std::string& path) {
                               const nlohmann::json old = parse_strict_json(read_text_file(path)).value;
@@ -173,7 +175,7 @@ std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const st
   if (!fs::exists(file, error)) return {};
   std::map<std::string, nlohmann::json> rows;
   try {
-    const nlohmann::json before = read_json_with_digest(file);
+    const nlohmann::json before = read_json_with_digest(file, kTimesFormat);
     if (before.at("conditions") != where ||
         machine_lines(before.at("environment")) != machine_lines(environment_lines()))
       return {};
@@ -338,7 +340,8 @@ std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
       if (const auto found = measured.find(one.name); found != measured.end())
         written.push_back(found->second);
     const Measurement all = measurement_of(written, where);
-    write_output_file("bench speed", times_file, text_with_digest(file_of(written, all)), kTimesFile);
+    write_output_file("bench speed", times_file, text_with_digest(file_of(written, all), kTimesFormat),
+                      kTimesFile);
     write_output_file("bench speed", page_file, to_html(all), kPageFile);
   }
   log(fmt::format("{}\npage: {}\n", to_text(measurement_of(now, where)), page_file));

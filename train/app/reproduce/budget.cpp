@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kBudgetFile = "budget.json";
+constexpr int kBudgetFormat = 1;
 constexpr double kTimedSeconds = 4;
 constexpr double kIdleLoad = 0.5;  // of other programs, in processors
 
@@ -58,7 +59,7 @@ std::map<std::string, json> read_costs(const ReproduceTable& table, const fs::pa
   std::map<std::string, json> costs;
   if (fs::symlink_status(file, error).type() == fs::file_type::not_found) return costs;
   try {
-    const json about = read_json_with_digest(file);
+    const json about = read_json_with_digest(file, kBudgetFormat);
     if (about.at("equal") == table.budget.equal)
       for (const auto& [name, cost] : about.at("rows").items()) costs[name] = cost;
   } catch (const json::exception&) {
@@ -145,9 +146,9 @@ void record_budget(const ReproduceTable& table, const fs::path& folder,
     costs[row.group] = {{"cost", cost}, {"config", to_json(row.config)}};
   }
   make_folders(folder);
-  json about{{"format", 1}, {"equal", table.budget.equal}, {"rows", costs}};
+  json about{{"equal", table.budget.equal}, {"rows", costs}};
   if (timed) about["load"] = load;
-  replace_text_file(folder / kBudgetFile, text_with_digest(std::move(about)));
+  replace_text_file(folder / kBudgetFile, text_with_digest(std::move(about), kBudgetFormat));
 }
 
 std::string budget_text(const ReproduceTable& table) {

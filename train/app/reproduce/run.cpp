@@ -42,6 +42,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kResultFile = "result.json";
+constexpr int kResultFormat = 1;
 
 // Of longer windows fewer are measured: the work grows with number times length.
 constexpr std::int64_t kManyWindowsUpTo = 4096;
@@ -74,11 +75,10 @@ void visit_fields(Result& r, const Visit& visit) {
 
 // Numbers that are not finite are written as null. A digest tells a number that was changed since.
 void write_result(const fs::path& folder, const RowResult& r) {
-  json about{
-      {"format", 1}, {"config", to_json(r.config)}, {"seconds", r.seconds}, {"values", json(r.values)}};
+  json about{{"config", to_json(r.config)}, {"seconds", r.seconds}, {"values", json(r.values)}};
   if (!r.data.empty()) about["data_instead"] = r.data;
   visit_fields(r, [&](const char* key, const auto& value) { about[key] = value; });
-  replace_text_file(folder / kResultFile, text_with_digest(std::move(about)));
+  replace_text_file(folder / kResultFile, text_with_digest(std::move(about), kResultFormat));
 }
 
 RowResult read_result(const fs::path& file) {
@@ -87,7 +87,7 @@ RowResult read_result(const fs::path& file) {
   };
   constexpr const char* kWayOut = "remove it, and the row is measured again";
   try {
-    const json about = read_json_with_digest(file);
+    const json about = read_json_with_digest(file, kResultFormat);
     RowResult r;
     r.config = run_config_from_json(about.at("config"), file.string());
     visit_fields(r, [&](const char* key, auto& value) { about.at(key).get_to(value); });

@@ -324,6 +324,16 @@ TEST_CASE("dump: an output replaces a dump and nothing else") {
   CHECK(load_safetensors(bench.options.out).size() == 1);
 }
 
+TEST_CASE("dump: a dump of another format is refused as an input") {
+  Bench bench;
+  bench.result();
+  const std::string file = bench.folder.path("later");
+  save_safetensors(file, load_safetensors(bench.options.out), {{"format", "eddy dump 2"}});
+  bench.options.state = file;
+  CHECK(contains(error_of<FormatError>([&] { bench.result(); }),
+                 "has format \"eddy dump 2\", and this program reads \"eddy dump 1\""));
+}
+
 TEST_CASE("dump: an output that is one of the inputs is refused and the input stays") {
   Bench bench;
   const std::string file = bench.save("case.safetensors", bench.tensors);

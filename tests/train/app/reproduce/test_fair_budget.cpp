@@ -202,7 +202,7 @@ TEST_CASE("equal time has the steps that were recorded") {
     rows[row.group] = {{"cost", row.name == "unit" ? 0.5 : 0.25}, {"config", to_json(row.config)}};
   fs::create_directories(options.runs + "/mine");
   replace_text_file(options.runs + "/mine/budget.json",
-                    text_with_digest({{"format", 1}, {"equal", "time"}, {"rows", rows}}));
+                    text_with_digest({{"equal", "time"}, {"rows", rows}}, 1));
   CHECK(row_of(plan_table(options), "unit").config.train.steps == 8);
   CHECK(row_of(plan_table(options), "attention").config.train.steps == 16);
   ReproduceOptions minutes =
