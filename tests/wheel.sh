@@ -61,6 +61,10 @@ outside="$(ldd "$venv/bin/eddy" | awk -v inside="$venv" '/not found/ || ($3 ~ "^
 others="$(grep -vE '^\s*lib(c|m)\.so\.6 ' <<<"$outside" || true)"
 [[ -z "$others" ]] || fail "the program loads from outside: $others"
 
+# The tag is no older and no newer than what the files ask for. Names of versions stand in them as they are.
+asked="$(LC_ALL=C grep -aoh 'GLIBC_2\.[0-9]*' "$venv/bin/eddy" "$venv"/libexec/eddy/* | sort -uV | tail -n 1)"
+[[ "$file" == *-manylinux_"$(tr . _ <<<"${asked#GLIBC_}")"_* ]] || fail "its files ask for $asked"
+
 eddy train --data my.txt --run run --train.minutes 0.1
 [[ -s run/report.html && -s run/tokenizer.json ]] || fail "the run has no report"
 eddy generate run --tokens 20
@@ -72,12 +76,14 @@ eddy learn 1 >/dev/null
 says "there is no C++ compiler" eddy learn check 1
 
 info="$(echo "$venv"/lib/python*/site-packages/eddy_train-*.dist-info)"
-for library in "$venv"/lib/eddy/*; do
-  package="$(grep -F "lib/eddy/${library##*/}" "$info/licenses/INSIDE" | sed 's/:.*//')"
+for library in "$venv"/libexec/eddy/*; do
+  package="$(grep -F "libexec/eddy/${library##*/}" "$info/licenses/INSIDE" | sed 's/:.*//')"
   [[ -s "$info/licenses/$package/copyright" ]] || fail "there is no licence of $library"
 done
 
 chmod -R u+w "$venv"
+"$venv/bin/pip" install --quiet --no-index --no-cache-dir --disable-pip-version-check --target "$folder/target" "$file"
+ldd "$folder/target/bin/eddy" | grep -qF "$folder/target/" || fail "pip install --target leaves libraries out"
 "$venv/bin/pip" uninstall --quiet --yes --disable-pip-version-check eddy-train
 after="$(cd "$venv" && find . ! -type d ! -name '*.pyc' | sort)"
 [[ "$before" == "$after" ]] || fail "pip leaves behind: $(comm -13 <(echo "$before") <(echo "$after"))"

@@ -2,12 +2,12 @@
 """Makes a wheel of an installed Eddy: the program with the libraries that it loads, its licences, exercises and examples.
 
     wheel.py PREFIX FOLDER      PREFIX: where cmake --install has put a program that looks for libraries in
-                                $ORIGIN/../lib/eddy; FOLDER: where the wheel goes
+                                $ORIGIN/../libexec/eddy; FOLDER: where the wheel goes
 
 The libraries are those of this system, which must be Debian's or Ubuntu's, since its packages say what licences they have.
 glibc alone stays outside. The wheel's tag names the oldest glibc that has each version of a symbol that a file inside asks
-for. pip puts the program into bin/, the libraries into lib/eddy/ and the rest into share/ of an environment. The same files
-give the same wheel, byte for byte.
+for. pip puts the program into bin/, the libraries into libexec/eddy/ and the rest into share/ of an environment (not into
+lib/, of which pip install --target takes Python's part alone). The same files give the same wheel, byte for byte.
 """
 import base64
 import hashlib
@@ -19,7 +19,7 @@ import zipfile
 from pathlib import Path
 
 NAME = "eddy_train"
-RPATH = "$ORIGIN/../lib/eddy"
+RPATH = "$ORIGIN/../libexec/eddy"
 # What each Linux with glibc has.
 GLIBC = re.compile(r"(ld-linux.*|lib(c|m|mvec|dl|rt|util|pthread|resolv|anl))\.so\.\d+$")
 # Compiled in, so that no library names them.
@@ -47,7 +47,8 @@ def loaded_by(program):
         if place.startswith("not"):
             refuse(f"{program} needs {name}, which is not found")
         if not GLIBC.match(name):
-            libraries[name] = Path(place)
+            # Not the build for newer processors that the loader may prefer here.
+            libraries[name] = Path(re.sub(r"/glibc-hwcaps/[^/]+", "", place))
     return libraries
 
 
@@ -89,13 +90,13 @@ def licences(tree, libraries):
     files = {"LICENSE": (tree / "LICENSE").read_bytes()}
     parts = {}
     for name in sorted(libraries):
-        parts.setdefault(package_of(libraries[name]), []).append(f"lib/eddy/{name}")
+        parts.setdefault(package_of(libraries[name]), []).append(f"libexec/eddy/{name}")
     for package in HEADERS:
         parts.setdefault(package, []).append("compiled in, from headers")
     lines = [
         "The program eddy is under the MIT licence (LICENSE). The wheel also carries parts of these packages, each under",
         "the licence in the folder of its name; common-licenses/ has the texts that those files refer to. The libraries of",
-        "lib/eddy are shared, and others of the same interface may stand in their place. Debian keeps the sources:",
+        "libexec/eddy are shared, and others of the same interface may stand in their place. Debian keeps the sources:",
         "https://snapshot.debian.org/package/SOURCE/VERSION/",
         "",
     ]
@@ -151,7 +152,7 @@ def write_wheel(file, contents):
 
 def main(prefix, folder):
     tree = Path(__file__).resolve().parents[2]
-    program, inside = prefix / "bin" / "eddy", prefix / "lib" / "eddy"
+    program, inside = prefix / "bin" / "eddy", prefix / "libexec" / "eddy"
     if not program.is_file():
         refuse(f"{program} is missing (cmake --install puts it there)")
     # RUNPATH would not serve the libraries that libraries load.

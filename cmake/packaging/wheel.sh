@@ -29,9 +29,10 @@ if ! command -v python3 >/dev/null; then
   echo "wheel.sh: it needs python3" >&2
   exit 1
 fi
+unset CFLAGS CXXFLAGS LDFLAGS # which may be meant for this processor
 # RPATH instead of RUNPATH: it also serves the libraries that libraries load. MPI belongs to a machine.
 cmake -S . -B build/wheel -G Ninja -DCMAKE_BUILD_TYPE=Release -DEDDY_BUILD_TESTS=OFF -DEDDY_BUILD_EXAMPLES=OFF \
-  -DEDDY_MPI=OFF "-DCMAKE_INSTALL_RPATH=\$ORIGIN/../lib/eddy" -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags
+  -DEDDY_MPI=OFF "-DCMAKE_INSTALL_RPATH=\$ORIGIN/../libexec/eddy" -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags
 cmake --build build/wheel --target eddy_program
 rm -rf build/wheel/prefix build/wheels
 cmake --install build/wheel --prefix build/wheel/prefix --strip >/dev/null
