@@ -23,6 +23,7 @@ if [[ -z "$file" ]]; then
   "$root/cmake/packaging/wheel.sh" --here
   file="$(echo "$root"/build/wheels/*.whl)"
 fi
+file="$(realpath -e "$file")"
 
 folder="$(mktemp --directory)"
 trap 'chmod -R u+w "$folder" && rm -rf "$folder"' EXIT
