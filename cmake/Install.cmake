@@ -20,8 +20,11 @@ if(EDDY_BUILD_TRAIN)
     install(FILES ${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/${destination})
   endforeach()
 endif()
+# The exercises of `eddy learn`, and what a user reads and trains, as it lies in examples/; `eddy info` names the folder.
 if(EDDY_BUILD_TRAIN)
-  install(DIRECTORY examples/learn/ DESTINATION ${CMAKE_INSTALL_DATADIR}/eddy/learn) # for `eddy learn`
+  install(DIRECTORY examples/learn DESTINATION ${CMAKE_INSTALL_DATADIR}/eddy)
+  install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/eddy FILES_MATCHING PATTERN "*.cpp" PATTERN "*.toml"
+    PATTERN browser EXCLUDE PATTERN kernels EXCLUDE PATTERN learn EXCLUDE PATTERN slurm EXCLUDE)
 endif()
 foreach(folder tensor autograd ops models train)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/eddy/${folder} FILES_MATCHING PATTERN "*.h")

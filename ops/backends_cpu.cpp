@@ -14,8 +14,8 @@ std::string cuda_status() {
 
 Device cuda_device(int index) {
   fail<DeviceError>(
-      "cuda: GPU {} asked for and this build has no CUDA (configure with -DEDDY_CUDA=ON, or compute on "
-      "the cpu)",
+      "cuda: GPU {} asked for and this build has no CUDA (build Eddy from its source, configured with "
+      "-DEDDY_CUDA=ON, or compute on the cpu)",
       index);
 }
 

@@ -12,21 +12,30 @@
 #   tests/ports.sh optional-12 [FOLDER]    the program linked on Debian 12 without what is optional, and with each of it
 #   tests/ports.sh optional-13 [FOLDER]    the same on Debian 13
 #   tests/ports.sh optional-sid [FOLDER]   the same on Debian sid
+#   tests/ports.sh wheel [FOLDER]          the wheel made on Debian 12, into build/wheels (cmake/packaging/wheel.sh)
+#   tests/ports.sh wheel-12 [FOLDER]       that wheel installed on a bare Debian 12, where nothing but Python's venv is
+#                                          added, and tried without a network (tests/wheel.sh)
+#   tests/ports.sh wheel-13 [FOLDER]       the same on a bare Debian 13
+#   tests/ports.sh wheel-sid [FOLDER]      the same on a bare Debian sid
 #   tests/ports.sh quick [FOLDER]          the program built on Debian 13, and ten seconds of training: what continuous
 #                                          integration tries. Where it cannot be tried this says why, and ends well
 #
-# FOLDER is /var/tmp/eddy-ports if none is named; it keeps the system for the next trial, but for the first two, which always
-# begin anew. DEBIAN_MIRROR names another mirror for debootstrap. CI=1 makes warnings errors.
+# FOLDER is /var/tmp/eddy-ports if none is named; it keeps the system for the next trial, but for the first two and those of
+# the installed wheel, which always begin anew. DEBIAN_MIRROR names another mirror for debootstrap. CI=1 makes warnings errors.
+# The status is 77 where the trial cannot be made at all.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 trial="${1:-}" folder="${2:-/var/tmp/eddy-ports}" compiler=g++
 case "$trial" in
-  debian-12 | optional-12) suite=bookworm ;;
+  debian-12 | optional-12 | wheel) suite=bookworm ;;
   clang-19) suite=bookworm compiler=clang++-19 ;;
   debian-13 | optional-13 | quick) suite=trixie ;;
   gcc-13) suite=trixie compiler=g++-13 ;;
   debian-sid | optional-sid) suite=sid ;;
+  wheel-12) suite=bookworm compiler=none ;;
+  wheel-13) suite=trixie compiler=none ;;
+  wheel-sid) suite=sid compiler=none ;;
   *)
     sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
     exit 2
@@ -38,9 +47,10 @@ cannot() {
     exit 0
   fi
   echo "ports.sh: $1" >&2
-  exit 1
+  exit 77
 }
 if [[ -n "${EDDY_PORTS_INSIDE:-}" ]]; then cannot "this system is such a trial itself"; fi
+if [[ ! -e "$root/.git" ]]; then cannot "it tries the files that git knows, and this tree has no .git"; fi
 if ((EUID != 0)); then cannot "it needs root"; fi
 if ! command -v debootstrap >/dev/null; then cannot "it needs the package debootstrap"; fi
 if [[ -z "${EDDY_PORTS_SPACE:-}" ]]; then
@@ -50,8 +60,16 @@ if [[ -z "${EDDY_PORTS_SPACE:-}" ]]; then
 fi
 heading() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
 
+# What begins on a bare system: no git, no compiler, no packages of an earlier trial.
+bare=false include=ca-certificates,git wheel=""
+if [[ "$trial" == wheel-* ]]; then
+  bare=true include=ca-certificates,python3-venv
+  wheel="$(find "$root/build/wheels" -name '*.whl' 2>/dev/null | sort | tail -n 1)"
+  if [[ -z "$wheel" ]]; then cannot "build/wheels has no wheel (cmake/packaging/wheel.sh makes one)"; fi
+fi
+
 system="$folder/$suite" was_kept=true
-if [[ "$trial" == debian-1* ]]; then
+if [[ "$trial" == debian-1* ]] || $bare; then
   system="$folder/$trial"
   rm -rf "$system"
 fi
@@ -60,7 +78,7 @@ if [[ ! -e "$system/made" ]]; then
   was_kept=false
   rm -rf "$system" # what an interrupted call left
   mkdir -p "$system"
-  if ! debootstrap --variant=minbase --include=ca-certificates,git "$suite" "$system" \
+  if ! debootstrap --variant=minbase --include="$include" "$suite" "$system" \
     ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$folder/$suite.log" 2>&1; then
     tail -n 3 "$folder/$suite.log" >&2
     cannot "debootstrap cannot make a Debian $suite; $folder/$suite.log says why"
@@ -73,6 +91,7 @@ copy="$system/eddy-$trial" log="$folder/$trial.log" date="$(date +%F)"
 rm -rf "$copy"
 mkdir "$copy"
 (cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --target-directory "$copy")
+if [[ -n "$wheel" ]]; then cp "$wheel" "$copy"; fi
 commit="$(git -C "$root" rev-parse --short=8 HEAD)"
 if [[ -n "$(git -C "$root" status --porcelain -- . ':!docs/platforms.md')" ]]; then commit+=" with changes"; fi
 
@@ -102,14 +121,18 @@ version_of() { # a package; nothing where it is not installed
 
 # What docs/platforms.md says of a trial that passed.
 record() { # what ran
-  local name version libraries="" library row
+  local name version="" libraries="" library row
   name="$(inside bash -c '. /etc/os-release && echo "$PRETTY_NAME"' | sed 's/ GNU.Linux//')"
-  version="$(inside bash -c "$compiler -dumpfullversion 2>/dev/null || $compiler -dumpversion")"
+  if [[ "$compiler" != none ]]; then
+    version="$(inside bash -c "$compiler -dumpfullversion 2>/dev/null || $compiler -dumpversion")"
+  fi
   for library in CMake:cmake OpenBLAS:libopenblas-dev fmt:libfmt-dev CLI11:libcli11-dev \
-    SentencePiece:libsentencepiece-dev "Open MPI:libopenmpi-dev" libevent:libevent-dev libedit:libedit-dev; do
+    SentencePiece:libsentencepiece-dev "Open MPI:libopenmpi-dev" libevent:libevent-dev libedit:libedit-dev \
+    Python:python3; do
+    [[ -n "$(version_of "${library#*:}")" ]] || continue
     libraries+="${libraries:+, }${library%:*} $(version_of "${library#*:}")"
   done
-  row="| \`$trial\` | $date | $commit | $name | ${compiler%%-*} $version | $libraries | $1${CI:+, warnings as errors} |"
+  row="| \`$trial\` | $date | $commit | $name | ${compiler%%-*}${version:+ $version} | $libraries | $1${CI:+, warnings as errors} |"
   awk -v begin="| \`$trial\` |" -v row="$row" '
     /^<!-- trials: / { inside = 1 }
     inside && index($0, begin) == 1 { if (!done++) print row; next }
@@ -234,8 +257,10 @@ if $was_kept; then # it has grown old
   { inside apt-get update -qq && inside apt-get dist-upgrade -y -qq >/dev/null; } ||
     echo "ports.sh: the kept system cannot be renewed and is tried as it is" >&2
 fi
-commands "git init -q
-  git add -A"
+if ! $bare; then
+  commands "git init -q
+    git add -A"
+fi
 heading "Trial"
 compiled() { record "library, program and tests compiled; $(cases) cases of tensor, autograd, ops and models pass"; }
 case "$trial" in
@@ -263,6 +288,19 @@ case "$trial" in
     compiled
     ;;
   optional-*) try_optional ;;
+  wheel)
+    packages python3
+    commands "cmake/install_dependencies.sh
+      cmake/packaging/wheel.sh --here"
+    rm -rf "$root/build/wheels"
+    mkdir -p "$root/build"
+    cp -r "$copy/build/wheels" "$root/build/wheels"
+    ls "$root/build/wheels"/*.whl
+    ;;
+  wheel-*)
+    commands "tests/wheel.sh ${wheel##*/}"
+    record "\`${wheel##*/}\` installed by pip, and \`tests/wheel.sh\` whole, without a network"
+    ;;
   quick)
     # Without a network, on stories that Eddy writes.
     commands "cmake/install_dependencies.sh

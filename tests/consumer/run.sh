@@ -18,6 +18,8 @@ trap 'rm -rf "$temporary"' EXIT
 cmake --install "$build" --prefix "$temporary/prefix" >/dev/null
 bash -n "$temporary/prefix/share/bash-completion/completions/eddy"
 [[ -s "$temporary/prefix/share/zsh/site-functions/_eddy" ]]
+"$temporary/prefix/bin/eddy" info | grep -x "examples: $temporary/prefix/share/eddy"
+[[ -s "$temporary/prefix/share/eddy/configs/quickstart.toml" ]]
 examples="$source_dir/../../examples"
 cmake -G Ninja -S "$source_dir" -B "$temporary/build" -DCMAKE_BUILD_TYPE=Release -DOWN_CELL="$examples/07_own_cell.cpp" \
   -DCMAKE_PREFIX_PATH="$temporary/prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF

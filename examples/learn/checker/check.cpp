@@ -194,7 +194,8 @@ std::vector<std::string> compile_command(const std::vector<std::string>& compile
                                          const fs::path& file, const fs::path& program) {
   if (exercise.needs == Needs::eddy && installation.library.empty())
     fail<ConfigError>(
-        "learn: exercise {} links Eddy, and its library libeddy.a is not here (cmake --build --preset release)",
+        "learn: exercise {} links Eddy, and its library libeddy.a is not here (in Eddy's source tree: cmake --build --preset "
+        "release; a wheel carries the program alone)",
         exercise.number);
   if (exercise.needs == Needs::tree && installation.tree.empty())
     fail<ConfigError>(

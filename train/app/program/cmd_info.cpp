@@ -7,9 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "examples/learn/checker/installation.h"
 #include "ops/backends.h"
 #include "ops/core/peers.h"
 #include "ops/product/packed_gemm.h"
+#include "tensor/base/error.h"
 #include "train/app/launch/launcher.h"
 #include "train/app/measure/ceilings.h"
 #include "train/app/measure/kernels/prove.h"
@@ -58,6 +60,13 @@ void print_kernels() {
       print_line("gpu kernel refused: {}", line);
 }
 
+// The folder of configurations, programs and exercises.
+std::string examples_of_program() try {
+  return find_installation().exercises.parent_path().string();
+} catch (const IoError&) {
+  return "none beside this program";
+}
+
 Described describe_info(CLI::App& command) {
   const auto measure = std::make_shared<bool>(false);
   command.add_flag("--measure", *measure,
@@ -72,6 +81,7 @@ Described describe_info(CLI::App& command) {
       const std::string why = why_no_peers();
       print_line("ranks on GPUs: {}", why.empty() ? "NCCL" : why);
     }
+    print_line("examples: {}", examples_of_program());
     print_line("libraries: {}", fmt::join(shared_libraries(), ", "));
     if (!*measure) return 0;
     flush_output();
@@ -85,8 +95,8 @@ Described describe_info(CLI::App& command) {
 }  // namespace
 
 Command commands::info() {
-  return {"info", "Show version, compiler, processor, kernels, libraries and memory", Computes::nothing,
-          Results::printed, describe_info};
+  return {"info", "Show version, compiler, processor, kernels, memory, examples and libraries",
+          Computes::nothing, Results::printed, describe_info};
 }
 
 }  // namespace eddy::app

@@ -313,7 +313,7 @@ int run_command_line(int argc, char** argv) {
   int threads = 0;
   if (argc > 0 && *argv[0] != '\0') program_name() = std::filesystem::path(argv[0]).filename().string();
   CLI::App app{"Trains, evaluates and runs recurrent transformers.", program_name()};
-  app.set_version_flag("--version", "eddy " EDDY_VERSION, "Print the version and exit");
+  app.set_version_flag("--version", EDDY_VERSION, "Print the version and exit");
   app.add_option("--threads", threads,
                  "CPU threads; may also follow the command (default: EDDY_NUM_THREADS, or all that this "
                  "process may use)")
