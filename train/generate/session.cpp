@@ -18,7 +18,7 @@
 namespace eddy::training {
 namespace {
 
-constexpr const char* kFormat = "eddy session 1";
+constexpr const char* kSessionFormat = "eddy session 1";
 constexpr const char* kDigestKey = "digest";
 // The largest position accepted from a file, far from where counting on would overflow.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
@@ -74,8 +74,9 @@ class Notes {
 
 // errors: FormatError for a file that is no session, or one of another format.
 void check_session_format(const Notes& notes, const std::string& file) {
-  if (const std::string& format = notes.text("format"); format != kFormat)
-    fail<FormatError>("session: {} has format {:?}, and this program reads {:?}", file, format, kFormat);
+  if (const std::string& format = notes.text("format"); format != kSessionFormat)
+    fail<FormatError>("session: {} has format {:?}, and this program reads {:?}", file, format,
+                      kSessionFormat);
 }
 
 void check_model(const Notes& notes, const Model& model, const std::string& file) {
@@ -190,7 +191,7 @@ void save_session(const std::string& path, const Model& model, const Session& se
     tensors.emplace("logits", text.logits);
   else
     tensors.emplace("unread", Tensor::from(text.unread, {std::ssize(text.unread)}));
-  SafetensorsMetadata notes{{"format", kFormat},
+  SafetensorsMetadata notes{{"format", kSessionFormat},
                             {"model", model.config().model},
                             {"config_sha256", config_digest(model.full_config())},
                             {"weights_sha256", weights_digest(model)},
@@ -221,7 +222,7 @@ std::string session_problem(const std::string& path) {
 const OutputKind kSessionFile{"a session", [](const std::string& path) {
                                 const SafetensorsMetadata notes = SafetensorsFile::open(path).metadata();
                                 const auto format = notes.find("format");
-                                return format != notes.end() && format->second == kFormat;
+                                return format != notes.end() && format->second == kSessionFormat;
                               }};
 
 Session load_session(const std::string& path, const Model& model) {

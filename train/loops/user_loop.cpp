@@ -26,7 +26,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kFormat = 1;  // of state.json
+constexpr int kLoopFormat = 1;  // of state.json
 
 // Makes the folder of a loop, and refuses one that `eddy train` keeps: its checkpoints and metrics would be removed.
 void take_folder(const fs::path& folder) {
@@ -43,7 +43,7 @@ SavedTraining read_training(const fs::path& checkpoint) {
   SavedTraining training;
   try {
     const json about = read_json_file(file);
-    check_format(about, "training: " + file, kFormat);
+    check_format(about, "training: " + file, kLoopFormat);
     if (!about.contains("numbers"))
       fail<FormatError>(
           "training: {} is of a run of {} train, which goes on by --resume (name another folder)", file,
@@ -73,7 +73,7 @@ void save_training(const fs::path& folder, const ParamStore& params, const Optim
         save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save());
         if (!training.state.empty())
           save_safetensors((temporary / "recurrent.safetensors").string(), training.state.to_map());
-        const json about{{"format", kFormat}, {"step", training.step}, {"numbers", training.numbers}};
+        const json about{{"format", kLoopFormat}, {"step", training.step}, {"numbers", training.numbers}};
         replace_text_file(temporary / "state.json", about.dump(1) + "\n");
       },
       [&](const fs::path& checkpoints, const std::string& name) {

@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kFormat = 1;  // of state.json, and so of the whole checkpoint
+constexpr int kCheckpointFormat = 1;  // of state.json, and so of the whole checkpoint
 
 template <class Back, class Visit>
 void visit_rollback(Back& back, const Visit& visit) {
@@ -211,7 +211,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const RunConfig& config, const
     save_safetensors((temporary / "optimizer.safetensors").string(), optimizer);
     if (!recurrent.empty())
       save_safetensors((temporary / "recurrent.safetensors").string(), recurrent.to_map());
-    json about{{"format", kFormat}};
+    json about{{"format", kCheckpointFormat}};
     visit_state(config, tokenizer, state, StateWriter(about));
     replace_text_file(temporary / "state.json", about.dump(1) + "\n");
   };
@@ -285,7 +285,7 @@ void read_state(LoadedRun& run) {
   static_cast<void>(check_saved_file(run.checkpoint, "state.json"));
   try {
     json about = read_json_file(state_file);
-    check_format(about, "run: " + state_file, kFormat);
+    check_format(about, "run: " + state_file, kCheckpointFormat);
     about.emplace("progress", nullptr);  // runs of before it was recorded have none
     if (about.contains("numbers"))
       fail<FormatError>(
