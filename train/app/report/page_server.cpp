@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <new>
+#include <exception>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -262,7 +262,7 @@ PageServer::PageServer(const std::filesystem::path& folder, const PageServerOpti
       [](evhttp_request* request, void* server) {
         try {
           static_cast<Server*>(server)->answer(request);
-        } catch (const std::bad_alloc&) {
+        } catch (const std::exception&) {  // none may pass through the library
           ::evhttp_send_error(request, HTTP_SERVUNAVAIL, nullptr);
         }
       },

@@ -479,7 +479,9 @@ MeasuredTable differences_of(const ReproduceTable& table, const std::vector<Show
 std::vector<MeasuredTable> findings_of(const ReproduceTable& table, const std::vector<ShownRow>& rows) {
   std::vector<MeasuredTable> findings;
   if (!table.learned.by.empty()) findings.push_back(learned_of(table, rows));
-  if (std::any_of(rows.begin(), rows.end(), [](const ShownRow& row) { return !row.row->against.empty(); }))
+  // A table that measures windows alone has no columns.
+  if (!table.columns.empty() &&
+      std::any_of(rows.begin(), rows.end(), [](const ShownRow& row) { return !row.row->against.empty(); }))
     findings.push_back(differences_of(table, rows));
   return findings;
 }
