@@ -327,6 +327,7 @@ LineInput::Line LineInput::next() {
   if (!terminal_) return next_plain();
   pasted_first_.clear();
   Line line = editor_ && can_draw_on(window_size()) ? next_edited() : next_typed();
+  std::clearerr(stdout);  // a signal may have ended a write of the prompt, and what is printed next is none of it
   if (line.end == End::interrupted) {
     keys_.clear();
     read_.clear();

@@ -56,7 +56,9 @@ std::size_t cut_bytes(std::string_view text) {
 
 void print_bytes(std::string_view bytes) {
   errno = 0;
-  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size()) output_failed(errno);
+  // fwrite() also counts a line as written that it only kept, since its flush failed.
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::ferror(stdout) != 0)
+    output_failed(errno);
 }
 
 void print(std::string_view text) {
