@@ -283,7 +283,7 @@ void add_record(MetricsSummary& summary, const Record& r, std::int64_t step) {
                            r.extra_numbers({"kind", "step", "split", "loss", "tokens", "of"}),
                            r.is_true("of_task"), r.integer_of("of"), r.is_true("whole")});
   } else if (kind == "sample") {
-    summary.add(SampleRecord{step, r.text_of("text")});
+    summary.add(SampleRecord{step, r.text_of("text"), r.integer_of("words"), r.integer_of("known_words")});
   } else if (kind == "event") {
     summary.add(EventRecord{step, r.text_of("text")});
   } else if (kind == "command") {
@@ -321,6 +321,11 @@ off_t add_lines(MetricsSummary& summary, const Descriptor& file, const std::file
 }
 
 }  // namespace
+
+std::string known_words_text(const SampleRecord& sample) {
+  if (sample.words == 0) return {};
+  return fmt::format("{} of its {} words stand in the training text", sample.known_words, sample.words);
+}
 
 bool compares(const EvalRecord& eval) {
   return eval.split == "valid" && !eval.whole;
@@ -380,7 +385,9 @@ void MetricsWriter::write(const EvalRecord& r) {
 }
 
 void MetricsWriter::write(const SampleRecord& r) {
-  append_line(dump({{"kind", "sample"}, {"step", r.step}, {"text", r.text}}));
+  Json record = {{"kind", "sample"}, {"step", r.step}, {"text", r.text}};
+  if (r.words > 0) record.update({{"words", r.words}, {"known_words", r.known_words}});
+  append_line(dump(record));
 }
 
 void MetricsWriter::write(const EventRecord& r) {

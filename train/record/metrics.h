@@ -82,7 +82,10 @@ bool is_better(const EvalRecord& eval, const EvalRecord* best);
 struct SampleRecord {
   std::int64_t step = 0;
   std::string text;
+  std::int64_t words = 0, known_words = 0;  // known: those that stand in the training text
 };
+// "64 of its 73 words stand in the training text"; empty where it has no words.
+std::string known_words_text(const SampleRecord& sample);
 
 // {"kind":"event",...}: what a person should know later: a resume, a skipped step, why the run ended.
 struct EventRecord {

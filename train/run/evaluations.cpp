@@ -146,8 +146,12 @@ void write_sample(ActiveRun& run, bool last) {
   }
   run.time.note_sample(run.now() - began);
   if (text.empty() || stop_requested()) return;
-  run.log->record(SampleRecord{run.state.step, text});
-  run.log->say(fmt::format("--- sample at step {}\n{}\n---", run.state.step, text));
+  const WordShare share = run.task->known_words(text);
+  const SampleRecord sample{run.state.step, text, share.words, share.known};
+  run.log->record(sample);
+  const std::string known = known_words_text(sample);
+  run.log->say(
+      fmt::format("--- sample at step {}{}{}\n{}\n---", sample.step, known.empty() ? "" : ": ", known, text));
 }
 
 }  // namespace eddy::training

@@ -27,6 +27,7 @@
 #include "train/eval/evaluate.h"
 #include "train/record/figures.h"
 #include "train/text/baselines.h"
+#include "train/text/text_measures.h"
 #include "train/text/text_phase.h"
 #include "train/text/tokenizer.h"
 
@@ -119,6 +120,8 @@ class Task {
                              const std::function<bool()>& /*stop*/ = {}) const {
     return {};
   }
+  // How many of the words of such a text stand in the training text too; no words for tasks without text.
+  virtual WordShare known_words(const std::string& /*text*/) const { return {}; }
   // Returns sections of the task's own for the run's report: charts, pictures, texts.
   virtual std::vector<ReportSection> report(const Model& /*model*/) const { return {}; }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numbers>
+#include <unordered_map>
 
 #include "train/words/utf8.h"
 
@@ -15,6 +16,21 @@ bool is_space(char32_t c) {
   if (c <= 0x20) return (c >= 0x09 && c <= 0x0d) || c >= 0x1c;
   return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
          c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+bool is_letter(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte >= 0x80 || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
+}
+
+// Calls visit(word) for each stretch of letters, until it returns false.
+template <class Visit>
+void visit_words(std::string_view text, const Visit& visit) {
+  for (auto at = text.begin(); at != text.end();) {
+    const auto begin = std::find_if(at, text.end(), is_letter);
+    at = std::find_if_not(begin, text.end(), is_letter);
+    if (begin != at && !visit(std::string_view(begin, at))) return;
+  }
 }
 
 }  // namespace
@@ -30,6 +46,24 @@ std::int64_t count_words(std::string_view text) {
     at += character.bytes > 0 ? static_cast<std::size_t>(character.bytes) : 1;
   }
   return words;
+}
+
+WordShare words_known_from(std::string_view text, std::string_view other) {
+  WordShare share;
+  std::unordered_map<std::string_view, std::int64_t>
+      unknown;  // words of the text: how often they stand there
+  visit_words(text, [&](std::string_view word) {
+    ++unknown[word];
+    return ++share.words, true;
+  });
+  visit_words(other, [&](std::string_view word) {
+    if (const auto found = unknown.find(word); found != unknown.end()) {
+      share.known += found->second;
+      unknown.erase(found);
+    }
+    return !unknown.empty();
+  });
+  return share;
 }
 
 TextMeasure::TextMeasure(const Tokenizer& tokenizer, const TokenCover& cover) {

@@ -22,6 +22,13 @@ namespace eddy::training {
 // parts of words.
 std::int64_t count_words(std::string_view text);
 
+// Of the words of a text, each as often as it stands there, how many stand in another text too. A word is a stretch of
+// letters: of ASCII's, and of all bytes beyond it. Capitals count: `The` is another word than `the`.
+struct WordShare {
+  std::int64_t words = 0, known = 0;
+};
+WordShare words_known_from(std::string_view text, std::string_view other);
+
 // Counts the bytes and characters of the scored targets' text. Token lengths are computed once, in advance.
 class TextMeasure {
  public:

@@ -61,7 +61,7 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
     writer.write(StepRecord{7, 2.5, 3e-4, 0.75, 12345.5, std::int64_t{1} << 40, std::int64_t{1} << 41, 81.25,
                             1840, 4096, 312, 65536, 9.5, 0.375});
     writer.write(EvalRecord{7, "test", 2.25, 1000, {}, false, 5000, true});
-    writer.write(SampleRecord{7, "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a"});
+    writer.write(SampleRecord{7, "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a", 3, 2});
     writer.write(EventRecord{8, "resumed"});
     writer.write(CommandRecord{8, "eddy train --resume 'a b'"});
   }
@@ -100,6 +100,7 @@ TEST_CASE("metrics: every field of every kind comes back as written") {
   CHECK(m.evals[0].whole);
   REQUIRE(m.samples.size() == 1);
   CHECK(m.samples[0].text == "two\nlines \"quoted\" \\ \xf0\x9f\x8c\x8a");
+  CHECK(known_words_text(m.samples[0]) == "2 of its 3 words stand in the training text");
   REQUIRE(m.events.size() == 1);
   CHECK(m.events[0].step == 8);
   REQUIRE(m.commands.size() == 1);

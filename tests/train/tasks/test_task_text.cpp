@@ -55,6 +55,21 @@ std::string refusal(const RunConfig& config) {
 
 }  // namespace
 
+TEST_CASE("words_known_from: counts words as often as they stand in the text, by letters, and capitals count") {
+  const auto check = [](const char* text, const char* other, std::int64_t words, std::int64_t known) {
+    CAPTURE(text);
+    const WordShare share = words_known_from(text, other);
+    CHECK(share.words == words);
+    CHECK(share.known == known);
+  };
+  check("", "the cat", 0, 0);
+  check("12 -- 3!", "the cat", 0, 0);
+  check("the cat, the dog", "", 4, 0);
+  check("the cat, the dog: The", "cat's milk is the best", 5, 3);
+  check("don't", "don", 2, 1);
+  check("\xc3\xa4hre", "die \xc3\x84hre, eine \xc3\xa4hre", 1, 1);
+}
+
 TEST_CASE("count_words: white space of every kind parts words and no bytes break it") {
   CHECK(count_words("") == 0);
   CHECK(count_words(" \t\r\n") == 0);

@@ -249,10 +249,12 @@ std::string shortened(const std::string& text) {
 void add_samples(HtmlPage& page, const Metrics& metrics) {
   if (metrics.samples.empty()) return;
   std::vector<LabelledText> texts;
-  for (const SampleRecord& record : metrics.samples)
-    texts.push_back({fmt::format("sample {} of {}, at step {}", texts.size() + 1, metrics.samples.size(),
-                                 grouped(record.step)),
+  for (const SampleRecord& record : metrics.samples) {
+    const std::string known = known_words_text(record);
+    texts.push_back({fmt::format("sample {} of {}, at step {}{}{}", texts.size() + 1, metrics.samples.size(),
+                                 grouped(record.step), known.empty() ? "" : ": ", known),
                      shortened(record.text)});
+  }
   page.heading("Samples");
   if (metrics.written_samples > std::ssize(metrics.samples))
     page.paragraph(fmt::format("{} of the run's {} samples; metrics.jsonl has all.", texts.size(),
