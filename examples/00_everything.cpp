@@ -30,7 +30,7 @@ struct Node {
 
   Index rows, columns;
   Numbers value, gradient;
-  std::function<void()> backward;  // adds to gradients of what it was made from, by its own
+  std::function<void()> backward;  // adds its share to the gradient of each matrix it was made from
 };
 using Matrix = std::shared_ptr<Node>;
 
@@ -48,7 +48,7 @@ Matrix detach(const Matrix& x) {
   return y;
 }
 
-// The chain rule, from the last matrix to the first.
+// The chain rule, last matrix first: all that used a matrix have by then added to its gradient.
 void backward(const Matrix& loss) {
   loss->gradient[0] = 1;
   for (auto node = tape.rbegin(); node != tape.rend(); ++node)
@@ -61,7 +61,7 @@ double dot(const double* a, const double* b, Index n) {
 }
 
 // x w^T + residual: each row of y holds the scalar products of a row of x with all rows of w. The closure
-// shares x and w, but has y by a plain pointer: y owns the closure, and would never go if that owned y.
+// owns x and w, and only points to y, which owns it: two that own each other would never be freed.
 Matrix linear(const Matrix& x, const Matrix& w, const Matrix& residual = nullptr) {
   Matrix y = make(x->rows, w->rows);
   if (residual) y->value = residual->value;
@@ -131,9 +131,9 @@ Matrix attend(const Matrix& q, const std::vector<Matrix>& k, const std::vector<M
   }
   y->backward = [=, y = y.get()] {
     for (Index r = 0; r < q->rows; ++r) {
-      Numbers dp;
+      Numbers dp;  // the gradient of p
       for (const Matrix& value : v) dp.push_back(dot(y->row_gradient(r), value->row(r), q->columns));
-      const double mean = dot(dp.data(), p[r].data(), dp.size());
+      const double mean = dot(dp.data(), p[r].data(), dp.size());  // what the softmax takes away
       for (Index t = 0; t < k.size(); ++t)
         for (Index i = 0; i < q->columns; ++i) {
           const double dscore = scale * p[r][t] * (dp[t] - mean);
@@ -277,7 +277,7 @@ double check_gradients(const Model& model, const Streams& streams) {
 void adamw_step(std::vector<Parameter>& parameters, int step, double rate, double decay) {
   for (auto& [w, mean, square] : parameters)
     for (Index i = 0; i < w->value.size(); ++i) {
-      const double g = std::exchange(w->gradient[i], 0);
+      const double g = std::exchange(w->gradient[i], 0);  // the next step begins at 0
       mean[i] = 0.9 * mean[i] + 0.1 * g;
       square[i] = 0.95 * square[i] + 0.05 * g * g;
       const double m = mean[i] / (1 - std::pow(0.9, step)), s = square[i] / (1 - std::pow(0.95, step));
@@ -314,9 +314,9 @@ int main(int argc, char** argv) {
   std::printf("gradients differ from slopes of the loss by %.1e at most\n", difference);
 
   for (int step = 1, steps = argc > 1 ? 2000 : 300; step <= steps; ++step) {
-    const Matrix loss = loss_of(model, streams(16, kLength));
-    backward(loss);
-    adamw_step(model.parameters, step, 0.003 * std::min(1.0, step / 20.0), 0.01);
+    const Matrix loss = loss_of(model, streams(16, kLength));  // forward: the tape grows
+    backward(loss);  // back along the tape: every parameter gets its gradient
+    adamw_step(model.parameters, step, 0.003 * std::min(1.0, step / 20.0), 0.01);  // update
     if (step % (steps / 12) == 0) std::printf("step %3d  loss %.3f\n", step, loss->value[0]);
   }
 

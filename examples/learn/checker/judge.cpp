@@ -39,6 +39,7 @@ bool is_near(const std::string& a, const std::string& b, double tolerance) {
 
 std::string shown(const std::string& value) {
   const std::optional<double> number = number_of(value);
+  if (number && std::isnan(*number)) return "nan";                // which may have a sign
   return number ? fmt::format("{:.10g}", *number + 0.0) : value;  // 0 of -0
 }
 

@@ -180,6 +180,28 @@ TEST_CASE("learn: a usual mistake is named and another gets its inputs and numbe
     CHECK_FALSE_MESSAGE(contains(said, sentence), said);
 }
 
+TEST_CASE(
+    "learn: a size that never changed is not taken for a wrong sum, and a NaN is shown without a sign") {
+  if (!has_program()) return;
+  const Student student("2");
+  CHECK(student.take().status == 0);
+  std::string text = read_bytes(kExercises / "answers/02_strides.cpp");
+  const std::string size = "  result.sizes[axis] = length;\n";
+  REQUIRE(contains(text, size));
+  student.hand_in("02_strides.cpp", text.erase(text.find(size), size.size()));
+  std::string said = student.check().out;
+  CHECK_MESSAGE(contains(said, "    The size has not changed: "), said);
+  CHECK_FALSE_MESSAGE(contains(said, "start + length"), said);
+
+  CHECK(student.learn({"1"}).status == 0);
+  student.hand_in(
+      "01_softplus.cpp",
+      "#include <cmath>\ndouble softplus(double x) { return x; }\n"
+      "double softplus_gradient(double x, double dy) { return dy * std::exp(x) / (1 + std::exp(x)); }\n");
+  said = student.learn({"check", "1"}).out;
+  CHECK_MESSAGE(contains(said, "softplus_gradient is nan, and should be 1\n"), said);
+}
+
 TEST_CASE("learn: a file that ends early or prints what checks print or includes an answer is not right") {
   if (!has_program()) return;
   const Student student("10");
