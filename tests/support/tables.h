@@ -36,7 +36,7 @@ inline std::string reproduce_whole(const ReproduceOptions& options) {
   return told.text;
 }
 
-inline const ReproduceRow& row_of(const ReproduceTable& table, const std::string& name) {
+inline const ReproduceRow& row_of(const ReproduceTable& table, std::string_view name) {
   for (const ReproduceRow& row : table.rows)
     if (row.name == name) return row;
   FAIL("no such row: " << name);
