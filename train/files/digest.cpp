@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tensor/system/process.h"
+
 namespace eddy::training {
 struct Digest::State {
   XXH3_state_t xxh3;
@@ -47,7 +49,7 @@ FileDigest digest_of_file(const InputFile& file) {
 }
 
 std::string program_digest() {
-  return digest_of_file(InputFile("/proc/self/exe")).hex;
+  return digest_of_file(InputFile(own_program())).hex;
 }
 
 }  // namespace eddy::training
