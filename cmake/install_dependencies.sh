@@ -92,5 +92,5 @@ fi
 # so the build goes on and says what it does not find.
 apt_get=("${as_root[@]}" apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
 timeout 120 "${apt_get[@]}" update || echo "dependencies: the package lists could not be renewed; trying with the old ones"
-"${apt_get[@]}" install --yes --no-install-recommends "${missing[@]}" ||
+"${apt_get[@]}" install --yes --no-install-recommends ${missing[@]+"${missing[@]}"} ||
   echo "dependencies: apt-get could not install: ${missing[*]}. Going on without; the build says what it does not find" >&2

@@ -28,7 +28,7 @@ case "$trial" in
   gcc-13) suite=trixie compiler=g++-13 ;;
   debian-sid | optional-sid) suite=sid ;;
   *)
-    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
     exit 2
     ;;
 esac
@@ -223,7 +223,7 @@ try_optional() {
       refuses 'cuda: not in this build' bash -c 'build/release/eddy info; exit 1'"
     umount "$system/usr/local/cuda"
   fi
-  list="$(printf ', %s' "${tried[@]}")"
+  list="$(printf ', %s' ${tried[@]+"${tried[@]}"})"
   record "the program linked without what is optional, then with one thing more at a time: ${list#, }"
 }
 
