@@ -12,6 +12,7 @@
 #   tests/ports.sh optional-12 [FOLDER]    the program linked on Debian 12 without what is optional, and with each of it
 #   tests/ports.sh optional-13 [FOLDER]    the same on Debian 13
 #   tests/ports.sh optional-sid [FOLDER]   the same on Debian sid
+#   tests/ports.sh macos [FOLDER]          every file compiled for macOS, not linked and not run (tests/macos.sh)
 #   tests/ports.sh quick [FOLDER]          the program built on Debian 13, and ten seconds of training: what continuous
 #                                          integration tries. Where it cannot be tried this says why, and ends well
 #
@@ -27,6 +28,7 @@ case "$trial" in
   debian-13 | optional-13 | quick) suite=trixie ;;
   gcc-13) suite=trixie compiler=g++-13 ;;
   debian-sid | optional-sid) suite=sid ;;
+  macos) exec "$root/tests/macos.sh" "$folder/macos" ;; # which needs no other system
   *)
     sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
     exit 2
