@@ -64,6 +64,11 @@ is_supported() {
   [[ -z "$version" ]] || dpkg --compare-versions "$version" ge "$least"
 }
 
+if [[ "$(uname)" == Darwin ]]; then
+  echo "dependencies: nothing is installed on macOS. Eddy needs, of Homebrew:"
+  echo "  brew install cmake ninja pkgconf fmt cli11 tomlplusplus nlohmann-json xxhash sentencepiece abseil doctest libevent"
+  exit 0
+fi
 if ! is_supported; then
   echo "dependencies: this is neither Debian 12+ nor Ubuntu 24.04+, nor derived from them, so nothing is installed. Eddy"
   echo "needs what these Debian packages hold: ${packages[*]}"

@@ -40,7 +40,7 @@ FileDigest digest_of_file(const InputFile& file) {
   std::vector<char> block(std::size_t{1} << 18);
   Digest digest;
   for (std::int64_t at = 0; at < file.bytes();) {
-    const std::int64_t part = std::min(std::ssize(block), file.bytes() - at);
+    const std::int64_t part = std::min<std::int64_t>(std::ssize(block), file.bytes() - at);
     file.read(at, block.data(), part);
     digest.update({block.data(), static_cast<std::size_t>(part)});
     at += part;

@@ -15,7 +15,7 @@ std::vector<std::string> environment_lines();
 std::string blas_in_use();
 
 // The shared libraries of this process, those that it links before those that they link, each by the name of its file:
-// "libfmt.so.9.1.0".
+// "libfmt.so.9.1.0". None where the system does not tell.
 std::vector<std::string> shared_libraries();
 
 // The line on the GPU's allocator as it is now; "" without a usable GPU.

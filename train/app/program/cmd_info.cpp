@@ -72,7 +72,9 @@ Described describe_info(CLI::App& command) {
       const std::string why = why_no_peers();
       print_line("ranks on GPUs: {}", why.empty() ? "NCCL" : why);
     }
-    print_line("libraries: {}", fmt::join(shared_libraries(), ", "));
+    const std::vector<std::string> libraries = shared_libraries();
+    print_line("libraries: {}",
+               libraries.empty() ? "unknown" : fmt::format("{}", fmt::join(libraries, ", ")));
     if (!*measure) return 0;
     flush_output();
     print_measured();
