@@ -18,19 +18,11 @@ set(EDDY_TRAIN_FOLDERS train/words train/files train/process train/fetch train/c
 set(EDDY_APP_FOLDERS train/app/views train/app/report train/app/inspect train/app/measure train/app/measure/kernels train/app/exchange
   train/app/reproduce train/app/terminal train/app/launch examples/learn/checker train/app/program)
 
-# A file that ends in _linux.cpp is for Linux alone; its neighbour that ends in _portable.cpp stands in its place elsewhere.
-set(EDDY_CALLS ${EDDY_SYSTEM})
-if(NOT EDDY_CALLS)
-  set(EDDY_CALLS portable)
-  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
-    set(EDDY_CALLS linux)
-  endif()
-endif()
-
 # eddy_sources(result pattern folder ...): sets `result` to the files of these folders, without subfolders, that match
-# the pattern and are for the system that is built for.
+# the pattern. One that ends in _linux.cpp is for Linux alone; its neighbour that ends in _portable.cpp stands in its place
+# elsewhere (EDDY_SYSTEM).
 function(eddy_sources result pattern)
-  set(found)
+  set(found "")
   foreach(folder ${ARGN})
     file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/${pattern})
     list(APPEND found ${files})

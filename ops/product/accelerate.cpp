@@ -1,5 +1,5 @@
-// Accelerate, Apple's framework: what it is asked for beside its products, which are in cblas.cpp. This was compiled for
-// macOS and never run.
+// Accelerate, Apple's framework: what it is asked for beside its products, which are in cblas.cpp. This was compiled
+// for macOS and never run.
 #include <stdlib.h>
 
 #include "ops/product/blas.h"
@@ -7,7 +7,7 @@
 namespace eddy {
 
 void detail::prepare_blas() {
-  // Each product runs on the thread that calls it. Accelerate reads this at its first product; a user's own value stays.
+  // Each product runs on the thread that calls it. Accelerate reads this at its first product. A user's value stays.
   ::setenv("VECLIB_MAXIMUM_THREADS", "1", 0);
 }
 

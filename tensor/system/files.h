@@ -12,8 +12,8 @@ namespace eddy {
 // interrupt it.
 int sync_file(int file);
 
-// Exchanges what two names of one file system lead to, at once: each of them leads to something at all times. Returns 0,
-// or -1 with errno, ENOSYS or EINVAL where it cannot be done.
+// Exchanges what two names of one file system lead to, at once: each of them leads to something at all times.
+// Returns 0, or -1 with errno, ENOSYS or EINVAL where it cannot be done.
 int exchange_names(const std::string& one, const std::string& other);
 
 // Returns a descriptor of a new, empty file without a name, for reading and writing, which ends with its last

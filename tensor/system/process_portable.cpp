@@ -28,7 +28,7 @@ extern char** environ;
 namespace eddy {
 namespace {
 
-// The file that the loader made this program of, under the name by which it was called: that is looked up as a shell does.
+// The file that the loader made this program of, under the name by which it was called: a shell looks it up likewise.
 std::string find_own_program() {
   namespace fs = std::filesystem;
   Dl_info about{};
