@@ -46,13 +46,24 @@ std::string find_own_program() {
   return "";
 }
 
-// Before main, in whose time the folder that a name begins in may be another. Kept to the end.
-const std::string& found_program = *new std::string(find_own_program());
+// Looked up before main, in whose time the folder that a name begins in may be another. Kept to the end; null without
+// memory for it.
+const std::string* const found_program = []() -> const std::string* {
+  try {
+    return new std::string(find_own_program());
+  } catch (...) {
+    return nullptr;
+  }
+}();
+
+// Held while a pipe is made and while a child starts: a child of another thread would inherit a pipe that is not yet
+// closed to programs, and keep it open.
+std::mutex starting;
 
 }  // namespace
 
 std::string own_program() {
-  return found_program;
+  return found_program == nullptr ? "" : *found_program;
 }
 
 char** own_environment() {
@@ -103,6 +114,7 @@ void take_pending_signal(const sigset_t& signal) {
 }
 
 int open_pipe(std::array<int, 2>& ends) {
+  const std::lock_guard<std::mutex> lock(starting);
   if (::pipe(ends.data()) != 0) return -1;
   for (const int end : ends) ::fcntl(end, F_SETFD, FD_CLOEXEC);
   return 0;
@@ -116,12 +128,14 @@ pid_t start_child(int (*become)(void* what), void* what, int& error) {
     error = errno;
     return -1;
   }
+  std::unique_lock<std::mutex> lock(starting);
   const pid_t child = ::fork();
   if (child == 0) {
     const int told = become(what);
     ::_exit(::write(ends[1], &told, sizeof told) == static_cast<ssize_t>(sizeof told) ? 127 : 126);
   }
   if (child < 0) error = errno;
+  lock.unlock();
   ::close(ends[1]);
   int told = 0;
   ssize_t got = 0;
