@@ -17,6 +17,7 @@
 #                                          added, and tried without a network (tests/wheel.sh)
 #   tests/ports.sh wheel-13 [FOLDER]       the same on a bare Debian 13
 #   tests/ports.sh wheel-sid [FOLDER]      the same on a bare Debian sid
+#   tests/ports.sh macos [FOLDER]          every file compiled for macOS, not linked and not run (tests/macos.sh)
 #   tests/ports.sh quick [FOLDER]          the program built on Debian 13, and ten seconds of training: what continuous
 #                                          integration tries. Where it cannot be tried this says why, and ends well
 #
@@ -36,8 +37,9 @@ case "$trial" in
   wheel-12) suite=bookworm compiler=none ;;
   wheel-13) suite=trixie compiler=none ;;
   wheel-sid) suite=sid compiler=none ;;
+  macos) exec "$root/tests/macos.sh" "$folder/macos" ;; # which needs no other system
   *)
-    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
     exit 2
     ;;
 esac
@@ -246,7 +248,7 @@ try_optional() {
       refuses 'cuda: not in this build' bash -c 'build/release/eddy info; exit 1'"
     umount "$system/usr/local/cuda"
   fi
-  list="$(printf ', %s' "${tried[@]}")"
+  list="$(printf ', %s' ${tried[@]+"${tried[@]}"})"
   record "the program linked without what is optional, then with one thing more at a time: ${list#, }"
 }
 

@@ -1,8 +1,6 @@
 // Which instruction set is there, and the installing of its kernels into the slots.
 #if defined(EDDY_X86_LEVELS)
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include <atomic>
@@ -11,6 +9,7 @@
 #include "ops/core/slot.h"
 #include "ops/cpu/isa.h"
 #include "tensor/base/format.h"
+#include "tensor/system/processors.h"
 
 namespace eddy {
 namespace isa_baseline {
@@ -32,13 +31,12 @@ std::atomic<bool> emulated_tiles{false};
 std::atomic<void (*)(IsaLevel)> follower{nullptr};
 
 #if defined(EDDY_X86_LEVELS)
-// Whether the processor has bf16 tiles and the system lets this process use them: Linux wants to be asked once.
+// Whether the processor has bf16 tiles and the system lets this process use them: it is asked once.
 bool has_amx() {
   constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;  // of leaf 7
-  constexpr long kAskPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTiles) == 0) return false;
-  return syscall(SYS_arch_prctl, kAskPermission, kTileData) == 0;
+  return allow_amx_tiles();
 }
 #endif
 

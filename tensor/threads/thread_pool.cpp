@@ -3,7 +3,6 @@
 #include "tensor/threads/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -17,7 +16,8 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "tensor/threads/cpu_quota.h"
+#include "tensor/system/cpu_quota.h"
+#include "tensor/system/processors.h"
 
 namespace eddy {
 namespace {
@@ -44,13 +44,7 @@ int threads_by(const char* variable) {
 
 // The processors that this process may use, for as much of the time as its quota allows.
 int processors() {
-  int count = static_cast<int>(std::thread::hardware_concurrency());
-#if defined(__linux__)
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0)
-    count = CPU_COUNT(&allowed);
-#endif
+  int count = allowed_processors().count();
   if (const int quota = cpu_quota_threads(); quota > 0) count = std::min(count, quota);
   return std::clamp(count, 1, kMostThreads);
 }

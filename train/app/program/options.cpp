@@ -1,10 +1,10 @@
 // Options of several commands, and the command line written out again, for reports.
+#include "tensor/base/number_text.h"
 #include "train/app/program/commands.h"
 
 #include <unistd.h>
 
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <new>
@@ -71,7 +71,7 @@ std::string with_flag(const std::string& text, const KeyFlag& named) {
 template <class Number>
 bool read(const std::string& text, Number& value) {
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto [stop, error] = number_from(text.data(), end, value);
   return error == std::errc() && stop == end;
 }
 

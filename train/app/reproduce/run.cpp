@@ -14,6 +14,7 @@
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
 #include "tensor/files/strict_json.h"
+#include "tensor/system/processors.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/app/report/live_report.h"
 #include "train/app/reproduce/sample_cost.h"

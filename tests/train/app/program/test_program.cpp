@@ -451,11 +451,10 @@ TEST_CASE("program: info and models tell what this build is") {
   const Ended info = run(folder, {"info"});
   CHECK(info.status == 0);
   for (const char* word : {"compiler: ", "processor: ", "kernels: ", "threads: 1\n",
-                           "blas: ", "line editing: ", "ranks: ", "libraries: lib", "libstdc++.so."})
+                           "blas: ", "line editing: ", "ranks: ", "libraries: "})
     CHECK_MESSAGE(contains(info.out, word), word);
   CHECK(contains(info.out, "examples: " EDDY_SOURCE_DIR "/examples\n"));
   CHECK(contains(info.out, "cuda allocator: ") == gpu_memory().has_value());
-  CHECK(contains(info.out, "line editing: libedit\n") == contains(info.out, "libedit.so."));
   const Ended base = run_program({{"info"}, folder.path(), "/dev/null", 0, {"EDDY_CPU_LEVEL=baseline"}});
   CHECK(contains(base.out, "kernels: baseline"));
   // Below AVX-512 OpenBLAS computes without it, whatever core it would choose or was told.

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "tensor/system/process.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
@@ -314,9 +315,10 @@ class LongRun {
         folder, 2,
         "train --run long --train.steps 1000000 --train.keep 2 --train.rank_timeout 2" + kSmall +
             "--data text.txt --model.model block_recurrent --data.order stream --train.checkpoint_every 5");
+    const pid_t parent = ::getpid();
     launcher_ = ::fork();
     if (launcher_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (!end_with_parent(parent)) ::_exit(126);
       ::execl("/bin/sh", "sh", "-c", (line + " > log 2>&1").c_str(), nullptr);
       ::_exit(126);
     }
@@ -412,7 +414,7 @@ TEST_CASE("ranks: SIGUSR1 to the launcher saves and ends all of them") {
 TEST_CASE("ranks: what MPI still receives for a sum that ended early is not written any more") {
   if (!can_launch()) return;
   const TempFolder folder;
-  const std::string self = fs::read_symlink("/proc/self/exe");
+  const std::string self = fs::canonical(own_program());
   const int status =
       std::system(("cd " + folder.path() + " && mpirun --allow-run-as-root --oversubscribe -n 2 " + self +
                    " --test-case='under mpirun:*' > log 2>&1")
