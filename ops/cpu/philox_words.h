@@ -8,6 +8,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "tensor/random/philox.h"
@@ -17,7 +19,7 @@ namespace eddy::EDDY_ISA {
 // The number of words that philox_words writes: 16 counters of 4 words.
 inline constexpr std::int64_t kPhiloxWords = 64;
 
-#if defined(__SSE2__)
+#if defined(__SSE2__) || defined(__aarch64__)
 
 #if defined(__AVX512F__)
 typedef std::uint64_t PhiloxLanes __attribute__((vector_size(64)));
@@ -40,6 +42,9 @@ EDDY_INLINE PhiloxLanes multiply_low_halves(PhiloxLanes a, PhiloxLanes b) {
 #elif defined(__AVX2__)
   return reinterpret_cast<PhiloxLanes>(
       _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#elif defined(__aarch64__)
+  return reinterpret_cast<PhiloxLanes>(
+      vmull_u32(vmovn_u64(reinterpret_cast<uint64x2_t>(a)), vmovn_u64(reinterpret_cast<uint64x2_t>(b))));
 #else
   return reinterpret_cast<PhiloxLanes>(
       _mm_mul_epu32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
