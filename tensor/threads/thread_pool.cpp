@@ -1,8 +1,8 @@
 // A small pool: one job at a time, chunks claimed by an atomic counter. The ranks in a team are fixed; which
 // worker takes which chunk is not, and must not matter.
 //
-// On x86-64 loads are in order and so are stores; ARM64 may exchange all of them. So each atomic below says which others
-// it orders, and nothing relies on more:
+// On x86-64 loads are in order and so are stores; ARM64 may exchange all of them. So each atomic below orders what needs
+// an order, and nothing relies on more:
 //
 //   caller to worker   what a caller wrote, the job and the inputs of its chunks, comes before generation_ rises, a
 //                      release; a worker acquires generation_ before it reads any of that
@@ -102,8 +102,8 @@ class Pool {
     job_ = [](void* context, int rank) { (*static_cast<Job*>(context))(rank); };
     context_ = const_cast<void*>(static_cast<const void*>(&job));
     error_ = nullptr;
-    // No worker touches it before it has acquired the new generation, and all have left the job before: the last of them
-    // brought it to 0, which the caller acquired.
+    // No worker touches it before it has acquired the new generation, and all have left the job before: the last of
+    // them brought it to 0, which the caller acquired.
     running_.store(threads_ - 1, std::memory_order_relaxed);
     {
       std::lock_guard lock(mutex_);
@@ -221,8 +221,8 @@ bool in_parallel_region() {
 
 void TeamBarrier::arrive_and_wait() {
   if (threads_ == 1) return;
-  // Acquire, lest it be read after this thread has arrived: then it could be the next phase already, and the thread would
-  // wait for one more.
+  // Acquire, lest it be read after this thread has arrived: then it could be the next phase already, and the thread
+  // would wait for one more.
   const int phase = phase_.load(std::memory_order_acquire);
   // Each arrival releases what its thread wrote, and the last one acquires all of it.
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) == threads_ - 1) {

@@ -8,7 +8,6 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <optional>
 #include <system_error>
@@ -20,6 +19,7 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 #include "tensor/threads/thread_pool.h"
+#include "train/plan/processor_name.h"
 #include "train/words/human_text.h"
 
 namespace eddy::training {
@@ -79,16 +79,6 @@ std::string system_memory() {
 }
 
 }  // namespace
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto colon = line.find(':');
-    if (line.starts_with("model name") && colon != std::string::npos)
-      return without_edge_blanks(line.substr(colon + 1));
-  }
-  return "unknown";
-}
 
 std::vector<std::string> shared_libraries() {
   std::vector<std::string> names;

@@ -11,9 +11,6 @@ namespace eddy::training {
 // chosen for an open GPU, and what the allocators hold. Installs the backends.
 std::vector<std::string> environment_lines();
 
-// The processor's name, as the system gives it.
-std::string processor_name();
-
 // OpenBLAS: its version, the kernels that it uses, how it runs threads; or that there is none. Bits depend on them.
 std::string blas_in_use();
 

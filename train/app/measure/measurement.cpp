@@ -9,6 +9,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/app/measure/bench.h"
 #include "train/plan/environment.h"
+#include "train/plan/processor_name.h"
 #include "train/words/human_text.h"
 
 namespace eddy::app {
