@@ -1,5 +1,6 @@
 // The packed matrix product with factors rounded to bf16 and sums in f32: by VDPBF16PS (AVX512-BF16), by the tiles of
-// AMX or, on ARM64, by BFMMLA (bf16_neon.h; the rest of this is on the first two). The interface is that of packed_gemm.h for f32, so callers need not know.
+// AMX or, on ARM64, by BFMMLA (bf16_neon.h; what follows is on the first two). The interface is that of packed_gemm.h
+// for f32, so callers need not know.
 //
 // A panel holds 32 columns; the two factors of neighbouring inner indices lie side by side as a pair of 32
 // bits: [pairs][32]. Blocks of A are rounded into rows of pairs, or into tiles. An odd inner size is padded with a

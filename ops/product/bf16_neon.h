@@ -1,16 +1,16 @@
 // The packed products of bf16_gemm.isa.cpp by BFMMLA (ARM64 with FEAT_BF16), which multiplies matrices of 2 x 4 and
-// 4 x 2 numbers in bf16. Four neighbouring factors of a sum stand side by side, a quad; two quads of neighbouring rows of
-// A, or columns of B, are a vector:
+// 4 x 2 numbers in bf16. Four neighbouring factors of a sum stand side by side, a quad; two quads of neighbouring rows
+// of A, or columns of B, are a vector:
 //
 //   panel of B     [steps][kColumns / 2][2][4]      a step is four inner indices; past the end they are zeros
 //   tile of A      [steps][kRows / 2][2][4]
 //   sums           a vector is 2 x 2 elements of C
 //
 // Registers of a tile: 6 x 4 vectors of C, 4 of B, 1 of A. An element of C is one accumulation over pairs in rising
-// order, as by BFDOT: its bits depend neither on the number of rows nor on threads. The instruction rounds each sum to
-// odd (exact, or the neighbour whose last bit is 1) and takes denormals as zeros.
+// order, as by two of BFDOT, which does half as much: its bits depend neither on the number of rows nor on threads. The
+// instruction rounds each sum to odd (exact, or the neighbour whose last bit is 1) and takes denormals as zeros.
 //
-// The loops take the instruction as a template argument, in vectors that every processor has, so that tests run them with
+// The loops take the instruction as a template argument and have no other of a processor, so that tests run them with
 // its emulation anywhere. Source: Arm Architecture Reference Manual, BFMMLA and shared/functions/float/bfloat.
 #pragma once
 
@@ -112,8 +112,8 @@ EDDY_INLINE Floats quad(const float* x, std::int64_t count) {
   return some;
 }
 
-// Rounds `rows` rows, of which a tile holds 2 kPairs, into [steps][kPairs][2][4]. They are stored [rows, inner] or, with
-// kAcross, [inner, rows].
+// Rounds `rows` rows, of which a tile holds 2 kPairs, into [steps][kPairs][2][4]. They are stored [rows, inner] or,
+// with kAcross, [inner, rows].
 template <class Matrices, bool kAcross, std::int64_t kPairs>
 void round_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t inner, Quads* to) {
   for (std::int64_t k = 0; k < inner; k += kStep, to += kPairs)

@@ -23,8 +23,8 @@ namespace {
 
 // Register tiles: AVX-512 has 32 vector registers (12 x 2 sums, 2 of B, 1 of A), and so has NEON (6 x 4, 4, 2), the
 // others 16 (6 x 2, 2, 1). Rows of A that are read in place take a general register each, so that a tile of AVX-512 has
-// 8 of them. GFLOP/s of a tile of packed rows alone, in the caches: 238 (12 x 2), 218 (8 x 3), 238 (14 x 2); one core of
-// an Intel Xeon (Sapphire Rapids or newer).
+// 8 of them. GFLOP/s of its tile of packed rows alone, in the caches: 238 (12 x 2), 218 (8 x 3), 238 (14 x 2); one core
+// of an Intel Xeon (Sapphire Rapids or newer).
 #if defined(__aarch64__)
 constexpr int kTileVectors = 4;
 #else
@@ -273,8 +273,8 @@ struct BlockOfA {
 };
 
 #if defined(__aarch64__)
-// The factors of a tile's rows at one inner step. FMLA of NEON takes a factor from a lane of a vector, so that two loads
-// do for all rows; numbers after the last row are read and not used.
+// The factors of a tile's rows at one inner step. FMLA of NEON takes a factor from a lane of a vector, so that two
+// loads do for all rows; numbers after the last row are read and not used.
 struct LaneFactors {
   Floats x[kTallVectors];
 

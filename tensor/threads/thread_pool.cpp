@@ -1,8 +1,8 @@
 // A small pool: one job at a time, chunks claimed by an atomic counter. The ranks in a team are fixed; which
 // worker takes which chunk is not, and must not matter.
 //
-// On x86-64 loads are in order and so are stores; ARM64 may exchange all of them. So each atomic below orders what needs
-// an order, and nothing relies on more:
+// On x86-64 loads are in order and so are stores; ARM64 may exchange all of them. So each atomic below orders what
+// needs an order, and nothing relies on more:
 //
 //   caller to worker   what a caller wrote, the job and the inputs of its chunks, comes before generation_ rises, a
 //                      release; a worker acquires generation_ before it reads any of that
