@@ -140,8 +140,8 @@ TEST_CASE("bf16 products: BFMMLA has the bits of its emulation, of large, tiny a
   manual_seed(11);
   constexpr std::int64_t kRows = 30, kInner = 90, kColumns = 20;
   Floats a = random_floats(kRows * kInner), w = random_floats(kInner * kColumns);
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] = std::ldexp(a[i], static_cast<int>(i * i % 128) - 64);
-  for (std::size_t i = 0; i < w.size(); ++i) w[i] = std::ldexp(w[i], static_cast<int>(i % 128) - 64);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = std::ldexp(a[i], static_cast<int>(i * i % 120) - 66);
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = std::ldexp(w[i], static_cast<int>(i % 120) - 66);
   const Floats by_instruction =
       multiplied(bf16_gemm_kernels().dot, a, false, w, PackLayout::inner_by_columns, kRows, kInner, kColumns);
   CHECK(by_instruction == multiplied(bf16_gemm_kernels().emulated_dot, a, false, w,
