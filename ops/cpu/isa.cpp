@@ -3,7 +3,10 @@
 #include <cpuid.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
+#include <string>
 
 #include "ops/core/matmul_precision.h"
 #include "ops/core/slot.h"
@@ -12,9 +15,15 @@
 #include "tensor/system/processors.h"
 
 namespace eddy {
+#if defined(EDDY_ARM64_LEVELS)
+namespace isa_neon {
+void install_all();
+}
+#else
 namespace isa_baseline {
 void install_all();
 }
+#endif
 #if defined(EDDY_X86_LEVELS)
 namespace isa_avx2 {
 void install_all();
@@ -25,6 +34,15 @@ void install_all();
 #endif
 
 namespace {
+
+#if defined(EDDY_X86_LEVELS)
+constexpr IsaLevel kLevels[] = {IsaLevel::baseline, IsaLevel::avx2, IsaLevel::avx512, IsaLevel::avx512_bf16,
+                                IsaLevel::amx};
+#elif defined(EDDY_ARM64_LEVELS)
+constexpr IsaLevel kLevels[] = {IsaLevel::neon, IsaLevel::neon_bf16};
+#else
+constexpr IsaLevel kLevels[] = {IsaLevel::baseline};
+#endif
 
 std::atomic<int> chosen{-1};
 std::atomic<bool> emulated_tiles{false};
@@ -43,7 +61,11 @@ bool has_amx() {
 }  // namespace
 
 void install_cpu_kernels(IsaLevel level) {
+#if defined(EDDY_ARM64_LEVELS)
+  isa_neon::install_all();
+#else
   isa_baseline::install_all();  // brings the f64 kernels of all levels
+#endif
   switch (level) {
 #if defined(EDDY_X86_LEVELS)
     case IsaLevel::avx512:
@@ -66,6 +88,20 @@ void follow_isa_level(void (*follow)(IsaLevel level)) {
   follower.store(follow);
 }
 
+std::span<const IsaLevel> isa_levels() {
+  return kLevels;
+}
+
+bool rounds_factors(IsaLevel level) {
+  return level == IsaLevel::neon_bf16 || level >= IsaLevel::avx512_bf16;
+}
+
+IsaLevel best_exact_isa_level() {
+  const IsaLevel best = best_isa_level();
+  if (!rounds_factors(best)) return best;
+  return best == IsaLevel::neon_bf16 ? IsaLevel::neon : IsaLevel::avx512;
+}
+
 IsaLevel best_isa_level() {
 #if defined(EDDY_X86_LEVELS)
   __builtin_cpu_init();
@@ -79,8 +115,11 @@ IsaLevel best_isa_level() {
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
     return IsaLevel::avx2;
+#elif defined(EDDY_ARM64_LEVELS)
+  static const bool bf16 = has_bf16_matrices();
+  if (bf16) return IsaLevel::neon_bf16;
 #endif
-  return IsaLevel::baseline;
+  return kLevels[0];
 }
 
 IsaLevel isa_level() {
@@ -89,8 +128,15 @@ IsaLevel isa_level() {
 }
 
 void set_isa_level(IsaLevel level) {
+  if (std::find(std::begin(kLevels), std::end(kLevels), level) == std::end(kLevels)) {
+    std::string names;
+    for (const IsaLevel here : kLevels)
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", isa_name(here));
+    fail<ValueError>("cpu level: {} is one of another architecture (one of {})", isa_name(level), names);
+  }
   const IsaLevel best = best_isa_level();
-  const bool emulates = level == IsaLevel::amx && best == IsaLevel::avx512_bf16 && emulates_tiles();
+  const bool emulates = emulates_tiles() && (level == IsaLevel::neon_bf16 ||
+                                             (level == IsaLevel::amx && best == IsaLevel::avx512_bf16));
   if (static_cast<int>(level) > static_cast<int>(best) && !emulates)
     fail<ValueError>("cpu level: {} does not run here (the best is {})", isa_name(level), isa_name(best));
   install_backends();
@@ -106,13 +152,17 @@ bool emulates_tiles() {
 }
 
 bool rounds_to_bf16(MatmulPrecision precision) {
-  return precision == MatmulPrecision::bf16 && isa_level() >= IsaLevel::avx512_bf16;
+  return precision == MatmulPrecision::bf16 && rounds_factors(isa_level());
 }
 
 const char* isa_name(IsaLevel level) {
   switch (level) {
     case IsaLevel::baseline:
       return "baseline";
+    case IsaLevel::neon:
+      return "neon";
+    case IsaLevel::neon_bf16:
+      return "neon_bf16";
     case IsaLevel::avx2:
       return "avx2";
     case IsaLevel::avx512:

@@ -30,4 +30,7 @@ std::string processor_name();
 // Asks the system to let this process use the tiles of Intel's AMX. Returns whether it does.
 bool allow_amx_tiles();
 
+// Returns whether the system says that the processor has ARM64's products of matrices of bf16 (FEAT_BF16: BFMMLA).
+bool has_bf16_matrices();
+
 }  // namespace eddy

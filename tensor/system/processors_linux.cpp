@@ -1,11 +1,12 @@
-// sched_getaffinity, /proc/cpuinfo and arch_prctl.
+// sched_getaffinity, /proc/cpuinfo, arch_prctl and the auxiliary vector.
 #include <sched.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <thread>
 
+#include "tensor/system/cpuinfo.h"
 #include "tensor/system/processors.h"
 
 namespace eddy {
@@ -24,21 +25,22 @@ ProcessorSet allowed_processors() {
 }
 
 std::string processor_name() {
-  constexpr const char* kBlanks = " \t";
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(':');
-    if (!line.starts_with("model name") || colon == std::string::npos) continue;
-    const std::size_t first = line.find_first_not_of(kBlanks, colon + 1);
-    return first == std::string::npos ? "" : line.substr(first, line.find_last_not_of(kBlanks) - first + 1);
-  }
-  return "unknown";
+  return processor_name_in("/proc/cpuinfo");
 }
 
 bool allow_amx_tiles() {
 #if defined(SYS_arch_prctl)
   constexpr long kAskPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kAskPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+bool has_bf16_matrices() {
+#if defined(__aarch64__)
+  constexpr unsigned long kBf16 = 1ul << 14;  // HWCAP2_BF16, which older headers lack
+  return (getauxval(AT_HWCAP2) & kBf16) != 0;
 #else
   return false;
 #endif

@@ -30,4 +30,14 @@ bool allow_amx_tiles() {
   return false;
 }
 
+bool has_bf16_matrices() {
+#if defined(__APPLE__)
+  int found = 0;
+  std::size_t bytes = sizeof found;
+  return sysctlbyname("hw.optional.arm.FEAT_BF16", &found, &bytes, nullptr, 0) == 0 && found != 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace eddy

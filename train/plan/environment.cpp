@@ -93,7 +93,7 @@ std::vector<std::string> shared_libraries() {
 // chose a core type by an environment variable, which may be meant for another machine.
 std::string slow_matmul_reason() {
   install_backends();
-  if (best_isa_level() == IsaLevel::baseline) return "";
+  if (best_isa_level() < IsaLevel::avx2) return "";
   std::string core = blas_core();
   if (core.empty()) return "";
   for (char& c : core) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

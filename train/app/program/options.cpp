@@ -145,7 +145,7 @@ void add_checkpoint_option(CLI::App& command, std::string& which, const std::str
 
 void add_precision_option(CLI::App& command, std::string& precision) {
   add_option(command, "--precision", precision,
-             "Arithmetic; on the CPU bf16 needs AVX512-BF16 or AMX to be fast",
+             "Arithmetic; on the CPU bf16 needs AVX512-BF16, AMX or BFMMLA to be fast",
              CLI::IsMember(value_names<Precision>()));
 }
 

@@ -22,7 +22,6 @@
 #include "train/config/run_config.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
-#include "train/plan/environment.h"
 #include "train/record/run_series.h"
 #include "train/run/checkpoint.h"
 #include "train/run/run_folder.h"
