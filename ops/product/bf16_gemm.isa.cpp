@@ -365,7 +365,8 @@ Bf16GemmKernels bf16_gemm_table() {
   return {{kWidth, pack<1>, multiply_by_dots<Lay::along>, multiply_by_dots<Lay::across>, multiply_registers,
            2, true, kPackedInner, true},
           tile_table<AmxTiles>(),
-          tile_table<EmulatedTiles>()};
+          tile_table<EmulatedTiles>(),
+          {}};
 }
 EDDY_TARGET_END
 #elif defined(__aarch64__)
