@@ -80,8 +80,8 @@ std::string path_of_folder(int folder) {
   std::string path;
   int at = ::fcntl(folder, F_DUPFD_CLOEXEC, 0);
   while (at >= 0) {
-    struct stat own {
-    }, above{};
+    struct stat own {};
+    struct stat above {};
     const int parent = ::openat(at, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool known = parent >= 0 && ::fstat(at, &own) == 0 && ::fstat(parent, &above) == 0;
     ::close(at);

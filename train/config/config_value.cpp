@@ -1,5 +1,4 @@
 // Checks by type. Numbers are never rounded: 6.0 is no whole number here, and 1e3 is a real one.
-#include "tensor/base/number_text.h"
 #include "train/config/config.h"
 
 #include <fmt/ranges.h>
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "tensor/base/format.h"
+#include "tensor/base/number_text.h"
 #include "tensor/files/json_text.h"
 #include "train/words/human_text.h"
 #include "train/words/suggest.h"

@@ -1,5 +1,4 @@
 // Options of several commands, and the command line written out again, for reports.
-#include "tensor/base/number_text.h"
 #include "train/app/program/commands.h"
 
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "tensor/base/format.h"
+#include "tensor/base/number_text.h"
 #include "tensor/files/atomic_file.h"
 #include "train/app/launch/team.h"
 #include "train/config/new_config.h"
