@@ -43,17 +43,17 @@ cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_DISABLE_P
   -DEDDY_SYSTEM=portable -DEDDY_BLAS=none -DEDDY_MPI=OFF >/dev/null
 
 # The commands of that build, each file once, and what only Accelerate needs: the flags that name macros and folders of the
-# tree stay.
+# tree stay, but for the levels of kernels, which are those of ARM64.
 commands() {
   sed -n 's/^ *"command": "\(.*\)",\{0,1\}$/\1/p' "$build/compile_commands.json" | sed 's/\\\(.\)/\1/g' |
     grep -v -E 'EDDY_ISA=isa_avx|/tests/(faults|emulation|ptx)/' | awk '!seen[$NF]++ {
       line = ""
       for (i = 2; i <= NF; ++i)
-        if ($i ~ /^-[DI]/ && $i !~ /^-DEDDY_X86_LEVELS/ && $i !~ /^-I\/usr\//) line = line " " $i
+        if ($i ~ /^-[DI]/ && $i !~ /^-I\/usr\//) line = line " " $i
+      sub(/EDDY_ISA=isa_baseline/, "EDDY_ISA=isa_neon", line)
+      sub(/EDDY_X86_LEVELS/, "EDDY_ARM64_LEVELS", line)
       print $NF line }'
-  for file in cblas accelerate; do
-    echo "$root/ops/product/$file.cpp -I$root -I$build/include -DEDDY_ACCELERATE"
-  done
+  echo "$root/ops/product/cblas.cpp -I$root -I$build/include -DEDDY_ACCELERATE"
 }
 commands >"$folder/commands"
 

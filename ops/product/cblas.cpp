@@ -1,7 +1,10 @@
-// Products by CBLAS, which OpenBLAS and Accelerate share.
+// Products by CBLAS, which OpenBLAS and Accelerate share; and what Accelerate, Apple's framework, is asked for beside
+// them. The latter was compiled for macOS and never run.
 #include "ops/product/blas.h"
 
 #if defined(EDDY_ACCELERATE)
+#include <stdlib.h>
+
 // Its own header stands in Apple's SDK alone, where it calls these functions deprecated in favour of others of the same
 // names, which macOS has from 13.3 on.
 extern "C" {
@@ -41,5 +44,26 @@ void detail::multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n,
   }
   if (g.relu) apply_relu(g, m, n, c);
 }
+
+#if defined(EDDY_ACCELERATE)
+void detail::prepare_blas() {
+  // Each product runs on the thread that calls it. Accelerate reads this at its first product. A user's value stays.
+  ::setenv("VECLIB_MAXIMUM_THREADS", "1", 0);
+}
+
+void reserve_product_memory(int) {}
+
+const char* blas_name() {
+  return "Accelerate";
+}
+
+std::string blas_core() {
+  return "";
+}
+
+std::string blas_build(const std::string&) {
+  return "Accelerate";
+}
+#endif
 
 }  // namespace eddy

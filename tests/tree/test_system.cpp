@@ -84,6 +84,7 @@ std::string newer_than_bsd(const std::string& line) {
 const std::set<std::string> kOfLinux{
     "cmake/install_dependencies.sh",   // apt-get
     "tests/ports.sh",                  // debootstrap
+    "tests/wheel.sh",                  // namespaces, and the libraries of a program of Linux
     "tests/parse.sh",                  // the headers of Debian
     "tests/distributed/two_hosts.sh",  // network namespaces
     "tests/distributed/kills.sh",      // /proc, which names the children of mpirun
