@@ -1,5 +1,5 @@
-// The products that no kernel of Eddy's is chosen for: those of OpenBLAS or Accelerate by CBLAS (cblas.cpp; openblas.cpp
-// has the memory and the kernels of OpenBLAS) or, in a build with -DEDDY_BLAS=none, of packed_gemm.h (no_blas.cpp).
+// The products that no kernel of Eddy's is chosen for: those of OpenBLAS or Accelerate by CBLAS (cblas.cpp; the memory
+// and the kernels of OpenBLAS are in openblas.cpp), or in a build with -DEDDY_BLAS=none of packed_gemm.h (no_blas.cpp).
 #pragma once
 
 #include <cstdint>
