@@ -62,7 +62,7 @@ std::atomic<int> threads_with_buffers{0};
 // among them.
 
 // Whether OpenBLAS's kernels use AVX-512. Its builds write the names of cores in different letters.
-bool has_avx512_core() {
+[[maybe_unused]] bool has_avx512_core() {
   std::string core = openblas_get_corename();
   for (char& c : core) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return core == "skylakex" || core == "cooperlake" || core == "sapphirerapids";
