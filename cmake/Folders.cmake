@@ -1,7 +1,7 @@
 # The folders of the source tree, in the order in which they may include each other; no other folder
 # includes cuda/. A new file in one of them is found automatically; a new folder is added here. A test compares
 # these lists with the tree.
-set(EDDY_TENSOR_FOLDERS tensor/base tensor/memory tensor/threads tensor tensor/random tensor/files)
+set(EDDY_TENSOR_FOLDERS tensor/base tensor/system tensor/memory tensor/threads tensor tensor/random tensor/files)
 set(EDDY_AUTOGRAD_FOLDERS autograd)
 set(EDDY_OPS_FOLDERS ops/core ops/cpu ops/cast ops/reduce ops/views ops/pointwise ops/optimizer ops/index ops/composed
   ops/product ops/norm ops/memory ops/loss ops/attention ops/recurrence ops ops/cost)
@@ -19,12 +19,20 @@ set(EDDY_APP_FOLDERS train/app/views train/app/report train/app/inspect train/ap
   train/app/reproduce train/app/terminal train/app/launch examples/learn/checker train/app/program)
 
 # eddy_sources(result pattern folder ...): sets `result` to the files of these folders, without subfolders, that match
-# the pattern.
+# the pattern. One that ends in _linux.cpp is for Linux alone; its neighbour that ends in _portable.cpp stands in its place
+# elsewhere (EDDY_SYSTEM).
 function(eddy_sources result pattern)
-  set(found)
+  set(found "")
   foreach(folder ${ARGN})
     file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/${pattern})
     list(APPEND found ${files})
   endforeach()
+  # A limit on memory is for the program alone, which names that file.
+  list(FILTER found EXCLUDE REGEX "/memory_limit_linux\\.cpp$")
+  if(EDDY_CALLS STREQUAL "linux")
+    list(FILTER found EXCLUDE REGEX "_portable\\.cpp$")
+  else()
+    list(FILTER found EXCLUDE REGEX "_linux\\.cpp$")
+  endif()
   set(${result} ${found} PARENT_SCOPE)
 endfunction()

@@ -64,6 +64,11 @@ is_supported() {
   [[ -z "$version" ]] || dpkg --compare-versions "$version" ge "$least"
 }
 
+if [[ "$(uname)" == Darwin ]]; then
+  echo "dependencies: nothing is installed on macOS. Eddy needs, of Homebrew:"
+  echo "  brew install cmake ninja pkgconf fmt cli11 tomlplusplus nlohmann-json xxhash sentencepiece abseil doctest libevent"
+  exit 0
+fi
 if ! is_supported; then
   echo "dependencies: this is neither Debian 12+ nor Ubuntu 24.04+, nor derived from them, so nothing is installed. Eddy"
   echo "needs what these Debian packages hold: ${packages[*]}"
@@ -92,5 +97,5 @@ fi
 # so the build goes on and says what it does not find.
 apt_get=("${as_root[@]}" apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
 timeout 120 "${apt_get[@]}" update || echo "dependencies: the package lists could not be renewed; trying with the old ones"
-"${apt_get[@]}" install --yes --no-install-recommends "${missing[@]}" ||
+"${apt_get[@]}" install --yes --no-install-recommends ${missing[@]+"${missing[@]}"} ||
   echo "dependencies: apt-get could not install: ${missing[*]}. Going on without; the build says what it does not find" >&2

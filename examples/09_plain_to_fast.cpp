@@ -207,15 +207,15 @@ bool have_same_gradients(const plain::Streams& streams, std::int64_t width) {
 
 // Prints the rungs at one width. Returns whether all by Eddy have the same loss and gradient.
 bool climb(std::int64_t width, int threads, double seconds) {
-  const IsaLevel best = best_isa_level(), f32 = std::min(best, IsaLevel::avx512);
+  const IsaLevel best = best_isa_level(), f32 = best_exact_isa_level();
   std::vector<Rung> rungs{
-      {"tensors", "the same lines by ops", &Recurrent::by_steps, false, false, IsaLevel::baseline},
+      {"tensors", "the same lines by ops", &Recurrent::by_steps, false, false, isa_levels().front()},
       {"vectors", "kernels for this processor", &Recurrent::by_steps, false, false, f32},
       {"hoisted", "products out of the loop", &Recurrent::hoisted, false, false, f32},
       {"packed", "weights packed for the loop", &Recurrent::packed, false, false, f32},
       {"fused", "the loop as one op", &Recurrent::fused, false, false, f32}};
   if (threads > 1) rungs.push_back({"threads", "on all processors", &Recurrent::fused, true, false, f32});
-  if (best >= IsaLevel::avx512_bf16)
+  if (rounds_factors(best))
     rungs.push_back({"bf16", "products in bf16", &Recurrent::fused, threads > 1, true, best});
 
   std::mt19937 random{3};

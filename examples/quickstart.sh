@@ -18,7 +18,7 @@ options=()
 while (($# > 0)); do
   case "$1" in
     -h | --help)
-      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     --data | --out)
@@ -45,7 +45,7 @@ done
 
 # The script's own limit stands only where the user gives none.
 if [[ ! " ${options[*]-} " =~ [[:space:]]--train\.minutes[=[:space:]] ]]; then
-  options=(--train.minutes 2 "${options[@]}")
+  options=(--train.minutes 2 ${options[@]+"${options[@]}"})
 fi
 
 heading "Dependencies"
@@ -64,11 +64,11 @@ if [[ ! " ${options[*]-} " =~ [[:space:]]--train\.(precision|device)[=[:space:]]
   choice="$("$root/build/release/eddy" info --measure | grep '^precision here:')"
   echo "$choice"
   read -r _ _ precision _ <<<"$choice"
-  options=(--train.precision "$precision" "${options[@]}")
+  options=(--train.precision "$precision" ${options[@]+"${options[@]}"})
 fi
 
 heading "Training into $run"
-"$root/build/release/eddy" train --out "$run" "${options[@]}"
+"$root/build/release/eddy" train --out "$run" ${options[@]+"${options[@]}"}
 
 heading "Done"
 echo "Report: $run/report.html (open it in a browser)"

@@ -22,11 +22,12 @@ fi
 # The pages that pages link to, and the places in them.
 links() { { grep -oh 'href="[a-z][^":]*\.html[^"]*"' "$@" || true; } | sed 's/^href="//; s/"$//' | sort -u; }
 sed -n '/class="contents"/,$p' index.html >"$build/api/first_page"
-mapfile -t first < <(links "$build/api/first_page")
+first=()
+while read -r page; do first+=("$page"); done < <(links "$build/api/first_page")
 headers="$(sed -n 's/^INPUT = //p' "$build/api/Doxyfile" | tr ' ' '\n' | grep '\.h$')"
 unlinked="$(comm -23 <(sort <<<"$headers") <(grep -o '>[a-z_/]*\.h</a>' "$build/api/first_page" | sed 's/^>//; s/<.*//' | sort))"
-unreached="$(comm -23 <(links annotated.html namespacemembers*.html | grep -e '^class' -e '^struct' -e '#') <(links "${first[@]}") |
-  grep -v -F "$(printf '%s#\n' "${first[@]}")" || true)"
+unreached="$(comm -23 <(links annotated.html namespacemembers*.html | grep -e '^class' -e '^struct' -e '#') <(links ${first[@]+"${first[@]}"}) |
+  grep -v -F "$(printf '%s#\n' ${first[@]+"${first[@]}"})" || true)"
 if [[ -n "$unlinked$unreached" ]]; then
   echo "api.sh: not in the map of the first page, or not two clicks from it: $unlinked $unreached" >&2
   exit 1

@@ -75,7 +75,7 @@ share() {
   for macro in $(grep -oE -- '-D(EDDY|eddy)_\w+' "$modules/commands" | sort -u); do
     options+=" -fmodules-ignore-macro=${macro#-D}"
   done
-  sed -E "/EDDY_ISA=/!{s/ -fPI[CE]//; s/ -g / /; s# -fsyntax-only # $options&#}" "$modules/commands"
+  sed -E "/EDDY_ISA=/!{s/ -fPI[CE]//; s/ -g / /; s# -fsyntax-only # $options&#;}" "$modules/commands"
 }
 
 if $plain; then
@@ -87,4 +87,4 @@ else
   share >"$modules/run"
 fi
 echo "$(wc -l <"$modules/run") readings with $("$clang" --version | head -n 1)"
-xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'eval "$0"' <"$modules/run"
+tr '\n' '\0' <"$modules/run" | xargs -0 -n 1 -P "$(getconf _NPROCESSORS_ONLN)" bash -c 'eval "$0"'

@@ -17,6 +17,11 @@
 #                                          added, and tried without a network (tests/wheel.sh)
 #   tests/ports.sh wheel-13 [FOLDER]       the same on a bare Debian 13
 #   tests/ports.sh wheel-sid [FOLDER]      the same on a bare Debian sid
+#   tests/ports.sh macos [FOLDER]          every file compiled for macOS, not linked and not run (tests/macos.sh)
+#   tests/ports.sh arm64 [FOLDER]          cross-compiled on Debian 12 for ARM64; the tests of tensor, autograd, ops and
+#                                          models but the slow ones run by qemu-user, as a Cortex-A72 and as a processor
+#                                          with all of NEON, BFMMLA too. It takes hours; called again for the same tree it
+#                                          goes on with the suite that it had reached
 #   tests/ports.sh quick [FOLDER]          the program built on Debian 13, and ten seconds of training: what continuous
 #                                          integration tries. Where it cannot be tried this says why, and ends well
 #
@@ -30,14 +35,16 @@ trial="${1:-}" folder="${2:-/var/tmp/eddy-ports}" compiler=g++
 case "$trial" in
   debian-12 | optional-12 | wheel) suite=bookworm ;;
   clang-19) suite=bookworm compiler=clang++-19 ;;
+  arm64) suite=bookworm compiler=aarch64-linux-gnu-g++ ;;
   debian-13 | optional-13 | quick) suite=trixie ;;
   gcc-13) suite=trixie compiler=g++-13 ;;
   debian-sid | optional-sid) suite=sid ;;
   wheel-12) suite=bookworm compiler=none ;;
   wheel-13) suite=trixie compiler=none ;;
   wheel-sid) suite=sid compiler=none ;;
+  macos) exec "$root/tests/macos.sh" "$folder/macos" ;; # which needs no other system
   *)
-    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
     exit 2
     ;;
 esac
@@ -69,10 +76,8 @@ if [[ "$trial" == wheel-* ]]; then
 fi
 
 system="$folder/$suite" was_kept=true
-if [[ "$trial" == debian-1* ]] || $bare; then
-  system="$folder/$trial"
-  rm -rf "$system"
-fi
+if [[ "$trial" == debian-1* || "$trial" == arm64 ]] || $bare; then system="$folder/$trial"; fi
+if [[ "$trial" == debian-1* ]] || $bare; then rm -rf "$system"; fi
 if [[ ! -e "$system/made" ]]; then
   heading "A new system, Debian $suite"
   was_kept=false
@@ -88,9 +93,15 @@ fi
 
 # The tree as it stands, with what is not committed, as a checkout of its own.
 copy="$system/eddy-$trial" log="$folder/$trial.log" date="$(date +%F)"
-rm -rf "$copy"
-mkdir "$copy"
-(cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --target-directory "$copy")
+files() { (cd "$root" && git ls-files -z --cached --others --exclude-standard "$@"); }
+tree="$(cd "$root" && files -- . ':!docs' | xargs -0 sha256sum | sha256sum | cut -c1-16)"
+# A trial of hours keeps what it built, and which suites passed, as long as the tree is the same.
+if [[ "$trial" != arm64 || "$(cat "$copy/build/tree" 2>/dev/null)" != "$tree" ]]; then
+  rm -rf "$copy"
+  mkdir -p "$copy/build"
+  (cd "$root" && files | xargs -0 cp --parents --target-directory "$copy")
+  echo "$tree" >"$copy/build/tree"
+fi
 if [[ -n "$wheel" ]]; then cp "$wheel" "$copy"; fi
 commit="$(git -C "$root" rev-parse --short=8 HEAD)"
 if [[ -n "$(git -C "$root" status --porcelain -- . ':!docs/platforms.md')" ]]; then commit+=" with changes"; fi
@@ -126,13 +137,14 @@ record() { # what ran
   if [[ "$compiler" != none ]]; then
     version="$(inside bash -c "$compiler -dumpfullversion 2>/dev/null || $compiler -dumpversion")"
   fi
+  local named="${compiler#aarch64-linux-gnu-}"
   for library in CMake:cmake OpenBLAS:libopenblas-dev fmt:libfmt-dev CLI11:libcli11-dev \
     SentencePiece:libsentencepiece-dev "Open MPI:libopenmpi-dev" libevent:libevent-dev libedit:libedit-dev \
     Python:python3; do
     [[ -n "$(version_of "${library#*:}")" ]] || continue
     libraries+="${libraries:+, }${library%:*} $(version_of "${library#*:}")"
   done
-  row="| \`$trial\` | $date | $commit | $name | ${compiler%%-*}${version:+ $version} | $libraries | $1${CI:+, warnings as errors} |"
+  row="| \`$trial\` | $date | $commit | $name | ${named%%-*}${version:+ $version} | $libraries | $1${CI:+, warnings as errors} |"
   awk -v begin="| \`$trial\` |" -v row="$row" '
     /^<!-- trials: / { inside = 1 }
     inside && index($0, begin) == 1 { if (!done++) print row; next }
@@ -246,8 +258,43 @@ try_optional() {
       refuses 'cuda: not in this build' bash -c 'build/release/eddy info; exit 1'"
     umount "$system/usr/local/cuda"
   fi
-  list="$(printf ', %s' "${tried[@]}")"
+  list="$(printf ', %s' ${tried[@]+"${tried[@]}"})"
   record "the program linked without what is optional, then with one thing more at a time: ${list#, }"
+}
+
+# Two processors: one with NEON alone, and one with BFMMLA. With SVE OpenBLAS would take kernels that qemu runs at a crawl.
+try_arm64() {
+  local passed="$copy/build/passed" cpu level suite mark begin count took seconds=0
+  inside dpkg --add-architecture arm64
+  packages g++-aarch64-linux-gnu qemu-user cmake ninja-build pkg-config nlohmann-json3-dev libcli11-dev doctest-dev \
+    {libopenblas,libfmt,libtomlplusplus,libsentencepiece,libabsl,libxxhash}-dev:arm64
+  mkdir -p "$passed"
+  commands "export PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig
+    cmake -S . -B build/arm64 -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux \
+      -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc -DCMAKE_CXX_COMPILER=$compiler \
+      -DEDDY_BUILD_EXAMPLES=OFF -DEDDY_MPI=OFF $strict
+    cmake --build build/arm64 --target eddy_program test_tensor test_autograd test_ops test_models"
+  for cpu in cortex-a72 max,sve=off; do
+    level=neon
+    if [[ "$cpu" == max* ]]; then level=neon_bf16; fi
+    commands "qemu-aarch64 -cpu $cpu build/arm64/eddy info | grep 'kernels: $level (best here: $level)'"
+    for suite in tensor autograd ops models; do
+      mark="$passed/$cpu-$suite"
+      if [[ ! -e "$mark" ]]; then
+        heading "The tests of $suite on $cpu"
+        begin=$SECONDS
+        commands "qemu-aarch64 -cpu $cpu build/arm64/bin/test_$suite --source-file-exclude='*/test_slow_*'"
+        count="$(awk '/^\[doctest\] test cases:/ { last = $4 } END { print last + 0 }' "$log")"
+        echo "$count $((SECONDS - begin))" >"$mark"
+      fi
+      read -r count took <"$mark"
+      seconds=$((seconds + took))
+      echo "$suite on $cpu: $count cases in $took s"
+    done
+  done
+  count="$(cat "$passed"/* | awk '{ sum += $1 } END { print sum }')"
+  record "cross-compiled; $count cases of tensor, autograd, ops and models pass by qemu-user, as cortex-a72 and as \
+max,sve=off, in $(((seconds + 1800) / 3600)) hours"
 }
 
 rm -f "$log"
@@ -301,6 +348,7 @@ case "$trial" in
     commands "tests/wheel.sh ${wheel##*/}"
     record "\`${wheel##*/}\` installed by pip, and \`tests/wheel.sh\` whole, without a network"
     ;;
+  arm64) try_arm64 ;;
   quick)
     # Without a network, on stories that Eddy writes.
     commands "cmake/install_dependencies.sh

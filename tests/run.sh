@@ -25,7 +25,7 @@ for option in "$@"; do
     --sanitize) sanitize=true ;;
     --measure) measure=true ;;
     -h | --help)
-      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *)
@@ -54,7 +54,7 @@ build() { # preset [target ...]
   # A newer compiler's new warning must not stop a user; it stops continuous integration.
   local strict=()
   if [[ -n "${CI:-}" && "$preset" == release ]]; then strict=(-DEDDY_WERROR=ON); fi
-  cmake --preset "$preset" "${strict[@]}"
+  cmake --preset "$preset" ${strict[@]+"${strict[@]}"}
   if (($# > 0)); then
     cmake --build --preset "$preset" --target "$@"
   else
@@ -116,10 +116,8 @@ test_sanitizers() {
   heading "Thread sanitizer: thread pool tests"
   # The thread sanitizer of GCC 12 stops at the address layout of newer kernels; without randomisation it does not.
   local fixed_layout=()
-  if setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null; then
-    fixed_layout=(setarch "$(uname -m)" --addr-no-randomize)
-  fi
-  TSAN_OPTIONS=halt_on_error=1 "${fixed_layout[@]}" build/tsan/bin/test_thread_pool
+  if setarch "$(uname -m)" -R true 2>/dev/null; then fixed_layout=(setarch "$(uname -m)" -R); fi
+  TSAN_OPTIONS=halt_on_error=1 ${fixed_layout[@]+"${fixed_layout[@]}"} build/tsan/bin/test_thread_pool
 }
 
 # A second compiler reads every file by itself. Continuous integration installs it.
@@ -223,7 +221,7 @@ test_gpu() {
   capability="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 || true)"
   if [[ -n "$capability" ]]; then architecture=("-DEDDY_CUDA_ARCHITECTURES=${capability//[!0-9]/}"); fi
   heading "CUDA: build for ${capability:-the preset: nvidia-smi sees no GPU}"
-  cmake --preset cuda-ci "${architecture[@]}"
+  cmake --preset cuda-ci ${architecture[@]+"${architecture[@]}"}
   cmake --build --preset cuda-ci --target test_gpu example_kernels_attention eddy_program
   # Where there is a GPU, tests that skip must not pass for tests that ran.
   local skipped

@@ -14,7 +14,7 @@ if (($# > 0)); then
     exit 1
   fi
 else
-  copy="$(mktemp --directory)"
+  copy="$(mktemp -d)"
   trap 'rm -rf "$copy"' EXIT
 fi
 

@@ -25,7 +25,7 @@ if [[ -z "$file" ]]; then
 fi
 file="$(realpath -e "$file")"
 
-folder="$(mktemp --directory)"
+folder="$(mktemp -d)"
 trap 'chmod -R u+w "$folder" && rm -rf "$folder"' EXIT
 venv="$folder/venv" work="$folder/work"
 mkdir "$work"
@@ -48,7 +48,7 @@ if ! "${alone[@]}" true 2>/dev/null; then
   alone=(env)
 fi
 cd "$work"
-eddy() { "${alone[@]}" "${as[@]}" env -i PATH="$folder/none" "$venv/bin/eddy" "$@"; }
+eddy() { "${alone[@]}" ${as[@]+"${as[@]}"} env -i PATH="$folder/none" "$venv/bin/eddy" "$@"; }
 says() { # TEXT COMMAND ...: whether it succeeds or not
   local text="$1" said
   shift

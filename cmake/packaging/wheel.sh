@@ -20,7 +20,7 @@ case "${1:-}" in
     echo "wheel.sh: so the wheel is made here"
     ;;
   *)
-    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
     exit 2
     ;;
 esac

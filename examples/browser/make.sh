@@ -67,6 +67,8 @@ fi
 out="${out:-$wasm/eddy.html}"
 runs="${runs:-$root/runs/browser$trial}" # a trial's models are not taken for those of the page
 
+sha256=(sha256sum)
+if ! command -v sha256sum >/dev/null; then sha256=(shasum -a 256); fi # macOS
 sources_digest() {
   (
     cd "$root"
@@ -75,7 +77,7 @@ sources_digest() {
       find CMakeLists.txt cmake/*.cmake
       find examples/browser \( -name 'parity*' -o -name 'training.*' -o -name 'shared.js' -o -name 'engine.js' -o -name 'page.css' \
         -o -name 'make.sh' -o -name 'CMakeLists.txt' -o -name 'guarded.h' -o -name 'floats.h' \)
-    } | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16
+    } | LC_ALL=C sort | xargs "${sha256[@]}" | "${sha256[@]}" | cut -c1-16
   )
 }
 

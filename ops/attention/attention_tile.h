@@ -19,11 +19,13 @@
 
 namespace eddy::EDDY_ISA::attention_tile {
 
-// C's register tile: AVX-512 has 32 registers (6 x 4 of C, 4 of B, 1 broadcast), the others 16 (6 x 2, 2, 1).
+// C's register tile: AVX-512 and NEON have 32 registers (6 x 4 of C, 4 of B, 1 of A), the others 16 (6 x 2, 2, 1).
 #if defined(__AVX512F__)
 inline constexpr int kVectorBytes = 64, kVectors = 4;
 #elif defined(__AVX2__)
 inline constexpr int kVectorBytes = 32, kVectors = 2;
+#elif defined(__aarch64__)
+inline constexpr int kVectorBytes = 16, kVectors = 4;
 #else
 inline constexpr int kVectorBytes = 16, kVectors = 2;
 #endif

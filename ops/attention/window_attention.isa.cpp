@@ -1,7 +1,7 @@
 // CPU kernels of window attention: 16 sequences side by side, one in each lane. A work item is one such group
 // and a few heads (one if heads are wide; if they are narrow, enough for 16 columns). Its rows are transposed
 // into columns of lanes, [row][channel][16]. After that every step is a plain loop over vectors: two queries
-// against four keys for scores, two queries or two keys against eight channels for sums (with AVX-512). Work
+// against four keys for scores, two queries or two keys against eight channels for sums (with 32 registers). Work
 // items write disjoint rows, so bits do not depend on the number of threads. With AVX512-BF16 the factors of sums
 // can be rounded: then neighbours along a sum, two channels or two rows, are a pair of bf16.
 //

@@ -13,8 +13,8 @@ namespace eddy {
 // or would not gain by them, computes in a finer precision. From fine to coarse:
 //   f32    nothing is rounded
 //   tf32   10 bits of mantissa, relative errors of up to 1e-3; on a GPU several times as fast. A CPU computes in f32
-//   bf16   7 bits of mantissa, on a CPU with AVX512-BF16 or AMX some twice as fast. Another CPU computes in f32, and a
-//          GPU, which has fast products for tensors of bf16, in tf32
+//   bf16   7 bits of mantissa, on a CPU with AVX512-BF16 or AMX some twice as fast; on ARM64 with BFMMLA, where nothing
+//          was measured. Another CPU computes in f32, and a GPU, which has fast products for tensors of bf16, in tf32
 // Products of f64 and of bf16 tensors are those of their dtype.
 enum class MatmulPrecision : std::uint8_t { f32, tf32, bf16 };
 
@@ -31,8 +31,8 @@ MatmulPrecision coarsest(MatmulPrecision precision, const Tensors&... tensors) {
   return precision;
 }
 
-// Returns whether the CPU's f32 products round their factors to bf16 at this precision: at bf16, if the level in use is
-// avx512_bf16 or above.
+// Returns whether the CPU's f32 products round their factors to bf16 at this precision: at bf16, if the level in use
+// rounds_factors (ops/cpu/isa.h).
 bool rounds_to_bf16(MatmulPrecision precision);
 
 }  // namespace eddy

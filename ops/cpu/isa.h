@@ -1,8 +1,8 @@
 // The instruction set of the CPU kernels. Files named *.isa.cpp are compiled once for each level, in the
-// namespace EDDY_ISA (isa_baseline, isa_avx2, isa_avx512), with `-O3 -fno-trapping-math -fno-math-errno`.
-// Installing the kernels chooses the best level that the processor supports.
+// namespace EDDY_ISA (isa_baseline, isa_avx2, isa_avx512; on ARM64 isa_neon alone), with `-O3 -fno-trapping-math
+// -fno-math-errno`. Installing the kernels chooses the best level that the processor supports.
 //
-// f64 is for checks, not for speed: its kernels are compiled only for the baseline, and every level uses
+// f64 is for checks, not for speed: its kernels are compiled only for the lowest level, and every level uses
 // them. This saves two of three compilations of half of all kernels. A file ends with a line per kernel:
 //
 //   EDDY_CPU_KERNEL(softmax_forward, softmax_kernel)
@@ -10,38 +10,49 @@
 // kernel<double> appears only inside EDDY_F64; elsewhere it would be compiled for every level.
 #pragma once
 
+#include <span>
+
 #include "ops/core/slot.h"
 #include "tensor/base/host_device.h"
 
 namespace eddy {
 
-// The last two are avx512 and products in bf16 (ops/core/matmul_precision.h).
-enum class IsaLevel { baseline, avx2, avx512, avx512_bf16, amx };
+// A build has those of its architecture: of ARM64 the two of NEON, of x86-64 all others, elsewhere the baseline alone.
+// neon_bf16, avx512_bf16 and amx are the level before them and products in bf16 (ops/core/matmul_precision.h). Levels
+// of x86-64 come last: `>= avx2` is false elsewhere.
+enum class IsaLevel { baseline, neon, neon_bf16, avx2, avx512, avx512_bf16, amx };
 
+// Returns the levels of this build's architecture, the lowest first.
+std::span<const IsaLevel> isa_levels();
 // Returns the best level that this build contains and this processor supports.
 IsaLevel best_isa_level();
+// Whether products at a level round f32 factors to bf16 where they may.
+bool rounds_factors(IsaLevel level);
+// Returns the best level, as best_isa_level, whose products round nothing.
+IsaLevel best_exact_isa_level();
 // Returns the level in use.
 IsaLevel isa_level();
 // Chooses a lower level, for tests and comparisons.
 // errors: ValueError when the processor or the build lacks it.
 void set_isa_level(IsaLevel level);
-// Makes later choices of level amx run its tile instructions in plain C++, or not, for tests: AVX512-BF16 then suffices
-// for the level.
+// Makes later choices of the levels amx and neon_bf16 run their matrix instructions in plain C++, or not, for tests:
+// AVX512-BF16, or NEON, then suffices for the level.
 void emulate_tiles(bool emulated);
-// Whether level amx runs so.
+// Whether these levels run so.
 bool emulates_tiles();
-// Returns "baseline", "avx2", "avx512", "avx512_bf16" or "amx".
+// Returns "baseline", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16" or "amx".
 const char* isa_name(IsaLevel level);
-// Fills the slots with the kernels of a level; f64 kernels always come from the baseline.
+// Fills the slots with the kernels of a level; f64 kernels always come from the lowest.
 void install_cpu_kernels(IsaLevel level);
 // Names the function that each later choice of a level is told to: a library with kernels of its own follows it.
 void follow_isa_level(void (*follow)(IsaLevel level));
 
-// EDDY_F64(kernel) is the kernel if EDDY_ISA is isa_baseline, or if the file is compiled only once; at the
-// other levels it is null. EDDY_F64_HERE is the same test for an #if: only EDDY_F64_AT_isa_baseline is
-// defined, and an undefined name counts as 0.
+// EDDY_F64(kernel) is the kernel if EDDY_ISA is that of the lowest level, or if the file is compiled only once; at
+// the other levels it is null. EDDY_F64_HERE is the same test for an #if: the lowest levels alone are defined, and an
+// undefined name counts as 0.
 #if defined(EDDY_ISA)
 #define EDDY_F64_AT_isa_baseline 1
+#define EDDY_F64_AT_isa_neon 1
 #define EDDY_F64_JOIN(level) EDDY_F64_AT_##level
 #define EDDY_F64_AT(level) EDDY_F64_JOIN(level)
 #define EDDY_F64_HERE EDDY_F64_AT(EDDY_ISA)
@@ -54,7 +65,7 @@ void follow_isa_level(void (*follow)(IsaLevel level));
 
 namespace detail {
 // Fills the CPU kernels of a slot, one for each dtype. With a null f64 kernel the slot keeps the one that it
-// has; the baseline is always installed first.
+// has; the lowest level is always installed first.
 template <class Args>
 EDDY_INLINE void install_cpu(Slot<Args>& slot, typename Slot<Args>::Function f32,
                              typename Slot<Args>::Function f64) {

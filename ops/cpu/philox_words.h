@@ -1,4 +1,4 @@
-// Vectorised Philox, for kernels that draw one word for each element. Each 64-bit lane holds one 32-bit word
+// Vectorised Philox, for kernels that draw one word for each element. On x86-64 each 64-bit lane holds one 32-bit word
 // of a counter. The upper half of a lane may hold anything, because the multiplication reads only lower
 // halves; so a round is two multiplications, two shifts and four exclusive ors for all lanes, without
 // packing. The words are those of RandomKey::words, in the same order.
@@ -8,6 +8,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "tensor/random/philox.h"
@@ -128,6 +130,63 @@ EDDY_INLINE void philox_columns(const RandomKey& key, const std::uint64_t* block
       const auto low = __builtin_convertvector(c[i], PhiloxHalves);
       memcpy(words + i * Count + n, &low, sizeof low);
     }
+  }
+}
+
+#elif defined(__aarch64__)
+
+// NEON multiplies the lower and the upper half of a vector, and unzips and interleaves words: so a word of each of four
+// counters fills a vector, and a round is four multiplications, four unzippings and four exclusive ors for all of them.
+inline constexpr int kPhiloxLanes = 4;
+
+// Ten rounds for the counters blocks[0] to blocks[3].
+EDDY_INLINE uint32x4x4_t philox_rounds(const RandomKey& key, const std::uint64_t* blocks) {
+  const uint32x4_t first = vreinterpretq_u32_u64(vld1q_u64(blocks)),
+                   second = vreinterpretq_u32_u64(vld1q_u64(blocks + 2));
+  const std::uint64_t step = key.current_step();
+  uint32x4x4_t c = {{vuzp1q_u32(first, second), vuzp2q_u32(first, second),
+                     vdupq_n_u32(static_cast<std::uint32_t>(step)),
+                     vdupq_n_u32(static_cast<std::uint32_t>(step >> 32))}};
+  std::uint32_t key0 = key.key0, key1 = key.key1;
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    const uint32x4_t factor0 = vdupq_n_u32(0xD2511F53u), factor2 = vdupq_n_u32(0xCD9E8D57u);
+    const auto multiply = [](uint32x4_t x, uint32x4_t factor, uint32x4_t & lower, uint32x4_t & upper)
+        __attribute__((always_inline)) {
+      const uint32x4_t low = vreinterpretq_u32_u64(vmull_u32(vget_low_u32(x), vget_low_u32(factor))),
+                       high = vreinterpretq_u32_u64(vmull_high_u32(x, factor));
+      lower = vuzp1q_u32(low, high);
+      upper = vuzp2q_u32(low, high);
+    };
+    uint32x4_t lower0, upper0, lower2, upper2;
+    multiply(c.val[0], factor0, lower0, upper0);
+    multiply(c.val[2], factor2, lower2, upper2);
+    c.val[0] = upper2 ^ c.val[1] ^ vdupq_n_u32(key0);
+    c.val[1] = lower2;
+    c.val[2] = upper0 ^ c.val[3] ^ vdupq_n_u32(key1);
+    c.val[3] = lower0;
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+EDDY_INLINE void philox_words(const RandomKey& key, std::uint64_t block, std::uint32_t* words) {
+  for (std::uint64_t lane = 0; lane < kPhiloxWords / 4; lane += kPhiloxLanes) {
+    const std::uint64_t first = block + lane, blocks[kPhiloxLanes] = {first, first + 1, first + 2, first + 3};
+    vst4q_u32(words + 4 * lane, philox_rounds(key, blocks));
+  }
+}
+
+template <int Count>
+EDDY_INLINE void philox_columns(const RandomKey& key, const std::uint64_t* blocks, std::uint32_t* words) {
+  constexpr int kColumns = Count < kPhiloxLanes ? Count : kPhiloxLanes;
+  static_assert(Count % kColumns == 0);
+  for (int n = 0; n < Count; n += kColumns) {
+    std::uint64_t some[kPhiloxLanes] = {};
+    memcpy(some, blocks + n, kColumns * sizeof *some);
+    const uint32x4x4_t c = philox_rounds(key, some);
+    for (int i = 0; i < 4; ++i) memcpy(words + i * Count + n, &c.val[i], kColumns * sizeof *words);
   }
 }
 

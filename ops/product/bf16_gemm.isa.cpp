@@ -1,5 +1,6 @@
-// The packed matrix product with factors rounded to bf16 and sums in f32: by VDPBF16PS (AVX512-BF16), or by the
-// tiles of AMX. The interface is that of packed_gemm.h for f32, so callers need not know.
+// The packed matrix product with factors rounded to bf16 and sums in f32: by VDPBF16PS (AVX512-BF16), by the tiles of
+// AMX or, on ARM64, by BFMMLA (bf16_neon.h; what follows is on the first two). The interface is that of packed_gemm.h
+// for f32, so callers need not know.
 //
 // A panel holds 32 columns; the two factors of neighbouring inner indices lie side by side as a pair of 32
 // bits: [pairs][32]. Blocks of A are rounded into rows of pairs, or into tiles. An odd inner size is padded with a
@@ -18,6 +19,8 @@
 #include "ops/cpu/bf16_tiles.h"
 #include "ops/cpu/transpose.h"
 EDDY_TARGET_BEGIN("avx512bf16,amx-tile,amx-bf16")
+#elif defined(__aarch64__)
+#include "ops/product/bf16_neon.h"
 #endif
 
 namespace eddy::EDDY_ISA {
@@ -362,9 +365,14 @@ Bf16GemmKernels bf16_gemm_table() {
   return {{kWidth, pack<1>, multiply_by_dots<Lay::along>, multiply_by_dots<Lay::across>, multiply_registers,
            2, true, kPackedInner, true},
           tile_table<AmxTiles>(),
-          tile_table<EmulatedTiles>()};
+          tile_table<EmulatedTiles>(),
+          {}};
 }
 EDDY_TARGET_END
+#elif defined(__aarch64__)
+Bf16GemmKernels bf16_gemm_table() {
+  return {bf16_neon::table<bf16_neon::Bfmmla>(), {}, {}, bf16_neon::table<bf16_neon::EmulatedBfmmla>()};
+}
 #else
 Bf16GemmKernels bf16_gemm_table() {
   return {};

@@ -1,5 +1,5 @@
-// The products that no kernel of Eddy's is chosen for: those of OpenBLAS (openblas.cpp) or, in a build with
-// -DEDDY_BLAS=none, of packed_gemm.h (no_blas.cpp).
+// The products that no kernel of Eddy's is chosen for: those of OpenBLAS or Accelerate by CBLAS (cblas.cpp; the memory
+// and the kernels of OpenBLAS are in openblas.cpp), or in a build with -DEDDY_BLAS=none of packed_gemm.h (no_blas.cpp).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace detail {
 void multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
                       void* c);
 
-// Makes OpenBLAS run each product on the thread that calls it, with the kernels that suit the level in use, now and
+// Makes the BLAS run each product on the thread that calls it, with the kernels that suit the level in use, now and
 // whenever another is chosen.
 void prepare_blas();
 }  // namespace detail
@@ -24,9 +24,9 @@ void prepare_blas();
 // errors: OutOfMemoryError, which names the limit and one that would do.
 void reserve_product_memory(int threads);
 
-// "OpenBLAS" or "own kernels".
+// "OpenBLAS", "Accelerate" or "own kernels".
 const char* blas_name();
-// The kernels that OpenBLAS has chosen; "" without OpenBLAS.
+// The kernels that OpenBLAS has chosen; "" of other products.
 std::string blas_core();
 // `kernels` is what to say of the chosen ones. The library with its version, these kernels, and how it runs threads.
 std::string blas_build(const std::string& kernels);

@@ -1,14 +1,12 @@
-// OpenBLAS: its products, the memory that it takes, and the kernels that it chooses.
+// OpenBLAS: the memory that it takes, and the kernels that it chooses. Its products are in cblas.cpp.
 #include <cblas.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -17,6 +15,8 @@
 #include "ops/cpu/isa.h"
 #include "ops/product/blas.h"
 #include "tensor/base/format.h"
+#include "tensor/system/memory.h"
+#include "tensor/system/openblas_functions.h"
 
 namespace eddy {
 
@@ -35,24 +35,12 @@ constexpr std::size_t kThreadBytes = std::size_t{72} << 20, kSmallRunBytes = std
 // More threads than this share buffers taken early; OpenBLAS's table has at least two places for each of 64.
 constexpr int kMaxBuffers = 64;
 
-extern "C" {
-// Exported by OpenBLAS: take and return one buffer.
-void* blas_memory_alloc(int position) __attribute__((weak));
-void blas_memory_free(void* buffer) __attribute__((weak));
-}
-
 std::atomic<int> threads_with_buffers{0};
-
-// Bytes of this process's address space; 0 when the system does not say.
-std::size_t address_space_bytes() {
-  std::size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
 
 [[noreturn]] void refuse_memory_limit(int threads) {
   const auto count = static_cast<std::size_t>(threads);
-  const std::size_t enough = address_space_bytes() + count * (kBufferBytes + kThreadBytes) + kSmallRunBytes;
+  const std::size_t enough = static_cast<std::size_t>(address_space_bytes()) +
+                             count * (kBufferBytes + kThreadBytes) + kSmallRunBytes;
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
   const std::string found = limit.rlim_cur == RLIM_INFINITY
@@ -69,16 +57,12 @@ std::size_t address_space_bytes() {
 // to SSE3 ("Prescott"), a sixth of the rate: 25 against 143 GFLOP/s on an Emerald Rapids with OpenBLAS
 // 0.3.21. Some systems work around that with OPENBLAS_CORETYPE=Haswell, which halves the rate of a processor
 // with AVX-512: 63 and 73 against 142 and 139 on an EPYC. And it keeps AVX-512 where a lower level is chosen, or where
-// the user names such a core on a processor that has none. In these cases the functions below, which builds for
-// several processors export, choose again. Any other core that the user names is kept, Zen with its AVX2
+// the user names such a core on a processor that has none. In these cases two functions, which builds for several
+// processors export, choose again. Any other core that the user names is kept, Zen with its AVX2
 // among them.
-extern "C" {
-void gotoblas_dynamic_init(void) __attribute__((weak));
-void gotoblas_dynamic_quit(void) __attribute__((weak));
-}
 
 // Whether OpenBLAS's kernels use AVX-512. Its builds write the names of cores in different letters.
-bool has_avx512_core() {
+[[maybe_unused]] bool has_avx512_core() {
   std::string core = openblas_get_corename();
   for (char& c : core) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return core == "skylakex" || core == "cooperlake" || core == "sapphirerapids";
@@ -95,7 +79,8 @@ void choose_openblas_kernels([[maybe_unused]] IsaLevel level) {
       named == nullptr && level >= IsaLevel::avx2 && std::string_view(openblas_get_corename()) == "Prescott";
   const bool halved = wide && (before == "Haswell" || lowered);
   const bool too_high = !wide && has_avx512_core();
-  if (gotoblas_dynamic_init == nullptr || gotoblas_dynamic_quit == nullptr ||
+  const OpenBlasFunctions functions = openblas_functions();
+  if (functions.dynamic_init == nullptr || functions.dynamic_quit == nullptr ||
       !(unknown || halved || too_high))
     return;
   lowered = too_high;
@@ -105,8 +90,8 @@ void choose_openblas_kernels([[maybe_unused]] IsaLevel level) {
                            : __builtin_cpu_is("amd") ? "Zen"
                                                      : "Haswell";
   setenv(kVariable, best, 1);
-  gotoblas_dynamic_quit();
-  gotoblas_dynamic_init();
+  functions.dynamic_quit();
+  functions.dynamic_init();
   // The variable is meant for this process's OpenBLAS, not for child processes.
   if (named == nullptr)
     unsetenv(kVariable);
@@ -116,23 +101,6 @@ void choose_openblas_kernels([[maybe_unused]] IsaLevel level) {
 }
 
 }  // namespace
-
-void detail::multiply_by_blas(const GemmArgs& g, std::int64_t m, std::int64_t n, const void* a, const void* b,
-                              void* c) {
-  const auto int_of = [](std::int64_t x) { return static_cast<blasint>(x); };
-  const CBLAS_TRANSPOSE ta = g.transpose_a ? CblasTrans : CblasNoTrans,
-                        tb = g.transpose_b ? CblasTrans : CblasNoTrans;
-  if (g.dtype == Dtype::f32) {
-    cblas_sgemm(CblasRowMajor, ta, tb, int_of(m), int_of(n), int_of(g.k), static_cast<float>(g.alpha),
-                static_cast<const float*>(a), int_of(g.lda), static_cast<const float*>(b), int_of(g.ldb),
-                static_cast<float>(g.beta), static_cast<float*>(c), int_of(g.ldc));
-  } else {
-    cblas_dgemm(CblasRowMajor, ta, tb, int_of(m), int_of(n), int_of(g.k), g.alpha,
-                static_cast<const double*>(a), int_of(g.lda), static_cast<const double*>(b), int_of(g.ldb),
-                g.beta, static_cast<double*>(c), int_of(g.ldc));
-  }
-  if (g.relu) apply_relu(g, m, n, c);
-}
 
 void detail::prepare_blas() {
   choose_openblas_kernels(best_isa_level());
@@ -158,10 +126,11 @@ void reserve_product_memory(int threads) {
   const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   // Under a limit the buffers are taken now, before anything else takes their place. Those that OpenBLAS has
   // already are among them.
-  if (limited && blas_memory_alloc != nullptr && blas_memory_free != nullptr) {
+  const OpenBlasFunctions functions = openblas_functions();
+  if (limited && functions.memory_alloc != nullptr && functions.memory_free != nullptr) {
     std::vector<void*> buffers;
-    for (int i = 0; i < std::min(threads, kMaxBuffers); ++i) buffers.push_back(blas_memory_alloc(0));
-    for (void* const buffer : buffers) blas_memory_free(buffer);
+    for (int i = 0; i < std::min(threads, kMaxBuffers); ++i) buffers.push_back(functions.memory_alloc(0));
+    for (void* const buffer : buffers) functions.memory_free(buffer);
   }
   threads_with_buffers.store(threads, std::memory_order_release);
 }

@@ -30,7 +30,8 @@ const Bf16GemmKernels& bf16_gemm_kernels() {
 void set_packed_gemm_kernels(const PackedGemmKernels& kernels, const Bf16GemmKernels& rounding) {
   full = kernels;
   rounding_kernels = rounding;
-  dot = {rounding.dot, kernels.f64};
+  const bool emulates_dot = emulates_tiles() && rounding.emulated_dot.pack != nullptr;
+  dot = {emulates_dot ? rounding.emulated_dot : rounding.dot, kernels.f64};
   amx = {emulates_tiles() ? rounding.emulated_amx : rounding.amx, kernels.f64};
 }
 

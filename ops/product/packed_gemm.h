@@ -105,8 +105,9 @@ const PackedGemmKernels& packed_gemm_kernels(MatmulPrecision precision = MatmulP
 
 // Kernels that round their factors to bf16 (bf16_gemm.isa.cpp); empty where the build lacks them.
 struct Bf16GemmKernels {
-  PackedGemm<float> dot, amx;
-  PackedGemm<float> emulated_amx;  // for tests: the loops of `amx` with its instructions in plain C++
+  PackedGemm<float> dot, amx;  // dot: by VDPBF16PS, on ARM64 by BFMMLA
+  // For tests: the loops of `amx` with its instructions in plain C++, and those of BFMMLA.
+  PackedGemm<float> emulated_amx, emulated_dot;
 };
 const Bf16GemmKernels& bf16_gemm_kernels();
 

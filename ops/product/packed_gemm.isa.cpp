@@ -21,10 +21,15 @@ void install_packed_gemm();
 
 namespace {
 
-// Register tiles: AVX-512 has 32 vector registers (12 x 2 sums, 2 of B, 1 of A), the others 16 (6 x 2, 2, 1). Rows of A
-// that are read in place take a general register each, so that a tile has 8 of them. GFLOP/s of a tile of packed rows
-// alone, in the caches: 238 (12 x 2), 218 (8 x 3), 238 (14 x 2); one core of an Intel Xeon (Sapphire Rapids or newer).
+// Register tiles: AVX-512 has 32 vector registers (12 x 2 sums, 2 of B, 1 of A), and so has NEON (6 x 4, 4, 2), the
+// others 16 (6 x 2, 2, 1). Rows of A that are read in place take a general register each, so that a tile of AVX-512 has
+// 8 of them. GFLOP/s of its tile of packed rows alone, in the caches: 238 (12 x 2), 218 (8 x 3), 238 (14 x 2); one core
+// of an Intel Xeon (Sapphire Rapids or newer).
+#if defined(__aarch64__)
+constexpr int kTileVectors = 4;
+#else
 constexpr int kTileVectors = 2;
+#endif
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;
 constexpr int kTileRows = 8;
@@ -194,7 +199,7 @@ void multiply_in_place(const PanelProduct<T>& g) {
 
 // ---- Many rows ----
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 // A block of A is packed: tiles of kTall rows, inner-major. It stays in the second-level cache beside a group of
 // panels, each tile of it in the first. Meanwhile the tiles fetch what is packed next, and C, whose stores would wait.
 constexpr int kTall = kVectorBytes == 64 ? 12 : 6;
@@ -204,6 +209,7 @@ constexpr std::int64_t kManyRows = 48;
 // Inner steps ahead of the one in use that are prefetched from a panel.
 constexpr std::int64_t kAhead = 8;
 constexpr std::int64_t kWidth = panel_width<float>, kFloats = Vector<float>::lanes;
+constexpr std::int64_t kTallVectors = (kTall + kFloats - 1) / kFloats;  // of the rows of a tile
 using Floats = Vector<float>::type;
 using LooseFloats = Vector<float>::loose;
 
@@ -230,10 +236,11 @@ struct BlockOfA {
           float* const tile = out + t * kTall * inner;
           // The overrun of the last step would fall into the next tile, which has its first steps already.
           const std::int64_t end = smaller(begin + kRun, inner),
-                             whole = first + kFloats > rows ? begin : smaller(end, inner - 1);
+                             whole = first + kTallVectors * kFloats > rows ? begin : smaller(end, inner - 1);
           for (std::int64_t k = begin; k < whole; ++k)
-            *reinterpret_cast<LooseFloats*>(tile + k * kTall) =
-                *reinterpret_cast<const LooseFloats*>(a + k * stride + first);
+            for (std::int64_t v = 0; v < kTallVectors * kFloats; v += kFloats)
+              *reinterpret_cast<LooseFloats*>(tile + k * kTall + v) =
+                  *reinterpret_cast<const LooseFloats*>(a + k * stride + first + v);
           for (std::int64_t k = whole; k < end; ++k)
             for (std::int64_t r = 0; r < count; ++r) tile[k * kTall + r] = a[k * stride + first + r];
         }
@@ -243,12 +250,16 @@ struct BlockOfA {
         const float* const from = a + first * stride;
         std::int64_t k = 0;
         for (; k + kFloats <= inner; k += kFloats) {
-          Floats square[kFloats];
-          for (std::int64_t r = 0; r < kFloats; ++r)
-            square[r] = r < count ? *reinterpret_cast<const LooseFloats*>(from + r * stride + k) : Floats{};
-          transpose_square<kFloats>(square);
+          Floats square[kTallVectors][kFloats];
+          for (std::int64_t v = 0; v < kTallVectors; ++v) {
+            for (std::int64_t i = 0, r = v * kFloats; i < kFloats; ++i, ++r)
+              square[v][i] =
+                  r < count ? *reinterpret_cast<const LooseFloats*>(from + r * stride + k) : Floats{};
+            transpose_square<kFloats>(square[v]);
+          }
           for (std::int64_t i = 0; i < kFloats; ++i)
-            *reinterpret_cast<LooseFloats*>(out + (k + i) * kTall) = square[i];
+            for (std::int64_t v = 0; v < kTallVectors; ++v)
+              *reinterpret_cast<LooseFloats*>(out + (k + i) * kTall + v * kFloats) = square[v][i];
         }
         for (; k < inner; ++k)
           for (std::int64_t r = 0; r < count; ++r) out[k * kTall + r] = from[r * stride + k];
@@ -260,6 +271,20 @@ struct BlockOfA {
   EDDY_INLINE std::int64_t runs() const { return kTransposed ? inner : rows; }
   EDDY_INLINE std::int64_t run_length() const { return kTransposed ? rows : inner; }
 };
+
+#if defined(__aarch64__)
+// The factors of a tile's rows at one inner step. FMLA of NEON takes a factor from a lane of a vector, so that two
+// loads do for all rows; numbers after the last row are read and not used.
+struct LaneFactors {
+  Floats x[kTallVectors];
+
+  EDDY_INLINE explicit LaneFactors(const float* a) {
+    for (std::int64_t v = 0; v < kTallVectors; ++v)
+      x[v] = *reinterpret_cast<const LooseFloats*>(a + v * kFloats);
+  }
+  EDDY_INLINE float operator[](int row) const { return x[row / kFloats][row % kFloats]; }
+};
+#endif
 
 // One tile of packed rows by the first `columns` columns of a panel. At every inner step the cache line of `next` is
 // prefetched, which then moves by `next_step`.
@@ -293,8 +318,14 @@ __attribute__((noinline)) void tall_tile(std::int64_t inner, const float* a, con
     __builtin_prefetch(next, 0, 2);
     next += next_step;
     b += kWidth;
+#if defined(__aarch64__)
+    const LaneFactors left(a);
+    for (int r = 0; r < Rows; ++r)
+      for (int v = 0; v < kTileVectors; ++v) sum[r][v] += left[r] * right[v];
+#else
     for (int r = 0; r < Rows; ++r)
       for (int v = 0; v < kTileVectors; ++v) sum[r][v] += a[r] * right[v];
+#endif
     a += kTall;
   }
   if (relu)  // NaN stays
@@ -372,7 +403,7 @@ void multiply_packing(const PanelProduct<float>& g) {
 
 template <class T>
 void multiply(const PanelProduct<T>& g) {
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
   if constexpr (sizeof(T) == 4)
     if (g.rows >= kManyRows) return multiply_packing<false>(g);
 #endif
@@ -426,7 +457,8 @@ void pack(const T* w, std::int64_t w_stride, PackLayout layout, std::int64_t inn
 template <class T>
 std::int64_t multiply_registers(std::int64_t rounds) {
   using Vec = typename Vector<T>::type;
-  constexpr int kSums = kVectorBytes == 64 ? 24 : 12;
+  constexpr bool kAddsInPlace = kTileVectors == 4;  // FMLA of NEON writes over what it adds to
+  constexpr int kSums = kVectorBytes == 64 || kAddsInPlace ? 24 : 12;
   volatile T unknown[] = {T(0.5), T(1)};  // not to be computed beforehand
   const Vec a = Vec{} + unknown[0], b = Vec{} + unknown[1];
   Vec sum[kSums];
@@ -434,7 +466,8 @@ std::int64_t multiply_registers(std::int64_t rounds) {
   for (int i = 0; i < kSums; ++i) sum[i] = Vec{} + static_cast<T>(i);  // different, lest one stand for all
   for (std::int64_t round = 0; round < rounds; ++round)
 #pragma GCC unroll 24
-    for (int i = 0; i < kSums; ++i) sum[i] = sum[i] * a + b;
+    for (int i = 0; i < kSums; ++i)
+      sum[i] = sum[kAddsInPlace ? (i + 1) % kSums : i] * a + (kAddsInPlace ? sum[i] : b);
 #pragma GCC unroll 24
   for (int i = 1; i < kSums; ++i) sum[0] += sum[i];
   unknown[0] = sum[0][0];
@@ -446,7 +479,7 @@ std::int64_t multiply_registers(std::int64_t rounds) {
 PackedGemmKernels packed_gemm_table() {
   PackedGemmKernels table{{panel_width<float>, pack<float>, multiply<float>}, {}};
   table.f32.multiply_registers = multiply_registers<float>;
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
   table.f32.multiply_transposed = multiply_packing<true>;
   table.f32.packed_inner = kBlockInner;
 #endif

@@ -1,4 +1,4 @@
-// POSIX calls of AtomicFile. Order of the guarantees: fsync(file), rename, fsync(directory).
+// POSIX calls of AtomicFile. Order of the guarantees: sync the file, rename it, sync the directory.
 #include "tensor/files/atomic_file.h"
 
 #include <dirent.h>
@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +19,8 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/system/files.h"
+#include "tensor/system/process.h"
 
 namespace eddy {
 namespace {
@@ -38,11 +39,7 @@ class FileSizeSignalBlock {
     pthread_sigmask(SIG_BLOCK, &signal_, &old_);
   }
   ~FileSizeSignalBlock() {
-    const timespec now{0, 0};
-    if (!was_pending_) {
-      while (sigtimedwait(&signal_, nullptr, &now) < 0 && errno == EINTR) {
-      }
-    }
+    if (!was_pending_) take_pending_signal(signal_);
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
   FileSizeSignalBlock(const FileSizeSignalBlock&) = delete;
@@ -73,16 +70,6 @@ pid_t writer_of(std::string_view name) {
   return second.ec == std::errc() && second.ptr == end ? process : 0;
 }
 
-// Whether a process has ended. A zombie has: it only waits for its parent to hear of it.
-bool is_gone(pid_t process) {
-  if (kill(process, 0) != 0) return errno == ESRCH;
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string text;
-  std::getline(file, text, '\0');
-  const auto state = text.rfind(") ");  // behind the name, which may hold anything
-  return state != std::string::npos && state + 2 < text.size() && text[state + 2] == 'Z';
-}
-
 }  // namespace
 
 std::string why_not_writable(const std::string& path) {
@@ -102,7 +89,7 @@ bool is_temporary_name(const std::string& name) {
 
 bool is_left_over(const std::string& name) {
   const pid_t writer = writer_of(name);
-  return writer > 0 && (writer == getpid() || is_gone(writer));
+  return writer > 0 && (writer == getpid() || has_ended(writer));
 }
 
 void remove_left_overs_of(const std::string& path) {

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <utility>
 
 namespace eddy {
@@ -31,14 +30,5 @@ class Descriptor {
  private:
   int fd_;
 };
-
-// Flushes an open file or folder to disk; returns what fsync returns. Some file systems let a signal interrupt it.
-inline int sync_file(int file) {
-  int result;
-  do {
-    result = ::fsync(file);
-  } while (result != 0 && errno == EINTR);
-  return result;
-}
 
 }  // namespace eddy

@@ -15,6 +15,7 @@
 #include "tensor/base/format.h"
 #include "tensor/memory/readable_bytes.h"
 #include "tensor/memory/size_classes.h"
+#include "tensor/system/memory.h"
 
 namespace eddy {
 namespace {
@@ -91,11 +92,15 @@ class CpuAllocator final : public Allocator {
     if (start > address) munmap(raw, start - address);
     const std::uintptr_t end = address + length + kLarge;
     if (end > start + length) munmap(reinterpret_cast<void*>(start + length), end - start - length);
-    madvise(reinterpret_cast<void*>(start), length, MADV_HUGEPAGE);
+    advise_huge_pages(reinterpret_cast<void*>(start), length);
     stats_.reserved_bytes += static_cast<std::int64_t>(length);
     return reinterpret_cast<void*>(start);
   }
-  static std::size_t mapped_length(std::size_t bytes) { return (bytes + 4095) & ~std::size_t{4095}; }
+  // Whole pages: 4 KiB on x86-64, 16 on macOS, up to 64 on ARM64.
+  static std::size_t mapped_length(std::size_t bytes) {
+    constexpr std::size_t kPage = std::size_t{64} << 10;
+    return (bytes + kPage - 1) & ~(kPage - 1);
+  }
 
   void* carve(std::size_t bytes) {
     Slab& slab = slabs_[bytes < kSmall ? 0 : 1];

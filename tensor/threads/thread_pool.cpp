@@ -1,9 +1,21 @@
 // A small pool: one job at a time, chunks claimed by an atomic counter. The ranks in a team are fixed; which
 // worker takes which chunk is not, and must not matter.
+//
+// On x86-64 loads are in order and so are stores; ARM64 may exchange all of them. So each atomic below orders what
+// needs an order, and nothing relies on more:
+//
+//   caller to worker   what a caller wrote, the job and the inputs of its chunks, comes before generation_ rises, a
+//                      release; a worker acquires generation_ before it reads any of that
+//   worker to caller   results, and error_, come before the worker's subtraction from running_, a release. Those of the
+//                      other workers go on with the release sequence, as read-modify-writes do, so that the caller, who
+//                      acquires the 0, sees what all of them wrote
+//   region to region   from worker to caller to worker, by the two above
+//   sleep and wake     who sleeps tests its condition with the mutex held, and who wakes has held it after changing the
+//                      condition: no wake-up falls between the test and the sleep
+//   who may go         a worker that has subtracted reads nothing of the job any more, so the caller may free it
 #include "tensor/threads/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -17,20 +29,25 @@
 #include <vector>
 
 #include "tensor/base/format.h"
-#include "tensor/threads/cpu_quota.h"
+#include "tensor/system/cpu_quota.h"
+#include "tensor/system/processors.h"
 
 namespace eddy {
 namespace {
 
 thread_local bool inside = false;
 
+// On ARM64 `yield` does nothing on most processors; a barrier for instructions waits for those before it, some tens of
+// cycles as PAUSE does.
 inline void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
 #endif
 }
 
-// About 20 us of pauses on current processors; see thread_pool.h for why no longer.
+// About 20 us of pauses on current processors of x86-64, not measured on others; see thread_pool.h for why no longer.
 constexpr int kSpins = 600;
 
 constexpr int kMostThreads = 256;
@@ -44,13 +61,7 @@ int threads_by(const char* variable) {
 
 // The processors that this process may use, for as much of the time as its quota allows.
 int processors() {
-  int count = static_cast<int>(std::thread::hardware_concurrency());
-#if defined(__linux__)
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0)
-    count = CPU_COUNT(&allowed);
-#endif
+  int count = allowed_processors().count();
   if (const int quota = cpu_quota_threads(); quota > 0) count = std::min(count, quota);
   return std::clamp(count, 1, kMostThreads);
 }
@@ -85,6 +96,8 @@ class Pool {
     job_ = [](void* context, int rank) { (*static_cast<Job*>(context))(rank); };
     context_ = const_cast<void*>(static_cast<const void*>(&job));
     error_ = nullptr;
+    // No worker touches it before it has acquired the new generation, and all have left the job before: the last of
+    // them brought it to 0, which the caller acquired.
     running_.store(threads_ - 1, std::memory_order_relaxed);
     {
       std::lock_guard lock(mutex_);
@@ -134,10 +147,12 @@ class Pool {
         std::unique_lock lock(mutex_);
         wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
       }
+      // At most one more than before: the next region begins when this worker too has subtracted from running_.
       seen = generation_.load(std::memory_order_acquire);
-      if (stopping_) return;
+      if (stopping_) return;  // written before generation_ rose
       call(rank);
-      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      // Need not acquire: only the caller reads what others wrote.
+      if (running_.fetch_sub(1, std::memory_order_release) == 1) {
         std::lock_guard lock(mutex_);
         done_.notify_one();
       }
@@ -180,7 +195,7 @@ Pool& current_pool() {
 }  // namespace
 
 int thread_count() {
-  const int threads = wanted_threads.load(std::memory_order_relaxed);
+  const int threads = wanted_threads.load(std::memory_order_relaxed);  // nothing else depends on it
   if (threads > 0) return threads;
   const int chosen = default_threads();
   wanted_threads.store(chosen, std::memory_order_relaxed);
@@ -200,10 +215,14 @@ bool in_parallel_region() {
 
 void TeamBarrier::arrive_and_wait() {
   if (threads_ == 1) return;
+  // Acquire, lest it be read after this thread has arrived: then it could be the next phase already, and the thread
+  // would wait for one more.
   const int phase = phase_.load(std::memory_order_acquire);
+  // Each arrival releases what its thread wrote, and the last one acquires all of it.
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) == threads_ - 1) {
+    // Comes before the new phase, a release, and so before the arrivals of threads that have acquired that.
     arrived_.store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
+    phase_.store(phase + 1, std::memory_order_release);  // and with it what all threads wrote before
     phase_.notify_all();
     return;
   }
@@ -230,7 +249,7 @@ void parallel_chunks(std::int64_t n, std::int64_t grain, ChunkFunction function,
   std::atomic<std::int64_t> next{0};
   current_pool().run([&](int) {
     for (;;) {
-      const std::int64_t chunk = next.fetch_add(1, std::memory_order_relaxed);
+      const std::int64_t chunk = next.fetch_add(1, std::memory_order_relaxed);  // each number once, no more
       if (chunk >= chunks) return;
       const std::int64_t begin = chunk * grain;
       function(context, begin, begin + grain < n ? begin + grain : n);

@@ -36,8 +36,8 @@ node "$root/tests/browser/unpack.js" "$page" "$temporary"
 ids=()
 for i in $(seq 300); do ids+=($((i * i % 53 % 17))); done # beyond a block, a chunk and a segment
 for file in "$temporary"/*.safetensors; do
-  "$native" logits "$file" "${ids[@]}" >"$temporary/native"
-  "${wasm[@]}" logits "$file" "${ids[@]}" >"$temporary/wasm"
+  "$native" logits "$file" ${ids[@]+"${ids[@]}"} >"$temporary/native"
+  "${wasm[@]}" logits "$file" ${ids[@]+"${ids[@]}"} >"$temporary/wasm"
   compare "$(basename "$file" .safetensors)" "$temporary/native" "$temporary/wasm"
 done
 node "$root/tests/browser/failures.js" "$engine" "$temporary/0.safetensors"

@@ -11,7 +11,7 @@ if (($# != 1)) || [[ ! -f "$1/CMakeCache.txt" ]]; then
 fi
 build="$(cd "$1" && pwd)"
 source_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-temporary="$(mktemp --directory)"
+temporary="$(mktemp -d)"
 trap 'rm -rf "$temporary"' EXIT
 
 # ---- find_package ----
@@ -65,7 +65,7 @@ mkdir parent
 cp "$source_dir"/parent/* "$source_dir/main.cpp" parent
 ln -s "$source_dir/../.." parent/eddy
 for by_fetch in OFF ON; do
-  cmake -G Ninja -S parent -B parent/build -DBY_FETCH=$by_fetch "${unneeded[@]}"
+  cmake -G Ninja -S parent -B parent/build -DBY_FETCH=$by_fetch ${unneeded[@]+"${unneeded[@]}"}
   cmake --build parent/build
   parent/build/consumer
 done

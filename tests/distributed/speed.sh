@@ -45,9 +45,9 @@ steps_of() { grep '"kind":"step"' "$1/metrics.jsonl" | tail -n +2 | sed 's/.*"ms
 median() { sort -n | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
 
 echo "| model | batch | 2 ranks, ms | 1 process of 2 threads, ms | apart, ms | ranks / process, best | median |"
-for model in "${models[@]}"; do
+for model in ${models[@]+"${models[@]}"}; do
   read -ra words <<<"$(flags_of "$model")"
-  batch="${words[-1]}"
+  batch="${words[${#words[@]} - 1]}"
   common=(--data text.txt "${words[@]:0:${#words[@]}-1}" --train.steps 5 --train.eval_every 0 --train.sample_tokens 0
     --train.checkpoint_every 0 --train.log_every 1)
   : >ranks.ms

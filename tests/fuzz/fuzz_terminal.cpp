@@ -3,7 +3,6 @@
 // repeats.
 #include <doctest/doctest.h>
 #include <poll.h>
-#include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <string>
 
 #include "tests/fuzz/mutations.h"
+#include "tests/support/pseudo_terminal.h"
 #include "train/app/terminal/interrupt.h"
 #include "train/app/terminal/key_decoder.h"
 #include "train/app/terminal/line_input.h"
@@ -111,7 +111,7 @@ TEST_CASE("no keys and no pasted text crash the line reader on a terminal") {
   for (int i = 0; i < 4; ++i) {
     CAPTURE(i);
     int terminal = -1;
-    const winsize size{24, static_cast<unsigned short>(1 + below(random, 100)), 0, 0};
+    winsize size{24, static_cast<unsigned short>(1 + below(random, 100)), 0, 0};
     const pid_t process = ::forkpty(&terminal, nullptr, nullptr, &size);
     if (process == 0) read_lines();
     REQUIRE(process > 0);

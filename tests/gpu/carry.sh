@@ -33,7 +33,7 @@ dependencies() { # folder
   for package in "${packages[@]}"; do
     if dpkg -L "$package" >/dev/null 2>&1; then installed+=("$package"); else echo "carry.sh: without $package" >&2; fi
   done
-  dpkg -L "${installed[@]}" | sort -u | grep -E '^/usr/(include|lib|share/(cmake|doctest))/' | grep -v -E '\.a$|/doc/' |
+  dpkg -L ${installed[@]+"${installed[@]}"} | sort -u | grep -E '^/usr/(include|lib|share/(cmake|doctest))/' | grep -v -E '\.a$|/doc/' |
     while read -r file; do
       if [[ -f "$file" || -L "$file" ]]; then echo "${file#/usr/}"; fi
     done >"$1.files"

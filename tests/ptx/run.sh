@@ -11,13 +11,15 @@ launches=build/release/launches
 cmake --preset cuda-ci >/dev/null
 cmake --build --preset cuda-ci --target eddy_ptx eddy_ptx_90a
 cmake --build --preset release --target replay_ptx
-shopt -s globstar nullglob
-kernels=(build/cuda-ci/CMakeFiles/eddy_ptx*.dir/cuda/**/*.ptx)
-wgmma=(build/cuda-ci/CMakeFiles/eddy_ptx_90a.dir/**/*.ptx)
-tests/ptx/fences.sh "${wgmma[@]}"
+# The names of these files hold no blanks.
+kernels="$(find build/cuda-ci/CMakeFiles/eddy_ptx*.dir/cuda -name '*.ptx' | sort)"
+# shellcheck disable=SC2046
+tests/ptx/fences.sh $(find build/cuda-ci/CMakeFiles/eddy_ptx_90a.dir -name '*.ptx' | sort)
 if [[ ! -d "$launches" ]]; then
   mkdir -p "$launches"
   EDDY_RECORD_LAUNCHES="$PWD/$launches" ctest --preset release -L '^gpu_emulated$'
 fi
-build/release/bin/replay_ptx --launches "$launches" "$@" "${kernels[@]}"
-build/release/bin/replay_ptx --launches "$launches" --faults "${kernels[@]}"
+# shellcheck disable=SC2086
+build/release/bin/replay_ptx --launches "$launches" "$@" $kernels
+# shellcheck disable=SC2086
+build/release/bin/replay_ptx --launches "$launches" --faults $kernels

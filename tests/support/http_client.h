@@ -2,6 +2,7 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -19,7 +20,8 @@ namespace eddy::test {
 
 // Connects to a port of 127.0.0.1; a descriptor of -1 where no one listens.
 inline Descriptor connected(int port) {
-  Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor client(::socket(AF_INET, SOCK_STREAM, 0));
+  ::fcntl(client.get(), F_SETFD, FD_CLOEXEC);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));

@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
 #include "ops/core/matmul_precision.h"
 #include "ops/cpu/isa.h"
 
@@ -25,13 +23,14 @@ class KeepIsaLevel {
   IsaLevel before_ = isa_level();
 };
 
-// Calls `body` once on every instruction set with kernels of its own that this machine has, the lowest first.
-// The levels above avx512 add only products that round their factors.
+// Calls `body` once on every instruction set with kernels of its own that this machine has, the lowest first. The other
+// levels add only products that round their factors.
 template <class Body>
 void on_every_isa_level(Body&& body) {
   const KeepIsaLevel keep;
-  for (int level = 0; level <= static_cast<int>(std::min(best_isa_level(), IsaLevel::avx512)); ++level) {
-    set_isa_level(static_cast<IsaLevel>(level));
+  for (const IsaLevel level : isa_levels()) {
+    if (level > best_isa_level() || rounds_factors(level)) continue;
+    set_isa_level(level);
     CAPTURE(isa_name(isa_level()));
     body();
   }
@@ -40,15 +39,16 @@ void on_every_isa_level(Body&& body) {
 // Returns whether this processor has products that round their factors to bf16. If not, the output says so.
 inline bool has_rounded_products() {
   const bool has = rounds_to_bf16(MatmulPrecision::bf16);
-  if (!has) MESSAGE("not checked: products that round their factors need AVX512-BF16 or AMX");
+  if (!has) MESSAGE("not checked: products that round their factors need AVX512-BF16, AMX or BFMMLA");
   return has;
 }
 
-// Calls `body` once on every level whose products round their factors to bf16 that this machine has, and on level amx
-// with its tiles emulated.
+// Calls `body` once on every level whose products round their factors to bf16 that this machine has, and with the
+// matrix instructions of amx, or of neon_bf16, emulated.
 template <class Body>
 void on_every_rounding_level(Body&& body) {
-  if (!has_rounded_products()) return;
+  const bool on_arm64 = isa_levels().back() == IsaLevel::neon_bf16;
+  if (!on_arm64 && !has_rounded_products()) return;
   const KeepIsaLevel keep;
   const auto on = [&](IsaLevel level, bool emulated) {
     emulate_tiles(emulated);
@@ -57,6 +57,11 @@ void on_every_rounding_level(Body&& body) {
     CAPTURE(emulated);
     body();
   };
+  if (on_arm64) {
+    on(IsaLevel::neon_bf16, true);
+    if (best_isa_level() == IsaLevel::neon_bf16) on(IsaLevel::neon_bf16, false);
+    return;
+  }
   on(IsaLevel::avx512_bf16, false);
   on(IsaLevel::amx, true);
   if (best_isa_level() >= IsaLevel::amx) on(IsaLevel::amx, false);

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,8 @@
 #include <iostream>
 #include <string>
 #include <thread>
+
+#include "tensor/system/process.h"
 
 namespace eddy::test {
 
@@ -97,9 +98,10 @@ class Child {
   explicit Child(Body&& body) {
     std::cout.flush();
     std::fflush(stdout);
+    const pid_t parent = ::getpid();
     pid_ = ::fork();
     if (pid_ != 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!end_with_parent(parent)) ::_exit(99);
     int code = 99;
     try {
       const Quiet quiet;

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-extern char** environ;
+#include "tensor/system/process.h"
 
 namespace eddy::test {
 
@@ -56,18 +55,19 @@ class Program {
     words.insert(words.end(), start.arguments.begin(), start.arguments.end());
     environment.insert(environment.end(), {"HOME=" + start.folder, "EDDY_NUM_THREADS=1"});
     // No text of the user's, no download, no chosen kernels.
-    for (char** variable = environ; *variable != nullptr; ++variable) {
+    for (char** variable = own_environment(); *variable != nullptr; ++variable) {
       const std::string text(*variable);
       if (!text.starts_with("EDDY_") && !text.starts_with("HOME=") && !text.starts_with("XDG_CACHE_HOME="))
         environment.push_back(text);
     }
     const std::vector<char*> argv = pointers(words), envp = pointers(environment);
     std::array<int, 2> out{}, err{};
-    REQUIRE(::pipe2(out.data(), O_CLOEXEC) == 0);
-    REQUIRE(::pipe2(err.data(), O_CLOEXEC) == 0);
+    REQUIRE(open_pipe(out) == 0);
+    REQUIRE(open_pipe(err) == 0);
+    const pid_t parent = ::getpid();
     pid_ = ::fork();
     if (pid_ == 0) {  // between fork and exec only calls that need no lock
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (!end_with_parent(parent)) ::_exit(125);
       const int input = ::open(start.input.c_str(), O_RDONLY);
       const int output = start.output.empty() ? out[1] : ::open(start.output.c_str(), O_WRONLY);
       const rlimit limit{start.file_size_limit, start.file_size_limit};

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 #include <poll.h>
-#include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "tests/support/program.h"
+#include "tests/support/pseudo_terminal.h"
 
 namespace eddy::test {
 
@@ -29,7 +29,7 @@ class OnTerminal {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    const winsize size{24, 80, 0, 0};
+    winsize size{24, 80, 0, 0};
     pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
     if (pid_ == 0) {
       ::setenv("TERM", "xterm", 1);

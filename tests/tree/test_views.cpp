@@ -67,8 +67,9 @@ const std::vector<OneThing> kThings{
     {"runner of programs: RunningProgram (train/process/running_program.h)",
      {"posix_spawn", "fork(", "popen(", "system(", "exec", "waitpid("},
      R"(\b(posix_spawnp?|fork|vfork|popen|system|waitpid|exec[lv][pe]*)\()",
-     {"train/process/running_program.cpp",
-      "train/app/launch/memory_limit.cpp"}},  // execve of itself, before main
+     {"train/process/running_program.cpp", "tensor/system/process_linux.cpp",
+      "tensor/system/process_portable.cpp",
+      "tensor/system/memory_limit_linux.cpp"}},  // execve of itself, before main
     {"sum of a state's bytes: State::bytes (autograd/state.h)",
      {"+= "},
      R"(\+= .*(\btensor|\bentry\.second)\.(bytes|elements)\()",

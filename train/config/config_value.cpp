@@ -3,13 +3,13 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
 #include "tensor/base/format.h"
+#include "tensor/base/number_text.h"
 #include "tensor/files/json_text.h"
 #include "train/words/human_text.h"
 #include "train/words/suggest.h"
@@ -55,7 +55,7 @@ std::string wrong_number(const ConfigField& field, std::string text) {
   std::replace(text.begin(), text.end(), ',', '.');  // of a real number it is the point of many languages
   double number = 0;
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const auto [stop, error] = number_from(text.data(), end, number);
   const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
   constexpr double kExact = 9007199254740992.0;  // 2^53
   if (error == std::errc::result_out_of_range || (whole && unit.empty() && std::abs(number) > kExact))
@@ -112,7 +112,7 @@ std::optional<json> whole_from(std::string_view text) {
 std::optional<json> real_from(std::string_view text) {
   double value{};
   const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto [stop, error] = number_from(text.data(), end, value);
   if (error != std::errc() || stop != end || text.empty()) return std::nullopt;
   return value;
 }

@@ -260,7 +260,7 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add("device", c.device, "Where to compute", value_names<DeviceChoice>()).common().changes_nothing();
   keys.add(
           "precision", c.precision,
-          "Type of activations and products; parameters stay f32 in bf16. f64: CPU only, tf32: GPU only, bf16 on the CPU: fast with AVX512-BF16 or AMX",
+          "Type of activations and products; parameters stay f32 in bf16. f64: CPU only, tf32: GPU only, bf16 on the CPU: fast with AVX512-BF16, AMX or BFMMLA",
           value_names<Precision>())
       .common();
   keys.add("capture", c.capture, "Whether a GPU replays recorded steps; off: it launches every kernel anew",

@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tensor/system/process.h"
+
 namespace eddy::training {
 struct Digest::State {
   XXH3_state_t xxh3;
@@ -38,7 +40,7 @@ FileDigest digest_of_file(const InputFile& file) {
   std::vector<char> block(std::size_t{1} << 18);
   Digest digest;
   for (std::int64_t at = 0; at < file.bytes();) {
-    const std::int64_t part = std::min(std::ssize(block), file.bytes() - at);
+    const std::int64_t part = std::min<std::int64_t>(std::ssize(block), file.bytes() - at);
     file.read(at, block.data(), part);
     digest.update({block.data(), static_cast<std::size_t>(part)});
     at += part;
@@ -47,7 +49,7 @@ FileDigest digest_of_file(const InputFile& file) {
 }
 
 std::string program_digest() {
-  return digest_of_file(InputFile("/proc/self/exe")).hex;
+  return digest_of_file(InputFile(own_program())).hex;
 }
 
 }  // namespace eddy::training

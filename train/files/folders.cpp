@@ -9,6 +9,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
+#include "tensor/system/files.h"
 
 namespace eddy::training {
 

@@ -3,12 +3,12 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/base/number_text.h"
 #include "tensor/files/atomic_file.h"
 #include "tensor/files/safetensors.h"
 #include "train/config/run_config.h"
@@ -61,7 +61,7 @@ class Notes {
   Number number(const char* key) const {
     const std::string& word = text(key);
     Number value{};
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    const auto [end, error] = number_from(word.data(), word.data() + word.size(), value);
     if (error != std::errc() || end != word.data() + word.size())
       fail<FormatError>("session: {} is damaged: its {} is {:?}, no number", file_, key, word);
     return value;

@@ -1,14 +1,10 @@
-// Read from the compiler's macros, /proc/cpuinfo, OpenBLAS and the backends.
+// Read from the compiler's macros, the system, OpenBLAS and the backends.
 #include "train/plan/environment.h"
-
-#include <link.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <optional>
 #include <system_error>
@@ -19,6 +15,9 @@
 #include "ops/product/blas.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
+#include "tensor/system/memory.h"
+#include "tensor/system/process.h"
+#include "tensor/system/processors.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/words/human_text.h"
 
@@ -73,35 +72,20 @@ std::string blas_in_use() {
 namespace {
 
 std::string system_memory() {
-  const auto pages = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES));
-  const auto page_bytes = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
-  return pages > 0 && page_bytes > 0 ? human_bytes(pages * page_bytes) : "unknown";
+  const std::int64_t bytes = machine_memory().whole;
+  return bytes > 0 ? human_bytes(bytes) : "unknown";
 }
 
 }  // namespace
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto colon = line.find(':');
-    if (line.starts_with("model name") && colon != std::string::npos)
-      return without_edge_blanks(line.substr(colon + 1));
-  }
-  return "unknown";
-}
-
 std::vector<std::string> shared_libraries() {
   std::vector<std::string> names;
-  const auto add = [](dl_phdr_info* loaded, std::size_t, void* all) {
-    const std::filesystem::path given = loaded->dlpi_name;
-    if (!given.is_absolute()) return 0;  // the program itself, and the kernel's part
+  for (const std::filesystem::path given : loaded_libraries()) {
     // Links lead to a file whose name ends in the library's version.
     std::error_code error;
     const std::filesystem::path file = std::filesystem::canonical(given, error);
-    static_cast<std::vector<std::string>*>(all)->push_back((error ? given : file).filename().string());
-    return 0;
-  };
-  ::dl_iterate_phdr(add, &names);
+    names.push_back((error ? given : file).filename().string());
+  }
   return names;
 }
 
@@ -109,7 +93,7 @@ std::vector<std::string> shared_libraries() {
 // chose a core type by an environment variable, which may be meant for another machine.
 std::string slow_matmul_reason() {
   install_backends();
-  if (best_isa_level() == IsaLevel::baseline) return "";
+  if (best_isa_level() < IsaLevel::avx2) return "";
   std::string core = blas_core();
   if (core.empty()) return "";
   for (char& c : core) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

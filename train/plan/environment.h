@@ -11,14 +11,11 @@ namespace eddy::training {
 // chosen for an open GPU, and what the allocators hold. Installs the backends.
 std::vector<std::string> environment_lines();
 
-// The processor's name, as the system gives it.
-std::string processor_name();
-
 // OpenBLAS: its version, the kernels that it uses, how it runs threads; or that there is none. Bits depend on them.
 std::string blas_in_use();
 
 // The shared libraries of this process, those that it links before those that they link, each by the name of its file:
-// "libfmt.so.9.1.0".
+// "libfmt.so.9.1.0". None where the system does not tell.
 std::vector<std::string> shared_libraries();
 
 // The line on the GPU's allocator as it is now; "" without a usable GPU.

@@ -1,4 +1,4 @@
-// Read from /proc/self/status, /proc/meminfo and the files of the control groups.
+// What the system tells, and the files of the control groups.
 #include "train/plan/machine_memory.h"
 
 #include <sys/resource.h>
@@ -6,42 +6,26 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
-#include <limits>
 
 #include "tensor/base/format.h"
 #include "tensor/memory/memory_limit.h"
-#include "tensor/threads/control_groups.h"
+#include "tensor/system/control_groups.h"
+#include "tensor/system/memory.h"
+#include "tensor/system/named_numbers.h"
 
 namespace eddy::training {
 namespace {
 
-constexpr std::int64_t kKiB = 1024;
 // A group without a limit has "max", or in version 1 a number near 2^63.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
 std::atomic<std::int64_t> highest_before{0};  // the peak that was there before it was reset
 std::atomic<bool> check_overruled{false};
 
-// The number behind a name at the beginning of a line; 0 without one.
-std::int64_t number_of(const std::string& file, const std::string& name) {
-  std::ifstream lines(file);
-  for (std::string word; lines >> word; lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
-    if (word == name) {
-      std::int64_t number = 0;
-      lines >> number;
-      return number;
-    }
-  return 0;
-}
-
 std::int64_t first_number(const std::string& file) {
   std::int64_t number = 0;
   std::ifstream(file) >> number;  // "max" leaves 0
   return number;
-}
-
-std::int64_t of_process(const char* name, const std::string& root = "") {
-  return kKiB * number_of(root + "/proc/self/status", name);
 }
 
 // The part of the machine's free swap that a group leaves to this process, where it limits memory to `most`.
@@ -70,7 +54,7 @@ MemoryBudget budget_of(const ControlGroup& group, std::int64_t own, std::int64_t
   const std::int64_t used = first_number(group.folder + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
   std::int64_t of_files = 0;
   for (const char* const list : {"inactive_file", "active_file"})
-    of_files += number_of(group.folder + "/memory.stat", (v2 ? "" : "total_") + std::string(list));
+    of_files += number_behind(group.folder + "/memory.stat", (v2 ? "" : "total_") + std::string(list));
   const std::int64_t others = std::max<std::int64_t>(0, used - of_files - own);
   return {std::max<std::int64_t>(0, most - others), most, "the control group " + group.folder,
           swap_in(group, most, swap)};
@@ -79,37 +63,37 @@ MemoryBudget budget_of(const ControlGroup& group, std::int64_t own, std::int64_t
 }  // namespace
 
 std::int64_t resident_bytes() {
-  return of_process("VmRSS:");
+  return resident_memory();
 }
 
 std::int64_t resident_peak_bytes() {
-  return std::max(highest_before.load(), of_process("VmHWM:"));
+  return std::max(highest_before.load(), resident_peak());
 }
 
 std::int64_t resident_peak_of(const std::function<void()>& run) {
   highest_before = resident_peak_bytes();
-  std::ofstream("/proc/self/clear_refs") << "5" << std::flush;  // resets VmHWM
+  forget_resident_peak();
   run();
-  return of_process("VmHWM:");
+  return resident_peak();
 }
 
 MemoryBudget memory_budget(const std::string& root) {
-  const std::int64_t own = of_process("VmRSS:", root);
-  const std::int64_t swap = kKiB * number_of(root + "/proc/meminfo", "SwapFree:");
+  const std::int64_t own = resident_memory(root);
+  const MachineMemory machine = machine_memory(root);
   MemoryBudget least;
   std::int64_t with_swap = 0;  // the least of all limits too
   const auto take = [&](const MemoryBudget& other) {
     with_swap = least.limit.empty() ? other.with_swap() : std::min(with_swap, other.with_swap());
     if (least.limit.empty() || other.bytes < least.bytes) least = other;
   };
-  if (const std::int64_t free = kKiB * number_of(root + "/proc/meminfo", "MemAvailable:"); free > 0)
-    take({free + own, kKiB * number_of(root + "/proc/meminfo", "MemTotal:"), "this machine", swap});
+  if (machine.free > 0) take({machine.free + own, machine.whole, "this machine", machine.free_swap});
   for (const ControlGroup& group : control_groups("memory", root))
-    if (const MemoryBudget budget = budget_of(group, own, swap); !budget.limit.empty()) take(budget);
+    if (const MemoryBudget budget = budget_of(group, own, machine.free_swap); !budget.limit.empty())
+      take(budget);
   rlimit limit{};
   if (root.empty() && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const auto most = static_cast<std::int64_t>(limit.rlim_cur);
-    take({std::max<std::int64_t>(0, most - of_process("VmSize:")) + own, most, "ulimit -v"});
+    take({std::max<std::int64_t>(0, most - address_space_bytes()) + own, most, "ulimit -v"});
   }
   least.swap = with_swap - least.bytes;
   return least;

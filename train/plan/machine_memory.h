@@ -1,4 +1,4 @@
-// The memory of this process and of the machine, as Linux tells it (proc(5)).
+// The memory of this process, and what the machine and its limits leave it.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,8 @@
-// By vfork and exec: nothing of this process is copied, however large it is, and an error of exec comes back. Until exec
-// the child runs in the memory of this process, and makes only calls that need no lock.
+// Until it becomes the program a child makes only calls that need no lock: it may run in the memory of this process.
 #include "train/process/running_program.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -16,8 +14,7 @@
 #include <cstring>
 
 #include "tensor/base/format.h"
-
-extern char** environ;
+#include "tensor/system/process.h"
 
 namespace eddy::training {
 namespace {
@@ -43,7 +40,6 @@ struct Becoming {
   char* const* environment;
   int pipe;  // for streams that are read
   pid_t parent;
-  volatile int error = 0;
 };
 
 // Makes one of the standard streams lead to where it shall. Returns whether it does.
@@ -56,15 +52,15 @@ bool redirect(int stream, int target, int pipe) {
   return from >= 0 && ::dup2(from, stream) >= 0;
 }
 
-// Becomes the program, in the child; or keeps the error and ends.
-[[noreturn]] void become(Becoming& how) {
+// Becomes the program, in the child; or returns the error.
+int become(void* what) {
+  const Becoming& how = *static_cast<const Becoming*>(what);
   const ProgramStart& start = how.start;
   if (start.own_group) ::setpgid(0, 0);
   if (start.is_trial) {
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != how.parent) ::_exit(kStatusNotFound);
+    if (!end_with_parent(how.parent)) ::_exit(kStatusNotFound);
   }
   if (start.memory_bytes > 0) {
     const auto bytes = static_cast<rlim_t>(start.memory_bytes);
@@ -72,19 +68,10 @@ bool redirect(int stream, int target, int pipe) {
     ::setrlimit(RLIMIT_AS, &memory);
   }
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_DFL);  // which `eddy` ignores
-  if (redirect(STDIN_FILENO, start.input, how.pipe) && redirect(STDOUT_FILENO, start.output, how.pipe) &&
-      redirect(STDERR_FILENO, start.errors, how.pipe))
-    ::execvpe(how.file, how.arguments, how.environment);
-  how.error = errno;
-  ::_exit(kStatusNotFound);
-}
-
-// A function of its own, so that no variable of the caller lives across vfork.
-[[gnu::noinline]] pid_t start_child(Becoming& how) {
-  const pid_t child = ::vfork();
-  if (child == 0) become(how);
-  if (child < 0) how.error = errno;
-  return child;
+  if (!redirect(STDIN_FILENO, start.input, how.pipe) || !redirect(STDOUT_FILENO, start.output, how.pipe) ||
+      !redirect(STDERR_FILENO, start.errors, how.pipe))
+    return errno;
+  return become_program(how.file, how.arguments, how.environment);
 }
 
 }  // namespace
@@ -106,7 +93,7 @@ RunningProgram::RunningProgram(const ProgramStart& start) : own_group_(start.own
   Descriptor theirs;
   if (start.output == kRead || start.errors == kRead) {
     std::array<int, 2> ends{-1, -1};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    if (open_pipe(ends) != 0) {
       end_.error = errno;
       return;
     }
@@ -116,14 +103,13 @@ RunningProgram::RunningProgram(const ProgramStart& start) : own_group_(start.own
   std::vector<std::string> words = start.words, variables = start.environment;
   const std::vector<char*> arguments = pointers_to(words), environment = pointers_to(variables);
   const std::string& file = start.file.empty() ? start.words.front() : start.file;
-  Becoming how{start,        file.c_str(), arguments.data(), variables.empty() ? environ : environment.data(),
-               theirs.get(), ::getpid()};
-  process_ = start_child(how);
-  end_.error = how.error;
-  if (process_ <= 0 || end_.error == 0) return;
-  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  process_ = -1;
+  Becoming how{start,
+               file.c_str(),
+               arguments.data(),
+               variables.empty() ? own_environment() : environment.data(),
+               theirs.get(),
+               ::getpid()};
+  process_ = start_child(become, &how, end_.error);
 }
 
 RunningProgram::~RunningProgram() {

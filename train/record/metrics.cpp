@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -16,6 +15,7 @@
 #include <string_view>
 
 #include "tensor/base/format.h"
+#include "tensor/base/number_text.h"
 #include "tensor/files/atomic_file.h"
 #include "train/record/metrics_summary.h"
 
@@ -132,7 +132,7 @@ std::optional<StepRecord> plain_step(std::string_view line) {
     if (good) line.remove_prefix(text.size());
   };
   const auto take_number = [&](auto& value) {
-    const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), value);
+    const auto [rest, error] = number_from(line.data(), line.data() + line.size(), value);
     good = good && error == std::errc() && std::isfinite(static_cast<double>(value));
     if (good) line.remove_prefix(static_cast<std::size_t>(rest - line.data()));
   };

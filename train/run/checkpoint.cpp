@@ -19,6 +19,7 @@
 #include "tensor/files/json_text.h"
 #include "tensor/files/safetensors.h"
 #include "tensor/files/strict_json.h"
+#include "tensor/system/files.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
@@ -156,11 +157,11 @@ void put_in_place(const fs::path& temporary, const fs::path& target) {
     fs::rename(temporary, target);
     return;
   }
-  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0) {
+  if (exchange_names(temporary.string(), target.string()) != 0) {
     const int error = errno;
     if (error != EINVAL && error != ENOSYS)
       fail<IoError>("checkpoint: cannot replace {}: {}", target.string(), std::strerror(error));
-    // Some file systems (network mounts) cannot exchange; the time without a checkpoint is then kept short.
+    // Some systems, and file systems of a network, cannot exchange; the time without a checkpoint is then kept short.
     const fs::path old = target.parent_path() / (".tmp-old-" + target.filename().string());
     fs::remove_all(old);
     fs::rename(target, old);

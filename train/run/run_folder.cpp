@@ -19,6 +19,7 @@
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/atomic_file.h"
+#include "tensor/system/files.h"
 #include "train/files/folders.h"
 #include "train/files/output_file.h"
 #include "train/files/standard_input.h"
@@ -401,9 +402,8 @@ bool RunLock::is_at(const fs::path& folder) const {
 }
 
 fs::path RunLock::place() const {
-  std::error_code error;
-  const fs::path place = fs::read_symlink(fmt::format("/proc/self/fd/{}", folder_.get()), error);
-  return !error && leads_to(place, folder_) ? place : fs::path();
+  const fs::path place = path_of_folder(folder_.get());
+  return leads_to(place, folder_) ? place : fs::path();
 }
 
 CheckpointHold::CheckpointHold(const fs::path& checkpoint)

@@ -155,7 +155,7 @@ class TextTask : public Task {
   // errors: ValueError when a split has fewer than one segment and one token; where nothing is evaluated, only
   // training needs that.
   std::int64_t cut_tokens() const {
-    const auto all = std::ssize(data_.tokens), test = test_count(all);
+    const std::int64_t all = std::ssize(data_.tokens), test = test_count(all);
     if (!validates_) {
       const std::int64_t part = part_of(config_.data.split, all);
       if (part <= segment_)

@@ -18,6 +18,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
+#include "tensor/system/files.h"
 #include "train/process/running_program.h"
 #include "train/words/human_text.h"
 #include "train/words/utf8.h"
@@ -91,7 +92,7 @@ class LetterModel {
 class Compression {
  public:
   Compression(const std::string& program, const std::vector<std::string_view>& texts)
-      : input_(::memfd_create("text", MFD_CLOEXEC)), output_(::memfd_create("xz", MFD_CLOEXEC)) {
+      : input_(unnamed_file("text")), output_(unnamed_file("xz")) {
     if (input_.get() < 0 || output_.get() < 0 || !write_all(texts)) {
       no_room_ = fmt::format("no room for its input: {}", std::strerror(errno));
       return;

@@ -16,6 +16,7 @@
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
+#include "tensor/system/files.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/process/running_program.h"
@@ -255,7 +256,7 @@ Ran run_exercise(const Installation& installation, const Exercise& exercise, con
     ran.text += file.string() + " includes an answer: write one of your own\n";
     return ran;
   }
-  const Descriptor results(::memfd_create("answers", MFD_CLOEXEC));
+  const Descriptor results(unnamed_file("answers"));
   if (results.get() < 0) fail<IoError>("learn: no memory for answers: {}", std::strerror(errno));
   const ProgramEnd end =
       run_limited({fs::absolute(program).string()}, limits_to_run(exercise, command), results.get());

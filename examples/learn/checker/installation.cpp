@@ -8,6 +8,7 @@
 
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
+#include "tensor/system/process.h"
 
 namespace eddy::app {
 namespace {
@@ -39,7 +40,7 @@ fs::path installed_library(const fs::path& prefix) {
 
 Installation find_installation(const fs::path& exercises) {
   std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path folder = fs::canonical(own_program(), error).parent_path();
   Installation installation;
   installation.tree = tree_of(folder);
   if (!installation.tree.empty()) {

@@ -1,7 +1,6 @@
 #include "examples/learn/checker/judge.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
+#include "tensor/base/number_text.h"
 #include "train/files/text_file.h"
 
 namespace eddy::app {
@@ -25,7 +25,7 @@ std::vector<std::string> cells_of(const std::string& line) {
 
 std::optional<double> number_of(const std::string& text) {
   double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto [end, error] = number_from(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return {};
   return number;
 }

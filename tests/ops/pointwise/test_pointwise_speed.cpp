@@ -107,7 +107,7 @@ const char* unmeasurable() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return "the build is instrumented";
 #else
-  return best_isa_level() == IsaLevel::baseline ? "the only kernels are those of the baseline" : "";
+  return best_isa_level() < IsaLevel::avx2 ? "all kernels have vectors of 16 bytes" : "";
 #endif
 }
 

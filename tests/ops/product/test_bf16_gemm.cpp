@@ -1,5 +1,8 @@
-// Products whose factors are rounded to bf16: by AVX512-BF16, by AMX where it is, and by the loops of AMX with
-// its instructions in plain C++.
+// Products whose factors are rounded to bf16: by AVX512-BF16, by AMX or BFMMLA where it is, and by the loops of AMX with
+// its instructions in plain C++. Those of BFMMLA run on every processor so, in a namespace of this file.
+#define EDDY_ISA isa_emulated
+#include "ops/product/bf16_neon.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,15 +31,25 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// Tables that run here, with their names.
-std::vector<std::pair<const char*, PackedGemm<float>>> tables() {
+namespace neon = isa_emulated::bf16_neon;
+
+struct Table {
+  const char* name;
+  PackedGemm<float> gemm;
+  double unit = 0x1p-24;                   // to which a sum is rounded
+  std::int64_t most_products = 1LL << 40;  // that a case of a test computes
+};
+
+// Tables that run here.
+std::vector<Table> tables() {
   const Bf16GemmKernels& kernels = bf16_gemm_kernels();
-  std::vector<std::pair<const char*, PackedGemm<float>>> found;
+  std::vector<Table> found{{"emulated bfmmla", neon::table<neon::EmulatedBfmmla>(), 0x1p-23, 1 << 23}};
+  if (best_isa_level() == IsaLevel::neon_bf16) found.push_back({"bfmmla", kernels.dot, 0x1p-23});
   if (best_isa_level() >= IsaLevel::avx512_bf16) {
-    found.emplace_back("dot", kernels.dot);
-    found.emplace_back("emulated amx", kernels.emulated_amx);
+    found.push_back({"dot", kernels.dot});
+    found.push_back({"emulated amx", kernels.emulated_amx});
   }
-  if (best_isa_level() >= IsaLevel::amx) found.emplace_back("amx", kernels.amx);
+  if (best_isa_level() >= IsaLevel::amx) found.push_back({"amx", kernels.amx});
   return found;
 }
 
@@ -78,7 +91,7 @@ double rounded(float x) {
 
 TEST_CASE("bf16 products: sums of rounded factors, at odd sizes, for every layout") {
   manual_seed(5);
-  for (const auto& [name, gemm] : tables()) {
+  for (const auto& [name, gemm, unit, most_products] : tables()) {
     CAPTURE(name);
     for (const auto& [rows, inner, columns] :
          std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{{1, 1, 1},
@@ -92,6 +105,7 @@ TEST_CASE("bf16 products: sums of rounded factors, at odd sizes, for every layou
       CAPTURE(rows);
       CAPTURE(inner);
       CAPTURE(columns);
+      if (rows * inner * columns > most_products) continue;
       const Floats a = random_floats(rows * inner), w = random_floats(inner * columns),
                    added = random_floats(rows * columns);
       const Floats c = multiplied(gemm, a, false, w, PackLayout::inner_by_columns, rows, inner, columns);
@@ -111,19 +125,32 @@ TEST_CASE("bf16 products: sums of rounded factors, at odd sizes, for every layou
             size += std::abs(term);
           }
           const auto at = static_cast<std::size_t>(i * columns + j);
-          // Each of the `inner` sums rounds once, to 2^-24 of at most `size`.
-          const double bound = static_cast<double>(inner) * 0x1p-24 * size;
+          // Each of the `inner` sums rounds once, to `unit` of at most `size`.
+          const double bound = static_cast<double>(inner) * unit * size;
           CHECK(std::abs(static_cast<double>(c[at]) - exact) <= bound);
           CHECK(std::abs(static_cast<double>(sum[at]) - exact - static_cast<double>(added[at])) <=
-                bound + static_cast<double>(inner + 1) * 0x1p-24 * std::abs(static_cast<double>(added[at])));
+                bound + static_cast<double>(inner + 1) * unit * std::abs(static_cast<double>(added[at])));
         }
     }
   }
 }
 
+TEST_CASE("bf16 products: BFMMLA has the bits of its emulation, of large, tiny and cancelling sums") {
+  if (best_isa_level() != IsaLevel::neon_bf16) return;
+  manual_seed(11);
+  constexpr std::int64_t kRows = 30, kInner = 90, kColumns = 20;
+  Floats a = random_floats(kRows * kInner), w = random_floats(kInner * kColumns);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = std::ldexp(a[i], static_cast<int>(i * i % 120) - 66);
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = std::ldexp(w[i], static_cast<int>(i % 120) - 66);
+  const Floats by_instruction =
+      multiplied(bf16_gemm_kernels().dot, a, false, w, PackLayout::inner_by_columns, kRows, kInner, kColumns);
+  CHECK(by_instruction == multiplied(bf16_gemm_kernels().emulated_dot, a, false, w,
+                                     PackLayout::inner_by_columns, kRows, kInner, kColumns));
+}
+
 TEST_CASE("bf16 products: a bias is what sums begin with, and ReLU comes last") {
   manual_seed(8);
-  for (const auto& [name, gemm] : tables()) {
+  for (const auto& [name, gemm, unit, most] : tables()) {
     CAPTURE(name);
     for (const auto& [rows, inner, columns] :
          std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{
@@ -152,7 +179,7 @@ TEST_CASE("bf16 products: a row alone has the bits that it has among others") {
   manual_seed(6);
   constexpr std::int64_t kRows = 40, kInner = 70, kColumns = 50;
   const Floats a = random_floats(kRows * kInner), w = random_floats(kInner * kColumns);
-  for (const auto& [name, gemm] : tables()) {
+  for (const auto& [name, gemm, unit, most] : tables()) {
     CAPTURE(name);
     const Floats all = multiplied(gemm, a, false, w, PackLayout::inner_by_columns, kRows, kInner, kColumns);
     for (std::int64_t row = 0; row < kRows; row += 13) {
@@ -164,7 +191,7 @@ TEST_CASE("bf16 products: a row alone has the bits that it has among others") {
 }
 
 TEST_CASE("bf16 products: an odd inner size is padded without NaN, and infinities stay") {
-  for (const auto& [name, gemm] : tables()) {
+  for (const auto& [name, gemm, unit, most] : tables()) {
     CAPTURE(name);
     const Floats a(3 * 3, INFINITY), w(3 * 2, 1);
     CHECK(multiplied(gemm, a, false, w, PackLayout::inner_by_columns, 3, 3, 2) == Floats(6, INFINITY));
@@ -227,7 +254,7 @@ TEST_CASE("bf16 products: the gradient of a weight has the same bits in turns, i
 
 TEST_CASE("bf16 products: panels that are packed beside a product are those that are packed alone") {
   manual_seed(10);
-  for (const auto& [name, gemm] : tables()) {
+  for (const auto& [name, gemm, unit, most] : tables()) {
     CAPTURE(name);
     if (!gemm.packs_later) continue;
     for (const auto& [rows, inner, columns] :

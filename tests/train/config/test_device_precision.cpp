@@ -2,7 +2,6 @@
 // refused before one is opened.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <string>
 
 #include "ops/backends.h"
@@ -51,14 +50,14 @@ TEST_CASE("the CPU computes in f32 and bf16 and f64") {
 }
 
 TEST_CASE(
-    "bf16 on the CPU rounds the factors of f32 products, or below avx512_bf16 computes in tensors of bf16") {
+    "bf16 on the CPU rounds the factors of f32 products, or at levels without them computes in tensors of bf16") {
   const KeepIsaLevel keep;
-  const bool rounds = best_isa_level() >= IsaLevel::avx512_bf16;
+  const bool rounds = rounds_factors(best_isa_level());
   const DevicePrecision here = choose_device_precision(kNames, "cpu", "bf16");
   CHECK(here.dtype == (rounds ? Dtype::f32 : Dtype::bf16));
   CHECK(here.matmul == (rounds ? MatmulPrecision::bf16 : MatmulPrecision::f32));
   CHECK(choose_device_precision(kNames, "cpu", "f32").matmul == MatmulPrecision::f32);
-  set_isa_level(std::min(best_isa_level(), IsaLevel::avx512));
+  set_isa_level(best_exact_isa_level());
   const DevicePrecision below = choose_device_precision(kNames, "cpu", "bf16");
   CHECK(below.dtype == Dtype::bf16);
   CHECK(below.matmul == MatmulPrecision::f32);

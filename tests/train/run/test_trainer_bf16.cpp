@@ -1,8 +1,6 @@
 // Runs in bf16: what a checkpoint holds, and going on in the same precision and in another.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
 #include "tensor/files/safetensors.h"
 #include "tests/support/files.h"
 #include "tests/support/isa_levels.h"
@@ -105,7 +103,7 @@ TEST_CASE("train: a run goes on in bf16 after f32 and in f32 after bf16") {
 TEST_CASE("train: a run in bf16 that is only a check says so") {
   const OneThread one;
   const KeepIsaLevel keep;
-  set_isa_level(std::min(best_isa_level(), IsaLevel::avx512));
+  set_isa_level(best_exact_isa_level());
   const TempFolder folder;
   const TrainRequest request = bf16_run(folder, "run", 1);
   CHECK(train_quietly(request) == TrainEnd::finished);

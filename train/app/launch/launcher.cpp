@@ -9,7 +9,6 @@
 #ifdef EDDY_MPI
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "ops/core/peers.h"
+#include "tensor/system/processors.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/step/clock.h"
 #endif
@@ -36,7 +36,7 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // of one message: MPI
 // What each rank says of itself at the start.
 struct RankHost {
   std::array<char, MPI_MAX_PROCESSOR_NAME> host{};
-  cpu_set_t processors{};
+  ProcessorSet processors;
 };
 
 class MpiRanks final : public Ranks {
@@ -50,8 +50,7 @@ class MpiRanks final : public Ranks {
     RankHost local;
     int length = 0;
     MPI_Get_processor_name(local.host.data(), &length);
-    CPU_ZERO(&local.processors);
-    sched_getaffinity(0, sizeof local.processors, &local.processors);
+    local.processors = allowed_processors();
     hosts_.resize(static_cast<std::size_t>(size_));
     MPI_Allgather(&local, sizeof local, MPI_BYTE, hosts_.data(), sizeof local, MPI_BYTE, MPI_COMM_WORLD);
     if (choose_threads) set_thread_count(std::max(1, thread_count() / sharing(local)));
@@ -109,9 +108,7 @@ class MpiRanks final : public Ranks {
   // How many ranks of this host have a processor in common with this one, itself included.
   int sharing(const RankHost& local) const {
     return static_cast<int>(std::count_if(hosts_.begin(), hosts_.end(), [&](const RankHost& other) {
-      cpu_set_t common;
-      CPU_AND(&common, &local.processors, &other.processors);
-      return local.host == other.host && CPU_COUNT(&common) > 0;
+      return local.host == other.host && local.processors.meets(other.processors);
     }));
   }
 

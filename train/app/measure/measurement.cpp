@@ -6,6 +6,7 @@
 
 #include <ctime>
 
+#include "tensor/system/processors.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/app/measure/bench.h"
 #include "train/plan/environment.h"

@@ -10,6 +10,7 @@
 
 #include "ops/backends.h"
 #include "tensor/base/format.h"
+#include "tensor/system/process.h"
 #include "train/app/measure/kernels/prove.h"
 #include "train/app/program/commands.h"
 #include "train/fetch/named_data.h"
@@ -243,7 +244,7 @@ Described describe_check(CLI::App& command) {
 
 ProveOptions program_trials() {
   ProveOptions options;
-  options.command = {"/proc/self/exe", "check", "--device", "cuda", "--trials"};
+  options.command = {own_program(), "check", "--device", "cuda", "--trials"};
   options.cache = DataPlaces::standard().cache;
   options.say = [](const std::string& line) { say(line); };
   return options;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "examples/learn/checker/installation.h"
 #include "ops/backends.h"
@@ -82,7 +83,9 @@ Described describe_info(CLI::App& command) {
       print_line("ranks on GPUs: {}", why.empty() ? "NCCL" : why);
     }
     print_line("examples: {}", examples_of_program());
-    print_line("libraries: {}", fmt::join(shared_libraries(), ", "));
+    const std::vector<std::string> libraries = shared_libraries();
+    print_line("libraries: {}",
+               libraries.empty() ? "unknown" : fmt::format("{}", fmt::join(libraries, ", ")));
     if (!*measure) return 0;
     flush_output();
     print_measured();

@@ -8,13 +8,14 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/system/memory.h"
+#include "tensor/system/process.h"
 #include "train/app/program/commands.h"
 #include "train/app/report/page_server.h"
 #include "train/app/report/watched_page.h"
@@ -35,11 +36,11 @@ struct WatchFlags {
 // Requests that never end cannot take the memory that a training run beside it needs.
 void limit_memory() {
   constexpr rlim_t kMore = rlim_t{1} << 28;
-  rlim_t pages = 0;
-  if (!(std::ifstream("/proc/self/statm") >> pages)) return;
+  const auto bytes = static_cast<rlim_t>(address_space_bytes());
+  if (bytes == 0) return;
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0) return;
-  const rlim_t wanted = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + kMore;
+  const rlim_t wanted = bytes + kMore;
   if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= wanted) return;
   limit.rlim_cur = wanted;
   static_cast<void>(::setrlimit(RLIMIT_AS, &limit));
@@ -127,7 +128,7 @@ void start_watching(const std::string& run, const WatchOptions& options) {
                                  fmt::format("{}", ::getpid())};
   for (const std::string& host : options.hosts) words.insert(words.end(), {"--allow-host", host});
   RunningProgram watch({.words = std::move(words),
-                        .file = "/proc/self/exe",
+                        .file = own_program(),
                         .input = kShared,
                         .output = kShared,
                         .errors = kShared,

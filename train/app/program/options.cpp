@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <new>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "tensor/base/format.h"
+#include "tensor/base/number_text.h"
 #include "tensor/files/atomic_file.h"
 #include "train/app/launch/team.h"
 #include "train/config/new_config.h"
@@ -71,7 +71,7 @@ std::string with_flag(const std::string& text, const KeyFlag& named) {
 template <class Number>
 bool read(const std::string& text, Number& value) {
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto [stop, error] = number_from(text.data(), end, value);
   return error == std::errc() && stop == end;
 }
 
@@ -145,7 +145,7 @@ void add_checkpoint_option(CLI::App& command, std::string& which, const std::str
 
 void add_precision_option(CLI::App& command, std::string& precision) {
   add_option(command, "--precision", precision,
-             "Arithmetic; on the CPU bf16 needs AVX512-BF16 or AMX to be fast",
+             "Arithmetic; on the CPU bf16 needs AVX512-BF16, AMX or BFMMLA to be fast",
              CLI::IsMember(value_names<Precision>()));
 }
 

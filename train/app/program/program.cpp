@@ -96,18 +96,24 @@ void refuse_closed_output(Results results) {
   if (unwritable >= 0) dup2(unwritable, STDOUT_FILENO);
 }
 
+// The levels of CPU kernels that this program has, the lowest first.
+std::string cpu_levels(std::string_view between) {
+  std::vector<std::string_view> names;
+  for (const IsaLevel level : isa_levels()) names.emplace_back(isa_name(level));
+  return fmt::format("{}", fmt::join(names, between));
+}
+
 // Lowers the instruction set of the CPU kernels to EDDY_CPU_LEVEL.
 // errors: ConfigError; ValueError.
 void choose_cpu_level() {
   const char* const wanted = std::getenv("EDDY_CPU_LEVEL");
   if (wanted == nullptr || *wanted == '\0') return;
-  std::vector<std::string> names;
+  // One of another architecture is refused as such.
   for (int i = 0; i <= static_cast<int>(IsaLevel::amx); ++i) {
     const auto level = static_cast<IsaLevel>(i);
     if (std::string_view(wanted) == isa_name(level)) return set_isa_level(level);
-    names.emplace_back(isa_name(level));
   }
-  fail<ConfigError>("EDDY_CPU_LEVEL: unknown level '{}' (one of {})", wanted, fmt::join(names, ", "));
+  fail<ConfigError>("EDDY_CPU_LEVEL: unknown level '{}' (one of {})", wanted, cpu_levels(", "));
 }
 
 // Refuses an invalid EDDY_NUM_THREADS. The thread pool ignores it, since it starts where no error can be
@@ -341,7 +347,9 @@ int run_command_line(int argc, char** argv) {
       "  EDDY_NUM_THREADS=N                       CPU threads, unless --threads or train.threads says\n"
       "  OMP_NUM_THREADS=N                        the most, where none of these says\n"
       "  EDDY_ALONE=1                             share no run with others that mpirun or srun started\n"
-      "  EDDY_CPU_LEVEL=baseline|avx2|avx512|avx512_bf16|amx\n"
+      "  EDDY_CPU_LEVEL=" +
+      cpu_levels("|") +
+      "\n"
       "                                          lower instruction set of the CPU kernels\n"
       "  EDDY_DATA_DIR=FOLDER                     where the data of tasks and tables are\n"
       "  EDDY_CACHE_DIR=FOLDER                    where fetched data sets and checks of a GPU are kept\n"

@@ -15,6 +15,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
+#include "tensor/system/files.h"
 #include "train/app/report/watched_page.h"
 
 #ifdef EDDY_LIBEVENT
@@ -141,11 +142,15 @@ const char* only_host(const evkeyvalq& headers) {
 
 // Tells a page from those that it replaces and that replace it.
 std::string tag_of(const struct stat& status) {
-  return fmt::format("\"{:x}-{:x}-{:x}\"", status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  const std::timespec changed = change_time(status);
+  return fmt::format("\"{:x}-{:x}-{:x}\"", status.st_ino, changed.tv_sec, changed.tv_nsec);
 }
 
 timeval timeval_of(std::chrono::milliseconds time) {
-  return {time.count() / 1000, time.count() % 1000 * 1000};
+  timeval result{};
+  result.tv_sec = static_cast<decltype(result.tv_sec)>(time.count() / 1000);
+  result.tv_usec = static_cast<decltype(result.tv_usec)>(time.count() % 1000 * 1000);
+  return result;
 }
 
 void reply(evhttp_request* request, int status, const char* reason, std::string_view line) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tensor/base/format.h"
+#include "tensor/system/files.h"
 #include "train/app/report/curves.h"
 #include "train/app/report/side_by_side.h"
 #include "train/files/output_file.h"
@@ -43,10 +44,10 @@ Descriptor open_report(const fs::path& path) {
   return file;
 }
 
-// A file in memory with this text.
+// A file without a name, with this text.
 // errors: IoError.
 Descriptor file_of(const std::string& text) {
-  Descriptor file(::memfd_create("page", MFD_CLOEXEC));
+  Descriptor file(unnamed_file("page"));
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t now = ::write(file.get(), text.data() + done, text.size() - done);
     if (now <= 0) fail<IoError>("watch: the page cannot be kept: {}", std::generic_category().message(errno));

@@ -11,6 +11,7 @@
 
 #include "tensor/base/format.h"
 #include "tensor/files/descriptor.h"
+#include "tensor/system/process.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/files/folders.h"
 #include "train/process/running_program.h"
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 // The environment of this process, with a share of its threads; the processes are none of a launcher's.
 std::vector<std::string> environment_of_job(std::int64_t jobs) {
   std::vector<std::string> all;
-  for (char** one = environ; *one != nullptr; ++one) {
+  for (char** one = own_environment(); *one != nullptr; ++one) {
     const std::string variable = *one;
     if (!variable.starts_with("EDDY_NUM_THREADS=") && !variable.starts_with("EDDY_ALONE="))
       all.push_back(variable);
@@ -86,7 +87,7 @@ ReproduceEnd run_side_by_side(const std::vector<std::string>& words, std::int64_
     if (out.get() < 0) fail<IoError>("reproduce: {} cannot be written", file.string());
     processes.push_back(
         std::make_unique<RunningProgram>(ProgramStart{.words = words,
-                                                      .file = "/proc/self/exe",
+                                                      .file = own_program(),
                                                       .output = out.get(),
                                                       .errors = out.get(),
                                                       .environment = environment_of_job(jobs)}));

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
+#include "tensor/base/number_text.h"
 #include "train/config/config.h"
 #include "train/words/human_text.h"
 
@@ -60,7 +60,7 @@ template <class Number>
 Number number_within(const ChatCommand& command, const std::string& text, Number low, Number high,
                      const char* rule) {
   Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = number_from(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high))
     fail<ValueError>("/{}: {:?} ({})", command.name, text, rule);
   return value;

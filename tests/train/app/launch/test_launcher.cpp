@@ -18,6 +18,7 @@
 #include <string>
 
 #include "tensor/base/error.h"
+#include "tensor/system/process.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
@@ -82,7 +83,7 @@ TEST_CASE("launcher: an exchange whose send fails takes back its receive before 
   const TempFolder folder;
   const std::string log = folder.path("log");
   const int status = std::system(("mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 " +
-                                  std::filesystem::read_symlink("/proc/self/exe").string() +
+                                  std::filesystem::canonical(own_program()).string() +
                                   " --no-skip --test-case='launcher: one of two ranks*' > " + log + " 2>&1")
                                      .c_str());
   CHECK_MESSAGE((WIFEXITED(status) && WEXITSTATUS(status) == 0), read_bytes(log));

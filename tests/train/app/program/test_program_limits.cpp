@@ -1,5 +1,4 @@
-// The program where something is missing: memory, a standard stream, a regular file, a state, ASCII letters.
-// The shell sets the limits, and `timeout` ends what would not end.
+// The program where something is missing: a standard stream, a regular file, a state, ASCII letters.
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -15,6 +14,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/program.h"
+#include "tests/train/app/program/limited_shell.h"
 #include "train/config/config_file.h"
 #include "train/files/text_file.h"
 #include "train/run/digests.h"
@@ -27,56 +27,7 @@ using namespace eddy::training;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 
-// Runs a line of the shell in a folder, where $EDDY is the program under a time limit. Status 124: it did not
-// end.
-Ended shell(const TempFolder& folder, const std::string& line) {
-  const std::string script = "cd '" + folder.path() +
-                             "' && unset OPENBLAS_NUM_THREADS && export EDDY_NUM_THREADS=2 HOME=\"$PWD\" && "
-                             "EDDY='timeout -k 1 20 " +
-                             kProgram + "' && { " + line + "; } >out 2>err </dev/null";
-  const int status = std::system(script.c_str());
-  Ended ended;
-  ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  for (const auto& [name, text] : {std::pair("out", &ended.out), std::pair("err", &ended.err)})
-    if (fs::exists(folder.path(name))) *text = read_text_file(folder.path(name));
-  return ended;
-}
-
-const std::string kTrain = "$EDDY train --data text.txt " + kTinyModel + "--train.steps 2 ";
-
-void write_text(const TempFolder& folder) {
-  folder.write("text.txt", generate_stories(3, 4000));
-}
-
 }  // namespace
-
-TEST_CASE("program: a limit on memory that is too low is refused with one that does") {
-  if (!has_program()) return;
-  if (std::string_view(blas_name()) != "OpenBLAS") {
-    MESSAGE("not checked: the limit is asked for OpenBLAS, which this build does without");
-    return;
-  }
-  const TempFolder folder;
-  write_text(folder);
-  for (const int limit : {120'000, 150'000, 250'000}) {
-    CAPTURE(limit);
-    const std::string under = "ulimit -v " + std::to_string(limit) + "; ";
-    const Ended refused = shell(folder, under + kTrain + "--run run");
-    CHECK_MESSAGE(refused.status == 1, refused.err);
-    CHECK_MESSAGE(contains(refused.err, "the limit is " + std::to_string(limit) + " KiB"), refused.err);
-    CHECK_FALSE(fs::exists(folder.path("run")));
-    // Computes nothing; but some versions of OpenBLAS take 128 MiB when they are loaded.
-    CHECK(shell(folder, under + "$EDDY models").status == (limit < 200'000 ? 1 : 0));
-
-    const std::string before = "ulimit -v ";
-    const std::size_t at = refused.err.find(before);
-    REQUIRE_MESSAGE(at != std::string::npos, refused.err);
-    const std::string enough = std::to_string(std::atoll(refused.err.c_str() + at + before.size()));
-    const std::string name = "run-" + std::to_string(limit);
-    const Ended trained = shell(folder, "ulimit -v " + enough + "; " + kTrain + "--run " + name);
-    CHECK_MESSAGE(trained.status == 0, trained.err);
-  }
-}
 
 TEST_CASE("program: a text that cannot be written to a closed standard output is an error") {
   if (!has_program()) return;

@@ -1,5 +1,5 @@
 // Quotas of control groups, in folders that stand for the system's.
-#include "tensor/threads/cpu_quota.h"
+#include "tensor/system/cpu_quota.h"
 
 #include <doctest/doctest.h>
 

@@ -1,11 +1,11 @@
 // The files cpu.max and cpu.cfs_quota_us of the control groups.
-#include "tensor/threads/cpu_quota.h"
+#include "tensor/system/cpu_quota.h"
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
 
-#include "tensor/threads/control_groups.h"
+#include "tensor/system/control_groups.h"
 
 namespace eddy {
 namespace {

@@ -1,5 +1,5 @@
 // /proc/self/cgroup names the groups, /proc/self/mountinfo where they are found (proc(5)).
-#include "tensor/threads/control_groups.h"
+#include "tensor/system/control_groups.h"
 
 #include <cstdlib>
 #include <fstream>
