@@ -171,7 +171,7 @@ struct Recipes {
   static void dropping_out() {
     const Tensor x = ones({1000});
     const auto module = [](const Tensor& in) { return dropout(in, 0.5); };
-    const auto at = [&](std::uint64_t step) {
+    const auto at = [&](std::int64_t step) {
       const DropoutScope dropping({.training = true, .seed = 1, .step = step});
       return module(x).to_vector<float>();
     };
