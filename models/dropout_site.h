@@ -29,9 +29,9 @@ struct DropoutContext {
   const std::uint64_t* step_base = nullptr;
 };
 
-// While alive, dropout(x, p) and scaled_dot_product_attention on this thread draw masks by this context, or drop nothing in
-// evaluation. NoGrad does not end a scope that trains: an evaluation inside it opens DropoutScope({}). Calls are numbered
-// from 0; what a checkpoint recomputes draws the masks that it had.
+// While alive, dropout(x, p) and scaled_dot_product_attention on this thread draw masks by this context, or drop
+// nothing in evaluation. NoGrad does not end a scope that trains: an evaluation inside it opens DropoutScope({}). Calls
+// are numbered from 0; what a checkpoint recomputes draws the masks that it had.
 class DropoutScope : detail::Setting<detail::RandomCalls> {
  public:
   // Begins the numbering of calls anew.
