@@ -68,8 +68,8 @@ class SavedTensor {
 }  // namespace detail
 
 // The destination of a vjp's gradients: the inputs of its node.
-// errors: ValueError for an input that the node does not have; GraphError, but for `needs` and `accumulate`, for one that
-// needs no gradient.
+// errors: ValueError for an input that the node does not have; GraphError, but for `needs` and `accumulate`, for one
+// that needs no gradient.
 class GradSink {
  public:
   // Made by the engine, of the node whose vjp runs.

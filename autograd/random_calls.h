@@ -19,8 +19,8 @@ struct RandomCalls {
 };
 inline constinit thread_local RandomCalls random_calls;
 
-// Returns the key of a call of the dropout `op` that has none of its own, and counts the call; nothing in evaluation, or
-// where nobody set the rest and nothing is recorded (NoGrad).
+// Returns the key of a call of the dropout `op` that has none of its own, and counts the call; nothing in evaluation,
+// or where nobody set the rest and nothing is recorded (NoGrad).
 // errors: ValueError where nobody did and the graph is recorded: a loop that forgot it would train without dropout.
 std::optional<RandomKey> next_call_key(const char* op);
 
