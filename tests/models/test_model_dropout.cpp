@@ -278,15 +278,6 @@ TEST_CASE("attention without a key of its own drops by the scope, as dropout doe
   }
 }
 
-TEST_CASE("NoGrad does not end a scope that trains, and a scope inside it does") {
-  const DropoutScope dropping({.training = true, .seed = 1});
-  const NoGrad evaluating;
-  const Tensor x = Tensor::full({100}, 1, Dtype::f32);
-  CHECK(numbers(dropout(x, 0.5)) != numbers(x));
-  const DropoutScope off(DropoutContext{});
-  CHECK(numbers(dropout(x, 0.5)) == numbers(x));
-}
-
 TEST_CASE("a checkpoint draws the masks of dropout without a key again, also after its scope") {
   const auto gradient = [](bool checkpointed) {
     const Tensor x = Tensor::full({257}, 1, Dtype::f64);
