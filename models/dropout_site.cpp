@@ -1,6 +1,8 @@
 // Dropout without a key of the caller's own.
 #include "models/dropout_site.h"
 
+#include <optional>
+
 namespace eddy {
 
 Tensor dropout(const Tensor& x, double p) {
