@@ -42,6 +42,11 @@ TEST_CASE("create: filled tensors, the identity and numbers given") {
   CHECK(tensor({1.f, 2.f}).to_vector<float>() == Floats{1, 2});
   CHECK(tensor(std::vector<double>{1, 2}).dtype() == Dtype::f64);
   CHECK(tensor(2.5f).item<float>() == 2.5f);
+  const Tensor mask = tensor({{true, false}, {false, true}});
+  CHECK(mask.dtype() == Dtype::u8);
+  CHECK(mask.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 0, 0, 1});
+  CHECK(tensor({true, false}).shape() == Shape{2});
+  CHECK(tensor(true).shape() == Shape{});
   const Tensor matrix = tensor({{1, 2, 3}, {4, 5, 6}});
   CHECK(matrix.shape() == Shape{2, 3});
   CHECK(matrix.dtype() == Dtype::i32);
