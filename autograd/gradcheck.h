@@ -51,9 +51,10 @@ struct GradcheckResult {
 // Compares the gradients of all f64 inputs, element by element. Integer and undefined inputs are passed on to
 // fn. fn gets copies with the same strides; the given tensors do not change. Results that are not floating
 // are ignored. `ok` is false if an error is NaN.
-// errors: DtypeError for f32 or bf16 inputs or results; ValueError when fn gives another number of elements
-// when called again; DeviceError unless on the CPU.
-GradcheckResult gradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
-                          const std::vector<Tensor>& inputs, const GradcheckOptions& options = {});
+// errors: none for a wrong gradient: `ok` tells. DtypeError for f32 or bf16 inputs or results; ValueError when fn gives
+// another number of elements when called again; DeviceError unless on the CPU.
+[[nodiscard]] GradcheckResult gradcheck(
+    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
+    const std::vector<Tensor>& inputs, const GradcheckOptions& options = {});
 
 }  // namespace eddy

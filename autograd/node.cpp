@@ -129,11 +129,23 @@ std::string describe(const Node& node) {
 }
 
 const detail::Edge& GradSink::edge(int k) const {
+  if (k < 0 || k >= std::ssize(node_.edges_))
+    fail<ValueError>("{}: a gradient for input {} of {} (counted from 0, as record has them)",
+                     describe(node_), k, node_.edges_.size());
   return node_.edges_[static_cast<std::size_t>(k)];
 }
 
+const detail::Edge& GradSink::needed_edge(int k) const {
+  const detail::Edge& needed = edge(k);
+  if (needed.node == nullptr)
+    fail<GraphError>("{}: input {} needs no gradient (ask sink.needs({}) before; accumulate asks itself)",
+                     describe(node_), k, k);
+  return needed;
+}
+
 detail::GradSlot& GradSink::target(int k) const {
-  return edge(k).node->slot(edge(k).output);
+  const detail::Edge& to = needed_edge(k);
+  return to.node->slot(to.output);
 }
 
 bool GradSink::needs(int k) const {
@@ -204,6 +216,7 @@ Tensor GradSink::open_zeroed(int k) {
 }
 
 void GradSink::accumulate(int k, const Tensor& contribution) {
+  if (!needs(k)) return;
   detail::GradSlot& slot = target(k);
   if (contribution.shape() != slot.shape)
     fail<ShapeError>("{}: the gradient of input {} has shape {} and the input has {}", describe(node_), k,
@@ -244,7 +257,7 @@ bool GradSink::keeps(int k, Dtype dtype) const {
 }
 
 void GradSink::enqueue(int k) {
-  const Ref<Node>& node = edge(k).node;
+  const Ref<Node>& node = needed_edge(k).node;
   if (const LeafWatch* const watch = LeafWatch::of_thread(); watch != nullptr && node->is_leaf())
     watch->check_open(node_, *node);
   queue_.push(node);
@@ -260,6 +273,10 @@ Tensor VjpContext::dy_or_zeros(int output) const {
 }
 
 const Tensor& VjpContext::saved(int i) const {
+  const std::int64_t count = std::ssize(node_.saved_tensors());
+  if (i < 0 || i >= count)
+    fail<ValueError>("{}: saved tensor {} of {} (counted from 0, as record has them)", describe(node_), i,
+                     count);
   return node_.saved(i);
 }
 

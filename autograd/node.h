@@ -68,6 +68,8 @@ class SavedTensor {
 }  // namespace detail
 
 // The destination of a vjp's gradients: the inputs of its node.
+// errors: ValueError for an input that the node does not have; GraphError, but for `needs` and `accumulate`, for one
+// that needs no gradient.
 class GradSink {
  public:
   // Made by the engine, of the node whose vjp runs.
@@ -91,7 +93,8 @@ class GradSink {
   }
   // Returns the whole gradient buffer, zeroed on first use, for scattered additions.
   Tensor open_zeroed(int k);
-  // Adds a tensor to the gradient of input k. The first one is kept without a copy.
+  // Adds a tensor to the gradient of input k, if that is needed. The first one is kept without a copy.
+  // errors: ShapeError when the shape is not that of the input.
   void accumulate(int k, const Tensor& contribution);
   // Whether `accumulate` would keep a tensor of this dtype without a copy. Then a new tensor costs no more than
   // writing into the input's buffer.
@@ -113,6 +116,7 @@ class GradSink {
 
  private:
   const detail::Edge& edge(int k) const;
+  const detail::Edge& needed_edge(int k) const;
   detail::GradSlot& target(int k) const;
   Tensor open(int k, float* beta);
   bool shares_open_buffer(int k) const;
@@ -135,6 +139,8 @@ class VjpContext {
   const Tensor& dy(int output = 0) const;
   // The same, but zeros if the output has none.
   Tensor dy_or_zeros(int output) const;
+  // Returns tensor i of those that were saved.
+  // errors: ValueError when there is none; VersionError when it was written since.
   const Tensor& saved(int i) const;
   GradSink sink;
 

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+
+#include "tensor/random/philox.h"
 
 namespace eddy::detail {
 
@@ -15,5 +18,10 @@ struct RandomCalls {
   std::uint64_t next = 0;  // number of the next call
 };
 inline constinit thread_local RandomCalls random_calls;
+
+// Returns the key of a call of the dropout `op` that has none of its own, and counts the call; nothing in evaluation,
+// or where nobody set the rest and nothing is recorded (NoGrad).
+// errors: ValueError where nobody did and the graph is recorded: a loop that forgot it would train without dropout.
+std::optional<RandomKey> next_call_key(const char* op);
 
 }  // namespace eddy::detail

@@ -18,6 +18,7 @@
 #include "train/loops/user_loop.h"
 #include "train/tasks/task.h"
 #include "train/text/stories/stories.h"
+#include "train/text/tokenizer.h"
 
 using namespace eddy;
 using namespace eddy::training;
@@ -168,10 +169,42 @@ struct Recipes {
     check("batches of arrays", batches == 6 && seen == std::vector<bool>(10, true));
   }
 
+  static void rows_of_a_text() {
+    const std::string all = generate_stories(3, 5000);
+    const std::int64_t time = 16;
+    const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer("char", all);
+    const Tensor ids = tensor(tokenizer->encode(all));
+    const std::int64_t rows = (ids.elements() - 1) / time;
+    const Tensor x = narrow(ids, 0, 0, rows * time).reshape({rows, time});
+    const Tensor y = narrow(ids, 0, 1, rows * time).reshape({rows, time});  // the token after each
+    check("rows of a text", x[1][0].item_int() == y[0][-1].item_int());
+  }
+
+  void sampling() const {
+    auto net = make_module<Net>(1, vocab);
+    const double temperature = 0.8;
+    const std::int64_t k = 3;
+    const NoGrad no_graph;
+    Tensor tokens = zeros({2, 1}, Dtype::i64);
+    const Tensor best = topk(net(tokens).select(1, -1), k).indices;
+    const Tensor logits = net(tokens).select(1, -1) / temperature;  // of the last token: [batch, vocab]
+    const Tensor least = topk(logits, k).values.narrow(1, k - 1, 1);
+    const Tensor next = multinomial(softmax(where(logits < least, -INFINITY, logits)), 1);
+    tokens = concat({tokens, next}, 1);  // both i64
+    const std::vector<std::int64_t> drawn = next.to_vector<std::int64_t>();
+    bool among = tokens.dim(1) == 2;
+    for (std::size_t row = 0; row < drawn.size(); ++row) {
+      const std::vector<std::int64_t> allowed =
+          best[static_cast<std::int64_t>(row)].to_vector<std::int64_t>();
+      among = among && std::find(allowed.begin(), allowed.end(), drawn[row]) != allowed.end();
+    }
+    check("sampling", among);
+  }
+
   static void dropping_out() {
     const Tensor x = ones({1000});
     const auto module = [](const Tensor& in) { return dropout(in, 0.5); };
-    const auto at = [&](std::uint64_t step) {
+    const auto at = [&](std::int64_t step) {
       const DropoutScope dropping({.training = true, .seed = 1, .step = step});
       return module(x).to_vector<float>();
     };
@@ -280,10 +313,12 @@ int main() try {
   recipes.accumulation();
   Recipes::own_op();
   Recipes::arrays();
+  Recipes::rows_of_a_text();
   Recipes::dropping_out();
   recipes.freezing();
   recipes.precision();
   recipes.best();
+  recipes.sampling();
   recipes.resuming();
   recipes.looking_inside();
   std::filesystem::remove_all(folder);

@@ -23,19 +23,20 @@ struct DropoutContext {
   // Whether there is dropout; then the masks follow from the seed and the step.
   bool training = false;
   std::uint64_t seed = 0;
-  std::uint64_t step = 0;
+  std::int64_t step = 0;  // another one for each batch, or all have one mask
   // A number in the memory of the model's device that is added to `step` when a mask is drawn; see RandomKey.
   const std::uint64_t* step_base = nullptr;
 };
 
-// While alive, dropout(x, p) on this thread draws masks by this context, or gives x in evaluation. Calls are numbered
-// from 0; what a checkpoint recomputes draws the masks that it had.
+// While alive, dropout(x, p) and scaled_dot_product_attention on this thread draw masks by this context, or drop
+// nothing in evaluation. NoGrad does not end a scope that trains: an evaluation inside it opens DropoutScope({}). Calls
+// are numbered from 0; what a checkpoint recomputes draws the masks that it had.
 class DropoutScope : detail::Setting<detail::RandomCalls> {
  public:
   // Begins the numbering of calls anew.
   explicit DropoutScope(const DropoutContext& context)
-      : Setting(detail::random_calls,
-                {true, context.training, context.seed, context.step, context.step_base, 0}) {}
+      : Setting(detail::random_calls, {true, context.training, context.seed,
+                                       static_cast<std::uint64_t>(context.step), context.step_base, 0}) {}
 };
 
 // Returns x with dropout (ops/pointwise/dropout.h) where a DropoutScope trains, and x itself where one evaluates or,
@@ -55,7 +56,7 @@ struct DropoutSite {
   bool active() const { return context.training && rate > 0; }
   // The key of call `index` of the place `path`.
   RandomKey key(const std::string& path, std::uint64_t index = 0) const {
-    RandomKey key = random_key(context.seed, path.c_str(), index, context.step);
+    RandomKey key = random_key(context.seed, path.c_str(), index, static_cast<std::uint64_t>(context.step));
     key.step_base = context.step_base;
     return key;
   }

@@ -1,4 +1,4 @@
-// Linear, FeedForward, LayerNorm, Embedding.
+// Linear, FeedForward, LayerNorm, RmsNorm, Embedding.
 #include "models/layers.h"
 
 #include <cmath>
@@ -29,6 +29,9 @@ LayerNorm::LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon
     : weight(scope.param("weight", {width}, Init::ones())), eps(epsilon) {
   if (with_bias) bias = scope.param("bias", {width}, Init::zeros());
 }
+
+RmsNorm::RmsNorm(const ParamScope& scope, std::int64_t width, double epsilon)
+    : weight(scope.param("weight", {width}, Init::ones())), eps(epsilon) {}
 
 Embedding::Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation)
     : weight(scope.param("weight", {entries, width}, Init::normal(deviation))) {}

@@ -1,7 +1,8 @@
-// The small modules that models are built from: Linear, FeedForward, LayerNorm, Embedding. Each declares its parameters
-// under a scope and is called with tensors.
+// The small modules that models are built from: Linear, FeedForward, LayerNorm, RmsNorm, Embedding. Each declares its
+// parameters under a scope and is called with tensors.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "models/params.h"
 #include "ops/index/gather.h"
 #include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
 #include "ops/product/linear.h"
 
 namespace eddy {
@@ -62,6 +64,11 @@ class LayerNorm {
  public:
   // Over rows of `width` numbers.
   LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon = 1e-5, bool with_bias = true);
+  // A flag in the place of epsilon would be a number: the compiler asks for epsilon.
+  template <std::same_as<bool> Flag>
+  LayerNorm(const ParamScope&, std::int64_t, Flag) {
+    static_assert(sizeof(Flag) == 0, "write LayerNorm(scope, width, 1e-5, with_bias)");
+  }
   // The norm of x.
   Tensor operator()(const Tensor& x) const { return layer_norm(x, weight, bias, eps); }
   // x + delta and its norm.
@@ -75,6 +82,22 @@ class LayerNorm {
 
   Tensor weight, bias;  // [width] each; bias may be undefined
   double eps;           // added to the variance
+};
+
+// RMS norm over the last axis: weight [width] of ones.
+class RmsNorm {
+ public:
+  // Over rows of `width` numbers.
+  RmsNorm(const ParamScope& scope, std::int64_t width, double epsilon = 1e-5);
+  // The norm of x.
+  Tensor operator()(const Tensor& x) const { return rms_norm(x, weight, eps); }
+  // x + delta and its norm.
+  SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const {
+    return add_rms_norm(x, delta, weight, eps);
+  }
+
+  Tensor weight;  // [width]
+  double eps;     // added to the mean square
 };
 
 // Rows of a table by id.

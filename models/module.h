@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "autograd/tape.h"
 #include "models/params.h"
 #include "models/weights.h"
 
@@ -29,16 +30,17 @@ struct ModuleOptions {
 
 // Owns the parameters of an M and the M that uses them. M's constructor takes a ParamScope and then the
 // arguments given here. It runs twice, first to count the parameters: it must declare the same ones each time
-// and do nothing else with a lasting effect.
+// and do nothing else with a lasting effect, but for values that it writes into the parameters the second time.
 template <class M>
 class Module {
  public:
-  // Makes an M with these arguments, and initial values by the seed.
+  // Makes an M with these arguments. Initial values by the seed stand before the constructor of M runs for the second
+  // time: what it writes stays.
   template <class... Args>
   explicit Module(const ModuleOptions& options, const Args&... args)
-      : params_(counted(args...), options.dtype, options.device, options.matmul_precision),
-        net_(params_.root(), args...) {
-    params_.initialize(options.seed);
+      : params_(initialized(counted(args...), options)), net_(params_.root(), args...) {
+    wrote_in_place(params_.values(), "constructor");
+    params_.renew_bf16_copy();
   }
 
   // Calls the module.
@@ -63,6 +65,11 @@ class Module {
   static ParamStore counted(const Args&... args) {
     ParamStore store;
     static_cast<void>(M(store.root(), args...));
+    return store;
+  }
+  static ParamStore initialized(const ParamStore& counted, const ModuleOptions& options) {
+    ParamStore store(counted, options.dtype, options.device, options.matmul_precision);
+    store.initialize(options.seed);
     return store;
   }
 

@@ -11,7 +11,7 @@ namespace eddy {
 const Tensor Tensor::operator[](std::int64_t index) const {
   checks::defined("x[i]", *this);
   if (rank() == 0) fail<ShapeError>("x[i]: x is a scalar (item() reads it)");
-  return eddy::select(*this, 0, index < 0 ? index + dim(0) : index);
+  return eddy::select(*this, 0, index);
 }
 
 // For an op of x alone.

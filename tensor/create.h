@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -53,22 +54,26 @@ Tensor linspace(double first, double last, std::int64_t count, Dtype dtype = Dty
                 Device device = kCpu);
 
 // Returns the numbers given, as a scalar, as a vector or as rows of a matrix; the dtype is that of T:
-// tensor({1.f, 2.f}) is f32, tensor({{1, 2}, {3, 4}}) is i32.
+// tensor({1.f, 2.f}) is f32, tensor({{1, 2}, {3, 4}}) is i32, and tensor({true, false}) a mask, u8.
 // shapes: []; [count]; [rows, columns].
 // errors: ShapeError when rows differ in length.
 template <class T>
-Tensor tensor(std::initializer_list<T> values) {
-  return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
-}
-// The same from a vector.
-template <class T>
 Tensor tensor(const std::vector<T>& values) {
-  return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+  const Shape shape{static_cast<std::int64_t>(values.size())};
+  if constexpr (std::is_same_v<T, bool>)
+    return Tensor::from(std::vector<std::uint8_t>(values.begin(), values.end()), shape);
+  else
+    return Tensor::from(values, shape);
+}
+// The same from a list.
+template <class T>
+Tensor tensor(std::initializer_list<T> values) {
+  return tensor(std::vector<T>(values));
 }
 // The same from one number: a scalar.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(T value) {
-  return Tensor::from({value}, {});
+  return raw::reshape(tensor(std::vector<T>{value}), {});
 }
 // Throws the error for rows that differ in length.
 [[noreturn]] void rows_differ(std::int64_t first, std::int64_t other);
@@ -82,7 +87,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<T>> rows) {
     if (size != columns) rows_differ(columns, size);
     values.insert(values.end(), row.begin(), row.end());
   }
-  return Tensor::from(values, {static_cast<std::int64_t>(rows.size()), columns});
+  return raw::reshape(tensor(values), {static_cast<std::int64_t>(rows.size()), columns});
 }
 
 }  // namespace eddy

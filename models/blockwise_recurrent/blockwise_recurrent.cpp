@@ -16,7 +16,7 @@ LlamaModel::LlamaModel(const blockwise_recurrent::Config& config, const ParamSco
         layers_.reserve(static_cast<std::size_t>(config.layers));
         for (std::int64_t i = 0; i < config.layers; ++i)
           layers_.emplace_back(scope.scope("layers").scope(i), "layers." + std::to_string(i), config);
-        return LlamaNorm(scope.scope("final_norm"), config.dim, config.norm_eps);
+        return RmsNorm(scope.scope("final_norm"), config.dim, config.norm_eps);
       }()),
       head_weight_(head_weight(scope.scope("head"), embed_, config.tied, {config.n_out, config.dim},
                                config.init_std)) {}

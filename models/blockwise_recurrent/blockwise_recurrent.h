@@ -41,7 +41,7 @@ class LlamaModel : public FamilyModel<blockwise_recurrent::Keys> {
 
  private:
   Embedding embed_;
-  LlamaNorm final_norm_;
+  RmsNorm final_norm_;
   Tensor head_weight_;  // the token table when tied
 };
 

@@ -13,9 +13,6 @@ Tensor split_heads(const Tensor& rows, std::int64_t heads, std::int64_t head_dim
 
 }  // namespace
 
-LlamaNorm::LlamaNorm(const ParamScope& scope, std::int64_t width, double epsilon)
-    : weight(scope.param("weight", {width}, Init::ones())), eps(epsilon) {}
-
 LlamaMlp::LlamaMlp(const ParamScope& scope, const blockwise_recurrent::Config& config)
     : gate(scope.scope("gate"), config.dim, config.mlp_dim, config.init_std, false),
       up(scope.scope("up"), config.dim, config.mlp_dim, residual_deviation(config), false),

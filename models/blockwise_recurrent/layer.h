@@ -21,23 +21,8 @@
 #include "models/layers.h"
 #include "models/model.h"
 #include "ops/attention/attention.h"
-#include "ops/norm/rms_norm.h"
 
 namespace eddy {
-
-// RMS norm over the last axis: weight [width] of ones.
-class LlamaNorm {
- public:
-  LlamaNorm(const ParamScope& scope, std::int64_t width, double epsilon);
-  Tensor operator()(const Tensor& x) const { return rms_norm(x, weight, eps); }
-  // x + delta and its norm.
-  SumAndNorm of_sum(const Tensor& x, const Tensor& delta) const {
-    return add_rms_norm(x, delta, weight, eps);
-  }
-
-  Tensor weight;
-  double eps;
-};
 
 // The gated MLP. As in the published code, `up` starts with the smaller deviation of projections into the
 // residual stream, and `down` with the usual one.
@@ -60,9 +45,9 @@ class LlamaMemory {
   const std::string path;
   Tensor init;  // [chunk, dim]; undefined if the initial memory is zero
   std::optional<Linear> proj;
-  std::optional<LlamaNorm> mlp_norm;
+  std::optional<RmsNorm> mlp_norm;
   std::optional<LlamaMlp> mlp;
-  std::optional<LlamaNorm> norm;
+  std::optional<RmsNorm> norm;
   std::optional<Linear> wk, wv;  // absent if the memory uses those of the layer
   // The memory's query, for checkpoints that have one. It is never used, because nothing would read the
   // attention of memory rows.
@@ -98,10 +83,10 @@ class LlamaLayer {
 
   const std::string path;
   std::int64_t heads, kv_heads, head_dim;
-  LlamaNorm attn_norm;
+  RmsNorm attn_norm;
   Linear wq, wk, wv, wo;
   std::optional<LlamaMemory> memory;
-  LlamaNorm mlp_norm;
+  RmsNorm mlp_norm;
   LlamaMlp mlp;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autograd/named_values.h"
+#include "autograd/random_calls.h"
 #include "autograd/tape.h"
 #include "ops/attention/attention_partials.h"
 #include "ops/attention/attention_scratch.h"
@@ -373,10 +374,6 @@ void check_bhtd(const char* op, const Tensor& q, const Tensor& k, const Tensor& 
         op, to_string(q.shape()), heads, to_string(k.shape()), kv_heads);
   if (!(options.dropout_p >= 0 && options.dropout_p < 1))
     fail<ValueError>("{}: dropout_p {} (at least 0 and below 1)", op, options.dropout_p);
-  if (options.dropout_p > 0 && !options.dropout_key)
-    fail<ValueError>(
-        "{}: dropout_p {} without a dropout_key (random_key(seed, \"name\", step): one key is one mask)", op,
-        options.dropout_p);
   if (options.scale && !(std::isfinite(*options.scale) && *options.scale != 0))
     fail<ValueError>("{}: scale {} (finite and not 0)", op, *options.scale);
   const Tensor& mask = options.attn_mask;
@@ -440,16 +437,18 @@ Tensor attention_bthd(const Tensor& q, const Tensor& k, const Tensor& v, const A
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                    const ScaledDotProductAttentionOptions& options) {
+                                    const ScaledDotProductAttentionOptions& given) {
   const char* const op = "scaled_dot_product_attention";
+  ScaledDotProductAttentionOptions options = given;
   const bool masked = options.attn_mask.defined();
   if (masked ? is_bf16(q) : must_upcast(q)) {  // the parts of the masked form would round one after the other
-    ScaledDotProductAttentionOptions wide = options;
-    wide.attn_mask = upcast(options.attn_mask);
+    options.attn_mask = upcast(options.attn_mask);
     return downcast(
-        scaled_dot_product_attention(upcast(q), upcast_like(op, q, k), upcast_like(op, q, v), wide));
+        scaled_dot_product_attention(upcast(q), upcast_like(op, q, k), upcast_like(op, q, v), options));
   }
   check_bhtd(op, q, k, v, options);
+  if (options.dropout_p > 0 && !options.dropout_key) options.dropout_key = detail::next_call_key(op);
+  if (!options.dropout_key) options.dropout_p = 0;
   if (masked) return masked_attention(q, k, v, options);
   AttentionOptions plain;
   if (options.is_causal) plain.band.least = k.dim(2) - q.dim(2);

@@ -33,8 +33,9 @@ struct AttentionOptions {
   // Cosine attention: first each vector of q and k is scaled to length 1, as by unit_norm with this eps.
   // Past keys are unit vectors already. Only for attention_bthd and attention_bthd_composed.
   std::optional<double> unit_eps;
-  double dropout = 0;     // rate: this share of probabilities becomes 0, the rest is divided by 1 - dropout
-  RandomKey dropout_key;  // probability ((b heads + h) queries + j) keys + t takes the word of that number
+  double dropout = 0;  // rate: this share of probabilities becomes 0, the rest is divided by 1 - dropout
+  RandomKey
+      dropout_key;  // dropout needs one; probability ((b heads + h) queries + j) keys + t takes the word of that number
   // Optional differentiable tables. bias and positions need band.least >= 0 (or causal), and an entry for
   // each distance of a visible pair.
   Tensor head_scale;  // [heads]
@@ -56,8 +57,8 @@ struct AttentionOptions {
 // heads, and head h uses key head h / (heads / kv_heads). Any strides; a tensor is copied only if its last
 // axis has a stride other than 1; with unit_eps, q and k become new tensors.
 // dtypes: f32, f64, bf16; with bf16 the tables are f32.
-// errors: ShapeError if sizes do not match; ValueError for dropout outside [0, 1), a scale that is not
-// finite, unit_eps below 0 or not finite, a table without an entry for a visible distance, or past keys
+// errors: ShapeError if sizes do not match; ValueError for dropout outside [0, 1) or without a key, a scale that is
+// not finite, unit_eps below 0 or not finite, a table without an entry for a visible distance, or past keys
 // without past values; DtypeError; DeviceError.
 // grad: for q, k, v, the past, head_scale, bias and positions; the probabilities are recomputed from the
 // saved log-sum-exp of each row. A query that sees a single key gives exactly 0 to all but v.
@@ -73,7 +74,7 @@ struct ScaledDotProductAttentionOptions {
   bool is_causal = false;                     // query j sees the keys 0 .. j, however many there are
   std::optional<double> scale = {};           // of the scores; none stands for 1 / sqrt(head_size)
   bool enable_gqa = false;                    // k and v may have fewer heads than q
-  std::optional<RandomKey> dropout_key = {};  // as in AttentionOptions; dropout needs one
+  std::optional<RandomKey> dropout_key = {};  // as in AttentionOptions; none: as dropout(x, p) without one
 };
 
 // Returns attention in PyTorch's layout [batch, heads, time, size]: the output [batch, heads, queries, head_size];
@@ -82,8 +83,9 @@ struct ScaledDotProductAttentionOptions {
 // shapes: q [batch, heads, queries, head_size]; k, v [batch, kv_heads, keys, head_size], kv_heads being heads, or with
 // enable_gqa a divisor of it. Any strides, as in attention_bthd.
 // dtypes: f32, f64, bf16; beside bf16 attn_mask may be f32.
-// errors: ShapeError if sizes do not match, or attn_mask does not broadcast; ValueError for dropout_p outside [0, 1) or
-// without a key, a scale that is 0 or not finite, or attn_mask with is_causal; DtypeError; DeviceError.
+// errors: ShapeError if sizes do not match, or attn_mask does not broadcast; ValueError for dropout_p outside [0, 1),
+// or without a key and a DropoutScope where a graph is recorded, a scale that is 0 or not finite, or attn_mask with
+// is_causal; DtypeError; DeviceError.
 // grad: for q, k, v, and attn_mask of a floating dtype.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const ScaledDotProductAttentionOptions& options = {});

@@ -92,6 +92,10 @@ AttentionOptions with_wide_past(const char* op, const Tensor& q, AttentionOption
 void check_numbers(const char* op, const AttentionOptions& options) {
   if (!(options.dropout >= 0 && options.dropout < 1))
     fail<ValueError>("{}: dropout {} (at least 0 and below 1)", op, options.dropout);
+  if (options.dropout > 0 && options.dropout_key.key0 == 0 && options.dropout_key.key1 == 0)
+    fail<ValueError>(
+        "{}: dropout {} without a dropout_key (random_key(seed, \"name\", step): one key is one mask)", op,
+        options.dropout);
   if (!std::isfinite(options.scale))
     fail<ValueError>("{}: scale {} (finite; 0 stands for 1 / sqrt(head_size))", op, options.scale);
   const AttentionBand band = attention_band(options);

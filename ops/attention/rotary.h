@@ -2,8 +2,12 @@
 // the position, so that the dot product of a query and a key depends on their distance alone.
 //
 // Source: Su et al., "RoFormer" (2021), equation 34; the pairs are interleaved as there: (0, 1), (2, 3), ...
+// Weights of Hugging Face's models have the pairs (0, n / 2), (1, n / 2 + 1), ... in a head of n numbers. The two forms
+// have the same scores where the numbers of q and k are put into this order before:
+//   x = x.reshape({batch, time, heads, 2, n / 2}).transpose(3, 4).reshape({batch, time, heads, n});
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include "ops/core/slot.h"
@@ -26,6 +30,12 @@ namespace eddy {
 // beyond 2^52, or a theta that is not finite and positive; DtypeError.
 // grad: dy rotated by the negative angles.
 Tensor rotary_bthd(const Tensor& x, std::int64_t first_position, double theta = 10000.0);
+// Without the position, as rotary_bthd(x, theta), theta would be taken for it: the compiler asks for both.
+template <std::floating_point Theta>
+Tensor rotary_bthd(const Tensor&, Theta, double = 0) {
+  static_assert(sizeof(Theta) == 0, "write the first position before theta: rotary_bthd(x, 0, theta)");
+  return {};
+}
 
 // Frees the cached tables of angles. It is called before the GPU with the tables is closed.
 void clear_rotary_cache();

@@ -144,8 +144,9 @@ Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length
 
 Tensor select(const Tensor& x, int axis, std::int64_t index) {
   checks::defined("select", x);
-  return record("select", {x}, raw::select(x, axis, index), {}, [axis, index](VjpContext& v) {
-    v.sink.slice(0, axis, index, 1,
+  const std::int64_t entry = index < 0 && x.rank() > 0 ? index + x.dim(axis) : index;
+  return record("select", {x}, raw::select(x, axis, entry), {}, [axis, entry](VjpContext& v) {
+    v.sink.slice(0, axis, entry, 1,
                  [&](const Tensor& dst) { raw::add_into(raw::select(dst, axis, 0), like(dst, v.dy())); });
   });
 }

@@ -44,7 +44,7 @@ Tensor permute(const Tensor& x, const std::vector<int>& axes);
 // errors: ShapeError outside the axis.
 Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length);
 
-// Returns a view of one entry of an axis, without that axis.
+// Returns a view of one entry of an axis, without that axis; -1 is the last entry.
 // errors: ShapeError outside the axis.
 Tensor select(const Tensor& x, int axis, std::int64_t index);
 

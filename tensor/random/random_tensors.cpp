@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "tensor/base/format.h"
@@ -117,6 +118,44 @@ Tensor randperm(std::int64_t n, const RandomKey& key, Device device) {
 }
 Tensor randperm(std::int64_t n, Device device) {
   return randperm(n, next_random_key(), device);
+}
+
+Tensor multinomial(const Tensor& weights, std::int64_t count, const RandomKey& key) {
+  const std::int64_t width = weights.rank() > 0 ? weights.dim(-1) : 0;
+  if (count < 1 || count > width)
+    fail<ShapeError>("multinomial: {} places of {} (1 to as many as the last axis has)", count,
+                     to_string(weights.shape()));
+  if (!is_floating(weights.dtype()))
+    fail<DtypeError>("multinomial: the weights are {} (f32, f64 or bf16)", dtype_name(weights.dtype()));
+  std::vector<double> left = raw::cast(raw::to_device(weights, kCpu), Dtype::f64).to_vector<double>();
+  for (const double weight : left)
+    if (!(weight >= 0 && std::isfinite(weight)))
+      fail<ValueError>("multinomial: a weight is {} (at least 0 and finite: softmax makes such of logits)",
+                       weight);
+  const Tensor places = Tensor::empty(weights.shape().with(-1, count), Dtype::i64);
+  std::int64_t* const to = places.mutable_data<std::int64_t>();
+  for (std::int64_t i = 0; i < places.elements(); ++i) {
+    const std::span<double> row(left.data() + i / count * width, static_cast<std::size_t>(width));
+    const Philox4 words = key.words(static_cast<std::uint64_t>(i));
+    const double uniform = ((words.word[0] >> 5) * 0x1p26 + (words.word[1] >> 6)) * 0x1p-53;  // in [0, 1)
+    const double target = uniform * std::accumulate(row.begin(), row.end(), 0.0);
+    double below = 0;
+    std::int64_t place = -1;
+    for (std::int64_t j = 0; j < width && below <= target; ++j) {
+      const double weight = row[static_cast<std::size_t>(j)];
+      if (weight > 0) place = j;
+      below += weight;
+    }
+    if (place < 0)
+      fail<ValueError>("multinomial: row {} has {} numbers above 0 and {} are to be drawn", i / count,
+                       i % count, count);
+    to[i] = place;
+    row[static_cast<std::size_t>(place)] = 0;  // without replacement
+  }
+  return raw::to_device(places, weights.device());
+}
+Tensor multinomial(const Tensor& weights, std::int64_t count) {
+  return multinomial(weights, count, next_random_key());
 }
 
 void fill_normal(std::vector<double>& values, const RandomKey& key, double deviation) {

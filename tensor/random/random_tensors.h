@@ -51,6 +51,15 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Dtype dt
 Tensor randperm(std::int64_t n, const RandomKey& key, Device device = kCpu);
 Tensor randperm(std::int64_t n, Device device = kCpu);
 
+// Returns `count` places along the last axis of each row, drawn without replacement in proportion to the row's
+// numbers, whose sum need not be 1: multinomial(softmax(logits), 1) draws a token for each row. The host draws, in f64.
+// shapes: weights [..., n] -> [..., count].
+// dtypes: floating -> i64.
+// errors: ShapeError for a scalar, or unless 1 <= count <= n; ValueError for a number that is negative or not finite,
+// and for a row with fewer than `count` numbers above 0; DtypeError; DeviceError.
+Tensor multinomial(const Tensor& weights, std::int64_t count, const RandomKey& key);
+Tensor multinomial(const Tensor& weights, std::int64_t count);
+
 // Fill `values` by the words of a key, computed in f64 on every platform, on all threads.
 // Normals with mean 0, by Box and Muller's transform.
 void fill_normal(std::vector<double>& values, const RandomKey& key, double deviation);

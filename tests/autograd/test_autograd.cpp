@@ -204,6 +204,29 @@ TEST_CASE("tensors that are very many inputs get all gradients") {
   CHECK(gradient(z) == Values{399, 798});    // 64 + ... + 69 = 399
 }
 
+TEST_CASE(
+    "a vjp may accumulate into an input that needs no gradient, and reaches no input that is not there") {
+  const Tensor x = leaf({1, 2}), constant = vec({3, 4});
+  const auto summed = [&](auto vjp) {
+    zero_grad(x);
+    backward(sum(record("sum_of_two", {x, constant}, raw::copy(x), {x}, vjp)));
+  };
+  summed([](VjpContext& c) {
+    c.sink.accumulate(0, c.dy());
+    c.sink.accumulate(1, c.dy());
+  });
+  CHECK(gradient(x) == Values{1, 1});
+  CHECK_FALSE(requires_grad(constant));
+  CHECK(contains(error_of<GraphError>(
+                     [&] { summed([](VjpContext& c) { c.sink.into(1, [](const Tensor&, float) {}); }); }),
+                 "sum_of_two: input 1 needs no gradient"));
+  CHECK(contains(error_of<ValueError>([&] { summed([](VjpContext& c) { c.sink.accumulate(2, c.dy()); }); }),
+                 "sum_of_two: a gradient for input 2 of 2"));
+  CHECK(
+      contains(error_of<ValueError>([&] { summed([](VjpContext& c) { c.sink.accumulate(0, c.saved(1)); }); }),
+               "sum_of_two: saved tensor 1 of 1"));
+}
+
 TEST_CASE("a missing output gradient counts as zero") {
   const Tensor x = leaf({1, 2});
   const auto [once, twice] = once_and_twice(x);

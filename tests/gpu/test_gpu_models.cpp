@@ -58,7 +58,7 @@ class Training {
   Step step(std::uint64_t number, std::int64_t rows) {
     const Tensor tokens = test::bf16_tokens(rows, 17, model_->config().vocab, number);
     ForwardInput input;
-    if (model_->config().dropout > 0) input.dropout = {true, 7, number, nullptr};
+    if (model_->config().dropout > 0) input.dropout = {true, 7, static_cast<std::int64_t>(number), nullptr};
     input.tokens = raw::to_device(raw::contiguous(raw::narrow(tokens, 1, 0, 16)), device_);
     input.state = state_;
     model_->params().zero_gradients();

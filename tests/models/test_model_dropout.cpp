@@ -7,10 +7,13 @@
 #include <vector>
 
 #include "autograd/checkpoint.h"
+#include "autograd/tape.h"
 #include "models/dropout_site.h"
+#include "ops/attention/attention.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/recurrence/unit_recurrence.h"
 #include "ops/reduce/reduce.h"
+#include "tensor/random/random_tensors.h"
 #include "tests/models/every_model.h"
 #include "tests/models/plain_rows.h"
 
@@ -221,7 +224,7 @@ TEST_CASE("model dropout: the first state of the recurrence keeps its mean") {
 
 TEST_CASE("dropout without a key draws by the scope's seed and step and the number of the call") {
   const Tensor x = Tensor::full({1000}, 1, Dtype::f32);
-  const auto two_calls = [&](std::uint64_t seed, std::uint64_t step) {
+  const auto two_calls = [&](std::uint64_t seed, std::int64_t step) {
     const DropoutScope dropping({.training = true, .seed = seed, .step = step});
     const Tensor first = dropout(x, 0.5), second = dropout(x, 0.5);
     return std::vector<std::vector<float>>{first.to_vector<float>(), second.to_vector<float>()};
@@ -251,6 +254,28 @@ TEST_CASE("dropout without a key gives x itself in evaluation, and refuses to tr
     CHECK(dropout(x, 0.5).to_vector<float>() == x.to_vector<float>());
   }
   CHECK_THROWS_WITH_AS(dropout(x, 0.5), doctest::Contains("no DropoutScope on this thread"), ValueError);
+}
+
+TEST_CASE("attention without a key of its own drops by the scope, as dropout does") {
+  const Tensor q = randn({1, 2, 5, 4}, random_key(1, "q", 0));
+  const Tensor mask = Tensor::full({5, 5}, 1, Dtype::u8);
+  for (const Tensor& allowed : {Tensor(), mask}) {
+    const auto attention = [&](double rate) {
+      return numbers(scaled_dot_product_attention(q, q, q, {.attn_mask = allowed, .dropout_p = rate}));
+    };
+    const auto at = [&](std::int64_t step) {
+      const DropoutScope dropping({.training = true, .seed = 1, .step = step});
+      const std::vector<double> first = attention(0.5);
+      CHECK(first != attention(0.5));  // another call
+      return first;
+    };
+    const std::vector<double> whole = attention(0);
+    CHECK(at(0) == at(0));
+    CHECK(at(0) != at(1));
+    CHECK(at(0) != whole);
+    const DropoutScope evaluating(DropoutContext{});
+    CHECK(attention(0.5) == whole);
+  }
 }
 
 TEST_CASE("a checkpoint draws the masks of dropout without a key again, also after its scope") {

@@ -43,7 +43,7 @@ Trained trained(Model& model, std::int64_t time, const State& state, Recompute r
     input.tokens = random_ids(2, time, config.vocab, 1 + batch);
     input.tail = rows_of(config, time);
     if (!input.state.empty()) input.start = starts_of(config, time);
-    input.dropout = {true, 7, batch};
+    input.dropout = {true, 7, static_cast<std::int64_t>(batch)};
     input.recompute = recompute;
     const std::int64_t before = graph_stats().saved_bytes;
     const ForwardOutput output = model.forward(input);

@@ -42,6 +42,11 @@ TEST_CASE("create: filled tensors, the identity and numbers given") {
   CHECK(tensor({1.f, 2.f}).to_vector<float>() == Floats{1, 2});
   CHECK(tensor(std::vector<double>{1, 2}).dtype() == Dtype::f64);
   CHECK(tensor(2.5f).item<float>() == 2.5f);
+  const Tensor mask = tensor({{true, false}, {false, true}});
+  CHECK(mask.dtype() == Dtype::u8);
+  CHECK(mask.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 0, 0, 1});
+  CHECK(tensor({true, false}).shape() == Shape{2});
+  CHECK(tensor(true).shape() == Shape{});
   const Tensor matrix = tensor({{1, 2, 3}, {4, 5, 6}});
   CHECK(matrix.shape() == Shape{2, 3});
   CHECK(matrix.dtype() == Dtype::i32);
@@ -116,6 +121,39 @@ TEST_CASE("randperm gives each number once, each order as likely as the next") {
     ++found[randperm(3, random_key(1, "order", i)).to_vector<std::int64_t>()];
   CHECK(found.size() == 6);
   for (const auto& [numbers, count] : found) CHECK(std::abs(count - 1000) < 145);  // five standard deviations
+}
+
+TEST_CASE("multinomial draws places in proportion to their numbers, and none twice") {
+  const Tensor weights = tensor({{0.0, 1.0, 3.0, 0.0}, {2.0, 0.0, 0.0, 0.0}});
+  std::map<std::int64_t, int> found;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const Tensor one = multinomial(weights, 1, random_key(1, "token", i));
+    REQUIRE(one.shape() == Shape{2, 1});
+    const std::vector<std::int64_t> places = one.to_vector<std::int64_t>();
+    ++found[places[0]];
+    REQUIRE(places[1] == 0);
+  }
+  CHECK(found.size() == 2);
+  CHECK(std::abs(found[1] - 1000) < 137);  // five standard deviations
+
+  found.clear();
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const Tensor two = multinomial(tensor({1.f, 2.f, 1.f}), 2, random_key(2, "token", i));
+    const std::vector<std::int64_t> places = two.to_vector<std::int64_t>();
+    REQUIRE(places[0] != places[1]);
+    ++found[3 * places[0] + places[1]];
+  }
+  CHECK(found.size() == 6);
+  CHECK(std::abs(found[1] - 667) < 118);   // 1/4 2/3: place 0, then 1
+  CHECK(std::abs(found[5] - 1000) < 137);  // 1/2 1/2: place 1, then 2
+
+  CHECK(multinomial(weights, 1).dtype() == Dtype::i64);
+  CHECK_THROWS_AS(multinomial(weights, 2, random_key(1, "token", 0)), ValueError);  // the second row has one
+  CHECK_THROWS_AS(multinomial(weights, 5), ShapeError);
+  CHECK_THROWS_AS(multinomial(weights, 0), ShapeError);
+  CHECK_THROWS_AS(multinomial(tensor(1.0), 1), ShapeError);
+  CHECK_THROWS_AS(multinomial(tensor({1.0, -1.0}), 1), ValueError);  // logits
+  CHECK_THROWS_AS(multinomial(tensor({1, 2}), 1), DtypeError);
 }
 
 TEST_CASE("random tensors: sizes that cannot be had are refused as those of zeros are") {

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "autograd/gradcheck.h"
 #include "autograd/tape.h"
+#include "models/dropout_site.h"
 #include "models/layers.h"
 #include "models/module.h"
 #include "models/optimizer/adam.h"
@@ -69,6 +71,26 @@ TEST_CASE("habit: Attention has its layout in its name") {
   const Tensor right = scaled_dot_product_attention(q, q, q), over_heads = attention_bthd(q, q, q);
   CHECK(right.shape() == over_heads.shape());
   CHECK(largest_gap(numbers(right), numbers(over_heads)) > 0.1);
+}
+
+TEST_CASE("habit: Rotary positions turn neighbours") {
+  const Tensor q = randn({1, 3, 2, 4}, random_key(1, "q", 0), Dtype::f64);
+  const Tensor k = randn({1, 3, 2, 4}, random_key(1, "k", 0), Dtype::f64);
+  const auto halves = [](const Tensor& x) {  // with the angles of 10000^(-2i / 4) a position
+    const Tensor angles = arange(3, Dtype::f64).reshape({3, 1, 1}) * tensor({1.0, 0.01});
+    const std::vector<Tensor> half = chunk(x, 2, 3);
+    return concat(
+        {half[0] * cos(angles) - half[1] * sin(angles), half[1] * cos(angles) + half[0] * sin(angles)}, 3);
+  };
+  const auto reordered = [](const Tensor& x) {
+    return rotary_bthd(x.reshape({1, 3, 2, 2, 2}).transpose(3, 4).reshape({1, 3, 2, 4}), 0);
+  };
+  const auto scores = [&](auto turned) {
+    return numbers(matmul(turned(q).transpose(1, 2), turned(k).permute({0, 2, 3, 1})));
+  };
+  const std::vector<double> expected = scores(halves);
+  CHECK(largest_gap(scores(reordered), expected) <= 1e-14);  // some ten operations on numbers below 5
+  CHECK(largest_gap(scores([](const Tensor& x) { return rotary_bthd(x, 0); }), expected) > 0.1);
 }
 
 TEST_CASE("habit: A causal query counts from the last key") {
@@ -189,6 +211,24 @@ TEST_CASE("habit: Dropout with a key drops the same elements at each call") {
   CHECK(at(0) != at(1));
 }
 
+TEST_CASE("habit: NoGrad turns no dropout off where a scope trains") {
+  const Tensor x = ones({100});
+  const DropoutScope dropping({.training = true, .seed = 1});
+  const NoGrad evaluating;
+  CHECK(numbers(dropout(x, 0.5)) != numbers(x));
+  const DropoutScope off(DropoutContext{});
+  CHECK(numbers(dropout(x, 0.5)) == numbers(x));
+}
+
+TEST_CASE("habit: A gradient check returns what it found") {
+  const auto square = [](const std::vector<Tensor>& inputs) {  // with half its gradient
+    const Tensor plain = detach(inputs[0]);
+    return std::vector{record("square", {inputs[0]}, plain * plain, {inputs[0]},
+                              [](VjpContext& v) { v.sink.accumulate(0, v.dy() * v.saved(0)); })};
+  };
+  CHECK_FALSE(gradcheck(square, {ones({2}, Dtype::f64)}).ok);
+}
+
 TEST_CASE("habit: Targets are whole numbers, and the classes the last axis") {
   const Tensor logits = randn({2, 3, 4}, random_key(1, "logits", 0));  // PyTorch: 3 classes of 4 positions
   const auto loss = [&](const Tensor& targets) { return cross_entropy(logits, targets); };
@@ -217,6 +257,14 @@ TEST_CASE("habit: An operator such as += makes a new tensor") {
   x += 1;
   CHECK(numbers(x) == std::vector<double>{2, 2});
   CHECK(numbers(same) == std::vector<double>{1, 1});
+
+  auto net = make_module<OneLinear>(1);
+  const Tensor weight = net->layer.weight, before = raw::copy(weight);
+  for (Parameter p : net.params().parameters()) p.value -= 1;
+  CHECK(numbers(weight) == numbers(before));
+  raw::copy_into(weight, raw::copy(before - 1));
+  wrote_in_place(weight, "my_step");
+  CHECK(largest_gap(numbers(weight), numbers(before - 1)) == 0);
 }
 
 TEST_CASE("habit: Shapes broadcast, but not dtypes, and not the batches of matrices") {

@@ -202,6 +202,25 @@ TEST_CASE("programs: randperm and index_select make an epoch of numbers and labe
   CHECK(std::vector<std::int64_t>(seen.begin(), seen.end()) == labels.to_vector<std::int64_t>());
 }
 
+TEST_CASE("programs: initial values that a constructor writes, as with torch.nn.init, stay") {
+  struct Scaled {
+    explicit Scaled(const ParamScope& scope)
+        : layer(scope.scope("layer"), 2, 2, 0.5, true), scale(scope.param("scale", {2}, Init::ones())) {
+      if (!scale.defined()) return;  // the parameters are counted
+      raw::fill(layer.weight, 2);
+      raw::fill(layer.bias, 3);
+      raw::fill(scale, 0.5);
+    }
+    Linear layer;
+    Tensor scale;
+  };
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const auto net = make_module<Scaled>({.seed = 1, .dtype = dtype});
+    CHECK(numbers(net->scale) == std::vector<double>{0.5, 0.5});
+    CHECK(numbers(net->layer(ones({1, 2}, dtype))) == std::vector<double>{7, 7});
+  }
+}
+
 TEST_CASE("programs: dropout(x, p) without a scope is an error where a graph is recorded") {
   const Tensor x = ones({1000});
   require_grad(x);

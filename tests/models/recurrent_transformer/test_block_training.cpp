@@ -153,7 +153,7 @@ TEST_CASE("block training: accumulate learns to copy in a hundred steps and forg
     for (std::uint64_t step = 0; step < 100; ++step) {
       const auto [tokens, targets] = sample(step);
       input.tokens = tokens;
-      input.dropout = {true, 1337, step};
+      input.dropout = {true, 1337, static_cast<std::int64_t>(step)};
       static_cast<void>(run(*model, input, targets));
       optimizer.step(2e-3);
     }

@@ -126,8 +126,11 @@ TEST_CASE("scaled_dot_product_attention refuses options that contradict or say n
   const Tensor mask = Tensor::full({3, 3}, 1, Dtype::u8);
   CHECK(error({.attn_mask = mask, .is_causal = true}) == op + "attn_mask and is_causal (one of them)");
   CHECK(error({.dropout_p = 1}) == op + "dropout_p 1 (at least 0 and below 1)");
-  CHECK(error({.dropout_p = 0.1}) ==
-        op + "dropout_p 0.1 without a dropout_key (random_key(seed, \"name\", step): one key is one mask)");
+  CHECK(contains(error({.dropout_p = 0.1}), op + "no key, and no DropoutScope on this thread"));
+  AttentionOptions keyless;
+  keyless.dropout = 0.1;
+  CHECK(contains(error_of<ValueError>([&] { attention_bthd(q, q, q, keyless); }),
+                 "attention_bthd: dropout 0.1 without a dropout_key"));
   CHECK(error({.scale = 0.0}) == op + "scale 0 (finite and not 0)");
   CHECK(error_of<ShapeError>([&] {
           scaled_dot_product_attention(q, q, q, {.attn_mask = Tensor::full({2, 3}, 1, Dtype::u8)});

@@ -167,12 +167,23 @@ TEST_CASE("split and concat refuse what does not fit") {
                  "concat: f64 and f32"));
 }
 
+TEST_CASE("entry -1 of an axis is its last one, and has its gradient") {
+  const Tensor x = counted({2, 5});
+  require_grad(x);
+  CHECK(select(x, 1, -1).to_vector<double>() == select(x, 1, 4).to_vector<double>());
+  backward(select(x, 1, -2), Tensor::full({2}, 1, Dtype::f64));
+  CHECK(grad(x).to_vector<double>() == std::vector<double>{0, 0, 0, 1, 0, 0, 0, 0, 1, 0});
+}
+
 TEST_CASE("parts outside an axis are refused") {
   const Tensor x = counted({2, 5});
   CHECK(contains(error_of<ShapeError>([&] { narrow(x, 1, 3, 3); }),
                  "narrow: 3 entries from 3 of axis 1 of [2, 5]"));
   CHECK(contains(error_of<ShapeError>([&] { narrow(x, 1, -1, 2); }), "narrow: 2 entries from -1"));
   CHECK(contains(error_of<ShapeError>([&] { select(x, 0, 2); }), "select: entry 2 of axis 0 of [2, 5]"));
+  CHECK_THROWS_AS(select(x, 0, -3), ShapeError);
+  CHECK_THROWS_AS(select(x, 2, -1), ShapeError);
+  CHECK_THROWS_AS(select(Tensor::zeros({}), 0, -1), ShapeError);
   CHECK(contains(error_of<ShapeError>([&] { expand(x, {2, 10}); }), "expand: [2, 5] to [2, 10]"));
   CHECK(contains(error_of<ShapeError>([&] { transpose(x, 0, 2); }), "no such axis"));
 }
