@@ -91,7 +91,6 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
     try {
       const RunConfig config = without_vocabulary(row, folder);
       const Task& task = tasks.of(config);
-      check_data_is_read(task, config);
       const std::unique_ptr<Model> model = make_unallocated_model(whole_model(row, config, task));
       if (task.row_length() > 0) model->check_length(task.row_length(), task.carries_state());
       if (const std::string off = recurrence_off(*model, task, config); !off.empty() && !row.off_is_meant)

@@ -180,6 +180,9 @@ void refuse_unused(const ReproduceTable& table, const TableKeys& keys, const Con
   const bool makes_pieces = reads_pieces(request) || any_row([](const ReproduceRow& row) {
                               return row.config.data.tokenizer == kOwnVocabulary;
                             });
+  if (!request.data.empty() &&
+      !any_row([](const ReproduceRow& row) { return task_reads(row.config.data, "path"); }))
+    fail<ConfigError>("reproduce: no row of {} reads a text (leave out --data)", file.name);
   check("folder", false, "the rows' folder has the name of the file");
   check("chart_factor", !keys.chart.empty(), "there is no chart");
   check("windows", file.value.contains("lengths") && !keys.generated,

@@ -156,11 +156,15 @@ TEST_CASE("a word of a table of one's own that nothing reads is refused with its
          "budget.minutes.small is 1e+300, which is out of range"},
         {"\"attention\"\ntitle", "\"tune\"\ntitle", "as a file or folder of every table"}})
     check_refused(mistake);
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = folder.write("my.toml", kTable);
+  options.data = folder.write("words.txt", "a few words");
+  CHECK(contains(error_of<ConfigError>([&] { plan_table(options); }), "no row of"));
+  options.data.clear();
   std::string both = kTable;
   both.insert(0, "tune.train.learning_rate = [1e-3, 1e-2]\n");
   both += "train = {learning_rate = 1}\n";
-  const TempFolder folder;
-  ReproduceOptions options;
   options.table = folder.write("my.toml", both);
   const std::string told = error_of<ConfigError>([&] { plan_table(options); });
   CHECK_MESSAGE(contains(told, "my.toml:25:10: train.learning_rate is lost"), told);
