@@ -21,6 +21,7 @@
 #include "train/files/standard_input.h"
 #include "train/files/text_encoding.h"
 #include "train/words/human_text.h"
+#include "train/words/program_name.h"
 
 namespace eddy::training {
 namespace {
@@ -204,10 +205,19 @@ fs::file_status status_of(const std::string& path) {
         path.starts_with('~')
             ? std::string(
                   "nothing replaced the ~, which a shell does at the beginning of an unquoted word alone: write the whole path")
+        : path.find("://") != std::string::npos
+            ? std::string("an address is not read: fetch the file first, for example by curl -LO")
+        : path.find(',') != std::string::npos
+            ? std::string("check the path; several are named one after another, with blanks between them")
         : fs::path(path).is_absolute()
             ? "check the path"
             : fmt::format("check the path; it is taken from the working directory, {}",
                           fs::current_path(error).string()));
+  if (fs::is_fifo(status) || fs::is_socket(status) || fs::is_character_file(status))
+    fail<IoError>(
+        "data: '{}' is not a regular file but a pipe or a device, and a text is read more than once (--data - reads "
+        "standard input and keeps it: COMMAND | {} train --data - ...)",
+        path, program_name());
   if (error)
     fail<IoError>("data: cannot look at '{}': {} (check the path and its rights)", path, error.message());
   return status;

@@ -52,7 +52,9 @@ TEST_CASE("text files: a missing or empty or irregular file says what to do") {
       contains(error_of<IoError>([&] { read_text(folder.write("mark.txt", "\xef\xbb\xbf")); }), "is empty"));
   CHECK(contains(error_of<IoError>([&] { read_text("/dev/null"); }), "not a regular file"));
   REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("pipe")); }), "not a regular file"));
+  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("pipe")); }), "--data - reads"));
+  CHECK(contains(error_of<IoError>([&] { read_text("https://example.org/a.txt"); }), "fetch the file first"));
+  CHECK(contains(error_of<IoError>([&] { read_text("a.txt,b.txt"); }), "one after another"));
   CHECK(contains(error_of<IoError>([&] { read_text(folder.path("empty.txt") + "/below"); }), "below"));
   CHECK(contains(error_of<IoError>([&] { read_text("~/no such text.txt"); }), "write the whole path"));
 }
