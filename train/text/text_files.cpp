@@ -184,11 +184,14 @@ TextFiles texts_of(const std::string& folder, DocumentUnit unit, bool json_lines
     const std::string name = walk.name_of(candidate.path);
     const bool other = only_named && !candidate.named;
     if (!candidate.problem.empty() && !other) fail<IoError>("{}", candidate.problem);
-    texts.other_endings = texts.other_endings || (other && candidate.why.empty());
+    const bool lines = other && is_named_text(candidate.path, true);
+    texts.other_endings = texts.other_endings || (other && !lines && candidate.why.empty());
     if (candidate.why.empty() && !other)
       texts.files.push_back({name, candidate.path.string(), candidate.encoding});
     else
-      texts.left_out.push_back({name, candidate.why.empty() ? "not .txt or .md" : candidate.why});
+      texts.left_out.push_back({name, !candidate.why.empty() ? candidate.why
+                                      : lines                ? "lines of JSON, which data.json_field reads"
+                                                             : "not .txt or .md"});
   }
   if (unit == DocumentUnit::folder) texts.files = join_folders(std::move(texts.files), folder);
   return texts;

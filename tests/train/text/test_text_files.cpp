@@ -59,6 +59,16 @@ TEST_CASE("text files: a missing or empty or irregular file says what to do") {
   CHECK(contains(error_of<IoError>([&] { read_text("~/no such text.txt"); }), "write the whole path"));
 }
 
+TEST_CASE("text files: lines of JSON beside texts are left out with the key that reads them") {
+  const TempFolder folder;
+  folder.write("a.txt", "text");
+  folder.write("b.jsonl", "{\"text\": \"more\"}\n");
+  const TextFiles texts = list_text_files(folder.path());
+  CHECK(names_of(texts) == Names{"a.txt"});
+  CHECK(reason_for(texts, "b.jsonl") == "lines of JSON, which data.json_field reads");
+  CHECK_FALSE(texts.other_endings);
+}
+
 TEST_CASE("text files: a file without read permission is an io error") {
   if (geteuid() == 0) return;  // root may read everything
   const TempFolder folder;
