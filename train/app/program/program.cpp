@@ -210,8 +210,13 @@ bool looks_like_flag(const std::string& word) {
 std::string flag_without_value(const CLI::App& command, const std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     const CLI::Option* const option = option_named(&command, words[i]);
-    if (option == nullptr || option->get_items_expected_min() < 1 || words[i].find('=') != std::string::npos)
+    if (option == nullptr || option->get_items_expected_min() < 1) continue;
+    if (const std::size_t sign = words[i].find('='); sign != std::string::npos) {
+      if (sign + 1 == words[i].size())  // CLI11 would take the next word
+        return fmt::format("{} is followed by no value (an empty text is given by {} \"\")", words[i],
+                           words[i].substr(0, sign));
       continue;
+    }
     const bool last = i + 1 == words.size();
     const std::string type = option->get_type_name();
     if (last || looks_like_flag(words[i + 1]))

@@ -133,6 +133,14 @@ TEST_CASE("program: names that are empty are refused wherever a file is named") 
   CHECK(content_of(folder.path()).empty());
 }
 
+TEST_CASE("program: a flag that ends with its equals sign does not take the next word") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  for (const char* line : {"train --run= --data text.txt", "train --run r --data text.txt --data.separator="})
+    check_refused(run(folder, line), 2, "= is followed by no value");
+  CHECK(content_of(folder.path()).empty());
+}
+
 TEST_CASE("program: numbers that an option cannot hold are refused") {
   if (!has_program()) return;
   const TempFolder folder;
