@@ -164,6 +164,7 @@ TEST_CASE("program: options that would go unread are refused") {
   const TinyRun tiny;
   const TempFolder& folder = tiny.folder;
   check_refused(run(folder, "models --vocab 7"), 1, "--vocab is for one model");
+  check_refused(run(folder, "models --explain lstm --model.layers 257"), 1, "shows every layer, and 257 are");
   check_refused(run(folder, "models --svg a.svg"), 1, "--svg draws one model (name it by --explain)");
   check_refused(run(folder, "eval tiny --from 8"), 2, "--from requires --score-last");
   check_refused(run(folder, "train --run out --data text.txt --port 8420"), 2, "--port requires --watch");
