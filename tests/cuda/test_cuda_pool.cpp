@@ -24,11 +24,11 @@ class FakeMemory final : public cuda::RawMemory {
   explicit FakeMemory(std::size_t capacity) : capacity_(capacity) {}
   void* take(std::size_t bytes) override {
     if (used + bytes > capacity_) return nullptr;
+    char* const address = reinterpret_cast<char*>(next_);
+    segments[address] = bytes;
     used += bytes;
     ++calls;
-    char* const address = reinterpret_cast<char*>(next_);
     next_ += bytes;  // segments touch: the pool must not join blocks of two
-    segments[address] = bytes;
     return address;
   }
   void give_back(void* memory, std::size_t bytes) noexcept override {
