@@ -112,6 +112,7 @@ TEST_CASE("a run of many layers is planned from a few, since each adds the same"
   named.batch = run.batch;
   named.config.train.batch = 1;
   named.config.model.layers = 257;
+  named.config.model.window = 8;
   named.config.model.recurrent_layers = {200};
   CHECK(plan_memory(named).counted_layers == 0);
 }
