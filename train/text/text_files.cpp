@@ -273,7 +273,8 @@ TextFiles list_text_files(const DataPaths& paths, DocumentUnit unit, bool json_l
     for (TextFile& file : found.files) {
       file.name = folder ? prefix + file.name : is_input(path) ? file.name : path;
       std::error_code error;
-      if (is_input(path) || read.insert(fs::weakly_canonical(file.path, error)).second)
+      const fs::path place = is_input(path) ? fs::path(path) : fs::weakly_canonical(file.path, error);
+      if (read.insert(place).second)
         all.files.push_back(std::move(file));
       else
         all.left_out.push_back({file.name, "named twice"});

@@ -226,6 +226,7 @@ TEST_CASE("values that a table of one's own cannot have are refused with what th
        {"name = \"attention\"", "longest = 8", "my.toml:19:1: the key row.name is missing (a text)"},
        {"title = \"one", "notes = \"mine\"\ntitle = \"one", "notes is \"mine\" (a list"},
        {"steps = 2", "steps = \"2\"", "my.toml:13:1: train.steps is \"2\""},
+       {"steps = 2", "steps = 2\nprecision = \"tf32\"", "tf32 is for a GPU"},
        {"layers = 2", "readout = \"last\"", "my.toml:19:1: the row attention cannot be trained"},
        {"params = 3000", "params = 3", "cannot have model.params = 3"}})
     check_refused(mistake);
