@@ -43,7 +43,12 @@ void State::set(std::string_view name, const Tensor& tensor) {
     return;
   }
   entries_.emplace_back(name, tensor);
-  note_places();
+  try {
+    note_places();
+  } catch (...) {  // std::bad_alloc: without its place the entry would not be found
+    entries_.pop_back();
+    throw;
+  }
 }
 
 const Tensor* State::find(std::string_view name) const {

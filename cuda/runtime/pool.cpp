@@ -36,7 +36,12 @@ void* Pool::allocate(std::size_t bytes, std::int64_t elsewhere) {
   }
   if (block == blocks_.end()) out_of_memory(raw_, bytes, stats_, largest_free(), limit_);
   set_free(block, false);
-  split(block, rounded);
+  try {
+    split(block, rounded);
+  } catch (...) {  // std::bad_alloc: the host has no memory
+    set_free(block, true);
+    throw;
+  }
   stats_.live_bytes += static_cast<std::int64_t>(block->second.bytes);
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
   ++stats_.allocations;
@@ -88,14 +93,26 @@ Pool::Blocks::iterator Pool::new_segment(bool small, std::size_t bytes) {
   if (memory == nullptr && length > least) memory = raw_.take(length = least);
   if (memory == nullptr) return blocks_.end();
   char* const start = static_cast<char*>(memory);
-  segments_.emplace(start, length);
-  stats_.reserved_bytes += static_cast<std::int64_t>(length);
-  return add_block(start, length, start, small);
+  try {
+    segments_.emplace(start, length);
+    const auto block = add_block(start, length, start, small);
+    stats_.reserved_bytes += static_cast<std::int64_t>(length);
+    return block;
+  } catch (...) {  // std::bad_alloc: the host has no memory
+    segments_.erase(start);
+    raw_.give_back(memory, length);
+    throw;
+  }
 }
 
 Pool::Blocks::iterator Pool::add_block(char* address, std::size_t bytes, char* segment, bool small) {
   const auto block = blocks_.emplace(address, Block{bytes, segment, true, small}).first;
-  free_[small].emplace(bytes, address);
+  try {
+    free_[small].emplace(bytes, address);
+  } catch (...) {  // std::bad_alloc: the host has no memory
+    blocks_.erase(block);
+    throw;
+  }
   return block;
 }
 

@@ -7,6 +7,7 @@
 #include "tensor/memory/allocator.h"
 #include "tests/autograd/tiny_ops.h"
 #include "tests/support/errors.h"
+#include "tests/support/failing_new.h"
 
 using namespace eddy;
 using namespace eddy::test;
@@ -117,4 +118,23 @@ TEST_CASE("detaching copies small views so that they do not keep large buffers a
   }
   CHECK(allocator(kCpu).stats().live_bytes - before <= 128);
   CHECK(state.get("last").to_vector<double>() == std::vector<double>(10, 7.0));
+}
+
+TEST_CASE("a state to which no entry can be added for want of memory is as before") {
+  const Tensor one = vec({1});
+  for (const int many : {0, 64, 65, 80}) {
+    CAPTURE(many);
+    State state;
+    const auto name_of = [](int i) { return "a rather long name of an entry " + std::to_string(i); };
+    for (int i = 0; i < many; ++i) state.set(name_of(i), one);
+    const std::string added = name_of(many);
+    CHECK(fail_each_allocation([&] { state.set(added, one); },
+                               [&] {
+                                 CHECK(state.size() == static_cast<std::size_t>(many));
+                                 CHECK(state.find(added) == nullptr);
+                                 for (int i = 0; i < many; ++i) CHECK(state.find(name_of(i)) != nullptr);
+                               }) > 0);
+    CHECK(state.find(added) != nullptr);
+    CHECK(state.size() == static_cast<std::size_t>(many) + 1);
+  }
 }

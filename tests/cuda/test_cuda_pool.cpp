@@ -10,6 +10,7 @@
 #include "tensor/base/error.h"
 #include "tensor/random/philox.h"
 #include "tests/support/errors.h"
+#include "tests/support/failing_new.h"
 
 using namespace eddy;
 using namespace eddy::test;
@@ -23,11 +24,11 @@ class FakeMemory final : public cuda::RawMemory {
   explicit FakeMemory(std::size_t capacity) : capacity_(capacity) {}
   void* take(std::size_t bytes) override {
     if (used + bytes > capacity_) return nullptr;
+    char* const address = reinterpret_cast<char*>(next_);
+    segments[address] = bytes;
     used += bytes;
     ++calls;
-    char* const address = reinterpret_cast<char*>(next_);
     next_ += bytes;  // segments touch: the pool must not join blocks of two
-    segments[address] = bytes;
     return address;
   }
   void give_back(void* memory, std::size_t bytes) noexcept override {
@@ -208,4 +209,35 @@ TEST_CASE("live blocks never overlap and the counts come out even over random us
   pool.trim();
   CHECK(memory.used == 0);
   CHECK(pool.stats().reserved_bytes == 0);
+}
+
+TEST_CASE("a pool stays whole where the host has no memory for its books") {
+  FakeMemory raw(std::size_t{1} << 30);
+  {
+    Pool pool(raw);
+    void* memory = nullptr;
+    const auto nothing_is_held = [&] {
+      CHECK(pool.stats().live_bytes == 0);
+      pool.trim();
+      CHECK(pool.segments() == 0);
+      CHECK(pool.stats().reserved_bytes == 0);
+      CHECK(raw.used == 0);
+    };
+    CHECK(fail_each_allocation([&] { memory = pool.allocate(1000); }, nothing_is_held) > 2);
+    CHECK(pool.deallocate(memory));
+    nothing_is_held();
+
+    // A segment that is there: only what is left of it has to be noted.
+    void* const first = pool.allocate(1000);
+    const auto one_is_held = [&] {
+      CHECK(pool.stats().live_bytes == 1024);
+      CHECK(pool.largest_free() == Pool::kSmallSegment - 1024);
+    };
+    CHECK(fail_each_allocation([&] { memory = pool.allocate(2000); }, one_is_held) > 0);
+    CHECK(pool.deallocate(memory));
+    one_is_held();
+    CHECK(pool.deallocate(first));
+    nothing_is_held();
+  }
+  CHECK(raw.used == 0);
 }

@@ -222,9 +222,8 @@ std::vector<std::string> NewConfig::unread() const {
   std::vector<std::string> order;
   for (const ConfigField& field : keys.fields()) {
     const bool of_model = field.section == "model";
-    const bool is_read = of_model ? field.is_read_by(mine.model.family, mine.model.model)
-                                  : field.section != "data" || field.is_read_by("", mine.data.name);
-    if (is_read || !asked_.contains(field.full_key()) || !differing.contains(field.full_key())) continue;
+    if (reads_key(mine, field) || !asked_.contains(field.full_key()) || !differing.contains(field.full_key()))
+      continue;
     if (field.full_key() == kPath) continue;  // the task says whether it reads it (check_data_is_read)
     const std::string readers = of_model ? models_that_read(field) : tasks_that_read(field);
     const bool several = readers.find_first_of(", ") != std::string::npos;

@@ -169,10 +169,18 @@ class TableReader {
     if (sections_ == nullptr)
       fail<ConfigError>("{} (nearest: {}; all: {})", unknown, nearest, fmt::join(all, ", "));
     // The right key in the wrong section is the likeliest mistake; a misspelt key of this section comes next.
-    for (const ConfigField& field : sections_->fields())
-      if (field.key == key) fail<ConfigError>("{} (it belongs to [{}])", unknown, field.section);
+    if (const std::string homes = sections_with(key); !homes.empty())
+      fail<ConfigError>("{} (it belongs to {})", unknown, homes);
     const std::string meant = meant_key(key, path);
     fail<ConfigError>("{} (nearest: {})", unknown, meant.empty() ? nearest : meant);
+  }
+
+  // The sections that have a key of this name: "[model] or [train]"; "" where none has.
+  std::string sections_with(const std::string& key) const {
+    std::vector<std::string> found;
+    for (const ConfigField& field : sections_->fields())
+      if (field.key == key) found.push_back("[" + field.section + "]");
+    return fmt::format("{}", fmt::join(found, " or "));
   }
 
   // errors: ConfigError for a table that is no section.
@@ -181,10 +189,8 @@ class TableReader {
     if (std::find(all.begin(), all.end(), section) != all.end()) return;
     const std::string place = file_.place(section), name = quote_text(section);
     if (!table.is_object()) {
-      for (const ConfigField& field : sections_->fields())
-        if (field.key == section)
-          fail<ConfigError>("{}: unknown key {} outside all tables (it belongs to [{}])", place, name,
-                            field.section);
+      if (const std::string homes = sections_with(section); !homes.empty())
+        fail<ConfigError>("{}: unknown key {} outside all tables (it belongs to {})", place, name, homes);
       if (const std::string meant = meant_key(section, ""); !meant.empty())
         fail<ConfigError>("{}: unknown key {} outside all tables (nearest: {})", place, name, meant);
     }

@@ -158,6 +158,11 @@ bool task_reads(const DataConfig& config, std::string_view key) {
   return field != nullptr && field->is_read_by("", config.name);
 }
 
+bool reads_key(const RunConfig& config, const ConfigField& field) {
+  if (field.section == "model") return field.is_read_by(config.model.family, config.model.model);
+  return field.section != "data" || field.is_read_by("", config.data.name);
+}
+
 void describe(KeyList& keys, TrainConfig& c) {
   keys.section("train");
   keys.add("steps", c.steps, "Number of optimizer steps", {0, 1'000'000'000'000}).common();

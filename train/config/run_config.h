@@ -120,6 +120,8 @@ void describe(KeyList& keys, RunConfig& config);
 
 // Whether the config's task reads a key of [data]: "order" says whether it reads texts in an order.
 bool task_reads(const DataConfig& config, std::string_view key);
+// Whether the config's model, or its task, reads a key of a run.
+bool reads_key(const RunConfig& config, const ConfigField& field);
 
 // A model's config from JSON: either a run's, with a "model" table (other tables are ignored), or flat, with
 // the model's keys at the top. Keys of other model families are ignored. Errors call the JSON `name`.

@@ -148,6 +148,8 @@ std::optional<NoText> no_text(std::string_view head, std::string_view path) {
   for (const Beginning& packed : kPacked)
     if (head.starts_with(packed.bytes)) return NoText{packed.kind, unpacked_by(packed.way_out, path)};
   static constexpr std::array kBeginnings{
+      Beginning{"version https://git-lfs.github.com/spec/"sv, "a pointer of Git LFS",
+                "the file itself is fetched by git lfs pull"},
       Beginning{"%PDF"sv, "PDF", "take out its text: pdftotext"},
       Beginning{"{\\rtf"sv, "RTF", kSave},
       Beginning{"\xd0\xcf\x11\xe0"sv, "an old office document", kSave},
@@ -157,11 +159,12 @@ std::optional<NoText> no_text(std::string_view head, std::string_view path) {
       Beginning{"GIF89a"sv, "GIF image", kImage},
       Beginning{"II*\0"sv, "TIFF image", kImage},
       Beginning{"MM\0*"sv, "TIFF image", kImage},
+      Beginning{"fLaC\0"sv, "FLAC", kSound},
+      Beginning{"OggS\0"sv, "Ogg", kSound},
       Beginning{"ID3\x03\0"sv, "MP3", kSound},
       Beginning{"ID3\x04\0"sv, "MP3", kSound},
       Beginning{"PAR1\x15"sv, "Parquet", kTables},
       Beginning{"ARROW1\0\0"sv, "Arrow", kTables},
-      Beginning{"\xff\xff\xff\xff\x10\x00\x00\x00"sv, "Arrow", kTables},
       Beginning{"FEA1\0"sv, "Feather", kTables},
       Beginning{"Obj\x01"sv, "Avro", kTables},
       Beginning{"SQLite format 3\0"sv, "SQLite", kTables},
@@ -170,16 +173,30 @@ std::optional<NoText> no_text(std::string_view head, std::string_view path) {
       Beginning{"GGUF\x03\0\0\0"sv, "GGUF", kNumbers},
       Beginning{"MMIDIDX\0\0"sv, "the index of a file of token numbers", kTokens},
       Beginning{"\x80\x02\x7d"sv, "pickle", kNumbers},
+      Beginning{"\x80\x02]"sv, "pickle", kNumbers},
+      Beginning{"\x80\x02\x8a"sv, "PyTorch", kNumbers},
       Beginning{"\x80\x03\x7d"sv, "pickle", kNumbers},
+      Beginning{"\x80\x03]"sv, "pickle", kNumbers},
       Beginning{"\x80\x04\x95"sv, "pickle", kNumbers},
       Beginning{"\x80\x05\x95"sv, "pickle", kNumbers}};
   for (const Beginning& known : kBeginnings)
     if (head.starts_with(known.bytes)) return NoText{known.kind, known.way_out};
-  if (head.starts_with("RIFF") && head.substr(std::min<std::size_t>(8, head.size())).starts_with("WEBP"))
-    return NoText{"WebP image", kImage};
-  if (head.starts_with("BM") && head.substr(std::min<std::size_t>(6, head.size())).starts_with("\0\0\0\0"sv))
-    return NoText{"BMP image", kImage};
+  const auto has_at = [&](std::size_t at, std::string_view bytes) {
+    return head.size() >= at && head.substr(at).starts_with(bytes);
+  };
+  if (head.starts_with("RIFF") && has_at(8, "WEBP")) return NoText{"WebP image", kImage};
+  if (head.starts_with("RIFF") && has_at(8, "WAVE")) return NoText{"WAV", kSound};
+  if (head.starts_with("BM") && has_at(6, "\0\0\0\0"sv)) return NoText{"BMP image", kImage};
+  if (has_at(4, "ftyp") && head[0] == '\0') return NoText{"MP4", kSound};
+  if (has_at(60, "BOOKMOBI")) return NoText{"an e-book of Mobipocket", kSave};
+  if (has_at(8, "DUCK") && has_at(13, "\0\0\0\0\0\0\0"sv)) return NoText{"DuckDB", kTables};
+  // A stream of Arrow's messages: a mark, the bytes of the first, and where its table begins, some 16 bytes on.
+  if (head.starts_with("\xff\xff\xff\xff") && has_at(7, "\0"sv) && has_at(9, "\0\0\0"sv))
+    return NoText{"Arrow", kTables};
+  // The header's bytes, and the JSON that it is.
+  if (has_at(4, "\0\0\0\0{\""sv)) return NoText{"safetensors", kNumbers};
   if (head.starts_with("PK\3\4")) return zip_of(head, path);
+  if (head.starts_with("PK\5\6")) return NoText{"ZIP (empty)", "it holds no file"};
   if (is_tar(head)) return NoText{"tar", unpacked_by("tar -xf", path)};
   return tokens_of(head);
 }

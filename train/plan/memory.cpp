@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
+#include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
 #include "ops/cost/counting.h"
 #include "tensor/base/error.h"
@@ -143,7 +144,10 @@ Batch first_rows(const Batch& batch, std::int64_t rows) {
   return part;
 }
 
-MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most) {
+namespace {
+
+// Counts the run as it is.
+MemoryPlan counted_plan(const PlannedRun& run, std::int64_t most) {
   const Device device = counting_device(run.placement.device.type);
   Allocator& memory = allocator(device);
   memory.trim();
@@ -182,6 +186,43 @@ MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most) {
   plan.activations = std::min(plan.activations, of_steps);
   plan.kept = of_steps - plan.activations;
   return plan;
+}
+
+// Each layer beyond a few adds as much as the one before it. So a run with more than kMostLayers is counted with kFewLayers
+// and with twice as many, and what those add is multiplied: the tape of 32,768 layers has ten million nodes, which take
+// minutes to count.
+constexpr std::int64_t kMostLayers = 256, kFewLayers = 32;
+
+MemoryPlan extended_plan(const PlannedRun& run, std::int64_t most) {
+  const std::int64_t layers = run.config.model.layers;
+  PlannedRun less = run, more = run;
+  less.config.model.layers = kFewLayers;
+  more.config.model.layers = 2 * kFewLayers;
+  try {
+    static_cast<void>(make_unallocated_model(less.config.model));
+  } catch (const ConfigError&) {  // its keys name a layer that the few lack
+    return counted_plan(run, most);
+  }
+  const MemoryPlan few = counted_plan(less, most);
+  if (!few.complete) return few;
+  MemoryPlan plan = counted_plan(more, most);
+  if (!plan.complete) return plan;
+  plan.counted_layers = more.config.model.layers;
+  plan.parameters = count_parameters(run.config.model).count();
+  for (std::int64_t MemoryPlan::*const number :
+       {&MemoryPlan::values, &MemoryPlan::gradients, &MemoryPlan::optimizer, &MemoryPlan::state,
+        &MemoryPlan::activations, &MemoryPlan::kept, &MemoryPlan::program})
+    plan.*number +=
+        std::max<std::int64_t>(0, plan.*number - few.*number) * (layers - plan.counted_layers) / kFewLayers;
+  const std::int64_t of_tensors = plan.of_model() + plan.state + plan.activations + plan.kept;
+  plan.peak = plan.on_gpu ? of_tensors : std::max(of_tensors + plan.text + plan.program, plan.reading);
+  return plan;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most) {
+  return run.config.model.layers > kMostLayers ? extended_plan(run, most) : counted_plan(run, most);
 }
 
 }  // namespace eddy::training

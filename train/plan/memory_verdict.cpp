@@ -30,11 +30,7 @@ std::vector<std::string> read_keys(const RunConfig& config, std::initializer_lis
   std::vector<std::string> found;
   for (const char* const name : wanted)
     for (const ConfigField& field : keys.fields())
-      if (field.full_key() == name &&
-          (field.section == "model"  ? field.is_read_by(config.model.family, config.model.model)
-           : field.section == "data" ? field.is_read_by("", config.data.name)
-                                     : true))
-        found.emplace_back(name);
+      if (field.full_key() == name && reads_key(config, field)) found.emplace_back(name);
   return found;
 }
 

@@ -46,7 +46,8 @@ std::vector<std::string> matches_of(const std::string& pattern) {
   return paths;
 }
 
-// The given paths, taken from a folder; none unless all are there.
+// The given paths, taken from a folder; none unless all are there. Standard input is what one of `kept_in` has of it.
+// errors: IoError where none of them has it any more.
 DataPaths paths_in(const fs::path& folder, const DataPaths& given, const std::vector<std::string>& kept_in) {
   DataPaths found;
   for (const std::string& path : given) {
@@ -56,6 +57,11 @@ DataPaths paths_in(const fs::path& folder, const DataPaths& given, const std::ve
       for (const std::string& kept : kept_in)
         if (input == path && is_there(fs::path(kept) / kKeptInput))
           input = (fs::path(kept) / kKeptInput).string();
+      if (input == path && !kept_in.empty())
+        fail<IoError>(
+            "data: the text came from standard input, and {}, which the run kept of it in its folder, is gone (put it back, "
+            "or name the text by --data)",
+            kKeptInput);
       found.push_back(std::move(input));
     } else if (is_there(place)) {
       found.push_back(place.string());

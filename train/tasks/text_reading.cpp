@@ -80,6 +80,7 @@ struct Found {
   std::string json_file, json_field;  // the first file of lines of JSON, and its text
   // The same of one that is an array of JSON, and what makes lines of it.
   std::string array_file, array_field, array_command;
+  std::map<std::string, std::string> markup{};  // what markup_of says: the first such file
 };
 
 // Looks at every file once.
@@ -113,7 +114,10 @@ Found look_at(TextFiles& texts, bool needs_utf8, const CutRule& rule) {
         found.array_command += fmt::format(" {} > {}", shell_quoted(file.path), shell_quoted(lines.string()));
       }
     }
-    if (found.json_lines || !is_json_lines(text, file.name)) continue;
+    const bool lines = is_json_lines(text, file.name);
+    if (const std::string markup = lines ? "" : markup_of(text, file.name); !markup.empty())
+      found.markup.emplace(markup, shown_path(file));
+    if (found.json_lines || !lines) continue;
     found.json_lines = true;
     found.json_file = shown_path(file);
     found.json_field = likely_text_field(text);
@@ -136,11 +140,17 @@ CutRule rule_of_found(const CutRule& rule, const Found& found, const std::string
         found.array_file.empty() ? "leave it out"
                                  : fmt::format("{} is an array; lines are made of it by: {}",
                                                printable(found.array_file), printable(found.array_command)));
-  if (found.json_lines && rule.json_field.empty() && !found.json_field.empty() && data.document != "folder")
+  if (found.json_lines && rule.json_field.empty() && data.document != "folder")
     add_warning(fmt::format(
-        "warning: {} has lines of JSON and is read as it stands, with its braces and keys (--data.json_field {} reads that "
-        "field of each line, as a document)",
-        printable(found.json_file), shell_quoted(printable(found.json_field))));
+        "warning: {} has lines of JSON and is read as it stands, with its braces and keys ({})",
+        printable(found.json_file),
+        found.json_field.empty()
+            ? "none of its fields holds a text; jq -c '{text: .FIELD}' makes lines of which --data.json_field text does"
+            : fmt::format("--data.json_field {} reads that field of each line, as a document",
+                          shell_quoted(printable(found.json_field)))));
+  if (data.document != "folder")
+    for (const auto& [what, file] : found.markup)
+      add_warning(fmt::format("warning: {} {}", printable(file), what));
   if (!found.array_file.empty() && data.document != "folder")
     add_warning(fmt::format(
         "warning: {} is an array of JSON and is read as it stands, with its braces and keys ({} makes lines of JSON of it, "

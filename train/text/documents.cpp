@@ -173,6 +173,26 @@ std::string first_in_json_array(std::string_view text) {
   return object_of(object).is_object() ? object : "";
 }
 
+std::string markup_of(std::string_view text, std::string_view name) {
+  constexpr std::size_t kLongest = 16;  // of the beginnings below
+  std::string begin(text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()), kLongest));
+  std::transform(begin.begin(), begin.end(), begin.begin(),
+                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  if (begin.starts_with("<!doctype html") || begin.starts_with("<html"))
+    return "is a web page and is read with its tags (pandoc -t plain makes a text of it)";
+  if (begin.starts_with("<?xml")) return "is XML and is read with its tags (write its texts out first)";
+  const std::string fields = " (write its texts out first, as lines of JSON, which --data.json_field reads)";
+  if ((name.ends_with(".json") || name.ends_with(".ipynb")) && begin.starts_with('{'))
+    return "is JSON and is read as it stands, with its braces and keys" + fields;
+  if (name.ends_with(".csv") || name.ends_with(".tsv"))
+    return "is a table and is read as it stands, with all its columns" + fields;
+  if (const auto zeros = std::count(text.begin(), text.end(), '\0'); zeros > 0)
+    return fmt::format(
+        "holds {} {} of zero, as binary files do, and is read with them (check that it is a text)",
+        grouped(zeros), plural(zeros, "byte"));
+  return "";
+}
+
 std::string likely_text_field(std::string_view text) {
   const json object = object_of(line_at(text, 0));
   if (!object.is_object()) return "";

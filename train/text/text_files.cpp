@@ -21,6 +21,7 @@
 #include "train/files/standard_input.h"
 #include "train/files/text_encoding.h"
 #include "train/words/human_text.h"
+#include "train/words/program_name.h"
 
 namespace eddy::training {
 namespace {
@@ -183,11 +184,14 @@ TextFiles texts_of(const std::string& folder, DocumentUnit unit, bool json_lines
     const std::string name = walk.name_of(candidate.path);
     const bool other = only_named && !candidate.named;
     if (!candidate.problem.empty() && !other) fail<IoError>("{}", candidate.problem);
-    texts.other_endings = texts.other_endings || (other && candidate.why.empty());
+    const bool lines = other && is_named_text(candidate.path, true);
+    texts.other_endings = texts.other_endings || (other && !lines && candidate.why.empty());
     if (candidate.why.empty() && !other)
       texts.files.push_back({name, candidate.path.string(), candidate.encoding});
     else
-      texts.left_out.push_back({name, candidate.why.empty() ? "not .txt or .md" : candidate.why});
+      texts.left_out.push_back({name, !candidate.why.empty() ? candidate.why
+                                      : lines                ? "lines of JSON, which data.json_field reads"
+                                                             : "not .txt or .md"});
   }
   if (unit == DocumentUnit::folder) texts.files = join_folders(std::move(texts.files), folder);
   return texts;
@@ -204,10 +208,19 @@ fs::file_status status_of(const std::string& path) {
         path.starts_with('~')
             ? std::string(
                   "nothing replaced the ~, which a shell does at the beginning of an unquoted word alone: write the whole path")
+        : path.find("://") != std::string::npos
+            ? std::string("an address is not read: fetch the file first, for example by curl -LO")
+        : path.find(',') != std::string::npos
+            ? std::string("check the path; several are named one after another, with blanks between them")
         : fs::path(path).is_absolute()
             ? "check the path"
             : fmt::format("check the path; it is taken from the working directory, {}",
                           fs::current_path(error).string()));
+  if (fs::is_fifo(status) || fs::is_socket(status) || fs::is_character_file(status))
+    fail<IoError>(
+        "data: '{}' is not a regular file but a pipe or a device, and a text is read more than once (--data - reads "
+        "standard input and keeps it: COMMAND | {} train --data - ...)",
+        path, program_name());
   if (error)
     fail<IoError>("data: cannot look at '{}': {} (check the path and its rights)", path, error.message());
   return status;
@@ -260,7 +273,8 @@ TextFiles list_text_files(const DataPaths& paths, DocumentUnit unit, bool json_l
     for (TextFile& file : found.files) {
       file.name = folder ? prefix + file.name : is_input(path) ? file.name : path;
       std::error_code error;
-      if (is_input(path) || read.insert(fs::weakly_canonical(file.path, error)).second)
+      const fs::path place = is_input(path) ? fs::path(path) : fs::weakly_canonical(file.path, error);
+      if (read.insert(place).second)
         all.files.push_back(std::move(file));
       else
         all.left_out.push_back({file.name, "named twice"});

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tensor/base/format.h"
+#include "train/files/standard_input.h"
 #include "train/files/text_encoding.h"
 #include "train/words/human_text.h"
 #include "train/words/utf8.h"
@@ -51,19 +52,37 @@ std::string two_byte_encoding(std::string_view text) {
 // The encoding that a text most likely has. Where most letters lie beyond ASCII it is East Asian or Cyrillic; bytes that
 // Windows-1252 does not define leave Latin-1, which defines all.
 std::string guessed_encoding(std::string_view text) {
-  std::size_t high = 0, letters = 0;
+  std::size_t high = 0, letters = 0, capitals_of_koi8 = 0, small_of_866 = 0;
   bool undefined = false;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     high += byte >= 0x80 ? 1 : 0;
+    capitals_of_koi8 += byte >= 0xe0 ? 1 : 0;  // small letters in Windows-1251
+    small_of_866 += byte >= 0xa0 && byte <= 0xaf ? 1 : 0;
     letters += (byte | 0x20) >= 'a' && (byte | 0x20) <= 'z' ? 1 : 0;
     undefined = undefined || byte == 0x81 || byte == 0x8d || byte == 0x8f || byte == 0x90 || byte == 0x9d;
   }
   if (high > letters) {
     const std::string wide = two_byte_encoding(text);
-    return wide.empty() ? "WINDOWS-1251" : wide;
+    if (!wide.empty()) return wide;
+    if (is_a_fifth(small_of_866, high)) return "CP866";
+    return is_a_fifth(capitals_of_koi8, high) ? "WINDOWS-1251" : "KOI8-R";
   }
   return undefined ? "ISO-8859-1" : "WINDOWS-1252";
+}
+
+// Whether a text is UTF-8 but for a few bytes: other encodings seldom look so.
+bool is_damaged_utf8(std::string_view text) {
+  std::size_t characters = 0, wrong = 0;
+  for (std::size_t at = 0;;) {
+    const std::size_t end = at + utf8_until(text.substr(at));
+    characters += static_cast<std::size_t>(std::count_if(
+        text.begin() + static_cast<std::ptrdiff_t>(at), text.begin() + static_cast<std::ptrdiff_t>(end),
+        [](char c) { return static_cast<unsigned char>(c) >= 0xc2; }));
+    if (end == text.size()) return characters > 4 * wrong;
+    ++wrong;
+    at = end + 1;
+  }
 }
 
 }  // namespace
@@ -93,6 +112,24 @@ std::optional<Unreadable> why_unreadable(const TextFile& file, const std::string
         fmt::format("it holds bytes of zero, the first at offset {}, as programs and other binary files do",
                     zero),
         ""};
+  if (is_damaged_utf8(text)) {
+    constexpr std::size_t kLongest = 3;  // bytes of a character that lacks its end
+    if (text.size() - good <= kLongest) {
+      const std::size_t cut = encoding.mark + good;
+      const std::string file_name = shell_quoted(path), made = shell_quoted(path + ".new");
+      return Unreadable{path, fmt::format("it ends within a character, at byte {}", cut), "", true,
+                        file.path == kStandardInput
+                            ? fmt::format("cut it there: head -c {}", cut)
+                            : fmt::format("cut it there: head -c {} {} > {} && mv {} {}", cut, file_name,
+                                          made, made, file_name)};
+    }
+    return Unreadable{path,
+                      fmt::format("byte 0x{:02x} at offset {}, in a text that is UTF-8 otherwise",
+                                  static_cast<unsigned char>(text[good]), good),
+                      "", true,
+                      fmt::format("grep -naxv '.*' {} shows the lines",
+                                  file.path == kStandardInput ? "FILE" : shell_quoted(path))};
+  }
   return Unreadable{path,
                     fmt::format("byte 0x{:02x} at offset {}", static_cast<unsigned char>(text[good]), good),
                     guessed_encoding(text)};
@@ -108,6 +145,8 @@ void fail_unreadable(const std::vector<Unreadable>& files, std::size_t all) {
   for (const auto& [encoding, paths] : by_encoding)
     lines += fmt::format("; {} from {}: {}", plural(paths.size(), "to convert it", "to convert them"),
                          encoding, printable(conversion_line(encoding, paths)));
+  for (const Unreadable& file : files)
+    if (!file.mend.empty()) lines += "; " + printable(file.mend);
   if (std::any_of(files.begin(), files.end(), [](const Unreadable& file) { return file.byte_reads; }))
     lines = "; data.tokenizer byte takes any bytes" + lines;
   const std::string advice = lines.empty() ? "save it as UTF-8" : lines.substr(2);

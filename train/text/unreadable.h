@@ -14,6 +14,7 @@ struct Unreadable {
   // What iconv is to convert it from, a guess where bytes do not tell; empty: it cannot.
   std::string encoding;
   bool byte_reads = true;  // whether the tokenizer byte takes it
+  std::string mend{};      // another way to make it readable
 };
 
 // Returns why a file with these bytes cannot be read as text; nothing if it can. needs_utf8: whether the tokenizer

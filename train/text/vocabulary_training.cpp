@@ -8,7 +8,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
+#include "tensor/files/json_text.h"
 #include "train/text/sentencepiece_tokenizer.h"
 #include "train/words/utf8.h"
 
@@ -30,12 +32,17 @@ bool is_reserved(char32_t c) {
 struct Counts {
   std::vector<std::int64_t> count = std::vector<std::int64_t>(kCodePoints);  // by code point
   std::int64_t bytes = 0;
+  bool separator = false, json_lines = false;  // whether a file has what the rule cuts at
 };
 
 Counts count_characters(const std::vector<TextFile>& files, const CutRule& cut) {
   Counts counts;
   for (const TextFile& file : files) {
-    const std::string text = documents_of(file, cut, true).text;
+    std::string read = text_of(file);
+    counts.separator = counts.separator || read.find(cut.separator) != std::string::npos;
+    counts.json_lines = counts.json_lines || is_json_lines(read, file.name);
+    const CutRule rule = file.joined.empty() ? cut : CutRule{};
+    const std::string text = documents_in(std::move(read), rule, shown_path(file), true).text;
     counts.bytes += std::ssize(text);
     for (std::size_t at = 0; at < text.size();) {
       const Utf8Char character = utf8_at(text, at);
@@ -165,6 +172,16 @@ TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const Voc
   TrainedVocabulary result;
   const Counts counts = count_characters(files, options.cut);
   result.bytes = counts.bytes;
+  if (!counts.separator && options.cut.separator != kEndOfText)
+    fail<ConfigError>("tokenizer train: the separator is {}, which does not occur in the text (leave it out)",
+                      quote_text(options.cut.separator));
+  if (!counts.json_lines && !options.cut.json_field.empty())
+    fail<ConfigError>("tokenizer train: the field is {}, and the text has no lines of JSON (leave it out)",
+                      quote_text(options.cut.json_field));
+  if (counts.json_lines && options.cut.json_field.empty())
+    add_warning(
+        "warning: the text has lines of JSON and is read as it stands, with its braces and keys (--json-field NAME "
+        "reads that field of each line)");
   const std::vector<bool> kept = kept_characters(counts, (options.size - kReserved) / 2, result);
   const double share = static_cast<double>(options.most_bytes) /
                        static_cast<double>(std::max(counts.bytes, options.most_bytes));

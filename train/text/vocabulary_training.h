@@ -39,7 +39,7 @@ struct TrainedVocabulary {
 
 // A vocabulary trained on the texts; deterministic in texts and options.
 // errors: ValueError for sizes outside 512 to 2^20, an unknown type, and texts too small for this size (the
-// error names the largest size they allow); IoError.
+// error names the largest size they allow); ConfigError for a separator or a field that does not occur; IoError.
 TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const VocabularyOptions& options);
 
 // The files to train a vocabulary on: those of a path or, when it is a folder with subfolders train and

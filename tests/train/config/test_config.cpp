@@ -136,6 +136,11 @@ TEST_CASE("a key outside its table is sent to its table") {
   };
   check_text(error_of<ConfigError>(wrong_section),
              {"run.toml:2:1", "\"learning_rate\" in [model]", "it belongs to [train]"});
+  const auto of_two = [] {
+    RunConfig config;
+    keys_of(config).read(config_from_toml("steps = 3\n", "run.toml"));
+  };
+  check_text(error_of<ConfigError>(of_two), {"run.toml:1:1", "[model]", " or [train]"});
 }
 
 TEST_CASE("a section that is no table is refused") {

@@ -82,6 +82,15 @@ TEST_CASE("file kind: tables, arrays and databases are named whatever they are c
   CHECK(kind_of("PK\3\4"s + std::string(22, '\0') + "\x9\0\0\0"s + "arr_0.npy") == "NumPy (.npz)");
   CHECK(kind_of("SQLite format 3\0\x10"s) == "SQLite");
   CHECK(kind_of("PAR1 is a name").empty());
+  CHECK(kind_of("\xff\xff\xff\xff\x78\x02\0\0\x10\0\0\0\0\0"s) == "Arrow");
+  CHECK(kind_of("\x48\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\""s) == "safetensors");
+  CHECK(kind_of("\x80\x02\x8a\x0al\xfc\x9c") == "PyTorch");
+  CHECK(kind_of("\1\2\3\4\5\6\7\10DUCK@\0\0\0\0\0\0\0"s) == "DuckDB");
+  CHECK(kind_of("We saw a DUCK on the lake.").empty());
+  CHECK(kind_of("RIFF\x24\0\0\0WAVEfmt "s) == "WAV");
+  CHECK(kind_of("PK\5\6"s + std::string(18, '\0')) == "ZIP (empty)");
+  CHECK(kind_of("version https://git-lfs.github.com/spec/v1\noid sha256:") == "a pointer of Git LFS");
+  CHECK(kind_of("version https://example.org").empty());
   CHECK(kind_of("PK\3\4") == "ZIP");
 }
 

@@ -83,6 +83,40 @@ MemoryVerdict judged(const PlannedRun& run, std::int64_t bytes) {
 
 }  // namespace
 
+TEST_CASE("a run of many layers is planned from a few, since each adds the same") {
+  PlannedRun run = small_run({"staircase", "lstm"});
+  const std::vector<std::int32_t> ids(8, 1);
+  run.batch = make_batch(1, ids, ids);
+  run.config.train.batch = 1;
+  run.config.model.layers = 256;
+  const MemoryPlan counted = plan_memory(run);
+  REQUIRE(counted.counted_layers == 0);
+  run.config.model.layers = 512;
+  const MemoryPlan extended = plan_memory(run);
+  CHECK(extended.counted_layers > 0);
+  CHECK(extended.parameters == count_parameters(run.config.model).count());
+  const auto doubled = [](std::int64_t many, std::int64_t few) {
+    const double ratio = static_cast<double>(many) / static_cast<double>(few);
+    CAPTURE(ratio);
+    CHECK(ratio > 1.9);
+    CHECK(ratio < 2.1);
+  };
+  doubled(extended.of_model(), counted.of_model());
+  doubled(extended.activations + extended.kept, counted.activations + counted.kept);
+  CHECK(extended.peak >= extended.of_model() + extended.activations);
+
+  // A hopeless size has an answer in as short a time, and one whose keys name a far layer is counted whole.
+  run.config.model.layers = 65'536;
+  CHECK(plan_memory(run).peak > 64 * extended.activations);
+  PlannedRun named = small_run({"block_recurrent", "block_recurrent"});
+  named.batch = run.batch;
+  named.config.train.batch = 1;
+  named.config.model.layers = 257;
+  named.config.model.window = 8;
+  named.config.model.recurrent_layers = {200};
+  CHECK(plan_memory(named).counted_layers == 0);
+}
+
 TEST_CASE("memory plan: the counted peak of every model is that of the CPU's allocator") {
   const Threads threads(2);
   for (const ModelEntry& entry : model_registry()) check_counted(small_run(entry));

@@ -111,6 +111,27 @@ TEST_CASE("text data: the conversion of an East Asian text names its encoding") 
   }
 }
 
+TEST_CASE("text data: a text that is UTF-8 but for a few bytes is not converted from another encoding") {
+  const TempFolder folder;
+  const auto refused = [&](const std::string& text) {
+    TaskArguments arguments = text_arguments(folder.write("a.txt", text), "windows");
+    arguments.config.data.tokenizer = "char";
+    return error_of<FormatError>([&] { read_text_of(std::move(arguments)); });
+  };
+  std::string cafe;
+  for (int i = 0; i < 20; ++i) cafe += "caf\xc3\xa9 ";
+  std::string told = refused(cafe + "cr\xe8me " + cafe);
+  CHECK_MESSAGE(contains(told, "byte 0xe8 at offset 122, in a text that is UTF-8 otherwise"), told);
+  CHECK_MESSAGE(contains(told, "grep -naxv '.*' "), told);
+  CHECK_MESSAGE(!contains(told, "iconv"), told);
+  told = refused(cafe + "caf\xc3");  // as head and split leave it
+  CHECK_MESSAGE(contains(told, "it ends within a character, at byte 123"), told);
+  CHECK_MESSAGE(contains(told, "head -c 123 "), told);
+  CHECK_MESSAGE(
+      contains(refused("\xcb\xcf\xd4 \xd3\xc9\xc4\xc9\xd4 \xce\xc1 \xcb\xcf\xd7\xd2\xc5"), "from KOI8-R"),
+      told);
+}
+
 TEST_CASE("text data: a binary file is called so and no conversion of it is named") {
   const TempFolder folder;
   folder.write("program.bin", std::string("\x7f"

@@ -93,6 +93,22 @@ TEST_CASE("documents: an array of JSON objects is known by its first one") {
     CHECK_MESSAGE(first_in_json_array(other).empty(), other);
 }
 
+TEST_CASE("documents: pages, JSON, tables and bytes of zero are no plain text") {
+  const auto says = [](const std::string& text, const std::string& name, const std::string& part) {
+    const std::string markup = markup_of(text, name);
+    CHECK_MESSAGE((part.empty() ? markup.empty() : markup.find(part) != std::string::npos), markup);
+  };
+  says("\n<!DOCTYPE html><html>", "a.txt", "a web page");
+  says("<HTML><body>", "a.txt", "a web page");
+  says("<?xml version='1.0'?>", "a.txt", "XML");
+  says("{\n  \"cells\": []", "a.ipynb", "JSON");
+  says("{\n  \"cells\": []", "a.txt", "");
+  says("id,text\n", "a.csv", "a table");
+  says(std::string("words\0\0", 7), "a.txt", "2 bytes of zero");
+  says("<mediawiki xmlns=", "enwik8", "");
+  says("", "a.txt", "");
+}
+
 TEST_CASE("documents: the field that most likely holds the text is found") {
   CHECK(likely_text_field("{\"id\": \"longer than it\", \"text\": \"it\"}\n{}") == "text");
   CHECK(likely_text_field("{\"id\": \"a\", \"story\": \"Once there was\"}") == "story");

@@ -257,6 +257,18 @@ TEST_CASE("vocabulary training: of too many characters the rare ones are written
   CHECK(pieces(*tokenizer, "e").size() == 1);
 }
 
+TEST_CASE("vocabulary training: a separator or a field that does not occur is refused") {
+  const TempFolder folder;
+  const std::vector<TextFile> files{{"a.txt", folder.write("a.txt", "no mark and no line of JSON\n")}};
+  VocabularyOptions options;
+  options.size = 512;
+  options.cut.separator = "<s>";
+  CHECK(contains(error_of<ConfigError>([&] { train_vocabulary(files, options); }),
+                 "\"<s>\", which does not occur"));
+  options.cut = {.separator = "", .json_field = "text"};
+  CHECK(contains(error_of<ConfigError>([&] { train_vocabulary(files, options); }), "no lines of JSON"));
+}
+
 TEST_CASE("vocabulary training: of long texts lines are taken evenly") {
   const TempFolder folder;
   std::vector<TextFile> files;

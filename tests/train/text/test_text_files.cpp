@@ -52,9 +52,21 @@ TEST_CASE("text files: a missing or empty or irregular file says what to do") {
       contains(error_of<IoError>([&] { read_text(folder.write("mark.txt", "\xef\xbb\xbf")); }), "is empty"));
   CHECK(contains(error_of<IoError>([&] { read_text("/dev/null"); }), "not a regular file"));
   REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
-  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("pipe")); }), "not a regular file"));
+  CHECK(contains(error_of<IoError>([&] { read_text(folder.path("pipe")); }), "--data - reads"));
+  CHECK(contains(error_of<IoError>([&] { read_text("https://example.org/a.txt"); }), "fetch the file first"));
+  CHECK(contains(error_of<IoError>([&] { read_text("a.txt,b.txt"); }), "one after another"));
   CHECK(contains(error_of<IoError>([&] { read_text(folder.path("empty.txt") + "/below"); }), "below"));
   CHECK(contains(error_of<IoError>([&] { read_text("~/no such text.txt"); }), "write the whole path"));
+}
+
+TEST_CASE("text files: lines of JSON beside texts are left out with the key that reads them") {
+  const TempFolder folder;
+  folder.write("a.txt", "text");
+  folder.write("b.jsonl", "{\"text\": \"more\"}\n");
+  const TextFiles texts = list_text_files(folder.path());
+  CHECK(names_of(texts) == Names{"a.txt"});
+  CHECK(reason_for(texts, "b.jsonl") == "lines of JSON, which data.json_field reads");
+  CHECK_FALSE(texts.other_endings);
 }
 
 TEST_CASE("text files: a file without read permission is an io error") {

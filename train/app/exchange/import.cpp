@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "models/weights.h"
+#include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
 #include "train/app/exchange/export.h"
@@ -71,6 +72,11 @@ class TensorFiles {
                           file.dump());
       shards.insert(shard);
     }
+    std::error_code error;
+    for (const std::string& shard : shards)
+      if (!fs::exists(index.parent_path() / shard, error))
+        fail<IoError>("import: {} names {} {}, of which {} is not there (fetch it into the same folder)",
+                      index.string(), shards.size(), plural(shards.size(), "file"), shard);
     for (const std::string& shard : shards) add_file(index.parent_path() / shard);
     for (const auto& [name, file] : files->items())
       if (!tensors_.contains(name))
@@ -137,6 +143,11 @@ std::string import_run(const ImportRequest& request) {
   if (described) begin.tokenizer = request.described->tokenizer;
   begin.config = request.config;
   begin.run_dir = request.run_dir;
+  if (described && !begin.tokenizer && begin.config.data.tokenizer == DataConfig().tokenizer)
+    add_warning(fmt::format(
+        "warning: {} {} no tokenizer, and its tokens are taken for the characters of the text (--data.tokenizer gives "
+        "that of the weights)",
+        fmt::join(request.weights, ", "), request.weights.size() == 1 ? "has" : "have"));
   ReadyRun run = prepare_run(begin);
   ParamStore& params = run.model->params();
   const CommonKeys& sizes = run.model->config();

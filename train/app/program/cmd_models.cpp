@@ -105,6 +105,10 @@ RunConfig described(const ModelsOptions& options) {
 
 int explain_model(const ModelsOptions& options) {
   const RunConfig config = described(options);
+  if (constexpr std::int64_t kMostLayers = 256; config.model.layers > kMostLayers)
+    fail<ValueError>(
+        "models: --explain shows every layer, and {} are too many (model.layers {} or less: they are alike)",
+        grouped(config.model.layers), kMostLayers);
   if (!options.svg.empty()) check_output("models", options.svg, kPictureFile);
   const ModelOutline outline = outline_model(config.model, segment_length(config));
   print(to_text(outline));

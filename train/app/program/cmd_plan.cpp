@@ -56,6 +56,9 @@ void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryBud
   }
   rows.push_back({"peak", in_gib(plan.peak)});
   print(to_text(table));
+  if (plan.counted_layers > 0)
+    print_line("counted with {} layers; what each adds is multiplied for {}", plan.counted_layers,
+               grouped(run.config.model.layers));
   if (plan.on_gpu)
     print_line("of the GPU's memory, counted without its fused kernels");
   else if (!budget.limit.empty())
@@ -156,6 +159,10 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
     return 0;
   }
   if (flags.seconds == 0) return 0;
+  if (plan.counted_layers > 0) {
+    print_line("\nIts speed is not measured, since a step of so many layers takes long.");
+    return 0;
+  }
   RunSpeed speed;
   {
     PercentLine line("measuring steps");

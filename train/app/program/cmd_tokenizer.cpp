@@ -48,6 +48,10 @@ int run_train_tokenizer(TokenizerFlags& flags) {
     fail<ValueError>(
         "tokenizer train: --out is '{}' (a name that ends with .model, by which configurations know it)",
         flags.out);
+  if (flags.cutting.document == "folder" && (reads_json(flags) || flags.cutting.separator != kEndOfText))
+    fail<ValueError>(
+        "tokenizer train: --document folder joins files to one document, and --separator and --json-field cut them (leave "
+        "one out)");
   check_output("tokenizer train", flags.out, kNewFile);
   flags.options.most_bytes = flags.megabytes << 20;
   flags.options.cut = cut_rule(flags.cutting);

@@ -54,8 +54,10 @@ int run_watch(const WatchFlags& flags) {
   if (flags.parent == 0) require_watchable(flags.run);
   print_line("watch {} at {}", flags.run, server.url());
   if (is_loopback(flags.options.address))
-    print_line("from another machine: ssh -L {0}:127.0.0.1:{0} MACHINE, and the same address there",
-               server.port());
+    print_line("from another machine: ssh -L {0}:{1}:{0} MACHINE, and http://127.0.0.1:{0}/ there",
+               server.port(),
+               flags.options.address.find(':') == std::string::npos ? flags.options.address
+                                                                    : "[" + flags.options.address + "]");
   else
     say(fmt::format("warning: whoever reaches {} reads this report", flags.options.address));
   flush_output();

@@ -231,10 +231,15 @@ RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>&
   }
   if (!preset.empty()) gathered.merge_preset(preset, command);
   gathered.merge_flags(texts(command));
-  if (trains)
-    if (std::string chosen = gathered.choose_recipe(text_bytes); !chosen.empty())
-      notes.push_back(std::move(chosen));
-  RunConfig completed = gathered.completed();
+  const std::string chosen = trains ? gathered.choose_recipe(text_bytes) : "";
+  RunConfig completed;
+  try {
+    completed = gathered.completed();
+  } catch (const ConfigError& refused) {  // it may be about values that nobody gave
+    if (chosen.empty()) throw;
+    fail<ConfigError>("{}; {}", refused.what(), chosen);
+  }
+  if (!chosen.empty()) notes.push_back(chosen);
   if (start == nullptr || start->data.path != completed.data.path) check_place_of_data(completed);
   for (const std::string& line : gathered.unread()) notes.push_back("warning: " + line);
   return completed;

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <charconv>
 #include <csignal>
@@ -57,19 +58,27 @@ int report_out_of_memory() {
 }
 
 std::terminate_handler terminate_before = nullptr;
+std::atomic<bool> memory_was_refused = false;
+
+// The handler of operator new, which calls it where there is no memory.
+[[noreturn]] void refuse_memory() {
+  memory_was_refused = true;
+  throw std::bad_alloc();
+}
 
 // Ends the program where an exception meets a function that promises to throw none: some of the standard library, of
 // the JSON library and of CLI11 take memory all the same. g++ may end there without saying what was thrown: that is taken
-// for want of memory. A run goes on from its last checkpoint. What is known to be another exception is a mistake of the
-// program, and ends as it does without this.
+// for want of memory where memory was refused. A run goes on from its last checkpoint. Any other exception is a mistake of
+// the program, and ends as it does without this.
 [[noreturn]] void end_without_memory() {
-  bool out_of_memory = std::uncaught_exceptions() > 0;
+  bool out_of_memory = memory_was_refused;
   if (std::current_exception() != nullptr) {
     try {
       throw;
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
-    } catch (...) {  // no want of memory
+    } catch (...) {
+      out_of_memory = false;
     }
   }
   if (out_of_memory) std::_Exit(report_out_of_memory());
@@ -81,6 +90,7 @@ std::terminate_handler terminate_before = nullptr;
 // standard streams.
 void prepare_process() {
   if (terminate_before == nullptr) terminate_before = std::set_terminate(end_without_memory);
+  std::set_new_handler(refuse_memory);
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe fails with EPIPE
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on file sizes fails with EFBIG
   output_is_closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
@@ -206,8 +216,13 @@ bool looks_like_flag(const std::string& word) {
 std::string flag_without_value(const CLI::App& command, const std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     const CLI::Option* const option = option_named(&command, words[i]);
-    if (option == nullptr || option->get_items_expected_min() < 1 || words[i].find('=') != std::string::npos)
+    if (option == nullptr || option->get_items_expected_min() < 1) continue;
+    if (const std::size_t sign = words[i].find('='); sign != std::string::npos) {
+      if (sign + 1 == words[i].size())  // CLI11 would take the next word
+        return fmt::format("{} is followed by no value (an empty text is given by {} \"\")", words[i],
+                           words[i].substr(0, sign));
       continue;
+    }
     const bool last = i + 1 == words.size();
     const std::string type = option->get_type_name();
     if (last || looks_like_flag(words[i + 1]))

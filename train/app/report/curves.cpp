@@ -79,7 +79,8 @@ std::vector<std::string> runs_in(const std::string& folder, const char* command)
   if (is_run(folder)) return {folder};
   std::vector<std::string> runs;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    if (is_run(entry->path())) runs.push_back(entry->path().string());
+    if (is_run(entry->path()) || fs::is_directory(entry->path() / "checkpoints", error))
+      runs.push_back(entry->path().string());  // read_runs says that one without metrics.jsonl is left out
   if (runs.empty() && error && error != std::errc::no_such_file_or_directory &&
       error != std::errc::not_a_directory)
     fail<IoError>("{}: {} cannot be read: {} (give yourself the right to read it)", command, folder,

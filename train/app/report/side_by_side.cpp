@@ -14,6 +14,7 @@
 #include "train/run/run_folder.h"
 #include "train/tasks/task.h"
 #include "train/words/human_text.h"
+#include "train/words/program_name.h"
 
 namespace eddy::app {
 using namespace training;
@@ -101,6 +102,11 @@ ReportedRun read_reported_run(const std::string& folder) {
     run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
   run.series = RunSeries::read(fs::path(folder) / "metrics.jsonl");
   const Metrics& records = run.series.records();
+  std::error_code error;
+  if (!records.run && records.steps.empty() && records.evals.empty() &&
+      fs::file_size(fs::path(folder) / "metrics.jsonl", error) > 0)
+    fail<FormatError>("report: {}/metrics.jsonl has no record ({} eval measures the model of the run)",
+                      folder, program_name());
   run.user_loop = is_user_loop(folder, records);
   if (!run.user_loop) run.config = config_of(folder);
   // A file whose line is lost does not say them.

@@ -32,7 +32,8 @@ using nlohmann::json;
 constexpr const char* kBudgetFile = "budget.json";
 constexpr int kBudgetFormat = 1;
 constexpr double kTimedSeconds = 4;
-constexpr double kIdleLoad = 0.5;  // of other programs, in processors
+constexpr double kMostSteps = 1e12;  // of a run, as its key says
+constexpr double kIdleLoad = 0.5;    // of other programs, in processors
 
 double tokens_of_step(const RunConfig& config) {
   return static_cast<double>(config.train.batch * config.train.accumulate * segment_length(config));
@@ -115,7 +116,7 @@ void settle_budget(ReproduceTable& table, const fs::path& folder,
     if (!row.weights_of.empty()) continue;
     const double of_step = cost(row);
     row.counted = all > 0 && of_step > 0;
-    if (row.counted) row.config.train.steps = std::max<std::int64_t>(1, std::llround(all / of_step));
+    if (row.counted) row.config.train.steps = std::llround(std::clamp(all / of_step, 1.0, kMostSteps));
   }
 }
 

@@ -90,6 +90,8 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
   for (const ReproduceRow& row : table.rows) {
     try {
       const RunConfig config = without_vocabulary(row, folder);
+      choose_device_precision({"reproduce", "train.device", "train.precision"}, config.train.device,
+                              config.train.precision);
       const Task& task = tasks.of(config);
       const std::unique_ptr<Model> model = make_unallocated_model(whole_model(row, config, task));
       if (task.row_length() > 0) model->check_length(task.row_length(), task.carries_state());

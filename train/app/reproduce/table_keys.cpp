@@ -36,7 +36,7 @@ static void describe(KeyList& keys, ByScale<T>& by_scale) {
   for (std::size_t i = 0; i < by_scale.values.size(); ++i) {
     ConfigField& field = keys.add(ValueNames<Scale>::all[i], by_scale.values[i], "Value at this scale");
     field.ints = {std::is_same_v<T, std::int64_t> ? 0 : 1};
-    field.reals = {.low = 0};
+    field.reals = {.low = 0, .high = 1e6};  // minutes
   }
 }
 

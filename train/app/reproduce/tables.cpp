@@ -9,7 +9,10 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 
+#include "models/eddy/config.h"
 #include "tensor/base/format.h"
 #include "tensor/files/input_file.h"
 #include "tensor/files/json_text.h"
@@ -126,6 +129,69 @@ void add_model_keys(GivenKeys& given, const json& settings) {
   for (const auto& [key, value] : part(settings, "model").items()) given.insert(key);
 }
 
+// Whether this place is in a user's file, and not in the table that it begins from.
+bool stands_in(const ConfigSource& file, const std::string& place) {
+  return place.starts_with(file.name + ":");
+}
+
+// A key of a run that a user's file gives, and that is no word of any row: of a row, one that the row does not read; of the
+// file, one that none reads; and one whose values are tuned.
+// errors: ConfigError with the place.
+void refuse_unread(const ReproduceTable& table, const std::vector<ConfigSource>& sources,
+                   const ConfigSource& file, const char* scale) {
+  RunConfig any;
+  const ConfigKeys known = keys_of(any);
+  const auto check = [&](const ConfigSource& settings, std::span<const ReproduceRow> rows, bool tunes) {
+    for (const ConfigField& field : known.fields()) {
+      const std::string key = field.full_key(), place = settings.place(key);
+      if (!part(settings.value, field.section.c_str()).contains(field.key) || !stands_in(file, place))
+        continue;
+      if (std::none_of(rows.begin(), rows.end(),
+                       [&](const ReproduceRow& row) { return reads_key(row.config, field); }))
+        fail<ConfigError>("{}: {} {} (leave it out{})", place,
+                          rows.size() == 1 ? "the row " + rows[0].name + " does not read" : "no row reads",
+                          key, field.section == "model" ? "; it is read by " + models_that_read(field) : "");
+      if (!tunes && std::any_of(table.tune.keys.begin(), table.tune.keys.end(),
+                                [&](const ReproduceTune::Key& tuned) { return tuned.key == key; }))
+        fail<ConfigError>("{}: {} is lost, since tune tries values of it for every row (leave one out)",
+                          place, key);
+    }
+  };
+  for (const ConfigSource& settings : {file, file.part(scale)}) check(settings, table.rows, false);
+  for (std::size_t i = 0; i < table.rows.size(); ++i)
+    for (const ConfigSource& settings : {sources[i], sources[i].part(scale)})
+      check(settings, std::span(table.rows).subspan(i, 1), false);
+  check(file.part("tune"), table.rows, true);
+}
+
+// A key of a table that says nothing in a user's file.
+// errors: ConfigError with the place.
+void refuse_unused(const ReproduceTable& table, const TableKeys& keys, const ConfigSource& file,
+                   const TableRequest& request) {
+  const auto check = [&](const char* key, bool used, std::string_view why) {
+    if (!used && file.value.contains(key) && stands_in(file, file.place(key)))
+      fail<ConfigError>("{}: {} says nothing here: {} (leave it out)", file.place(key), key, why);
+  };
+  const auto any_row = [&](const auto& holds) {
+    return std::any_of(table.rows.begin(), table.rows.end(), holds);
+  };
+  const bool reads_text =
+      any_row([](const ReproduceRow& row) { return task_reads(row.config.data, "order"); });
+  const bool makes_pieces = reads_pieces(request) || any_row([](const ReproduceRow& row) {
+                              return row.config.data.tokenizer == kOwnVocabulary;
+                            });
+  if (!request.data.empty() &&
+      !any_row([](const ReproduceRow& row) { return task_reads(row.config.data, "path"); }))
+    fail<ConfigError>("reproduce: no row of {} reads a text (leave out --data)", file.name);
+  check("folder", false, "the rows' folder has the name of the file");
+  check("chart_factor", !keys.chart.empty(), "there is no chart");
+  check("windows", file.value.contains("lengths") && !keys.generated,
+        "it is of lengths of windows of a text");
+  check("lengths", keys.generated || reads_text, "the task makes its data, which generated = true says");
+  check("text", reads_text, "no row reads a text");
+  check("pieces", makes_pieces, "no row has data.tokenizer \"pieces.model\"");
+}
+
 // A key of a row that the table which a user's file begins from sets again at the scale: the row's value would be lost.
 // errors: ConfigError with both places.
 void refuse_lost_keys(const ConfigSource& file, const ConfigSource& row, const char* scale) {
@@ -135,7 +201,7 @@ void refuse_lost_keys(const ConfigSource& file, const ConfigSource& row, const c
       const std::string full = fmt::format("{}.{}", section, key);
       const std::string here = row.place(full), there = at_scale.place(full);
       if (!part(at_scale.value, section).contains(key) || part(row_at_scale.value, section).contains(key) ||
-          !here.starts_with(file.name + ":") || there.starts_with(file.name))
+          !stands_in(file, here) || stands_in(file, there))
         continue;
       fail<ConfigError>(
           "{}: the row's {} is lost, since {} sets it again at scale {} (write {}.{} = {} in the row)", here,
@@ -360,9 +426,15 @@ void check_rows(const ReproduceTable& table, const std::vector<ConfigSource>& so
     const bool plain = std::all_of(row.name.begin(), row.name.end(), [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
     });
-    if (row.name.empty() || row.name.front() == '.' || !plain)
-      fail<ConfigError>("{}: the row's name is \"{}\" (letters, digits, - and _: it names a folder)",
-                        row.place, row.name);
+    constexpr std::size_t kLongestName = 100;  // a seed and tuned values follow it
+    if (row.name.empty() || row.name.front() == '.' || !plain || row.name.size() > kLongestName)
+      fail<ConfigError>(
+          "{}: the row's name is \"{}\" (at most {} letters, digits, - and _: it names a folder)", row.place,
+          row.name, kLongestName);
+    for (const char* const taken : {"tune", "claims", "text", "index.html", "budget.json"})
+      if (row.name == taken)
+        fail<ConfigError>("{}: the row's name is \"{}\", as a file or folder of every table (choose another)",
+                          row.place, row.name);
     if (std::count(names.begin(), names.end(), row.name) > 1)
       fail<ConfigError>("{}: the name {} stands twice (each row has a name of its own)", row.place, row.name);
     if (!row.weights_of.empty() && std::find(trained.begin(), trained.end(), row.weights_of) == trained.end())
@@ -440,6 +512,14 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
   table.seeds = file.seeds;
   if (file.tune) {
     table.tune = {tuned_keys(source.part("tune")), file.tune->by, file.tune->better, source.place("tune.by")};
+    constexpr std::size_t kMostCombinations = 1024;
+    std::size_t combinations = 1;
+    for (const ReproduceTune::Key& key : table.tune.keys) {
+      combinations *= key.values.size();
+      if (combinations > kMostCombinations)
+        fail<ConfigError>("{}: tune has more than {} combinations of values (fewer values, or keys)",
+                          source.place("tune." + key.key), kMostCombinations);
+    }
     for (std::size_t i = 0; i < table.rows.size(); ++i)
       if (table.rows[i].config.train.minutes > 0)
         fail<ConfigError>(
@@ -453,12 +533,19 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
   if (table.budget.minutes > 0 && (table.budget.equal != "time" || !table.budget.of.empty()))
     fail<ConfigError>("{}: budget.minutes is for equal = \"time\", in place of budget.of (leave one out)",
                       source.place("budget.minutes"));
+  if (table.budget.minutes == 0 && part(source.value, "budget").contains("minutes"))
+    fail<ConfigError>("{}: budget.minutes has none at scale {} (add {} = MINUTES to it)",
+                      source.place("budget.minutes"), value_name(request.scale), value_name(request.scale));
   if (!table.budget.equal.empty())
     for (const ReproduceTune::Key& key : table.tune.keys)
       if (changes_cost(key.key))
         fail<ConfigError>(
             "{}: {} changes what a step costs, and the table has a budget of equal {} (tune other keys)",
             source.place("tune." + key.key), key.key, table.budget.equal);
+  if (request.own) {
+    refuse_unread(table, sources, source, value_name(request.scale));
+    refuse_unused(table, file, source, request);
+  }
   table.evaluation.batch = 0;
   table.evaluation.split = file.evaluation.split;
   table.evaluation.batches = file.evaluation.batches.at(request.scale);

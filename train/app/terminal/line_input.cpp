@@ -142,6 +142,7 @@ struct LineInput::Editor {
     el_set(line, EL_HIST, ::history, history);
     el_set(line, EL_GETCFN, &read_character);
     el_set(line, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    bind_keys();
     el_set(line, EL_ADDFN, "eddy-paste", "Insert a pasted text", &insert_pasted);
     el_set(line, EL_BIND, kPasteKeyName, "eddy-paste", nullptr);
   }
@@ -152,6 +153,29 @@ struct LineInput::Editor {
   }
   Editor(const Editor&) = delete;
   Editor& operator=(const Editor&) = delete;
+
+  // Keys that libedit does not know: it would put what follows their first three bytes into the line, as ";5D".
+  void bind_keys() const {
+    const auto bind = [&](const char* keys, const char* command) {
+      el_set(line, EL_BIND, keys, command, nullptr);
+    };
+    for (const char* const home : {"\\e[1~", "\\e[7~"}) bind(home, "ed-move-to-beg");
+    for (const char* const end : {"\\e[4~", "\\e[8~"}) bind(end, "ed-move-to-end");
+    for (const char* const with : {"2", "3", "5", "6"}) {  // shift, Alt, Ctrl, both
+      const std::string begin = std::string("\\e[1;") + with;
+      bind((begin + "A").c_str(), "ed-prev-history");
+      bind((begin + "B").c_str(), "ed-next-history");
+      bind((begin + "C").c_str(), "em-next-word");
+      bind((begin + "D").c_str(), "ed-prev-word");
+      bind((begin + "F").c_str(), "ed-move-to-end");
+      bind((begin + "H").c_str(), "ed-move-to-beg");
+    }
+    // Insert, the pages, and F1 to F12 do nothing here.
+    for (const char* const number :
+         {"2", "5", "6", "11", "12", "13", "14", "15", "17", "18", "19", "20", "21", "23", "24"})
+      bind((std::string("\\e[") + number + "~").c_str(), "ed-ignore");
+    bind("\\e\\e", "ed-ignore");
+  }
 
   // Whether libedit knows this kind of terminal.
   bool draws() const {
@@ -327,7 +351,8 @@ LineInput::Line LineInput::next() {
   if (!terminal_) return next_plain();
   pasted_first_.clear();
   Line line = editor_ && can_draw_on(window_size()) ? next_edited() : next_typed();
-  std::clearerr(stdout);  // a signal may have ended a write of the prompt, and what is printed next is none of it
+  std::clearerr(
+      stdout);  // a signal may have ended a write of the prompt, and what is printed next is none of it
   if (line.end == End::interrupted) {
     keys_.clear();
     read_.clear();

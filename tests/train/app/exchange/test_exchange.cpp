@@ -14,6 +14,7 @@
 
 #include "autograd/tape.h"
 #include "models/weights.h"
+#include "ops/core/warnings.h"
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "tensor/files/safetensors.h"
@@ -383,6 +384,10 @@ TEST_CASE(
   };
   CHECK(contains(import(file, "by_index"), "tensors read"));
   CHECK(contains(import(folder.path("hub"), "by_folder"), "tensors read"));
+  fs::rename(folder.path("hub/b.safetensors"), folder.path("b"));
+  CHECK(contains(error_of<IoError>([&] { import(file, "lost"); }),
+                 "names 2 files, of which b.safetensors is not there"));
+  fs::rename(folder.path("b"), folder.path("hub/b.safetensors"));
   index["weight_map"]["lost.weight"] = "b.safetensors";
   write_bytes(file, index.dump());
   CHECK(contains(error_of<FormatError>([&] { import(file, "lost"); }),
@@ -393,6 +398,15 @@ TEST_CASE(
   write_bytes(file, "{\"a\": 1}");
   CHECK(contains(error_of<FormatError>([&] { import(file, "lost"); }), "no \"weight_map\""));
   CHECK(contains(error_of<IoError>([&] { import(folder.path(), "lost"); }), "without model.safetensors"));
+  // Weights that say what their model is, and not what its tokens are.
+  static_cast<void>(export_model(*f32_model(config), nullptr, folder.path("alone"), ModelForm::huggingface));
+  request.described = read_described_model(folder.path("alone"));
+  request.config.data.tokenizer = "char";
+  reset_warnings();
+  CHECK(contains(error_of<FormatError>([&] { import(folder.path("alone"), "lost"); }), "shapes that differ"));
+  const std::vector<std::string> warnings = take_warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(contains(warnings[0], "alone has no tokenizer"));
   CHECK_FALSE(fs::exists(folder.path("lost")));
 }
 

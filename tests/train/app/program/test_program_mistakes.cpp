@@ -133,6 +133,14 @@ TEST_CASE("program: names that are empty are refused wherever a file is named") 
   CHECK(content_of(folder.path()).empty());
 }
 
+TEST_CASE("program: a flag that ends with its equals sign does not take the next word") {
+  if (!has_program()) return;
+  const TempFolder folder;
+  for (const char* line : {"train --run= --data text.txt", "train --run r --data text.txt --data.separator="})
+    check_refused(run(folder, line), 2, "= is followed by no value");
+  CHECK(content_of(folder.path()).empty());
+}
+
 TEST_CASE("program: numbers that an option cannot hold are refused") {
   if (!has_program()) return;
   const TempFolder folder;
@@ -156,6 +164,7 @@ TEST_CASE("program: options that would go unread are refused") {
   const TinyRun tiny;
   const TempFolder& folder = tiny.folder;
   check_refused(run(folder, "models --vocab 7"), 1, "--vocab is for one model");
+  check_refused(run(folder, "models --explain lstm --model.layers 257"), 1, "shows every layer, and 257 are");
   check_refused(run(folder, "models --svg a.svg"), 1, "--svg draws one model (name it by --explain)");
   check_refused(run(folder, "eval tiny --from 8"), 2, "--from requires --score-last");
   check_refused(run(folder, "train --run out --data text.txt --port 8420"), 2, "--port requires --watch");

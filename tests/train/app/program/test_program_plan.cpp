@@ -113,6 +113,9 @@ TEST_CASE(
   const Ended again = place.run("train --print-config run.toml");
   CHECK(again.out == chosen.out);
   CHECK(again.err.empty());
+  const Ended refused = place.run("train --run r --data text.txt --train.minutes 2 --model.heads 7");
+  CHECK_MESSAGE(contains(refused.err, "heads 7 "), refused.err);
+  CHECK_MESSAGE(contains(refused.err, "; chosen for a text of 4000 bytes, 2 minutes and "), refused.err);
 }
 
 TEST_CASE("program: a dry run checks everything and makes nothing") {

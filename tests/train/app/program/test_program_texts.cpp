@@ -196,6 +196,14 @@ TEST_CASE("program: a run on standard input keeps its text and goes on") {
   CHECK(run_in(folder.path(), "eval r").status == 0);
   const Ended empty = run_in(folder.path(), "train " + kTiny + "--data - --run none");
   CHECK_MESSAGE(contains(empty.err, "standard input is empty"), empty.err);
+  const Ended twice = run_program(
+      {words_of("train " + kTiny + "--data - --data - --run none --dry-run"), folder.path(), text});
+  CHECK_MESSAGE(contains(twice.out, "1 read"), twice.out);
+  CHECK_MESSAGE(contains(twice.out, "(named twice)"), twice.out);
+  std::filesystem::remove(folder.path("r/standard_input.txt"));
+  const Ended lost = run_in(folder.path(), "train --resume r --train.steps 4");
+  CHECK_MESSAGE(contains(lost.err, "standard_input.txt, which the run kept of it in its folder, is gone"),
+                lost.err);
 }
 
 TEST_CASE("program: the path of a configuration in another folder is named where it is") {

@@ -230,6 +230,16 @@ TEST_CASE("side by side: a folder means the runs in it, and one without runs is 
   CHECK(runs_in(folder.path("seeds"), "report") ==
         std::vector<std::string>{folder.path("seeds/a"), folder.path("seeds/b")});
   CHECK(contains(error_of<IoError>([&] { runs_in(folder.path(), "report"); }), "report: "));
+  // One whose records are lost is not passed over in silence.
+  folder.write("seeds/c/checkpoints/latest", "step-1\n");
+  const std::string d = write_run(folder, "seeds/d", config_with(3), 2, 1);
+  folder.write("seeds/d/metrics.jsonl", "junk\n");
+  reset_warnings();
+  CHECK(read_reported_runs(runs_in(folder.path("seeds"), "report")).size() == 2);
+  std::string said;
+  for (const std::string& warning : take_warnings()) said += warning + "\n";
+  CHECK_MESSAGE(contains(said, "the run " + folder.path("seeds/c") + " is left out"), said);
+  CHECK_MESSAGE(contains(said, "the run " + d + " is left out"), said);
 }
 
 TEST_CASE("side by side: a copy is listed apart and named, and a damaged run is left out") {

@@ -131,6 +131,45 @@ TEST_CASE("what a table of one's own cannot tune, and no budget, is refused with
     check_refused(mistake);
 }
 
+TEST_CASE("a word of a table of one's own that nothing reads is refused with its place") {
+  const OneThread one_thread;
+  std::string many = "title = \"t\"\ntune.train.learning_rate = [1";
+  for (int i = 2; i <= 1025; ++i) many += ", " + std::to_string(i);
+  many += "]\n";
+  for (const Mistake& mistake :
+       {Mistake{"layers = 2", "layers = 2, chunk = 4",
+                "my.toml:22:41: the row attention does not read model.chunk"},
+        {"heads = 2", "heads = 2\nwindow = 4", "my.toml:9:1: no row reads model.window"},
+        {"name = \"parity\"", "name = \"parity\"\npairs = 4", "my.toml:12:1: no row reads data.pairs"},
+        {"name = \"parity\"", "name = \"parity\"\npath = \"words.txt\"", "data.path"},
+        {"title = \"one", "tune.model.window = [4, 8]\ntitle = \"one", "no row reads model.window"},
+        {"published = [0.5]", "tune = {}", "my.toml:23:1: unknown key \"tune\" in [row]"},
+        {"title = \"one of each\"", many.c_str(), "tune has more than 1024 combinations"},
+        {"title = \"one", "folder = \"f\"\ntitle = \"one", "my.toml:1:1: folder says nothing here"},
+        {"title = \"one", "windows = {small = 4}\ntitle = \"one", "my.toml:1:1: windows says nothing here"},
+        {"title = \"one", "lengths = {small = [8]}\ntitle = \"one", "which generated = true says"},
+        {"title = \"one", "pieces = {small = 512}\ntitle = \"one", "my.toml:1:1: pieces says nothing here"},
+        {"title = \"one", "chart_factor = 2\ntitle = \"one", "my.toml:1:1: chart_factor says nothing here"},
+        {"title = \"one", "budget = {equal = \"time\", minutes = {tiny = 2}}\ntitle = \"one",
+         "budget.minutes has none at scale small"},
+        {"title = \"one", "budget = {equal = \"time\", minutes = {small = 1e300}}\ntitle = \"one",
+         "budget.minutes.small is 1e+300, which is out of range"},
+        {"\"attention\"\ntitle", "\"tune\"\ntitle", "as a file or folder of every table"}})
+    check_refused(mistake);
+  const TempFolder folder;
+  ReproduceOptions options;
+  options.table = folder.write("my.toml", kTable);
+  options.data = folder.write("words.txt", "a few words");
+  CHECK(contains(error_of<ConfigError>([&] { plan_table(options); }), "no row of"));
+  options.data.clear();
+  std::string both = kTable;
+  both.insert(0, "tune.train.learning_rate = [1e-3, 1e-2]\n");
+  both += "train = {learning_rate = 1}\n";
+  options.table = folder.write("my.toml", both);
+  const std::string told = error_of<ConfigError>([&] { plan_table(options); });
+  CHECK_MESSAGE(contains(told, "my.toml:25:10: train.learning_rate is lost"), told);
+}
+
 TEST_CASE("a row whose recurrence is off says that it is meant") {
   const OneThread one_thread;
   check_refused({"model = {model = \"unit_forget\"}", "model = {model = \"block_forget\", block = 8}",
@@ -187,6 +226,7 @@ TEST_CASE("values that a table of one's own cannot have are refused with what th
        {"name = \"attention\"", "longest = 8", "my.toml:19:1: the key row.name is missing (a text)"},
        {"title = \"one", "notes = \"mine\"\ntitle = \"one", "notes is \"mine\" (a list"},
        {"steps = 2", "steps = \"2\"", "my.toml:13:1: train.steps is \"2\""},
+       {"steps = 2", "steps = 2\nprecision = \"tf32\"", "tf32 is for a GPU"},
        {"layers = 2", "readout = \"last\"", "my.toml:19:1: the row attention cannot be trained"},
        {"params = 3000", "params = 3", "cannot have model.params = 3"}})
     check_refused(mistake);

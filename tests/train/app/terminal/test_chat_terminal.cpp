@@ -87,6 +87,20 @@ TEST_CASE("eddy chat: a text that is pasted into a terminal is one turn, and no 
   CHECK(chat.finish() == 0);
 }
 
+TEST_CASE("eddy chat: keys that libedit does not know move or do nothing, and put nothing into the line") {
+  if (!has_program()) return;
+  AtPrompt chat;
+  if (!chat.edits) {
+    MESSAGE("skipped: this build has no libedit");
+    return;
+  }
+  // Home, a page up, F5, Ctrl and right, End
+  chat.type("/nonsens\x1b[1~\x1b[5~\x1b[15~\x1b[1;5C\x1b[4~e\r");
+  CHECK(chat.see("/nonsense: no such command"));
+  chat.type("\x04");
+  CHECK(chat.finish() == 0);
+}
+
 TEST_CASE("eddy chat: signals at the prompt leave the terminal as it was found") {
   if (!has_program()) return;
   for (const int number : {SIGTERM, SIGHUP, SIGQUIT}) {
