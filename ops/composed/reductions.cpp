@@ -10,6 +10,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/where.h"
 #include "ops/reduce/reduce.h"
+#include "ops/reduce/softmax.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
 
@@ -90,6 +91,16 @@ Tensor prod(const Tensor& x, int axis, bool keep) {
 Tensor prod(const Tensor& x) {
   checks::defined("prod", x);
   return prod(flatten(x), 0);
+}
+
+Tensor detail::softmax_over(const Tensor& x, int axis) {
+  const int a = reduction_axis("softmax", x, axis);
+  return a == x.rank() - 1 ? softmax(x) : transpose(softmax(transpose(x, a, -1)), a, -1);
+}
+
+Tensor log_softmax(const Tensor& x, int axis) {
+  const int a = reduction_axis("log_softmax", x, axis);
+  return a == x.rank() - 1 ? log_softmax(x) : transpose(log_softmax(transpose(x, a, -1)), a, -1);
 }
 
 }  // namespace eddy

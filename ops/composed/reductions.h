@@ -1,7 +1,9 @@
-// Reductions that are composed of other ops.
+// Reductions and softmax over any axis, composed of other ops.
 //
 // dtypes: f32, f64 and bf16, which is computed in f32.
 #pragma once
+
+#include <concepts>
 
 #include "tensor/tensor.h"
 
@@ -29,5 +31,18 @@ Tensor std(const Tensor& x);
 // grad: dy times the product of the others, also where an element is 0.
 Tensor prod(const Tensor& x, int axis, bool keep = false);
 Tensor prod(const Tensor& x);
+
+namespace detail {
+Tensor softmax_over(const Tensor& x, int axis);
+}  // namespace detail
+// softmax (ops/reduce/softmax.h) over any one axis, without options; -1 is the last. A template, so that braces are
+// options.
+// errors: ShapeError when there is no such axis; DtypeError.
+template <std::signed_integral Axis>
+Tensor softmax(const Tensor& x, Axis axis) {
+  return detail::softmax_over(x, static_cast<int>(axis));
+}
+// log_softmax over any one axis, with the same errors.
+Tensor log_softmax(const Tensor& x, int axis);
 
 }  // namespace eddy

@@ -7,7 +7,6 @@
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
 #include "ops/reduce/reduce.h"
-#include "ops/views/views.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -137,17 +136,9 @@ Tensor softmax(const Tensor& x, const SoftmaxOptions& options) {
   });
 }
 
-Tensor detail::softmax_over(const Tensor& x, int axis) {
-  checked_width("softmax", x);
-  if (x.shape().normal_axis(axis) == x.rank() - 1) return softmax(x);
-  return transpose(softmax(transpose(x, axis, -1)), axis, -1);
-}
-
-Tensor log_softmax(const Tensor& x, int axis) {
-  if (is_bf16(x)) return downcast(log_softmax(upcast(x), axis));
+Tensor log_softmax(const Tensor& x) {
+  if (is_bf16(x)) return downcast(log_softmax(upcast(x)));
   const std::int64_t width = checked_width("log_softmax", x);
-  if (x.shape().normal_axis(axis) != x.rank() - 1)
-    return transpose(log_softmax(transpose(x, axis, -1)), axis, -1);
   const Tensor packed = raw::contiguous(x);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (y.elements() == 0)

@@ -6,7 +6,6 @@
 // there is harmless.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 
 #include "ops/core/attention_band.h"
@@ -33,22 +32,12 @@ struct SoftmaxOptions {
 // grad: dx = y (dy - sum(dy y)); dbias = dx summed over the broadcast axes; none for the mask.
 Tensor softmax(const Tensor& x, const SoftmaxOptions& options = {});
 
-namespace detail {
-Tensor softmax_over(const Tensor& x, int axis);
-}  // namespace detail
-// The same over any one axis, without options; -1 is the last. A template, so that braces are options.
-// errors: those of softmax; ShapeError when there is no such axis.
-template <std::signed_integral Axis>
-Tensor softmax(const Tensor& x, Axis axis) {
-  return detail::softmax_over(x, static_cast<int>(axis));
-}
-
-// Returns the logarithm of softmax over one axis.
-// shapes: x [.., width, ..] -> the same.
+// Returns the logarithm of softmax over the last axis.
+// shapes: x [..., width] -> the same.
 // dtypes: f32, f64 and bf16, which is computed in f32.
-// errors: ShapeError for a scalar, or when there is no such axis; DtypeError.
+// errors: ShapeError for a scalar; DtypeError.
 // grad: dx = dy - exp(y) sum(dy).
-Tensor log_softmax(const Tensor& x, int axis = -1);
+Tensor log_softmax(const Tensor& x);
 
 namespace detail {
 // A band over [rows, width]: row r is query j = r mod queries and sees the entries j + first .. j + end - 1.

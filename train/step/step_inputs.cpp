@@ -62,7 +62,7 @@ std::string StepInputs::signature() const {
 ForwardInput StepInputs::forward(std::size_t i, const CarriedState& state, const Model& model) const {
   const Batch& batch = micro_batches[i];
   ForwardInput input = state.input(batch, batch.tokens.device(), model);
-  input.dropout = {true, options.seed, static_cast<std::int64_t>(i),
+  input.dropout = {true, options.seed, static_cast<std::int64_t>(number(i)),
                    static_cast<const std::uint64_t*>(micro_batches_before.raw_data())};
   input.logits = false;
   input.recompute = options.recompute;

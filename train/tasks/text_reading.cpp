@@ -117,7 +117,7 @@ Found look_at(TextFiles& texts, bool needs_utf8, const CutRule& rule) {
     const bool lines = is_json_lines(text, file.name);
     if (const std::string markup = lines ? "" : markup_of(text, file.name); !markup.empty())
       found.markup.emplace(markup, shown_path(file));
-    if (found.json_lines || !lines) continue;
+    if (found.json_lines || !lines || found.array_file == shown_path(file)) continue;
     found.json_lines = true;
     found.json_file = shown_path(file);
     found.json_field = likely_text_field(text);

@@ -35,23 +35,6 @@ TEST_CASE("softmax does not overflow and its rows sum to 1") {
   CHECK(std::abs(row_sum - 1) <= 4 * std::numeric_limits<float>::epsilon());
 }
 
-TEST_CASE("softmax over another axis than the last is that of its columns") {
-  const Tensor x = f32({1, 2, 3, 5, 4, 0}, {2, 3});
-  CHECK(softmax(x, -1).to_vector<float>() == softmax(x).to_vector<float>());
-  CHECK(softmax(x, std::int64_t{1}).to_vector<float>() == softmax(x).to_vector<float>());
-  for (const int axis : {0, -2}) {
-    const std::vector<float> y = softmax(x, axis).to_vector<float>();
-    const std::vector<float> log = log_softmax(x, axis).to_vector<float>();
-    for (std::size_t j = 0; j < 3; ++j) {
-      CHECK(std::abs(y[j] + y[j + 3] - 1) <= 2 * std::numeric_limits<float>::epsilon());
-      CHECK(std::abs(std::exp(log[j]) - y[j]) <= 4 * std::numeric_limits<float>::epsilon());
-    }
-  }
-  CHECK_THROWS_AS(softmax(x, 2), ShapeError);
-  CHECK_THROWS_AS(log_softmax(x, -3), ShapeError);
-  CHECK(softmax(x, {.causal = true}).to_vector<float>()[2] == 0.0f);
-}
-
 TEST_CASE("causal softmax gives exactly zero to later keys whatever they hold") {
   const Tensor x = f32({1, kNan, kInfinity, 1, 1, kNan, 1, 1, 1}, {3, 3});
   const std::vector<float> y = softmax(x, {.causal = true}).to_vector<float>();
