@@ -79,5 +79,5 @@ TEST_CASE("gradcheck keeps strides and handles kinks nearby and large numbers an
   CHECK(gradcheck(twice, {Tensor::zeros({0, 3}, Dtype::f64)}).describe() == "gradcheck: nothing to compare");
   const Tensor repeated = raw::expand(vec({1}), {4});
   CHECK(gradcheck(twice, {repeated}).ok);
-  CHECK_THROWS_AS(gradcheck(twice, {Tensor::zeros({2})}), DtypeError);
+  CHECK_THROWS_AS(static_cast<void>(gradcheck(twice, {Tensor::zeros({2})})), DtypeError);
 }
