@@ -70,11 +70,14 @@ class OnTerminal {
     REQUIRE(::tcgetattr(terminal_, &all) == 0);
     return {all.c_iflag, all.c_lflag};
   }
-  // The exit status.
+  // The exit status. A program that goes on for twenty seconds is killed.
   int finish() {
     wait_for("(never written)");
     int status = 0;
-    REQUIRE(::waitpid(pid_, &status, 0) == pid_);
+    for (int tenths = 0; ::waitpid(pid_, &status, WNOHANG) == 0; ++tenths) {
+      if (tenths == 20) ::kill(pid_, SIGKILL);
+      ::poll(nullptr, 0, 100);
+    }
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }

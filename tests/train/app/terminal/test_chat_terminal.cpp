@@ -83,6 +83,7 @@ TEST_CASE("eddy chat: a text that is pasted into a terminal is one turn, and no 
   chat.type("/state\r");
   CHECK(chat.see(
       "tokens seen: 29\r\n"));  // 23 letters and line ends of the text, its end, and an answer of five
+  CHECK(chat.see("> "));
   chat.type("\x04");
   CHECK(chat.finish() == 0);
 }
@@ -97,6 +98,7 @@ TEST_CASE("eddy chat: keys that libedit does not know move or do nothing, and pu
   // Home, a page up, F5, Ctrl and right, End
   chat.type("/nonsens\x1b[1~\x1b[5~\x1b[15~\x1b[1;5C\x1b[4~e\r");
   CHECK(chat.see("/nonsense: no such command"));
+  CHECK(chat.see("> "));
   chat.type("\x04");
   CHECK(chat.finish() == 0);
 }
