@@ -91,6 +91,8 @@ std::atomic<bool> memory_was_refused = false;
 void prepare_process() {
   if (terminate_before == nullptr) terminate_before = std::set_terminate(end_without_memory);
   std::set_new_handler(refuse_memory);
+  // A library may take SIGHUP as it is loaded, and go on: UCX does, which OpenMPI 5 loads.
+  if (std::signal(SIGHUP, SIG_DFL) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // as nohup wants
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe fails with EPIPE
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on file sizes fails with EFBIG
   output_is_closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
