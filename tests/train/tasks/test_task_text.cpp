@@ -55,7 +55,8 @@ std::string refusal(const RunConfig& config) {
 
 }  // namespace
 
-TEST_CASE("words_known_from: counts words as often as they stand in the text, by letters, and capitals count") {
+TEST_CASE(
+    "words_known_from: counts words as often as they stand in the text, by letters, and capitals count") {
   const auto check = [](const char* text, const char* other, std::int64_t words, std::int64_t known) {
     CAPTURE(text);
     const WordShare share = words_known_from(text, other);

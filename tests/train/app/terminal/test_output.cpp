@@ -32,7 +32,8 @@ int print_to_slow_reader() {
   struct sigaction alarm {};
   alarm.sa_handler = [](int) { std::raise(SIGINT); };  // without SA_RESTART, as Ctrl-C: the write ends
   ::sigaction(SIGALRM, &alarm, nullptr);
-  const itimerval soon{{0, 10'000}, {0, 10'000}};  // again and again, since the first may come before the write
+  const itimerval soon{{0, 10'000},
+                       {0, 10'000}};  // again and again, since the first may come before the write
   ::setitimer(ITIMER_REAL, &soon, nullptr);
   app::print("a line that waits\n");
   const itimerval never{};
