@@ -185,7 +185,7 @@ refuses() {
 }'
 
 try_optional() {
-  local tried=() package cuda host="" list
+  local tried=() package cuda release host="" list
   heading "Without what is optional"
   for package in libopenmpi-dev openmpi-bin libevent-dev libedit-dev doxygen clang-19; do
     if [[ -n "$(version_of $package)" ]]; then inside apt-get purge -y -qq --auto-remove $package >/dev/null; fi
@@ -251,11 +251,17 @@ try_optional() {
       packages g++-15
       host=-DCMAKE_CUDA_HOST_COMPILER=g++-15
     fi
-    tried+=("nvcc $(inside /usr/local/cuda/bin/nvcc --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')")
-    commands "$configure -DEDDY_CUDA=ON -DEDDY_CUDA_ARCHITECTURES=90 $host
-      $link
-      $checks
-      refuses 'cuda: not in this build' bash -c 'build/release/eddy info; exit 1'"
+    release="nvcc $(inside /usr/local/cuda/bin/nvcc --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')"
+    # CUDA 13.0 declares functions that the C library of 2026 declares otherwise.
+    if inside /usr/local/cuda/bin/nvcc ${host:+-ccbin "${host#*=}"} -x cu -c -o /dev/null /dev/null; then
+      tried+=("$release")
+      commands "$configure -DEDDY_CUDA=ON -DEDDY_CUDA_ARCHITECTURES=90 $host
+        $link
+        $checks
+        refuses 'cuda: not in this build' bash -c 'build/release/eddy info; exit 1'"
+    else
+      tried+=("not $release, which cannot compile an empty file there")
+    fi
     umount "$system/usr/local/cuda"
   fi
   list="$(printf ', %s' ${tried[@]+"${tried[@]}"})"
