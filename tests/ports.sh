@@ -335,7 +335,7 @@ case "$trial" in
     compiled
     ;;
   clang-19)
-    packages clang-19
+    packages clang-19 libclang-rt-19-dev # the emulated GPU checks alignment as it runs
     commands "export CC=clang-19 CXX=clang++-19
       $build_and_test"
     compiled
