@@ -252,8 +252,8 @@ try_optional() {
       host=-DCMAKE_CUDA_HOST_COMPILER=g++-15
     fi
     release="nvcc $(inside /usr/local/cuda/bin/nvcc --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')"
-    # CUDA 13.0 declares functions that the C library of 2026 declares otherwise.
-    if inside /usr/local/cuda/bin/nvcc ${host:+-ccbin "${host#*=}"} -x cu -c -o /dev/null /dev/null; then
+    # CUDA 13.0 and Debian sid's C library declare rsqrt in two ways.
+    if [[ "$suite" != sid ]] || inside /usr/local/cuda/bin/nvcc ${host:+-ccbin "${host#*=}"} -x cu -c -o /dev/null /dev/null; then
       tried+=("$release")
       commands "$configure -DEDDY_CUDA=ON -DEDDY_CUDA_ARCHITECTURES=90 $host
         $link

@@ -234,7 +234,7 @@ TEST_CASE("ranks: a number of ranks that does not fit is refused before a folder
     CHECK(contains(read_text_file(folder.path("log")), "a power of two of processes"));
     CHECK(!fs::exists(folder.path("no")));
   }
-  // Each rank says why it ends, rank 0 as an error. mpirun may end it before, since another one ended.
+  // Each rank says why it ends, rank 0 as an error. Where another ends first, mpirun may end rank 0 before it speaks.
   const std::pair<std::string, std::string> mistakes[] = {
       {"--data missing.txt", "no such file or folder: 'missing.txt'"},
       {"--data text.txt --unknown", "unknown flag '--unknown'"}};
