@@ -153,7 +153,8 @@ KernelChoice detail::kernel_choice(KernelOp op) {
     return {kernel, true};
   if (const Kernel kernel = automatic[i].load(std::memory_order_relaxed); kernel != Kernel::automatic)
     return {kernel, false};
-  return {measured_gpu.load(std::memory_order_relaxed) ? kKernelRecords[i].measured : Kernel::plain, false};
+  const KernelRecord& record = kKernelRecords[i];
+  return {measured_gpu.load(std::memory_order_relaxed) ? record.measured : record.elsewhere(), false};
 }
 
 GpuKernels detail::chosen_kernels() {

@@ -54,7 +54,7 @@ void synchronize(Device device);
 void set_gpu_kernels(std::string_view text);
 
 // Sets what "auto" stands for, by such a list. What is not named, or "auto" itself, is what an H200 has measured as the
-// fastest, on a GPU of compute capability 9.0; on any other it is plain.
+// fastest, on a GPU of compute capability 9.0; on any other it is mma for attention, and plain for all else.
 // errors: ValueError for another text; DeviceError if it names a kernel that is refused, and nothing is changed.
 void set_automatic_kernels(std::string_view text);
 // Keeps set_automatic_kernels from these kernels, "attention=wgmma,products=fused"; "" allows all. `why` has a line for
@@ -98,8 +98,8 @@ struct KernelChoice {
 // For the backend: the kernel for an op, and those for all.
 KernelChoice kernel_choice(KernelOp op);
 GpuKernels chosen_kernels();
-// For the backend: a GPU is opened. Without a choice of the program "auto" is plain on a GPU on which no kernel has
-// run.
+// For the backend: a GPU is opened, one on which the fastest kernels were measured, or another. Without a choice of the
+// program this says what "auto" is.
 void expect_gpu(bool measured);
 }  // namespace detail
 

@@ -115,7 +115,7 @@ const char* advice(cudaError_t error) {
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorUnsupportedPtxVersion:
     case cudaErrorInvalidDeviceFunction:
-      return "this build has no code for the GPU: configure with -DEDDY_CUDA_ARCHITECTURES=<its capability>";
+      return "this build has no code for the GPU: build on its machine by `cmake --preset cuda`";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorInvalidAddressSpace:

@@ -19,18 +19,22 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// "580.159.04", or "" where the driver does not tell: the first such number of the line "NVRM version: NVIDIA UNIX
-// x86_64 Kernel Module 580.159.04 Release Build ...".
-std::string driver_release() {
-  std::ifstream file("/proc/driver/nvidia/version");
-  std::string word;
-  while (file >> word)
-    if (word.find_first_not_of("0123456789.") == std::string::npos && word.find('.') != std::string::npos)
-      return word;
-  return "";
+// "8.6".
+std::string capability_text(const DeviceInfo& device) {
+  return std::to_string(device.major) + "." + std::to_string(device.minor);
 }
 
 }  // namespace
+
+std::string driver_text(const std::string& file, int cuda_version) {
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module 580.159.04 Release Build ..."
+  std::ifstream words(file);
+  std::string word, release;
+  while (release.empty() && words >> word)
+    if (word.find_first_not_of("0123456789.") == std::string::npos && word.find('.') != std::string::npos)
+      release = " " + word;
+  return "driver" + release + " for CUDA " + version_text(cuda_version);
+}
 
 std::vector<DeviceInfo> devices(std::string* why_none) {
   int count = 0;
@@ -79,9 +83,9 @@ std::string identity(int index) {
   cudaDriverGetVersion(&driver);
   for (const DeviceInfo& device : devices(&why_none))
     if (device.index == index)
-      return device.name + ", " + std::to_string(device.major) + "." + std::to_string(device.minor) + ", " +
-             std::to_string(device.memory_bytes >> 20) + " MiB, " + std::to_string(device.multiprocessors) +
-             " multiprocessors, driver " + driver_release() + " for CUDA " + version_text(driver);
+      return device.name + ", " + capability_text(device) + ", " + std::to_string(device.memory_bytes >> 20) +
+             " MiB, " + std::to_string(device.multiprocessors) + " multiprocessors, " +
+             driver_text("/proc/driver/nvidia/version", driver);
   return "";
 }
 
@@ -93,10 +97,15 @@ bool is_measured(int index) {
 }
 
 std::string mismatch(const DeviceInfo& device) {
+  if (device.major < 8)
+    return device.name + " has compute capability " + capability_text(device) +
+           ", and Eddy's kernels need 8.0 or later (A100, RTX 30 and what came after them): compute on the cpu";
   if (runs_on(built_architectures(), device.major, device.minor)) return "";
   const std::string wanted = std::to_string(device.major * 10 + device.minor);
   return "this build has code for " + std::string(built_architectures()) + " and " + device.name + " needs " +
-         wanted + " (configure with -DEDDY_CUDA_ARCHITECTURES=" + wanted + ")";
+         wanted +
+         " (build on this machine by cmake --preset cuda, or for it with -DEDDY_CUDA_ARCHITECTURES=" +
+         wanted + ")";
 }
 
 std::string probe(const DeviceInfo& device) {

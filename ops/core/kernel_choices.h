@@ -17,7 +17,7 @@ namespace eddy::detail {
 //             name
 //   kernels   the names to choose among. "plain" takes every call, and the others are compared with it
 //   measured  the fastest on an H200 (docs/gpu.md): what "auto" is on a GPU of compute capability 9.0 without
-//             trials. plain where no GPU has timed the others
+//             trials, and on any other what elsewhere() says. plain where no GPU has timed the others
 //   timed     the kernels that steps of a new run are timed with, where they are right
 //   trial     the function of train/app/measure/kernels/ that tries a kernel. try_samples takes the samples
 //             and the benchmarks of the ops `name` and `name`_..., in f32
@@ -65,6 +65,11 @@ struct KernelRecord {
   std::string_view timed;
 
   bool is_part() const { return name != part_of; }
+  // What "auto" is without trials on a GPU on which no kernel has been timed: attention on tensor cores by mma, which every
+  // GPU from 8.0 on has, since the plain kernel is the slowest at every size; of all else the plain kernel.
+  Kernel elsewhere() const {
+    return measured == Kernel::wgmma || measured == Kernel::mma ? Kernel::mma : Kernel::plain;
+  }
 };
 // The records, as KernelOp.
 inline constexpr KernelRecord kKernelRecords[] = {

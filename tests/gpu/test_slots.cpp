@@ -11,6 +11,7 @@
 #include "tensor/base/error.h"
 #include "tensor/transfer.h"
 #include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace eddy;
 using namespace eddy::detail;
@@ -42,6 +43,24 @@ TEST_CASE("the status of the GPU is one line that names what this build was made
   CHECK(text.find("built for ") == 0);
   CHECK(text.find("cuBLASLt ") != std::string::npos);
   CHECK(text.find('\n') == std::string::npos);
+}
+
+TEST_CASE("a GPU below 8.0 is refused as too old, and another that lacks code is told how to build it") {
+  const std::string old = cuda::mismatch({0, "Tesla T4", 7, 5, 0, 40});
+  CHECK(old.find("Tesla T4 has compute capability 7.5, and Eddy's kernels need 8.0") == 0);
+  CHECK(old.find("cmake") == std::string::npos);
+  const std::string built(cuda::built_architectures());
+  if (!cuda::runs_on(built, 8, 0))
+    CHECK(cuda::mismatch({0, "an A100", 8, 0, 0, 108}).find("cmake --preset cuda") != std::string::npos);
+}
+
+TEST_CASE("the driver is told by its release, and where no file has it, as in WSL, by its CUDA version") {
+  const test::TempFolder folder;
+  const std::string file = folder.write(
+      "version",
+      "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Release Build  (x)\nGCC version:  gcc 12.2.0\n");
+  CHECK(cuda::driver_text(file, 13000) == "driver 580.159.04 for CUDA 13.0");
+  CHECK(cuda::driver_text(folder.path("nothing"), 12040) == "driver for CUDA 12.4");
 }
 
 TEST_CASE("code for an architecture runs on its own generation and intermediate code on all that are newer") {

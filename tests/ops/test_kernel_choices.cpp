@@ -51,6 +51,25 @@ TEST_CASE("kernel choices: an item sets a choice and its parts, and a later one 
   set_gpu_kernels("auto");
 }
 
+TEST_CASE(
+    "kernel choices: without a call attention runs on tensor cores on every GPU, and all else as it was measured") {
+  set_gpu_kernels("auto");
+  set_automatic_kernels("auto");
+  for (const bool measured : {true, false}) {
+    CAPTURE(measured);
+    expect_gpu(measured);
+    const GpuKernels kernels = chosen_kernels();
+    for (const KernelRecord& record : kKernelRecords) {
+      const std::string kernel = kernels.of(record.name);
+      if (measured)
+        CHECK(kernel == kernel_name(record.measured));
+      else
+        CHECK_MESSAGE(kernel == (record.part_of == "attention" ? "mma" : "plain"), record.name);
+    }
+  }
+  expect_gpu(true);
+}
+
 TEST_CASE("kernel choices: what is not in a record is answered with all that is") {
   for (const char* text : {"fast", "", "recurrence=wgmma", "attention=gmma", "attention=",
                            "unit_recurrence=fused", "block_forget=fused", "recurrence=plain|fused"}) {
