@@ -189,7 +189,10 @@ TEST_SUITE("device") {
     options.say = [&](const std::string& line) { timed += contains(line, " ms a step with ") ? 1 : 0; };
     const auto kernels_of = [&](const std::string& name) {
       TrainRequest request = request_in(folder, name);
-      request.choose_kernels = [&](const PlannedRun& run) { choose_kernels_of_run(run, options); };
+      request.choose_kernels = [&](const PlannedRun& run) {
+        choose_kernels_of_run(run, options);
+        return "";
+      };
       static_cast<void>(events_of(request));
       return read_json_file(latest_of(request.run_dir) + "/state.json").at("kernels").get<std::string>();
     };
@@ -202,6 +205,26 @@ TEST_SUITE("device") {
     set_gpu_kernels("products=fused,recurrence=fused");  // who names them gets them
     CHECK(contains(kernels_of("named"), "recurrence=fused,products=fused"));
     CHECK(timed == 2);
+  }
+
+  TEST_CASE("a run in f32 that did not choose it says what bf16 would bring, by steps that are timed once") {
+    const TempFolder folder;
+    ProveOptions options = options_in(folder, {"products=fused"});
+    const auto events = [&](const std::string& name) {
+      TrainRequest request = request_in(folder, name);
+      request.config.train.precision = "f32";
+      request.choose_kernels = [&](const PlannedRun& run) { return bf16_text(run, options); };
+      std::vector<std::string> texts = events_of(request);
+      std::erase_if(texts, [](const std::string& text) { return !contains(text, "--train.precision bf16"); });
+      return texts;
+    };
+    const std::vector<std::string> first = events("run");
+    REQUIRE(first.size() == 1);
+    CHECK(contains(first.front(), "precision: f32, "));
+    CHECK(contains(first.front(), " ms a step here; --train.precision bf16 makes it "));
+    CHECK(events("again") == first);
+    options.cache.clear();  // and nothing may be tried
+    CHECK(events("untried") == std::vector<std::string>{bf16_text()});
   }
 
   TEST_CASE("a resumed run keeps its kernels, or says that its bits will differ") {

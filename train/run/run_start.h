@@ -17,7 +17,8 @@ namespace eddy::training {
 struct ReadyRun {
   RunConfig config;  // with the sizes that the task fills in
   std::filesystem::path folder;
-  std::string notes;               // what is new in its data or its vocabulary, a line each; for the events
+  std::string
+      notes;  // what is new in its data or its vocabulary, and on its kernels, a line each; for the events
   bool has_grown = false;          // a new phase of its texts begins (train/text/text_phase.h)
   bool made_folder = false;        // by open_folder
   bool is_latest = false;          // `latest` names the checkpoint that it was resumed from

@@ -148,6 +148,9 @@ struct NewRunOptions {
   void check_place_of_data(const training::RunConfig& gathered) const;
   // The short flags that were given.
   std::vector<KeyFlag> given_short() const;
+  // Whether a flag or the file gives this key.
+  // errors: those of read_run_config.
+  bool gives(const std::string& section, const std::string& key) const;
   // The configuration, completed and validated, with what a run that starts from the weights of another takes from it
   // (`start`; null for none), or with the model of weights that say what they are (`model`). `notes` gets what was chosen
   // for a text, and a warning for each group of keys that nothing reads.

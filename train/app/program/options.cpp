@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "tensor/base/number_text.h"
 #include "tensor/files/atomic_file.h"
 #include "train/app/launch/team.h"
+#include "train/config/config_file.h"
 #include "train/config/new_config.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
@@ -211,6 +213,13 @@ void NewRunOptions::check_place_of_data(const RunConfig& gathered) const {
           "(--data {})",
           path, fs::current_path(error).string(), config, shell_quoted(beside.lexically_normal().string()));
   }
+}
+
+bool NewRunOptions::gives(const std::string& section, const std::string& key) const {
+  if (keys.given().contains(section + "." + key)) return true;
+  if (config.empty()) return false;
+  const nlohmann::json file = read_run_config(config).value;
+  return file.contains(section) && file.at(section).contains(key);
 }
 
 RunConfig NewRunOptions::gathered(const char* command, std::vector<std::string>& notes,

@@ -75,7 +75,7 @@ std::string description_of(const PlannedRun& run) {
 }
 
 // The seconds of the best of some steps, of a model of its own.
-std::optional<double> seconds_of_step(const PlannedRun& run) {
+std::optional<double> seconds_of_step(const PlannedRun& run, const DevicePrecision& placement) {
   constexpr double kTimed = 0.3;
   StepTrialOptions options;
   options.model = run.config.model;
@@ -86,13 +86,53 @@ std::optional<double> seconds_of_step(const PlannedRun& run) {
   options.optimizer = run.config.train;
   std::optional<double> seconds;
   try {
-    StepTrial trial(options, run.placement);
+    StepTrial trial(options, placement);
     trial.warm_up();
     seconds = measure([&] { static_cast<void>(trial.step()); }, kTimed).best;
   } catch (const Error&) {  // it does not fit the memory, or its numbers do not stay finite
   }
-  allocator(run.placement.device).trim();
+  allocator(placement.device).trim();
   return seconds;
+}
+
+// While alive, warnings of trials are not those of the run.
+class WarningsOfTrials {
+ public:
+  WarningsOfTrials() : before_(take_warnings()) {}
+  ~WarningsOfTrials() {
+    reset_warnings();
+    for (const std::string& warning : before_) add_warning(warning);
+  }
+  WarningsOfTrials(const WarningsOfTrials&) = delete;
+  WarningsOfTrials& operator=(const WarningsOfTrials&) = delete;
+
+ private:
+  std::vector<std::string> before_;
+};
+
+// The seconds of a step in f32 and in bf16.
+struct StepsCompared {
+  double f32 = 0, bf16 = 0;
+};
+
+// Those that such a file has for these steps.
+std::optional<StepsCompared> kept_steps(const fs::path& file, const std::string& steps) {
+  std::error_code error;
+  if (file.empty() || !fs::exists(file, error)) return {};
+  try {
+    const json kept = read_json_file(file);
+    if (kept.at("steps").get<std::string>() != steps) return {};
+    return StepsCompared{kept.at("f32_seconds").get<double>(), kept.at("bf16_seconds").get<double>()};
+  } catch (const json::exception&) {  // as if there were none
+  } catch (const Error&) {
+  }
+  return {};
+}
+
+// Where what is found out about these steps is kept; "" without a folder.
+fs::path file_of_steps(const ProveOptions& options, const KernelVerdict& verdict, const std::string& steps) {
+  if (options.cache.empty()) return {};
+  return verdict_file(options.cache, verdict.gpu, verdict.build + "\n" + steps);
 }
 
 // Takes the kernels that such a file has for these steps. Returns whether there are any that may run.
@@ -133,31 +173,61 @@ void choose_kernels_of_run(const PlannedRun& run, const ProveOptions& options) {
   const std::optional<KernelVerdict> verdict = prove_kernels(options);
   if (!verdict || !is_open(choices_of(*verdict))) return;
   const std::string steps = description_of(run);
-  const fs::path file = options.cache.empty()
-                            ? fs::path()
-                            : verdict_file(options.cache, verdict->gpu, verdict->build + "\n" + steps);
+  const fs::path file = file_of_steps(options, *verdict, steps);
   if (takes_kept(file, steps)) return;
   const auto say = [&](const std::string& line) {
     if (options.say) options.say("kernels: " + line);
   };
   say("steps of this run are timed with each that is right (once for such a run)");
-  const std::vector<std::string> warnings = take_warnings();
+  const WarningsOfTrials warnings;
   const std::string kernels = fastest_kernels(*verdict, [&](const std::string& tried) {
     set_automatic_kernels(tried);
-    const std::optional<double> seconds = seconds_of_step(run);
+    const std::optional<double> seconds = seconds_of_step(run, run.placement);
     const std::string what = describe(gpu_kernels().value());
     say(seconds ? fmt::format("{:.3g} ms a step with {}", *seconds * 1e3, what)
                 : fmt::format("no step with {}", what));
     return seconds;
   });
-  reset_warnings();
-  for (const std::string& warning : warnings) add_warning(warning);
   set_automatic_kernels(kernels);
   const std::string taken = describe(gpu_kernels().value());
   say("taken: " + taken);
   if (file.empty()) return;
   const json all = {{"gpu", verdict->gpu}, {"build", verdict->build}, {"steps", steps}, {"kernels", taken}};
   replace_text_file(file, all.dump(1) + "\n");
+}
+
+std::string bf16_text() {
+  return "precision: f32, without the GPU's tensor cores; --train.precision bf16 multiplies on them, on an H200 up to 15 times as "
+         "fast, and takes less memory";
+}
+
+std::string bf16_text(const PlannedRun& run, const ProveOptions& options) {
+  const std::optional<KernelVerdict> verdict = prove_kernels(options);
+  if (!verdict) return bf16_text();
+  const std::string steps = description_of(run) + " beside bf16";
+  const fs::path file = file_of_steps(options, *verdict, steps);
+  std::optional<StepsCompared> compared = kept_steps(file, steps);
+  if (!compared) {
+    const WarningsOfTrials warnings;
+    const DevicePrecision in_bf16 =
+        choose_device_precision({"train", "train.device", "train.precision"}, "cuda", "bf16");
+    const std::optional<double> f32 = seconds_of_step(run, run.placement),
+                                bf16 = seconds_of_step(run, in_bf16);
+    if (!f32 || !bf16) return bf16_text();
+    compared = {*f32, *bf16};
+    if (!file.empty()) {
+      const json all = {{"gpu", verdict->gpu},
+                        {"build", verdict->build},
+                        {"steps", steps},
+                        {"f32_seconds", *f32},
+                        {"bf16_seconds", *bf16}};
+      replace_text_file(file, all.dump(1) + "\n");
+    }
+  }
+  return fmt::format(
+      "precision: f32, {:.3g} ms a step here; --train.precision bf16 makes it {:.3g} ms, by the GPU's tensor cores, and takes "
+      "less memory",
+      compared->f32 * 1e3, compared->bf16 * 1e3);
 }
 
 }  // namespace eddy::app
