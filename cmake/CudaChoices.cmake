@@ -1,8 +1,9 @@
 # What a CUDA build is made for: the GPUs that are here or those of a package, as far as nvcc knows them, and the host
-# compiler that nvcc accepts. Nothing happens when this is included: a test runs the functions with programs that stand in
-# for nvcc and nvidia-smi.
+# compiler that nvcc accepts. Nothing happens when this is included: a test runs the functions with programs that stand
+# in for nvcc and nvidia-smi.
 
-# What a package has machine code for. The newest of them comes as PTX too, which drivers compile for GPUs that are newer.
+# What a package has machine code for. The newest of them comes as PTX too, which drivers compile for GPUs that are
+# newer.
 set(EDDY_CUDA_PACKAGED 80 86 89 90 100 120)
 
 # The version of nvcc, "12.4".
@@ -51,8 +52,8 @@ function(eddy_cuda_gpus result why)
   set(${why} "${reason}" PARENT_SCOPE)
 endfunction()
 
-# What to build for GPUs of these capabilities: themselves where nvcc knows them, else the packages' newest before them, whose
-# PTX the driver compiles. `note` gets a line on each of those.
+# What to build for GPUs of these capabilities: themselves where nvcc knows them, else the packages' newest before them,
+# whose PTX the driver compiles. `note` gets a line on each of those.
 function(eddy_cuda_code_for gpus known version result note)
   set(targets)
   set(text "")
@@ -75,8 +76,8 @@ function(eddy_cuda_code_for gpus known version result note)
   set(${note} "${text}" PARENT_SCOPE)
 endfunction()
 
-# The list for CMAKE_CUDA_ARCHITECTURES, which is told. `wanted`: such a list, "packages", or empty for the GPUs that are here;
-# where there is none, it is that of packages.
+# The list for CMAKE_CUDA_ARCHITECTURES, which is told. `wanted`: such a list, "packages", or empty for the GPUs that
+# are here; where there is none, it is that of packages.
 # errors: architectures that nvcc does not know, and those below 8.0.
 function(eddy_cuda_architectures nvcc wanted result)
   eddy_cuda_version("${nvcc}" version)
@@ -160,8 +161,8 @@ asynchronous copies into shared memory")
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
-# The compiler of the host's code in .cu files: empty where nvcc accepts the one that it takes by itself, else the first here
-# that it accepts, which is said. Where `given` is not empty, that one alone is tried.
+# The compiler of the host's code in .cu files: empty where nvcc accepts the one that it takes by itself, else the first
+# here that it accepts, which is said. Where `given` is not empty, that one alone is tried.
 # errors: where nvcc accepts none.
 function(eddy_cuda_host_compiler nvcc given result)
   set(candidates ${given})

@@ -26,8 +26,8 @@ const char* built_architectures();
 // and keeps the thread's current one.
 std::string status();
 
-// Returns "driver 580.159.04 for CUDA 13.0" with the release in the driver's file, of which the first number with points
-// is taken; where there is no such file, as in WSL, "driver for CUDA 13.0". cuda_version: 13000.
+// Returns "driver 580.159.04 for CUDA 13.0" with the release in the driver's file, the first number with points there.
+// Where there is no such file, as in WSL, it is "driver for CUDA 13.0". cuda_version: 13000.
 std::string driver_text(const std::string& file, int cuda_version);
 
 // Returns what tells this device, with its driver, from others: name, capability, sizes, versions. "" without such a
@@ -42,10 +42,9 @@ bool is_measured(int index);
 // that are not older. Code for the features of one device ("90a") runs on that one only.
 bool runs_on(std::string_view architectures, int major, int minor);
 
-// Returns "" when this build has code for the device, else what to rebuild, or that Eddy has no kernels for it: they need
-// 8.0. It compares capabilities: a call
-// to CUDA would make the device the thread's current one, perhaps during a run on another, and allocate
-// memory on it.
+// Returns "" when this build has code for the device, else what to rebuild, or that Eddy has no kernels for it: they
+// need 8.0. It compares capabilities: a call to CUDA would make the device the thread's current one, perhaps during a
+// run on another, and allocate memory on it.
 std::string mismatch(const DeviceInfo& device);
 
 // Returns "" when a kernel of this build runs on `device`, which must be the thread's current one, else why not. This

@@ -65,8 +65,8 @@ struct KernelRecord {
   std::string_view timed;
 
   bool is_part() const { return name != part_of; }
-  // What "auto" is without trials on a GPU on which no kernel has been timed: attention on tensor cores by mma, which every
-  // GPU from 8.0 on has, since the plain kernel is the slowest at every size; of all else the plain kernel.
+  // What "auto" is without trials on a GPU on which no kernel has been timed: attention on tensor cores by mma, which
+  // every GPU from 8.0 on has, since the plain kernel is the slowest at every size; of all else the plain kernel.
   Kernel elsewhere() const {
     return measured == Kernel::wgmma || measured == Kernel::mma ? Kernel::mma : Kernel::plain;
   }

@@ -1,5 +1,5 @@
-// What a CUDA build is made for (cmake/CudaChoices.cmake): its functions run by themselves, with programs that answer in the
-// place of nvcc and nvidia-smi.
+// What a CUDA build is made for (cmake/CudaChoices.cmake): its functions run by themselves, with programs that answer
+// in the place of nvcc and nvidia-smi.
 #include <doctest/doctest.h>
 
 #include <algorithm>
