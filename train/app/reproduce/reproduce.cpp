@@ -149,16 +149,16 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
   bool all_known = true;
   for (const ReproduceRow* wanted : wanted_rows(table, options.rows)) {
     const ReproduceRow& row = *wanted;
+    if (!row.left_out.empty()) {
+      rows += fmt::format("\n[{}] {}: left out: {}\n", row.name, row.title, row.left_out);
+      continue;
+    }
     const RowState state = row_state(table, row, options.runs);
     const bool measured = state.result && state.result->measured == measurement_of(table, row);
     const char* status = measured          ? "done"
                          : state.trained   ? "trained, to be measured"
                          : state.resumable ? "begun, to be resumed"
                                            : "to be trained";
-    if (!row.left_out.empty()) {
-      rows += fmt::format("\n[{}] {}: left out: {}\n", row.name, row.title, row.left_out);
-      continue;
-    }
     if (!row.weights_of.empty() && !measured) status = "to be measured";
     if (!row.tuning.over()) status = "to be tuned, then trained";
     if (row.tuning.diverged()) status = "diverged at all values that were tried";
