@@ -27,6 +27,16 @@ double block_recurrent_rate(const ScheduleOptions& options, double highest, doub
          (done <= 1 ? low + (highest - low) * 0.5 * (1 + std::cos(kPi * done)) : 2 * low * std::exp2(-done));
 }
 
+// "head.weight, head.bias, ...": the first of them, or none.
+std::string first_names(const std::vector<Parameter>& parameters) {
+  constexpr std::size_t kNamed = 8;
+  if (parameters.empty()) return "none";
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kNamed, parameters.size()); ++i)
+    names += (i > 0 ? ", " : "") + parameters[i].name;
+  return parameters.size() > kNamed ? names + ", ..." : names;
+}
+
 }  // namespace
 
 ParameterMask parameters_where(const ParamStore& params,
@@ -70,6 +80,10 @@ Tensor Optimizer::part_of(const Tensor& statistics, const ParameterRange& range,
 }
 
 double Optimizer::step(double learning_rate) {
+  if (held_.empty() && parts().empty())  // Muon's other parameters are no part of held_
+    fail<ValueError>("optimizer: a step would change nothing: {} (parameters: {})",
+                     params_.parameters().empty() ? "there are no parameters" : "its mask marks no parameter",
+                     first_names(params_.parameters()));
   const AdamScalars numbers = scalars(learning_rate);
   const double norm = apply(upload_records(params_.values().device(), &numbers, 1)).item();
   if (std::isfinite(norm)) count_step();

@@ -122,7 +122,7 @@ class Optimizer {
   // Updates the parameters by their gradients, at the learning rate of the options or at another, and waits.
   // Returns the gradients' global norm before clipping, that of all parameters of the store, held or not. If the
   // norm is not finite, nothing changes and the step does not count.
-  // errors: ValueError for a learning rate that is negative or not finite.
+  // errors: ValueError for a learning rate that is negative or not finite, and where no parameter is held.
   double step() { return step(learning_rate_); }
   double step(double learning_rate);
   // Returns the number of steps counted so far.

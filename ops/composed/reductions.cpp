@@ -85,8 +85,8 @@ Tensor prod(const Tensor& x, int axis, bool keep) {
     const Tensor pairs = narrow(rest, a, 0, half) * narrow(rest, a, half, half);
     rest = count % 2 == 0 ? pairs : concat({pairs, narrow(rest, a, count - 1, 1)}, a);
   }
-  const Shape shape = shape_without(x.shape(), a, keep);
-  return rest.shape()[a] == 1 ? reshape(rest, shape) : Tensor::full(shape, 1, x.dtype(), x.device());
+  if (rest.shape()[a] == 0) return sum(x, a, keep) + 1.0;  // of no elements, and on the tape
+  return reshape(rest, shape_without(x.shape(), a, keep));
 }
 Tensor prod(const Tensor& x) {
   checks::defined("prod", x);

@@ -30,18 +30,27 @@ build/own_cell reproduce "$examples/07_own_cell.toml" --scale tiny | grep "text:
 
 # ---- a part that find_package was not asked for: the error names its component ----
 mkdir unasked
-cat >unasked/CMakeLists.txt <<'END'
+check_refusal() { # the words after find_package(eddy, and a part of the error
+  cat >unasked/CMakeLists.txt <<END
 cmake_minimum_required(VERSION 3.25)
 project(unasked LANGUAGES CXX)
-find_package(eddy CONFIG REQUIRED)
+find_package(eddy $1)
 add_library(unasked INTERFACE)
 target_link_libraries(unasked INTERFACE eddy::train)
 END
-if refusal="$(cmake -G Ninja -S unasked -B unasked/build -DCMAKE_PREFIX_PATH="$temporary/prefix" 2>&1)" ||
-  [[ "$refusal" != *"unasked links eddy::train, which is of the component train"* ]]; then
-  echo "run.sh: the error does not name the component of eddy::train: $refusal" >&2
-  exit 1
-fi
+  local refusal
+  if refusal="$(cmake -G Ninja -S unasked -B unasked/build -DCMAKE_PREFIX_PATH="$temporary/prefix" 2>&1)" ||
+    [[ "$(tr -s ' \n' ' ' <<<"$refusal")" != *"unasked links eddy::train, which is of the component train: $2"* ]]; then
+    echo "run.sh: the error does not say of eddy::train: $2: $refusal" >&2
+    exit 1
+  fi
+}
+check_refusal "CONFIG REQUIRED" "find_package(eddy COMPONENTS train)"
+# ---- the same, asked for, where it was not built ----
+targets="$(find "$temporary/prefix" -name eddyTrainTargets.cmake)"
+mv "$targets" kept.cmake
+check_refusal "COMPONENTS train" "this Eddy was built without it"
+mv kept.cmake "$targets"
 
 # ---- eddy learn, installed: an exercise of plain C++, one that links Eddy, one that needs the tree ----
 learn=("$temporary/prefix/bin/eddy" learn)

@@ -116,8 +116,9 @@ void describe(KeyList& keys, DataConfig& c) {
            "File or folder of the data, or several, or - for standard input; empty: the task's own default")
       .common()
       .changes_nothing();
-  keys.add("tokenizer", c.tokenizer, "How text becomes tokens; *.model is a file of SentencePiece",
-           {"char", "byte", "byte260", "*.model"})
+  keys.add("tokenizer", c.tokenizer,
+           "How text becomes tokens; *.model is a file of SentencePiece, and with ids the text is token ids",
+           {"char", "byte", "byte260", "ids", "*.model"})
       .common();
   keys.add("split", c.split,
            "Part of the tokens, or of the documents, to train on; 1 where nothing is evaluated",

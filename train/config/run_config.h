@@ -42,13 +42,13 @@ inline constexpr const char* kEndOfText = "<|endoftext|>";
 // The keys of [data] that several tasks read, or that are of texts, which the folders below the tasks know. A task says
 // which of them it reads (TaskEntry::common), and has keys of its own beside it.
 struct DataConfig {
-  std::string name = "text";           // the data set
-  DataPaths path;                      // empty: the data set's own default
-  std::string tokenizer = "char";      // char | byte | byte260 | the path of a SentencePiece .model file
-  double split = 0.9;                  // part of the tokens that is trained on; the rest is for validation
-  double test = 0.0;                   // part of all tokens, at the very end, that is kept for a test
-  std::string order = "windows";       // windows | stream | documents: how a text is read
-  std::string document = "file";       // file | folder: what is one document of a folder of texts
+  std::string name = "text";       // the data set
+  DataPaths path;                  // empty: the data set's own default
+  std::string tokenizer = "char";  // char | byte | byte260 | ids | the path of a SentencePiece .model file
+  double split = 0.9;              // part of the tokens that is trained on; the rest is for validation
+  double test = 0.0;               // part of all tokens, at the very end, that is kept for a test
+  std::string order = "windows";   // windows | stream | documents: how a text is read
+  std::string document = "file";   // file | folder: what is one document of a folder of texts
   std::string separator = kEndOfText;  // between the documents of a file; "": none
   std::string json_field;       // of lines of JSON the field that holds the text; "": read as they stand
   std::string offset = "auto";  // zero | random: where a stream's segments begin; auto: by the task

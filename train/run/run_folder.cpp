@@ -27,6 +27,7 @@
 #include "train/record/event_file.h"
 #include "train/record/run_series.h"
 #include "train/run/digests.h"
+#include "train/words/human_text.h"
 #include "train/words/program_name.h"
 
 namespace eddy::training {
@@ -180,14 +181,33 @@ std::string runs_in(const fs::path& folder) {
   return fmt::format("; {} has the runs {}{}", folder.string(), fmt::join(names, ", "), more ? ", ..." : "");
 }
 
+// For errors: how a run is made of the weights that a file or a folder has in other programs' forms, or "".
+std::string importing(const fs::path& path) {
+  std::error_code error;
+  const bool is_file = fs::is_regular_file(path, error);
+  bool found = is_file && (path.extension() == ".safetensors" || path.extension() == ".gguf");
+  for (const char* const name : {"model.safetensors", "model.safetensors.index.json", "model.gguf"})
+    found = found || fs::exists(path / name, error);
+  if (!found) return "";
+  fs::path described = path;  // what says which model it is
+  const fs::path around = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (is_file && path.extension() == ".safetensors" && fs::exists(around / "config.json", error))
+    described = around;
+  return fmt::format(
+      " (it has the weights of a model; {} import --weights {} --data TEXT --run RUN makes a run of them)",
+      program_name(), shell_quoted(described.string()));
+}
+
 }  // namespace
 
 fs::path find_checkpoint(const std::string& path, const std::string& which) {
   fs::path run(path);
   std::error_code error;
-  if (!fs::is_directory(run, error))
+  if (!fs::is_directory(run, error)) {
+    if (const std::string way = importing(run); !way.empty()) fail<IoError>("run: {} is no run{}", path, way);
     fail<IoError>("run: {} is not a folder (a run, or a checkpoint in it{})", path,
                   runs_in(run.has_parent_path() ? run.parent_path() : fs::path(".")));
+  }
   if (!is_checkpoint_name(which))
     fail<ValueError>("run: no checkpoint is called {:?} (latest, best, {}, or step-N)", which, kNewestWhole);
   if (!run.has_filename()) run = run.parent_path();  // "step-5/" becomes "step-5"
@@ -199,12 +219,15 @@ fs::path find_checkpoint(const std::string& path, const std::string& which) {
   }
 
   const std::vector<fs::path> found = checkpoints_of_run(run);
-  if (found.empty())
+  if (found.empty()) {
+    const std::string way = importing(run);
     fail<IoError>("run: {} holds no checkpoint{}", path,
-                  ended_before_first_checkpoint(run)
+                  !way.empty() ? way
+                  : ended_before_first_checkpoint(run)
                       ? " (it ended before its first one: start it again with "
                         "the same command, --run and all)"
                       : fmt::format(" (the folder of a run holds checkpoints/step-N{})", runs_in(run)));
+  }
   const Pointer latest = read_pointer(run / "checkpoints" / "latest");
   if (which == kNewestWhole || (which == "latest" && latest.missing)) {
     const fs::path whole = newest_whole_checkpoint(run);

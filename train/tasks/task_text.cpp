@@ -85,12 +85,13 @@ class TextTask : public Task {
   void set_model_sizes(ModelConfig& model) const override {
     const std::int64_t vocab = data_.tokenizer->vocab_size();
     // Embedding tables for SentencePiece are often rounded up: T5's has 32128 rows for 32100 tokens.
-    const bool rounded_up = data_.tokenizer->name() == kSentencePiece && model.vocab > vocab;
+    const std::string kind = data_.tokenizer->name();
+    const bool rounded_up = kind == kSentencePiece && model.vocab > vocab;
     if (model.vocab != 0 && model.vocab != vocab && !rounded_up)
       fail<ConfigError>(
           "train: model.vocab is {} and the {} tokenizer of this text has {} tokens (leave model.vocab out, use the "
-          "text the model was made for, or give its tokenizer by data.tokenizer)",
-          model.vocab, data_.tokenizer->name(), vocab);
+          "text the model was made for, or give its tokenizer by data.tokenizer: with ids the texts are token ids)",
+          model.vocab, kind, vocab);
     if (model.n_out != 0 && model.n_out < vocab)
       fail<ConfigError>("train: model.n_out is {} and there are {} tokens to predict (leave it out)",
                         model.n_out, vocab);

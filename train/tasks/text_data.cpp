@@ -26,7 +26,8 @@ namespace {
 template <class MakeText>
 std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeText& text) {
   const std::string& name = arguments.config.data.tokenizer;
-  if (!arguments.tokenizer) return make_tokenizer(name, text());
+  if (const std::int64_t vocab = arguments.config.model.vocab; !arguments.tokenizer)
+    return name == "ids" && vocab > 0 ? ids_tokenizer(vocab) : make_tokenizer(name, text());
   std::unique_ptr<Tokenizer> tokenizer = std::move(arguments.tokenizer);
   const bool from_file = is_sentencepiece_path(name);
   if (tokenizer->name() != (from_file ? kSentencePiece : name))

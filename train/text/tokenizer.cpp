@@ -1,6 +1,7 @@
 // The char and byte vocabularies, and the JSON form of all tokenizers:
 //
 //   {"name":"byte"}
+//   {"name":"ids","vocab":32000}
 //   {"characters":"...","name":"char"}, and perhaps "added":"...": characters with the ids after those
 //   {"model":"(base64)","name":"sentencepiece"}
 #include "train/text/tokenizer.h"
@@ -8,11 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "tensor/base/format.h"
+#include "tensor/base/number_text.h"
 #include "tensor/files/json_text.h"
 #include "tensor/files/strict_json.h"
 #include "train/files/base64.h"
@@ -179,6 +182,68 @@ std::unique_ptr<Tokenizer> byte_tokenizer(std::string_view name) {
   return nullptr;
 }
 
+constexpr std::int64_t kMostIds = std::numeric_limits<std::int32_t>::max();
+
+// Calls visit(word, byte offset) for each word of a text between white space.
+template <class Visit>
+void for_each_word(std::string_view text, const Visit& visit) {
+  constexpr std::string_view kSpace = " \t\n\r\f\v";
+  for (std::size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find_first_of(kSpace, at), text.size());
+    visit(text.substr(at, end - at), at);
+    at = text.find_first_not_of(kSpace, end);
+  }
+}
+
+// Token ids as numbers, each with a space behind it.
+class IdTokenizer final : public Tokenizer {
+ public:
+  explicit IdTokenizer(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
+
+  std::string name() const override { return "ids"; }
+  std::int64_t vocab_size() const override { return vocab_size_; }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    for_each_word(text, [&](std::string_view word, std::size_t offset) {
+      ids.push_back(id_of(word));
+      if (ids.back() < 0)
+        fail<ValueError>(
+            "tokenizer ids: {} at byte offset {} is no id (whole numbers from 0 to {}, with spaces between)",
+            quote_text(word.substr(0, 20)), offset, vocab_size_ - 1);
+    });
+    return ids;
+  }
+
+  std::string with_known(std::string_view text, std::vector<std::string>& replaced) const override {
+    std::string known;
+    for_each_word(text, [&](std::string_view word, std::size_t) {
+      if (id_of(word) >= 0)
+        known.append(word).push_back(' ');
+      else if (std::find(replaced.begin(), replaced.end(), word) == replaced.end())
+        replaced.emplace_back(word);
+    });
+    return known;
+  }
+
+  std::string to_json() const override {
+    return nlohmann::json{{"name", "ids"}, {"vocab", vocab_size_}}.dump();
+  }
+
+ private:
+  void append_text(std::string& text, std::int32_t id) const override { text += fmt::format("{} ", id); }
+
+  // -1 for a word that is no id of the vocabulary.
+  std::int32_t id_of(std::string_view word) const {
+    std::int32_t id = -1;
+    const auto [end, error] = number_from(word.data(), word.data() + word.size(), id);
+    const bool whole = error == std::errc() && end == word.data() + word.size();
+    return whole && id >= 0 && id < vocab_size_ ? id : -1;
+  }
+
+  std::int64_t vocab_size_;
+};
+
 std::unique_ptr<Tokenizer> char_tokenizer(std::string_view text) {
   if (text.empty())
     fail<ValueError>("tokenizer char: the training text is empty (its characters are the vocabulary)");
@@ -223,11 +288,23 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   return text;
 }
 
+std::unique_ptr<Tokenizer> ids_tokenizer(std::int64_t vocab) {
+  if (vocab < 1 || vocab > kMostIds)
+    fail<ValueError>("tokenizer ids: a vocabulary of {} (from 1 to {})", vocab, kMostIds);
+  return std::make_unique<IdTokenizer>(vocab);
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text) {
   if (name == "char") return char_tokenizer(text);
+  if (name == "ids") {
+    const std::vector<std::int32_t> ids = IdTokenizer(kMostIds).encode(text);
+    if (ids.empty())
+      fail<ValueError>("tokenizer ids: the training text has no ids (the largest one tells the vocabulary)");
+    return ids_tokenizer(std::int64_t{*std::max_element(ids.begin(), ids.end())} + 1);
+  }
   if (auto tokenizer = byte_tokenizer(name)) return tokenizer;
   if (is_sentencepiece_path(name)) return read_sentencepiece(std::string(name));
-  fail<ValueError>("tokenizer: unknown name: '{}' (one of char, byte, byte260, or a .model file)", name);
+  fail<ValueError>("tokenizer: unknown name: '{}' (one of char, byte, byte260, ids, or a .model file)", name);
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std::string& name) {
@@ -245,8 +322,16 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std:
     if (!bytes) fail<FormatError>("tokenizer: {} has no \"model\" in base64", name);
     return sentencepiece_tokenizer(std::move(*bytes), name);
   }
+  if (text_name == "ids") {
+    const auto vocab = value.find("vocab");
+    const bool fits = vocab != value.end() && vocab->is_number_unsigned() &&
+                      vocab->get<std::uint64_t>() >= 1 &&
+                      vocab->get<std::uint64_t>() <= static_cast<std::uint64_t>(kMostIds);
+    if (!fits) fail<FormatError>("tokenizer ids: {} has no \"vocab\" from 1 to {}", name, kMostIds);
+    return ids_tokenizer(vocab->get<std::int64_t>());
+  }
   if (text_name != "char")
-    fail<FormatError>("tokenizer: {} names {} (one of char, byte, byte260, sentencepiece)", name,
+    fail<FormatError>("tokenizer: {} names {} (one of char, byte, byte260, ids, sentencepiece)", name,
                       quote_text(text_name));
 
   const auto characters = value.find("characters");

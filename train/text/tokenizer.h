@@ -1,8 +1,9 @@
-// Text to token ids and back. Three vocabularies need no training; subwords do (sentencepiece_tokenizer.h).
+// Text to token ids and back. Four vocabularies need no training; subwords do (sentencepiece_tokenizer.h).
 //
 //   char      the code points of one text, and those that were added for others
 //   byte      the 256 bytes
 //   byte260   id = byte + 3, so that ids 0..2 are free for special tokens
+//   ids       the text is the ids, whole numbers with white space between, as another program's tokenizer made them
 //
 // decode(a followed by b) = decode(a) + decode(b), so ids can be decoded one by one. With byte vocabularies
 // an id may be a part of a UTF-8 character: write the bytes in order, and the characters are whole.
@@ -33,20 +34,20 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // "char", "byte", "byte260" or "sentencepiece".
+  // "char", "byte", "byte260", "ids" or "sentencepiece".
   virtual std::string name() const = 0;
   virtual std::int64_t vocab_size() const = 0;
   // The ids of a text.
   // errors: char: FormatError at invalid UTF-8, ValueError at a character outside the vocabulary, both with
-  // the byte offset. The byte vocabularies take every text.
+  // the byte offset; ids: ValueError at a word that is no id. The byte vocabularies take every text.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   // The same, and adds what the tokens stand for to `cover`. The vocabularies here but those of SentencePiece
   // cover every text that they encode.
   // errors: as encode.
   virtual std::vector<std::int32_t> encode(std::string_view text, TokenCover& cover) const;
   // The text with a stand-in for everything that encode would refuse: '?' or else a space, or else nothing, whichever
-  // the vocabulary has. Adds what was replaced to `replaced`, once each: 'x' (U+0078). The other vocabularies than
-  // `char` refuse nothing.
+  // the vocabulary has. Adds what was replaced to `replaced`, once each: 'x' (U+0078). `ids` leaves words that are no
+  // ids out; the other vocabularies refuse nothing.
   virtual std::string with_known(std::string_view text, std::vector<std::string>& /*replaced*/) const {
     return std::string(text);
   }
@@ -76,10 +77,14 @@ class Tokenizer {
 std::string list_characters(const std::vector<char32_t>& characters, std::size_t most = 20);
 
 // A tokenizer by name, or by the path of a SentencePiece .model file. `char` takes its vocabulary from
-// `text`: the sorted distinct code points, id = rank.
-// errors: ValueError for an unknown name or, for char, an empty text; FormatError when a char text is not
+// `text`: the sorted distinct code points, id = rank; `ids` the number of its ids: the largest of them and one.
+// errors: ValueError for an unknown name or, for char and ids, an empty text; FormatError when a char text is not
 // UTF-8, or a file is no model; IoError.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text);
+
+// The tokenizer "ids" of so many ids.
+// errors: ValueError where there are none, or more than an i32 can number.
+std::unique_ptr<Tokenizer> ids_tokenizer(std::int64_t vocab);
 
 // The tokenizer that `to_json` described; errors call the JSON `name`.
 // errors: FormatError when the JSON does not describe one.

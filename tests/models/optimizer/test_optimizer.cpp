@@ -19,10 +19,12 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/error.h"
+#include "tests/support/errors.h"
 #include "train/config/run_config.h"
 
 using namespace eddy;
 using namespace eddy::training;
+using namespace eddy::test;
 
 namespace {
 
@@ -215,6 +217,22 @@ TEST_CASE("optimizers with masks are groups: each steps as one of all parameters
     CAPTURE(groups.parameters()[i].name);
     CHECK(groups.parameters()[i].value.to_vector<double>() == same.parameters()[i].value.to_vector<double>());
   }
+}
+
+TEST_CASE("an optimizer that holds no parameter refuses a step, and names those that there are") {
+  ParamStore store = make_store(), none(ParamStore(), Dtype::f64, kCpu);
+  const ParameterMask empty =
+      parameters_where(store, [](const Parameter& p) { return p.name == "lagre.weight"; });
+  set_gradients(store, 0);
+  for (const char* const name : {"adamw", "adafactor", "sgd", "muon"}) {
+    CAPTURE(name);
+    const auto optimizer = make_optimizer(store, config_of(name), empty);
+    const std::string told = error_of<ValueError>([&] { optimizer->step(); });
+    CHECK_MESSAGE(contains(told, "its mask marks no parameter (parameters: large.weight, "), told);
+    CHECK(optimizer->steps() == 0);
+  }
+  Adam adam(none);
+  CHECK(contains(error_of<ValueError>([&] { adam.step(); }), "there are no parameters"));
 }
 
 TEST_CASE("loading the state of another optimizer names what is missing and changes nothing") {

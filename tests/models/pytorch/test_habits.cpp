@@ -160,6 +160,36 @@ TEST_CASE("habit: Adam is AdamW with a beta2 of 0.95, a decay of 0.1 on matrices
                     adamw(start, gradients, 0.999, none, 0)) <= rounding);
 }
 
+TEST_CASE("habit: All parameters of an optimizer share one count of steps") {
+  struct Two {
+    explicit Two(const ParamScope& scope)
+        : early(scope.param("early", {1}, Init::ones())), late(scope.param("late", {1}, Init::ones())) {}
+    Tensor early, late;
+  };
+  auto net = make_module<Two>({.seed = 1, .dtype = Dtype::f64});
+  Adam adam(net.params(), {.learning_rate = 0.1, .beta2 = 0.999, .clip = 0});
+  for (int step = 0; step < 10; ++step) {
+    adam.zero_gradients();
+    backward(sum(step < 9 ? net->early : net->late));
+    adam.step();
+  }
+  // The first gradient of `late`, 1, at step 10: PyTorch's own count of 1 would move it by the rate.
+  const double moved =
+      0.1 * (0.1 / (1 - std::pow(0.9, 10))) / (std::sqrt(0.001 / (1 - std::pow(0.999, 10))) + 1e-8);
+  CHECK(std::abs(net->late.item() - (1 - moved)) <= 1e-14);
+  CHECK(std::abs(moved - 0.1) > 0.05);
+}
+
+TEST_CASE("habit: A step whose gradients are not finite changes nothing") {
+  auto net = make_module<OneLinear>(1);
+  Adam adam(net.params(), {.learning_rate = 0.1});
+  const std::vector<double> before = numbers(net->layer.weight);
+  backward(sum(net->layer.weight * tensor({{NAN, 1.f}, {1.f, 1.f}})));
+  CHECK(std::isnan(adam.step()));
+  CHECK(numbers(net->layer.weight) == before);
+  CHECK(adam.steps() == 0);
+}
+
 TEST_CASE("habit: SGD has a momentum of 0.9, a decay apart from the gradient, and clipping") {
   const std::vector<double> gradient{3, -1, 0.5, 2};
   const double norm = std::sqrt(14.25), rate = 0.1;
@@ -251,6 +281,18 @@ TEST_CASE("habit: A reduction takes one axis, and its gradient goes to one of eq
   CHECK(numbers(gradient_of(a, sum(maximum(a, b)))) == std::vector<double>{0});  // PyTorch: 0.5
 }
 
+TEST_CASE("habit: A softmax of nothing is zeros") {
+  CHECK(numbers(softmax(full({1, 2}, -INFINITY), -1)) == std::vector<double>{0, 0});
+  const Tensor q = ones({1, 1, 1, 2}), none = zeros({1, 1}, Dtype::u8);
+  CHECK(numbers(scaled_dot_product_attention(q, q, q, {.attn_mask = none})) == std::vector<double>{0, 0});
+}
+
+TEST_CASE("habit: A gradient of 0 stays 0") {
+  const Tensor x = zeros({1});
+  require_grad(x);
+  CHECK(numbers(gradient_of(x, sum(sqrt(x) * 0.0))) == std::vector<double>{0});  // PyTorch: 0 inf, NaN
+}
+
 TEST_CASE("habit: An operator such as += makes a new tensor") {
   Tensor x = ones({2});
   const Tensor same = x;
@@ -278,6 +320,12 @@ TEST_CASE("habit: Shapes broadcast, but not dtypes, and not the batches of matri
 TEST_CASE("habit: RMS norm adds 1e-5 to the mean square") {
   const Tensor x = full({2}, 1e-3, Dtype::f64);  // the mean square is 1e-6
   CHECK(std::abs(rms_norm(x).to_vector<double>()[0] - 1e-3 / std::sqrt(1.1e-5)) <= 1e-15);
+}
+
+TEST_CASE("habit: A module in bf16 keeps its values in f32") {
+  auto net = make_module<OneLinear>({.seed = 1, .dtype = Dtype::bf16});
+  CHECK(net.params().values().dtype() == Dtype::f32);
+  CHECK(net->layer(ones({1, 2}, Dtype::bf16)).dtype() == Dtype::bf16);
 }
 
 TEST_CASE("habit: Numbers have the dtype that C++ gives them, arange is f32, and a mask u8") {

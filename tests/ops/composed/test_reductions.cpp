@@ -1,4 +1,4 @@
-// Reductions that are composed: softmax over any axis.
+// Reductions that are composed: softmax over any axis, products of nothing.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -6,7 +6,9 @@
 #include <limits>
 #include <vector>
 
+#include "autograd/tape.h"
 #include "ops/composed/reductions.h"
+#include "ops/reduce/reduce.h"
 #include "ops/reduce/softmax.h"
 #include "tensor/base/error.h"
 #include "tensor/create.h"
@@ -28,4 +30,16 @@ TEST_CASE("softmax over another axis than the last is that of its columns") {
   CHECK_THROWS_AS(softmax(x, 2), ShapeError);
   CHECK_THROWS_AS(log_softmax(x, -3), ShapeError);
   CHECK(softmax(x, {.causal = true}).to_vector<float>()[2] == 0.0f);
+}
+
+TEST_CASE("a product of no elements is 1, with a gradient of none") {
+  const Tensor x = zeros({2, 0});
+  require_grad(x);
+  for (const bool keep : {false, true}) {
+    const Tensor y = prod(x, 1, keep);
+    CHECK(y.to_vector<float>() == std::vector<float>{1, 1});
+    CHECK(y.shape() == (keep ? Shape{2, 1} : Shape{2}));
+    backward(sum(y));
+    CHECK(grad(x).shape() == Shape{2, 0});
+  }
 }

@@ -128,6 +128,28 @@ TEST_CASE("byte260 decodes ids without a byte to nothing") {
   CHECK(tokenizer->decode(std::vector<std::int32_t>{0, 'a' + 3, 1, 2, 'b' + 3, 259}) == "ab");
 }
 
+TEST_CASE("the tokenizer ids reads token ids as numbers and writes them with a space behind each") {
+  const auto tokenizer = make_tokenizer("ids", " 5 17\n\t3\r\n");
+  CHECK(tokenizer->vocab_size() == 18);
+  CHECK(tokenizer->encode("5 17\n3 ") == std::vector<std::int32_t>{5, 17, 3});
+  CHECK(tokenizer->encode("\n").empty());
+  CHECK(tokenizer->decode(std::vector<std::int32_t>{0, 17}) == "0 17 ");
+  for (const char* const wrong : {"18", "-1", "+1", "1.5", "one", "99999999999", "1,2"})
+    CHECK(contains(error_of<ValueError>([&] { tokenizer->encode("4 " + std::string(wrong)); }),
+                   "at byte offset 2 is no id (whole numbers from 0 to 17"));
+  std::vector<std::string> replaced;
+  CHECK(tokenizer->with_known("1 two 3 two 18", replaced) == "1 3 ");
+  CHECK(replaced == std::vector<std::string>{"two", "18"});
+  const auto again = tokenizer_from_json(tokenizer->to_json());
+  CHECK(again->name() == "ids");
+  CHECK(again->vocab_size() == 18);
+  CHECK(contains(error_of<ValueError>([] { make_tokenizer("ids", " \n"); }), "no ids"));
+  CHECK(contains(error_of<ValueError>([] { static_cast<void>(ids_tokenizer(0)); }), "a vocabulary of 0"));
+  for (const char* const json : {R"({"name":"ids"})", R"({"name":"ids","vocab":0})",
+                                 R"({"name":"ids","vocab":2147483648})", R"({"name":"ids","vocab":"9"})"})
+    CHECK_THROWS_AS(tokenizer_from_json(json), FormatError);
+}
+
 TEST_CASE("decoding id by id gives the text of the whole") {
   const std::string text = "na\u00efve \U0001f600 text";
   for (const char* name : {"char", "byte", "byte260"}) {

@@ -200,6 +200,7 @@ json bytes_of(const json& vocab) {
 std::map<std::string, std::string> huggingface_tokenizer(const Tokenizer& tokenizer, std::int64_t context) {
   json config{{"model_max_length", context}, {"clean_up_tokenization_spaces", false}};
   std::map<std::string, std::string> files;
+  if (tokenizer.name() == "ids") return files;  // another program has the words
   if (const std::string bytes = tokenizer.model_file(); !bytes.empty()) {
     const PieceModel model = piece_model(bytes);
     const auto piece = [&](std::int32_t id) {
@@ -239,13 +240,13 @@ std::unique_ptr<Tokenizer> tokenizer_of_folder(const fs::path& folder) {
   if (description.is_null())
     fail<FormatError>(
         "import: {} is a tokenizer that is not read (those of characters or bytes that Eddy wrote are, and a tokenizer.model "
-        "of SentencePiece; with --map the weights alone are read)",
+        "of SentencePiece; with --data.tokenizer ids texts are token ids, which its own program makes of words and back)",
         file.string());
   return tokenizer_from_json(description.dump(), file.string());
 }
 
 void check_gguf_tokenizer(const Tokenizer& tokenizer) {
-  if (tokenizer.model_file().empty())
+  if (tokenizer.model_file().empty() && tokenizer.name() != "ids")
     fail<ConfigError>(
         "export: GGUF files have no tokenizer of {}, and this model was trained with {} (--format huggingface has one; "
         "{} tokenizer train makes a vocabulary that both have)",
@@ -253,7 +254,7 @@ void check_gguf_tokenizer(const Tokenizer& tokenizer) {
 }
 
 GgufValues gguf_tokenizer(const Tokenizer* tokenizer, std::int64_t vocab) {
-  if (tokenizer == nullptr) return {{"tokenizer.ggml.model", "none"}};
+  if (tokenizer == nullptr || tokenizer->name() == "ids") return {{"tokenizer.ggml.model", "none"}};
   PieceModel model = piece_model(tokenizer->model_file());
   for (std::int64_t id = std::ssize(model.pieces); id < vocab; ++id) {  // a table that was rounded up
     model.pieces.push_back(fmt::format("[PAD{}]", id));

@@ -95,25 +95,28 @@ NameMap own_names(const std::string& path) {
   return map;
 }
 
-DescribedModel described_by_gguf(const fs::path& file) {
+DescribedModel described_by_gguf(const fs::path& file, bool ids) {
   GgufFile read = read_gguf(file.string());
-  DescribedModel described{model_of_gguf(read, file.string()),
-                           {},
-                           llama_names(ModelForm::gguf),
-                           tokenizer_of_gguf(read.values, file.string())};
+  DescribedModel described{model_of_gguf(read, file.string()), {}, llama_names(ModelForm::gguf), {}};
+  described.tokenizer =
+      ids ? ids_tokenizer(described.model.vocab) : tokenizer_of_gguf(read.values, file.string());
   described.tensors = std::move(read.tensors);
   return described;
 }
 
 }  // namespace
 
-DescribedModel read_described_model(const std::string& path) {
+DescribedModel read_described_model(const std::string& path, bool ids) {
   std::error_code error;
   const fs::path folder = path, config = folder / "config.json", gguf = folder / "model.gguf";
   if (!fs::exists(folder, error))
     fail<IoError>("import: there is no {} (a folder or a file with weights)", path);
-  if (folder.extension() == ".gguf") return described_by_gguf(folder);
-  if (fs::is_directory(folder, error) && fs::exists(gguf, error)) return described_by_gguf(gguf);
+  if (folder.extension() == ".gguf") return described_by_gguf(folder, ids);
+  if (fs::is_directory(folder, error) && fs::exists(gguf, error)) return described_by_gguf(gguf, ids);
+  if (const fs::path around = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+      fs::is_regular_file(folder, error) && fs::exists(around / "config.json", error))
+    fail<IoError>("import: {} does not say what its model is (name its folder {}, which has config.json)",
+                  path, around.string());
   if (!fs::is_directory(folder, error) || !fs::exists(config, error))
     fail<IoError>(
         "import: {} does not say what its model is (a folder with config.json, or a GGUF file; of any other tensors "
@@ -125,7 +128,8 @@ DescribedModel read_described_model(const std::string& path) {
       own ? model_config_from_json(content, config.string()) : model_of_huggingface(content, config.string()),
       {},
       own ? own_names(path) : llama_names(ModelForm::huggingface),
-      tokenizer_of_folder(folder)};
+      {}};
+  described.tokenizer = ids ? ids_tokenizer(described.model.vocab) : tokenizer_of_folder(folder);
   TensorFiles files;
   files.add(folder);
   described.tensors = files.tensors();
@@ -146,7 +150,7 @@ std::string import_run(const ImportRequest& request) {
   if (described && !begin.tokenizer && begin.config.data.tokenizer == DataConfig().tokenizer)
     add_warning(fmt::format(
         "warning: {} {} no tokenizer, and its tokens are taken for the characters of the text (--data.tokenizer gives "
-        "that of the weights)",
+        "that of the weights; with ids the texts are token ids)",
         fmt::join(request.weights, ", "), request.weights.size() == 1 ? "has" : "have"));
   ReadyRun run = prepare_run(begin);
   ParamStore& params = run.model->params();

@@ -34,7 +34,7 @@ int run_chat(const ChatFlags& flags) {
   if (typed) {
     print_line("{}, {} parameters, step {}{}", run.config.model.model,
                human_count(static_cast<double>(run.model->params().count())), run.step,
-               run.step == 0 ? ": untrained, the text is noise" : "");
+               run.step == 0 ? ": nothing was trained, and without imported weights the text is noise" : "");
     print_line("A line is continued. /help lists commands, Ctrl-C stops the text, Ctrl-D ends.");
     if (!edits_lines())
       print_line("Lines are not edited: this build has no libedit (install libedit-dev and build again).");

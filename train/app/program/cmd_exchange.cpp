@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -46,16 +47,18 @@ int run_import(ImportFlags& flags, const CLI::App& app) {
   ImportRequest& request = flags.request;
   std::vector<std::string> notes;
   request.command_line = command_line_of(app);
+  const std::map<std::string, std::string> given = flags.run.texts("import");
+  const auto tokenizer = given.find("data.tokenizer");
   if (request.map.empty()) {
     if (request.weights.size() != 1)
       fail<ValueError>("import: {} names after --weights (without --map one: a folder or a GGUF file)",
                        request.weights.size());
-    request.described = read_described_model(request.weights.front());
+    request.described =
+        read_described_model(request.weights.front(), tokenizer != given.end() && tokenizer->second == "ids");
   }
   request.config =
       flags.run.gathered("import", notes, nullptr, request.described ? &request.described->model : nullptr);
-  if (request.described && request.described->tokenizer != nullptr &&
-      !flags.run.texts("import").contains("data.tokenizer")) {
+  if (request.described && request.described->tokenizer != nullptr && tokenizer == given.end()) {
     const std::string name = request.described->tokenizer->name();
     request.config.data.tokenizer =
         name == kSentencePiece ? (std::filesystem::path(request.run_dir) / "tokenizer.model").string() : name;

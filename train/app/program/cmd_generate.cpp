@@ -97,7 +97,7 @@ int run_generate(const GenerateOptions& options, const CLI::App& command) {
     say(fmt::format("stopped: {}; no session is saved", read.stopped));
     return 130;
   }
-  if (run.step == 0) say("untrained: step 0 (the text is noise; train the run first)");
+  if (run.step == 0) say("step 0: nothing was trained (the text is noise, unless the weights were imported)");
   // On a terminal the text begins with its prompt; a file or a pipe gets what the model wrote alone.
   if (terminal) show(prompt);
   const GenerateResult result =

@@ -120,6 +120,14 @@ void settle_budget(ReproduceTable& table, const fs::path& folder,
   }
 }
 
+void check_budget(const ReproduceTable& table) {
+  if (table.budget.equal.empty() || table.budget.equal == "tokens" || table.budget.minutes > 0) return;
+  if (const ReproduceRow& reference = reference_of(table); !reference.left_out.empty())
+    fail<ConfigError>(
+        "{}: the budget is that of the row {}, which cannot be trained: {} (budget.of names another)",
+        table.budget.place, reference.group, reference.left_out);
+}
+
 void record_budget(const ReproduceTable& table, const fs::path& folder,
                    const std::function<void(std::string_view)>& log) {
   std::map<std::string, json> costs = read_costs(table, folder);
@@ -134,7 +142,7 @@ void record_budget(const ReproduceTable& table, const fs::path& folder,
       timed ? std::map<std::string, RowSize>() : row_sizes(table, folder, true);
   RowTimer timer;
   for (const ReproduceRow& row : table.rows) {
-    if (!row.weights_of.empty() || costs.contains(row.group)) continue;
+    if (!row.weights_of.empty() || !row.left_out.empty() || costs.contains(row.group)) continue;
     double cost = 0;
     if (timed) {
       cost = timer.of(row.config, kTimedSeconds).step;

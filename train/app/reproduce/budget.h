@@ -20,6 +20,10 @@ namespace eddy::app {
 void settle_budget(ReproduceTable& table, const std::filesystem::path& folder,
                    const std::map<std::string, RowSize>& sizes = {});
 
+// Refuses a budget that is that of a row which is left out, unless it follows from the configuration alone.
+// errors: ConfigError.
+void check_budget(const ReproduceTable& table);
+
 // Counts or measures what is missing, and keeps it. Steps are timed one row after the other: the machine should do
 // nothing else, and a line says so where it does. Texts and vocabularies must be there.
 // errors: those of making tasks and models; ConfigError for a row that the memory has no room for.

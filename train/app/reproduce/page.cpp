@@ -83,7 +83,8 @@ double own_value(const ReproduceTable& table, const std::vector<ShownRow>& rows,
 std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
                      const ReproduceColumn& column) {
   const std::size_t finished = group_of(rows, shown.row->group).size();
-  if (finished == 0) return shown.row->tuning.diverged() ? "diverged" : "not run";
+  if (finished == 0)
+    return !shown.row->left_out.empty() ? "left out" : shown.row->tuning.diverged() ? "diverged" : "not run";
   const auto [mean, deviation, seeds] = own_spread(table, rows, shown, column);
   if (!std::isfinite(mean)) return "-";
   std::string cell = fmt::format("{:.{}f}", mean, column.decimals);
@@ -254,7 +255,10 @@ MeasuredTable runs_of(const std::vector<ShownRow>& rows, const std::string& quot
 
 std::vector<std::string> remarks_of(const std::vector<ShownRow>& rows) {
   std::vector<std::string> lines;
+  std::string left_out;  // the group of the last that was
   for (const ShownRow& shown : rows) {
+    if (!shown.row->left_out.empty() && std::exchange(left_out, shown.row->group) != shown.row->group)
+      lines.push_back(fmt::format("{}: left out: {}", shown.row->group, shown.row->left_out));
     if (!shown.result) continue;
     std::string line = fmt::format("{}: {} parameters", shown.row->name, grouped(shown.result->parameters));
     for (const std::string& remark : shown.result->remarks) line += "; " + remark;
@@ -385,7 +389,9 @@ std::string learned_line(const ReproduceTable& table, const std::vector<ShownRow
                          const ShownRow& shown) {
   const std::vector<const ShownRow*> group = group_of(rows, shown.row->group);
   if (group.empty())
-    return shown.row->tuning.diverged() ? "diverged at all values that were tried" : "not run";
+    return !shown.row->left_out.empty()   ? "left out"
+           : shown.row->tuning.diverged() ? "diverged at all values that were tried"
+                                          : "not run";
   const auto& [by, at, better, place] = table.learned;
   const bool less = better == "lower";
   const auto column = std::find_if(table.columns.begin(), table.columns.end(),

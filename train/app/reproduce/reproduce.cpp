@@ -12,7 +12,6 @@
 #include <set>
 
 #include "tensor/base/format.h"
-#include "tensor/files/input_file.h"
 #include "train/app/reproduce/budget.h"
 #include "train/app/reproduce/page.h"
 #include "train/app/reproduce/row_check.h"
@@ -25,14 +24,11 @@
 #include "train/app/views/html_page.h"
 #include "train/config/config.h"
 #include "train/files/output_file.h"
-#include "train/files/text_file.h"
 #include "train/run/run_folder.h"
 #include "train/step/clock.h"
 #include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/text/dataset.h"
-#include "train/text/stories/stories.h"
-#include "train/text/text_files.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
 #include "train/words/suggest.h"
@@ -44,8 +40,6 @@ namespace {
 namespace fs = std::filesystem;
 using Log = std::function<void(std::string_view)>;
 
-constexpr std::uint64_t kStorySeed = 1;
-constexpr std::int64_t kDocuments = 8;
 // What a dry run times of each row and of all, and the operations of a step up to which it does.
 constexpr double kDrySeconds = 0.2, kDrySecondsOfAll = 2, kTimedOperations = 1e11;
 
@@ -123,70 +117,6 @@ void repeat_for_seeds(ReproduceTable& table) {
   table.rows = std::move(all);
 }
 
-// ---- text that a table makes for itself
-
-// Its place: a file, or a folder of documents.
-fs::path text_path(const ReproduceTable& table, const fs::path& folder) {
-  const char* name = table.text.kind == ReproduceText::Kind::documents   ? "books"
-                     : table.text.kind == ReproduceText::Kind::beginning ? "text.txt"
-                                                                         : "stories.txt";
-  return folder / "text" / name;
-}
-
-// Refuses to overwrite a text that runs were trained on with another one.
-void write_once(const fs::path& file, const std::string& text) {
-  std::error_code error;
-  if (fs::exists(file, error)) {
-    if (read_text_file(file) == text) return;
-    fail<ConfigError>("reproduce: {} was made from other stories than there are now (choose another --runs)",
-                      file.string());
-  }
-  fs::create_directories(file.parent_path(), error);
-  if (error) fail<IoError>("reproduce: {} cannot be made: {}", file.parent_path().string(), error.message());
-  replace_text_file(file, text);
-}
-
-void prepare_text(const ReproduceTable& table, const fs::path& folder, const Log& log) {
-  const ReproduceText& plan = table.text;
-  if (plan.kind == ReproduceText::Kind::none) return;
-  const std::int64_t bytes = plan.generated_bytes;
-  if (plan.kind == ReproduceText::Kind::documents) {
-    const std::string all = generate_stories(kStorySeed, bytes);
-    const auto part = static_cast<std::size_t>(bytes / kDocuments);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(kDocuments); ++i)
-      write_once(text_path(table, folder) / fmt::format("book-{}.txt", i), all.substr(i * part, part));
-    log(fmt::format("data: {} documents of stories written by Eddy, {} bytes\n", kDocuments, bytes));
-    return;
-  }
-  if (plan.kind == ReproduceText::Kind::beginning) {
-    const InputFile file(plan.source);
-    write_once(text_path(table, folder),
-               std::string(file.text().substr(0, static_cast<std::size_t>(plan.source_bytes))));
-    log(fmt::format("data: the first {} bytes of {}\n", plan.source_bytes, plan.source));
-    return;
-  }
-  const bool given = !plan.source.empty();
-  std::string source_text = given ? read_text(plan.source) : generate_stories(kStorySeed, bytes);
-  if (given && plan.source_bytes > 0 && plan.source_bytes < std::ssize(source_text))
-    source_text.resize(static_cast<std::size_t>(plan.source_bytes));
-  const std::vector<std::string> stories = split_stories(source_text);
-  const std::size_t story_count = stories.size();
-  if (story_count < 2)
-    fail<ValueError>(
-        "reproduce: {} has {} {} (at least 2, with <|endoftext|> or blank lines between them: told as "
-        "one story, a text repeats nothing within reach)",
-        plan.source, story_count, plural(story_count, "story", "stories"));
-  const bool repeat = plan.kind == ReproduceText::Kind::repeat;
-  const bool cut = repeat && plan.most_bytes > 0;
-  const std::vector<std::string> told = cut ? cut_stories(stories, plan.most_bytes) : stories;
-  const std::string text = repeat ? repeat_text(told) : plain_text(told);
-  write_once(text_path(table, folder), text);
-  const std::string from = given ? plan.source : std::string("Eddy's own generator");
-  const std::string parts = cut ? fmt::format(" in {} pieces", told.size()) : "";
-  const std::string pieces = parts + (repeat ? ", each told twice" : "");
-  log(fmt::format("data: {} stories from {}{}: {} bytes\n", story_count, from, pieces, text.size()));
-}
-
 // ---- commands
 
 std::string command_of(const ReproduceOptions& options, const ReproduceRow& row) {
@@ -219,6 +149,10 @@ std::string plan_text(const ReproduceOptions& options, const ReproduceTable& tab
   bool all_known = true;
   for (const ReproduceRow* wanted : wanted_rows(table, options.rows)) {
     const ReproduceRow& row = *wanted;
+    if (!row.left_out.empty()) {
+      rows += fmt::format("\n[{}] {}: left out: {}\n", row.name, row.title, row.left_out);
+      continue;
+    }
     const RowState state = row_state(table, row, options.runs);
     const bool measured = state.result && state.result->measured == measurement_of(table, row);
     const char* status = measured          ? "done"
@@ -282,8 +216,8 @@ class Reproduction {
         folder_(fs::path(options.runs) / table_.folder) {}
 
   ReproduceEnd run() {
-    if (reads_as_it_is(options_, table_)) check_rows(table_, folder_);
-    if (options_.dry_run) return dry_run();
+    if (reads_as_it_is(options_, table_)) leave_out(check_rows(table_, folder_));
+    if (options_.dry_run) return with_failures(dry_run());
     refuse_foreign_file("reproduce", page_file().string(), kPageFile);
     // Report an error of any row before hours are spent on another.
     for (const ReproduceRow* row : wanted())
@@ -292,29 +226,59 @@ class Reproduction {
     for (const fs::path& folder : {folder_, folder_ / "text"}) remove_left_overs(folder);
     prepare_text(table_, folder_, log_);
     for (const ReproduceRow* row : wanted()) prepare_vocabulary(trained_row(*row), folder_, log_);
-    if (is_table_file(options_.table) && !reads_as_it_is(options_, table_)) check_rows(table_, folder_);
+    if (is_table_file(options_.table) && !reads_as_it_is(options_, table_))
+      leave_out(check_rows(table_, folder_));
     const StopOnSignal signals;
     if (!count_budget()) return ReproduceEnd::interrupted;
     time_left_ = TimeLeft(rows_to_train());
     time_left_.measure(log_, {.jobs = options_.jobs});
     ReproduceEnd end = ReproduceEnd::done;
     if (options_.jobs > 1 && !rows_to_train().empty())
-      end = run_side_by_side(words_of(options_, fmt::format("{}", fmt::join(options_.rows, ","))),
-                             options_.jobs, folder_, log_);
+      end = run_side_by_side(words_of(options_, names_to_run()), options_.jobs, folder_, log_);
     if (end == ReproduceEnd::done) end = share([&](const Claimed& claimed) { return tune_rows(claimed); });
     if (end == ReproduceEnd::done) {
-      table_ = plan_table(options_);
+      plan();
       end = share([&](const Claimed& claimed) { return run_rows(claimed); });
     }
     write_page();
     log_(table_text(table_, shown_rows()));
     log_(fmt::format("\npage: {}\n", page_file().string()));
     if (end == ReproduceEnd::interrupted) log_("interrupted: repeat the command to continue\n");
+    return with_failures(end);
+  }
+
+ private:
+  // The first error of a row, at the end.
+  ReproduceEnd with_failures(ReproduceEnd end) const {
     if (first_failure_) std::rethrow_exception(first_failure_);
     return end;
   }
 
- private:
+  // Leaves out rows that cannot be trained, and tells of those that were asked for; of these one must be left.
+  void leave_out(std::map<std::string, std::string> rows) {
+    left_out_ = std::move(rows);
+    const std::vector<const ReproduceRow*> asked = wanted();
+    mark_left_out();
+    std::set<std::string> groups;
+    for (const ReproduceRow* row : asked) {
+      if (row->left_out.empty() || !groups.insert(row->group).second) continue;
+      log_(fmt::format("{}: left out: {}\n", row->group, row->left_out));
+      if (!first_failure_)
+        first_failure_ = std::make_exception_ptr(ConfigError(
+            fmt::format("{}: the row {} cannot be trained: {}", row->place, row->group, row->left_out)));
+    }
+    if (wanted().empty() && first_failure_) std::rethrow_exception(first_failure_);
+    check_budget(table_);
+  }
+  void mark_left_out() {
+    for (ReproduceRow& row : table_.rows)
+      if (const auto found = left_out_.find(row.name); found != left_out_.end()) row.left_out = found->second;
+  }
+  void plan() {
+    table_ = plan_table(options_);
+    mark_left_out();
+  }
+
   const ReproduceRow& trained_row(const ReproduceRow& row) const {
     return row.weights_of.empty() ? row : *find_row(table_, row.weights_of);
   }
@@ -323,20 +287,32 @@ class Reproduction {
   bool count_budget() {
     const auto known = [&] {
       return std::all_of(table_.rows.begin(), table_.rows.end(),
-                         [](const ReproduceRow& row) { return row.counted; });
+                         [](const ReproduceRow& row) { return row.counted || !row.left_out.empty(); });
     };
     while (!known()) {
       const std::optional<RunLock> lock = claim(folder_, "budget");
       if (!lock && !wait_for_others()) return false;
-      table_ = plan_table(options_);
+      plan();
       if (!lock || known()) continue;
       record_budget(table_, folder_, log_);
-      table_ = plan_table(options_);
+      plan();
     }
     return true;
   }
 
-  std::vector<const ReproduceRow*> wanted() const { return wanted_rows(table_, options_.rows); }
+  // Those that were asked for, but for the ones that are left out.
+  std::vector<const ReproduceRow*> wanted() const {
+    std::vector<const ReproduceRow*> rows = wanted_rows(table_, options_.rows);
+    std::erase_if(rows, [](const ReproduceRow* row) { return !row->left_out.empty(); });
+    return rows;
+  }
+  // Their names for --rows; "" for all.
+  std::string names_to_run() const {
+    if (left_out_.empty()) return fmt::format("{}", fmt::join(options_.rows, ","));
+    std::string names;
+    for (const ReproduceRow* row : wanted()) names += (names.empty() ? "" : ",") + row->name;
+    return names;
+  }
 
   // Those that are not trained to their end, each once.
   std::vector<const ReproduceRow*> rows_to_train() const {
@@ -523,7 +499,8 @@ class Reproduction {
   ReproduceTable table_;
   const fs::path folder_;
   TimeLeft time_left_{{}};
-  std::set<std::string> failed_{};  // rows of this call
+  std::map<std::string, std::string> left_out_{};  // why, by the names of rows
+  std::set<std::string> failed_{};                 // rows of this call
   std::exception_ptr first_failure_{};
 };
 

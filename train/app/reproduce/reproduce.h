@@ -119,6 +119,7 @@ struct ReproduceRow {
   std::string variant{};      // ends the name of its folder: "-learning_rate-0.003", where that was tuned
   RowTuning tuning{};         // of a table that tunes
   bool off_is_meant = false;  // its recurrence may be off (row_check.h)
+  std::string left_out{};     // why it cannot be trained (check_rows); empty: it can
   bool counted = true;        // false: its steps follow from costs that are not known yet (budget.h)
 
   std::string folder() const { return name + variant; }
@@ -228,7 +229,8 @@ enum class ReproduceEnd { done, interrupted, failed };
 
 // Trains and measures the rows. `log` receives progress and, at the end, the table. Returns `done` when all
 // rows are complete, `failed` when one stopped because of losses that were not finite. After a row that ends with an
-// error the others are trained; that error, the first if there are several, is thrown at the end.
+// error the others are trained, and so they are where the model of one does not fit its task; that error, the first if
+// there are several, is thrown at the end.
 // errors: as plan_table; ConfigError when a row's folder holds a run of another configuration; those of
 // training and of the data.
 ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& log);

@@ -67,7 +67,7 @@ std::vector<std::string> shapes_of(const Model& model) {
 void check_weights(const ReproduceTable& table,
                    const std::map<std::string, std::vector<std::string>>& shapes) {
   for (const ReproduceRow& row : table.rows) {
-    if (row.weights_of.empty()) continue;
+    if (row.weights_of.empty() || !shapes.contains(row.name)) continue;
     const std::vector<std::string>&own = shapes.at(row.name), &others = shapes.at(row.weights_of);
     for (const std::string& shape : own)
       if (std::find(others.begin(), others.end(), shape) == others.end())
@@ -82,8 +82,10 @@ void check_weights(const ReproduceTable& table,
 
 }  // namespace
 
-void check_rows(const ReproduceTable& table, const std::filesystem::path& folder) {
+std::map<std::string, std::string> check_rows(const ReproduceTable& table,
+                                              const std::filesystem::path& folder) {
   Tasks tasks;
+  std::map<std::string, std::string> left_out;
   std::vector<std::string> numbers;  // of the rows' tasks
   std::map<std::string, std::vector<std::string>> shapes;
   bool gains = false;  // whether a row measures what its state gains
@@ -93,18 +95,30 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
       choose_device_precision({"reproduce", "train.device", "train.precision"}, config.train.device,
                               config.train.precision);
       const Task& task = tasks.of(config);
-      const std::unique_ptr<Model> model = make_unallocated_model(whole_model(row, config, task));
-      if (task.row_length() > 0) model->check_length(task.row_length(), task.carries_state());
-      if (const std::string off = recurrence_off(*model, task, config); !off.empty() && !row.off_is_meant)
-        fail<ConfigError>("{} (smaller blocks; recurrence_off = true in the row says that it is meant)", off);
-      shapes.emplace(row.name, shapes_of(*model));
       gains = gains || (row.config.train.state_gain_batches > 0 && task.carries_state());
       for (const std::string& name : task.metric_names())
         if (std::find(numbers.begin(), numbers.end(), name) == numbers.end()) numbers.push_back(name);
+      std::unique_ptr<Model> model;
+      try {
+        model = make_unallocated_model(whole_model(row, config, task));
+        if (task.row_length() > 0) model->check_length(task.row_length(), task.carries_state());
+      } catch (const Error& misfit) {
+        left_out.emplace(row.name, misfit.what());
+        continue;
+      }
+      if (const std::string off = recurrence_off(*model, task, config); !off.empty() && !row.off_is_meant)
+        fail<ConfigError>("{} (smaller blocks; recurrence_off = true in the row says that it is meant)", off);
+      shapes.emplace(row.name, shapes_of(*model));
     } catch (const Error& refused) {
       fail<ConfigError>("{}: the row {} cannot be trained: {}", row.place, row.name, refused.what());
     }
   }
+  for (const ReproduceRow& row : table.rows)
+    if (left_out.contains(row.weights_of) &&
+        left_out
+            .emplace(row.name, fmt::format("it takes the weights of {}, which is left out", row.weights_of))
+            .second)
+      shapes.erase(row.name);
   check_weights(table, shapes);
   std::vector<std::string> measured = numbers;
   for (const CommonColumn& column : common_columns()) measured.emplace_back(column.key);
@@ -131,6 +145,7 @@ void check_rows(const ReproduceTable& table, const std::filesystem::path& folder
   if (!table.chart_key.empty()) check("chart", table.chart_key, table.chart_place, numbers);
   if (!table.tune.keys.empty()) check("number to tune by", table.tune.by, table.tune.place, numbers);
   if (!table.learned.by.empty()) check("number to learn", table.learned.by, table.learned.place, numbers);
+  return left_out;
 }
 
 std::map<std::string, RowSize> row_sizes(const ReproduceTable& table, const std::filesystem::path& folder,
@@ -138,6 +153,7 @@ std::map<std::string, RowSize> row_sizes(const ReproduceTable& table, const std:
   Tasks tasks;
   std::map<std::string, RowSize> sizes;
   for (const ReproduceRow& row : table.rows) {
+    if (!row.left_out.empty()) continue;
     const std::string path = row.config.data.path.text();
     std::error_code error;
     const bool at_hand = path.empty() ? table.generated : std::filesystem::exists(path, error);

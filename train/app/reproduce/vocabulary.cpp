@@ -1,4 +1,4 @@
-// Choosing the documents, and knowing whether a vocabulary is theirs.
+// Writing the text of a table; choosing the documents of a vocabulary, and knowing whether it is theirs.
 #include "train/app/reproduce/vocabulary.h"
 
 #include <fmt/core.h>
@@ -6,10 +6,12 @@
 #include <algorithm>
 
 #include "tensor/base/format.h"
+#include "tensor/files/input_file.h"
 #include "train/files/sha256.h"
 #include "train/files/text_file.h"
 #include "train/text/corpus.h"
 #include "train/text/sentencepiece_tokenizer.h"
+#include "train/text/stories/stories.h"
 #include "train/text/text_files.h"
 #include "train/text/vocabulary_training.h"
 #include "train/words/human_text.h"
@@ -19,6 +21,22 @@ using namespace training;
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::uint64_t kStorySeed = 1;
+constexpr std::int64_t kDocuments = 8;
+
+// Refuses to overwrite a text that runs were trained on with another one.
+void write_once(const fs::path& file, const std::string& text) {
+  std::error_code error;
+  if (fs::exists(file, error)) {
+    if (read_text_file(file) == text) return;
+    fail<ConfigError>("reproduce: {} was made from other stories than there are now (choose another --runs)",
+                      file.string());
+  }
+  fs::create_directories(file.parent_path(), error);
+  if (error) fail<IoError>("reproduce: {} cannot be made: {}", file.parent_path().string(), error.message());
+  replace_text_file(file, text);
+}
 
 std::vector<TextFile> training_documents(const DataConfig& data) {
   const std::string path = data.path.text();  // a table reads one
@@ -50,6 +68,55 @@ std::string digest_of(const std::vector<TextFile>& files) {
 }
 
 }  // namespace
+
+fs::path text_path(const ReproduceTable& table, const fs::path& folder) {
+  const char* name = table.text.kind == ReproduceText::Kind::documents   ? "books"
+                     : table.text.kind == ReproduceText::Kind::beginning ? "text.txt"
+                                                                         : "stories.txt";
+  return folder / "text" / name;
+}
+
+void prepare_text(const ReproduceTable& table, const fs::path& folder,
+                  const std::function<void(std::string_view)>& log) {
+  const ReproduceText& plan = table.text;
+  if (plan.kind == ReproduceText::Kind::none) return;
+  const std::int64_t bytes = plan.generated_bytes;
+  if (plan.kind == ReproduceText::Kind::documents) {
+    const std::string all = generate_stories(kStorySeed, bytes);
+    const auto part = static_cast<std::size_t>(bytes / kDocuments);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(kDocuments); ++i)
+      write_once(text_path(table, folder) / fmt::format("book-{}.txt", i), all.substr(i * part, part));
+    log(fmt::format("data: {} documents of stories written by Eddy, {} bytes\n", kDocuments, bytes));
+    return;
+  }
+  if (plan.kind == ReproduceText::Kind::beginning) {
+    const InputFile file(plan.source);
+    write_once(text_path(table, folder),
+               std::string(file.text().substr(0, static_cast<std::size_t>(plan.source_bytes))));
+    log(fmt::format("data: the first {} bytes of {}\n", plan.source_bytes, plan.source));
+    return;
+  }
+  const bool given = !plan.source.empty();
+  std::string source_text = given ? read_text(plan.source) : generate_stories(kStorySeed, bytes);
+  if (given && plan.source_bytes > 0 && plan.source_bytes < std::ssize(source_text))
+    source_text.resize(static_cast<std::size_t>(plan.source_bytes));
+  const std::vector<std::string> stories = split_stories(source_text);
+  const std::size_t story_count = stories.size();
+  if (story_count < 2)
+    fail<ValueError>(
+        "reproduce: {} has {} {} (at least 2, with <|endoftext|> or blank lines between them: told as "
+        "one story, a text repeats nothing within reach)",
+        plan.source, story_count, plural(story_count, "story", "stories"));
+  const bool repeat = plan.kind == ReproduceText::Kind::repeat;
+  const bool cut = repeat && plan.most_bytes > 0;
+  const std::vector<std::string> told = cut ? cut_stories(stories, plan.most_bytes) : stories;
+  const std::string text = repeat ? repeat_text(told) : plain_text(told);
+  write_once(text_path(table, folder), text);
+  const std::string from = given ? plan.source : std::string("Eddy's own generator");
+  const std::string parts = cut ? fmt::format(" in {} pieces", told.size()) : "";
+  const std::string pieces = parts + (repeat ? ", each told twice" : "");
+  log(fmt::format("data: {} stories from {}{}: {} bytes\n", story_count, from, pieces, text.size()));
+}
 
 std::string vocabulary_path(const fs::path& folder, std::int64_t pieces) {
   return (folder / "text" / fmt::format("pieces-{}.model", pieces)).string();

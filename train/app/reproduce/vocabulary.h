@@ -1,5 +1,5 @@
-// The vocabularies of rows whose data.tokenizer is kOwnVocabulary: made once for a table, from the documents that its
-// rows are trained on.
+// What a table makes once, before its rows run: the text that it writes for itself, and the vocabularies of rows whose
+// data.tokenizer is kOwnVocabulary, from the documents that its rows are trained on.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,14 @@
 #include "train/app/reproduce/reproduce.h"
 
 namespace eddy::app {
+
+// The place of the text that a table makes for itself, below its folder: a file, or a folder of documents.
+std::filesystem::path text_path(const ReproduceTable& table, const std::filesystem::path& folder);
+
+// Writes that text, if the table has one and it is not there.
+// errors: ConfigError where there is another; ValueError for a source of fewer than two stories; IoError.
+void prepare_text(const ReproduceTable& table, const std::filesystem::path& folder,
+                  const std::function<void(std::string_view)>& log);
 
 // The file of a vocabulary of so many pieces, below the folder of a table.
 std::string vocabulary_path(const std::filesystem::path& folder, std::int64_t pieces);

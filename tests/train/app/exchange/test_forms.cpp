@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "models/weights.h"
+#include "ops/ops.h"
 #include "tensor/base/error.h"
 #include "tests/models/every_model.h"
 #include "tests/support/errors.h"
@@ -262,6 +263,55 @@ TEST_CASE("eddy export --format and eddy import: a run comes back from each form
       if (form == "huggingface") start("train --resume " + out + "-back");
     }
   }
+}
+
+TEST_CASE("eddy import: weights whose tokenizer is not read work on token ids") {
+  if (!has_program()) return;
+  const OneThread one;
+  const TempFolder folder;
+  const std::unique_ptr<Model> model = form_model(form_config("llama"));  // of 23 tokens
+  static_cast<void>(export_model(*model, nullptr, folder.path("hf"), ModelForm::huggingface));
+  folder.write("hf/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
+  std::string ids;
+  for (int i = 0; i < 600; ++i) ids += std::to_string(i * i % 11) + (i % 9 == 8 ? "\n" : " ");
+  folder.write("ids.txt", ids);
+  const auto run = [&](const std::string& line) { return run_program({words_of(line), folder.path()}); };
+
+  const Ended not_run = run("generate hf");
+  CHECK(not_run.status == 1);
+  CHECK(contains(not_run.err, "hf holds no checkpoint (it has the weights of a model; "));
+  CHECK(contains(not_run.err, " import --weights hf --data TEXT --run RUN makes a run of them)"));
+  CHECK(contains(run("inspect hf/model.safetensors --text ids.txt").err, "import --weights hf --data"));
+  CHECK(contains(run("import --weights hf/model.safetensors --run back --data ids.txt").err,
+                 "name its folder hf, which has config.json"));
+
+  const std::string import = "import --weights hf --run back --train.batch 2 --data ids.txt";
+  CHECK(contains(run(import).err, "with --data.tokenizer ids texts are token ids"));
+  const Ended imported = run(import + " --data.tokenizer ids --train.steps 1 --train.eval_every 0");
+  REQUIRE_MESSAGE(imported.status == 0, imported.err);
+  CHECK(load_run(folder.path("back")).tokenizer->vocab_size() == 23);
+  const std::string generate = "generate back --tokens 5 --temperature 0 --prompt ";
+  const Ended written = run_program(
+      {{"generate", "back", "--tokens", "5", "--temperature", "0", "--prompt", "7 22 1"}, folder.path()});
+  REQUIRE_MESSAGE(written.status == 0, written.err);
+  CHECK(contains(written.err,
+                 "step 0: nothing was trained (the text is noise, unless the weights were imported)"));
+  const std::vector<std::int32_t> drawn = ids_tokenizer(23)->encode(written.out);
+  REQUIRE(drawn.size() == 5);
+  // What the model itself finds the most probable, each from all before.
+  std::vector<std::int64_t> seen{7, 22, 1};
+  const NoGrad no_grad;
+  for (const std::int32_t id : drawn) {
+    ForwardInput input;
+    input.tokens = Tensor::from(seen, {1, std::ssize(seen)});
+    CHECK(argmax(model->forward(input).logits[0][-1]).item_int() == id);
+    seen.push_back(id);
+  }
+  CHECK(contains(run(generate + "the").err, "\"the\" at byte offset 0 is no id"));
+  CHECK(run("train --resume back").status == 0);
+  CHECK(run("export back --out again --format huggingface").status == 0);
+  CHECK_FALSE(fs::exists(folder.path("again/tokenizer.json")));
+  CHECK(run("export back --out cpp --format gguf").status == 0);
 }
 
 TEST_CASE("forms: the package gguf reads the values and the tensors of a GGUF file") {

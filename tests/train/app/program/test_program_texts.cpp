@@ -121,7 +121,7 @@ TEST_CASE("program: a terminal sees the prompt before the text and a pipe the te
   const std::string line = "generate r --tokens 5 --prompt the";
   const Ended piped = run_in(folder.path(), line);
   CHECK(piped.out.size() == 5);
-  CHECK_FALSE(contains(piped.err, "untrained"));
+  CHECK_FALSE(contains(piped.err, "nothing was trained"));
   // The terminal of a pseudo-terminal: what the program writes to one end is read from the other.
   const Descriptor reader(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   REQUIRE(reader.get() >= 0);
@@ -144,7 +144,7 @@ TEST_CASE("program: a terminal sees the prompt before the text and a pipe the te
   // The first checkpoint of a run is saved before it has learned anything.
   const Ended noise = run_in(folder.path(), "generate r --tokens 5 --checkpoint step-0");
   CHECK_MESSAGE(noise.status == 0, noise.err);
-  CHECK_MESSAGE(contains(noise.err, "untrained: step 0"), noise.err);
+  CHECK_MESSAGE(contains(noise.err, "step 0: nothing was trained"), noise.err);
 }
 
 TEST_CASE("program: another model is one word and a key that it does not read is warned of") {

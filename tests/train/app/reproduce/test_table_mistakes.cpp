@@ -227,9 +227,64 @@ TEST_CASE("values that a table of one's own cannot have are refused with what th
        {"title = \"one", "notes = \"mine\"\ntitle = \"one", "notes is \"mine\" (a list"},
        {"steps = 2", "steps = \"2\"", "my.toml:13:1: train.steps is \"2\""},
        {"steps = 2", "steps = 2\nprecision = \"tf32\"", "tf32 is for a GPU"},
-       {"layers = 2", "readout = \"last\"", "my.toml:19:1: the row attention cannot be trained"},
        {"params = 3000", "params = 3", "cannot have model.params = 3"}})
     check_refused(mistake);
+}
+
+TEST_CASE("a row whose model does not fit its task is told and left out, and the others are trained") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  std::string table = kTable;
+  table.replace(table.find("layers = 2"), 10, "readout = \"last\"");
+  table += R"([[row]]
+name = "copy"
+title = "the weights of attention"
+model = {model = "regular", layers = 2}
+weights_of = "attention"
+)";
+  ReproduceOptions options;
+  options.table = folder.write("my.toml", table);
+  options.runs = folder.path("runs");
+  std::string told;
+  const auto log = [&](std::string_view text) { told += text; };
+  const auto reproduced = [&] {
+    told.clear();
+    return error_of<ConfigError>([&] { static_cast<void>(reproduce(options, log)); });
+  };
+  const std::string why = "config: model.readout is \"last\"";
+  options.dry_run = true;
+  CHECK(contains(reproduced(), "my.toml:19:1: the row attention cannot be trained: " + why));
+  CHECK_MESSAGE(contains(told, "[attention] attention: left out: " + why), told);
+  CHECK(contains(told, "[unit] a unit recurrence: to be trained"));
+  CHECK_FALSE(std::filesystem::exists(options.runs));
+
+  const Quiet quiet;
+  options.dry_run = false;
+  CHECK(contains(reproduced(), "my.toml:19:1: the row attention cannot be trained: " + why));
+  CHECK(told.find("attention: left out: " + why) < told.find("row 1 of 1, unit"));
+  CHECK(contains(told, "copy: left out: it takes the weights of attention, which is left out"));
+  CHECK(std::filesystem::exists(folder.path("runs/my/unit/result.json")));
+  CHECK_FALSE(std::filesystem::exists(folder.path("runs/my/attention")));
+  const std::string page = read_bytes(folder.path("runs/my/index.html"));
+  CHECK(contains(page, "attention: left out: config: model.readout is"));
+  // A row that was not asked for is no error.
+  options.rows = {"unit"};
+  CHECK(reproduced().empty());
+  options.rows = {"copy", "attention"};
+  CHECK(contains(reproduced(), "the row attention cannot be trained"));
+}
+
+TEST_CASE("a budget of a row whose model does not fit its task ends the table") {
+  const OneThread one_thread;
+  const TempFolder folder;
+  std::string table = "budget = {equal = \"operations\", of = \"attention\"}\n" + std::string(kTable);
+  table.replace(table.find("layers = 2"), 10, "readout = \"last\"");
+  ReproduceOptions options;
+  options.table = folder.write("my.toml", table);
+  options.runs = folder.path("runs");
+  const std::string told = error_of<ConfigError>([&] { reproduce(options, [](std::string_view) {}); });
+  CHECK_MESSAGE(contains(told, "the budget is that of the row attention, which cannot be trained"), told);
+  CHECK_FALSE(std::filesystem::exists(options.runs));
 }
 
 TEST_CASE("a row that ends with an error is told at once and at the end, and the others are trained") {
