@@ -179,13 +179,14 @@ function(eddy_cuda_host_compiler nvcc given result)
   # A limit of nvcc's version, or headers of the system that it cannot read: a trial shows both.
   set(source ${CMAKE_CURRENT_BINARY_DIR}/cuda_host_compiler.cu)
   file(WRITE ${source} "#include <algorithm>\n#include <string>\n__global__ void kernel() {}\n")
+  separate_arguments(flags NATIVE_COMMAND "${CMAKE_CUDA_FLAGS} $ENV{CUDAFLAGS}")
   set(refused "")
   foreach(candidate ${candidates})
     set(host -ccbin ${candidate})
     if(candidate STREQUAL "g++" AND NOT given)
       set(host)
     endif()
-    execute_process(COMMAND ${nvcc} ${host} -std=c++20 -c -o ${source}.o ${source}
+    execute_process(COMMAND ${nvcc} ${flags} ${host} -std=c++20 -c -o ${source}.o ${source}
       OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
     if(status STREQUAL "0")
       if(host AND NOT given)

@@ -12,6 +12,8 @@
 #   tests/ports.sh optional-12 [FOLDER]    the program linked on Debian 12 without what is optional, and with each of it
 #   tests/ports.sh optional-13 [FOLDER]    the same on Debian 13
 #   tests/ports.sh optional-sid [FOLDER]   the same on Debian sid
+#   tests/ports.sh cuda-13 [FOLDER]        the program compiled and linked on Debian 13 with its own nvcc (non-free), for
+#                                          9.0; no GPU is needed, and none is used
 #   tests/ports.sh wheel [FOLDER]          the wheel made on Debian 12, into build/wheels (cmake/packaging/wheel.sh)
 #   tests/ports.sh wheel-12 [FOLDER]       that wheel installed on a bare Debian 12, where nothing but Python's venv is
 #                                          added, and tried without a network (tests/wheel.sh)
@@ -36,7 +38,7 @@ case "$trial" in
   debian-12 | optional-12 | wheel) suite=bookworm ;;
   clang-19) suite=bookworm compiler=clang++-19 ;;
   arm64) suite=bookworm compiler=aarch64-linux-gnu-g++ ;;
-  debian-13 | optional-13 | quick) suite=trixie ;;
+  debian-13 | optional-13 | cuda-13 | quick) suite=trixie ;;
   gcc-13) suite=trixie compiler=g++-13 ;;
   debian-sid | optional-sid) suite=sid ;;
   wheel-12) suite=bookworm compiler=none ;;
@@ -238,7 +240,7 @@ try_optional() {
       cmake --build build/clang --target eddy_program
       build/clang/eddy info"
   fi
-  # Debian's own toolkits are older than what Eddy needs: that of this machine is lent.
+  # Debian 12's own toolkit is older than what Eddy needs: that of this machine is lent.
   heading "With nvcc"
   cuda="$(realpath -e /usr/local/cuda 2>/dev/null || true)"
   if [[ -z "$cuda" ]]; then
@@ -341,6 +343,16 @@ case "$trial" in
     compiled
     ;;
   optional-*) try_optional ;;
+  cuda-13)
+    echo "deb ${DEBIAN_MIRROR:-http://deb.debian.org/debian} trixie contrib non-free" >"$system/etc/apt/sources.list.d/non-free.list"
+    packages nvidia-cuda-toolkit
+    commands "cmake/install_dependencies.sh
+      rm -f build/cuda-ci/CMakeCache.txt
+      cmake --preset cuda-ci $program_only
+      cmake --build --preset cuda-ci --target eddy_program
+      build/cuda-ci/eddy info"
+    record "the program compiled for 9.0 and linked with Debian's nvcc $(version_of nvidia-cuda-toolkit); no GPU"
+    ;;
   wheel)
     packages python3
     commands "cmake/install_dependencies.sh

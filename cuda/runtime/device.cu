@@ -109,7 +109,9 @@ std::string mismatch(const DeviceInfo& device) {
 }
 
 std::string probe(const DeviceInfo& device) {
-  cudaError_t error = cudaLaunchKernel(probe_kernel, 1, 1, nullptr);
+  // CUDA 12.4 has no form of this that takes the kernel's own type.
+  cudaError_t error =
+      cudaLaunchKernel(reinterpret_cast<const void*>(probe_kernel), 1, 1, nullptr, 0, nullptr);
   if (error == cudaSuccess) error = cudaDeviceSynchronize();
   if (error == cudaSuccess) return "";
   cudaGetLastError();

@@ -225,6 +225,9 @@ TEST_SUITE("device") {
     CHECK(events("again") == first);
     options.cache.clear();  // and nothing may be tried
     CHECK(events("untried") == std::vector<std::string>{bf16_text()});
+    set_gpu_kernels("plain");  // nor where no kernel is left to choose
+    options = options_in(folder, {"products=fused"});
+    CHECK(events("named") == std::vector<std::string>{bf16_text()});
   }
 
   TEST_CASE("a resumed run keeps its kernels, or says that its bits will differ") {

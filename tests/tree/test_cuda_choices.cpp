@@ -19,7 +19,8 @@ struct CudaMachine {
   std::string version = "13.0", known = "75 80 86 87 89 90 100 103 120 121";
   std::string smi{};             // what its nvidia-smi does, as lines of a shell; empty: there is none
   std::string accepts = "nvcc";  // what nvcc compiles with: "nvcc" by itself, or the last part of a path
-  std::string host{}, wanted{};  // CMAKE_CUDA_HOST_COMPILER, EDDY_CUDA_ARCHITECTURES
+  std::string host{}, wanted{},
+      flags{};  // CMAKE_CUDA_HOST_COMPILER, EDDY_CUDA_ARCHITECTURES, CMAKE_CUDA_FLAGS
 };
 
 // Writes a program, and returns its path.
@@ -29,43 +30,42 @@ std::string program(const TempFolder& folder, const std::string& name, const std
   return path;
 }
 
+// They answer by variables: those of a machine.
+constexpr const char* kNvcc = R"(
+case "$*" in
+  --version) echo "Cuda compilation tools, release $VERSION, V0" ;;
+  --list-gpu-code) for a in $KNOWN; do echo sm_$a; done ;;
+  *-allow-unsupported-compiler*) ;;
+  *-ccbin*"/$ACCEPTS "* | *-ccbin" $ACCEPTS "*) ;;
+  *-ccbin*) echo 'error: no' >&2; exit 1 ;;
+  *) [ "$ACCEPTS" = nvcc ] || { echo 'x.h:3: #error -- unsupported GNU version!'; exit 1; } ;;
+esac
+)";
+constexpr const char* kScript = R"(
+cmake_minimum_required(VERSION 3.25)
+include("${SOURCE}/cmake/CudaChoices.cmake")
+set(CMAKE_CXX_COMPILER /usr/bin/c++)
+eddy_cuda_architectures(nvcc "$ENV{WANTED}" list)
+message(STATUS "builds ${list}")
+eddy_cuda_host_compiler(nvcc "$ENV{HOST}" host)
+message(STATUS "host ${host}.")
+)";
+
 // What CMake says there on one line: its messages, then "builds LIST" and "host COMPILER".
 std::string configured(const CudaMachine& machine) {
   const TempFolder folder;
-  const std::string nvcc =
-      program(folder, "nvcc",
-              "case \"$*\" in\n"
-              "--version) echo 'Cuda compilation tools, release " +
-                  machine.version +
-                  ", V0' ;;\n"
-                  "--list-gpu-code) for a in " +
-                  machine.known +
-                  "; do echo sm_$a; done ;;\n"
-                  "*-ccbin*/" +
-                  machine.accepts + "\\ *|*-ccbin\\ " + machine.accepts +
-                  "\\ *) exit 0 ;;\n"
-                  "*-ccbin*) echo 'error: no' >&2; exit 1 ;;\n"
-                  "*) if [ " +
-                  machine.accepts +
-                  " = nvcc ]; then exit 0; fi; echo 'x.h:3: #error -- unsupported GNU version!'; exit 1 ;;\n"
-                  "esac\n");
+  program(folder, "nvcc", kNvcc);
   for (const char* const host : {"g++", "g++-13"}) program(folder, host, "exit 0\n");
   const std::string smi = machine.smi.empty() ? "/nowhere/nvidia-smi" : program(folder, "smi", machine.smi);
-  const std::string script = folder.write("script.cmake",
-                                          "cmake_minimum_required(VERSION 3.25)\n"
-                                          "include(" EDDY_SOURCE_DIR
-                                          "/cmake/CudaChoices.cmake)\n"
-                                          "set(CMAKE_CXX_COMPILER /usr/bin/c++)\n"
-                                          "eddy_cuda_architectures(" +
-                                              nvcc + " \"" + machine.wanted +
-                                              "\" list)\n"
-                                              "message(STATUS \"builds ${list}\")\n"
-                                              "eddy_cuda_host_compiler(" +
-                                              nvcc + " \"" + machine.host +
-                                              "\" host)\n"
-                                              "message(STATUS \"host ${host}.\")\n");
-  std::string text = output_of("cd " + folder.path() + " && PATH=" + folder.path("bin") +
-                               ":\"$PATH\" cmake -DEDDY_NVIDIA_SMI=" + smi + " -P " + script + " 2>&1; true");
+  const auto variable = [](const char* name, const std::string& value) {
+    return std::string(name) + "='" + value + "' ";
+  };
+  std::string text = output_of("cd " + folder.path() + " && env PATH=" + folder.path("bin") + ":\"$PATH\" " +
+                               variable("VERSION", machine.version) + variable("KNOWN", machine.known) +
+                               variable("ACCEPTS", machine.accepts) + variable("HOST", machine.host) +
+                               variable("WANTED", machine.wanted) + variable("CUDAFLAGS", machine.flags) +
+                               "cmake -DEDDY_NVIDIA_SMI=" + smi + " -DSOURCE=" EDDY_SOURCE_DIR " -P " +
+                               folder.write("script.cmake", kScript) + " 2>&1; true");
   // CMake breaks the lines of its errors.
   std::replace(text.begin(), text.end(), '\n', ' ');
   for (std::size_t at = 0; (at = text.find("  ", at)) != std::string::npos;) text.erase(at, 1);
@@ -143,6 +143,7 @@ TEST_CASE("cuda choices: where nvcc refuses its own host compiler another is tak
       "bin/g++-13 compiles the host's code in .cu files; nvcc refuses g++: x.h:3: #error -- unsupported GNU");
   check_says({.accepts = "none"},
              "nvcc accepts none of the compilers here for the host's code: not g++: x.h:3: #error");
+  check_says({.accepts = "none", .flags = "-allow-unsupported-compiler"}, "host . ");
   check_says({.accepts = "g++-13", .host = "g++-14"}, "not g++-14: error: no");
   check_says({.accepts = "g++-13", .host = "g++-13"}, "host g++-13. ");
 }

@@ -52,15 +52,16 @@ cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* total);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaDriverGetVersion(int* version);
+typedef struct EmulatedStream* cudaStream_t;
 // A kernel without arguments runs at once. Others are started by cuda/core/start.cuh.
-inline cudaError_t cudaLaunchKernel(void (*kernel)(), unsigned blocks, unsigned threads, void**) {
-  emulation::run({"probe", blocks, static_cast<int>(threads), 0, reinterpret_cast<const void*>(kernel)},
-                 kernel);
+inline cudaError_t cudaLaunchKernel(const void* kernel, unsigned blocks, unsigned threads, void**,
+                                    std::size_t, cudaStream_t) {
+  emulation::run({"probe", blocks, static_cast<int>(threads), 0, kernel},
+                 reinterpret_cast<void (*)()>(const_cast<void*>(kernel)));
   return cudaSuccess;
 }
 
 // ---- memory and the stream
-typedef struct EmulatedStream* cudaStream_t;
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum { cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);

@@ -202,6 +202,7 @@ std::string bf16_text() {
 }
 
 std::string bf16_text(const PlannedRun& run, const ProveOptions& options) {
+  if (!has_automatic_kernels()) return bf16_text();
   const std::optional<KernelVerdict> verdict = prove_kernels(options);
   if (!verdict) return bf16_text();
   const std::string steps = description_of(run) + " beside bf16";

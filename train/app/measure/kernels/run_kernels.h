@@ -24,7 +24,7 @@ std::string fastest_kernels(const KernelVerdict& verdict, const StepSeconds& sec
 void choose_kernels_of_run(const training::PlannedRun& run, const ProveOptions& options);
 
 // Returns a line that says what bf16 would bring to a run in f32 on a GPU: with the milliseconds of its steps in both,
-// where kernels may be tried here. They are timed once, and kept beside the kernels of such steps.
+// where kernels are tried here. They are timed once, and kept beside the kernels of such steps.
 // errors: as prove_kernels.
 std::string bf16_text(const training::PlannedRun& run, const ProveOptions& options);
 // The same without a run's steps: what an H200 has measured.
