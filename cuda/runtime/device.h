@@ -26,6 +26,10 @@ const char* built_architectures();
 // and keeps the thread's current one.
 std::string status();
 
+// Returns what tells devices of this kind from others: name, capability, multiprocessors. "" without such a device. It
+// opens none.
+std::string kind(int index);
+
 // Returns what tells this device, with its driver, from others: name, capability, sizes, versions. "" without such a
 // device. It opens none.
 std::string identity(int index);
