@@ -38,6 +38,11 @@ std::string gpu_identity() {
   return gpu.empty() ? "" : gpu + ", cuBLASLt " + cuda::product_library_version();
 }
 
+std::string gpu_kind() {
+  if (!cuda::is_open()) return "";
+  return fmt::format("{}, cuBLASLt {}", cuda::kind(cuda::device_index()), cuda::product_library_version());
+}
+
 std::vector<std::string> measure_gpu() {
   install_backends();
   try {
@@ -110,8 +115,9 @@ PeersId make_peers_id() {
   return cuda::make_peers_id();
 }
 
-std::unique_ptr<Peers> join_peers(const PeersId& id, int rank, int size) {
-  return cuda::join_peers(id, rank, size);
+std::unique_ptr<Peers> join_peers(const PeersId& id, int rank, int size, double timeout,
+                                  std::function<std::string(int)> name) {
+  return cuda::join_peers(id, rank, size, timeout, std::move(name));
 }
 
 }  // namespace eddy

@@ -82,6 +82,10 @@ std::string describe(const GpuKernels& kernels);
 // version of its library of products. "" in a build without CUDA and without a GPU. Opens no GPU.
 std::string gpu_identity();
 
+// Returns what must be alike where GPUs compute one run together, so that their bits are: the name, the capability and
+// the multiprocessors of the GPU that is open, and the version of its library of products. "" before one is opened.
+std::string gpu_kind();
+
 // Fills the GPU's slots, allocator and transfer functions if this build has CUDA. Touches no GPU. Called by
 // install_backends.
 void install_cuda_backend();

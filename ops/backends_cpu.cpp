@@ -19,6 +19,10 @@ Device cuda_device(int index) {
       index);
 }
 
+std::string gpu_kind() {
+  return "";
+}
+
 std::vector<std::string> measure_gpu() {
   return {};
 }
@@ -71,7 +75,7 @@ PeersId make_peers_id() {
   fail<DeviceError>("peers: {}", why_no_peers());
 }
 
-std::unique_ptr<Peers> join_peers(const PeersId&, int, int) {
+std::unique_ptr<Peers> join_peers(const PeersId&, int, int, double, std::function<std::string(int)>) {
   fail<DeviceError>("peers: {}", why_no_peers());
 }
 

@@ -73,9 +73,10 @@ __global__ void adam_kernel(AdamLaunch launched) {
                static_cast<float*>(args.v));
 }
 
+template <class T>
 __global__ void squares_kernel(NormArgs args) {
   using Block = Team<kThreads>;
-  const float* const x = static_cast<const float*>(args.x);
+  const T* const x = static_cast<const T*>(args.x);
   const std::int64_t blocks = (args.n + kNormBlock - 1) / kNormBlock;
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const std::int64_t end = min((block + 1) * kNormBlock, args.n);
@@ -102,9 +103,11 @@ void adam(const AdamArgs& args) {
   launch("adam", adam_kernel, grid_for(args.n, kOptimizerChunk, 64), kThreads, {args, by_four});
 }
 
+// Of f64 too: the norm of norms (train/step/reducer.cpp).
 void l2_norm(const NormArgs& args) {
-  require_f32("l2_norm", args.dtype);
-  launch("l2_norm", squares_kernel, grid_for(args.n, kNormBlock, 8), kThreads, args);
+  if (args.dtype != Dtype::f64) require_f32("l2_norm", args.dtype);
+  launch("l2_norm", args.dtype == Dtype::f64 ? squares_kernel<double> : squares_kernel<float>,
+         grid_for(args.n, kNormBlock, 8), kThreads, args);
   launch("l2_norm", norm_kernel, 1, kThreads, args);
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/runtime/allocator.h"
@@ -74,7 +75,10 @@ struct State {
   std::uint64_t times_opened = 0;
   cudaStream_t stream = nullptr;
   Staging staging;
+  std::function<void()> wait_also;
 };
+
+thread_local cudaStream_t stream_of_thread = nullptr;  // in place of the GPU's
 
 // Never destroyed: static destructors may still free tensors.
 State& state() {
@@ -184,7 +188,12 @@ cudaStream_t stream() {
     check(cudaSetDevice(s.index), "cudaSetDevice");
     bound = s.times_opened;
   }
-  return s.stream;
+  return stream_of_thread != nullptr ? stream_of_thread : s.stream;
+}
+
+OnStream::OnStream(cudaStream_t stream) : before_(std::exchange(stream_of_thread, stream)) {}
+OnStream::~OnStream() {
+  stream_of_thread = before_;
 }
 
 int multiprocessors() {
@@ -210,7 +219,12 @@ void check_launch(const char* kernel) {
 
 void synchronize() {
   if (capturing()) refuse_wait("the host waits for the GPU");
+  if (state().wait_also) state().wait_also();
   if (is_open()) check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+}
+
+void wait_also(std::function<void()> wait) {
+  state().wait_also = std::move(wait);
 }
 
 void upload(void* to, const void* from, std::size_t bytes) {

@@ -1,12 +1,13 @@
 // The one GPU that this process computes on: its stream, its staging memory, its timer. All kernels, products
-// and copies of the library run on one stream, in the order in which they are enqueued. No CUDA header is
-// needed to include this.
+// and copies of the library run on one stream, in the order in which they are enqueued, but for what GPUs of
+// several processes exchange (peers.h). No CUDA header is needed to include this.
 //
 // The first use opens the GPU, not the installation of the backend: a build with CUDA also starts, and
 // computes on the CPU, where there is no GPU.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include "tensor/base/device.h"
 #include "tensor/base/dtype.h"
@@ -34,6 +35,8 @@ int device_index();
 // Waits until all enqueued work is done.
 // errors: DeviceError for a kernel that failed meanwhile, and during a capture.
 void synchronize();
+// Has synchronize() also wait for work that is not on the stream of the GPU; null: for none.
+void wait_also(std::function<void()> wait);
 
 // Copies to the GPU. `from` may be overwritten as soon as this returns: the bytes pass through pinned memory
 // in pieces, and up to 4 MiB do not wait for queued work. During a capture the bytes are kept and uploaded at

@@ -77,6 +77,15 @@ bool runs_on(std::string_view architectures, int major, int minor) {
   return false;
 }
 
+std::string kind(int index) {
+  std::string why_none;
+  for (const DeviceInfo& device : devices(&why_none))
+    if (device.index == index)
+      return device.name + ", " + std::to_string(device.major) + "." + std::to_string(device.minor) + ", " +
+             std::to_string(device.multiprocessors) + " multiprocessors";
+  return "";
+}
+
 std::string identity(int index) {
   std::string why_none;
   int driver = 0;

@@ -30,6 +30,10 @@ std::string status();
 // Where there is no such file, as in WSL, it is "driver for CUDA 13.0". cuda_version: 13000.
 std::string driver_text(const std::string& file, int cuda_version);
 
+// Returns what tells devices of this kind from others: name, capability, multiprocessors. "" without such a device. It
+// opens none.
+std::string kind(int index);
+
 // Returns what tells this device, with its driver, from others: name, capability, sizes, versions. "" without such a
 // device. It opens none.
 std::string identity(int index);

@@ -1,6 +1,7 @@
 // GPUs of other processes over NCCL: what ops/core/peers.h promises, for a build that found nccl.h.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,7 @@ namespace eddy::cuda {
 
 std::string why_no_peers();
 PeersId make_peers_id();
-std::unique_ptr<Peers> join_peers(const PeersId& id, int rank, int size);
+std::unique_ptr<Peers> join_peers(const PeersId& id, int rank, int size, double timeout,
+                                  std::function<std::string(int)> name);
 
 }  // namespace eddy::cuda

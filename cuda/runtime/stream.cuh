@@ -10,6 +10,17 @@ namespace eddy::cuda {
 // Returns the stream of the GPU, which is opened first and made current on the calling thread.
 // errors: those of open.
 cudaStream_t stream();
+// While an object of this class lives, stream() is this one on its thread.
+class OnStream {
+ public:
+  explicit OnStream(cudaStream_t stream);
+  ~OnStream();
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  cudaStream_t before_;
+};
 // Returns the number of multiprocessors of the open GPU.
 int multiprocessors();
 // Returns how often this process has opened the GPU, at least once.

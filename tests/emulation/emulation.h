@@ -106,14 +106,21 @@ std::map<std::string, std::int64_t> unaligned_products();
 // What stands in for the other processes of NCCL: gets the bytes that were sent to one, and returns as many as expected.
 using PlayPeer = std::function<std::vector<unsigned char>(int peer, const std::vector<unsigned char>& sent,
                                                           std::size_t expected)>;
-void play_peers(PlayPeer other);
+// What is wrong with them from now on. A group of calls on the stream: it never ends; or it does not, and NCCL says so.
+// A call within a group fails. NCCL says that a process has ended as soon as the group is closed. They do not join.
+enum class PeerFault { none, hangs, dies_later, refuses, dies, never_joins };
+void play_peers(PlayPeer other, PeerFault fault = PeerFault::none);
+// Whether a group is open or a communicator is alive.
+bool peers_left_open();
 
-// ---- the stream (stream.cpp)
+// ---- streams (stream.cpp)
 
-// Enqueues work on the stream, or adds it to the graph that is being captured. It runs when the host waits
-// for the stream, or when the queue has become long.
+// Enqueues work on a stream, or adds it to the graph that is being captured. It runs when the host waits for the
+// stream, or when a queue has become long.
 void submit(EmulatedStream* stream, std::function<void()> work);
-// Runs everything in the queue.
+// The stream does not go on with it before `may_run` says so.
+void submit_when(EmulatedStream* stream, std::function<bool()> may_run, std::function<void()> work);
+// Runs what can be run of all queues.
 void finish();
 
 }  // namespace emulation

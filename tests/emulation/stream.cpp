@@ -1,7 +1,12 @@
-// The emulated GPU's stream, graphs, copies and events. Work is queued and runs late, as on a GPU that the
-// host is ahead of: work that reads host memory after it was overwritten gives wrong results here too.
+// The emulated GPU's streams, graphs, copies and events. Work is queued and runs late, as on a GPU that the
+// host is ahead of: work that reads host memory after it was overwritten gives wrong results here too. Of several
+// streams each runs in its order, and which one goes on is random: work that does not wait for what another stream
+// does for it gives wrong results, though perhaps not in the first run.
+#include <algorithm>
 #include <cstring>
+#include <deque>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -12,23 +17,59 @@ struct EmulatedGraph {
 };
 
 struct EmulatedStream {
-  std::vector<std::function<void()>> queue;
+  struct Item {
+    std::function<void()> work;
+    std::function<bool()> may_run = {};  // none: at once
+  };
+  std::deque<Item> queue;
   EmulatedGraph* capture = nullptr;
   bool capture_failed = false;
   bool relaxed = false;  // allocations do not invalidate the capture
+
+  bool can_go_on() const { return !queue.empty() && (!queue.front().may_run || queue.front().may_run()); }
 };
 
 namespace {
 
 constexpr std::size_t kLongestQueue = 64;
 
-EmulatedStream*& the_stream() {
-  static EmulatedStream* stream = nullptr;
-  return stream;
+// The first one is the library's: captures are of it.
+std::vector<EmulatedStream*>& the_streams() {
+  static std::vector<EmulatedStream*> streams;
+  return streams;
+}
+
+EmulatedStream* the_stream() {
+  return the_streams().empty() ? nullptr : the_streams().front();
 }
 
 bool capturing() {
   return the_stream() != nullptr && the_stream()->capture != nullptr;
+}
+
+bool is_open(EmulatedStream* stream) {
+  return std::find(the_streams().begin(), the_streams().end(), stream) != the_streams().end();
+}
+
+// Runs the next work of one of the streams that can go on. Returns false if none can.
+bool run_one() {
+  static std::minstd_rand random(20);
+  std::vector<EmulatedStream*> ready;
+  for (EmulatedStream* const stream : the_streams())
+    if (stream->can_go_on()) ready.push_back(stream);
+  if (ready.empty()) return false;
+  EmulatedStream* const stream = ready[random() % ready.size()];
+  const std::function<void()> work = std::move(stream->queue.front().work);
+  stream->queue.pop_front();
+  work();
+  return true;
+}
+
+// Waits until the stream has done all that it has.
+void wait_for(EmulatedStream* stream) {
+  const emulation::OpenMemory open;
+  while (!stream->queue.empty())
+    if (!run_one()) emulation::stop("the host waits for work that does not end");
 }
 
 // The result of a call that waits: an error while a stream is captured.
@@ -37,7 +78,7 @@ cudaError_t wait_for_all() {
     the_stream()->capture_failed = true;
     return cudaErrorStreamCaptureUnsupported;
   }
-  emulation::finish();
+  for (EmulatedStream* const stream : the_streams()) wait_for(stream);
   return cudaSuccess;
 }
 
@@ -52,38 +93,43 @@ cudaError_t error_of_allocation() {
 namespace emulation {
 
 void submit(EmulatedStream* stream, std::function<void()> work) {
-  if (stream == nullptr || stream != the_stream()) stop("work for a stream that is not open");
+  submit_when(stream, nullptr, std::move(work));
+}
+
+void submit_when(EmulatedStream* stream, std::function<bool()> may_run, std::function<void()> work) {
+  if (!is_open(stream)) stop("work for a stream that is not open");
   if (current_device() != 0) stop("work for a stream of GPU 0 while GPU %d is current", current_device());
   if (stream->capture != nullptr) {
     stream->capture->works.push_back(std::move(work));
     return;
   }
-  stream->queue.push_back(std::move(work));
+  stream->queue.push_back({std::move(work), std::move(may_run)});
   if (stream->queue.size() >= kLongestQueue) finish();
 }
 
 void finish() {
-  if (the_stream() == nullptr || the_stream()->queue.empty()) return;
-  const std::vector<std::function<void()>> works = std::exchange(the_stream()->queue, {});
   const OpenMemory open;
-  for (const std::function<void()>& work : works) work();
+  while (run_one()) {
+  }
 }
 
 }  // namespace emulation
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  if (the_stream() != nullptr) emulation::stop("a second stream");
-  *stream = the_stream() = new EmulatedStream;
+  *stream = the_streams().emplace_back(new EmulatedStream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   emulation::finish();
+  if (!stream->queue.empty()) emulation::stop("a stream ends with work that does not");
+  std::erase(the_streams(), stream);
   delete stream;
-  the_stream() = nullptr;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  return wait_for_all();
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (capturing()) return wait_for_all();
+  wait_for(stream);
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
   return wait_for_all();
@@ -161,10 +207,10 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
   return cudaSuccess;
 }
 
-// ---- events: only this matters, that waiting for one runs the queue
+// ---- events: they count how often they were recorded, and how often a stream came to that
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new EmulatedEvent;
+  *event = new EmulatedEvent{std::make_shared<EmulatedEvent::Counts>()};
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
@@ -174,12 +220,31 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->recorded = true;
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (stream->capture != nullptr) return cudaSuccess;  // marks in a graph have no times here
+  const auto counts = event->counts;
+  emulation::submit(stream, [counts, now = ++counts->recorded] { counts->reached = now; });
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return event->recorded ? wait_for_all() : cudaSuccess;
+  if (capturing()) return wait_for_all();
+  const emulation::OpenMemory open;
+  while (event->counts->reached < event->counts->recorded)
+    if (!run_one()) emulation::stop("the host waits for an event that does not come");
+  return cudaSuccess;
+}
+// As time passes between two questions, some work is done.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const emulation::OpenMemory open;
+  run_one();
+  return event->counts->reached < event->counts->recorded ? cudaErrorNotReady : cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  emulation::submit_when(
+      stream,
+      [counts = event->counts, awaited = event->counts->recorded] { return counts->reached >= awaited; },
+      [] {});
+  return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
   *ms = 1;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -91,5 +92,28 @@ TEST_SUITE("device") {
     rest.run_dir.clear();
     rest.resume = part.run_dir;
     check_same_runs(rest.resume, trained(rest), whole.run_dir, of_whole);
+  }
+
+  TEST_CASE("a run whose batches are cut into micro-batches follows the one on the CPU, recorded or not") {
+    const OneThread one;
+    const TempFolder folder;
+    const auto run_on = [&](const std::string& name, const std::string& device, const std::string& capture) {
+      TrainRequest request = request_for(folder, name, device);
+      request.config.train.micro_batches = 2;
+      request.config.train.steps = 4;
+      request.config.train.capture = capture;
+      return std::pair(request.run_dir, trained(request));
+    };
+    const auto [cpu, on_cpu] = run_on("cpu", "cpu", "auto");
+    const auto [recorded, of_recorded] = run_on("recorded", "cuda", "auto");
+    const auto [plain, of_plain] = run_on("plain", "cuda", "off");
+    REQUIRE(of_recorded.steps.size() == 4);
+    for (std::size_t i = 0; i < 4; ++i) {
+      CAPTURE(i);
+      const auto &got = of_recorded.steps[i], &want = on_cpu.steps[i];
+      CHECK(std::abs(got.loss - want.loss) <= (i == 0 ? 1e-5 : 1e-3) * want.loss);
+      CHECK(std::abs(got.grad_norm - want.grad_norm) <= (i == 0 ? 1e-4 : 1e-2) * want.grad_norm);
+    }
+    check_same_runs(plain, of_plain, recorded, of_recorded);
   }
 }

@@ -34,6 +34,7 @@ struct Worker {
     if (train.threads > 0) set_thread_count(static_cast<int>(train.threads));
     const auto [device, dtype, precision] =
         choose_device_precision({"train", "train.device", "train.precision"}, train.device, train.precision);
+    take_gpu(message, ranks);
     model = make_model(config.model, dtype, device, precision);
     raw::copy_into(model->params().values(), raw::to_device(message.get_tensor(), device));
     wrote_in_place(model->params().values(), "the start of a rank");

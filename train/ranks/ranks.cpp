@@ -8,10 +8,8 @@
 
 namespace eddy::training {
 
-std::unique_ptr<Exchange> Ranks::begin_on_device(int other, const Tensor& out, const Tensor& in,
-                                                 int /*tag*/) {
-  fail<DeviceError>("ranks: {} exchanges memory of {} with {} (this build moves bytes of the CPU)",
-                    name(rank()), to_string((out.defined() ? out : in).device()), name(other));
+Peers& Ranks::peers() {
+  fail<DeviceError>("ranks: {} exchanges memory of a GPU (this build moves bytes of the CPU)", name(rank()));
 }
 
 std::vector<std::byte> all_gather(Ranks& ranks, std::span<const std::byte> local) {

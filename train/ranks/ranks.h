@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "ops/core/peers.h"
 
 namespace eddy::training {
 
@@ -54,9 +54,9 @@ class Ranks {
   // errors: IoError.
   virtual std::unique_ptr<Exchange> begin(int other, std::span<const std::byte> out, std::span<std::byte> in,
                                           int tag) = 0;
-  // The same for row-major tensors in the memory of a device, which may be undefined; in the order of the device's work.
-  // errors: DeviceError where this build moves no bytes between devices.
-  virtual std::unique_ptr<Exchange> begin_on_device(int other, const Tensor& out, const Tensor& in, int tag);
+  // The GPUs of all ranks, which exchange tensors in their memory. All ranks ask for them first at the same point.
+  // errors: DeviceError where this build moves no bytes between GPUs, and those of join_peers.
+  virtual Peers& peers();
 
   void exchange(int other, std::span<const std::byte> out, std::span<std::byte> in,
                 Patience patience = Patience::limited) {
@@ -64,7 +64,8 @@ class Ranks {
   }
 
   // Whether rank 0 is in the middle of an exchange with the others, a step or a question: they wait for the rest of it and
-  // read no other message, so an error must end them.
+  // read no other message, so an error must end them. It stays until the results are read, from a GPU too: what fails
+  // there shows then.
   bool in_exchange = false;
 
   void send(int to, std::span<const std::byte> bytes) { exchange(to, bytes, {}); }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ops/core/peers.h"
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 
@@ -56,7 +57,7 @@ Halving::Halving(Part whole, int ranks)
     : Halving(whole, ranks, [](int, int, Part part) { return Cut{part.begin + part.size() / 2}; }) {}
 
 TreeCollective::TreeCollective(Ranks& ranks, const Tensor& x, Halving halving, std::vector<bool> present,
-                               int tag, Work work)
+                               int tag, Work work, const Tensor& space)
     : ranks_(ranks),
       memory_{raw::reshape(x, {x.elements()}), Tensor()},
       x_(memory_.front()),
@@ -64,7 +65,8 @@ TreeCollective::TreeCollective(Ranks& ranks, const Tensor& x, Halving halving, s
       halving_(std::move(halving)),
       present_(std::move(present)),
       tag_(tag),
-      work_(work) {
+      work_(work),
+      space_(space) {
   const int levels = halving_.levels();
   if (work == Work::all_gather) {
     steps_ = levels;
@@ -74,10 +76,14 @@ TreeCollective::TreeCollective(Ranks& ranks, const Tensor& x, Halving halving, s
     if (subtree_present(present_, 0, levels)) steps_ = work == Work::reduce_scatter ? levels : 2 * levels;
   }
   static_cast<void>(left_memory());  // the destructor could not ask for it
-  static_cast<void>(advance());
+  if (x.device() != kCpu)
+    enqueue();
+  else
+    static_cast<void>(advance());
 }
 
 TreeCollective::~TreeCollective() {
+  if (enqueued_ != nullptr) enqueued_->abort();
   if (pending_ == nullptr || pending_->take_back()) return;
   const std::lock_guard lock(left_memory().mutex);
   left_memory().tensors.splice(left_memory().tensors.end(), memory_);
@@ -94,30 +100,47 @@ Tensor TreeCollective::part(int level, int rank) const {
   return raw::narrow(x_, 0, part.begin, part.size());
 }
 
-void TreeCollective::begin_step() {
+TreeCollective::Step TreeCollective::make_step() {
   const int level = level_of(step_), rank = ranks_.rank(), other = rank ^ (1 << level);
   const Tensor mine = part(level + 1, rank), theirs = part(level + 1, other);
-  Tensor out, in;
   received_ = {};
-  if (gathers(step_)) {
-    out = mine;
-    in = theirs;
-  } else {
-    const bool have = subtree_present(present_, rank, level), get = subtree_present(present_, other, level);
-    if (have) out = theirs;
-    if (get && have) received_ = Tensor::empty(mine.shape(), x_.dtype(), x_.device());
-    if (get) in = have ? received_ : mine;
-  }
-  pending_ = x_.device() == kCpu ? ranks_.begin(other, bytes_of_tensor(out), bytes_of_tensor(in), tag_)
-                                 : ranks_.begin_on_device(other, out, in, tag_);
+  if (gathers(step_)) return {other, mine, theirs};
+  const bool have = subtree_present(present_, rank, level), get = subtree_present(present_, other, level);
+  if (get && have)
+    received_ = space_.defined() ? raw::narrow(space_, 0, 0, mine.elements())
+                                 : Tensor::empty(mine.shape(), x_.dtype(), x_.device());
+  return {other, have ? theirs : Tensor(), !get ? Tensor() : have ? received_ : mine};
+}
+
+// a + b and b + a have the same bits.
+void TreeCollective::add_received() {
+  if (received_.defined()) raw::add_into(part(level_of(step_) + 1, ranks_.rank()), received_);
+}
+
+void TreeCollective::begin_step() {
+  const Step step = make_step();
+  pending_ = ranks_.begin(step.other, bytes_of_tensor(step.out), bytes_of_tensor(step.in), tag_);
 }
 
 void TreeCollective::end_step() {
   pending_ = nullptr;
-  // a + b and b + a have the same bits.
-  if (received_.defined()) raw::add_into(part(level_of(step_) + 1, ranks_.rank()), received_);
+  add_received();
   received_ = {};
   ++step_;
+}
+
+// The steps follow each other on the GPU, so they need one space for what arrives, and the host waits for none.
+void TreeCollective::enqueue() {
+  if (steps_ == 0) return;
+  Peers& peers = ranks_.peers();
+  if (!space_.defined())
+    space_ = Tensor::empty({halving_.part(1, ranks_.rank()).size()}, x_.dtype(), x_.device());
+  for (; step_ < steps_; ++step_) {
+    const Step step = make_step();
+    peers.exchange(step.other, step.out, step.in);
+    if (received_.defined()) peers.beside([this] { add_received(); });
+  }
+  enqueued_ = &peers;
 }
 
 bool TreeCollective::advance() {
@@ -126,10 +149,12 @@ bool TreeCollective::advance() {
     if (!pending_->done()) return false;
     end_step();
   }
-  return true;
+  return enqueued_ == nullptr;
 }
 
 void TreeCollective::finish() {
+  if (enqueued_ != nullptr) enqueued_->finish();
+  enqueued_ = nullptr;
   while (step_ < steps_) {
     if (pending_ == nullptr) begin_step();
     pending_->wait(Patience::limited);

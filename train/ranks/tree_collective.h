@@ -62,28 +62,39 @@ class TreeCollective {
   // Begins with the part `halving.whole()` of the row-major array x of f32 or f64. `present` says which ranks have
   // numbers; those of the others are not read and count as nothing. If none has, nothing happens. For `all_gather` it
   // is not read. x must stay as it is until the sum is done, but for what this object writes.
-  // errors: those of Ranks::begin; ValueError for `present` of another size.
+  //
+  // In the memory of a GPU all of it is enqueued at once (ops/core/peers.h), and sums that begin one after the other
+  // may share `space`: at least half of a whole, for what arrives. Without one a sum takes its own.
+  // errors: those of Ranks::begin, Ranks::peers and Peers::exchange; ValueError for `present` of another size.
   TreeCollective(Ranks& ranks, const Tensor& x, Halving halving, std::vector<bool> present, int tag,
-                 Work work);
+                 Work work, const Tensor& space = {});
   // A sum that is not done, because an error ends the work, takes back its exchange. Where that cannot be, its memory
-  // stays until the process ends.
+  // stays until the process ends. On a GPU it ends all exchanges.
   ~TreeCollective();
   TreeCollective(const TreeCollective&) = delete;
   TreeCollective& operator=(const TreeCollective&) = delete;
 
-  // Does what can be done without waiting. Returns whether the sum is done.
+  // Does what can be done without waiting. Returns whether the sum is done; of one on a GPU only finish() tells.
   // errors: those of Exchange::done.
   bool advance();
   // Waits for the rest. All ranks finish their sums in one order: while it waits, the others do not go on.
-  // errors: those of Exchange::wait.
+  // errors: those of Exchange::wait and Peers::finish.
   void finish();
 
  private:
+  // What the rank sends at a step, and where it puts what comes.
+  struct Step {
+    int other;
+    Tensor out, in;
+  };
   bool gathers(int step) const { return work_ == Work::all_gather || step >= halving_.levels(); }
   int level_of(int step) const;
   Tensor part(int level, int rank) const;
+  Step make_step();
+  void add_received();
   void begin_step();
   void end_step();
+  void enqueue();
 
   Ranks& ranks_;
   std::list<Tensor>
@@ -93,7 +104,9 @@ class TreeCollective {
   std::vector<bool> present_;
   int tag_, step_ = 0, steps_ = 0;
   Work work_;
+  Tensor space_;
   std::unique_ptr<Exchange> pending_;
+  Peers* enqueued_ = nullptr;  // where the sum is on its way
 };
 
 // Turns row-major x into the sum of the tensors of all ranks. Every rank gets the same bits.

@@ -23,7 +23,7 @@ class ArenaBuckets {
   // A bucket is closed when it has this many bytes. On two ranks of one host 0.25 to 16 MiB took the same time, and one
   // bucket of all, which overlaps nothing, 3 to 5 % more (train/ranks/README.md).
   static constexpr std::int64_t kBytes = std::int64_t{1} << 20;
-  // On a GPU nothing is overlapped, and each exchange costs a launch.
+  // On a GPU each exchange costs launches. No GPU has timed another size.
   static constexpr std::int64_t kGpuBytes = std::int64_t{32} << 20;
 
   // bytes: of a bucket; 0: kBytes or kGpuBytes.

@@ -111,6 +111,12 @@ void GradientReducer::watch_gradients() {
     missing_.push_back(all[i].last - all[i].first);
     bucket_of_.insert(bucket_of_.end(), missing_.back(), i);
   }
+  if (const Tensor& arena = params_.gradients();
+      arena.device() != kCpu && ranks_->size() > 1 && !space_.defined()) {
+    std::int64_t most = 0;
+    for (const Bucket& bucket : all) most = std::max(most, bucket.halving.part(1, ranks_->rank()).size());
+    space_ = Tensor::empty({most}, arena.dtype(), arena.device());
+  }
   std::vector<Tensor> values;
   for (const Parameter& parameter : params_.parameters()) values.push_back(parameter.value);
   watch_.emplace(
@@ -143,12 +149,12 @@ void GradientReducer::send(std::size_t bucket, bool in_arena) {
   // Numbers of buckets are tags: what goes on first is not the same on all ranks. 0 is that of other messages.
   sums_.push_back(std::make_unique<TreeCollective>(
       *ranks_, params_.gradients(), halving, present_, static_cast<int>(bucket) + 1,
-      buckets_->shard() ? TreeCollective::Work::reduce_scatter : TreeCollective::Work::all_reduce));
+      buckets_->shard() ? TreeCollective::Work::reduce_scatter : TreeCollective::Work::all_reduce, space_));
 }
 
 void GradientReducer::advance() {
   constexpr double kBetween = 50e-6;  // seconds: asking MPI costs some of them
-  if (sums_.empty() || seconds_between(advanced_) < kBetween) return;
+  if (space_.defined() || sums_.empty() || seconds_between(advanced_) < kBetween) return;
   for (const std::unique_ptr<TreeCollective>& sum : sums_) static_cast<void>(sum->advance());
   advanced_ = Clock::now();
 }

@@ -16,8 +16,11 @@
 //   a gradient of the last micro-batch is final  ->  its bucket is complete  ->  added to the micro-batches before, in
 //   their order  ->  begins to leave  ->  between two nodes of the backward pass, and at the batch's end, it goes on
 //
+// On a GPU the sum of a bucket is enqueued as a whole when it begins, beside the backward pass (ops/core/peers.h); the
+// host waits for all of them at the batch's end.
+//
 // memory: one gradient arena for each level of the tree that is open, at most log2(micro-batches of this rank), and one
-// more with several batches; half of a bucket for each that is on its way.
+// more with several batches; half of a bucket for each that is on its way, on a GPU one half for all.
 #pragma once
 
 #include <cstddef>
@@ -94,6 +97,7 @@ class GradientReducer {
   std::vector<bool> present_;                     // ranks with a gradient in the batch
   std::vector<std::size_t> missing_, bucket_of_;  // gradients that a bucket waits for; by parameter
   std::size_t unsent_ = 0;                        // the first so many buckets
+  Tensor space_;                                  // of a GPU, for what arrives
   std::vector<std::unique_ptr<TreeCollective>> sums_;
   Clock::time_point advanced_;
 };

@@ -59,6 +59,7 @@ void send_model(Ranks& ranks, const RunConfig& config, const Model& model, const
     Message message;
     message.put(RankCommand::begin);
     message.put(to_json(config).dump());
+    put_gpu(message);
     message.put(model.params().values());
     message.put(optimizer != nullptr);
     if (optimizer != nullptr) {

@@ -1,6 +1,13 @@
 // What stands in a message about a step or an evaluation.
 #include "train/step/step_messages.h"
 
+#include <optional>
+#include <string>
+
+#include "ops/backends.h"
+#include "tensor/base/format.h"
+#include "train/words/program_name.h"
+
 namespace eddy::training {
 
 void put_batch(Message& message, const Batch& batch) {
@@ -62,6 +69,41 @@ State get_state(Message& message) {
     state.set(name, message.get_tensor());
   }
   return state;
+}
+
+namespace {
+
+std::string kernels_here() {
+  const std::optional<GpuKernels> kernels = gpu_kernels();
+  return kernels ? describe(*kernels) : "";
+}
+
+}  // namespace
+
+void put_gpu(Message& message) {
+  message.put(gpu_kind());
+  message.put(kernels_here());
+}
+
+void take_gpu(Message& message, const Ranks& ranks) {
+  const std::string kind = message.get_text(), kernels = message.get_text(), own = gpu_kind();
+  if (own != kind)
+    fail<ConfigError>(
+        "ranks: {} has the GPU {} and {} has {}, which may differ in their bits (GPUs of one kind, and one cuBLASLt, on "
+        "all hosts)",
+        ranks.name(ranks.rank()), own, ranks.name(0), kind);
+  if (kernels == kernels_here()) return;
+  std::string why;
+  try {
+    set_automatic_kernels(kernels);
+  } catch (const DeviceError& error) {
+    why = fmt::format("; {}", error.what());
+  }
+  if (const std::string now = kernels_here(); now != kernels)
+    fail<ConfigError>(
+        "ranks: {} runs the kernels {} and {} runs {}, which differ in their bits{} (the same EDDY_KERNELS on all hosts; "
+        "{} check --device cuda says which kernels are refused on a GPU)",
+        ranks.name(ranks.rank()), now, ranks.name(0), kernels, why, program_name());
 }
 
 }  // namespace eddy::training

@@ -1,4 +1,4 @@
-// Batches, options and states in the messages of rank 0 to the others. Both sides read and write in the same order.
+// Batches, options, states and GPUs in the messages of rank 0 to the others. Both sides read and write in the same order.
 #pragma once
 
 #include <cstdint>
@@ -29,5 +29,10 @@ StepOptions get_options(Message& message);
 // A state with the order of its entries.
 void put_state(Message& message, const State& state);
 State get_state(Message& message);
+// The GPU that is open, and its kernels; nothing on the CPU. The other rank runs the same kernels from then on.
+// errors: ConfigError when its GPU is of another kind, multiplies by another library or must not run one of these
+// kernels: its bits would differ.
+void put_gpu(Message& message);
+void take_gpu(Message& message, const Ranks& ranks);
 
 }  // namespace eddy::training

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "tests/emulation/emulation.h"
 
@@ -31,6 +32,7 @@ enum cudaError_t {
   cudaErrorInvalidValue,
   cudaErrorStreamCaptureUnsupported,
   cudaErrorStreamCaptureInvalidated,
+  cudaErrorNotReady,
 };
 cudaError_t cudaGetLastError();
 const char* cudaGetErrorName(cudaError_t error);
@@ -61,7 +63,7 @@ inline cudaError_t cudaLaunchKernel(const void* kernel, unsigned blocks, unsigne
   return cudaSuccess;
 }
 
-// ---- memory and the stream
+// ---- memory and streams
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum { cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
@@ -82,7 +84,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 
 // ---- events
 struct EmulatedEvent {
-  bool recorded = false;
+  struct Counts {
+    std::int64_t recorded = 0, reached = 0;
+  };
+  std::shared_ptr<Counts> counts;
 };
 typedef EmulatedEvent* cudaEvent_t;
 cudaError_t cudaEventCreate(cudaEvent_t* event);
@@ -90,6 +95,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 
 // ---- graphs

@@ -12,15 +12,14 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "ops/core/peers.h"
 #include "tensor/system/processors.h"
+#include "tensor/threads/pause.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/step/clock.h"
 #endif
@@ -63,7 +62,10 @@ class MpiRanks final : public Ranks {
   std::string name(int rank) const override {
     return fmt::format("rank {} on {}", rank, hosts_[static_cast<std::size_t>(rank)].host.data());
   }
-  void set_timeout(double seconds) override { timeout_ = seconds; }
+  void set_timeout(double seconds) override {
+    timeout_ = seconds;
+    if (peers_ != nullptr) peers_->set_timeout(seconds);
+  }
 
   std::unique_ptr<Exchange> begin(int other, std::span<const std::byte> out, std::span<std::byte> in,
                                   int tag) override {
@@ -84,27 +86,17 @@ class MpiRanks final : public Ranks {
     return started;
   }
 
-  std::unique_ptr<Exchange> begin_on_device(int other, const Tensor& out, const Tensor& in,
-                                            int /*tag*/) override {
-    if (peers_ == nullptr) {  // all ranks come here first of all
+  Peers& peers() override {
+    if (peers_ == nullptr) {
       PeersId id{};
       if (rank_ == 0) id = make_peers_id();
       broadcast(*this, id);
-      peers_ = join_peers(id, rank_, size_);
+      peers_ = join_peers(id, rank_, size_, timeout_, [this](int rank) { return name(rank); });
     }
-    peers_->exchange(other, out, in);
-    return std::make_unique<EnqueuedExchange>();
+    return *peers_;
   }
 
  private:
-  // What follows it on the stream follows it in time.
-  class EnqueuedExchange final : public Exchange {
-   public:
-    bool done() override { return true; }
-    void wait(Patience) override {}
-    bool take_back() override { return true; }
-  };
-
   // How many ranks of this host have a processor in common with this one, itself included.
   int sharing(const RankHost& local) const {
     return static_cast<int>(std::count_if(hosts_.begin(), hosts_.end(), [&](const RankHost& other) {
@@ -174,7 +166,7 @@ class MpiRanks final : public Ranks {
           fail<IoError>(
               "ranks: {} waited {:.0f} s for {} within a step or an evaluation (it or its host hangs, or train.rank_timeout is too short)",
               ranks_.name(ranks_.rank()), waited, ranks_.name(other_));
-        pause(waited);
+        pause_after(waited);
       }
     }
 
@@ -183,7 +175,7 @@ class MpiRanks final : public Ranks {
       for (const Clock::time_point start = Clock::now(); !take_back();) {
         const double waited = seconds_between(start), most = ranks_.timeout_;
         if (most > 0 && waited > most) return;
-        pause(waited);
+        pause_after(waited);
       }
     }
 
@@ -201,15 +193,6 @@ class MpiRanks final : public Ranks {
     }
 
    private:
-    // Waits without MPI's own loop, which would keep a processor busy that another rank may need.
-    static void pause(double waited) {
-      constexpr double kSpin = 200e-6, kShort = 0.05;  // seconds: an exchange inside a step is short
-      if (waited < kSpin)
-        std::this_thread::yield();
-      else
-        std::this_thread::sleep_for(std::chrono::microseconds(waited < kShort ? 20 : 500));
-    }
-
     const MpiRanks& ranks_;
     int other_;
     std::size_t expected_, receives_ = 0;
