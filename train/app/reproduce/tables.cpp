@@ -411,40 +411,27 @@ void add_notes(ReproduceTable& table, const std::vector<TableNote>& notes, const
   }
 }
 
-// Names the rows of whose weights a row that is not trained would run, one after another: "a of b, b of c". `again`: whether
-// they come back to one of them.
-std::string weights_path(const ReproduceTable& table, const ReproduceRow& row, bool& again) {
-  std::vector<std::string> names, parts;
-  again = false;
-  for (const ReproduceRow* at = &row; at != nullptr && !at->weights_of.empty() && !again;) {
-    names.push_back(at->name);
-    parts.push_back(fmt::format("{} of {}", at->name, at->weights_of));
-    again = std::find(names.begin(), names.end(), at->weights_of) != names.end();
-    const auto next = std::find_if(table.rows.begin(), table.rows.end(),
-                                   [&](const ReproduceRow& other) { return other.name == at->weights_of; });
-    at = next == table.rows.end() ? nullptr : &*next;
-  }
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-// Refuses a row whose weights are to be those of none that is trained.
+// Refuses a row that is to run the weights of none that is trained, and names those that lead from one to the next.
 [[noreturn]] void fail_untrained(const ReproduceTable& table, const ReproduceRow& row,
                                  const std::vector<std::string>& trained, const std::string& place) {
-  bool again = false;
-  const std::string path = weights_path(table, row, again), given = quote_text(row.weights_of);
-  if (again)
-    fail<ConfigError>(
-        "{}: weights_of is {}, which is no row that is trained: the rows take the weights of one another in a ring, {} "
-        "(leave weights_of out of one of them, which is trained then)",
-        place, given, path);
-  if (path.find(',') != std::string::npos)
-    fail<ConfigError>(
-        "{}: weights_of is {}, which is no row that is trained: {} (name the one that is trained{}{})", place,
-        given, path, trained.empty() ? "" : ": ", fmt::join(trained, ", "));
-  fail<ConfigError>("{}: weights_of is {}, which is no row that is trained ({}{})", place, given,
-                    suggest_value(row.weights_of, trained),
-                    trained.empty() ? "every row has weights_of: leave it out of one"
-                                    : fmt::format("rows without weights_of: {}", fmt::join(trained, ", ")));
+  std::vector<std::string> names, parts;
+  bool ring = false;
+  for (auto at = table.rows.begin() + (&row - table.rows.data());
+       !ring && at != table.rows.end() && !at->weights_of.empty();) {
+    names.push_back(at->name);
+    parts.push_back(fmt::format("{} of {}", at->name, at->weights_of));
+    const std::string& next = at->weights_of;
+    ring = std::find(names.begin(), names.end(), next) != names.end();
+    at = std::find_if(table.rows.begin(), table.rows.end(),
+                      [&](const auto& other) { return other.name == next; });
+  }
+  const std::string path = fmt::format("{}{}", ring ? ": in a ring, " : ": ", fmt::join(parts, ", "));
+  fail<ConfigError>("{}: weights_of is {}, which is no row that is trained{} ({})", place,
+                    quote_text(row.weights_of), ring || parts.size() > 1 ? path : "",
+                    ring || trained.empty()
+                        ? "leave weights_of out of one row, which is trained then"
+                        : suggest_value(row.weights_of, trained) +
+                              fmt::format("rows without weights_of: {}", fmt::join(trained, ", ")));
 }
 
 // What the rows say of one another, and their names, which are those of folders. `sources`: where each row stands.

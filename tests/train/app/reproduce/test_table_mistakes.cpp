@@ -89,12 +89,12 @@ TEST_CASE("names that a table of one's own cannot have are refused with their pl
        {"unit_forget\"}\n",
         "unit_forget\"}\nweights_of = \"attention\"\n[[row]]\nname = \"ring\"\ntitle = "
         "\"ring\"\nweights_of = \"unit\"\n",
-        "my.toml:23:1: weights_of is \"unit\", which is no row that is trained: ring of unit, unit of attention (name "
-        "the one that is trained: attention)"},
+        "my.toml:23:1: weights_of is \"unit\", which is no row that is trained: ring of unit, unit of attention (rows "
+        "without weights_of: attention)"},
        {"unit_forget\"}\n[[row]]\nname = \"attention\"",
         "unit_forget\"}\nweights_of = \"attention\"\n[[row]]\nweights_of = \"unit\"\nname = \"attention\"",
-        "my.toml:19:1: weights_of is \"attention\", which is no row that is trained: the rows take the weights of one "
-        "another in a ring, unit of attention, attention of unit (leave weights_of out"},
+        "my.toml:19:1: weights_of is \"attention\", which is no row that is trained: in a ring, unit of "
+        "attention, attention of unit (leave weights_of out"},
        {"published = [0.5]", "tables = [\"staircase/table1\"]",
         "my.toml:23:1: row.tables is [\"staircase/table1\"], which it cannot be (nearest: staircase/table-1;"},
        {"published = [0.5]", "tables = [\"staircase/table-1\"]", "my.toml:23:1: the table begins from none"},
