@@ -31,6 +31,7 @@
 #include "ops/product/blas.h"
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
+#include "tensor/system/process.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/app/measure/kernels/prove.h"
 #include "train/app/program/commands.h"
@@ -86,26 +87,14 @@ std::atomic<bool> memory_was_refused = false;
   std::abort();
 }
 
-// Whether SIGHUP was ignored when the program was started, as nohup wants. A library may take the signal as it is loaded,
-// before main: UCX does, which Open MPI 5 loads.
-bool hangup_was_ignored = false;
-#if defined(__linux__) && defined(__ELF__)
-// The functions of this section run before the constructors of libraries. Where the system runs none, SIGHUP is taken as
-// main finds it.
-void note_hangup(int, char**, char**) {
-  struct sigaction now {};
-  hangup_was_ignored = ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kNoteHangup)(int, char**, char**) = note_hangup;
-#endif
-
 // Ignores signals where an error code says more, reports what ends the process for want of memory, and opens missing
 // standard streams.
 void prepare_process() {
   if (terminate_before == nullptr) terminate_before = std::set_terminate(end_without_memory);
   std::set_new_handler(refuse_memory);
+  // A library may take SIGHUP as it is loaded, and go on: UCX does, which Open MPI 5 loads.
   const bool ignored = std::signal(SIGHUP, SIG_DFL) == SIG_IGN;
-  if (ignored || hangup_was_ignored) std::signal(SIGHUP, SIG_IGN);
+  if (ignored || hangup_was_ignored) std::signal(SIGHUP, SIG_IGN);  // as nohup wants
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe fails with EPIPE
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on file sizes fails with EFBIG
   output_is_closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;
