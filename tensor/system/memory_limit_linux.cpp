@@ -1,7 +1,7 @@
 // What the program does before anything else: it notes whether SIGHUP is ignored, which a library may change as it is
-// loaded, and does what a limit on memory asks. OpenBLAS starts threads when it is loaded, and its newer versions take a
-// buffer then; where the system refuses one it asks again without an end. The functions of the section .preinit_array run
-// before the constructors of shared libraries. Only the system and the C library can be called there.
+// loaded, and does what a limit on memory asks. OpenBLAS starts threads when it is loaded, and its newer versions take
+// a buffer then; where the system refuses one it asks again without an end. The functions of the section .preinit_array
+// run before the constructors of shared libraries. Only the system and the C library can be called there.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
