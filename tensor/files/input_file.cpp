@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 #include <system_error>
@@ -18,9 +19,17 @@
 namespace eddy {
 namespace {
 
+// Where a relative path is looked for.
+std::string looked_for(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  if (error || std::filesystem::path(path).is_absolute()) return "";
+  return "; it is taken from the working directory, " + here.string();
+}
+
 [[noreturn]] void refuse(const char* action, const std::string& path, int error) {
-  const char* const advice = error == EACCES   ? " (give yourself the right to read it)"
-                             : error == ENOENT ? " (check the path)"
+  const std::string advice = error == EACCES   ? " (give yourself the right to read it)"
+                             : error == ENOENT ? " (check the path" + looked_for(path) + ")"
                                                : "";
   fail<IoError>("file: cannot {} {}: {}{}", action, path, std::generic_category().message(error), advice);
 }

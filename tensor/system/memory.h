@@ -22,6 +22,8 @@ MachineMemory machine_memory(const std::string& root = "");
 std::int64_t resident_memory(const std::string& root = "");
 std::int64_t resident_peak();
 void forget_resident_peak();
+// Gives the system what was freed of the heap and is still resident, where the C library does so.
+void return_freed_memory();
 
 // Returns the bytes of this process's address space, which RLIMIT_AS limits; 0 where the system does not tell.
 std::int64_t address_space_bytes();

@@ -1,17 +1,20 @@
-// What a limit on memory asks of this process before anything else. OpenBLAS starts threads when it is loaded, and its
-// newer versions take a buffer then; where the system refuses one it asks again without an end. The functions of the
-// section .preinit_array run before the constructors of shared libraries. Only the system and the C library can be
-// called there.
+// What the program does before anything else: it notes whether SIGHUP is ignored, which a library may change as it is
+// loaded, and does what a limit on memory asks. OpenBLAS starts threads when it is loaded, and its newer versions take
+// a buffer then; where the system refuses one it asks again without an end. The functions of the section .preinit_array
+// run before the constructors of shared libraries. Only the system and the C library can be called there.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+
+#include "tensor/system/process.h"
 
 namespace {
 
@@ -55,6 +58,12 @@ void begin_under_memory_limit(int, char** argv, char** environment) {
   std::free(changed);
 }
 
+void note_hangup(int, char**, char**) {
+  struct sigaction now {};
+  eddy::hangup_was_ignored = sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kNoteHangup)(int, char**, char**) = note_hangup;
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBegin)(int, char**,
                                                                    char**) = begin_under_memory_limit;
 

@@ -1,6 +1,7 @@
 // /proc/self/status, /proc/meminfo (proc(5)) and madvise.
 #include "tensor/system/memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <fstream>
@@ -33,6 +34,12 @@ std::int64_t resident_peak() {
 
 void forget_resident_peak() {
   std::ofstream("/proc/self/clear_refs") << "5" << std::flush;
+}
+
+void return_freed_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 std::int64_t address_space_bytes() {

@@ -71,6 +71,8 @@ std::int64_t resident_peak() {
 
 void forget_resident_peak() {}
 
+void return_freed_memory() {}
+
 // macOS counts what all programs share, hundreds of GiB, and holds no process to RLIMIT_AS.
 std::int64_t address_space_bytes() {
   return 0;

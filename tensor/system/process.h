@@ -22,6 +22,10 @@ std::vector<std::string> loaded_libraries();
 // Returns whether a process has ended. A zombie has: it only waits for its parent to hear of it.
 bool has_ended(pid_t process);
 
+// Whether SIGHUP was ignored when the program was started, whatever a library did to it as it was loaded. Noted before
+// `main` (memory_limit_linux.cpp); false where the program does not have that.
+extern bool hangup_was_ignored;
+
 // Takes a signal that is blocked and waits for this thread off its queue, if there is one.
 void take_pending_signal(const sigset_t& signal);
 

@@ -81,6 +81,8 @@ int become_program(const char* file, char* const* arguments, char* const* enviro
   return errno;
 }
 
+bool hangup_was_ignored = false;
+
 bool end_with_parent(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   return ::getppid() == parent;

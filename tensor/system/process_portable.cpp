@@ -160,6 +160,8 @@ int become_program(const char* file, char* const* arguments, char* const* enviro
   return errno;
 }
 
+bool hangup_was_ignored = false;
+
 bool end_with_parent(pid_t parent) {
   return ::getppid() == parent;
 }

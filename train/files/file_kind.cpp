@@ -26,7 +26,8 @@ constexpr const char
         "write its texts out first, as lines of JSON, which --data.json_field reads, for example by "
         "pandas or duckdb",
     *kNumbers = "it holds numbers: write the texts out first that they were made from",
-    *kTokens = "give the text that they were made from, and data.tokenizer", *kSound = "it has no text";
+    *kTokens = "give the text that they were made from, and data.tokenizer", *kNoText = "it has no text",
+    *kRecords = "write its texts out first, as lines of JSON, which --data.json_field reads";
 
 // ".txt" of "A.TXT".
 std::string lower_ending(std::string_view path) {
@@ -104,8 +105,8 @@ std::string unpacked_by(std::string_view command, std::string_view path) {
              packed_tar = ending == ".tgz" || lower_ending(inner) == ".tar";
   if (archive || packed_tar)
     return fmt::format("{}: {} {}", kUnpack, archive ? command : "tar -xf", shell_quoted(file));
-  const bool named =
-      ending == ".gz" || ending == ".xz" || ending == ".bz2" || ending == ".zst" || ending == ".lz4";
+  const bool named = ending == ".gz" || ending == ".xz" || ending == ".bz2" || ending == ".zst" ||
+                     ending == ".lz4" || ending == ".lzma";
   if (!named) inner = file + ".txt";
   return fmt::format("{}: {} {} > {}", kUnpack, command, shell_quoted(file), shell_quoted(inner));
 }
@@ -125,10 +126,120 @@ NoText zip_of(std::string_view head, std::string_view path) {
   const std::string_view first = head.substr(std::min<std::size_t>(30, head.size()), length);
   if (first.ends_with(".npy")) return {"NumPy (.npz)", kNumbers};
   if (first.ends_with("/data.pkl")) return {"PyTorch", kNumbers};
+  if (first == "[Content_Types].xml" || first.starts_with("_rels/")) return {"an office document", kSave};
+  if (first == "mimetype") return {"an office document or e-book", kSave};
   return {"ZIP", unpacked_by("unzip", path)};
 }
 
+// Reads what MessagePack and protocol buffers are made of, from the beginning of a file.
+class FieldReader {
+ public:
+  explicit FieldReader(std::string_view bytes) : left_(bytes) {}
+
+  // The next byte; -1 at the end.
+  int next() const { return left_.empty() ? -1 : static_cast<unsigned char>(left_.front()); }
+  // Whether the next byte is this one, which is then passed.
+  bool takes(int byte) {
+    if (left_.empty() || next() != byte) return false;
+    left_.remove_prefix(1);
+    return true;
+  }
+  // Passes a number of protocol buffers, seven bits to a byte; -1 where it does not end.
+  std::int64_t varint() {
+    std::int64_t value = 0;
+    for (int bits = 0; bits < 63 && !left_.empty(); bits += 7) {
+      const int byte = next();
+      left_.remove_prefix(1);
+      value |= std::int64_t{byte & 0x7f} << bits;
+      if (byte < 0x80) return value;
+    }
+    return -1;
+  }
+  // Passes so many bytes; false where there are fewer.
+  bool passes(std::size_t bytes) {
+    if (left_.size() < bytes) return false;
+    left_.remove_prefix(bytes);
+    return true;
+  }
+  // Passes so many printable characters; false where there are fewer, or none.
+  bool passes_word(std::int64_t length) {
+    if (length < 1 || length > std::ssize(left_)) return false;
+    const std::string_view word = left_.substr(0, static_cast<std::size_t>(length));
+    passes(word.size());
+    return std::all_of(word.begin(), word.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  }
+
+ private:
+  std::string_view left_;
+};
+
+// Whether bytes begin as a model of ONNX: its version, who made it, and the graph or the sets of operators.
+// source: onnx.proto, ModelProto; its fields are written in the order of their numbers.
+bool is_onnx(std::string_view head) {
+  constexpr int kVersion = 0x08, kModelVersion = 0x28, kGraph = 0x3a, kOperators = 0x42;
+  constexpr std::int64_t kNewest = 32;
+  FieldReader fields(head);
+  if (!fields.takes(kVersion)) return false;
+  if (const std::int64_t version = fields.varint(); version < 1 || version > kNewest) return false;
+  for (const int field : {0x12, 0x1a, 0x22, kModelVersion, 0x32}) {  // but for one they are texts
+    if (!fields.takes(field)) continue;
+    const std::int64_t number = fields.varint();
+    if (field != kModelVersion && number != 0 && !fields.passes_word(number)) return false;
+  }
+  return fields.next() == kGraph || fields.next() == kOperators;
+}
+
+// Whether bytes begin as maps of MessagePack whose first entry is an array, as Flax writes its weights.
+// source: github.com/msgpack/msgpack/blob/master/spec.md
+bool is_flax(std::string_view head) {
+  FieldReader fields(head);
+  for (bool is_entry = false;; is_entry = true) {
+    const int type = fields.next();
+    // Bytes, or a type of its own.
+    if (is_entry && ((type >= 0xc4 && type <= 0xc9) || (type >= 0xd4 && type <= 0xd8))) return true;
+    const bool small = type > 0x80 && type < 0x90, wide = type == 0xde;  // maps
+    if (!small && !wide) return false;
+    fields.takes(type);
+    if (wide && !fields.passes(2)) return false;  // how many entries
+    const int key = fields.next();
+    fields.takes(key);
+    const bool short_key = key > 0xa0 && key < 0xc0, long_key = key == 0xd9;
+    const int length = long_key ? fields.next() : key - 0xa0;
+    if (!short_key && !long_key) return false;
+    if (long_key) fields.takes(length);
+    if (!fields.passes_word(length)) return false;
+  }
+}
+
+// Whether bytes begin as a pickle: its protocol, and one of the opcodes that come first.
+// source: Python's Lib/pickletools.py
+bool is_pickle(std::string_view head) {
+  constexpr std::string_view kOpcodes = "}](c)XUKMJGN\x88\x89\x8a\x95";
+  return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5 &&
+         kOpcodes.find(head[2]) != std::string_view::npos;
+}
+
+// Whether bytes are a record of TFRecord: its length is followed by the checksum of that.
+// source: tensorflow/core/lib/io/record_writer.h; CRC-32C, turned and with an offset.
+bool is_tfrecord(std::string_view head) {
+  constexpr std::size_t kLengthBytes = 8, kHeaderBytes = 12;
+  constexpr std::uint32_t kPolynomial = 0x82f63b78, kOffset = 0xa282ead8;
+  if (head.size() < kHeaderBytes) return false;
+  std::uint32_t crc = ~std::uint32_t{0};
+  for (const char c : head.substr(0, kLengthBytes)) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+  }
+  crc = ~crc;
+  return number_at(head, kLengthBytes, 4) == ((crc >> 15 | crc << 17) + kOffset);
+}
+
 }  // namespace
+
+bool is_binary_control(char c) {
+  constexpr std::string_view kOfTexts = "\a\b\t\n\v\f\r\x1a\x1b";
+  return static_cast<unsigned char>(c) < ' ' && kOfTexts.find(c) == std::string_view::npos;
+}
 
 std::optional<NoText> no_text(std::string_view head, std::string_view path) {
   struct Beginning {
@@ -142,8 +253,14 @@ std::optional<NoText> no_text(std::string_view head, std::string_view path) {
                                       Beginning{"BZh"sv, "bzip2", "bzcat"},
                                       Beginning{"\x28\xb5\x2f\xfd"sv, "zstd", "zstdcat"},
                                       Beginning{"\x04\x22\x4d\x18"sv, "lz4", "lz4cat"},
+                                      Beginning{"\x02\x21\x4c\x18"sv, "lz4", "lz4cat"},
+                                      Beginning{"\x5d\0\0"sv, "lzma", "lzcat"},
+                                      Beginning{"LZIP\x01"sv, "lzip", "lzip -dk"},
+                                      Beginning{"\x89LZO\0\r\n"sv, "lzop", "lzop -d"},
                                       Beginning{"!<arch>\n"sv, "ar", "ar x"},
                                       Beginning{"7z\xbc\xaf\x27\x1c"sv, "7z", "7z x"},
+                                      Beginning{"MSCF\0\0\0\0"sv, "a cabinet", "cabextract"},
+                                      Beginning{"\xed\xab\xee\xdb"sv, "RPM", "rpm2archive"},
                                       Beginning{"Rar!\x1a\x07"sv, "RAR", "unrar x"}};
   for (const Beginning& packed : kPacked)
     if (head.starts_with(packed.bytes)) return NoText{packed.kind, unpacked_by(packed.way_out, path)};
@@ -159,35 +276,66 @@ std::optional<NoText> no_text(std::string_view head, std::string_view path) {
       Beginning{"GIF89a"sv, "GIF image", kImage},
       Beginning{"II*\0"sv, "TIFF image", kImage},
       Beginning{"MM\0*"sv, "TIFF image", kImage},
-      Beginning{"fLaC\0"sv, "FLAC", kSound},
-      Beginning{"OggS\0"sv, "Ogg", kSound},
-      Beginning{"ID3\x03\0"sv, "MP3", kSound},
-      Beginning{"ID3\x04\0"sv, "MP3", kSound},
+      Beginning{"8BPS\0"sv, "Photoshop image", kImage},
+      Beginning{"\0\0\0\x0cjP  \r\n"sv, "JPEG 2000 image", kImage},
+      Beginning{"\0\0\0\x0cJXL \r\n"sv, "JPEG XL image", kImage},
+      Beginning{"\x76\x2f\x31\x01"sv, "OpenEXR image", kImage},
+      Beginning{"AT&TFORM"sv, "DjVu", "take out its text: djvutxt"},
+      Beginning{"fLaC\0"sv, "FLAC", kNoText},
+      Beginning{"OggS\0"sv, "Ogg", kNoText},
+      Beginning{"ID3\x02\0"sv, "MP3", kNoText},
+      Beginning{"ID3\x03\0"sv, "MP3", kNoText},
+      Beginning{"ID3\x04\0"sv, "MP3", kNoText},
+      Beginning{"\xff\xfb\x90"sv, "MP3", kNoText},
+      Beginning{"MThd\0\0\0\x06"sv, "MIDI", kNoText},
+      Beginning{"\x1a\x45\xdf\xa3"sv, "Matroska or WebM", kNoText},
+      Beginning{"FLV\x01"sv, "Flash video", kNoText},
+      Beginning{"\x30\x26\xb2\x75\x8e\x66\xcf\x11"sv, "Windows Media", kNoText},
+      Beginning{"\x7f\x45LF"sv, "a program or library (ELF)", kNoText},
+      Beginning{"\xcf\xfa\xed\xfe"sv, "a program or library (Mach-O)", kNoText},
+      Beginning{"\xca\xfe\xba\xbe\0"sv, "a program or library (Mach-O or Java)", kNoText},
+      Beginning{"\0asm"sv, "WebAssembly", kNoText},
+      Beginning{"OTTO\0"sv, "a font", kNoText},
+      Beginning{"\0\x01\0\0\0"sv, "a font", kNoText},
+      Beginning{"wOFF\0"sv, "a font", kNoText},
+      Beginning{"wOF2\0"sv, "a font", kNoText},
+      Beginning{"ttcf\0"sv, "a font", kNoText},
       Beginning{"PAR1\x15"sv, "Parquet", kTables},
       Beginning{"ARROW1\0\0"sv, "Arrow", kTables},
       Beginning{"FEA1\0"sv, "Feather", kTables},
       Beginning{"Obj\x01"sv, "Avro", kTables},
       Beginning{"SQLite format 3\0"sv, "SQLite", kTables},
       Beginning{"\x89HDF\r\n\x1a\n"sv, "HDF5", kTables},
+      Beginning{"CDF\x01"sv, "NetCDF", kTables},
+      Beginning{"\0\x01\0\0Standard "sv, "Access", kTables},
       Beginning{"\x93NUMPY"sv, "NumPy", kNumbers},
+      Beginning{"MATLAB 5.0 MAT-file"sv, "MATLAB", kNumbers},
+      Beginning{"RDX2\n"sv, "R", kNumbers},
+      Beginning{"RDX3\n"sv, "R", kNumbers},
+      Beginning{"GGUF\x01\0\0\0"sv, "GGUF", kNumbers},
+      Beginning{"GGUF\x02\0\0\0"sv, "GGUF", kNumbers},
       Beginning{"GGUF\x03\0\0\0"sv, "GGUF", kNumbers},
+      Beginning{"tjgg\x01\0\0\0"sv, "GGML", kNumbers},
+      Beginning{"tjgg\x02\0\0\0"sv, "GGML", kNumbers},
+      Beginning{"tjgg\x03\0\0\0"sv, "GGML", kNumbers},
+      Beginning{"\x08\x01\x12"sv, "TensorFlow (SavedModel)", kNumbers},
       Beginning{"MMIDIDX\0\0"sv, "the index of a file of token numbers", kTokens},
-      Beginning{"\x80\x02\x7d"sv, "pickle", kNumbers},
-      Beginning{"\x80\x02]"sv, "pickle", kNumbers},
-      Beginning{"\x80\x02\x8a"sv, "PyTorch", kNumbers},
-      Beginning{"\x80\x03\x7d"sv, "pickle", kNumbers},
-      Beginning{"\x80\x03]"sv, "pickle", kNumbers},
-      Beginning{"\x80\x04\x95"sv, "pickle", kNumbers},
-      Beginning{"\x80\x05\x95"sv, "pickle", kNumbers}};
+      Beginning{"\n\x0e\n\x05<unk>\x15"sv, "a vocabulary of SentencePiece", "it is for data.tokenizer"},
+      Beginning{"\x80\x02\x8a"sv, "PyTorch", kNumbers}};
   for (const Beginning& known : kBeginnings)
     if (head.starts_with(known.bytes)) return NoText{known.kind, known.way_out};
   const auto has_at = [&](std::size_t at, std::string_view bytes) {
     return head.size() >= at && head.substr(at).starts_with(bytes);
   };
   if (head.starts_with("RIFF") && has_at(8, "WEBP")) return NoText{"WebP image", kImage};
-  if (head.starts_with("RIFF") && has_at(8, "WAVE")) return NoText{"WAV", kSound};
+  if (head.starts_with("RIFF") && has_at(8, "WAVE")) return NoText{"WAV", kNoText};
+  if (head.starts_with("RIFF") && has_at(8, "AVI ")) return NoText{"AVI", kNoText};
+  if (head.starts_with("FORM") && has_at(8, "AIF")) return NoText{"AIFF", kNoText};
   if (head.starts_with("BM") && has_at(6, "\0\0\0\0"sv)) return NoText{"BMP image", kImage};
-  if (has_at(4, "ftyp") && head[0] == '\0') return NoText{"MP4", kSound};
+  for (const char* const brand : {"ftypheic", "ftypheix", "ftypmif1", "ftypavif"})
+    if (has_at(4, brand) && head[0] == '\0') return NoText{"HEIF image", kImage};
+  if (has_at(4, "ftyp") && head[0] == '\0') return NoText{"MP4", kNoText};
+  if (has_at(4, "TFL3") && head[2] == '\0') return NoText{"TensorFlow Lite", kNumbers};
   if (has_at(60, "BOOKMOBI")) return NoText{"an e-book of Mobipocket", kSave};
   if (has_at(8, "DUCK") && has_at(13, "\0\0\0\0\0\0\0"sv)) return NoText{"DuckDB", kTables};
   // A stream of Arrow's messages: a mark, the bytes of the first, and where its table begins, some 16 bytes on.
@@ -195,6 +343,20 @@ std::optional<NoText> no_text(std::string_view head, std::string_view path) {
     return NoText{"Arrow", kTables};
   // The header's bytes, and the JSON that it is.
   if (has_at(4, "\0\0\0\0{\""sv)) return NoText{"safetensors", kNumbers};
+  if (is_onnx(head)) return NoText{"ONNX", kNumbers};
+  if (is_flax(head)) return NoText{"MessagePack, as weights of Flax", kNumbers};
+  if (is_tfrecord(head)) return NoText{"TFRecord", kRecords};
+  if (has_at(16, "\xde\xc0\xef\xbe")) return NoText{"LMDB", kTables};
+  if (has_at(1, "\r\r\n\0\0\0\0"sv)) return NoText{"compiled Python", kNoText};
+  if (is_pickle(head)) return NoText{"pickle", kNumbers};
+  if (std::any_of(head.begin(), head.end(), is_binary_control)) {  // beginnings that a text may have too
+    if (head.starts_with("MZ")) return NoText{"a program or library of Windows", kNoText};
+    if (head.starts_with("ORC")) return NoText{"ORC", kTables};
+    for (const char level : {'\x01', '\x5e', '\x9c', '\xda'})
+      if (head.starts_with('x') && has_at(1, {&level, 1})) return NoText{"zlib", kUnpack};
+    if (head.starts_with("FWS") || head.starts_with("CWS")) return NoText{"Flash", kNoText};
+  }
+  if (head.starts_with("PK\x07\x08PK\3\4")) return NoText{"ZIP", unpacked_by("unzip", path)};
   if (head.starts_with("PK\3\4")) return zip_of(head, path);
   if (head.starts_with("PK\5\6")) return NoText{"ZIP (empty)", "it holds no file"};
   if (is_tar(head)) return NoText{"tar", unpacked_by("tar -xf", path)};

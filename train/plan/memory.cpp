@@ -2,6 +2,7 @@
 #include "train/plan/memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -10,8 +11,10 @@
 #include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
 #include "ops/cost/counting.h"
+#include "ops/cost/kernel_observer.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/memory_limit.h"
+#include "tensor/system/memory.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/eval/evaluate.h"
 #include "train/step/train_step.h"
@@ -144,6 +147,14 @@ Batch first_rows(const Batch& batch, std::int64_t rows) {
   return part;
 }
 
+Batch first_tokens(const Batch& batch, std::int64_t tokens) {
+  Batch part = batch;
+  for (Tensor* const x : {&part.tokens, &part.targets})  // a model with a readout has fewer targets
+    if (x->dim(1) > tokens) *x = raw::copy(raw::narrow(*x, 1, 0, tokens));
+  part.tail = std::min(batch.tail, tokens);
+  return part;
+}
+
 namespace {
 
 // Counts the run as it is.
@@ -193,6 +204,89 @@ MemoryPlan counted_plan(const PlannedRun& run, std::int64_t most) {
 // minutes to count.
 constexpr std::int64_t kMostLayers = 256, kFewLayers = 32;
 
+// A row of more than kMostTokens, each of which adds kernels of its own, is counted with at most kFewTokens and with twice
+// as many: the tape of 200,000 tokens of an LSTM takes half a minute, and each value of train.recompute again.
+constexpr std::int64_t kMostTokens = 8192, kFewTokens = 4096;
+
+// How many kernels a forward pass calls, and their work.
+class CountKernels final : public KernelObserver {
+ public:
+  void kernel_begins() override {}
+  void kernel_done(const char*, const Cost& cost) override {
+    ++kernels_;
+    work_ += cost;
+  }
+  std::int64_t kernels() const { return kernels_; }
+  const Cost& work() const { return work_; }
+
+ private:
+  std::int64_t kernels_ = 0;
+  Cost work_;
+};
+
+// Whether a row of `tokens` and one of twice as many are as far apart in operations and bytes as that one and one of three
+// times as many, and each token has kernels of its own: then they are so in memory too.
+bool each_token_adds(const PlannedRun& run, std::int64_t tokens) {
+  const Device device = counting_device(run.placement.device.type);
+  const std::unique_ptr<Model> model =
+      make_model(run.config.model, run.placement.dtype, device, run.placement.matmul);
+  const NoGrad no_grad;
+  const auto counted = [&](std::int64_t times) {
+    const ForwardInput input = forward_input(first_tokens(run.batch, times * tokens), device);
+    CountKernels count;
+    const ObserveKernels observing(count, device);
+    static_cast<void>(model->forward(input));
+    return count;
+  };
+  // Where a part that grows with the square adds so little, it adds less than a tenth to rows of a hundred times as many.
+  const auto grows_evenly = [](double first, double second, double third) {
+    constexpr double kUneven = 1e-3;
+    return std::abs((third - second) - (second - first)) <= kUneven * (second - first);
+  };
+  try {
+    const CountKernels one = counted(1), two = counted(2), three = counted(3);
+    return two.kernels() - one.kernels() >= tokens &&
+           grows_evenly(one.work().flops, two.work().flops, three.work().flops) &&
+           grows_evenly(one.work().bytes, two.work().bytes, three.work().bytes);
+  } catch (const Error&) {  // the model takes no rows of these lengths
+    return false;
+  }
+}
+
+// Adds to `plan` what further parts take, of which `times` as many are to come as it has more than `few`.
+void extend(MemoryPlan& plan, const MemoryPlan& few, double times) {
+  for (std::int64_t MemoryPlan::*const number :
+       {&MemoryPlan::values, &MemoryPlan::gradients, &MemoryPlan::optimizer, &MemoryPlan::state,
+        &MemoryPlan::activations, &MemoryPlan::kept, &MemoryPlan::program})
+    plan.*number += static_cast<std::int64_t>(
+        static_cast<double>(std::max<std::int64_t>(0, plan.*number - few.*number)) * times);
+  const std::int64_t of_tensors = plan.of_model() + plan.state + plan.activations + plan.kept;
+  plan.peak = plan.on_gpu ? of_tensors : std::max(of_tensors + plan.text + plan.program, plan.reading);
+}
+
+// Counts a run, long rows by their beginnings.
+MemoryPlan plan_of_rows(const PlannedRun& run, std::int64_t most) {
+  const std::int64_t tokens = run.batch.tokens.dim(1);
+  std::int64_t few_tokens =
+      tokens;  // of halves of halves, whose blocks fill their size classes as those of the whole do
+  while (few_tokens > kFewTokens) few_tokens = (few_tokens + 1) / 2;
+  if (const std::int64_t segment = run.config.model.segment; segment > 0 && segment < few_tokens)
+    few_tokens = (few_tokens + segment - 1) / segment * segment;
+  if (tokens <= kMostTokens || !each_token_adds(run, few_tokens)) return counted_plan(run, most);
+  PlannedRun less = run, more = run;
+  less.batch = first_tokens(run.batch, few_tokens);
+  more.batch = first_tokens(run.batch, 2 * few_tokens);
+  return_freed_memory();  // or the nodes of a tape would take the place of those before
+  const MemoryPlan few = counted_plan(less, most);
+  if (!few.complete) return few;
+  return_freed_memory();
+  MemoryPlan plan = counted_plan(more, most);
+  if (!plan.complete) return plan;
+  plan.counted_tokens = 2 * few_tokens;
+  extend(plan, few, static_cast<double>(tokens - plan.counted_tokens) / static_cast<double>(few_tokens));
+  return plan;
+}
+
 MemoryPlan extended_plan(const PlannedRun& run, std::int64_t most) {
   const std::int64_t layers = run.config.model.layers;
   PlannedRun less = run, more = run;
@@ -201,28 +295,24 @@ MemoryPlan extended_plan(const PlannedRun& run, std::int64_t most) {
   try {
     static_cast<void>(make_unallocated_model(less.config.model));
   } catch (const ConfigError&) {  // its keys name a layer that the few lack
-    return counted_plan(run, most);
+    return plan_of_rows(run, most);
   }
-  const MemoryPlan few = counted_plan(less, most);
+  return_freed_memory();
+  const MemoryPlan few = plan_of_rows(less, most);
   if (!few.complete) return few;
-  MemoryPlan plan = counted_plan(more, most);
+  return_freed_memory();
+  MemoryPlan plan = plan_of_rows(more, most);
   if (!plan.complete) return plan;
   plan.counted_layers = more.config.model.layers;
   plan.parameters = count_parameters(run.config.model).count();
-  for (std::int64_t MemoryPlan::*const number :
-       {&MemoryPlan::values, &MemoryPlan::gradients, &MemoryPlan::optimizer, &MemoryPlan::state,
-        &MemoryPlan::activations, &MemoryPlan::kept, &MemoryPlan::program})
-    plan.*number +=
-        std::max<std::int64_t>(0, plan.*number - few.*number) * (layers - plan.counted_layers) / kFewLayers;
-  const std::int64_t of_tensors = plan.of_model() + plan.state + plan.activations + plan.kept;
-  plan.peak = plan.on_gpu ? of_tensors : std::max(of_tensors + plan.text + plan.program, plan.reading);
+  extend(plan, few, static_cast<double>(layers - plan.counted_layers) / static_cast<double>(kFewLayers));
   return plan;
 }
 
 }  // namespace
 
 MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most) {
-  return run.config.model.layers > kMostLayers ? extended_plan(run, most) : counted_plan(run, most);
+  return run.config.model.layers > kMostLayers ? extended_plan(run, most) : plan_of_rows(run, most);
 }
 
 }  // namespace eddy::training

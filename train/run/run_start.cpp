@@ -160,7 +160,11 @@ std::unique_ptr<Task> task_of(const TrainRequest& request, const std::optional<L
     } else {
       arguments.may_extend = true;
     }
-    if (config.data.path != loaded->config.data.path) arguments.folders.clear();
+    // Standard input that is named again is read again: what the run kept of it does not stand in its place.
+    const DataPaths& path = config.data.path;
+    const bool reads_input =
+        request.data_given && std::find(path.begin(), path.end(), kStandardInput) != path.end();
+    if (path != loaded->config.data.path || reads_input) arguments.folders.clear();
   }
   return make_task(std::move(arguments));
 }

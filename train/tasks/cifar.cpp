@@ -43,7 +43,8 @@ fs::path find_folder(const std::string& path) {
   fail<IoError>(
       "cifar: no test_batch.bin {} (unpack cifar-10-binary.tar.gz from "
       "https://www.cs.toronto.edu/~kriz/cifar.html and name its folder by --data.path)",
-      path.empty() ? "to be found: neither data.path nor EDDY_DATA_DIR leads to one" : "in '" + path + "'");
+      path.empty() ? "to be found: neither data.path nor EDDY_DATA_DIR leads to one"
+                   : "in '" + fs::absolute(path).string() + "'");
 }
 
 }  // namespace

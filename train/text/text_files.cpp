@@ -2,6 +2,7 @@
 #include "train/text/text_files.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -156,34 +157,53 @@ std::vector<TextFile> join_folders(std::vector<TextFile> files, const std::strin
   return documents;
 }
 
+// Refuses files that are to be read and cannot be, of all that were looked at: those of a folder, or the paths that were
+// named.
+[[noreturn]] void cannot_read(const std::vector<std::string>& paths, std::size_t all, bool of_folder) {
+  constexpr std::size_t kShown = 8;
+  std::string named;
+  for (std::size_t i = 0; i < std::min(kShown, paths.size()); ++i) {
+    const bool refused = ::access(paths[i].c_str(), R_OK) != 0;
+    named += fmt::format("{}'{}'{}", i == 0 ? "" : ", ", printable(paths[i]),
+                         refused ? ": " + std::generic_category().message(errno) : "");
+  }
+  if (paths.size() > kShown) named += fmt::format(" and {} more", paths.size() - kShown);
+  const std::string them = paths.size() == 1 ? "it" : "them";
+  fail<IoError>("data: {} of {} {} cannot be read: {} (give yourself the right to read {}, or {})",
+                paths.size(), all, plural(all, "file"), named, them,
+                of_folder ? "move " + them + " elsewhere" : "name the others alone");
+}
+
 TextFiles texts_of(const std::string& folder, DocumentUnit unit, bool json_lines) {
   Walk walk(folder);
   struct Candidate {
     fs::path path;
     bool named;
-    std::string why, encoding, problem;
+    std::string why, encoding;
+    bool readable = true;
   };
   std::vector<Candidate> candidates;
   bool only_named = false;
   for (const fs::path& path : walk.files()) {
-    Candidate candidate{path, is_named_text(path, json_lines), "", "", ""};
+    Candidate candidate{path, is_named_text(path, json_lines), "", ""};
     try {
       const std::string head = head_of(path);
       candidate.why = why_no_text(head, path, candidate.named);
       candidate.encoding = encoding_to_name(head);
-    } catch (const IoError& error) {
-      candidate.problem = error.what();
+    } catch (const IoError&) {
+      candidate.readable = false;
       candidate.why = "cannot be read";
     }
     only_named = only_named || (unit == DocumentUnit::file && candidate.named &&
-                                (candidate.why.empty() || !candidate.problem.empty()));
+                                (candidate.why.empty() || !candidate.readable));
     candidates.push_back(std::move(candidate));
   }
   TextFiles texts{{}, walk.take_left_out(), true};
+  std::vector<std::string> refused;
   for (const Candidate& candidate : candidates) {
     const std::string name = walk.name_of(candidate.path);
     const bool other = only_named && !candidate.named;
-    if (!candidate.problem.empty() && !other) fail<IoError>("{}", candidate.problem);
+    if (!candidate.readable && !other) refused.push_back(candidate.path.string());
     const bool lines = other && is_named_text(candidate.path, true);
     texts.other_endings = texts.other_endings || (other && !lines && candidate.why.empty());
     if (candidate.why.empty() && !other)
@@ -193,6 +213,7 @@ TextFiles texts_of(const std::string& folder, DocumentUnit unit, bool json_lines
                                       : lines                ? "lines of JSON, which data.json_field reads"
                                                              : "not .txt or .md"});
   }
+  if (!refused.empty()) cannot_read(refused, candidates.size(), /*of_folder=*/true);
   if (unit == DocumentUnit::folder) texts.files = join_folders(std::move(texts.files), folder);
   return texts;
 }
@@ -257,6 +278,7 @@ TextFiles list_text_files(const DataPaths& paths, DocumentUnit unit, bool json_l
   if (paths.size() == 1) return list(paths.front());
   TextFiles all{{}, {}, true};
   std::set<fs::path> read;
+  std::vector<std::string> refused;
   for (const std::string& path : paths) {
     const bool folder = !is_input(path) && fs::is_directory(status_of(path));
     const std::string prefix = folder ? (fs::path(path) / "").generic_string() : "";
@@ -264,7 +286,15 @@ TextFiles list_text_files(const DataPaths& paths, DocumentUnit unit, bool json_l
     if (folder) {
       found = texts_of(path, unit, json_lines);
     } else {
-      const std::string head = head_of(path), why = why_no_text(head, path, true);
+      std::string head;
+      try {
+        head = head_of(path);
+      } catch (const IoError&) {
+        if (is_input(path)) throw;
+        refused.push_back(path);
+        continue;
+      }
+      const std::string why = why_no_text(head, path, true);
       if (why.empty())
         found.files.push_back({name_of_file(path), path, encoding_to_name(head)});
       else
@@ -282,6 +312,7 @@ TextFiles list_text_files(const DataPaths& paths, DocumentUnit unit, bool json_l
     for (const LeftOut& file : found.left_out) all.left_out.push_back({prefix + file.name, file.why});
     all.other_endings = all.other_endings || found.other_endings;
   }
+  if (!refused.empty()) cannot_read(refused, paths.size(), /*of_folder=*/false);
   if (all.files.empty())
     fail<IoError>("data: no text in {} (name files with text){}", paths.text(), describe_left_out(all));
   return all;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tensor/base/format.h"
+#include "train/files/file_kind.h"
 #include "train/files/standard_input.h"
 #include "train/files/text_encoding.h"
 #include "train/words/human_text.h"
@@ -111,7 +112,15 @@ std::optional<Unreadable> why_unreadable(const TextFile& file, const std::string
         path,
         fmt::format("it holds bytes of zero, the first at offset {}, as programs and other binary files do",
                     zero),
-        ""};
+        "", false};
+  if (const auto controls =
+          static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_binary_control));
+      controls * 50 >= text.size())
+    return Unreadable{
+        path,
+        fmt::format("{} of its {} bytes are control characters, as in packed and other binary files",
+                    controls, text.size()),
+        "", false};
   if (is_damaged_utf8(text)) {
     constexpr std::size_t kLongest = 3;  // bytes of a character that lacks its end
     if (text.size() - good <= kLongest) {
@@ -147,9 +156,9 @@ void fail_unreadable(const std::vector<Unreadable>& files, std::size_t all) {
                          encoding, printable(conversion_line(encoding, paths)));
   for (const Unreadable& file : files)
     if (!file.mend.empty()) lines += "; " + printable(file.mend);
-  if (std::any_of(files.begin(), files.end(), [](const Unreadable& file) { return file.byte_reads; }))
+  if (std::all_of(files.begin(), files.end(), [](const Unreadable& file) { return file.byte_reads; }))
     lines = "; data.tokenizer byte takes any bytes" + lines;
-  const std::string advice = lines.empty() ? "save it as UTF-8" : lines.substr(2);
+  const std::string advice = lines.empty() ? "save the text in it as UTF-8" : lines.substr(2);
   if (files.size() == 1)
     fail<FormatError>("data: {} is not UTF-8: {} ({})", printable(files[0].path), files[0].why, advice);
   fail<FormatError>("data: {} of {} files are not UTF-8: {} ({})", files.size(), all, named, advice);

@@ -13,7 +13,7 @@ struct Unreadable {
   std::string path, why;
   // What iconv is to convert it from, a guess where bytes do not tell; empty: it cannot.
   std::string encoding;
-  bool byte_reads = true;  // whether the tokenizer byte takes it
+  bool byte_reads = true;  // whether it is a text, which the tokenizer byte takes
   std::string mend{};      // another way to make it readable
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -105,7 +106,7 @@ TEST_CASE("file kind: token numbers of every width are known by their look") {
 }
 
 TEST_CASE("file kind: texts and other binary files are no token numbers") {
-  std::string with_zeros, program = "\x7f"s + "ELF\2\1\1\0"s;
+  std::string with_zeros, program = "\x7f"s + "XLF\2\1\1\0"s;
   for (int i = 0; i < 300; ++i) {
     with_zeros += "name " + std::to_string(i) + '\0';
     program += std::string(4, '\0') + "\xff\xfe\x8b"s + static_cast<char>(i & 0xff);
@@ -114,4 +115,46 @@ TEST_CASE("file kind: texts and other binary files are no token numbers") {
   CHECK(kind_of(program).empty());
   CHECK(kind_of("Once there was a cat.").empty());
   CHECK(kind_of("").empty());
+}
+
+TEST_CASE("file kind: weights, programs, pictures and further archives are named for what they are") {
+  const std::vector<std::pair<std::string, std::string>> known{
+      {"\x08\x08\x12\x07pytorch\x1a\x05"
+       "2.1.0:\x8c\x01\n"s,
+       "ONNX"},
+      {"\x08\x03\x12\x00\x28\x01\x42\x02\x10\x07"s, "ONNX"},
+      {"\x81\xa6params\x81\xa7"
+       "Dense_0\x82\xa4"
+       "bias\xc7\x10\x01\x93"s,
+       "MessagePack, as weights of Flax"},
+      {"\xde\x00\x11\xa3key\xc4\x04"s, "MessagePack, as weights of Flax"},
+      {"\x0a\0\0\0\0\0\0\0\xae\xa3\xbf\x3a"s, "TFRecord"},
+      {"\x80\x04\x95\x10\0"s, "pickle"},
+      {"GGUF\x02\0\0\0"s, "GGUF"},
+      {"\x08\x01\x12\x90\x08"s, "TensorFlow (SavedModel)"},
+      {"\n\x0e\n\x05<unk>\x15\0"s, "a vocabulary of SentencePiece"},
+      {"\x7f"s + "ELF\2\1\1\0"s, "a program or library (ELF)"},
+      {"MZ\x90\0\x03"s, "a program or library of Windows"},
+      {"\x55\r\r\n\0\0\0\0"s, "compiled Python"},
+      {"\0\0\0\x18"
+       "ftypheic"s,
+       "HEIF image"},
+      {"8BPS\0\1"s, "Photoshop image"},
+      {"\x1a\x45\xdf\xa3"s, "Matroska or WebM"},
+      {"PK\3\4"s + std::string(22, '\0') + "\x13\0\0\0[Content_Types].xml"s, "an office document"},
+      {"PK\x07\x08PK\3\4"s, "ZIP"},
+      {"\x5d\0\0\x80\0"s, "lzma"},
+      {"LZIP\x01\x0c"s, "lzip"},
+      {"MSCF\0\0\0\0"s, "a cabinet"},
+      {"x\x9c\x01\x02\x03"s, "zlib"},
+      {"ORC\x11\0\0"s, "ORC"},
+      {"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xde\xc0\xef\xbe"s, "LMDB"}};
+  for (const auto& [head, kind] : known) CHECK(kind_of(head) == kind);
+}
+
+TEST_CASE("file kind: texts that begin as other files do are texts") {
+  for (const char* const text :
+       {"MZ is a code of Mozambique", "ORCs came", "x\xdaxi", "\x81\xa6 kana", "BM", "FORM 8 AIFF", "CWS",
+        "ELF", "\x82\xa0\x82\xa2", "GGUF is a format", "tjgg", "II* III", "RDX2", "MATLAB 5 is old", "OTTO"})
+    CHECK_MESSAGE(kind_of(text).empty(), text);
 }

@@ -117,6 +117,36 @@ TEST_CASE("a run of many layers is planned from a few, since each adds the same"
   CHECK(plan_memory(named).counted_layers == 0);
 }
 
+TEST_CASE(
+    "long rows that are read token by token are planned from their beginnings, since each token adds the same") {
+  const auto long_run = [](const ModelName& name, std::int64_t tokens) {
+    PlannedRun run = small_run(name);
+    run.config.model.layers = 1;
+    run.config.model.context = run.config.model.segment = tokens;
+    const std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens), 1);
+    run.batch = make_batch(1, ids, ids);
+    run.config.train.batch = 1;
+    return run;
+  };
+  const Threads threads(2);
+  const PlannedRun run = long_run({"staircase", "lstm"}, 9000);
+  check_counted(run);
+  const MemoryPlan part = plan_memory(run);
+  CHECK(part.counted_tokens == 4500);
+  CHECK(plan_memory(long_run({"staircase", "lstm"}, 8192)).counted_tokens == 0);
+  CHECK(plan_memory(long_run({"staircase", "feedback"}, 9000)).counted_tokens > 0);
+  // Attention over the whole row grows with its square.
+  CHECK(plan_memory(long_run({"recurrent_transformer", "regular"}, 9000)).counted_tokens == 0);
+  // More tokens take as short a time, and memory in proportion, the nodes of the tape too.
+  const MemoryPlan whole = plan_memory(long_run({"staircase", "lstm"}, 400'000));
+  CHECK(whole.of_model() == part.of_model());
+  const double times = static_cast<double>(whole.activations) / static_cast<double>(part.activations);
+  CAPTURE(times);
+  CHECK(times > 40);
+  CHECK(times < 48);
+  CHECK(whole.program > std::int64_t{400'000} * 2000);
+}
+
 TEST_CASE("memory plan: the counted peak of every model is that of the CPU's allocator") {
   const Threads threads(2);
   for (const ModelEntry& entry : model_registry()) check_counted(small_run(entry));

@@ -135,13 +135,25 @@ TEST_CASE("text data: a text that is UTF-8 but for a few bytes is not converted 
 TEST_CASE("text data: a binary file is called so and no conversion of it is named") {
   const TempFolder folder;
   folder.write("program.bin", std::string("\x7f"
-                                          "ELF\0\xcf\xfa",
+                                          "XLF\0\xcf\xfa",
                                           7));
   TaskArguments arguments = text_arguments(folder.path("program.bin"), "windows");
   arguments.config.data.tokenizer = "char";
   const std::string text = error_of<FormatError>([&] { read_text_of(std::move(arguments)); });
   CHECK_MESSAGE(contains(text, "bytes of zero, the first at offset 4"), text);
   CHECK_MESSAGE(!contains(text, "iconv"), text);
+  CHECK_MESSAGE(!contains(text, "tokenizer byte"), text);
+  // Nor of one without such bytes, and never the tokenizer byte for it among others.
+  std::string packed;
+  for (int i = 0; i < 400; ++i) packed += static_cast<char>(1 + i * i * 7919 % 255);
+  folder.write("d/packed.txt", packed);
+  folder.write("d/latin.txt", "caf\xe9 au lait");
+  arguments = text_arguments(folder.path("d"), "windows");
+  arguments.config.data.tokenizer = "char";
+  const std::string both = error_of<FormatError>([&] { read_text_of(std::move(arguments)); });
+  CHECK_MESSAGE(contains(both, "of its 400 bytes are control characters"), both);
+  CHECK_MESSAGE(contains(both, "iconv"), both);
+  CHECK_MESSAGE(!contains(both, "tokenizer byte"), both);
 }
 
 TEST_CASE(

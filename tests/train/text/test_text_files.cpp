@@ -1,8 +1,10 @@
 // Text as it lies on disks: folders, links, and what is left out.
 #include <doctest/doctest.h>
+#include <grp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/processes.h"
 #include "train/text/text_files.h"
 
 namespace {
@@ -206,6 +209,28 @@ TEST_CASE("text files: a file that is left out for its ending ends nothing when 
   CHECK(reason_for(texts, "key.pem") == "cannot be read");
   REQUIRE(chmod(folder.write("b.txt", "text").c_str(), 0) == 0);
   CHECK(contains(error_of<IoError>([&] { list_text_files(folder.path()); }), "b.txt"));
+}
+
+TEST_CASE(
+    "text files: files that are to be read and cannot be are refused together, named by a pattern too") {
+  const TempFolder folder;
+  for (const char* const name : {"a.txt", "b.txt", "c.txt"}) folder.write(name, "text");
+  for (const char* const name : {"b.txt", "c.txt"}) REQUIRE(chmod(folder.path(name).c_str(), 0) == 0);
+  REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
+  // In a process of its own, since root may read everything.
+  const std::string told = report_of([&] {
+    if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0)) return;
+    const DataPaths named(
+        ConfigField::Texts{folder.path("a.txt"), folder.path("b.txt"), folder.path("c.txt")});
+    for (const DataPaths& paths : {named, DataPaths(folder.path())})
+      std::fprintf(stderr, "%s\n", error_of<IoError>([&] { list_text_files(paths); }).c_str());
+    _exit(1);
+  });
+  const std::string both = "2 of 3 files cannot be read: '" + folder.path("b.txt") +
+                           "': Permission denied, '" + folder.path("c.txt") +
+                           "': Permission denied (give yourself the right to read them, or ";
+  CHECK_MESSAGE(contains(told, both + "name the others alone)"), told);
+  CHECK_MESSAGE(contains(told, both + "move them elsewhere)"), told);
 }
 
 TEST_CASE("text files: texts that are left out for their endings alone are noticed") {

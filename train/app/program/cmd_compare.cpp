@@ -178,7 +178,7 @@ int run_report(const ReportFlags& flags) {
       say(fmt::format(
           "warning: {}/metrics.jsonl has lines that are no records, {} of them, the first is {} (they are left out)",
           run.folder, records.foreign, records.first_foreign));
-  for (const std::string& line : repeated_seeds(runs)) say("warning: " + line);
+  for (const std::string& line : listed_apart(runs)) say("warning: " + line);
   const std::vector<SeedGroup> groups = groups_of(runs);
 
   print(to_text(ends_of(runs, groups)));

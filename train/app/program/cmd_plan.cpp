@@ -59,6 +59,9 @@ void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryBud
   if (plan.counted_layers > 0)
     print_line("counted with {} layers; what each adds is multiplied for {}", plan.counted_layers,
                grouped(run.config.model.layers));
+  if (plan.counted_tokens > 0)
+    print_line("counted with rows of {} tokens; what each adds is multiplied for {}",
+               grouped(plan.counted_tokens), grouped(run.batch.tokens.dim(1)));
   if (plan.on_gpu)
     print_line("of the GPU's memory, counted without its fused kernels");
   else if (!budget.limit.empty())
@@ -163,11 +166,22 @@ int run_plan(const PlanFlags& flags, const CLI::App& app) {
     print_line("\nIts speed is not measured, since a step of so many layers takes long.");
     return 0;
   }
+  PlannedRun measured = run;
+  if (plan.counted_tokens > 0) measured.batch = first_tokens(run.batch, plan.counted_tokens);
   RunSpeed speed;
   {
     PercentLine line("measuring steps");
-    speed = measure_run_speed(run, flags.seconds,
+    speed = measure_run_speed(measured, flags.seconds,
                               [&](double done) { line(static_cast<std::int64_t>(100 * done), 100); });
+  }
+  if (plan.counted_tokens > 0) {
+    print_line("\nIts speed is measured with rows of {} tokens, and their times are multiplied.",
+               grouped(plan.counted_tokens));
+    const double times =
+        static_cast<double>(run.batch.tokens.dim(1)) / static_cast<double>(plan.counted_tokens);
+    speed.tokens = run.batch.tokens.elements() * train.accumulate;
+    speed.step.median *= times;
+    speed.evaluation_seconds *= times;
   }
   print_speed(run, *task, speed);
   return 0;

@@ -23,6 +23,7 @@
 #include "train/plan/machine_memory.h"
 #include "train/run/run_folder.h"
 #include "train/text/dataset.h"
+#include "train/text/sentencepiece_tokenizer.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
 
@@ -203,16 +204,25 @@ std::map<std::string, std::string> NewRunOptions::texts(const char* command) con
 
 void NewRunOptions::check_place_of_data(const RunConfig& gathered) const {
   namespace fs = std::filesystem;
-  if (config.empty() || !data.empty() || keys.given().contains("data.path")) return;
-  for (const std::string& path : gathered.data.path) {
+  if (config.empty()) return;
+  const auto check = [&](const char* key, const char* flag, const std::string& path) {
     std::error_code error;
-    const fs::path beside = fs::path(config).parent_path() / path;
-    if (fs::path(path).is_relative() && !fs::exists(path, error) && fs::exists(beside, error))
+    const fs::path folder = fs::path(config).parent_path();
+    // Of a pattern the folder in which it is looked for.
+    const std::size_t pattern = path.find_first_of("*?[");
+    const fs::path asked =
+        pattern == std::string::npos ? fs::path(path) : fs::path(path.substr(0, pattern)).parent_path();
+    if (!asked.empty() && asked.is_relative() && !fs::exists(asked, error) &&
+        fs::exists(folder / asked, error))
       fail<IoError>(
-          "config: data.path is {}, which is taken from the working directory, {}, and is not there; it is beside {} "
-          "(--data {})",
-          path, fs::current_path(error).string(), config, shell_quoted(beside.lexically_normal().string()));
-  }
+          "config: {} is {}, which is taken from the working directory, {}, and is not there; it is beside {} ({} {})",
+          key, path, fs::current_path(error).string(), config, flag,
+          shell_quoted((folder / path).lexically_normal().string()));
+  };
+  if (data.empty() && !keys.given().contains("data.path"))
+    for (const std::string& path : gathered.data.path) check("data.path", "--data", path);
+  if (is_sentencepiece_path(gathered.data.tokenizer) && !keys.given().contains("data.tokenizer"))
+    check("data.tokenizer", "--data.tokenizer", gathered.data.tokenizer);
 }
 
 bool NewRunOptions::gives(const std::string& section, const std::string& key) const {

@@ -31,6 +31,7 @@
 #include "ops/product/blas.h"
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
+#include "tensor/system/process.h"
 #include "tensor/threads/thread_pool.h"
 #include "train/app/measure/kernels/prove.h"
 #include "train/app/program/commands.h"
@@ -91,8 +92,9 @@ std::atomic<bool> memory_was_refused = false;
 void prepare_process() {
   if (terminate_before == nullptr) terminate_before = std::set_terminate(end_without_memory);
   std::set_new_handler(refuse_memory);
-  // A library may take SIGHUP as it is loaded, and go on: UCX does, which OpenMPI 5 loads.
-  if (std::signal(SIGHUP, SIG_DFL) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // as nohup wants
+  // A library may take SIGHUP as it is loaded, and go on: UCX does, which Open MPI 5 loads.
+  const bool ignored = std::signal(SIGHUP, SIG_DFL) == SIG_IGN;
+  if (ignored || hangup_was_ignored) std::signal(SIGHUP, SIG_IGN);  // as nohup wants
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe fails with EPIPE
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on file sizes fails with EFBIG
   output_is_closed = fcntl(STDOUT_FILENO, F_GETFD) < 0;

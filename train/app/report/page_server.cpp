@@ -87,7 +87,8 @@ std::string why_no_server() {
 struct PageServer::Server {
   PageServerOptions options;
   WatchedPage page;
-  static constexpr std::size_t kTagBytes = 64;  // at most, of three numbers
+  static constexpr std::size_t kTagBytes = 64;    // at most, of three numbers
+  static constexpr ssize_t kMostBytes = 1 << 16;  // of the head of a request, and of its body
   std::string shown;  // the tag of the last page that was sent to its end; empty without
   event_base* base = ::event_base_new();
   evhttp* http = base == nullptr ? nullptr : ::evhttp_new(base);
@@ -177,6 +178,17 @@ bufferevent* PageServer::Server::accept() {
   }
   bufferevent* const connection = ::bufferevent_socket_new(base, -1, 0);
   if (connection == nullptr) return nullptr;
+  // The library bounds the head and the body of a request, but neither a line within the body, such as the size of a chunk,
+  // nor what comes while it answers. Both wait here to be taken; a connection with too much is closed as if it failed.
+  ::evbuffer_add_cb(
+      ::bufferevent_get_input(connection),
+      [](evbuffer* waiting, const evbuffer_cb_info*, void* from) {
+        if (::evbuffer_get_length(waiting) >
+            std::size_t{2} * kMostBytes)  // a head, or a body, and what was read with its end
+          ::bufferevent_trigger_event(static_cast<bufferevent*>(from), BEV_EVENT_READING | BEV_EVENT_TIMEOUT,
+                                      BEV_TRIG_DEFER_CALLBACKS);
+      },
+      connection);
   ::bufferevent_incref(connection);
   connections.push_back(connection);
   return connection;
@@ -253,13 +265,12 @@ PageServer::PageServer(const std::filesystem::path& folder, const PageServerOpti
   evhttp* const http = server_->http;
   if (http == nullptr) fail<IoError>("watch: the system gives no events to wait for");
   ::event_set_log_callback([](int, const char*) {});  // what clients do fills no log
-  constexpr ssize_t kMostBytes = 1 << 16;             // of the head of a request, and of its body
   const timeval silence = timeval_of(options.silence);
   ::evhttp_set_timeout_tv(http, &silence);
   ::evhttp_set_bevcb(
       http, [](event_base*, void* server) { return static_cast<Server*>(server)->accept(); }, server_.get());
-  ::evhttp_set_max_headers_size(http, kMostBytes);
-  ::evhttp_set_max_body_size(http, kMostBytes);
+  ::evhttp_set_max_headers_size(http, Server::kMostBytes);
+  ::evhttp_set_max_body_size(http, Server::kMostBytes);
   ::evhttp_set_allowed_methods(http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
                                          EVHTTP_REQ_PATCH | EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS);
   ::evhttp_set_gencb(

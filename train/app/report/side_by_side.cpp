@@ -102,9 +102,7 @@ ReportedRun read_reported_run(const std::string& folder) {
     run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
   run.series = RunSeries::read(fs::path(folder) / "metrics.jsonl");
   const Metrics& records = run.series.records();
-  std::error_code error;
-  if (!records.run && records.steps.empty() && records.evals.empty() &&
-      fs::file_size(fs::path(folder) / "metrics.jsonl", error) > 0)
+  if (!records.run && run.series.empty())
     fail<FormatError>("report: {}/metrics.jsonl has no record ({} eval measures the model of the run)",
                       folder, program_name());
   run.user_loop = is_user_loop(folder, records);
@@ -125,7 +123,8 @@ std::vector<ReportedRun> read_reported_runs(const std::vector<std::string>& fold
 
 std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs) {
   std::vector<const RunConfig*> configs;
-  for (const ReportedRun& run : runs) configs.push_back(run.user_loop ? nullptr : &run.config);
+  for (const ReportedRun& run : runs)
+    configs.push_back(run.user_loop || run.series.empty() ? nullptr : &run.config);
   std::vector<SeedGroup> groups;
   for (std::vector<std::size_t>& group : groups_by_seed(configs)) {
     std::string name = runs[group.front()].name;
@@ -136,12 +135,19 @@ std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs) {
   return groups;
 }
 
-std::vector<std::string> repeated_seeds(const std::vector<ReportedRun>& runs) {
+std::vector<std::string> listed_apart(const std::vector<ReportedRun>& runs) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].series.empty()) {
+      if (runs.size() > 1)
+        lines.push_back(
+            fmt::format("{} has recorded no step and no evaluation, and belongs to no mean", runs[i].name));
+      continue;
+    }
     const auto end = runs.begin() + static_cast<std::ptrdiff_t>(i);
     const auto same = std::find_if(runs.begin(), end, [&](const ReportedRun& earlier) {
-      return !runs[i].user_loop && !earlier.user_loop && earlier.config == runs[i].config;
+      return !runs[i].user_loop && !earlier.user_loop && !earlier.series.empty() &&
+             earlier.config == runs[i].config;
     });
     if (same != end)
       lines.push_back(

@@ -39,8 +39,9 @@ struct SeedGroup {
   std::vector<std::size_t> runs;
 };
 std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs);
-// For each run that has configuration and seed of an earlier one what to say of it: it is a group of its own.
-std::vector<std::string> repeated_seeds(const std::vector<ReportedRun>& runs);
+// What to say of each run that is a group of its own although others differ in their seed alone: one with the configuration
+// and the seed of an earlier one, and one that has recorded nothing yet.
+std::vector<std::string> listed_apart(const std::vector<ReportedRun>& runs);
 
 // A row for each run, and above those of a group one with their means and ranges: parameters, state, steps, tokens,
 // losses, time and speed. They are those of the last step that metrics.jsonl has.

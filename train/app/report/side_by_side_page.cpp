@@ -116,7 +116,7 @@ std::string side_by_side_page(const std::vector<ReportedRun>& runs, const std::v
   page.paragraph(
       "State: what one stream keeps after a segment, a cache of what it read included. Training loss: the median of the "
       "last records. Steps, tokens and time are those of the last recorded step.");
-  for (const std::string& line : repeated_seeds(runs)) page.paragraph(line + ".");
+  for (const std::string& line : listed_apart(runs)) page.paragraph(line + ".");
   page.heading("Curves");
   std::vector<Choice> choices;
   for (const XAxis axis : kXAxes) {

@@ -411,6 +411,29 @@ void add_notes(ReproduceTable& table, const std::vector<TableNote>& notes, const
   }
 }
 
+// Refuses a row that is to run the weights of none that is trained, and names those that lead from one to the next.
+[[noreturn]] void fail_untrained(const ReproduceTable& table, const ReproduceRow& row,
+                                 const std::vector<std::string>& trained, const std::string& place) {
+  std::vector<std::string> names, parts;
+  bool ring = false;
+  for (auto at = table.rows.begin() + (&row - table.rows.data());
+       !ring && at != table.rows.end() && !at->weights_of.empty();) {
+    names.push_back(at->name);
+    parts.push_back(fmt::format("{} of {}", at->name, at->weights_of));
+    const std::string& next = at->weights_of;
+    ring = std::find(names.begin(), names.end(), next) != names.end();
+    at = std::find_if(table.rows.begin(), table.rows.end(),
+                      [&](const auto& other) { return other.name == next; });
+  }
+  const std::string path = fmt::format("{}{}", ring ? ": in a ring, " : ": ", fmt::join(parts, ", "));
+  fail<ConfigError>("{}: weights_of is {}, which is no row that is trained{} ({})", place,
+                    quote_text(row.weights_of), ring || parts.size() > 1 ? path : "",
+                    ring || trained.empty()
+                        ? "leave weights_of out of one row, which is trained then"
+                        : suggest_value(row.weights_of, trained) +
+                              fmt::format("rows without weights_of: {}", fmt::join(trained, ", ")));
+}
+
 // What the rows say of one another, and their names, which are those of folders. `sources`: where each row stands.
 // errors: ConfigError with the place.
 void check_rows(const ReproduceTable& table, const std::vector<ConfigSource>& sources,
@@ -438,10 +461,7 @@ void check_rows(const ReproduceTable& table, const std::vector<ConfigSource>& so
     if (std::count(names.begin(), names.end(), row.name) > 1)
       fail<ConfigError>("{}: the name {} stands twice (each row has a name of its own)", row.place, row.name);
     if (!row.weights_of.empty() && std::find(trained.begin(), trained.end(), row.weights_of) == trained.end())
-      fail<ConfigError>(
-          "{}: weights_of is {}, which is no row that is trained ({}rows without weights_of: {})",
-          sources[i].place("weights_of"), quote_text(row.weights_of), suggest_value(row.weights_of, trained),
-          fmt::join(trained, ", "));
+      fail_untrained(table, row, trained, sources[i].place("weights_of"));
     if (!row.against.empty() &&
         (row.against == row.name || std::find(names.begin(), names.end(), row.against) == names.end()))
       fail<ConfigError>("{}: against is {}, which is no other row of the table ({}rows: {})",

@@ -204,6 +204,14 @@ TEST_CASE("program: a run on standard input keeps its text and goes on") {
       {words_of("train " + kTiny + "--data - --data - --run none --dry-run"), folder.path(), text});
   CHECK_MESSAGE(contains(twice.out, "1 read"), twice.out);
   CHECK_MESSAGE(contains(twice.out, "(named twice)"), twice.out);
+  // What is piped to a run that goes on is read, and must be its text; else the run goes on with what it kept.
+  const std::vector<std::string> again = words_of("train --resume r --train.steps 4 --dry-run --data -");
+  CHECK(run_program({again, folder.path(), text}).status == 0);
+  const Ended other =
+      run_program({again, folder.path(), folder.write("other.txt", generate_stories(4, 4000))});
+  CHECK(other.status == 1);
+  CHECK_MESSAGE(contains(other.err, "standard input is not the text that r/"), other.err);
+  CHECK(contains(run_program({again, folder.path()}).err, "standard input is empty"));
   std::filesystem::remove(folder.path("r/standard_input.txt"));
   const Ended lost = run_in(folder.path(), "train --resume r --train.steps 4");
   CHECK_MESSAGE(contains(lost.err, "standard_input.txt, which the run kept of it in its folder, is gone"),
@@ -219,4 +227,20 @@ TEST_CASE("program: the path of a configuration in another folder is named where
   const Ended ended = run_in(folder.path("b"), "train ../a/c.toml --run r");
   CHECK(ended.status == 1);
   CHECK_MESSAGE(contains(ended.err, "it is beside ../a/c.toml (--data ../a/texts/x.txt)"), ended.err);
+  folder.write("a/v.model", "");
+  folder.write("a/pattern.toml", "[data]\npath = \"texts/*.txt\"\n");
+  folder.write("a/vocabulary.toml",
+               "[data]\ntokenizer = \"v.model\"\npath = \"" + folder.path("a/texts") + "\"\n");
+  folder.write("a/nowhere.toml",
+               "[data]\ntokenizer = \"w.model\"\npath = \"" + folder.path("a/texts") + "\"\n");
+  for (const auto& [name, told] :
+       {std::pair{"pattern", "it is beside ../a/pattern.toml (--data '../a/texts/*.txt')"},
+        {"vocabulary", "it is beside ../a/vocabulary.toml (--data.tokenizer ../a/v.model)"},
+        {"nowhere",
+         "w.model: No such file or directory (check the path; it is taken from the working directory, "}}) {
+    const Ended refused =
+        run_in(folder.path("b"), "train --run r --train.steps 1 ../a/" + std::string(name) + ".toml");
+    CHECK(refused.status == 1);
+    CHECK_MESSAGE(contains(refused.err, told), refused.err);
+  }
 }

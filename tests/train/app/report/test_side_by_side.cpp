@@ -259,7 +259,29 @@ TEST_CASE("side by side: a copy is listed apart and named, and a damaged run is 
   const std::vector<SeedGroup> groups = groups_of(runs);
   CHECK(groups.size() == 2);
   CHECK_FALSE(contains(joined(ends_of(runs, groups).rows[0]), "seeds"));
-  const std::vector<std::string> said = repeated_seeds(runs);
+  const std::vector<std::string> said = listed_apart(runs);
   REQUIRE(said.size() == 1);
   CHECK(contains(said[0], "a.bak has the configuration and the seed of a"));
+}
+
+TEST_CASE("side by side: a run that has recorded nothing is in no mean, and that is said") {
+  const TempFolder folder;
+  const std::string a = write_run(folder, "a", config_with(1), 2, 3),
+                    b = write_run(folder, "b", config_with(2), 4, 3),
+                    begun = write_run(folder, "begun", config_with(3), 2, 0),
+                    empty = write_run(folder, "empty", config_with(4), 2, 0, false);
+  reset_warnings();
+  const std::vector<ReportedRun> runs = read_reported_runs({a, b, begun, empty});
+  REQUIRE(runs.size() == 3);
+  const std::vector<std::string> warnings = take_warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK_MESSAGE(contains(warnings[0], "the run " + empty + " is left out"), warnings[0]);
+  CHECK_MESSAGE(contains(warnings[0], "has no record"), warnings[0]);
+  const std::vector<SeedGroup> groups = groups_of(runs);
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].runs == std::vector<std::size_t>{0, 1});
+  CHECK(ends_of(runs, groups).rows[0][0] == "mean of 2 seeds");
+  const std::vector<std::string> said = listed_apart(runs);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0] == "begun has recorded no step and no evaluation, and belongs to no mean");
 }

@@ -224,13 +224,23 @@ TEST_CASE("watch: a request without an end is closed long before its hundred meg
       {posted("Content-Length: 100000000"), letters},
       {request("/", "Content-Length: 100000000\r\n"), letters},
       {posted("Transfer-Encoding: chunked") + "5f5e100\r\n", letters},
-      {posted("Transfer-Encoding: chunked") + "0\r\n", lines}};
+      {posted("Transfer-Encoding: chunked") + "0\r\n", lines},
+      {posted("Transfer-Encoding: chunked"), letters},
+      {posted("Transfer-Encoding: chunked") + "1;", letters}};
   for (std::size_t i = 0; i < endless_ones.size(); ++i) {
     CAPTURE(i);
     // What is sent fills the buffers of both sockets before the close is seen.
     CHECK(endless(watch.port, endless_ones[i][0], endless_ones[i][1], 100 << 20) < 32 << 20);
     CHECK(status_of(answer_to(watch.port, request("/"))) == 200);
   }
+}
+
+TEST_CASE("watch: a client that sends without an end and takes no answer is closed") {
+  const Watch watch;
+  if (watch.port == 0) return;
+  watch.write(page_of(std::string(8 << 20, 'x')));
+  CHECK(endless(watch.port, request("/"), std::string(1 << 16, 'a'), 100 << 20) < 32 << 20);
+  CHECK(status_of(answer_to(watch.port, request("/", "", "HEAD"))) == 200);
 }
 
 TEST_CASE("watch: clients that never come to their end keep out no others, and do not keep the server") {

@@ -85,11 +85,16 @@ TEST_CASE("names that a table of one's own cannot have are refused with their pl
        {"published = [0.5]", "weights_of = \"unit\"", "cannot take the weights of unit, which has no"},
        {"published = [0.5]", "weights_of = \"unt\"",
         "my.toml:23:1: weights_of is \"unt\", which is no row that is trained (nearest: unit; rows without"},
-       {"published = [0.5]", "weights_of = \"attention\"", "my.toml:23:1: weights_of is \"attention\""},
+       {"published = [0.5]", "weights_of = \"attention\"", "in a ring, attention of attention (leave"},
        {"unit_forget\"}\n",
         "unit_forget\"}\nweights_of = \"attention\"\n[[row]]\nname = \"ring\"\ntitle = "
         "\"ring\"\nweights_of = \"unit\"\n",
-        "my.toml:23:1: weights_of is \"unit\", which is no row that is trained"},
+        "my.toml:23:1: weights_of is \"unit\", which is no row that is trained: ring of unit, unit of attention (rows "
+        "without weights_of: attention)"},
+       {"unit_forget\"}\n[[row]]\nname = \"attention\"",
+        "unit_forget\"}\nweights_of = \"attention\"\n[[row]]\nweights_of = \"unit\"\nname = \"attention\"",
+        "my.toml:19:1: weights_of is \"attention\", which is no row that is trained: in a ring, unit of "
+        "attention, attention of unit (leave weights_of out"},
        {"published = [0.5]", "tables = [\"staircase/table1\"]",
         "my.toml:23:1: row.tables is [\"staircase/table1\"], which it cannot be (nearest: staircase/table-1;"},
        {"published = [0.5]", "tables = [\"staircase/table-1\"]", "my.toml:23:1: the table begins from none"},
