@@ -9,7 +9,7 @@
 //   mapping        gates: a team of lanes for each head of each row, four numbers to a lane (unit_gate.cuh).
 //                  Rows with a norm: a warp for each row of up to 512 entries, in registers, since a warp's
 //                  instructions are for 128 entries and not for 32; a block for each longer row, of which it has
-//                  1,024 in registers. Activations: a thread for each entry.
+//                  1,024 in registers. Activations: a thread for each 16 bytes of T.
 //   shared memory  8 numbers (32 bytes), for blocks with a row
 //   bytes moved    the weights once a step, the least only if they do not stay in the second-level cache;
 //                  every row that a kernel reads or writes passes through memory once, where one kernel for
@@ -275,29 +275,73 @@ __global__ void norm_gradient_kernel(const __grid_constant__ NormGradientLaunch 
   }
 }
 
+// Activations go by groups of 16 bytes of T. `whole`: the groups of all arrays are aligned and whole.
+struct UnitsLaunch {
+  LaunchedStep step;
+  bool whole;
+};
+constexpr int kUnitThreads = 128;  // of a block; 256 rows of 1,536 in bf16 are 384 blocks
+
+template <class T, int Count>
+__device__ Neighbours<T, Count> read_units(const T* from, bool whole, std::int64_t count) {
+  if (whole) return *reinterpret_cast<const Neighbours<T, Count>*>(from);
+  Neighbours<T, Count> units;
+#pragma unroll
+  for (int e = 0; e < Count; ++e) units.at[e] = e < count ? from[e] : static_cast<T>(0.0f);
+  return units;
+}
+template <class T, int Count>
+__device__ void write_units(T* to, const Neighbours<float, Count>& values, bool whole, std::int64_t count) {
+  const Neighbours<T, Count> units = as_stored<T>(values);
+  if (whole) {
+    *reinterpret_cast<Neighbours<T, Count>*>(to) = units;
+  } else {
+#pragma unroll
+    for (int e = 0; e < Count; ++e)
+      if (e < count) to[e] = units.at[e];
+  }
+}
+
 // Stores u, which is in the scratch memory, and act(u).
 template <class Activation, class T>
-__global__ void activation_kernel(LaunchedStep launched) {
-  const Step step = launched.get();
-  T *const u = step.at<T>(step.args.u, 0, step.args.mlp), *const act = static_cast<T*>(launched.act);
-  for (std::int64_t i = first_item(); i < step.args.batch * step.args.mlp; i += item_step()) {
-    const float value = static_cast<const float*>(step.args.scratch)[i];
-    u[i] = static_cast<T>(value);
-    act[i] = static_cast<T>(Activation::forward(value));
+__global__ void activation_kernel(const __grid_constant__ UnitsLaunch launched) {
+  constexpr int kCount = kGroup<T>;
+  const Step step = launched.step.get();
+  const float* const from = static_cast<const float*>(step.args.scratch);
+  T *const u = step.at<T>(step.args.u, 0, step.args.mlp), *const act = static_cast<T*>(launched.step.act);
+  const std::int64_t units = step.args.batch * step.args.mlp;
+  for (std::int64_t i = first_item() * kCount; i < units; i += item_step() * kCount) {
+    const Neighbours<float, kCount> value = read_units<float, kCount>(from + i, launched.whole, units - i);
+    Neighbours<float, kCount> activated;
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) activated.at[e] = Activation::forward(value.at[e]);
+    write_units<T>(u + i, value, launched.whole, units - i);
+    write_units<T>(act + i, activated, launched.whole, units - i);
   }
 }
 
 // Stores act(u), and the gradient of u from that of act(u), which is in the scratch memory.
 template <class Activation, class T>
-__global__ void activation_backward_kernel(LaunchedStep launched) {
-  const Step step = launched.get();
+__global__ void activation_backward_kernel(const __grid_constant__ UnitsLaunch launched) {
+  constexpr int kCount = kGroup<T>;
+  const Step step = launched.step.get();
+  const float* const dact = static_cast<const float*>(step.args.scratch);
   const T* const u = step.at<T>(static_cast<const void*>(step.args.u), 0, step.args.mlp);
   T *const act = step.at<T>(step.args.act, 0, step.args.mlp), *const du =
                                                                   step.at<T>(step.args.du, 0, step.args.mlp);
-  for (std::int64_t i = first_item(); i < step.args.batch * step.args.mlp; i += item_step()) {
-    const float value = static_cast<float>(u[i]);
-    act[i] = static_cast<T>(Activation::forward(value));
-    du[i] = static_cast<T>(Activation::vjp(static_cast<const float*>(step.args.scratch)[i], value));
+  const std::int64_t units = step.args.batch * step.args.mlp;
+  for (std::int64_t i = first_item() * kCount; i < units; i += item_step() * kCount) {
+    const Neighbours<T, kCount> value = read_units<T, kCount>(u + i, launched.whole, units - i);
+    const Neighbours<float, kCount> gradient = read_units<float, kCount>(dact + i, launched.whole, units - i);
+    Neighbours<float, kCount> activated, of_u;
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      const float x = static_cast<float>(value.at[e]);
+      activated.at[e] = Activation::forward(x);
+      of_u.at[e] = Activation::vjp(gradient.at[e], x);
+    }
+    write_units<T>(act + i, activated, launched.whole, units - i);
+    write_units<T>(du + i, of_u, launched.whole, units - i);
   }
 }
 
@@ -450,8 +494,12 @@ class Chain {
     launch(name, whole_ ? whole : any, grid_for(args().batch * args().heads, kWarpBlock / lanes, 64),
            kWarpBlock, {step_, lanes});
   }
-  void units(const char* name, void (*gelu)(LaunchedStep), void (*relu)(LaunchedStep)) const {
-    launch(name, args().gelu ? gelu : relu, grid_for(args().batch * args().mlp, kThreads), kThreads, step_);
+  void units(const char* name, void (*gelu)(UnitsLaunch), void (*relu)(UnitsLaunch)) const {
+    const std::int64_t count = args().batch * args().mlp;
+    const bool whole = count % kGroup<T> == 0 && aligned(args().u) && aligned(args().act) &&
+                       aligned(args().du) && aligned(args().scratch) && aligned(step_.act);
+    launch(name, args().gelu ? gelu : relu, grid_for(count, kUnitThreads * kGroup<T>), kUnitThreads,
+           {step_, whole});
   }
 
   LaunchedStep step_;
