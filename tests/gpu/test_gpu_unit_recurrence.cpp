@@ -43,9 +43,11 @@ const Case kCases[] = {
     {3, 40, 96, 192, 6, true, true, true, 0.1},
     {2, 17, 288, 32, 3, true, true, false, 0.2},
     {3, 5, 256, 32, 32, true, false, true, 0.1},
-    // Rows longer than a block has in registers, heads longer than a warp has at once; both end within a four.
+    // Rows longer than a block has in registers, heads longer than a warp has at once.
     {2, 3, 1036, 16, 7, true, true, true, 0.2},
+    // Rows and heads that end within a four: of a warp, and of a block.
     {2, 5, 30, 21, 3, true, true, true, 0.2},
+    {2, 2, 1034, 16, 11, true, true, true, 0.2},
 };
 const Case kLargeCases[] = {
     {8, 256, 384, 1536, 6, true, false, false, 0.2},
