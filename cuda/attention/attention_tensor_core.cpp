@@ -26,11 +26,11 @@ Kernel attention_kernel(const AttentionArgs& args) {
   const auto [wanted, asked] =
       kernel_choice(args.queries > kShort ? KernelOp::attention : KernelOp::short_attention);
   if (wanted == Kernel::plain) return Kernel::plain;
-  if (args.dtype != Dtype::bf16 || args.head_size % 16 != 0 || args.head_size < 32 || args.head_size > 128) {
+  if (args.dtype != Dtype::bf16 || args.head_size % 16 != 0 || args.head_size < 16 || args.head_size > 128) {
     if (asked)
       add_warning(
           fmt::format("attention in {} with heads of {} goes by the plain kernels: those on tensor "
-                      "cores take bf16 with heads of 32 to 128 in steps of 16",
+                      "cores take bf16 with heads of 16 to 128 in steps of 16",
                       dtype_name(args.dtype), args.head_size));
     return Kernel::plain;
   }

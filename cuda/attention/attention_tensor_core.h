@@ -10,7 +10,7 @@
 namespace eddy::cuda {
 
 // Returns the kernel of this call: plain, mma or wgmma. Those on tensor cores take bf16 and a head_size
-// that is a multiple of 16 from 32 to 128; wgmma needs a GPU of compute capability 9.0. Calls with up to 64
+// that is a multiple of 16 up to 128; wgmma needs a GPU of compute capability 9.0. Calls with up to 64
 // queries have a choice of their own. Gives a warning (ops/core/warnings.h) if the kernel that was
 // asked for does not support the call.
 Kernel attention_kernel(const AttentionArgs& args);

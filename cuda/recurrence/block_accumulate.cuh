@@ -63,7 +63,7 @@ __device__ Window<T> window_of_half(const BlockAccumulateArgs& args, const Step&
           sequence,
           head,
           {static_cast<int>(args.block), part_of(from, 1), part_of(from, 2),
-           backward ? part_of(to, 1) : nullptr, backward ? part_of(to, 2) : nullptr, 3 * dim},
+           backward ? part_of(to, 1) : nullptr, backward ? part_of(to, 2) : nullptr},
           own};
 }
 

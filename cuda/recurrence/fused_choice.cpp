@@ -11,7 +11,7 @@ void warn_not_fused(const char* op, const RecurrenceSupportQuery& q) {
         "{} with accumulate = \"hidden\" is composed of other ops: the fused kernel spreads the output", op));
   add_warning(fmt::format(
       "{} is not fused: dim {}, mlp {}, {} heads, blocks of {}, products in {} (the kernel takes dim and mlp in steps "
-      "of 32, dim up to 512, blocks of up to 64 positions, heads of up to 32 numbers, and weights that the GPU's "
+      "of 32, dim up to 512, blocks of up to 64 positions, heads of 4 to 32 numbers in steps of 4, and weights that the GPU's "
       "multiprocessors together hold)",
       op, q.dim, q.mlp, q.heads, q.block, dtype_name(q.products)));
 }

@@ -26,7 +26,7 @@ namespace eddy::detail {
 //
 //   attention        more than 64 queries
 //   short_attention  up to 64 queries
-//     wgmma          bf16, heads of 32 to 128 in steps of 16; compute capability 9.0
+//     wgmma          bf16, heads of 16 to 128 in steps of 16; compute capability 9.0
 //     mma            the same types and heads, by mma.sync
 //     plain          all; it computes in f32, at no size the fastest: one step with it may take minutes
 //   recurrence       block accumulate

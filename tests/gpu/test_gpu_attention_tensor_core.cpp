@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ops/core/capture.h"
+#include "ops/core/warnings.h"
 #include "ops/norm/unit_norm.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/attention_case.h"
@@ -60,6 +61,14 @@ const AttentionCase kLongCases[] = {
     {1, 140, 330, 1, 1, 64, 0, 100, false, true, false, false},
     {1, 192, 192, 1, 1, 128, 0, kFar, false, false, false, false},
     {1, 130, 260, 2, 1, 32, 1, 130, true, true, true, false},
+};
+// Heads of 16, which go as heads of 32 filled with zeros: every table, the sum of a bias by the kernels for dq, a past,
+// unit vectors.
+const AttentionCase kSmallHeads[] = {
+    {1, 5, 7, 2, 1, 16, -kFar, kFar, true, false, false, true},
+    {1, 65, 130, 1, 1, 16, 0, 40, true, true, true, true},
+    {1, 67, 67, 2, 2, 16, 0, kFar, false, true, false, false, kAllWanted - 32},
+    {2, 33, 66, 4, 2, 16, 0, kFar, true, true, true, true, kAllWanted, 33, 0.01},
 };
 // Heads that only the plain kernels take.
 const AttentionCase kPlainCases[] = {
@@ -170,6 +179,16 @@ TEST_SUITE("device") {
     for (const AttentionCase& c : kLongCases) check(c);
     if (!kEmulated)
       for (const AttentionCase& c : kLargeCases) check(c);
+  }
+
+  TEST_CASE("attention with heads of 16 goes by tensor cores and equals plain loops") {
+    for (const char* const kernel : {"mma", "wgmma", "plain"}) {
+      choose(kernel);
+      take_warnings();
+      for (const AttentionCase& c : kSmallHeads) check(c);
+      for (const std::string& warning : take_warnings())
+        CHECK_MESSAGE(warning.find("plain kernels") == std::string::npos, warning);
+    }
   }
 
   // They round less than those on tensor cores, and are held to the same.
@@ -294,7 +313,7 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("f32 and heads of other sizes stay with the plain kernels of attention") {
-    for (const auto& [dtype, head_size] : {std::pair{Dtype::f32, 64}, {Dtype::bf16, 40}, {Dtype::bf16, 16}}) {
+    for (const auto& [dtype, head_size] : {std::pair{Dtype::f32, 64}, {Dtype::bf16, 40}, {Dtype::bf16, 8}}) {
       const Tensor x = to_gpu(raw::cast(sample_normal({1, 20, 1, head_size}, "x"), dtype));
       set_gpu_kernels("plain");
       const Tensor plain = to_cpu(attention_bthd(x, x, x));

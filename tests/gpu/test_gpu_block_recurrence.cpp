@@ -41,7 +41,9 @@ const Case kCases[] = {
     {3, 7, 5, 32, 2, 64, 1, "gelu", "all", true, 0},      // two, the last one short
     {1, 101, 32, 32, 4, 64, 1, "relu", "all", false, 0},  // more keys than lanes
     {2, 5, 2, 32, 1, 32, 1, "gelu", "all", true, 0},
-    {5, 6, 1, 32, 1, 32, 1, "gelu", "all", true, 0},  // blocks of one position
+    {5, 6, 1, 32, 1, 32, 1, "gelu", "all", true, 0},       // blocks of one position
+    {2, 7, 5, 96, 8, 32, 1, "gelu", "all", true, 0.2},     // heads of three fours, read by four lanes
+    {1, 80, 40, 32, 8, 32, 1, "relu", "all", false, 0.2},  // heads of one four
     // Masks: of all rows; of a part of the closing window; of a part of the window before it; of one window.
     {3, 13, 5, 32, 4, 128, 2, "relu", "all", true, 0.3},
     {2, 96, 32, 96, 6, 64, 1, "relu", "tail", false, 0.2, 16},
@@ -276,6 +278,8 @@ TEST_SUITE("device") {
     CHECK_FALSE(block_accumulate_fits(x, 64, options_of(2, 2, 65)));
     CHECK_FALSE(block_accumulate_fits(Tensor::zeros({6, 64}, Dtype::f32, gpu()), 64, options_of(1, 2, 3)));
     CHECK_FALSE(block_accumulate_fits(Tensor::zeros({6, 48}, Dtype::f32, gpu()), 64, options_of(2, 2, 3)));
+    CHECK_FALSE(block_accumulate_fits(Tensor::zeros({6, 96}, Dtype::f32, gpu()), 64,
+                                      options_of(16, 2, 3)));  // heads of 6
   }
 }
 

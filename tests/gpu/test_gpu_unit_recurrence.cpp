@@ -36,10 +36,18 @@ struct Case {
   double dropout;
 };
 const Case kCases[] = {
-    {1, 1, 32, 32, 1, true, false, false, 0},    {2, 17, 32, 64, 4, false, true, false, 0},
-    {3, 5, 64, 32, 2, true, true, true, 0.3},    {4, 37, 64, 128, 4, true, false, true, 0.2},
-    {3, 40, 96, 192, 6, true, true, true, 0.1},  {2, 17, 288, 32, 3, true, true, false, 0.2},
+    {1, 1, 32, 32, 1, true, false, false, 0},
+    {2, 17, 32, 64, 4, false, true, false, 0},
+    {3, 5, 64, 32, 2, true, true, true, 0.3},
+    {4, 37, 64, 128, 4, true, false, true, 0.2},
+    {3, 40, 96, 192, 6, true, true, true, 0.1},
+    {2, 17, 288, 32, 3, true, true, false, 0.2},
     {3, 5, 256, 32, 32, true, false, true, 0.1},
+    // Rows longer than a block has in registers, heads longer than a warp has at once.
+    {2, 3, 1036, 16, 7, true, true, true, 0.2},
+    // Rows and heads that end within a four: of a warp, and of a block.
+    {2, 5, 30, 21, 3, true, true, true, 0.2},
+    {2, 2, 1034, 16, 11, true, true, true, 0.2},
 };
 const Case kLargeCases[] = {
     {8, 256, 384, 1536, 6, true, false, false, 0.2},
@@ -170,11 +178,12 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("the unit recurrence reads operands at any address") {
-    const Case c = kCases[4];
-    const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
-    for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
-      const Tensors want = to_cpu(run(c, inputs, dys, products));
-      CHECK(same_bits(to_cpu(run(c, at_odd_addresses(inputs), at_odd_addresses(dys), products)), want));
+    for (const Case& c : {kCases[4], kCases[7]}) {
+      const Tensors inputs = inputs_on_gpu(inputs_of(c)), dys = inputs_on_gpu(dys_of(c));
+      for (const Dtype products : {Dtype::f32, Dtype::bf16}) {
+        const Tensors want = to_cpu(run(c, inputs, dys, products));
+        CHECK(same_bits(to_cpu(run(c, at_odd_addresses(inputs), at_odd_addresses(dys), products)), want));
+      }
     }
   }
 
