@@ -22,7 +22,7 @@ Linear::Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, const
 }
 
 Tensor FeedForward::hidden(const Tensor& x) const {
-  return gelu ? eddy::gelu(up(x)) : linear(x, up.weight, up.bias, {.relu = true});
+  return linear(x, up.weight, up.bias, {.relu = !gelu, .gelu = gelu});
 }
 
 LayerNorm::LayerNorm(const ParamScope& scope, std::int64_t width, double epsilon, bool with_bias)

@@ -2,11 +2,23 @@
 // implementation of this interface.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "tensor/tensor.h"
 
 namespace eddy {
+
+// Copies to the host that are enqueued and waited for later. One object has one copy under way.
+class HostCopy {
+ public:
+  virtual ~HostCopy() = default;
+  // Enqueues a copy of a contiguous tensor and does not wait. What is enqueued later may overwrite the tensor.
+  virtual void start(const Tensor& x) = 0;
+  // Waits for that copy, not for what was enqueued after it, and returns it.
+  // errors: DeviceError for a kernel that failed.
+  virtual Tensor wait() = 0;
+};
 
 class Transfer {
  public:
@@ -19,6 +31,7 @@ class Transfer {
   virtual void add(const Tensor& to, const Tensor& a, const Tensor& b) = 0;
   virtual void fill(const Tensor& x, double value) = 0;
   virtual void cast(const Tensor& to, const Tensor& from) = 0;
+  virtual std::unique_ptr<HostCopy> make_host_copy() = 0;
 };
 
 // Returns the transfer of a device.

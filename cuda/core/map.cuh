@@ -1,5 +1,6 @@
 // Elementwise kernels: y[i] = f(x_0[i], x_1[i], ...) for strided tensors of one shape.
 //
+// Over strided tensors.
 //   mapping        one thread per group of neighbours of the last axis, each operand's loaded or stored 16
 //                  bytes at a time, in row-major order of y; a grid-stride loop. The last group of a row may
 //                  be shorter. Operands whose last axis is neither contiguous nor one repeated number, or
@@ -7,6 +8,12 @@
 //   shared memory  none
 //   bytes moved    each operand once, the least, if neighbours in y are neighbours in the operands. Else an
 //                  operand is fetched in sectors of 32 bytes: up to 8 times the least in f32.
+//
+// Over contiguous ones (launch_flat_map).
+//   mapping        one thread per group of neighbours, 16 bytes of the narrowest operand; a grid-stride loop. What is
+//                  left, and all where an address is not aligned, goes element by element.
+//   shared memory  none
+//   bytes moved    each operand once, the least
 //
 // y may be in the place of an operand, so no pointer is __restrict__.
 #pragma once
@@ -161,14 +168,52 @@ void launch_map(const char* name, const F& f, const WalkShape<1 + static_cast<in
       y, x...);
 }
 
+// A map over contiguous tensors: group i of each lies at i * kMapGroup, so that nothing is computed to find it.
+template <class F, class Y, class... X>
+struct FlatMap {
+  F f;
+  std::uint32_t elements;
+  bool grouped;
+  Y* y;
+  const void* x[1 + sizeof...(X)];  // the last one unused
+};
+
+template <int Count, class F, class Y, class... X, int... K>
+__device__ void flat_group(const FlatMap<F, Y, X...>& map, std::uint32_t group,
+                           std::integer_sequence<int, K...>) {
+  const std::size_t at = std::size_t{group} * Count;
+  const auto results = [&](const Neighbours<X, Count>&... x) {
+    Neighbours<decltype(map.f(x.at[0]...)), Count> y;
+#pragma unroll
+    for (int j = 0; j < Count; ++j) y.at[j] = map.f(x.at[j]...);
+    return as_stored<Y>(y);
+  }(read_neighbours<Count>(static_cast<const X*>(map.x[K]) + at, Count, false)...);
+  *reinterpret_cast<Neighbours<Y, Count>*>(map.y + at) = results;
+}
+
+template <class F, class Y, class... X>
+__global__ void flat_map_kernel(const __grid_constant__ FlatMap<F, Y, X...> map) {
+  constexpr auto kEach = std::make_integer_sequence<int, sizeof...(X)>{};
+  constexpr std::uint32_t kCount = kMapGroup<Y, X...>;
+  const auto first = static_cast<std::uint32_t>(first_item()), step = static_cast<std::uint32_t>(item_step());
+  const std::uint32_t groups = map.grouped ? map.elements / kCount : 0;
+  for (std::uint32_t i = first; i < groups; i += step) flat_group<kCount>(map, i, kEach);
+  for (std::uint32_t i = groups * kCount + first; i < map.elements; i += step) flat_group<1>(map, i, kEach);
+}
+
 // The same for `elements` neighbours of each.
 template <class F, class Y, class... X>
 void launch_flat_map(const char* name, const F& f, std::int64_t elements, Y* y, const X*... x) {
-  WalkShape<1 + static_cast<int>(sizeof...(X))> shape;
-  std::int64_t ones[1 + sizeof...(X)];
-  std::fill(std::begin(ones), std::end(ones), 1);
-  shape.add_axis(elements, ones);
-  launch_map(name, f, shape, y, x...);
+  constexpr int kCount = kMapGroup<Y, X...>;
+  const auto takes = [](const auto* data) {
+    return aligned(data, std::min<std::size_t>(16, kCount * sizeof *data));
+  };
+  const bool grouped = takes(y) && (takes(x) && ...);
+  for (std::int64_t start = 0; start < elements; start += kMostWalked) {
+    const auto part = static_cast<std::uint32_t>(std::min(elements - start, kMostWalked));
+    launch(name, flat_map_kernel<F, Y, X...>, grid_for(grouped ? part / kCount : part, kThreads), kThreads,
+           {f, part, grouped, y + start, {x + start...}});
+  }
 }
 
 }  // namespace eddy::cuda

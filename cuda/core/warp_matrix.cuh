@@ -13,6 +13,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "tensor/base/dtype.h"
 
@@ -72,6 +73,18 @@ __device__ inline float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// Stores 16 bytes at an aligned address by one instruction, where the compiler would store their parts. Loads may be
+// moved across it: nothing may read them back in the same kernel.
+template <class T>
+__device__ void store_whole(void* to, const T& value) {
+  static_assert(sizeof(T) == 16);
+  std::uint32_t part[4];
+  std::memcpy(part, &value, sizeof part);
+  asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(to), "r"(part[0]), "r"(part[1]), "r"(part[2]), "r"(part[3]));
 }
 
 }  // namespace eddy::cuda

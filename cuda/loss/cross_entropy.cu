@@ -11,7 +11,8 @@
 // Loss and gradient in one kernel.
 //   mapping        a warp, a block of 256 or a block of 1024 threads per row, by its length. A thread goes
 //                  through the same groups of a row twice, 16 bytes each: first it updates a running maximum
-//                  and sum, then it computes the gradient.
+//                  and sum, then it computes the gradient. Only the last group may have fewer classes, and stands
+//                  apart, so that nothing is tested for a logit.
 //   shared memory  the row between the two passes, as far as it goes: 226 KiB on 9.0, 115,000 classes in bf16,
 //                  two rows of 57,000 to a multiprocessor. The rest is read again and should be in the L2
 //                  cache: with 98 KiB of shared memory (8.6) 84 multiprocessors have 84 (100 - 98) KiB in
@@ -157,7 +158,7 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
   constexpr int kAtOnce = 4;  // loads in flight: 64 KiB for the block of a long row
   const CrossEntropyRowsArgs& args = launched.args;
   const int groups = launched.groups, shared_groups = launched.shared_groups,
-            classes = static_cast<int>(args.classes);
+            classes = static_cast<int>(args.classes), whole = classes / kGroup<T>;
   auto* const kept =
       reinterpret_cast<StoredGroup<T>*>(shared_memory()) + threadIdx.x / Threads * shared_groups;
   for (std::int64_t row = RowTeam::first_row(); row < args.rows; row += RowTeam::row_step()) {
@@ -171,49 +172,64 @@ __global__ void __launch_bounds__(Team<Threads>::kBlock) loss_and_gradient_kerne
       for (int i = RowTeam::lane(); i < classes; i += Threads) x[i] = static_cast<T>(value);
       continue;
     }
-    // The numbers of a group; -infinity after the last class.
-    const auto numbers = [classes](const StoredGroup<T>& stored, int group) {
+    // The numbers of the group that the last class is in; -infinity after it. All groups before are whole.
+    const auto last_numbers = [&](const StoredGroup<T>& stored) {
       Group<T> numbers = computed(stored);
-      if (const int left = classes - group * kGroup<T>; left < kGroup<T>) {
 #pragma unroll
-        for (int j = 0; j < kGroup<T>; ++j)
-          if (j >= left) numbers.at[j] = -INFINITY;
-      }
+      for (int j = 0; j < kGroup<T>; ++j)
+        if (j >= classes - whole * kGroup<T>) numbers.at[j] = -INFINITY;
       return numbers;
     };
+    const bool has_last = whole < groups && whole % Threads == RowTeam::lane();
     RunningSum own;
-    for (int first = RowTeam::lane(); first < groups; first += kAtOnce * Threads) {
+    int first = RowTeam::lane();
+    for (; first + (kAtOnce - 1) * Threads < whole; first += kAtOnce * Threads) {
       StoredGroup<T> read[kAtOnce];
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-        const int group = first + k * Threads;
-        read[k] = of_row[group < groups ? group : first];  // not behind a branch, so that all are in flight
-      }
+      for (int k = 0; k < kAtOnce; ++k) read[k] = of_row[first + k * Threads];
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
-        const int group = first + k * Threads;
-        if (group < shared_groups) kept[group] = read[k];
-        own.add(numbers(read[k], group));
+        if (first + k * Threads < shared_groups) kept[first + k * Threads] = read[k];
+        own.add(computed(read[k]));
       }
+    }
+    // Up to kAtOnce groups are left, the last one of the row among them.
+    StoredGroup<T> rest[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int group = first + k * Threads;
+      rest[k] = of_row[group < groups ? group : 0];  // not behind a branch, so that all are in flight
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int group = first + k * Threads;
+      if (group >= groups) break;
+      if (group < shared_groups) kept[group] = rest[k];
+      own.add(group < whole ? computed(rest[k]) : last_numbers(rest[k]));
     }
     const float top = RowTeam::reduce(own.top, Largest{});
     const float sum = RowTeam::reduce(own.sum * share_of(own.top - top), Plus{}), inverse = 1.0f / sum;
     // The gradient takes the place of the logits: a thread reads and writes the same groups and no others.
     const bool has_target = RowTeam::lane() == target / kGroup<T> % Threads;
     const float of_target = has_target ? static_cast<float>(x[target]) - top : 0.0f;
-#pragma unroll 4
-    for (int group = RowTeam::lane(); group < groups; group += Threads) {
-      // Not of one address that is in either memory, from which the compiler loads number by number.
-      StoredGroup<T> read;
-      if (group < shared_groups)
-        read = kept[group];
-      else
-        read = of_row[group];
-      Group<T> share = numbers(read, group);
+    const auto shares = [&](Group<T> group) {
 #pragma unroll
-      for (float& value : share.at) value = inverse * share_of(value - top);
-      of_row[group] = stored(share);
+      for (float& value : group.at) value = inverse * share_of(value - top);
+      return stored(group);
+    };
+    // Not of one address that is in either memory, from which the compiler loads number by number.
+    int group = RowTeam::lane();
+#pragma unroll 4
+    for (; group < min(whole, shared_groups); group += Threads) {
+      const StoredGroup<T> read = kept[group];
+      of_row[group] = shares(computed(read));
     }
+#pragma unroll 4
+    for (; group < whole; group += Threads) {
+      const StoredGroup<T> read = of_row[group];
+      of_row[group] = shares(computed(read));
+    }
+    if (has_last) of_row[whole] = shares(last_numbers(whole < shared_groups ? kept[whole] : of_row[whole]));
     if (!has_target) continue;
     *loss = logf(sum) - of_target;
     x[target] = static_cast<T>(inverse * share_of(of_target) - 1.0f);

@@ -91,7 +91,9 @@ __global__ void squares_kernel(NormArgs args) {
 __global__ void norm_kernel(NormArgs args) {
   const std::int64_t blocks = (args.n + kNormBlock - 1) / kNormBlock;
   const double sum = Team<kThreads>::sum(0, blocks, [&](std::int64_t block) { return args.partial[block]; });
-  if (threadIdx.x == 0) *args.norm = sqrt(sum);
+  // What is not finite less itself is NaN.
+  const double before = args.before == nullptr ? 0 : *args.before;
+  if (threadIdx.x == 0) *args.norm = sqrt(sum) + (before - before);
 }
 
 }  // namespace

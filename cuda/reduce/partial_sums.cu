@@ -1,12 +1,12 @@
 // Sums over rows, for gradients: of blocks of rows, and of the partial sums that these and other kernels leave.
 //
-// Sums of blocks of rows, with ReLU's gradient applied on the way where a mask is given. The shape alone fixes the
-// order of additions.
+// Sums of blocks of rows, with the gradient of ReLU or GELU computed on the way where what it saved is given. The shape
+// alone fixes the order of additions; what is summed is dz as it is stored.
 //   mapping        a thread block for each block of 64 rows and tile of 16 groups of columns, a group being 16
 //                  bytes of a row. Thread l of a group's 16 adds rows l, l + 16, ... ; then a thread for each
 //                  column adds the 16 sums. Loads are 16 bytes where the rows are aligned.
 //   shared memory  8 KiB in bf16, 4 KiB in f32, and padding against bank conflicts
-//   bytes moved    x, and with a mask y and the masked x, once, the least; and the sums
+//   bytes moved    x, and with an activation what it saved and dz, once, the least; and the sums
 //
 // Partial sums of several tensors.
 //   mapping        a thread block of 32 columns x 32 rows per 32 columns of each tensor; thread row t adds
@@ -18,9 +18,21 @@
 
 #include "cuda/core/map.cuh"
 #include "cuda/core/numbers.cuh"
+#include "cuda/core/warp_matrix.cuh"
+#include "ops/pointwise/pointwise_functors.h"
+#include "tensor/base/error.h"
 
 namespace eddy::cuda {
 namespace {
+
+// dz of one element, from dy and what the activation saved: of ReLU dy or 0 as it is.
+template <bool IsGelu, class T>
+__device__ auto gradient_of(T dy, T saved) {
+  if constexpr (IsGelu)
+    return pointwise::Gelu::vjp(static_cast<float>(dy), static_cast<float>(saved));
+  else
+    return static_cast<float>(saved) > 0 ? dy : T(0.0f);
+}
 
 template <class T>
 struct RowBlockTile {
@@ -39,7 +51,7 @@ struct RowBlockLaunch {
   bool aligned;
 };
 
-template <class T>
+template <class T, bool IsGelu>
 __global__ void __launch_bounds__(kThreads) row_block_sums_kernel(RowBlockLaunch launched) {
   using Tile = RowBlockTile<T>;
   using Columns = Neighbours<T, Tile::kGroup>;
@@ -48,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) row_block_sums_kernel(RowBlockLaunch
   const int thread = static_cast<int>(threadIdx.x), group = thread % Tile::kGroups,
             lane = thread / Tile::kGroups;
   const std::int64_t width = args.width, tiles = (width + Tile::kColumns - 1) / Tile::kColumns;
-  const bool masks = args.y != nullptr;
+  const bool activates = IsGelu || args.saved != nullptr;
   for (std::int64_t item = blockIdx.x; item < launched.items; item += gridDim.x) {
     const std::int64_t block = item / tiles, first_column = item % tiles * Tile::kColumns;
     const std::int64_t first = block * kSummedRows, rows = min(kSummedRows, args.rows - first);
@@ -57,19 +69,24 @@ __global__ void __launch_bounds__(kThreads) row_block_sums_kernel(RowBlockLaunch
         static_cast<int>(max(std::int64_t{0}, min(std::int64_t{Tile::kGroup}, width - column)));
     const std::int64_t start = first * width + column;
     const T* const x = static_cast<const T*>(args.x) + start;
-    const T* const y = masks ? static_cast<const T*>(args.y) + start : x;
-    T* const masked_x = masks ? static_cast<T*>(args.masked_x) + start : nullptr;
+    const T* const saved = activates ? static_cast<const T*>(args.saved) + start : x;
+    T* const dz = activates ? static_cast<T*>(args.dz) + start : nullptr;
     float own[Tile::kGroup] = {};
     const bool whole = launched.aligned && columns == Tile::kGroup;
 #pragma unroll 4
     for (std::int64_t row = lane; whole && row < rows; row += Tile::kLanes) {
       Columns of_row = *reinterpret_cast<const Columns*>(x + row * width);
-      if (masks) {
-        const Columns of_y = *reinterpret_cast<const Columns*>(y + row * width);
+      if (activates) {
+        const Columns kept = *reinterpret_cast<const Columns*>(saved + row * width);
+        Neighbours<decltype(gradient_of<IsGelu>(T(), T())), Tile::kGroup> gradients;
 #pragma unroll
         for (int j = 0; j < Tile::kGroup; ++j)
-          if (!(static_cast<float>(of_y.at[j]) > 0)) of_row.at[j] = T(0.0f);
-        *reinterpret_cast<Columns*>(masked_x + row * width) = of_row;
+          gradients.at[j] = gradient_of<IsGelu>(of_row.at[j], kept.at[j]);
+        of_row = as_stored<T>(gradients);
+        if constexpr (IsGelu)
+          store_whole(dz + row * width, of_row);
+        else
+          *reinterpret_cast<Columns*>(dz + row * width) = of_row;
       }
 #pragma unroll
       for (int j = 0; j < Tile::kGroup; ++j) own[j] += static_cast<float>(of_row.at[j]);
@@ -79,9 +96,9 @@ __global__ void __launch_bounds__(kThreads) row_block_sums_kernel(RowBlockLaunch
       for (int j = 0; j < Tile::kGroup; ++j) {
         if (j >= columns) continue;
         T one = x[row * width + j];
-        if (masks) {
-          if (!(static_cast<float>(y[row * width + j]) > 0)) one = T(0.0f);
-          masked_x[row * width + j] = one;
+        if (activates) {
+          one = static_cast<T>(gradient_of<IsGelu>(one, saved[row * width + j]));
+          dz[row * width + j] = one;
         }
         own[j] += static_cast<float>(one);
       }
@@ -141,8 +158,14 @@ void row_block_sums(const RowBlockSumsArgs& args) {
     const std::int64_t items =
         summed_blocks(args.rows) * ((args.width + Tile::kColumns - 1) / Tile::kColumns);
     const bool all =
-        aligned(args.x) && aligned(args.y) && aligned(args.masked_x) && args.width % Tile::kGroup == 0;
-    launch("row_block_sums", row_block_sums_kernel<T>, grid_for(items, 1, 64), kThreads, {args, items, all});
+        aligned(args.x) && aligned(args.saved) && aligned(args.dz) && args.width % Tile::kGroup == 0;
+    auto* kernel = row_block_sums_kernel<T, false>;
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (args.gelu) kernel = row_block_sums_kernel<T, true>;
+    } else if (args.gelu) {
+      throw DtypeError("row_block_sums: GELU in f32 (cuda has it in bf16)");
+    }
+    launch("row_block_sums", kernel, grid_for(items, 1, 64), kThreads, {args, items, all});
   });
 }
 

@@ -248,6 +248,40 @@ void download(void* to, const void* from, std::size_t bytes) {
   check(cudaStreamSynchronize(queue), "cudaStreamSynchronize");
 }
 
+LaterDownload::~LaterDownload() {
+  if (pinned_ == nullptr) return;
+  // The copy may still write.
+  if (is_open()) cudaEventSynchronize(static_cast<cudaEvent_t>(done_));
+  cudaEventDestroy(static_cast<cudaEvent_t>(done_));
+  cudaFreeHost(pinned_);
+}
+
+void LaterDownload::start(const void* from, std::size_t bytes) {
+  const cudaStream_t queue = stream();
+  if (done_ == nullptr) {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    done_ = event;
+  }
+  if (bytes > room_) {
+    if (pinned_ != nullptr) {
+      check(cudaEventSynchronize(static_cast<cudaEvent_t>(done_)), "cudaEventSynchronize");
+      cudaFreeHost(pinned_);
+      pinned_ = nullptr;
+    }
+    check(cudaHostAlloc(&pinned_, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+    room_ = bytes;
+  }
+  bytes_ = bytes;
+  check(cudaMemcpyAsync(pinned_, from, bytes, cudaMemcpyDeviceToHost, queue), "cudaMemcpyAsync");
+  check(cudaEventRecord(static_cast<cudaEvent_t>(done_), queue), "cudaEventRecord");
+}
+
+void LaterDownload::wait(void* to) {
+  check(cudaEventSynchronize(static_cast<cudaEvent_t>(done_)), "cudaEventSynchronize");
+  std::memcpy(to, pinned_, bytes_);
+}
+
 void set_launch_checks(bool on) {
   state().launch_checks.store(on);
 }

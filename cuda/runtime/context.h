@@ -46,6 +46,23 @@ void upload(void* to, const void* from, std::size_t bytes);
 // errors: DeviceError during a capture.
 void download(void* to, const void* from, std::size_t bytes);
 
+// Copies from the GPU that are waited for later, one at a time. The bytes go through pinned memory.
+class LaterDownload {
+ public:
+  LaterDownload() = default;
+  ~LaterDownload();
+  LaterDownload(const LaterDownload&) = delete;
+  LaterDownload& operator=(const LaterDownload&) = delete;
+  // Enqueues a copy and does not wait.
+  void start(const void* from, std::size_t bytes);
+  // Waits for it, not for what was enqueued after it, and writes the bytes.
+  void wait(void* to);
+
+ private:
+  void *pinned_ = nullptr, *done_ = nullptr;
+  std::size_t room_ = 0, bytes_ = 0;
+};
+
 // With checks on, the host waits for every launch, so that an error names the kernel that caused it. For
 // tests.
 void set_launch_checks(bool on);

@@ -130,8 +130,26 @@ std::uint64_t bits_of(Dtype dtype, double value) {
   return bits;
 }
 
+class CudaHostCopy final : public HostCopy {
+ public:
+  void start(const Tensor& x) override {
+    like_ = Tensor::empty(x.shape(), x.dtype(), kCpu);
+    download_.start(x.raw_data(), static_cast<std::size_t>(x.bytes()));
+  }
+  Tensor wait() override {
+    download_.wait(like_.raw_data());
+    return like_;
+  }
+
+ private:
+  LaterDownload download_;
+  Tensor like_;
+};
+
 class CudaTransfer final : public Transfer {
  public:
+  std::unique_ptr<HostCopy> make_host_copy() override { return std::make_unique<CudaHostCopy>(); }
+
   Tensor to_device(const Tensor& x, Device device) override {
     const bool up = device.type == DeviceType::cuda;
     const Device gpu = up ? device : x.device();

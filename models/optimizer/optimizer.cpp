@@ -90,9 +90,9 @@ double Optimizer::step(double learning_rate) {
   return norm;
 }
 
-Tensor Optimizer::apply(const Tensor& numbers) {
+Tensor Optimizer::apply(const Tensor& numbers, const Tensor& before) {
   params_.zero_missing_gradients();
-  const Tensor norm = l2_norm(params_.gradients());
+  const Tensor norm = l2_norm(params_.gradients(), before);
   apply_with_norm(numbers, norm);
   params_.renew_bf16_copy();
   return norm;

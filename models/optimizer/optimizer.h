@@ -147,13 +147,16 @@ class Optimizer {
   virtual AdamScalars scalars(double learning_rate) const = 0;
   // Enqueues one step with the gradients in the arena. `numbers` holds the bytes of scalars() on the
   // parameters' device and is read when the step is computed. Returns the gradients' norm before clipping,
-  // one f64 on that device. If the norm is not finite, nothing changes.
-  virtual Tensor apply(const Tensor& numbers);
+  // one f64 on that device. If the norm is not finite, nothing changes; nor if `before`, the norm of the step before,
+  // is not.
+  virtual Tensor apply(const Tensor& numbers, const Tensor& before = {});
   // The same with a norm that the caller computed, for all parameters or for those that are held. The copy of the
   // values in bf16 is not renewed, because the values of parameters that are not held may still come.
   virtual void apply_with_norm(const Tensor& numbers, const Tensor& norm) { update(numbers, norm); }
   // Counts an enqueued step whose norm was finite.
   void count_step() { ++steps_; }
+  // Takes that back, for a step that was counted before its norm was known.
+  void uncount_step() { --steps_; }
 
  protected:
   // Enqueues the kernels of a step. All gradients of held parameters are defined; `norm` is that of all.

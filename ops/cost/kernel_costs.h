@@ -183,7 +183,7 @@ EDDY_MOVES(TiledDropoutArgs, 2 * a.batch * a.time * a.dim)
 
 EDDY_MOVES(SumArgs, a.outer * a.inner * (a.count + 1 + also_read(a.beta)))
 inline Cost cost_of(const RowBlockSumsArgs& a) {
-  Cost cost = moved(a.dtype, (a.y == nullptr ? 1 : 3) * a.rows * a.width);
+  Cost cost = moved(a.dtype, (a.saved == nullptr ? 1 : 3) * a.rows * a.width);
   cost.bytes += moved(Dtype::f32, summed_blocks(a.rows) * a.width).bytes;
   return cost;
 }

@@ -120,6 +120,9 @@ class MeteredTransfer final : public Transfer {
   void cast(const Tensor& to, const Tensor& from) override {
     report("cast", to.bytes() + from.bytes(), [&] { original_->cast(to, from); });
   }
+  std::unique_ptr<HostCopy> make_host_copy() override {
+    return original_ != nullptr ? original_->make_host_copy() : nullptr;
+  }
 
  private:
   template <class Call>

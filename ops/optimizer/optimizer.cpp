@@ -121,14 +121,14 @@ Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t eleme
   return upload_records(device, segments);
 }
 
-Tensor l2_norm(const Tensor& x) {
+Tensor l2_norm(const Tensor& x, const Tensor& before) {
   checks::arena("l2_norm", x);
   if (x.elements() == 0) return Tensor::zeros({}, Dtype::f64, x.device());
   const Tensor norm = Tensor::empty({}, Dtype::f64, x.device());
   const Tensor partial =
       Tensor::empty({(x.elements() + kNormBlock - 1) / kNormBlock}, Dtype::f64, x.device());
   l2_norm_slot(x.device(), {x.dtype(), x.elements(), x.raw_data(), partial.mutable_data<double>(),
-                            norm.mutable_data<double>()});
+                            norm.mutable_data<double>(), before.defined() ? before.data<double>() : nullptr});
   return norm;
 }
 

@@ -45,9 +45,11 @@ struct AdamScalars {
 
 // Returns the square root of the sum of squares of all elements, as an f64 tensor of one element on the
 // device of x. It sums in f64, in blocks of a fixed size and order, so bits do not depend on the threads.
+// before: a norm of an earlier step, one f64 on that device; if it is not finite, the result is NaN. So a step that was
+// enqueued behind one that changed nothing changes nothing either.
 // dtypes: f32 and f64.
 // errors: DtypeError; ValueError unless x is contiguous (an arena is).
-Tensor l2_norm(const Tensor& x);
+Tensor l2_norm(const Tensor& x, const Tensor& before = {});
 
 // Runs one AdamW step in place on params, m and v. `segments` are disjoint and in rising order; elements
 // outside them do not decay. `norm` is the result of l2_norm over the gradients; it is needed when
@@ -136,6 +138,7 @@ struct NormArgs {
   const void* x;
   double* partial;
   double* norm;
+  const double* before = nullptr;  // if that is not finite, norm[0] = NaN; null: nothing came before
 };
 // Elements that one partial sum of the norm covers.
 inline constexpr std::int64_t kNormBlock = 1 << 14;

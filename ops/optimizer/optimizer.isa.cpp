@@ -94,6 +94,7 @@ void l2_norm(const NormArgs& args) {
   double sum = 0;
   for (std::int64_t block = 0; block < blocks; ++block) sum += partial[block];
   *args.norm = sqrt(sum);
+  if (args.before != nullptr) *args.norm += *args.before - *args.before;
 }
 
 }  // namespace

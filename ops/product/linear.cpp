@@ -108,39 +108,42 @@ void accumulate_row_product(VjpContext& v, int k, const Tensor& dy, const Tensor
   if (products.rows() >= limits.enough) v.sink.flush(k);
 }
 
-// What ReLU makes of a gradient: dz = dy where y is positive, else 0. Undefined without ReLU, and where dz is there
-// already.
-struct Rectified {
-  Tensor dy, y;
+constexpr int kGelu = pointwise::IndexOf<pointwise::Gelu, pointwise::UnaryOps>::value;
+
+// What an activation makes of a gradient: dz = dy times its derivative at `saved`, the y of ReLU or what GELU read.
+// Undefined without one, and where dz is there already.
+struct Activated {
+  Tensor dy, saved;
+  bool gelu = false;
 };
 
-void rectify(const Tensor& dz, const Rectified& from) {
-  if (from.y.defined() && dz.elements() > 0)
-    unary_backward_slot(dz.device(), {pointwise::kReluIndex, dz.dtype(), dz.elements(), from.y.raw_data(),
-                                      from.dy.raw_data(), dz.raw_data()});
+void differentiate(const Tensor& dz, const Activated& from) {
+  if (from.saved.defined() && dz.elements() > 0)
+    unary_backward_slot(dz.device(), {from.gelu ? kGelu : pointwise::kReluIndex, dz.dtype(), dz.elements(),
+                                      from.saved.raw_data(), from.dy.raw_data(), dz.raw_data()});
 }
 
-// Passes on the sum of dz over rows, for the bias, input 2, and first writes dz if ReLU is still to be applied. On a
-// GPU blocks of rows are summed first, as every long sum is, by the kernel that applies ReLU; the sums of the blocks
-// may be deferred.
-void accumulate_bias_gradient(VjpContext& v, const Tensor& dz, const Rectified& from) {
-  if (!v.sink.needs(2)) return rectify(dz, from);
+// Passes on the sum of dz over rows, for the bias, input 2, and first writes dz if an activation is still to be
+// differentiated. On a GPU blocks of rows are summed first, as every long sum is, by the kernel that does that; the
+// sums of the blocks may be deferred.
+void accumulate_bias_gradient(VjpContext& v, const Tensor& dz, const Activated& from) {
+  if (!v.sink.needs(2)) return differentiate(dz, from);
   const std::int64_t rows = dz.dim(0);
   if (uses_cpu_path(dz.device()) || rows <= kSummedRows || !dz.contiguous()) {
-    rectify(dz, from);
+    differentiate(dz, from);
     return v.sink.into(2, [&](const Tensor& dst, float beta) { sum_into(dst, dz, beta); });
   }
   const PartialSums sums = partial_sums_of(v, 2, summed_blocks(rows), dz.dim(1), Dtype::f32, dz.device());
   if (const auto& [dst, beta] = sums.to; dst.defined() && dst.dtype() != Dtype::f32) {
-    rectify(dz, from);
+    differentiate(dz, from);
     return sum_into(dst, dz, beta);
   }
-  sum_row_blocks({from.y.defined() ? from.dy : dz, sums.rows, from.y, dz});
+  sum_row_blocks({from.saved.defined() ? from.dy : dz, sums.rows, from.saved, dz, from.gelu});
   add_partial_sums({sums});
 }
 
 // Passes on all gradients of a node with the inputs x, weight and bias and the saved rows of x and weight.
-void accumulate_gradients(VjpContext& v, const Tensor& dz, const Rectified& from,
+void accumulate_gradients(VjpContext& v, const Tensor& dz, const Activated& from,
                           PackedWeights* loop_weights) {
   accumulate_bias_gradient(v, dz, from);
   if (v.sink.needs(0))
@@ -151,18 +154,19 @@ void accumulate_gradients(VjpContext& v, const Tensor& dz, const Rectified& from
   if (v.sink.needs(1)) accumulate_row_product(v, 1, dz, v.saved(0), matmul_precision(v.saved(1)));
 }
 
-// The same with ReLU. Overwrites dy if nothing else uses it, so that no third tensor of this width is allocated beside
-// y and dy.
-void accumulate_gradients_through_relu(VjpContext& v, const Tensor& y, PackedWeights* loop_weights) {
+// The same with an activation. Overwrites dy if nothing else uses it, so that no third tensor of this width is
+// allocated beside `saved` and dy.
+void accumulate_gradients_through(VjpContext& v, const Tensor& saved, bool gelu,
+                                  PackedWeights* loop_weights) {
   const bool ours = v.dy().exclusive() || !v.dy().contiguous();
   const Tensor given = flat_rows(v.dy());
   if (must_upcast(given)) {
     const Tensor dz = raw::cast(given, Dtype::f32);
-    rectify(dz, {dz, raw::cast(y, Dtype::f32)});
+    differentiate(dz, {dz, raw::cast(saved, Dtype::f32), gelu});
     return accumulate_gradients(v, raw::cast(dz, given.dtype()), {}, loop_weights);
   }
   const Tensor dz = ours ? given : Tensor::empty(given.shape(), given.dtype(), given.device());
-  accumulate_gradients(v, dz, {given, y}, loop_weights);
+  accumulate_gradients(v, dz, {given, saved, gelu}, loop_weights);
 }
 
 // x as rows, W and b, as the product reads them: with x in bf16, parameters in f32 are rounded to bf16. Their
@@ -194,21 +198,35 @@ Tensor added_in_product(const Tensor& residual, const Tensor& x, const Tensor& w
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {
   const bool relu = options.relu;
+  if (relu && options.gelu) fail<ValueError>("linear: both relu and gelu (one activation)");
   if (const Tensor& residual = options.residual; residual.defined()) {
     check_linear("linear", x, weight);
     check_residual("linear", residual, x, weight);
-    if (!relu && fuses_products(x.device())) return added_in_product(residual, x, weight, bias);
-    return residual + linear(x, weight, bias, {.relu = relu});
+    if (!relu && !options.gelu && fuses_products(x.device()))
+      return added_in_product(residual, x, weight, bias);
+    return residual + linear(x, weight, bias, {.relu = relu, .gelu = options.gelu});
   }
+  // The kernel that differentiates GELU as it sums is of bf16.
+  if (options.gelu && (uses_cpu_path(x.device()) || x.dtype() != Dtype::bf16))
+    return gelu(linear(x, weight, bias));
   const Operands operands = operands_of(x, weight, bias);
   const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
   const Tensor y_rows = raw::reshape(y, {operands.rows.dim(0), weight.dim(0)});
   const std::shared_ptr<PackedWeights>& loop_weights = PackedWeightScope::current();
   multiply_into(y_rows, operands.rows, raw::transpose(operands.weight, 0, 1), 0,
                 {.bias = operands.bias, .relu = relu, .loop_weights = loop_weights.get()});
-  return record("linear", {x, weight, bias}, y, {operands.rows, operands.weight, relu ? y_rows : Tensor()},
-                [relu, loop_weights](VjpContext& v) {
-                  if (relu) return accumulate_gradients_through_relu(v, v.saved(2), loop_weights.get());
+  Tensor activated = y;
+  if (options.gelu) {
+    activated = Tensor::empty(y.shape(), y.dtype(), y.device());
+    if (y.elements() > 0)
+      unary_forward_slot(y.device(),
+                         {kGelu, y.dtype(), y.elements(), y.raw_data(), nullptr, activated.raw_data()});
+  }
+  const bool activates = relu || options.gelu;
+  return record("linear", {x, weight, bias}, activated,
+                {operands.rows, operands.weight, activates ? y_rows : Tensor()},
+                [activates, gelu = options.gelu, loop_weights](VjpContext& v) {
+                  if (activates) return accumulate_gradients_through(v, v.saved(2), gelu, loop_weights.get());
                   accumulate_gradients(v, flat_rows(v.dy()), {}, loop_weights.get());
                 });
 }

@@ -14,16 +14,18 @@ class VjpContext;
 struct LinearOptions {
   bool relu = false;  // max(x W^T + b, 0): the product applies it, and the values before it are not stored
   Tensor residual{};  // [..., out], of x's dtype, or undefined: added last, on a GPU by the product if it can
+  bool gelu =
+      false;  // gelu(x W^T + b): in bf16 on a GPU the kernel that sums the bias's gradient differentiates it
 };
 
-// Returns x W^T + b, with `options` max(x W^T + b, 0), or either added to the residual.
+// Returns x W^T + b, with `options` max(x W^T + b, 0) or gelu(x W^T + b), or any of them added to the residual.
 // shapes: x [..., in], weight [out, in], bias [out] or undefined; result [..., out].
 // dtypes: f32, f64, bf16; with x in bf16, weight and bias may be f32: they are rounded for the product, and
 // their gradients are f32.
-// errors: ShapeError, DtypeError, DeviceError.
+// errors: ShapeError, DtypeError, DeviceError; ValueError with both ReLU and GELU.
 // grad: dx = dy W, dW = dy^T x (accumulated directly into the parameter's gradient), db = sum of dy over
-// rows, dresidual = dy; with ReLU dy is set to 0 first where the result of ReLU is not positive. A NaN before ReLU may
-// become 0 on a GPU.
+// rows, dresidual = dy; with ReLU dy is set to 0 first where the result of ReLU is not positive, with GELU it is
+// multiplied by its derivative. A NaN before ReLU may become 0 on a GPU.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               const LinearOptions& options = {});
 

@@ -70,10 +70,11 @@ PartialSums partial_sums_of(VjpContext& v, int input, std::int64_t blocks, std::
 void sum_row_blocks(const RowBlocks& blocks) {
   const Tensor& x = blocks.x;
   if (x.elements() == 0) return;
-  const bool masks = blocks.y.defined();
-  row_block_sums_slot(x.device(),
-                      {x.dtype(), x.dim(0), x.dim(1), x.raw_data(), blocks.sums.mutable_data<float>(),
-                       masks ? blocks.y.raw_data() : nullptr, masks ? blocks.masked_x.raw_data() : nullptr});
+  const bool activates = blocks.saved.defined();
+  row_block_sums_slot(
+      x.device(), {x.dtype(), x.dim(0), x.dim(1), x.raw_data(), blocks.sums.mutable_data<float>(),
+                   activates ? blocks.saved.raw_data() : nullptr, activates ? blocks.dz.raw_data() : nullptr,
+                   blocks.gelu});
 }
 
 void add_partial_sums(std::initializer_list<PartialSums> parts) {

@@ -32,24 +32,27 @@ inline constexpr std::int64_t kSummedRows = 64;
 constexpr std::int64_t summed_blocks(std::int64_t rows) {
   return (rows + kSummedRows - 1) / kSummedRows;
 }
-// x [rows, width], contiguous, f32 or bf16; sums [summed_blocks(rows), width], f32. Or with a mask, the gradient of
-// ReLU: where y is not positive x is taken as 0, and what is summed is written to masked_x, which may be x.
+// x [rows, width], contiguous, f32 or bf16; sums [summed_blocks(rows), width], f32. Or with `saved` of x's shape and
+// dtype, x is the gradient dy of an activation: dz, which may be x, gets the gradient of what the activation read, and
+// is what is summed. `saved` is the y of ReLU, or with `gelu`, in bf16 alone, what GELU read.
 struct RowBlocks {
   Tensor x, sums;
-  Tensor y{}, masked_x{};
+  Tensor saved{}, dz{};
+  bool gelu = false;
 };
 // Writes sums[b] = the sum of the rows of block b of x. Only on a GPU.
 void sum_row_blocks(const RowBlocks& blocks);
 
-// sums[b, i] = the sum of x[row, i] over the rows of block b. Only on a GPU.
-// aliasing: masked_x may be x.
+// sums[b, i] = the sum of x[row, i], or of dz, over the rows of block b. Only on a GPU.
+// aliasing: dz may be x.
 struct RowBlockSumsArgs {
-  Dtype dtype;  // of x, y and masked_x
+  Dtype dtype;  // of x, saved and dz
   std::int64_t rows, width;
   const void* x;
   float* sums;
-  const void* y;  // null without a mask
-  void* masked_x;
+  const void* saved;  // null without an activation
+  void* dz;
+  bool gelu;
 };
 extern Slot<RowBlockSumsArgs> row_block_sums_slot;
 

@@ -12,10 +12,12 @@
 #include "ops/attention/attention.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/pointwise_functors.h"
 #include "ops/pointwise/where.h"
 #include "ops/product/linear.h"
 #include "ops/reduce/partial_sums.h"
 #include "ops/reduce/reduce.h"
+#include "tensor/base/error.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/spec_check.h"
 
@@ -26,10 +28,16 @@ using namespace eddy::spec_check;
 
 namespace {
 
+constexpr int kGelu = pointwise::IndexOf<pointwise::Gelu, pointwise::UnaryOps>::value;
+
 // A tensor of normal numbers, rounded to `dtype`: in f64 on the CPU, else as it is.
 Tensor normal(const Shape& shape, const std::string& name, Dtype dtype, Device device) {
   const Tensor rounded = raw::cast(sample_normal(shape, name.c_str()), dtype);
   return device == kCpu ? raw::cast(rounded, Dtype::f64) : raw::to_device(rounded, device);
+}
+
+std::vector<float> numbers_of(const Tensor& x) {
+  return raw::contiguous(raw::cast(to_cpu(x), Dtype::f32)).to_vector<float>();
 }
 
 void expect_near(const std::string& name, const Tensor& got, const Tensor& want, double roundings,
@@ -210,10 +218,43 @@ TEST_SUITE("device") {
                 expect_near("sums", raw::narrow(sums, 0, b, 1),
                             sum_to(raw::narrow(want, 0, first, count), {1, width}), 64, epsilon(Dtype::f32));
               }
+              if (masked && dtype == Dtype::bf16) {  // GELU, beside its gradient and the sums of that
+                const Tensor dz = Tensor::empty({rows, width}, dtype, gpu()),
+                             want_dz = Tensor::empty({rows, width}, dtype, gpu()),
+                             want_sums = Tensor::empty(sums.shape(), Dtype::f32, gpu());
+                unary_backward_slot(
+                    gpu(), {kGelu, dtype, rows * width, y.raw_data(), x.raw_data(), want_dz.raw_data()});
+                sum_row_blocks({want_dz, want_sums});
+                sum_row_blocks({x, sums, y, dz, true});
+                CHECK(numbers_of(dz) == numbers_of(want_dz));
+                CHECK(numbers_of(sums) == numbers_of(want_sums));
+              }
               if (masked) {  // in place
                 sum_row_blocks({x, sums, y, x});
                 expect_near("in place", to_cpu(x), want, 0, epsilon(Dtype::f32));
               }
             }
+  }
+
+  TEST_CASE("linear with GELU has the bits of gelu of linear and so do its gradients") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const std::int64_t rows : {5, 130})
+        for (const bool has_bias : {true, false}) {
+          CAPTURE(rows);
+          Tensors results[2];
+          for (const bool fused : {false, true}) {
+            const Tensor x = require_grad(normal({rows, 24}, "x", dtype, gpu())),
+                         weight = require_grad(normal({40, 24}, "weight", Dtype::f32, gpu())),
+                         bias = has_bias ? require_grad(normal({40}, "bias", Dtype::f32, gpu())) : Tensor();
+            const Tensor y = fused ? linear(x, weight, bias, {.gelu = true}) : gelu(linear(x, weight, bias));
+            backward(y, normal({rows, 40}, "dy", dtype, gpu()));
+            results[fused] = {y, grad(x), grad(weight)};
+            if (has_bias) results[fused].push_back(grad(bias));
+          }
+          for (std::size_t i = 0; i < results[0].size(); ++i)
+            CHECK(numbers_of(results[0][i]) == numbers_of(results[1][i]));
+        }
+    CHECK_THROWS_AS(linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), {}, {.relu = true, .gelu = true}),
+                    ValueError);
   }
 }

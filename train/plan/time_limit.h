@@ -21,6 +21,7 @@ class TimeLimit {
 
   // What was measured. An evaluation read `tokens` targets of the `of` that the split has; 0: not known.
   void note_step(double seconds, std::int64_t tokens);
+  double step_seconds() const { return step_; }  // of the last one
   void note_save(double seconds) { save_ = seconds; }
   void note_report(double seconds) { report_ = seconds; }
   void note_sample(double seconds) { sample_ = seconds; }

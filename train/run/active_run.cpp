@@ -63,7 +63,7 @@ void ActiveRun::rescue() {
   if (!in_place) folder = lock->place();
   // In the middle of an exchange other ranks do not answer, and some parameters may have changed: the last checkpoint
   // stands.
-  const bool is_whole = request.ranks == nullptr || !request.ranks->in_exchange;
+  const bool is_whole = is_between_steps && (request.ranks == nullptr || !request.ranks->in_exchange);
   std::string text;
   try {
     if (is_whole && !is_saved()) {

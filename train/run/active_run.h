@@ -66,6 +66,7 @@ struct ActiveRun : ReadyRun {
   std::optional<SharedSteps> shared;               // with several ranks
   std::optional<nlohmann::json> task_before_step;  // set while a step is in progress
   std::int64_t saved_step = -1;                    // of the last checkpoint
+  bool is_between_steps = true;                    // false: the parameters may be those after another step
   bool nothing_to_train = false;                   // a finished run that was resumed
   double seconds_before = 0;                       // of training, when the run was resumed
 

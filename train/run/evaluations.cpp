@@ -37,12 +37,12 @@ void Evaluations::plan_last() {
                             batches > 0);
 }
 
-bool Evaluations::is_due() const {
+bool Evaluations::is_due_after(std::int64_t step) const {
   const TrainConfig& t = run_.config.train;
-  if (t.eval_every <= 0 || gave_up()) return false;
-  if (run_.state.step == 0) return !run_.time.is_set();
+  if (t.eval_every <= 0 || given_up_at_ == step) return false;
+  if (step == 0) return !run_.time.is_set();
   const bool is_first = !has_evaluated_ && given_up_at_ < 0 && !run_.log->records().last_evaluation();
-  return run_.state.step % t.eval_every == 0 || (is_first && run_.time.first_evaluation_is_due(run_.now()));
+  return step % t.eval_every == 0 || (is_first && run_.time.first_evaluation_is_due(run_.now()));
 }
 
 std::string Evaluations::record(const EvalResult& result, bool of_task, bool whole) {

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
@@ -28,11 +31,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A step that was counted, and what it took.
-struct TakenStep {
-  StepResult result;
-  double rate = 0;
+// A step, from the reading of its batches until it is counted.
+struct Step {
+  std::int64_t before = 0;         // steps done before it
+  double began = 0, progress = 0;  // seconds of the run; RunProgress
+  bool progress_moved = false;
+  std::optional<nlohmann::json> task_before{};  // Task::save, before its batches were read
+  std::vector<Batch> batches{};                 // empty: not read yet
   std::int64_t tokens = 0;
+  double rate = 0;
+  std::vector<std::string> messages{};   // of its launch
+  std::int64_t peak_bytes = 0;           // of memory until then
+  bool launched = false, ended = false;  // ended: the run must end before it is done
+  StepResult result{};
   double ms = 0;
 };
 
@@ -43,6 +54,7 @@ class Run {
         // What ranks exchange is not captured.
         recorder_(run_.model->params(),
                   {.wanted = run_.config.train.capture == "auto" && request.ranks == nullptr}),
+        steps_(*run_.model, recorder_, run_.config.train.accumulate, run_.config.train.micro_batches),
         evaluations_(run_) {}
 
   TrainEnd train() {
@@ -62,20 +74,24 @@ class Run {
       }
       return loop();
     } catch (...) {
+      settle();
       run_.rescue();
       throw;
     }
   }
 
  private:
-  // What a run does, in this order. A stop is looked for where it says must_end, and within what takes long.
+  // What a run does, in this order. A stop is looked for where it says must_end, and within what takes long. Where the
+  // GPU has a step already (take_step), that one comes first: only what is not due until then is passed over.
   TrainEnd loop() {
     catch_up();
-    while (!run_.is_done()) {
-      if (!run_.must_end() && evaluations_.is_due()) evaluations_.evaluate();
-      if (run_.must_end()) return finish(stop_requested() ? TrainEnd::interrupted : TrainEnd::time_over);
+    while (!run_.is_done() || steps_.under_way() > 0) {
+      if (steps_.under_way() == 0) {
+        if (!run_.must_end() && evaluations_.is_due()) evaluations_.evaluate();
+        if (run_.must_end()) return finish(stop_requested() ? TrainEnd::interrupted : TrainEnd::time_over);
+      }
 
-      const std::optional<TakenStep> step = take_step();
+      const std::optional<Step> step = take_step();
       if (!step) continue;  // to the end of the run
 
       report(*step);
@@ -177,33 +193,93 @@ class Run {
 
   // ---- a step
 
-  // Takes the next step and counts it; nothing when the run must end before it is done.
-  std::optional<TakenStep> take_step() {
-    const TrainConfig& t = run_.config.train;
-    TrainingState& state = run_.state;
-    const double began = run_.now();
-    TakenStep step;
-    const double progress = progress_->of_step(state.step, began, run_.time.steps_end());
-    say_rise(progress);
-    step.rate =
-        run_.task->learning_rate(state.step, learning_rate_at(t, t.learning_rate, state.step, progress)) *
-        state.rate_factor();
-    run_.task_before_step = run_.task->save();
-    const std::vector<Batch> batches = next_batches();
-    if (batches.empty()) return {};
-    for (const Batch& batch : batches) step.tokens += batch.tokens.elements();
-    step.result = compute(batches, step.rate);
-    if (step.result.stopped) return {};
-    step.ms = 1000 * (run_.now() - began);
+  // Takes the next step and counts it; nothing when the run must end before it is done. On a GPU the step after it is
+  // launched before this one's loss is read.
+  std::optional<Step> take_step() {
+    if (failed_) std::rethrow_exception(std::exchange(failed_, {}));
+    if (!step_) step_.emplace().before = run_.state.step;
+    if (!step_->launched && !step_->ended) begin(*step_);
+    if (step_->ended) {
+      step_.reset();
+      return {};
+    }
+    if (may_run_ahead()) {
+      next_.emplace().before = run_.state.step + 1;
+      try {
+        begin(*next_);
+      } catch (...) {
+        failed_ = std::current_exception();  // this step is finished first
+      }
+    }
+    return collect();
+  }
+
+  // Waits for the step that was launched first, and counts it.
+  Step collect() {
+    Step& step = *step_;
+    step.result = steps_.collect(*run_.optimizer, run_.carried);
+    run_.is_between_steps = false;  // until it is counted
+    // The next one changed nothing then, and is launched again.
+    if (!step.result.finite && next_) next_->launched = false;
+    note_events(step);
+    const double now = run_.now();
+    step.ms = 1000 * (now - std::max(step.began, collected_));
+    collected_ = now;
     run_.time.note_step(step.ms / 1000, step.tokens);
+    TrainingState& state = run_.state;
     ++state.step;
-    state.progress = progress;
-    run_.task_before_step.reset();
+    state.progress = step.progress;
+    run_.task_before_step = next_ ? next_->task_before : std::nullopt;
     state.tokens += step.tokens;
     note_loss(step.result);
     note_outcome(run_, step.result);
     state.seconds = run_.trained_seconds();
-    return step;
+    run_.is_between_steps = true;
+    Step done = std::move(step);
+    step_ = std::exchange(next_, std::nullopt);
+    return done;
+  }
+
+  // Whether the next step can be launched before the present one is done: nothing is due between them.
+  bool may_run_ahead() const {
+    const TrainConfig& t = run_.config.train;
+    const std::int64_t done = run_.state.step + 1;
+    const bool fits = !run_.time.is_set() ||
+                      (step_->before > 0 && run_.time.step_fits(run_.now() + run_.time.step_seconds()));
+    const bool has_said_rise = said_rise_ || !run_.is_resumed();
+    return !run_.shared && steps_.may_run_ahead() && done < t.steps && !stop_requested() && fits &&
+           has_said_rise && run_.task->may_read_ahead(done) && !evaluations_.is_due_after(done) &&
+           !is_sample_due_after(done) && !is_planned(t, done, false);
+  }
+
+  // Reads a step's batches, unless that is done, and launches it.
+  void begin(Step& step) {
+    const TrainConfig& t = run_.config.train;
+    if (step.batches.empty()) {
+      step.began = run_.now();
+      step.progress = progress_->of_step(step.before, step.began, run_.time.steps_end());
+      step.progress_moved = progress_->has_moved();
+      say_rise(step.progress);
+      step.task_before = run_.task->save();
+      if (steps_.under_way() == 0) run_.task_before_step = step.task_before;
+      step.batches = next_batches(step.before);
+      step.ended = step.batches.empty();
+      if (step.ended) return;
+      for (const Batch& batch : step.batches) step.tokens += batch.tokens.elements();
+    }
+    step.rate = run_.task->learning_rate(step.before,
+                                         learning_rate_at(t, t.learning_rate, step.before, step.progress)) *
+                run_.state.rate_factor();
+    launch(step);
+  }
+
+  // After an error: a step that the device has begun is counted, since the parameters are those after it.
+  void settle() {
+    try {
+      while (run_.is_between_steps && steps_.under_way() > 0) static_cast<void>(collect());
+    } catch (...) {
+      run_.is_between_steps = false;
+    }
   }
 
   // Once in a resumed run, when its steps are not done again any more.
@@ -213,40 +289,45 @@ class Run {
     run_.event_if_any(rise_text(run_, run_.state.progress, progress, run_.seconds_before));
   }
 
-  // The batches of the next step; none when the run must end before all are read.
-  std::vector<Batch> next_batches() {
+  // The batches of a step; none when the run must end before all are read.
+  std::vector<Batch> next_batches(std::int64_t step) {
     std::vector<Batch> batches;
     for (std::int64_t micro = 0; micro < run_.config.train.accumulate; ++micro) {
       if (micro > 0 && run_.gives_up_step()) return {};
-      batches.push_back(run_.task->next(run_.state.step, micro));
+      batches.push_back(run_.task->next(step, micro));
     }
     return batches;
   }
 
-  StepResult compute(const std::vector<Batch>& batches, double rate) {
+  void launch(Step& step) {
     StepOptions options;
-    options.learning_rate = rate;
+    options.learning_rate = step.rate;
     options.seed = static_cast<std::uint64_t>(run_.config.train.seed);
-    options.step = run_.state.step;
+    options.step = step.before;
     options.carry_state = run_.task->carries_state();
     options.micro_batches = run_.config.train.micro_batches;
     options.recompute = recompute_named(run_.config.train.recompute);
     options.stop = [this] { return run_.gives_up_step(); };
-    std::vector<Batch> local = batches;
+    std::vector<Batch> local = step.batches;
     if (run_.shared) run_.shared->begin_step(local, options);
-    StepResult result = train_step(*run_.model, *run_.optimizer, local, run_.carried, options, &recorder_);
+    step.launched = steps_.launch(*run_.optimizer, local, run_.carried, options);
     if (run_.shared) run_.shared->end_step();
-    if (!result.stopped) note_events(batches, options, result);
-    return result;
+    step.ended = !step.launched;
+    if (step.ended) return;
+    if (std::string message = recorder_.take_message(); !message.empty())
+      step.messages.push_back(std::move(message));
+    for (std::string& warning : take_warnings()) step.messages.push_back(std::move(warning));
+    step.peak_bytes = allocator(run_.model->params().values().device()).stats().peak_bytes;
   }
 
   // Records what a step had to say.
-  void note_events(const std::vector<Batch>& batches, const StepOptions& options, const StepResult& result) {
-    run_.event_if_any(recorder_.take_message());
-    for (const std::string& notice : take_warnings()) run_.event(notice);
+  void note_events(const Step& step) {
+    const StepResult& result = step.result;
+    const bool carries_state = run_.task->carries_state();
+    for (const std::string& message : step.messages) run_.event(message);
     if (!result.finite) run_.event(fmt::format("step {} skipped: {}", run_.state.step, result.problem));
-    if (run_.state.step == 0 && batches.front().scored > 0)
-      run_.event_if_any(unreached_warning(run_.config.model, batches.front(), options.carry_state));
+    if (run_.state.step == 0 && step.batches.front().scored > 0)
+      run_.event_if_any(unreached_warning(run_.config.model, step.batches.front(), carries_state));
     const bool asked_for_state = run_.config.train.carry_state == "always";
     if (asked_for_state && result.finite && run_.carried.state.empty() && !said_no_state_) {
       said_no_state_ = true;
@@ -263,7 +344,7 @@ class Run {
 
   // ---- between two steps
 
-  void report(const TakenStep& step) {
+  void report(const Step& step) {
     const StepResult& result = step.result;
     StepRecord record;
     record.step = run_.state.step;
@@ -272,7 +353,7 @@ class Run {
     record.grad_norm = result.grad_norm;
     record.tokens_per_second = static_cast<double>(step.tokens) / step.ms * 1000;
     const Device device = run_.model->params().values().device();
-    record.memory_bytes = allocator(device).stats().peak_bytes;
+    record.memory_bytes = step.peak_bytes;
     if (device == kCpu) record.resident_bytes = resident_peak_bytes();
     record.ms = step.ms;
     record.graph_nodes = result.graph.nodes;
@@ -282,7 +363,7 @@ class Run {
     record.seconds = run_.state.seconds;
     record.progress = run_.state.progress;
     if (record.step == 1 || record.step % run_.config.train.log_every == 0 || !result.finite ||
-        progress_->has_moved())
+        step.progress_moved)
       run_.log->record(record);
     run_.log->progress().update(record, Clock::now());
     run_.show_if_due();
@@ -315,9 +396,10 @@ class Run {
     run_.saved_step = -1;
   }
 
-  bool is_sample_due() const {
+  bool is_sample_due() const { return is_sample_due_after(run_.state.step); }
+  bool is_sample_due_after(std::int64_t step) const {
     const TrainConfig& t = run_.config.train;
-    return t.sample_every > 0 && run_.state.step % t.sample_every == 0 && run_.state.step < t.steps;
+    return t.sample_every > 0 && step % t.sample_every == 0 && step < t.steps;
   }
 
   bool is_checkpoint_due() const {
@@ -359,7 +441,11 @@ class Run {
 
   ActiveRun run_;
   Recorder recorder_;
+  StepQueue steps_;
   Evaluations evaluations_;
+  std::optional<Step> step_, next_;      // the one to take now, and on a GPU the one behind it
+  std::exception_ptr failed_;            // of the launch of `next_`, while a step was under way
+  double collected_ = 0;                 // when the last step was counted
   std::optional<RunProgress> progress_;  // from the opening of the log on
   bool said_no_state_ = false, said_rise_ = false;
 };

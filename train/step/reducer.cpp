@@ -207,10 +207,10 @@ void GradientReducer::finish() {
   params_.mark_gradients(reached_);
 }
 
-Tensor GradientReducer::update(Optimizer& optimizer, const Tensor& scalars) {
-  if (is_plain_) return optimizer.apply(scalars);
+Tensor GradientReducer::update(Optimizer& optimizer, const Tensor& scalars, const Tensor& before) {
+  if (is_plain_) return optimizer.apply(scalars, before);
   norms_ = gradient_norms(params_, ranks_, buckets_);
-  const Tensor norm = l2_norm(norms_);
+  const Tensor norm = l2_norm(norms_, before);
   optimizer.apply_with_norm(scalars, norm);
   if (ranks_ != nullptr && buckets_->shard()) gather_values(params_, *ranks_, *buckets_);
   params_.renew_bf16_copy();

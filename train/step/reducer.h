@@ -58,8 +58,9 @@ class GradientReducer {
   void finish();
   // Enqueues one step of the optimizer, and with shard gets the values of the parameters that other ranks hold. Returns
   // the norm of the gradient before clipping, one f64 on the parameters' device. The norm of a sum over micro-batches
-  // is that of the parameters' norms: ranks that hold some of the parameters get the same bits.
-  Tensor update(Optimizer& optimizer, const Tensor& scalars);
+  // is that of the parameters' norms: ranks that hold some of the parameters get the same bits. `before` is as in
+  // Optimizer::apply.
+  Tensor update(Optimizer& optimizer, const Tensor& scalars, const Tensor& before);
   // The 2-norm of the gradient of each parameter, f64 [parameters], after update; undefined where the optimizer
   // computed only the norm of all.
   const Tensor& norms() const { return norms_; }

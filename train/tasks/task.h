@@ -63,6 +63,9 @@ class Task {
   // of what load restores. With carries_state each call advances by one segment; calls come in order, and
   // none is repeated.
   virtual Batch next(std::int64_t step, std::int64_t micro) = 0;
+  // Whether the batches and the learning rate of a step may be asked for before after_step of the step before it was
+  // called. Then a GPU need not wait for the host. The default is right for every task.
+  virtual bool may_read_ahead(std::int64_t /*step*/) const { return false; }
   // Returns a batch with the longest rows that training may come to, and leaves the positions as they are.
   virtual Batch longest_batch();
   // Whether the model's state is carried from batch to batch, row by row. Rows flagged by Batch::start begin

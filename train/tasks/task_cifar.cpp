@@ -90,6 +90,9 @@ class CifarTask final : public Task {
     return batch;
   }
 
+  // after_step may end the run.
+  bool may_read_ahead(std::int64_t) const override { return config_.stop_loss <= 0; }
+
   AfterStep after_step(const Model&, std::int64_t, double loss, const EvalProgress&) override {
     AfterStep after;
     if (config_.stop_loss <= 0) return after;

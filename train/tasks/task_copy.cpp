@@ -94,6 +94,11 @@ class CopyTask final : public Task {
     return keys_.curriculum_every > 0 ? curriculum_.rate : scheduled;
   }
 
+  // after_step validates, and changes the curriculum, every so many steps.
+  bool may_read_ahead(std::int64_t step) const override {
+    return keys_.curriculum_every == 0 || step % keys_.curriculum_every != 0;
+  }
+
   AfterStep after_step(const Model& model, std::int64_t steps_done, double,
                        const EvalProgress& progress) override {
     AfterStep after;

@@ -58,6 +58,7 @@ class RecallTask final : public Task {
                "questions stand anywhere");
   }
 
+  bool may_read_ahead(std::int64_t) const override { return true; }
   Batch next(std::int64_t step, std::int64_t micro) override {
     return segment_of(static_cast<std::uint64_t>(config_.train.seed), "recall.train",
                       step * config_.train.accumulate + micro, config_.train.batch);

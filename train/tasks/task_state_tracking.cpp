@@ -84,6 +84,7 @@ class StateTrackingTask final : public Task {
                "labels may stand at any token");
   }
 
+  bool may_read_ahead(std::int64_t) const override { return true; }
   Batch next(std::int64_t, std::int64_t) override {
     Batch batch;
     reader_->next(batch);

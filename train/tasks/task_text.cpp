@@ -38,6 +38,7 @@ class TextTask : public Task {
         seed_(static_cast<std::uint64_t>(config.train.seed)) {}
 
   std::string name() const override { return data_.name; }
+  bool may_read_ahead(std::int64_t) const override { return true; }
   const Tokenizer* tokenizer() const override { return data_.tokenizer.get(); }
   std::string data_sha256() const override { return data_.sha256; }
   std::vector<TextPhase> data_phases() const override { return data_.source_phases; }

@@ -77,6 +77,7 @@ class GroupsTask final : public SyntheticTask {
       }
   }
 
+  bool may_read_ahead(std::int64_t) const override { return true; }
   std::string name() const override { return kGroups; }
   std::string summary() const override {
     return fmt::format("products of {} elements of {}, which has {}", row_length(), group_, order_);

@@ -42,6 +42,7 @@ class MqarTask final : public SyntheticTask {
           keys_.pairs, row_length(), 2 * keys_.pairs);
   }
 
+  bool may_read_ahead(std::int64_t) const override { return true; }
   std::string name() const override { return kMqar; }
   std::string summary() const override {
     return fmt::format("{} pairs of {} keys and values, then {} questions", keys_.pairs, keys_.alphabet,

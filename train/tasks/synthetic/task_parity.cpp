@@ -14,6 +14,7 @@ class ParityTask final : public SyntheticTask {
  public:
   using SyntheticTask::SyntheticTask;
 
+  bool may_read_ahead(std::int64_t) const override { return true; }
   std::string name() const override { return kParity; }
   std::string summary() const override { return fmt::format("streams of {} random bits", row_length()); }
   std::string token_name(std::int32_t token) const override { return token == 1 ? "1" : "0"; }

@@ -165,4 +165,10 @@ inline float fast_exp2(float x) {
   return y < 0x1p-126f ? 0.0f : y;
 }
 
+template <class T>
+void store_whole(void* to, const T& value) {
+  static_assert(sizeof(T) == 16);
+  *static_cast<T*>(to) = value;
+}
+
 }  // namespace eddy::cuda
