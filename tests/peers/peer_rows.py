@@ -74,6 +74,7 @@ def speed_rows(small):
         batch, sequence = row["batch"], row["sequence"]
         if small:
             given, batch, sequence = shrunk(given), 2, 64
+            row = {**row, "title": f"{row['name']}, shrunk to 2 x 64"}
         rows.append(dict(name=row["name"], title=row["title"], given=given, config=completed(given), batch=batch,
                          sequence=sequence, scored=16 if given.get("readout") == "tail" else sequence))
     return rows
