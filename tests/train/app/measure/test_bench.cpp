@@ -311,7 +311,9 @@ TEST_CASE("recorded calls run again in memory of their own") {
     RecordCalls record(kCpu);
     detail::multiply_into(product, a, b, 0);
     detail::multiply_into(sum, raw::transpose(raw::select(a, 0, 0), 0, 1), raw::select(product, 0, 0), 1);
-    mixed = attention_bthd(q, q, q, {.causal = true});
+    AttentionOptions options;
+    options.causal = true;
+    mixed = attention_bthd(q, q, q, options);
     calls = record.take();
     static_cast<void>(matmul(a, b));
     CHECK(record.take().size() == 1);
