@@ -19,8 +19,8 @@
 #include "cuda/core/map.cuh"
 #include "cuda/recurrence/unit_gate.cuh"
 #include "cuda/runtime/context.h"
-#include "cuda/runtime/gemm.h"
 #include "ops/pointwise/pointwise_functors.h"
+#include "ops/product/gemm.h"
 #include "tensor/tensor.h"
 
 namespace eddy::cuda {
@@ -446,6 +446,8 @@ class Chain {
     launch_map("unit_recurrence_side", Convert<To>{}, shape, to, from);
   }
 
+  // By its slot, so that whoever records products sees those of the chain too (ops/cost/recorded_calls.h).
+  static void multiply(const GemmArgs& g) { gemm_slot({DeviceType::cuda, device_index()}, g); }
   // y [batch, out] = x [batch, in] w^T + bias, for a weight w [out, in].
   void product(const void* x, const void* w, const void* bias, void* y, std::int64_t in,
                std::int64_t out) const {
@@ -453,14 +455,14 @@ class Chain {
     g.precision = args().precision;
     g.c_f32 = args().kept == Dtype::bf16;
     g.bias = bias;
-    gemm(g);
+    multiply(g);
   }
   // dx [batch, in] = dy [batch, out] w.
   void product_back(const void* dy, const void* w, void* dx, std::int64_t in, std::int64_t out) const {
     GemmArgs g{args().kept, false, false, args().batch, in, out, dy, out, w, in, dx, in};
     g.precision = args().precision;
     g.c_f32 = args().kept == Dtype::bf16;
-    gemm(g);
+    multiply(g);
   }
 
   // Calls run(threads of a row, whole) with constants for a kernel of rows.

@@ -1,5 +1,5 @@
 // Queries to the CUDA runtime about devices. The only kernel here shows whether this build's code runs on a
-// device: it has one thread and moves no bytes.
+// device, and how clusters of its blocks fit: it has one thread and moves no bytes.
 #include "cuda/runtime/device.h"
 
 #include <cuda_runtime.h>
@@ -22,6 +22,30 @@ std::string version_text(int version) {
 // "8.6".
 std::string capability_text(const DeviceInfo& device) {
   return std::to_string(device.major) + "." + std::to_string(device.minor);
+}
+
+// Returns how many clusters of so many blocks the current device holds at once, or the error in words.
+std::string active_clusters(unsigned blocks, int shared_bytes) {
+  const void* const kernel = reinterpret_cast<const void*>(probe_kernel);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = blocks;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(256);
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int count = 0;
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  // More than 8 blocks are for GPUs that say so.
+  if (error == cudaSuccess)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  if (error == cudaSuccess) error = cudaOccupancyMaxActiveClusters(&count, kernel, &config);
+  if (error == cudaSuccess) return std::to_string(count);
+  cudaGetLastError();  // handled
+  return std::string("unknown (") + cudaGetErrorString(error) + ")";
 }
 
 }  // namespace
@@ -127,6 +151,22 @@ std::string probe(const DeviceInfo& device) {
   return device.name + " cannot run what this build has for " + built_architectures() + ": " +
          cudaGetErrorString(error) +
          " (install a driver that is as new as the toolkit; the command info of Eddy's program shows both)";
+}
+
+std::string clusters(const DeviceInfo& device) {
+  if (device.major < 9) return "gpu clusters: none (compute capability 9.0 and later have them)";
+  cudaDeviceProp properties{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, device.index); error != cudaSuccess) {
+    cudaGetLastError();
+    return std::string("gpu clusters: unknown (") + cudaGetErrorString(error) + ")";
+  }
+  const auto shared = static_cast<int>(properties.sharedMemPerBlockOptin);
+  std::string line = "gpu clusters:", between = " ";
+  for (const unsigned blocks : {2U, 4U, 8U, 16U}) {
+    line += between + active_clusters(blocks, shared) + " of " + std::to_string(blocks) + " blocks";
+    between = ", ";
+  }
+  return line + " at once (a block has " + std::to_string(shared >> 10) + " KiB of shared memory)";
 }
 
 std::string status() {

@@ -46,6 +46,11 @@ bool is_measured(int index);
 // that are not older. Code for the features of one device ("90a") runs on that one only.
 bool runs_on(std::string_view architectures, int major, int minor);
 
+// Returns a line for `eddy info --measure`: how many clusters of 2, 4, 8 and 16 blocks `device`, which must be the
+// thread's current one, holds at once. A block has 256 threads and the most shared memory, so it has a
+// multiprocessor for itself. It launches nothing.
+std::string clusters(const DeviceInfo& device);
+
 // Returns "" when this build has code for the device, else what to rebuild, or that Eddy has no kernels for it: they
 // need 8.0. It compares capabilities: a call to CUDA would make the device the thread's current one, perhaps during a
 // run on another, and allocate memory on it.

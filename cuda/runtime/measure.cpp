@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/runtime/context.h"
+#include "cuda/runtime/device.h"
 #include "cuda/runtime/gemm.h"
 #include "ops/core/op_spec.h"
 #include "tensor/base/format.h"
@@ -60,6 +61,9 @@ std::vector<std::string> measure() {
   const double ms = best_ms([&] { raw::copy_into(to, from); });
   lines.push_back(fmt::format("gpu copy: {:.0f} GB/s (256 MiB, reads and writes counted)",
                               2.0 * static_cast<double>(from.bytes()) / ms / 1e6));
+  std::string why_none;
+  for (const DeviceInfo& gpu : devices(&why_none))
+    if (gpu.index == device.index) lines.push_back(clusters(gpu));
   return lines;
 }
 

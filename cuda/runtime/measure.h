@@ -6,7 +6,8 @@
 
 namespace eddy::cuda {
 
-// Returns "name: value" lines: the rates of products in each precision and of a copy. Takes some tenths of a
+// Returns "name: value" lines: the rates of products in each precision and of a copy, and how many clusters of blocks
+// fit. Takes some tenths of a
 // second and half a gigabyte.
 // errors: DeviceError, OutOfMemoryError.
 std::vector<std::string> measure();

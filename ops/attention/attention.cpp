@@ -115,19 +115,17 @@ bool nothing_to_mix(const Parts& x, const AttentionArgs& args) {
 // Working memory for the kernel, which lives as long as the returned tensor. It grows with the tables and the
 // threads, not with the length; on a GPU it grows with the rows. `gradient` is null for a forward call.
 Tensor attach_workspace(AttentionArgs& args, const AttentionBackwardArgs* gradient, const Device& device) {
-  if (!uses_cpu_path(device)) {
-    if (gradient == nullptr) return {};
-    const Tensor partials = Tensor::empty({attention_partials(*gradient).elements}, Dtype::f32, device);
-    args.scratch = partials.raw_data();
-    return partials;
+  if (uses_cpu_path(device)) {
+    const double flops =
+        4.0 * static_cast<double>(args.batch * args.heads * args.queries) *
+        static_cast<double>(std::min(args.keys, args.most - args.least + 1) * args.head_size);
+    // Below some 2^20 operations, 10 us, waking another thread costs more than it saves.
+    args.threads = flops < 0x1p20 ? 1 : thread_count();
+  } else if (gradient == nullptr) {
+    return {};
   }
-  const double flops = 4.0 * static_cast<double>(args.batch * args.heads * args.queries) *
-                       static_cast<double>(std::min(args.keys, args.most - args.least + 1) * args.head_size);
-  // Below some 2^20 operations, 10 us, waking another thread costs more than it saves.
-  args.threads = flops < 0x1p20 ? 1 : thread_count();
-  const Tensor scratch = Tensor::empty(
-      {attention_shared(args, gradient).elements + args.threads * attention_scratch(args.head_size).elements},
-      args.dtype, device);
+  const Tensor scratch = Tensor::empty({attention_workspace(args, gradient, device)},
+                                       uses_cpu_path(device) ? args.dtype : Dtype::f32, device);
   args.scratch = scratch.raw_data();
   return scratch;
 }
@@ -415,6 +413,13 @@ Tensor masked_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 }
 
 }  // namespace
+
+std::int64_t detail::attention_workspace(const AttentionArgs& args, const AttentionBackwardArgs* gradient,
+                                         const Device& device) {
+  if (!uses_cpu_path(device)) return gradient == nullptr ? 0 : attention_partials(*gradient).elements;
+  return attention_shared(args, gradient).elements +
+         args.threads * attention_scratch(args.head_size).elements;
+}
 
 Tensor attention_bthd(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& given) {
   const AttentionOptions options = is_bf16(q) ? detail::with_upcast_tables(given) : given;

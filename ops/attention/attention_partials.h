@@ -59,4 +59,9 @@ inline AttentionPartials attention_partials(const AttentionBackwardArgs& gradien
   return p;
 }
 
+// The elements of the working memory of a call (AttentionArgs::scratch) on any device: of the call's dtype on the
+// CPU, else f32. `gradient` is null for a forward call.
+std::int64_t attention_workspace(const AttentionArgs& args, const AttentionBackwardArgs* gradient,
+                                 const Device& device);
+
 }  // namespace eddy::detail

@@ -56,6 +56,21 @@ cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* total) {
   *unused = *total = (counting ? kCounting : kEmulated).totalGlobalMem;
   return cudaSuccess;
 }
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute attribute, int value) {
+  const std::size_t most = (counting ? kCounting : kEmulated).sharedMemPerBlockOptin;
+  const bool fits = attribute != cudaFuncAttributeMaxDynamicSharedMemorySize ||
+                    (value >= 0 && static_cast<std::size_t>(value) <= most);
+  return fits ? cudaSuccess : cudaErrorInvalidValue;
+}
+// A block for each multiprocessor.
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t* config) {
+  const cudaLaunchAttribute* const cluster = config->attrs;
+  if (config->numAttrs != 1 || cluster->id != cudaLaunchAttributeClusterDimension ||
+      config->gridDim.x % cluster->val.clusterDim.x != 0)
+    return cudaErrorInvalidValue;
+  *clusters = emulation::multiprocessors() / static_cast<int>(cluster->val.clusterDim.x);
+  return cudaSuccess;
+}
 cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = 13000;
   return cudaSuccess;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cuda/runtime/device.h"
 #include "ops/core/device_clock.h"
 #include "ops/pointwise/pointwise.h"
 #include "tensor/base/error.h"
@@ -72,6 +73,11 @@ TEST_SUITE("device") {
       CHECK(by_op == doctest::Approx(by_module));
       CHECK(flops == doctest::Approx(2 * bench.flops_per_token * bench.tokens()));
       CHECK(to_text(measurement_of(bench)).find("cuda (graph)") != std::string::npos);
+      CHECK(bench.alone.problem == "");
+      CHECK(bench.alone.products.flops + bench.alone.attention.flops ==
+            doctest::Approx(bench.flops_per_token * bench.tokens()));
+      CHECK(bench.alone.products.time.median > 0);
+      CHECK(bench.alone.attention.time.median > 0);
 
       options.profile = options.capture = false;
       const StepBench plain = bench_step(options);
@@ -124,6 +130,41 @@ TEST_SUITE("device") {
     CHECK(series[1]["captured"] == false);
     CHECK(series[1]["message"].get<std::string>().find("uncaptured") != std::string::npos);
     for (const nlohmann::json& one : series) CHECK(one["points"].back()["token_ms"]["median"] > 0);
+  }
+
+  TEST_CASE("the products of a step of the unit recurrence are seen within its chain") {
+    StepBenchOptions options = tiny_step();
+    options.model.model = "unit_forget";
+    options.model.positions = false;
+    options.precision = "bf16";
+    StepTrial trial(options, choose_device_precision({"", "", ""}, "cuda", "bf16"));
+    const StepCalls calls = record_calls(trial, gpu());
+    CHECK(calls.products.size() > 8 * static_cast<std::size_t>(trial.sequence() - 1));
+    CHECK(calls.attention.empty());
+    const StepAlone alone = time_alone(calls, gpu(), 0);
+    CHECK(alone.problem == "");
+    CHECK(alone.products.time.median > 0);
+    CHECK(alone.products.flops == doctest::Approx(calls.flops).epsilon(0.1));
+  }
+
+  TEST_CASE("a GPU says how many clusters of blocks it holds at once") {
+    synchronize(gpu());
+    std::string why_none;
+    const std::vector<cuda::DeviceInfo> found = cuda::devices(&why_none);
+    REQUIRE(!found.empty());
+    const std::string line = cuda::clusters(found.front());
+    CAPTURE(line);
+    CHECK(line.starts_with("gpu clusters: "));
+    CHECK(line.find("unknown") == std::string::npos);
+    if (kEmulated) {
+      CHECK(
+          line ==
+          "gpu clusters: 0 of 2 blocks, 0 of 4 blocks, 0 of 8 blocks, 0 of 16 blocks at once (a block has 99 "
+          "KiB of shared memory)");
+      cuda::DeviceInfo older = found.front();
+      older.major = 8;
+      CHECK(cuda::clusters(older).find("none (compute capability 9.0") != std::string::npos);
+    }
   }
 
   TEST_CASE("every row of the speed table is replayed from a graph on a GPU in bf16") {

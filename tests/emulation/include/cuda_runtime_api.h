@@ -38,6 +38,8 @@ cudaError_t cudaGetLastError();
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 
+typedef struct EmulatedStream* cudaStream_t;
+
 // ---- devices
 struct cudaDeviceProp {
   char name[64];
@@ -62,6 +64,36 @@ inline cudaError_t cudaLaunchKernel(const void* kernel, unsigned blocks, unsigne
                  reinterpret_cast<void (*)()>(const_cast<void*>(kernel)));
   return cudaSuccess;
 }
+
+// ---- how many clusters of blocks fit: only that is told of them
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  explicit dim3(unsigned x_ = 1) : x(x_) {}
+};
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize,
+  cudaFuncAttributeNonPortableClusterSizeAllowed,
+};
+enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+struct cudaLaunchAttributeValue {
+  struct {
+    unsigned x, y, z;
+  } clusterDim;
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* kernel,
+                                           const cudaLaunchConfig_t* config);
 
 // ---- memory and streams
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };

@@ -128,11 +128,13 @@ nlohmann::json to_json(const Measurement& measurement, const std::string& comman
   all["environment"] = environment_lines();
   for (const MeasuredTable& table : measurement.tables) {
     const Table as_shown = shown(table);
-    all["measured"].push_back({{"machine", machine()},
-                               {"date", today()},
-                               {"command", command},
-                               {"columns", as_shown.header},
-                               {"rows", as_shown.rows}});
+    nlohmann::json& measured = all["measured"].emplace_back();
+    measured = {{"machine", measurement.machine.empty() ? machine() : measurement.machine},
+                {"date", today()},
+                {"command", command},
+                {"columns", as_shown.header},
+                {"rows", as_shown.rows}};
+    if (!table.rows_are.empty()) measured["rows_are"] = table.rows_are;
     if (table.key.empty()) continue;
     nlohmann::json& list = place_of(all, table.key) = nlohmann::json::array();
     for (const MeasuredSeries& series : table.series) {

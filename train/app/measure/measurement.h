@@ -71,6 +71,8 @@ struct MeasuredTable {
   std::vector<std::string> notes;       // lines below the table
   bool markdown = false;                // as text: a table of Markdown
   bool listed = false;                  // as text: the notes as a list below an empty line
+  std::vector<std::string>
+      rows_are;  // what each row is of the command (docs/measured/README.md); empty: not told
 
   // Adds a row to the last series, and a series without a name where there is none.
   void add(std::vector<Cell> row);
@@ -81,6 +83,7 @@ struct Measurement {
   std::string title;       // of the page
   std::string conditions;  // what was measured and where, in one line
   std::string about;       // how to read the page
+  std::string machine{};   // what measured; empty: the processor and its threads
   nlohmann::json facts;    // what JSON says outside of the tables
   std::vector<MeasuredTable> tables;
   std::string details_title;                    // opens the details on the page

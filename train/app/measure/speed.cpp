@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/eddy/registry.h"
+#include "ops/backends.h"
 #include "tensor/base/format.h"
 #include "tensor/files/strict_json.h"
 #include "tensor/memory/allocator.h"
@@ -29,7 +30,7 @@ namespace fs = std::filesystem;
 using Cells = std::vector<std::string>;
 
 constexpr double kSeconds = 10;
-constexpr std::size_t kColumns = 11;
+constexpr std::size_t kColumns = 15;
 
 constexpr int kTimesFormat = 1;
 
@@ -113,6 +114,15 @@ void shrink(SpeedRow& row) {
   row.eager = row.best = row.aim = {};
 }
 
+// The time of a part of the products alone, and its floor.
+void add_alone(Cells& cells, const StepBench& bench, const CallsAlone& part) {
+  if (part.time.runs == 0)
+    cells.insert(cells.end(), 2, "-");
+  else
+    cells.insert(cells.end(),
+                 {table_number(part.time.median * 1e3), table_number(bench.floor_median(part) * 1e3)});
+}
+
 Cells cells_of(const SpeedResult& result) {
   const SpeedRow& row = result.row;
   Cells cells{row.title};
@@ -123,8 +133,10 @@ Cells cells_of(const SpeedResult& result) {
                                fmt::format("{:.2f}", static_cast<double>(b.peak_bytes) / (1 << 30)),
                                table_number(b.floor_median() * 1e3),
                                fmt::format("{:.0f}", 100 * b.floor_median() / b.step.median)});
+    add_alone(cells, b, b.alone.products);
+    add_alone(cells, b, b.alone.attention);
   } else {
-    cells.insert(cells.end(), 6, "-");
+    cells.insert(cells.end(), 10, "-");
   }
   cells.insert(cells.end(), {row.eager.text, row.best.text, row.aim.text});
   std::string remark = result.failure.empty() ? "" : "failed";
@@ -133,6 +145,23 @@ Cells cells_of(const SpeedResult& result) {
   if (result.bench && result.bench->device == "cuda" && !result.bench->captured) remark += ", not captured";
   cells.push_back(remark);
   return cells;
+}
+
+// The profile of a step by op.
+MeasuredTable profile_of(const StepBench& bench) {
+  return profile_table("op", bench.by_op, bench.profiled_steps);
+}
+
+// Its rows; none without a profile.
+std::vector<Cells> profile_cells(const SpeedResult& result) {
+  std::vector<Cells> rows;
+  if (!result.bench || result.bench->by_op.empty()) return rows;
+  const MeasuredTable table = profile_of(*result.bench);
+  for (const std::vector<Cell>& row : table.series.front().rows) {
+    Cells& cells = rows.emplace_back();
+    for (const Cell& cell : row) cells.push_back(cell.text);
+  }
+  return rows;
 }
 
 std::string conditions(const SpeedOptions& options, const DevicePrecision& placement,
@@ -145,8 +174,8 @@ nlohmann::json figure_json(const SpeedFigure& figure) {
   return {{"ms", figure.ms}, {"text", figure.text}};
 }
 
-// Returns a row of result.json. "cells" and "text" are its part of the page, for later calls that measure
-// other rows.
+// Returns a row of result.json. "cells", "profile" and "text" are its part of the tables and the page, for later calls
+// that measure other rows.
 nlohmann::json json_of(const SpeedResult& result) {
   return {{"name", result.row.name},
           {"title", result.row.title},
@@ -155,7 +184,9 @@ nlohmann::json json_of(const SpeedResult& result) {
           {"aim", figure_json(result.row.aim)},
           {"measured", result.bench ? measurement_of(*result.bench).facts : nlohmann::json(nullptr)},
           {"failure", result.failure},
+          {"date", today()},
           {"cells", cells_of(result)},
+          {"profile", profile_cells(result)},
           {"text", result.bench ? to_text(measurement_of(*result.bench)) : result.failure}};
 }
 
@@ -181,7 +212,7 @@ std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const st
       return {};
     for (const nlohmann::json& row : before.at("rows"))
       if (row.at("cells").get<Cells>().size() == kColumns && row.at("text").is_string() &&
-          row.at("title").is_string())
+          row.at("title").is_string() && row.at("date").is_string() && row.at("profile").is_array())
         rows.emplace(row.at("name").get<std::string>(), row);
   } catch (const nlohmann::json::exception&) {
     return {};
@@ -191,41 +222,79 @@ std::map<std::string, nlohmann::json> rows_before(const fs::path& file, const st
   return rows;
 }
 
-// Returns the table of rows of result.json.
-Measurement measurement_of(const nlohmann::json& rows, const std::string& where) {
+// Returns the table of rows of result.json by op: the rows of one after those of another. It has no rows without a
+// profile.
+MeasuredTable by_op_of(const nlohmann::json& rows) {
+  MeasuredTable table;
+  table.title = "Where the time goes, by op";
+  table.columns = {{"", "row"}};
+  const MeasuredTable of_row = profile_of({});
+  table.columns.insert(table.columns.end(), of_row.columns.begin(), of_row.columns.end());
+  for (const nlohmann::json& row : rows)
+    for (const Cells& op : row.at("profile").get<std::vector<Cells>>()) {
+      std::vector<Cell> cells{row.at("title").get<std::string>()};
+      cells.insert(cells.end(), op.begin(), op.end());
+      table.add(std::move(cells));
+      table.rows_are.push_back(row.at("name"));
+    }
+  table.notes = {
+      "milliseconds of one step that is not captured; floor: kernel by kernel the longer of the operations at the rate "
+      "of a large product and the bytes at that of memory"};
+  return table;
+}
+
+// Returns the tables of rows of result.json.
+Measurement measurement_of(const nlohmann::json& rows, const std::string& where, bool on_gpu) {
   Measurement m;
+  m.bench = "speed";
   m.title = "Training steps";
   m.conditions = where;
+  if (on_gpu) m.machine = gpu_identity();
   m.details_title = "Each row in full";
-  MeasuredTable& table = m.tables.emplace_back();
-  for (const char* title :
-       std::array<const char*, kColumns>{"row", "ms", "best", "M tokens/s", "peak GiB", "floor ms", "floor %",
-                                         "PyTorch", "its best", "aim", ""})
+  MeasuredTable table;
+  for (const char* title : std::array<const char*, kColumns>{
+           "row", "ms", "best", "M tokens/s", "peak GiB", "floor ms", "floor %", "products ms", "their floor",
+           "attention ms", "its floor", "PyTorch", "its best", "aim", ""})
     table.columns.push_back({"", title});
   table.listed = true;
   table.notes = {
       "a step is forward, loss, backward, clipping and AdamW on random tokens, dropout off; on a GPU in bf16 "
       "and replayed from a graph, after some steps to warm up; the time is the median of repeated steps",
       "PyTorch: figures given for PyTorch 2.11 on an H200, not measured here. First as published or eager, "
-      "then at its best: compiled, captured, hoisted by hand",
-      "floor: the operations of the step's products, at the rate of one large product measured between "
-      "the steps",
+      "then at its best: compiled, captured, hoisted by hand. tests/peers/training_step.py measures it here",
+      "floor: the operations of the step's products and of attention, computed at the rate of one large product "
+      "that is measured between the steps",
+      "products, attention (with --profile): the step's calls at their shapes, one after the other with nothing "
+      "between them, on a GPU in one graph, measured; their floors are computed as above, each from its own "
+      "operations. Kernels that multiply by themselves, such as the CPU's recurrences, are in neither",
       "peak memory is that of live tensors: parameters, gradients, moments and the step"};
   for (const nlohmann::json& row : rows) {
     const Cells cells = row.at("cells");
     table.add(std::vector<Cell>(cells.begin(), cells.end()));
+    table.rows_are.push_back(row.at("name"));
     m.details.push_back({row.at("title"), row.at("text")});
   }
+  m.tables.push_back(std::move(table));
+  if (MeasuredTable by_op = by_op_of(rows); !by_op.series.empty()) m.tables.push_back(std::move(by_op));
   return m;
 }
 
 // Returns what result.json holds.
-nlohmann::json file_of(const nlohmann::json& rows, const Measurement& m) {
-  return {{"table", "speed"},
-          {"conditions", m.conditions},
-          {"notes", m.tables.front().notes},
-          {"environment", environment_lines()},
-          {"rows", rows}};
+nlohmann::json file_of(const nlohmann::json& rows, const Measurement& m, const std::string& command) {
+  nlohmann::json file = to_json(m, command);
+  file["table"] = "speed";
+  file["conditions"] = m.conditions;
+  file["notes"] = m.tables.front().notes;
+  file["rows"] = rows;
+  // Rows of earlier calls are of their own days.
+  std::string first = today(), last;
+  for (const nlohmann::json& row : rows) {
+    first = std::min(first, row.at("date").get<std::string>());
+    last = std::max(last, row.at("date").get<std::string>());
+  }
+  for (nlohmann::json& table : file["measured"])
+    table["date"] = first == last ? first : first + " to " + last;
+  return file;
 }
 
 void check_options(const SpeedOptions& options) {
@@ -312,6 +381,7 @@ std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
   const std::string precision = device == "cpu" ? "f32" : "bf16";
   const DevicePrecision placement = place(device, precision);
   const std::string where = conditions(options, placement, precision);
+  const bool on_gpu = placement.device != kCpu;
 
   const fs::path folder = fs::path(options.runs) / ("speed-" + options.scale);
   std::error_code error;
@@ -339,12 +409,13 @@ std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
     for (const SpeedRow& one : rows)
       if (const auto found = measured.find(one.name); found != measured.end())
         written.push_back(found->second);
-    const Measurement all = measurement_of(written, where);
-    write_output_file("bench speed", times_file, text_with_digest(file_of(written, all), kTimesFormat),
-                      kTimesFile);
+    const Measurement all = measurement_of(written, where, on_gpu);
+    write_output_file("bench speed", times_file,
+                      text_with_digest(file_of(written, all, options.command), kTimesFormat), kTimesFile);
     write_output_file("bench speed", page_file, to_html(all), kPageFile);
   }
-  log(fmt::format("{}\npage: {}\n", to_text(measurement_of(now, where)), page_file));
+  const Measurement of_call = measurement_of(now, where, on_gpu);
+  log(fmt::format("{}\n{}\npage: {}\n", where, to_text(of_call.tables.front()), page_file));
   return results;
 }
 

@@ -2,7 +2,8 @@
 // on the same kind of GPU. A step is forward, loss, backward, clipping and AdamW in bf16 without dropout,
 // replayed from a graph. Models with a state carry it from step to step.
 //
-//   RUNS/speed-SCALE/result.json    rows with the measured, given and wanted numbers, updated after every row
+//   RUNS/speed-SCALE/result.json    rows with the measured, given and wanted numbers, updated after every row; "measured"
+//                                   has the table, and with a profile that of all rows by op, as docs/measured/ keeps them
 //                   /index.html     the same as a page
 //
 // Rows that an earlier call measured stay in both files if scale, device, precision, machine and build are
@@ -44,6 +45,7 @@ struct SpeedOptions {
   std::string runs = "runs/reproduce";
   double seconds = 0;  // of timed steps for each row; 0: 10, at scale small the fewest possible
   bool profile = false;
+  std::string command{};  // what was called, for the files
   // For tests: sizes of the product and the copies that floors are made of; 0: the defaults of the benchmark.
   std::int64_t product_size = 0, memory_bytes = 0;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "models/eddy/registry.h"
 #include "ops/core/warnings.h"
@@ -54,8 +55,8 @@ StepBench bench_step(const StepBenchOptions& options) {
   const DevicePrecision placement =
       choose_device_precision({"bench step", "--device", "--precision"}, options.device, options.precision);
   reset_warnings();  // report only those of this benchmark
-  StepTrial trial(options, placement);
-  const std::int64_t sequence = trial.sequence();
+  std::optional<StepTrial> trial(std::in_place, options, placement);
+  const std::int64_t sequence = trial->sequence();
   const bool half = placement.dtype == Dtype::bf16 && placement.device != kCpu;
   const std::int64_t product_size = options.product_size > 0   ? options.product_size
                                     : placement.device == kCpu ? kCpuProduct
@@ -66,12 +67,12 @@ StepBench bench_step(const StepBenchOptions& options) {
   const std::int64_t probe_bytes = allocator(placement.device).stats().live_bytes - before_probe;
 
   StepBench result;
-  result.model = trial.model().config().model;
-  result.parameters = trial.model().params().count();
+  result.model = trial->model().config().model;
+  result.parameters = trial->model().params().count();
   result.batch = options.batch;
   result.sequence = sequence;
   result.threads = thread_count();
-  result.dropout = trial.model().config().dropout;
+  result.dropout = trial->model().config().dropout;
   result.recompute = value_name(options.recompute);
   result.device = options.device;
   result.precision = options.precision;
@@ -80,7 +81,7 @@ StepBench bench_step(const StepBenchOptions& options) {
       forward_cost(options.model, sequence, options.carry_state, std::min(options.tail, sequence)).flops /
       static_cast<double>(sequence);
 
-  trial.warm_up();
+  trial->warm_up();
   // Warm-up does not count: a capture needs the memory of the steps before it beside its own.
   allocator(placement.device).reset_peak();
   std::vector<double> steps, product_seconds, instruction_seconds;
@@ -96,7 +97,7 @@ StepBench bench_step(const StepBenchOptions& options) {
   const double seconds = options.profile ? options.seconds / 2 : options.seconds;
   repeat(options.steps, seconds, [&] {
     const Clock::time_point before = Clock::now();
-    const StepResult step = trial.step();
+    const StepResult step = trial->step();
     steps.push_back(seconds_between(before));
     result.loss = step.loss;
     result.graph_nodes = step.graph.nodes;
@@ -119,24 +120,30 @@ StepBench bench_step(const StepBenchOptions& options) {
     result.instruction = {1 / instruction.best, 1 / instruction.median};
   }
   result.peak_bytes = allocator(placement.device).stats().peak_bytes - probe_bytes;
-  result.captured = trial.captured();
-  result.message = trial.message();
+  result.captured = trial->captured();
+  result.message = trial->message();
   if (placement.device != kCpu) result.gpu_kernels = gpu_kernels();
   result.tf32 = placement.device != kCpu && placement.matmul != MatmulPrecision::f32;
   result.warnings = take_warnings();
   if (!options.profile) return result;
 
-  StepProfiler profiler(placement.device, profile_rates(placement, options, product_size, probe, half));
-  const ObserveKernels kernels(profiler, placement.device);
-  const ObserveTape tape(profiler);
-  repeat(options.steps, seconds, [&] {
-    profiler.start();
-    static_cast<void>(trial.step_uncaptured());
-    profiler.finish("(clip and optimizer)");
-  });
-  result.by_op = profiler.by_op();
-  result.by_module = profiler.by_module();
-  result.profiled_steps = profiler.steps();
+  {
+    StepProfiler profiler(placement.device, profile_rates(placement, options, product_size, probe, half));
+    const ObserveKernels kernels(profiler, placement.device);
+    const ObserveTape tape(profiler);
+    repeat(options.steps, seconds, [&] {
+      profiler.start();
+      static_cast<void>(trial->step_uncaptured());
+      profiler.finish("(clip and optimizer)");
+    });
+    result.by_op = profiler.by_op();
+    result.by_module = profiler.by_module();
+    result.profiled_steps = profiler.steps();
+  }
+  StepCalls calls = record_calls(*trial, placement.device);
+  trial.reset();  // its memory is that of the calls
+  allocator(placement.device).trim();
+  result.alone = time_alone(std::move(calls), placement.device, options.steps > 0 ? 0 : seconds / 2);
   return result;
 }
 
@@ -181,6 +188,15 @@ Measurement measurement_of(const StepBench& b) {
   row("floor_ms", "floor, ms", b.floor_median() * 1e3, b.floor_best() * 1e3);
   row("floor_percent", "floor / step, %", 100 * b.floor_median() / b.step.median,
       100 * b.floor_best() / b.step.best);
+  const auto alone = [&](const char* key, const char* name, const char* floor, const CallsAlone& part) {
+    if (part.time.runs == 0) return;
+    row(key, name, part.time.median * 1e3, part.time.best * 1e3);
+    m.facts[key]["calls"] = part.calls;
+    m.facts[key]["flops"] = part.flops;
+    table.series.push_back({floor, {}, {{b.floor_median(part) * 1e3, b.floor_best(part) * 1e3}}});
+  };
+  alone("products_ms", "products alone, ms", "their floor, ms", b.alone.products);
+  alone("attention_ms", "attention alone, ms", "its floor, ms", b.alone.attention);
   if (b.instruction.best > 0)
     row("instruction_percent", "floor by the instruction / step, %",
         100 * b.floor_median() / b.step.median * b.product.median / b.instruction.median,
@@ -188,6 +204,12 @@ Measurement measurement_of(const StepBench& b) {
   table.notes = {fmt::format("{} operations per token; peak memory {}; graph: {} nodes, {} saved",
                              human_count(b.flops_per_token), human_bytes(b.peak_bytes), b.graph_nodes,
                              human_bytes(b.saved_bytes))};
+  if (b.alone.other_flops > 0)
+    table.notes.push_back(fmt::format(
+        "{:.0f} % of the operations are in kernels that multiply by themselves: neither alone has them",
+        100 * b.alone.other_flops / (b.flops_per_token * b.tokens())));
+  if (!b.alone.problem.empty())
+    table.notes.push_back("products and attention are not timed alone: " + b.alone.problem);
   if (b.gpu_kernels) {
     table.notes.push_back(
         fmt::format("kernels: {}, TF32 {}", describe(*b.gpu_kernels), b.tf32 ? "on" : "off"));

@@ -2,7 +2,8 @@
 // against the time that its multiply-adds would take at the rate of one large product. The products are
 // measured between the steps, on the same threads: on a shared machine only numbers of the same moment can be
 // compared. A GPU replays steps from a graph, as in training. With a profile, further steps show where the
-// time goes; these are never captured, so that each op can be told from the next.
+// time goes; these are never captured, so that each op can be told from the next. Then the step's products, and its
+// attention, are timed alone (alone.h).
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "ops/backends.h"
+#include "train/app/measure/alone.h"
 #include "train/app/measure/bench.h"
 #include "train/app/measure/ceilings.h"
 #include "train/app/measure/measurement.h"
@@ -22,7 +24,8 @@ namespace eddy::app {
 struct StepBenchOptions : StepTrialOptions {
   std::int64_t steps = 0;  // timed steps; 0: as many as fit `seconds`, at least 3
   double seconds = 20;
-  bool profile = false;                   // also profile, for as many steps or as much time again
+  bool profile =
+      false;  // also profile, for as many steps or as much time again, and time what is multiplied alone
   std::int64_t product_size = 0;          // rows of the product timed between steps; 0: 1536, on a GPU 8192
   std::int64_t memory_bytes = 512 << 20;  // of the largest copies that measure memory for a profile
   std::string device = "cpu";             // cpu or cuda
@@ -51,11 +54,15 @@ struct StepBench {
   std::vector<std::string> warnings{};       // where other kernels ran instead (ops/core/warnings.h)
   std::vector<ProfileRow> by_op, by_module;  // with options.profile
   std::int64_t profiled_steps = 0;
+  StepAlone alone;  // the same
 
   double tokens() const { return static_cast<double>(batch * sequence); }
   // Returns the seconds that the step's products take at the median and at the best rate of the product.
   double floor_median() const { return flops_per_token * tokens() / product.median * 1e-9; }
   double floor_best() const { return flops_per_token * tokens() / product.best * 1e-9; }
+  // The same for a part of them.
+  double floor_median(const CallsAlone& part) const { return part.flops / product.median * 1e-9; }
+  double floor_best(const CallsAlone& part) const { return part.flops / product.best * 1e-9; }
 };
 
 // Times steps after some warm-up; on a GPU a step ends when the GPU has finished it.

@@ -233,8 +233,10 @@ Described describe_bench_step(CLI::App& command) {
   add_option(command, "--recompute", flags->recompute,
              "What the backward pass computes again, as train.recompute: compare time and peak memory",
              CLI::IsMember(value_names<Recompute>()));
-  command.add_flag("--profile", options.profile,
-                   "Also show time, work and floor of each op and module, from as many further steps");
+  command.add_flag(
+      "--profile", options.profile,
+      "Also show time, work and floor of each op and module, from as many further steps, and time the "
+      "products and the attention of a step alone");
   add_device_option(command, options.device);
   add_precision_option(command, options.precision);
   command.add_flag("--no-capture", flags->no_capture,
@@ -338,9 +340,12 @@ Described describe_bench_speed(CLI::App& command) {
       .add_option("--seconds", options->seconds,
                   "Seconds of timed steps for each row (default: 10, at scale small three steps)")
       ->check(number_between(1e-3, 1e6));
-  command.add_flag("--profile", options->profile, "Also show where the time of each row goes");
+  command.add_flag(
+      "--profile", options->profile,
+      "Also show where the time of each row goes, and time its products and its attention alone");
   add_dry_run(command, *dry_run);
-  return {[options, dry_run] {
+  const CLI::App* const app = command.get_parent()->get_parent();
+  return {[options, dry_run, app] {
     if (*dry_run) {
       PlannedRows rows;
       for (const SpeedRow& row : wanted_speed_rows(*options))
@@ -348,6 +353,7 @@ Described describe_bench_speed(CLI::App& command) {
       return show_plan(rows);
     }
     keep_on_without_output();
+    options->command = command_line_of(*app);
     const std::vector<SpeedResult> results = bench_speed(*options, print_now);
     const bool failed =
         std::any_of(results.begin(), results.end(), [](const SpeedResult& row) { return !row.bench; });

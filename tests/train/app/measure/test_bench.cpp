@@ -12,9 +12,13 @@
 #include "autograd/node.h"
 #include "autograd/scope.h"
 #include "autograd/tape.h"
+#include "ops/attention/attention.h"
 #include "ops/cost/kernel_costs.h"
 #include "ops/cost/kernel_observer.h"
+#include "ops/cost/recorded_calls.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
+#include "ops/product/product.h"
 #include "tensor/base/error.h"
 #include "tensor/memory/memory_limit.h"
 #include "tests/support/tiny_bench.h"
@@ -267,6 +271,64 @@ TEST_CASE("a profiled step names ops and modules and its parts add up to the ste
   CHECK(by_module_flops == doctest::Approx(by_op_flops));
   CHECK(linear->bytes > 0);
   CHECK(linear->kernels > 0);
+}
+
+TEST_CASE("a profiled step's products and its attention are timed alone and are all that it multiplies") {
+  StepBenchOptions options = tiny_step();
+  CHECK(bench_step(options).alone.products.calls == 0);
+  options.profile = true;
+  const StepBench bench = bench_step(options);
+  const StepAlone& alone = bench.alone;
+  CHECK(alone.problem == "");
+  // Forward the products of q, k and v, of wo, up, down and the head, and again for both gradients of each.
+  CHECK(alone.products.calls >= 15);
+  CHECK(alone.attention.calls == 2);
+  CHECK(alone.products.flops + alone.attention.flops ==
+        doctest::Approx(bench.flops_per_token * bench.tokens()));
+  CHECK(alone.other_flops == 0);
+  for (const CallsAlone* part : {&alone.products, &alone.attention}) {
+    CHECK(part->time.runs >= 3);
+    CHECK(positive(part->time.median));
+    CHECK(positive(bench.floor_median(*part)));
+  }
+  const nlohmann::json facts = measurement_of(bench).facts;
+  CHECK(facts["products_ms"]["calls"] == alone.products.calls);
+  CHECK(facts["attention_ms"]["median"].get<double>() > 0);
+
+  // The CPU's loop of a recurrence multiplies by itself.
+  options.model.model = "unit_forget";
+  options.model.positions = false;
+  CHECK(bench_step(options).alone.other_flops > 0);
+}
+
+TEST_CASE("recorded calls run again in memory of their own") {
+  const Tensor a = Tensor::full({3, 5, 7}, 2), b = Tensor::full({3, 7, 4}, 3), bias = Tensor::full({4}, 1);
+  const Tensor product = Tensor::zeros({3, 5, 4}), sum = Tensor::full({7, 4}, 1);
+  const Tensor q = Tensor::full({2, 6, 3, 8}, 0.5);
+  std::vector<RecordedCall> calls;
+  Tensor mixed;
+  {
+    RecordCalls record(kCpu);
+    detail::multiply_into(product, a, b, 0);
+    detail::multiply_into(sum, raw::transpose(raw::select(a, 0, 0), 0, 1), raw::select(product, 0, 0), 1);
+    AttentionOptions options;
+    options.causal = true;
+    mixed = attention_bthd(q, q, q, options);
+    calls = record.take();
+    static_cast<void>(matmul(a, b));
+    CHECK(record.take().size() == 1);
+  }
+  static_cast<void>(matmul(a, b));  // not recorded: a call would be lost without its recorder
+  REQUIRE(calls.size() == 3);
+  CHECK(is_product(calls[1]));
+  CHECK(!is_product(calls[2]));
+  CHECK(cost_of(calls[0]).flops == 2 * 3 * 5 * 7 * 4);
+  const std::vector<float> before = {product.data<float>()[0], sum.data<float>()[0], mixed.data<float>()[0]};
+  CHECK(before[0] == 42);
+  const RepeatedCalls repeated(calls, kCpu);
+  for (int i = 0; i < 3; ++i) repeated.run();
+  CHECK(before == std::vector{product.data<float>()[0], sum.data<float>()[0], mixed.data<float>()[0]});
+  CHECK_NOTHROW(RepeatedCalls({}, kCpu).run());
 }
 
 TEST_CASE("the profiled steps of every recurrence multiply what the model counts") {

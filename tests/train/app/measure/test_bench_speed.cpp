@@ -136,6 +136,40 @@ TEST_CASE("rows of the speed table that were measured before stay beside the new
   fs::remove_all(options.runs);
 }
 
+TEST_CASE("the profiles of all rows are one table in the form of the documents, beside the rows' own") {
+  SpeedOptions options = quick("profiles");
+  options.profile = true;
+  options.command = "eddy bench speed --profile";
+  const auto says = [](std::string_view) {};
+  options.rows = {"regular_6"};
+  bench_speed(options, says);
+  options.rows = {"unit_256"};
+  bench_speed(options, says);
+  const fs::path folder = fs::path(options.runs) / "speed-small";
+  const nlohmann::json measured =
+      nlohmann::json::parse(read_text_file(folder / "result.json")).at("measured");
+  REQUIRE(measured.size() == 2);
+  for (const nlohmann::json& table : measured) {
+    CHECK(table["command"] == "eddy bench speed --profile");
+    CHECK(table["date"].get<std::string>().size() == 10);
+    CHECK(table["machine"].get<std::string>().find("thread") != std::string::npos);
+    REQUIRE(table["rows"].size() == table["rows_are"].size());
+    for (const nlohmann::json& row : table["rows"]) CHECK(row.size() == table["columns"].size());
+  }
+  const nlohmann::json &rows = measured[0], &by_op = measured[1];
+  CHECK(rows["rows_are"] == nlohmann::json({"unit_256", "regular_6"}));  // in the table's order
+  CHECK(rows["columns"][7] == "products ms");
+  CHECK(rows["rows"][1][7] != "-");
+  CHECK(rows["rows"][1][9] != "-");
+  CHECK(rows["rows"][0][9] == "-");  // its attention is in the recurrence
+  CHECK(by_op["columns"][1] == "op");
+  CHECK(by_op["rows_are"].front() == "unit_256");
+  CHECK(by_op["rows_are"].back() == "regular_6");
+  CHECK(by_op["rows"].back()[1] == "sum");
+  CHECK(read_text_file(folder / "index.html").find("Where the time goes, by op") != std::string::npos);
+  fs::remove_all(options.runs);
+}
+
 TEST_CASE("the speed table refuses what it cannot mean") {
   SpeedOptions options = quick("refused");
   options.rows = {"unit_25"};
