@@ -171,7 +171,8 @@ measure_gpu() { # capability, or nothing
   measured speed "${speed[@]}" "$folder/speed"
   # What each choice brings: the table again with one kernel other than the program's.
   local kernels
-  for kernels in plain attention=mma recurrence=plain recurrence=fused products=plain products=fused; do
+  for kernels in plain attention=mma recurrence=plain recurrence=fused products=plain products=fused \
+    positions=products; do
     measured "speed-${kernels/=/-}" env EDDY_KERNELS="$kernels" "${speed[@]}" "$folder/speed-${kernels/=/-}"
   done
   measured step-cifar "$bin/eddy" bench step --preset cifar_block --batch 256 --device cuda --profile \

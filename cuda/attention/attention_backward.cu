@@ -44,8 +44,11 @@
 // once for each tile of keys, and all four once for each tile of distances when a table wants a gradient,
 // mostly from the second-level cache. Scores are computed twice, with tables three times, where the least is
 // once: sharing them would need a second pass over stored parts of dq.
+#include <optional>
+
 #include "cuda/attention/attention.cuh"
 #include "cuda/attention/attention_tensor_core.h"
+#include "cuda/attention/position_products.h"
 #include "cuda/core/numbers.cuh"
 #include "cuda/core/team.cuh"
 #include "ops/attention/attention_partials.h"
@@ -459,15 +462,19 @@ void run(const AttentionBackwardArgs& gradient) {
   const bool positions = args.positions != nullptr, tensor_core = kernel != Kernel::plain,
              wgmma = kernel == Kernel::wgmma;
   const std::int64_t rows = args.batch * args.queries * args.heads;
-  const bool queries_wanted = gradient.dq != nullptr || gradient.dhead_scale != nullptr;
+  std::optional<PositionProducts> products;
+  if (takes_position_products(args, kernel, gradient.q_unit != nullptr)) products.emplace(args);
+  const PositionProducts* const of_positions = products ? &*products : nullptr;
+  const bool sums_positions = products && gradient.dpositions != nullptr;  // with the kernel for dq
+  const bool queries_wanted = gradient.dq != nullptr || gradient.dhead_scale != nullptr || sums_positions;
   if (!tensor_core || !queries_wanted)
     launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads,
            launched);
   const bool keys_wanted = gradient.dk != nullptr || gradient.dv != nullptr || gradient.past_dk != nullptr ||
                            gradient.past_dv != nullptr;
-  bool sums_bias = false;  // the kernel for dq sums dbias; only if dpositions is not wanted
+  bool sums_bias = false;  // the kernel for dq sums dbias; not if dpositions is wanted
   if (queries_wanted && wgmma) {
-    sums_bias = wgmma_queries(gradient, launched.partials);
+    sums_bias = wgmma_queries(gradient, launched.partials, of_positions);
   } else if (queries_wanted && tensor_core) {
     sums_bias = tensor_core_queries(gradient, launched.partials);
   } else if (queries_wanted) {
@@ -477,7 +484,7 @@ void run(const AttentionBackwardArgs& gradient) {
                   Tile::kShared + (positions ? 4 * Tile::kPiece : 0), launched);
   }
   if (keys_wanted && wgmma) {
-    wgmma_keys(gradient, launched.partials);
+    wgmma_keys(gradient, launched.partials, of_positions);
   } else if (keys_wanted && tensor_core) {
     tensor_core_keys(gradient, launched.partials);
   } else if (keys_wanted) {
@@ -486,7 +493,8 @@ void run(const AttentionBackwardArgs& gradient) {
                   args.batch * args.kv_heads * divide_up(args.keys, Tile::kColumns), kThreads,
                   Tile::kShared + (positions ? 4 * Tile::kPiece : 0), launched);
   }
-  const bool wants_tables = !sums_bias && (gradient.dbias != nullptr || gradient.dpositions != nullptr);
+  const bool wants_tables =
+      (!sums_bias && gradient.dbias != nullptr) || (!sums_positions && gradient.dpositions != nullptr);
   if (wants_tables && tensor_core) {
     tensor_core_tables(gradient, launched.partials);
   } else if (wants_tables) {

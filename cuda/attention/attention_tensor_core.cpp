@@ -1,6 +1,7 @@
 // The choice between the plain attention kernels, those with mma.sync and those with wgmma.
 #include "cuda/attention/attention_tensor_core.h"
 
+#include "cuda/attention/position_products.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/device.h"
 #include "ops/backends.h"
@@ -20,6 +21,24 @@ bool gpu_has_wgmma() {
   return has;
 }
 
+// Whether positions are products in such a call, if it runs by wgmma.
+bool fit_products(const AttentionArgs& args) {
+  if (args.positions == nullptr || kernel_choice(KernelOp::positions).kernel != Kernel::products)
+    return false;
+  const AttentionStrides& q = args.q_strides;
+  const bool even = (args.batch == 1 || q.batch == args.queries * q.time) && q.time % 8 == 0 &&
+                    q.head % 8 == 0 && reinterpret_cast<std::uintptr_t>(args.q) % 16 == 0;
+  const std::int64_t bytes = 2 * args.batch * args.heads * args.queries * position_row(args);
+  return even && args.bias == nullptr && args.queries >= kFewestProductQueries && bytes <= kMostPositionBytes;
+}
+
+// Whether a call that mma was taken for runs by wgmma, which has positions as products: its blocks have 64 queries
+// where heads have at most 64 numbers.
+bool moves_to_products(const AttentionArgs& args) {
+  return gpu_has_wgmma() && kernel_choice(KernelOp::attention).kernel == Kernel::wgmma &&
+         args.head_size <= 64 && fit_products(args);
+}
+
 }  // namespace
 
 Kernel attention_kernel(const AttentionArgs& args) {
@@ -34,10 +53,21 @@ Kernel attention_kernel(const AttentionArgs& args) {
                       dtype_name(args.dtype), args.head_size));
     return Kernel::plain;
   }
+  if (!asked && wanted == Kernel::mma && moves_to_products(args)) return Kernel::wgmma;
   const Kernel kernel = wanted == Kernel::wgmma && gpu_has_wgmma() ? Kernel::wgmma : Kernel::mma;
   if (asked && kernel != wanted)
     add_warning("attention goes by mma in place of wgmma, which is for GPUs of compute capability 9.0 alone");
   return kernel;
+}
+
+bool takes_position_products(const AttentionArgs& args, Kernel kernel, bool made_unit) {
+  if (args.positions == nullptr) return false;
+  if (kernel == Kernel::wgmma && !made_unit && fit_products(args)) return true;
+  if (const auto [wanted, asked] = kernel_choice(KernelOp::positions); asked && wanted == Kernel::products)
+    add_warning(
+        "positions by distance are multiplied in attention's tiles in some calls: products are for wgmma, at "
+        "least 16 queries at even distances, no bias and scores of up to 256 MiB");
+  return false;
 }
 
 bool sums_bias_with_queries(const AttentionBackwardArgs& args, std::int64_t blocks, int warps,

@@ -11,15 +11,22 @@ namespace eddy::cuda {
 
 // Returns the kernel of this call: plain, mma or wgmma. Those on tensor cores take bf16 and a head_size
 // that is a multiple of 16 up to 128; wgmma needs a GPU of compute capability 9.0. Calls with up to 64
-// queries have a choice of their own. Gives a warning (ops/core/warnings.h) if the kernel that was
-// asked for does not support the call.
+// queries have a choice of their own; where that is mma by itself and longer calls run by wgmma, those with
+// positions as products do too. Gives a warning (ops/core/warnings.h) if the kernel that was asked for does not
+// support the call.
 Kernel attention_kernel(const AttentionArgs& args);
+
+// Returns whether a call that runs on `kernel` takes positions by distance as products (PositionProducts). It does
+// where that is chosen, the kernel is wgmma, there is no bias, and q has enough rows, at even distances. A backward
+// call that made unit vectors (AttentionBackwardArgs::q_unit) does not. Gives a warning if it was asked for and does
+// not apply.
+bool takes_position_products(const AttentionArgs& args, Kernel kernel, bool made_unit = false);
 
 // Enqueues the whole forward pass.
 void tensor_core_forward(const AttentionArgs& args);
 
-// The same with wgmma.
-void wgmma_forward(const AttentionArgs& args);
+// The same with wgmma; products: what takes_position_products says.
+void wgmma_forward(const AttentionArgs& args, bool products);
 
 // The parts of the backward pass, each as the plain kernel of that name. Those for the queries leave the
 // deltas in the scratch memory, where the others read them. They also add to dbias if they can, and return
@@ -27,8 +34,13 @@ void wgmma_forward(const AttentionArgs& args);
 bool tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void tensor_core_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void tensor_core_tables(const AttentionBackwardArgs& args, const AttentionPartials& partials);
-bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials);
-void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
+// Those with wgmma take the scores of positions, or null for positions in their tiles. With scores that for the
+// queries also adds to dpositions.
+class PositionProducts;
+bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials,
+                   const PositionProducts* positions);
+void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials,
+                const PositionProducts* positions);
 
 // The most memory for the slices in which the blocks for dq leave the gradient of the bias, 128 MiB: with 8
 // heads enough for 128 sequences of 4096 tokens and a band of 512, with wgmma and heads of 128 for 256.

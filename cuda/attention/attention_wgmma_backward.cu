@@ -31,6 +31,11 @@
 //   32    64    27,648    68,608            155                155              162             3
 //   64    64    52,224    109,568           157                159              168             3
 //   128   128   134,656   228,864           210                216              255             1
+// Positions as products (cuda/attention/position_products.h) need two tiles of scores in place of the ring, 46,080,
+// 70,656 and 171,520 bytes in all, and blocks are as without positions: registers are 164, 166, 235 of dq and 168, 167,
+// 255 of dk and dv, of which the last spills 8 bytes. The kernel for dq writes the gradients of the scores over the
+// scores in a tile, and from there into rows by distance, 16 bytes at a time but for 8 numbers of a row and tile; it
+// writes zeros where no tile is.
 //
 // Work: 6 H operations for dq and 8 H for dk and dv per visible pair. At H = 128 a warpgroup's 64 x 64 pairs
 // take 768 and 1,024 clocks of a multiprocessor's tensor cores. They read 80 and 96 KiB of shared memory, 640
@@ -41,6 +46,7 @@
 // queries, q and do for each R keys, mostly from the second-level cache.
 //
 // To be measured: scores of the next tile started before the sums of this one.
+#include "cuda/attention/attention_distances.cuh"
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_tensor_core_backward.cuh"
 #include "cuda/attention/attention_tensor_core_bias.cuh"
@@ -50,30 +56,35 @@
 namespace eddy::cuda {
 namespace {
 
-template <int H, bool Positions>
+template <int H, Positions How>
 struct WgmmaBackwardTile {
+  static constexpr bool kRing = How == Positions::ring, kProducts = How == Positions::products;
   static constexpr int kGroups = H <= 64 ? 1 : 2;
-  static constexpr int kBlocks = H > 64 ? 1 : Positions ? 2 : 3;  // of a multiprocessor
+  static constexpr int kBlocks = H > 64 ? 1 : kRing ? 2 : 3;  // of a multiprocessor
   using Block = eddy::cuda::Block<kGroups>;
   using Ring = PositionRing<H, Block::kThreads>;
   static constexpr int kOthers = kOtherRows;  // N
+  // Scores of positions, in the kernel for dq and in that for dk and dv: two tiles of each.
+  using QueryDistances = DistanceTile<Block::kRows, kOthers, Block::kThreads>;
+  using KeyDistances = DistanceTile<kOthers, Block::kRows, Block::kThreads>;
   static constexpr int kOther = kOthers * H;  // numbers in a tile
   static constexpr int kStatistics = 2 * 2 * 4 * kOthers;
   static constexpr int kShared = kTileAlignment + swizzled_tile_bytes(2 * Block::kRows + 4 * kOthers, H) +
                                  kStatistics + Block::kBiasBytes;
-  static constexpr int kForPositions =
-      Positions ? Ring::kBytes + skew_bytes_of(Block::kWarps, kSkewColumns<H>) : 0;
+  static constexpr int kForPositions = kRing ? Ring::kBytes + skew_bytes_of(Block::kWarps, kSkewColumns<H>)
+                                       : kProducts
+                                           ? 2 * std::max(QueryDistances::kBytes, KeyDistances::kBytes)
+                                           : 0;
   static constexpr int kBytes = kShared + kForPositions;
   static_assert(kBytes <= kMostHopperBytes);
 };
 
 // ---- dq, and the rows' shares of dhead_scale
 
-template <int H, bool SumsBias, bool Positions>
-__global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThreads,
-                                  WgmmaBackwardTile<H, Positions>::kBlocks)
-    wgmma_queries_kernel(TensorBackward launched) {
-  using Tile = WgmmaBackwardTile<H, Positions>;
+template <int H, bool SumsBias, Positions How, class Launch>
+__global__ void __launch_bounds__(WgmmaBackwardTile<H, How>::Block::kThreads,
+                                  WgmmaBackwardTile<H, How>::kBlocks) wgmma_queries_kernel(Launch launched) {
+  using Tile = WgmmaBackwardTile<H, How>;
   using Block = typename Tile::Block;
   using Pieces = PieceOfRows<H, Block::kThreads>;
   constexpr int N = Tile::kOthers, kBlockRows = Block::kRows, kBiasWindow = Block::kBiasWindow;
@@ -84,9 +95,13 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
   bf16* const values = keys + 2 * Tile::kOther;
   float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // for two tiles
   const typename Tile::Ring ring{
-      reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions, as the next
+      reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions in tiles, as the next
   float* const part =
       skew_of_warp<kSkewColumns<H>>(reinterpret_cast<float*>(ring.rows + Tile::Ring::kBytes / 2));
+  const auto distances = [bias](int number) {  // only with positions as products
+    using Distances = typename Tile::QueryDistances;
+    return Distances{reinterpret_cast<bf16*>(bias + 2 * kBiasWindow) + number % 2 * Distances::kNumbers};
+  };
 
   const std::int64_t tiles = divide_up(args.queries, kBlockRows), item = blockIdx.x / tiles;
   const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * kBlockRows;
@@ -107,9 +122,12 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
         value_pieces, [&] { return launched.values(head); }, walk.row(tile), args.keys, width,
         values + place);
     bias_entry = read_bias<Block>(head, lowest(tile));
+    if constexpr (Tile::kProducts)
+      distances(tile).start(ScoreRows(launched.scores, head), static_cast<int>(first),
+                            static_cast<int>(lowest(tile)));
   };
   const auto fill_chunk = [&](int chunk) {  // of positions
-    if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
+    if constexpr (Tile::kRing) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
   };
   const auto finish_tile = [&](int tile) {  // the next one needs another chunk of positions
     write_bias<Block>(args, bias_entry, bias + tile % 2 * kBiasWindow);
@@ -134,6 +152,14 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
   float scores[N / 8][4], dweights[N / 8][4], dq[H / 8][4] = {}, shares[2] = {};
   Rounded<N> dscores;
   BiasTables<SumsBias, Block::kThreads> dbias(launched);
+  if constexpr (Tile::kProducts) {
+    const int own_first = Tile::kGroups == 1 ? 0 : min(walk.own_first, walk.tiles),
+              own_end = Tile::kGroups == 1 ? walk.tiles : min(walk.own_end, walk.tiles);
+    const bool any = own_first < own_end;
+    clear_other_distances(ScoreRows(launched.dscores, head), static_cast<int>(own_query),
+                          any ? static_cast<int>(lowest(own_end - 1)) + own_rows : 0,
+                          any ? static_cast<int>(lowest(own_first)) + N + own_rows : 0);
+  }
 
   for (int tile = 0; tile < walk.tiles; ++tile) {
     finish_copies();
@@ -158,10 +184,11 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
         wait_products<0>(scores);
         wait_products<0>(dweights);
       };
-      if constexpr (Positions)
+      if constexpr (Tile::kRing)
         add_query_positions<H, kSkewColumns<H>>(own_q, ring, -tile, own_rows / 16, part, scores, ready);
       else
         ready();
+      if constexpr (Tile::kProducts) distances(tile).add(own_rows, static_cast<int>(lowest(tile)), scores);
       if (args.bias != nullptr) add_bias_window<N>(bias + tile % 2 * kBiasWindow + own_rows + N - 1, scores);
       score_gradients<N>(head, launched.args.dhead_scale != nullptr, seen, kept, log_sums, deltas, scores,
                          dweights, shares);
@@ -170,9 +197,12 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
       commit_products();
       dbias.add(BlockDiagonals<N>(dweights), args, base);  // while the products are in flight
       bf16* const skewed = reinterpret_cast<bf16*>(part);
-      if constexpr (Positions) write_skewed(dscores, skewed);
+      if constexpr (Tile::kRing) write_skewed(dscores, skewed);
+      if constexpr (Tile::kProducts)
+        distances(tile).write(dscores, ScoreRows(launched.dscores, head), static_cast<int>(first), own_rows,
+                              static_cast<int>(lowest(tile)));
       wait_products<0>(dq);
-      if constexpr (Positions) add_position_mixes<H>(skewed, ring, -tile, own_rows / 16, dq);
+      if constexpr (Tile::kRing) add_position_mixes<H>(skewed, ring, -tile, own_rows / 16, dq);
     } else {
       finish_fetch();
     }
@@ -184,11 +214,10 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
 
 // ---- dk and dv
 
-template <int H, bool Positions>
-__global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThreads,
-                                  WgmmaBackwardTile<H, Positions>::kBlocks)
-    wgmma_keys_kernel(TensorBackward launched) {
-  using Tile = WgmmaBackwardTile<H, Positions>;
+template <int H, Positions How, class Launch>
+__global__ void __launch_bounds__(WgmmaBackwardTile<H, How>::Block::kThreads,
+                                  WgmmaBackwardTile<H, How>::kBlocks) wgmma_keys_kernel(Launch launched) {
+  using Tile = WgmmaBackwardTile<H, How>;
   using Block = typename Tile::Block;
   using Pieces = PieceOfRows<H, Block::kThreads>;
   constexpr int N = Tile::kOthers, kBlockRows = Block::kRows, kBiasWindow = Block::kBiasWindow;
@@ -200,9 +229,13 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
   float* const statistics = reinterpret_cast<float*>(doutputs + 2 * Tile::kOther);  // [2][2][N]
   float* const bias = statistics + 4 * N;                                           // for two tiles
   const typename Tile::Ring ring{
-      reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions, as the next
+      reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions in tiles, as the next
   float* const part =
       skew_of_warp<kSkewColumns<H>>(reinterpret_cast<float*>(ring.rows + Tile::Ring::kBytes / 2));
+  const auto distances = [bias](int number) {  // only with positions as products
+    using Distances = typename Tile::KeyDistances;
+    return Distances{reinterpret_cast<bf16*>(bias + 2 * kBiasWindow) + number % 2 * Distances::kNumbers};
+  };
 
   const std::int64_t tiles = divide_up(args.keys, kBlockRows), item = blockIdx.x / tiles;
   const std::int64_t key = blockIdx.x % tiles * kBlockRows;
@@ -245,9 +278,13 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
     else if (thread < 2 * N)
       statistic = scaled_delta(head, launched.delta(head, query + thread - N));
     bias_entry = read_bias<Block>(head, lowest(step.tile));
+    if constexpr (Tile::kProducts)
+      distances(step.number)
+          .start(ScoreRows(launched.scores, head), static_cast<int>(query),
+                 static_cast<int>(lowest(step.tile)));
   };
   const auto fill_chunk = [&](int chunk) {  // of positions
-    if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
+    if constexpr (Tile::kRing) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
   };
   const auto finish_queries = [&](const Step& step) {
     if (threadIdx.x < 2 * N) statistics[step.number % 2 * 2 * N + static_cast<int>(threadIdx.x)] = statistic;
@@ -301,10 +338,12 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
         wait_products<0>(scores);
         wait_products<0>(dweights);
       };
-      if constexpr (Positions)
+      if constexpr (Tile::kRing)
         add_key_positions<H, N>(q, ring, step.tile, (kBlockRows - 16 - own_rows) / 16, part, scores, ready);
       else
         ready();
+      if constexpr (Tile::kProducts)
+        distances(step.number).add_transposed(own_rows, static_cast<int>(lowest(step.tile)), scores);
       if (args.bias != nullptr)
         add_bias_window<N, true>(bias + turn * kBiasWindow + kBlockRows - 1 - own_rows, scores);
       weights_and_gradients<N>(head, seen, kept, log_sums, log_sums + N, scores, dweights);
@@ -318,7 +357,7 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
     } else if (fetch) {
       finish_queries(next);
     }
-    if (Positions && fetch && next.tile == 0) {
+    if (Tile::kRing && fetch && next.tile == 0) {
       __syncthreads();  // the positions have been read
       fill_ring();
     }
@@ -329,41 +368,60 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, Positions>::Block::kThrea
 
 }  // namespace
 
-bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials,
+                   const PositionProducts* products) {
+  const AttentionArgs& forward = args.forward;
   bool sums_bias = false;
-  for_tensor_size(args.forward.head_size, [&](auto size) {
+  for_tensor_size(forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
     const auto launch = [&](auto positions) {
-      constexpr bool kPositions = decltype(positions)::value;
-      using Tile = WgmmaBackwardTile<H, kPositions>;
-      sums_bias = launch_queries("attention_dq with wgmma", wgmma_queries_kernel<H, false, kPositions>,
-                                 wgmma_queries_kernel<H, true, kPositions>, args, partials,
-                                 Tile::Block::kRows, Tile::Block::kThreads, Tile::kBytes,
-                                 Tile::kGroups == 1 ? kMostHopperBytes / 2 : kMostHopperBytes);
+      constexpr Positions kHow = decltype(positions)::value;
+      using Tile = WgmmaBackwardTile<H, kHow>;
+      sums_bias = launch_queries(
+          "attention_dq with wgmma", wgmma_queries_kernel<H, false, kHow, TensorBackward>,
+          wgmma_queries_kernel<H, true, kHow, TensorBackward>, args, partials, Tile::Block::kRows,
+          Tile::Block::kThreads, Tile::kBytes, Tile::kGroups == 1 ? kMostHopperBytes / 2 : kMostHopperBytes);
     };
-    if (args.forward.positions != nullptr)
-      launch(std::true_type{});
-    else
-      launch(std::false_type{});
+    if (products != nullptr) {
+      using Launch = WithScores<TensorBackward>;
+      using Tile = WgmmaBackwardTile<H, Positions::products>;
+      const Tensor dscores = products->gradients();
+      launch_shared("attention_dq with wgmma", wgmma_queries_kernel<H, false, Positions::products, Launch>,
+                    forward.batch * forward.heads * divide_up(forward.queries, Tile::Block::kRows),
+                    Tile::Block::kThreads, Tile::kBytes,
+                    Launch{tensor_backward(args, partials),
+                           products->scores(),
+                           {dscores.mutable_data<bf16>(), products->scores().row}});
+      products->add_gradients(args, dscores);
+    } else if (forward.positions != nullptr) {
+      launch(InTiles{});
+    } else {
+      launch(NoPositions{});
+    }
   });
   return sums_bias;
 }
 
-void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials) {
+void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials,
+                const PositionProducts* products) {
   const AttentionArgs& forward = args.forward;
   for_tensor_size(forward.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
-    const auto launch = [&](auto positions) {
-      constexpr bool kPositions = decltype(positions)::value;
-      using Tile = WgmmaBackwardTile<H, kPositions>;
-      launch_shared("attention_dk_dv with wgmma", wgmma_keys_kernel<H, kPositions>,
+    const auto launch = [&](auto positions, const auto& launched) {
+      constexpr Positions kHow = decltype(positions)::value;
+      using Tile = WgmmaBackwardTile<H, kHow>;
+      launch_shared("attention_dk_dv with wgmma",
+                    wgmma_keys_kernel<H, kHow, std::decay_t<decltype(launched)>>,
                     forward.batch * forward.kv_heads * divide_up(forward.keys, Tile::Block::kRows),
-                    Tile::Block::kThreads, Tile::kBytes, tensor_backward(args, partials));
+                    Tile::Block::kThreads, Tile::kBytes, launched);
     };
-    if (forward.positions != nullptr)
-      launch(std::true_type{});
+    const TensorBackward launched = tensor_backward(args, partials);
+    if (products != nullptr)
+      launch(AsProducts{}, WithScores<TensorBackward>{launched, products->scores(), {}});
+    else if (forward.positions != nullptr)
+      launch(InTiles{}, launched);
     else
-      launch(std::false_type{});
+      launch(NoPositions{}, launched);
   });
 }
 

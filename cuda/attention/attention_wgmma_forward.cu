@@ -31,6 +31,8 @@
 //   64    43,008    113,152           128          4
 //   128   100,864   195,072           247          2
 // With positions their products come first, and they need the registers that P V has: it is waited for before.
+// Positions as products (cuda/attention/position_products.h) need two tiles of scores in place of the ring, 40,960,
+// 61,440 and 137,728 bytes in all, leave blocks as they are without positions, and no product is waited for.
 //
 // Work: 4 H operations per visible pair. A band of 512 sees 512 of the 576 keys of the tiles of 64 queries,
 // 89 %. A multiprocessor multiplies 4,096 operations a clock: at H = 128 1,024 clocks for a tile of keys and
@@ -42,6 +44,7 @@
 // cache: 64 or 128 operations to a byte.
 //
 // To be measured: 3 warpgroups; tiles of 128 keys; copies by TMA, whose addresses cost no registers.
+#include "cuda/attention/attention_distances.cuh"
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_wgmma.cuh"
 #include "cuda/attention/attention_wgmma_positions.cuh"
@@ -49,27 +52,31 @@
 namespace eddy::cuda {
 namespace {
 
-template <int H, bool Positions>
+template <int H, Positions How>
 struct WgmmaForwardTile {
-  static constexpr int kGroups = H <= 64 && !Positions ? 1 : 2;
-  static constexpr int kBlocks = (H <= 64 ? 4 : 2) / kGroups;  // of a multiprocessor
+  static constexpr bool kRing = How == Positions::ring, kProducts = How == Positions::products;
+  static constexpr int kGroups = H <= 64 && !kRing ? 1 : 2;
+  // Of a multiprocessor. The scores of positions leave room for three warpgroups at H = 64.
+  static constexpr int kBlocks = H <= 64 && kProducts ? 3 : (H <= 64 ? 4 : 2) / kGroups;
   using Block = eddy::cuda::Block<kGroups>;
   using Ring = PositionRing<H, Block::kThreads>;
+  using Distances = DistanceTile<Block::kRows, kOtherRows, Block::kThreads>;
   static constexpr int kOther = kOtherRows * H;  // numbers in a tile
   static constexpr int kShared =
       kTileAlignment + swizzled_tile_bytes(Block::kRows + 4 * kOtherRows, H) + Block::kBiasBytes;
-  static constexpr int kBytes = kShared + (Positions ? Ring::kBytes + skew_bytes_of(Block::kWarps, 32) : 0);
+  static constexpr int kBytes = kShared + (kRing       ? Ring::kBytes + skew_bytes_of(Block::kWarps, 32)
+                                           : kProducts ? 2 * Distances::kBytes
+                                                       : 0);
   static_assert(kBytes <= kMostHopperBytes);
   // At H = 64 queries in registers would not leave 128 registers to a thread, for two blocks to a
   // multiprocessor; and the exponentials take longer there than the products, whatever these read.
   using Queries = std::conditional_t<H == 64, SwizzledRows<H, Block::kRows>, RegisterRows<H>>;
 };
 
-template <int H, bool Positions>
-__global__ void __launch_bounds__(WgmmaForwardTile<H, Positions>::Block::kThreads,
-                                  WgmmaForwardTile<H, Positions>::kBlocks)
-    wgmma_forward_kernel(TensorForward launched) {
-  using Tile = WgmmaForwardTile<H, Positions>;
+template <int H, Positions How, class Launch>
+__global__ void __launch_bounds__(WgmmaForwardTile<H, How>::Block::kThreads,
+                                  WgmmaForwardTile<H, How>::kBlocks) wgmma_forward_kernel(Launch launched) {
+  using Tile = WgmmaForwardTile<H, How>;
   using Block = typename Tile::Block;
   using Pieces = PieceOfRows<H, Block::kThreads>;
   constexpr int N = kOtherRows, kBiasWindow = Block::kBiasWindow;
@@ -79,8 +86,12 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, Positions>::Block::kThread
   bf16* const values = keys + 2 * Tile::kOther;
   float* const bias = reinterpret_cast<float*>(values + 2 * Tile::kOther);  // for two tiles
   const typename Tile::Ring ring{
-      reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions, as the next
+      reinterpret_cast<bf16*>(bias + 2 * kBiasWindow)};  // only with positions in tiles, as the next
   float* const part = skew_of_warp<32>(reinterpret_cast<float*>(ring.rows + Tile::Ring::kBytes / 2));
+  const auto distances = [bias](int tile) {  // only with positions as products
+    return typename Tile::Distances{reinterpret_cast<bf16*>(bias + 2 * kBiasWindow) +
+                                    tile % 2 * Tile::Distances::kNumbers};
+  };
 
   const std::int64_t tiles = divide_up(args.queries, Block::kRows), item = blockIdx.x / tiles;
   const std::int64_t first = (tiles - 1 - blockIdx.x % tiles) * Block::kRows;
@@ -88,6 +99,9 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, Positions>::Block::kThread
   const int width = static_cast<int>(args.head_size);
   const Walk<N> walk = walk_keys<N, Block::kRows>(head, first);
 
+  const auto lowest = [&](int tile) {
+    return first + head.offset - walk.row(tile) - (N - 1);
+  };  // the lowest distance of a tile
   Pieces key_pieces, value_pieces;
   const auto start_keys = [&](int tile) {
     start_swizzled<N>(
@@ -96,6 +110,9 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, Positions>::Block::kThread
           return RowsOfKeys{head.keys(), launched.k_aligned};
         },
         walk.row(tile), args.keys, width, keys + tile % 2 * Tile::kOther);
+    if constexpr (Tile::kProducts)
+      distances(tile).start(ScoreRows(launched.scores, head), static_cast<int>(first),
+                            static_cast<int>(lowest(tile)));
   };
   const auto start_values = [&](int tile) {
     start_swizzled<N>(
@@ -105,16 +122,13 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, Positions>::Block::kThread
         },
         walk.row(tile), args.keys, width, values + tile % 2 * Tile::kOther);
   };
-  const auto lowest = [&](int tile) {
-    return first + head.offset - walk.row(tile) - (N - 1);
-  };  // the lowest distance of a tile
   float bias_entry = 0;
   const auto start_bias = [&](int tile) { bias_entry = read_bias<Block>(head, lowest(tile)); };
   const auto finish_bias = [&](int tile) {
     write_bias<Block>(args, bias_entry, bias + tile % 2 * kBiasWindow);
   };
   const auto fill_chunk = [&](int chunk) {  // of positions
-    if constexpr (Positions) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
+    if constexpr (Tile::kRing) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
   };
   start_swizzled<H, Block::kRows, Block::kThreads>(
       Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first, args.queries, width, q);
@@ -178,9 +192,11 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, Positions>::Block::kThread
         wait_products<0>(mixed);
         hold_registers(weights.parts);  // those of the previous tile were in flight
       };
-      if constexpr (Positions) finish_mixes();  // products with positions need the registers
-      if (args.head_size > 0) {                 // always true, see the head of this file
-        if constexpr (Positions) add_query_positions<H, 32>(left, ring, -tile, warp(), part, scores, [] {});
+      if constexpr (Tile::kRing) finish_mixes();  // products with positions need the registers
+      if (args.head_size > 0) {                   // always true, see the head of this file
+        if constexpr (Tile::kProducts)
+          distances(tile).add(warp() * 16, static_cast<int>(lowest(tile)), scores);
+        if constexpr (Tile::kRing) add_query_positions<H, 32>(left, ring, -tile, warp(), part, scores, [] {});
         const std::int64_t base = own_query + head.offset - key;  // distance of the warp's first pair
         if (args.bias != nullptr)
           add_bias_window<N>(bias + tile % 2 * kBiasWindow + warp() * 16 + N - 1, scores);
@@ -189,7 +205,7 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, Positions>::Block::kThread
         const std::uint32_t kept = kept_bits<N>(head, own_query, key);
         rises = softmax.weigh<N>(scores, seen, kept, factor, correction);
       }
-      if constexpr (!Positions) finish_mixes();
+      if constexpr (!Tile::kRing) finish_mixes();
       fetch(tile);
       weights.set(scores);
       if (rises) scale_rows(mixed, correction);
@@ -211,20 +227,24 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, Positions>::Block::kThread
 
 }  // namespace
 
-void wgmma_forward(const AttentionArgs& args) {
+void wgmma_forward(const AttentionArgs& args, bool products) {
   for_tensor_size(args.head_size, [&](auto size) {
     constexpr int H = decltype(size)::value;
-    const auto launch = [&](auto positions) {
-      constexpr bool kPositions = decltype(positions)::value;
-      using Tile = WgmmaForwardTile<H, kPositions>;
-      launch_shared("attention with wgmma", wgmma_forward_kernel<H, kPositions>,
+    const auto launch = [&](auto positions, const auto& launched) {
+      constexpr Positions kHow = decltype(positions)::value;
+      using Tile = WgmmaForwardTile<H, kHow>;
+      launch_shared("attention with wgmma", wgmma_forward_kernel<H, kHow, std::decay_t<decltype(launched)>>,
                     args.batch * args.heads * divide_up(args.queries, Tile::Block::kRows),
-                    Tile::Block::kThreads, Tile::kBytes, tensor_forward(args));
+                    Tile::Block::kThreads, Tile::kBytes, launched);
     };
-    if (args.positions != nullptr)
-      launch(std::true_type{});
-    else
-      launch(std::false_type{});
+    if (products) {
+      const PositionProducts positions(args);
+      launch(AsProducts{}, WithScores<TensorForward>{tensor_forward(args), positions.scores(), {}});
+    } else if (args.positions != nullptr) {
+      launch(InTiles{}, tensor_forward(args));
+    } else {
+      launch(NoPositions{}, tensor_forward(args));
+    }
   });
 }
 

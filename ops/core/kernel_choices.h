@@ -35,18 +35,22 @@ namespace eddy::detail {
 //   products         with a residual stream
 //     fused          the product also adds it: bf16 and TF32, where cuBLASLt has an algorithm
 //     plain          all; separate kernels
+//   positions        by distance, in attention
+//     products       products with all positions, beside attention by wgmma: from 16 queries on, without a bias
+//     plain          all; products in attention's tiles
 
 // clang-format off
 #define EDDY_KERNEL_CHOICES(ROW) \
   ROW(attention, attention, "plain|mma|wgmma", wgmma, "mma|wgmma", try_attention) \
   ROW(short_attention, attention, "plain|mma|wgmma", mma, "mma|wgmma", try_attention) \
   ROW(recurrence, recurrence, "plain|fused", plain, "plain|fused", try_recurrence) \
-  ROW(products, products, "plain|fused", fused, "plain|fused", try_products)
+  ROW(products, products, "plain|fused", fused, "plain|fused", try_products) \
+  ROW(positions, positions, "plain|products", plain, "plain|products", try_positions)
 // clang-format on
 
 // The kernels of all choices, and their names.
-enum class Kernel { automatic, plain, mma, wgmma, fused };
-inline constexpr std::string_view kKernelNames[] = {"auto", "plain", "mma", "wgmma", "fused"};
+enum class Kernel { automatic, plain, mma, wgmma, fused, products };
+inline constexpr std::string_view kKernelNames[] = {"auto", "plain", "mma", "wgmma", "fused", "products"};
 constexpr std::string_view kernel_name(Kernel kernel) {
   return kKernelNames[static_cast<int>(kernel)];
 }

@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <vector>
@@ -107,6 +108,47 @@ const AttentionCase kUnitCases[] = {
     {1, 40, 90, 2, 1, 32, 0, kFar, true, true, false, false, 2, 50, kUnitEps},
 };
 
+// Positions by distance as products beside attention with wgmma (cuda/attention/position_products.h), and what is left
+// to its tiles. There are two roundings more: of the scores of positions, and of dq before its part by positions.
+constexpr unsigned kQ = 1, kKey = 2, kScale = 8, kTable = 32;
+
+// With positions and no bias.
+AttentionCase positions_case(std::int64_t batch, std::int64_t queries, std::int64_t keys, std::int64_t heads,
+                             std::int64_t kv_heads, std::int64_t head_size, std::int64_t least,
+                             std::int64_t most, bool head_scale, bool dropout, unsigned wanted = kAllWanted,
+                             std::int64_t past = 0) {
+  return {batch, queries,    keys,  heads, kv_heads, head_size, least,
+          most,  head_scale, false, true,  dropout,  wanted,    past};
+}
+
+const AttentionCase kProductCases[] = {
+    positions_case(2, 16, 16, 1, 1, 32, 0, kFar, false, false),
+    positions_case(2, 33, 33, 4, 2, 48, 0, kFar, true, true),
+    positions_case(1, 30, 20, 2, 2, 32, 0, kFar, false, false),  // queries that see no key
+    positions_case(1, 65, 130, 2, 1, 64, 0, 40, true, true),
+    positions_case(1, 130, 130, 1, 1, 32, 20, 30, false, true),  // tiles of which nothing is seen
+    positions_case(3, 140, 140, 1, 1, 64, 0, kFar, false, false),
+    positions_case(1, 130, 260, 2, 1, 32, 1, 130, true, false),
+    positions_case(1, 192, 192, 1, 1, 128, 0, kFar, false, false),  // halves of a block with other tiles
+    positions_case(1, 130, 200, 2, 1, 128, 0, 128, true, true),
+    positions_case(70, 17, 18, 1, 1, 32, 0, kFar, false, true),  // more sequences than parts of the gradient
+    // A cache before the window, as a Cached Staircase has: shorter and longer than tiles, cut by the band.
+    positions_case(2, 33, 66, 4, 2, 48, 0, kFar, true, true, kAllWanted, 33),
+    positions_case(1, 70, 201, 1, 1, 64, 1, 37, false, false, kAllWanted, 131),
+    positions_case(1, 20, 150, 2, 1, 128, 0, 60, false, true, kAllWanted, 130),
+    positions_case(2, 128, 192, 2, 2, 64, 0, kFar, false, false, kPastUnwanted, 64),
+    // Gradients of some inputs alone.
+    positions_case(1, 40, 90, 2, 2, 32, 0, kFar, true, false, kQ, 50),
+    positions_case(1, 40, 90, 2, 2, 32, 0, kFar, true, false, kKey, 50),
+    positions_case(1, 40, 40, 2, 2, 32, 0, kFar, true, false, kScale),
+    positions_case(1, 40, 40, 2, 2, 32, 0, kFar, false, false, kTable),
+    positions_case(1, 40, 40, 2, 2, 32, 0, kFar, false, false, kKey + kTable),
+};
+const AttentionCase kLargeProductCases[] = {
+    positions_case(2, 512, 1024, 8, 2, 64, 0, 512, true, true),
+    positions_case(32, 256, 256, 8, 8, 64, 0, kFar, false, true),
+};
+
 void choose(const std::string& kernel) {
   set_gpu_kernels("attention=" + kernel);
 }
@@ -160,6 +202,25 @@ void check(const AttentionCase& c) {
       check_attention_bits(where, got, first);
     }
   }
+}
+
+Tensor cotangent_on_gpu(const AttentionCase& c) {
+  return to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
+}
+
+void choose_positions(const char* positions) {
+  set_gpu_kernels(std::string("attention=wgmma,positions=") + positions);
+}
+
+void check_products(const AttentionCase& c) {
+  const Tensors inputs = attention_inputs(c, Dtype::bf16), x = on_gpu(inputs, 0);
+  const Tensor dy = cotangent_on_gpu(c);
+  const Tensors want = expected_attention(c, inputs, attention_cotangent(c, Dtype::bf16));
+  poison_gpu();
+  const Tensors first = to_cpu(run_attention(attention_bthd, c, x, dy));
+  check_attention(c, c.text(), first, inputs, want, kRoundings);
+  poison_gpu();
+  check_attention_bits(c.text(), to_cpu(run_attention(attention_bthd, c, x, dy)), first);
 }
 
 }  // namespace
@@ -319,6 +380,96 @@ TEST_SUITE("device") {
       const Tensor plain = to_cpu(attention_bthd(x, x, x));
       choose("wgmma");
       expect_none(bit_difference("y", to_cpu(attention_bthd(x, x, x)), plain));
+    }
+  }
+
+  TEST_CASE("positions as products equal plain loops in result and every gradient and repeat their bits") {
+    choose_positions("products");
+    for (const AttentionCase& c : kProductCases) check_products(c);
+    if (!kEmulated)
+      for (const AttentionCase& c : kLargeProductCases) check_products(c);
+  }
+
+  // What is taken from the products has other roundings, and what is not the same bits.
+  TEST_CASE("positions as products are taken where they apply, and a call that was asked for them is told") {
+    if (!kEmulated) return;  // of a GPU with wgmma
+    const AttentionCase taken = positions_case(1, 20, 20, 1, 1, 32, 0, kFar, false, false);
+    AttentionCase few = taken, biased = taken, unit = taken;
+    few.queries = few.keys = 15;
+    biased.bias = true;
+    unit.unit_eps = 0.01;
+    for (const AttentionCase* const c :
+         std::initializer_list<const AttentionCase*>{&taken, &few, &biased, &unit}) {
+      CAPTURE(c->text());
+      const Tensors x = on_gpu(attention_inputs(*c, Dtype::bf16), 0);
+      const Tensor dy = cotangent_on_gpu(*c);
+      choose_positions("plain");
+      const Tensors in_tiles = to_cpu(run_attention(attention_bthd, *c, x, dy));
+      CHECK(take_warnings().empty());
+      choose_positions("products");
+      const Tensors got = to_cpu(run_attention(attention_bthd, *c, x, dy));
+      CHECK(take_warnings().empty() == (c == &taken));
+      const bool all_in_tiles = c == &few || c == &biased;
+      CHECK(bit_difference("dq", got[1], in_tiles[1]).empty() == all_in_tiles);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        if (got[i].defined())
+          expect_none(
+              difference(attention_part(i, c->text()), got[i], in_tiles[i], i == 0 ? 4 : 16, kRounding));
+    }
+  }
+
+  // Blocks of 64 queries are full then, and no table is left to a kernel.
+  TEST_CASE("calls of up to 64 queries run by wgmma where that has their positions as products") {
+    if (!kEmulated) return;  // of a GPU with wgmma
+    for (const std::int64_t head_size : {64, 128}) {
+      const AttentionCase c = positions_case(1, 40, 40, 1, 1, head_size, 0, kFar, false, false);
+      const Tensors x = on_gpu(attention_inputs(c, Dtype::bf16), 0);
+      const Tensor dy = cotangent_on_gpu(c);
+      choose_positions("products");
+      const Tensors products = to_cpu(run_attention(attention_bthd, c, x, dy));
+      set_gpu_kernels("auto");
+      set_automatic_kernels("attention=wgmma,short_attention=mma,positions=products");
+      const Tensors automatic = to_cpu(run_attention(attention_bthd, c, x, dy));
+      set_automatic_kernels("auto");
+      CHECK(bit_difference("dq", automatic[1], products[1]).empty() == (head_size == 64));
+    }
+  }
+
+  TEST_CASE("positions as products in packed attention agree with those in tiles, and when captured") {
+    const std::int64_t batch = 2, time = 70, heads = 2, size = 32;
+    const auto bf16_of = [](const Shape& shape, const char* name) {
+      return to_gpu(raw::cast(sample_normal(shape, name), Dtype::bf16));
+    };
+    const Tensor qkv = bf16_of({batch, time, 3 * heads * size}, "qkv"),
+                 past = bf16_of({batch, 33, 2 * heads * size}, "past"),
+                 dy = bf16_of({batch, time, heads * size}, "dy"),
+                 table = to_gpu(raw::cast(sample_normal({time + 33, size}, "positions", 0.3), Dtype::f32));
+    const auto run = [&] {
+      const Tensors x{require_grad(raw::alias(qkv)), require_grad(raw::alias(past)),
+                      require_grad(raw::alias(table))};
+      AttentionOptions options;
+      options.causal = true;
+      options.positions = x[2];
+      const Tensor y = attention_packed(x[0], heads, options, x[1]);
+      backward(y, dy);
+      return Tensors{detach(y), grad(x[0]), grad(x[1]), grad(x[2])};
+    };
+    choose_positions("plain");
+    const Tensors in_tiles = to_cpu(run());
+    choose_positions("products");
+    const Tensors products = to_cpu(run());
+    if (kEmulated) CHECK(take_warnings().empty());
+    for (std::size_t i = 0; i < products.size(); ++i)
+      expect_none(
+          difference(fmt::format("part {}", i), products[i], in_tiles[i], i == 0 ? 4 : 16, kRounding));
+    Tensors captured;
+    const auto work = capture(gpu(), [&] { captured = run(); });
+    for (int replay = 0; replay < 2; ++replay) {
+      poison_gpu();
+      work->replay();
+      const Tensors again = to_cpu(captured);
+      for (std::size_t i = 0; i < products.size(); ++i)
+        expect_none(bit_difference(fmt::format("part {} captured", i), again[i], products[i]));
     }
   }
 

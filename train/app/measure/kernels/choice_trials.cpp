@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "autograd/tape.h"
 #include "models/eddy/registry.h"
@@ -69,9 +70,9 @@ void leave_out(const std::string& why) {
   add_warning(why);
 }
 
-// Times the work under the choice and under "plain".
+// Times the work under the choice and under the plain one.
 TrialTime timed(const std::string& what, const std::string& choice, const Work& work, Device gpu,
-                const TrialSizes& sizes) {
+                const TrialSizes& sizes, const std::string& plain = "plain") {
   TrialTime time{what, 0, 0};
   const auto run = [&] { static_cast<void>(work()); };
   const auto run_alone = [&] {
@@ -79,7 +80,7 @@ TrialTime timed(const std::string& what, const std::string& choice, const Work& 
     synchronize(gpu);
   };
   for (double* ms : {&time.plain_ms, &time.ms}) {
-    set_gpu_kernels(ms == &time.ms ? choice : "plain");
+    set_gpu_kernels(ms == &time.ms ? choice : plain);
     const Timing timing =
         sizes.small ? measure(run_alone, sizes.seconds, 1) : measure_on(gpu, run, sizes.seconds);
     *ms = timing.best * 1e3;
@@ -93,6 +94,7 @@ struct Case {
   std::int64_t batch, queries, keys, heads, kv_heads, head_size, least, most;
   bool tables;
   double dropout;
+  bool bias = true;  // among the tables
 };
 // Tails of tiles, bands, grouped heads, heads of every kind of size, each with more and with fewer than 64 queries.
 constexpr Case kCases[] = {
@@ -102,6 +104,13 @@ constexpr Case kCases[] = {
     {2, 512, 1024, 8, 2, 64, 0, 512, true, 0.3},  {2, 1024, 1024, 4, 4, 128, 0, kFar, false, 0},
 };
 constexpr std::size_t kSmallCases = 6;
+// Without a bias, as positions by products are: tails, bands, grouped heads, and rows of a staircase.
+constexpr Case kPositionCases[] = {
+    {2, 33, 33, 4, 2, 48, 0, kFar, true, 0.3, false},   {1, 65, 130, 1, 1, 64, 0, 40, true, 0.3, false},
+    {1, 130, 260, 2, 1, 32, 1, 130, true, 0, false},    {1, 130, 200, 2, 1, 128, 0, 128, true, 0.3, false},
+    {2, 512, 1024, 8, 2, 64, 0, 512, true, 0.3, false}, {8, 256, 256, 8, 8, 64, 0, kFar, true, 0.3, false},
+};
+constexpr std::size_t kSmallPositionCases = 4;
 
 // y, then the gradients of q, k, v, the bias, the positions and the heads' scales.
 Work attention_work(const Case& c, Device gpu) {
@@ -127,7 +136,7 @@ Work attention_work(const Case& c, Device gpu) {
     options.dropout = c.dropout;
     options.dropout_key = random_key(3, "kernel trial", 7);
     if (c.tables) {
-      options.bias = x[3];
+      if (c.bias) options.bias = x[3];
       options.positions = x[4];
       options.head_scale = x[5];
     }
@@ -157,6 +166,7 @@ std::string try_case(const std::string& choice, const Case& c, Device gpu) {
   const std::string where = fmt::format("[{}, {}, {}, {}] to {} keys of {} heads, band {} to {}", c.batch,
                                         c.queries, c.heads, c.head_size, c.keys, c.kv_heads, c.least, c.most);
   for (std::size_t i = 0; i < want.size(); ++i) {
+    if (!want[i].defined()) continue;  // of a table that is not read
     constexpr const char* kParts[] = {"y", "dq", "dk", "dv", "dbias", "dpositions", "dhead_scale"};
     std::string wrong = i == 6 ? scale_difference(got[i], want[i], want[1])
                                : difference(fmt::format("{} of {}", kParts[i], where), got[i], want[i],
@@ -165,8 +175,23 @@ std::string try_case(const std::string& choice, const Case& c, Device gpu) {
   }
   const Tensors again = under(choice, work);
   for (std::size_t i = 0; i < want.size(); ++i)
-    if (std::string wrong = bit_difference(where + " again", again[i], got[i]); !wrong.empty()) return wrong;
+    if (std::string wrong = want[i].defined() ? bit_difference(where + " again", again[i], got[i]) : "";
+        !wrong.empty())
+      return wrong;
   if (left_out) leave_out(warnings.front());
+  return "";
+}
+
+// "" or what is wrong with the first of the cases that is. Ends at one that is left out.
+std::string try_cases(const std::string& choice, std::span<const Case> cases, Device gpu, bool* left_out) {
+  for (const Case& c : cases) {
+    if (std::string wrong = try_case(choice, c, gpu); !wrong.empty()) return wrong;
+    std::vector<std::string> warnings;
+    if (!was_left_out(&warnings)) continue;
+    leave_out(warnings.front());
+    *left_out = true;
+    break;
+  }
   return "";
 }
 
@@ -317,13 +342,9 @@ std::string try_samples(const std::string& choice, Device gpu, const TrialSizes&
 
 std::string try_attention(const std::string& choice, Device gpu, const TrialSizes& sizes,
                           std::vector<TrialTime>& times) {
-  for (std::size_t i = 0; i < (sizes.small ? kSmallCases : std::size(kCases)); ++i) {
-    if (std::string wrong = try_case(choice, kCases[i], gpu); !wrong.empty()) return wrong;
-    std::vector<std::string> warnings;
-    if (!was_left_out(&warnings)) continue;
-    leave_out(warnings.front());
-    return "";
-  }
+  bool left_out = false;
+  const std::span<const Case> cases(kCases, sizes.small ? kSmallCases : std::size(kCases));
+  if (std::string wrong = try_cases(choice, cases, gpu, &left_out); !wrong.empty() || left_out) return wrong;
   // Twelve heads of 64, as many as GPT-2 has: whole sequences, then blocks that look at the sequence before them.
   const Case whole = sizes.small ? Case{1, 65, 65, 1, 1, 32, 0, kFar, false, 0}
                                  : Case{8, 1024, 1024, 12, 12, 64, 0, kFar, false, 0},
@@ -331,6 +352,22 @@ std::string try_attention(const std::string& choice, Device gpu, const TrialSize
                                  : Case{64, 64, 128, 12, 12, 64, 0, kFar, false, 0};
   times.push_back(timed("attention", choice, attention_work(whole, gpu), gpu, sizes));
   times.push_back(timed("short_attention", choice, attention_work(block, gpu), gpu, sizes));
+  return "";
+}
+
+// Beside attention by wgmma. Where a GPU has none, that is left out, and positions with it.
+std::string try_positions(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                          std::vector<TrialTime>& times) {
+  const std::string attention = "attention=wgmma,", plain = attention + "positions=plain";
+  bool left_out = false;
+  const std::span<const Case> cases(kPositionCases,
+                                    sizes.small ? kSmallPositionCases : std::size(kPositionCases));
+  if (std::string wrong = try_cases(attention + choice, cases, gpu, &left_out); !wrong.empty() || left_out)
+    return wrong;
+  // A row of the staircase's text.
+  const Case row = sizes.small ? Case{1, 65, 65, 1, 1, 32, 0, kFar, true, 0, false}
+                               : Case{32, 256, 256, 8, 8, 64, 0, kFar, true, 0, false};
+  times.push_back(timed("positions", attention + choice, attention_work(row, gpu), gpu, sizes, plain));
   return "";
 }
 
