@@ -13,7 +13,7 @@ class GradientKeeper final : public Optimizer {
  public:
   explicit GradientKeeper(ParamStore& params) : Optimizer(params, {}) {}
   AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
-  Tensor apply(const Tensor&) override {
+  Tensor apply(const Tensor&, const Tensor&) override {
     reached.clear();
     for (const Parameter& parameter : params_.parameters())
       reached.push_back(grad(parameter.value).defined());
@@ -21,7 +21,9 @@ class GradientKeeper final : public Optimizer {
     gradients = raw::copy(params_.gradients());
     return Tensor::full({}, norm, Dtype::f64);
   }
-  void apply_with_norm(const Tensor& numbers, const Tensor&) override { static_cast<void>(apply(numbers)); }
+  void apply_with_norm(const Tensor& numbers, const Tensor&) override {
+    static_cast<void>(apply(numbers, {}));
+  }
   void update(const Tensor&, const Tensor&) override {}
   std::vector<Part> parts() const override { return {}; }
 

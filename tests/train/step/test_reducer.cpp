@@ -41,7 +41,7 @@ class Keeper final : public Optimizer {
  public:
   explicit Keeper(ParamStore& params) : Optimizer(params, {}) {}
   AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
-  Tensor apply(const Tensor&) override {
+  Tensor apply(const Tensor&, const Tensor&) override {
     keep();
     return Tensor::full({}, 5, Dtype::f64);
   }
@@ -112,7 +112,7 @@ Result run(const Step& step, Ranks* ranks = nullptr, bool shard = false) {
   }
   reducer.finish();
   Result result;
-  result.norm = reducer.update(keeper, Tensor::zeros({1}, Dtype::u8)).item();
+  result.norm = reducer.update(keeper, Tensor::zeros({1}, Dtype::u8), {}).item();
   result.gradients = keeper.gradients;
   result.reached = keeper.reached;
   result.given_norm = keeper.given_norm;
