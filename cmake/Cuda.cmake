@@ -25,7 +25,12 @@ if(EDDY_CUDA_HOST_COMPILER)
   set(CMAKE_CUDA_HOST_COMPILER ${EDDY_CUDA_HOST_COMPILER})
 endif()
 enable_language(CUDA)
+# CMake 3.25.1, Debian 12's, tells projects that need 3.25 that CUDA::nvToolsExt is deprecated, and stops where CUDA 13 has
+# none.
+set(minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})
+set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
 find_package(CUDAToolkit REQUIRED)
+set(CMAKE_MINIMUM_REQUIRED_VERSION ${minimum})
 if(NOT TARGET CUDA::cublasLt)
   message(FATAL_ERROR "EDDY_CUDA=ON and no cuBLASLt in ${CUDAToolkit_LIBRARY_DIR}. "
     "Install the toolkit's libcublas development package, or configure with -DEDDY_CUDA=OFF")

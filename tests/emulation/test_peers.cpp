@@ -135,7 +135,7 @@ std::vector<float> gradients_of_step(ParamStore& params, Ranks* ranks, const Are
     reducer.end();
   }
   reducer.finish();
-  static_cast<void>(reducer.update(keeper, Tensor::zeros({1}, Dtype::u8)));
+  static_cast<void>(reducer.update(keeper, Tensor::zeros({1}, Dtype::u8), {}));
   return on_cpu(keeper.gradients);
 }
 
