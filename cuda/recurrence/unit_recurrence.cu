@@ -14,6 +14,7 @@
 //   bytes moved    the weights once a step, the least only if they do not stay in the second-level cache;
 //                  every row that a kernel reads or writes passes through memory once, where one kernel for
 //                  all steps would keep it on the multiprocessor
+#include <type_traits>
 #include <vector>
 
 #include "cuda/core/map.cuh"
@@ -431,11 +432,14 @@ class Chain {
   }
   // Returns a weight as products read it.
   const void* weight(const void* from, std::int64_t elements) {
-    if (args().kept == Dtype::f32) return from;
-    void* const to = allocate(elements, args().kept);
-    launch_flat_map("unit_recurrence_weight", Convert<T>{}, elements, static_cast<T*>(to),
-                    static_cast<const float*>(from));
-    return to;
+    if constexpr (std::is_same_v<T, float>) {
+      return from;
+    } else {
+      void* const to = allocate(elements, args().kept);
+      launch_flat_map("unit_recurrence_weight", Convert<T>{}, elements, static_cast<T*>(to),
+                      static_cast<const float*>(from));
+      return to;
+    }
   }
   // Copies rows of dim numbers that are so many numbers apart.
   template <class To>

@@ -4,7 +4,9 @@
 // other approximations; products of matrices add in another order. So numbers are compared by what stored them:
 //
 //   st.f32, st.f64     |a - b| <= bound * (the largest size of the numbers around it)
-//   st.u16, st.u32     equal to the bit, or as bf16 (a pair of them): the same, with bf16's bound
+//   st.u16             equal to the bit, or as bf16: the same, with bf16's bound
+//   st.u32             equal to the bit, or as an f32 or a pair of bf16, whichever differ less: nvcc stores words where
+//                      a number went through one
 //   others             equal to the bit
 //
 // A NaN equals a NaN, and an infinity itself. The counters of grid barriers are left out: the emulation has its own.
