@@ -68,7 +68,8 @@ inline cudaError_t cudaLaunchKernel(const void* kernel, unsigned blocks, unsigne
 // ---- how many clusters of blocks fit: only that is told of them
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
-  explicit dim3(unsigned x_ = 1) : x(x_) {}
+  dim3() = default;
+  explicit dim3(unsigned x_) : x(x_) {}
 };
 enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize,
