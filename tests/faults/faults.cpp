@@ -183,16 +183,22 @@ int unlink_at(const char* call, int folder, const char* name, int flags) {
 
 }  // namespace
 
+// As in the C++ library, the program's handler hears of it first.
+[[noreturn]] static void refuse_memory() {
+  if (const std::new_handler handler = std::get_new_handler()) handler();  // Eddy's throws
+  throw std::bad_alloc();
+}
+
 // Those of arrays and of std::nothrow call these, and what they return is freed by free().
 void* operator new(std::size_t bytes) {
   void* const memory = lacks_memory() ? nullptr : std::malloc(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) refuse_memory();
   return memory;
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   const auto unit = static_cast<std::size_t>(alignment);
   void* const memory = lacks_memory() ? nullptr : std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) refuse_memory();
   return memory;
 }
 
