@@ -104,22 +104,12 @@ State spoiled(const State& state) {
 // A run of a model that carries a state. Where `waits`, a sample is due after each step, so that none is launched
 // before the one before it is done; it changes no bit.
 TrainRequest ahead_run(const TempFolder& folder, const std::string& name, bool waits) {
-  TrainRequest request = tiny_run(folder, name);
-  RunConfig& config = request.config;
-  config.model.family = config.model.model = "block_recurrent";
-  config.model.recurrent_layers = {0};
-  config.model.layers = 1;
-  config.model.states = 2;
-  config.model.segment = 8;
-  config.model.window = 4;
-  config.data.order = "stream";
-  config.train.device = "cuda";
-  config.train.steps = 9;
-  config.train.schedule = "constant";
-  config.train.batch = 2;
-  config.train.state_gain_batches = 0;
-  config.train.rollback = "auto";
-  if (waits) config.train.sample_every = 1;
+  TrainRequest request = request_for(folder, name, "cuda");
+  TrainConfig& config = request.config.train;
+  config.steps = 9;
+  config.eval_every = config.checkpoint_every = 0;
+  config.rollback = "auto";
+  if (waits) config.sample_every = 1;
   return request;
 }
 
