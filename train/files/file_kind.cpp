@@ -190,7 +190,7 @@ bool is_onnx(std::string_view head) {
 }
 
 // Whether bytes begin as maps of MessagePack whose first entry is an array, as Flax writes its weights.
-// source: github.com/msgpack/msgpack/blob/master/spec.md
+// source: the specification of MessagePack
 bool is_flax(std::string_view head) {
   FieldReader fields(head);
   for (bool is_entry = false;; is_entry = true) {
