@@ -134,9 +134,10 @@ version_of() { # a package; nothing where it is not installed
 
 # What docs/platforms.md says of a trial that passed.
 record() { # what ran
-  local name version="" libraries="" library row
+  local name version="" strict="" libraries="" library row
   name="$(inside bash -c '. /etc/os-release && echo "$PRETTY_NAME"' | sed 's/ GNU.Linux//')"
   if [[ "$compiler" != none ]]; then
+    strict="${CI:+, warnings as errors}"
     version="$(inside bash -c "$compiler -dumpfullversion 2>/dev/null || $compiler -dumpversion")"
   fi
   local named="${compiler#aarch64-linux-gnu-}"
@@ -146,7 +147,7 @@ record() { # what ran
     [[ -n "$(version_of "${library#*:}")" ]] || continue
     libraries+="${libraries:+, }${library%:*} $(version_of "${library#*:}")"
   done
-  row="| \`$trial\` | $date | $commit | $name | ${named%%-*}${version:+ $version} | $libraries | $1${CI:+, warnings as errors} |"
+  row="| \`$trial\` | $date | $commit | $name | ${named%%-*}${version:+ $version} | $libraries | $1$strict |"
   awk -v begin="| \`$trial\` |" -v row="$row" '
     /^<!-- trials: / { inside = 1 }
     inside && index($0, begin) == 1 { if (!done++) print row; next }
