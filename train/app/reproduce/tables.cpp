@@ -164,32 +164,34 @@ void refuse_unread(const ReproduceTable& table, const std::vector<ConfigSource>&
   check(file.part("tune"), table.rows, true);
 }
 
-// A key of a table that says nothing in a user's file.
+// A key of a table or of its rows (at `sources`) that says nothing in a user's file.
 // errors: ConfigError with the place.
 void refuse_unused(const ReproduceTable& table, const TableKeys& keys, const ConfigSource& file,
-                   const TableRequest& request) {
-  const auto check = [&](const char* key, bool used, std::string_view why) {
-    if (!used && file.value.contains(key) && stands_in(file, file.place(key)))
-      fail<ConfigError>("{}: {} says nothing here: {} (leave it out)", file.place(key), key, why);
+                   const std::vector<ConfigSource>& sources, const TableRequest& request) {
+  const auto check = [&](const ConfigSource& at, const char* key, bool used, std::string_view why) {
+    if (!used && at.value.contains(key) && stands_in(file, at.place(key)))
+      fail<ConfigError>("{}: {} says nothing here: {} (leave it out)", at.place(key), key, why);
   };
-  const auto any_row = [&](const auto& holds) {
-    return std::any_of(table.rows.begin(), table.rows.end(), holds);
+  const auto any_row = [&](const auto& holds) { return std::ranges::any_of(table.rows, holds); };
+  const bool reads_text = any_row([](const auto& row) { return task_reads(row.config.data, "order"); });
+  const auto makes_pieces = [&](const ReproduceRow& row) {
+    return reads_pieces(request) || row.config.data.tokenizer == kOwnVocabulary;
   };
-  const bool reads_text =
-      any_row([](const ReproduceRow& row) { return task_reads(row.config.data, "order"); });
-  const bool makes_pieces = reads_pieces(request) || any_row([](const ReproduceRow& row) {
-                              return row.config.data.tokenizer == kOwnVocabulary;
-                            });
   if (!request.data.empty() &&
       !any_row([](const ReproduceRow& row) { return task_reads(row.config.data, "path"); }))
     fail<ConfigError>("reproduce: no row of {} reads a text (leave out --data)", file.name);
-  check("folder", false, "the rows' folder has the name of the file");
-  check("chart_factor", !keys.chart.empty(), "there is no chart");
-  check("windows", file.value.contains("lengths") && !keys.generated,
-        "it is of lengths of windows of a text");
-  check("lengths", keys.generated || reads_text, "the task makes its data, which generated = true says");
-  check("text", reads_text, "no row reads a text");
-  check("pieces", makes_pieces, "no row has data.tokenizer \"pieces.model\"");
+  const bool has_windows = file.value.contains("lengths") && !keys.generated;
+  check(file, "folder", false, "the rows' folder has the name of the file");
+  check(file, "chart_factor", !keys.chart.empty(), "there is no chart");
+  check(file, "windows", has_windows, "it is of lengths of windows of a text");
+  check(file, "lengths", keys.generated || reads_text, "the task makes data, which generated = true says");
+  check(file, "text", reads_text, "no row reads a text");
+  check(file, "pieces", any_row(makes_pieces), "no row has data.tokenizer \"pieces.model\"");
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const bool at_scale = part(sources[i].value, "pieces").contains(value_name(request.scale));
+    check(sources[i], "pieces", !at_scale || makes_pieces(table.rows[i]), "its tokenizer makes none");
+    check(sources[i], "longest", has_windows, "it is the longest of windows of a text");
+  }
 }
 
 // A key of a row that the table which a user's file begins from sets again at the scale: the row's value would be lost.
@@ -564,7 +566,7 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
             source.place("tune." + key.key), key.key, table.budget.equal);
   if (request.own) {
     refuse_unread(table, sources, source, value_name(request.scale));
-    refuse_unused(table, file, source, request);
+    refuse_unused(table, file, source, sources, request);
   }
   table.evaluation.batch = 0;
   table.evaluation.split = file.evaluation.split;
