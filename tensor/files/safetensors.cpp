@@ -50,6 +50,8 @@ std::string_view foreign_format(const std::string& path, std::string_view head) 
   // What torch.save writes is a zip archive, or in old versions a pickle, which begins with its protocol. The name of
   // an archive's first file stands behind 30 bytes.
   if (head.starts_with("PK\x03\x04")) return head.find(".npy") != std::string_view::npos ? kArrays : kPickle;
+  if (path.ends_with(".msgpack"))
+    return "MessagePack, as Flax writes weights: save them with safetensors (in Python: safetensors.flax)";
   const bool is_pickle = head[0] == '\x80' && static_cast<unsigned char>(head[1]) <= 5;
   return is_pickle || path.ends_with(".pt") || path.ends_with(".pth") ? kPickle : "";
 }

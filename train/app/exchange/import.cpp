@@ -45,6 +45,12 @@ class TensorFiles {
     const fs::path index = path / "model.safetensors.index.json", whole = path / "model.safetensors";
     if (fs::exists(index, error)) return add_index(index);
     if (fs::exists(whole, error)) return add_file(whole);
+    for (const char* const other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",
+                                    "flax_model.msgpack", "consolidated.00.pth"})
+      if (const fs::path weights = path / other; fs::exists(weights, error)) {
+        if (weights.extension() == ".json") return add_index(weights);
+        return add_file(weights);  // which says what it is
+      }
     fail<IoError>("import: {} is a folder without {} and {} (name the files with weights)", path.string(),
                   whole.filename().string(), index.filename().string());
   }
@@ -113,6 +119,8 @@ DescribedModel read_described_model(const std::string& path, bool ids) {
     fail<IoError>("import: there is no {} (a folder or a file with weights)", path);
   if (folder.extension() == ".gguf") return described_by_gguf(folder, ids);
   if (fs::is_directory(folder, error) && fs::exists(gguf, error)) return described_by_gguf(gguf, ids);
+  if (fs::is_regular_file(folder, error) && folder.extension() != ".json")  // one of another kind is named
+    static_cast<void>(load_safetensors(path, [](const std::string&) { return false; }));
   if (const fs::path around = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
       fs::is_regular_file(folder, error) && fs::exists(around / "config.json", error))
     fail<IoError>("import: {} does not say what its model is (name its folder {}, which has config.json)",

@@ -186,6 +186,22 @@ TEST_CASE("forms: config.json of another architecture, or of what Eddy's Llama d
   CHECK(model_of_huggingface(five, "config.json").rope_theta == 77);
 }
 
+TEST_CASE("forms: weights of other kinds are named by their file and by its folder") {
+  const TempFolder folder;
+  const std::unique_ptr<Model> model = form_model(form_config("llama"));
+  static_cast<void>(export_model(*model, nullptr, folder.path("hf"), ModelForm::huggingface));
+  fs::remove(folder.path("hf/model.safetensors"));
+  const auto refusal = [&](const char* path) {
+    return error_of<FormatError>([&] { static_cast<void>(read_described_model(folder.path(path), true)); });
+  };
+  write_bytes(folder.path("hf/flax_model.msgpack"), "\x82\xa7params and more");
+  for (const char* const path : {"hf", "hf/flax_model.msgpack"})
+    CHECK_MESSAGE(contains(refusal(path), "flax_model.msgpack: this is MessagePack"), refusal(path));
+  write_bytes(folder.path("hf/pytorch_model.bin"), "PK\x03\x04" + std::string(60, 'a'));
+  for (const char* const path : {"hf", "hf/pytorch_model.bin"})
+    CHECK_MESSAGE(contains(refusal(path), "pytorch_model.bin: this is a PyTorch pickle"), refusal(path));
+}
+
 TEST_CASE("gguf: values and tensors come back, and quantised, damaged and other files are refused") {
   const TempFolder folder;
   GgufFile file;
