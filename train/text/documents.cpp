@@ -182,7 +182,9 @@ std::string markup_of(std::string_view text, std::string_view name) {
     return "is a web page and is read with its tags (pandoc -t plain makes a text of it)";
   if (begin.starts_with("<?xml")) return "is XML and is read with its tags (write its texts out first)";
   const std::string fields = " (write its texts out first, as lines of JSON, which --data.json_field reads)";
-  if ((name.ends_with(".json") || name.ends_with(".ipynb")) && begin.starts_with('{'))
+  const bool is_list =
+      begin.starts_with('[') && first_in_json_array(text).empty();  // of other things than objects
+  if ((name.ends_with(".json") || name.ends_with(".ipynb")) && (begin.starts_with('{') || is_list))
     return "is JSON and is read as it stands, with its braces and keys" + fields;
   if (name.ends_with(".csv") || name.ends_with(".tsv"))
     return "is a table and is read as it stands, with all its columns" + fields;

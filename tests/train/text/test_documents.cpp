@@ -103,6 +103,8 @@ TEST_CASE("documents: pages, JSON, tables and bytes of zero are no plain text") 
   says("<?xml version='1.0'?>", "a.txt", "XML");
   says("{\n  \"cells\": []", "a.ipynb", "JSON");
   says("{\n  \"cells\": []", "a.txt", "");
+  says("[\"a text\", \"another\"]", "a.json", "JSON");
+  says("[{\"text\": \"of an object\"}]", "a.json", "");
   says("id,text\n", "a.csv", "a table");
   says(std::string("words\0\0", 7), "a.txt", "2 bytes of zero");
   says("<mediawiki xmlns=", "enwik8", "");
