@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "models/optimizer/adam.h"
 #include "models/optimizer/muon.h"
@@ -120,7 +121,17 @@ void Optimizer::load(const std::map<std::string, Tensor>& tensors, const std::st
     return found->second;
   };
   const std::vector<Part> all = parts();
-  for (const Part& part : all) find(part.name, part.view.shape(), part.view.dtype());
+  const auto parameter_of = [](const std::string& name) { return name.substr(name.find('.') + 1); };
+  std::set<std::string> kept{"steps"}, held;
+  for (const Part& part : all) {
+    find(part.name, part.view.shape(), part.view.dtype());
+    kept.insert(part.name);
+    held.insert(parameter_of(part.name));
+  }
+  for (const auto& [name, tensor] : tensors)
+    if (!kept.contains(name) && held.contains(parameter_of(name)))
+      fail<FormatError>("optimizer: {} in {} is nothing that this optimizer keeps (was it saved by another?)",
+                        name, file);
   steps_ = find("steps", {1}, Dtype::i64).item_int();
   for (const Part& part : all)
     raw::copy_into(part.view, raw::to_device(tensors.at(part.name), part.view.device()));

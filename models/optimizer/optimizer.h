@@ -134,7 +134,8 @@ class Optimizer {
   std::int64_t bytes() const;
   // Restores a state that save returned; errors name it `file`. Statistics of parameters that are not held are left
   // out.
-  // errors: FormatError when a name is missing or has another shape or dtype; nothing is changed then.
+  // errors: FormatError when a name is missing or has another shape or dtype, or a parameter that is held has
+  // statistics of another optimizer; nothing is changed then.
   void load(const std::map<std::string, Tensor>& tensors, const std::string& file);
   // The same to and from a safetensors file, as a run's checkpoint holds it.
   // errors: IoError, FormatError.

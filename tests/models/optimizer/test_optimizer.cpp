@@ -256,6 +256,18 @@ TEST_CASE("loading the state of another optimizer names what is missing and chan
   CHECK(adafactor->steps() == 1);
 }
 
+TEST_CASE("loading the state of an optimizer that keeps more names what is left over and changes nothing") {
+  ParamStore store = make_store();
+  const auto adam = make_optimizer(store, config_of("adamw"));
+  const auto sgd = make_optimizer(store, config_of("sgd"));
+  set_gradients(store, 0);
+  adam->step(0.1);
+  const std::string told = error_of<FormatError>([&] { sgd->load(adam->save(), "old.safetensors"); });
+  CHECK_MESSAGE(contains(told, "v.large.weight in old.safetensors is nothing that this optimizer keeps"),
+                told);
+  CHECK(sgd->steps() == 0);
+}
+
 TEST_CASE("a gradient that is not finite is no step for any optimizer") {
   for (const std::string& name : value_names<OptimizerName>()) {
     ParamStore store = make_store();
