@@ -58,7 +58,7 @@ class MinimalGate final : public FamilyModel<Keys> {
  public:
   MinimalGate(const Config& c, const ParamScope& scope)
       : FamilyModel(c),
-        embed_(scope.scope("embed"), c.vocab, c.dim, 1),
+        embed_(scope.scope("embed"), c.vocab, c.dim, 1.0),
         head_(scope.scope("head"), c.dim, c.n_out, c.init_std, true) {
     for (std::int64_t i = 0; i < c.layers; ++i) {
       const ParamScope layer = scope.scope("layers").scope(i);

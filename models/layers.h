@@ -105,6 +105,9 @@ class Embedding {
  public:
   // A table [entries, width] with this standard deviation.
   Embedding(const ParamScope& scope, std::int64_t entries, std::int64_t width, double deviation);
+  // A whole number there would be PyTorch's padding_idx, and a table of zeros: write the deviation with a point.
+  template <std::integral Whole>
+  Embedding(const ParamScope&, std::int64_t, std::int64_t, Whole) = delete;
   // The rows of these ids: [..., width].
   Tensor operator()(const Tensor& ids) const { return embedding(weight, ids); }
   // The same in `dtype`, plus `rows` if they are defined (embedding_sum).

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -113,6 +114,10 @@ struct HandGpt {
 };
 
 }  // namespace
+
+// PyTorch's third argument is padding_idx, where here is the deviation.
+static_assert(std::is_constructible_v<Embedding, const ParamScope&, int, int, double>);
+static_assert(!std::is_constructible_v<Embedding, const ParamScope&, int, int, int>);
 
 TEST_CASE("programs: an LSTM cell by hand has the numbers of PyTorch's LSTMCell") {
   auto cell = make_module<HandLstm>({.seed = 1, .dtype = Dtype::f64}, 2, 2);
