@@ -239,6 +239,12 @@ TEST_CASE("habit: Dropout with a key drops the same elements at each call") {
   const auto at = [&](std::uint64_t step) { return numbers(dropout(x, 0.5, random_key(1, "mlp", step))); };
   CHECK(at(0) == at(0));
   CHECK(at(0) != at(1));
+  const auto in_scope_of = [&](std::int64_t step) {
+    const DropoutScope dropping({.training = true, .seed = 1, .step = step});
+    return numbers(dropout(x, 0.5));
+  };
+  CHECK(in_scope_of(0) == in_scope_of(0));
+  CHECK(in_scope_of(0) != in_scope_of(1));
 }
 
 TEST_CASE("habit: NoGrad turns no dropout off where a scope trains") {
@@ -279,6 +285,13 @@ TEST_CASE("habit: A reduction takes one axis, and its gradient goes to one of eq
   const Tensor a = ones({1}), b = ones({1});
   require_grad(a);
   CHECK(numbers(gradient_of(a, sum(maximum(a, b)))) == std::vector<double>{0});  // PyTorch: 0.5
+}
+
+TEST_CASE("habit: The first flag of var and std keeps the axis") {
+  const Tensor x = tensor({{1.f, 4.f}, {3.f, 4.f}});
+  CHECK(numbers(var(x, 0, false)) == std::vector<double>{2, 0});
+  CHECK(numbers(var(x, 0, false, 0)) == std::vector<double>{1, 0});  // PyTorch: var(x, 0, false)
+  CHECK(eddy::std(x, 0, true).shape() == Shape{1, 2});               // PyTorch: [2]
 }
 
 TEST_CASE("habit: A softmax of nothing is zeros") {

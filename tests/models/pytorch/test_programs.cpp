@@ -189,7 +189,8 @@ TEST_CASE("programs: a warm-up and a cosine have the rates of LinearLR and Cosin
                                                                                {6, 0.009980072755276435},
                                                                                {20, 0.0061514786230837575},
                                                                                {39, 0.00011992724472356663},
-                                                                               {40, 0.0001}})
+                                                                               {40, 0.0001},
+                                                                               {60, 0.0001}})
     CHECK(std::abs(learning_rate_at(schedule, 1e-2, step) - rate) <= 1e-16);
 }
 
