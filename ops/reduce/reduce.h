@@ -1,8 +1,8 @@
 // Sums, means and maxima over axes, and the sums that undo broadcasting in gradients.
 //
-// dtypes: f32 and f64; f32 accumulates in f32. The order of additions is fixed: 32 lanes inside a row, blocks
-// of a size that depends only on the shape, and blocks summed in order. So results are bit-identical with
-// any number of threads.
+// dtypes: f32, f64 and bf16; all but f64 accumulate in f32. The order of additions is fixed: 32 lanes inside a
+// row, blocks of a size that depends only on the shape, and blocks summed in order. So results are bit-identical
+// with any number of threads.
 #pragma once
 
 #include <cstdint>
