@@ -117,7 +117,8 @@ std::string content_of(const Descriptor& file) {
   return content;
 }
 
-// The files that a compiler's list names: words of a make rule, in which a space of a name stands behind a backslash.
+// The files that a compiler's list names: words of a make rule, in which a space or # of a name stands behind a
+// backslash, and $ is $$.
 std::vector<std::string> included_files(const fs::path& list) {
   std::error_code error;
   if (!fs::exists(list, error)) return {};
@@ -125,7 +126,8 @@ std::vector<std::string> included_files(const fs::path& list) {
   const std::string text = read_text_file(list);
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool escaped = text[i] == '\\' && i + 1 < text.size();
-    if (escaped && text[i + 1] == ' ') {
+    const bool doubled = text[i] == '$' && i + 1 < text.size() && text[i + 1] == '$';
+    if (doubled || (escaped && (text[i + 1] == ' ' || text[i + 1] == '#'))) {
       names.back() += text[++i];
     } else if (text[i] == ' ' || text[i] == '\n' || (escaped && text[i + 1] == '\n')) {
       names.emplace_back();
@@ -222,8 +224,9 @@ std::vector<std::string> compile_command(const std::vector<std::string>& compile
   if (exercise.needs == Needs::tree)
     for (const char* const part : {"threads.cpp", "record.cpp", "memory.cpp", "device.cpp"})
       add({(emulation / part).string()});
-  // Of several files a compiler leaves the list of what the last one includes.
-  add({exercise.check(installation.exercises).string(), "-o", program.string(), "-MMD", "-MF",
+  // Of several files a compiler leaves the list of what the last one includes. With -MD it has headers of the system
+  // too: a student's file can make one of what it includes (#pragma GCC system_header, or a name in <>).
+  add({exercise.check(installation.exercises).string(), "-o", program.string(), "-MD", "-MF",
        program.string() + ".d"});
   if (exercise.needs == Needs::eddy) {
     add({installation.library.string()});

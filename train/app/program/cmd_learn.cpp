@@ -276,7 +276,7 @@ Described describe_learn(CLI::App& command) {
                   "Show an exercise, a number or a name, and copy its file to your folder")
       ->check(not_empty());
   add_option(command, "--exercises", flags->exercises,
-             "A folder of other exercises, a class's own (examples/learn/own-exercises.md)", not_empty());
+             "A folder of other exercises, a class's own (examples/learn/own/README.md)", not_empty());
   command.footer("Without an exercise it lists all of them. docs/tour/ leads through Eddy along them.");
   return {[flags] { return flags->which.empty() ? list_exercises(*flags) : show_exercise(*flags); },
           {check_command(flags),
