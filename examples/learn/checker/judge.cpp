@@ -142,8 +142,10 @@ Verdict judge(const Answers& given, const Wanted& wanted) {
   for (std::size_t i = 0; i < std::min(given.all.size(), wanted.all.size()); ++i) {
     const Answer &got = given.all[i], &want = wanted.all[i];
     if (got.asked != want.asked || got.part != want.part)
-      fail<FormatError>("learn: the check asks '{}' ({}) where '{}' ({}) is wanted (eddy learn record)",
-                        got.asked, got.part, want.asked, want.part);
+      fail<FormatError>(
+          "learn: the check asks '{}' ({}) where '{}' ({}) is wanted: was a default of the exercise changed in your "
+          "file? (whoever changes a check runs eddy learn record)",
+          got.asked, got.part, want.asked, want.part);
     if (are_near(got.values, want.values, want.tolerance)) {
       ++verdict.right_answers;
       continue;
