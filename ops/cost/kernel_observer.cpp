@@ -1,5 +1,5 @@
-// Wrappers around the kernels, one for each slot, and the kernels of the counting device, which are such
-// wrappers around nothing.
+// Wrappers around the kernels, one for each slot, and the kernels of the counting device, which report and do
+// nothing.
 #include "ops/cost/kernel_observer.h"
 
 #include "autograd/scope.h"
@@ -7,6 +7,7 @@
 #include "ops/cost/counting.h"
 #include "ops/cost/counting_allocator.h"
 #include "ops/cost/kernel_costs.h"
+#include "ops/cost/slot_wrapper.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
 
@@ -31,59 +32,39 @@ void observed(const char* name, Call&& call, Work&& work) {
   observer->kernel_done(name, work());
 }
 
-template <class Args>
-Args arguments_of(const Slot<Args>&);
-
-// The wrappers of a slot, and the kernels that the slot held before.
-template <auto& slot>
-struct Metered {
-  using Args = decltype(arguments_of(slot));
-  using Function = typename Slot<Args>::Function;
-  static inline Function kernel = nullptr, kernel_f64 = nullptr;
-
-  static void run(const Args& args) {
+// Reports a kernel that runs in a slot.
+struct Metering {
+  template <class Args>
+  static void run(const char* name, const Args& args, void (*kernel)(const Args&)) {
     observed(
-        slot.name, [&] { kernel(args); }, [&] { return work::cost_of(args); });
-  }
-  static void run_f64(const Args& args) {
-    observed(
-        slot.name, [&] { kernel_f64(args); }, [&] { return work::cost_of(args); });
-  }
-  static void count(const Args& args) {
-    observed(
-        slot.name, [] {}, [&] { return work::cost_of(args); });
-  }
-
-  static void install(DeviceType type) {
-    Function& function = slot.function[static_cast<int>(type)];
-    kernel = function;
-    if (kernel != nullptr) function = run;
-    kernel_f64 = type == DeviceType::cpu ? slot.cpu_f64 : nullptr;
-    if (kernel_f64 != nullptr) slot.cpu_f64 = run_f64;
-  }
-  static void restore(DeviceType type) {
-    if (kernel != nullptr) slot.function[static_cast<int>(type)] = kernel;
-    if (kernel_f64 != nullptr) slot.cpu_f64 = kernel_f64;
+        name, [&] { kernel(args); }, [&] { return work::cost_of(args); });
   }
 };
+
+// The kernel of a slot on the counting device.
+template <auto& slot>
+void count_kernel(const decltype(arguments_of(slot))& args) {
+  observed(
+      slot.name, [] {}, [&] { return work::cost_of(args); });
+}
 
 #define EDDY_MEASURED_KERNELS(ROW) \
   EDDY_ISA_KERNELS(ROW) EDDY_HOST_KERNELS(ROW) EDDY_GPU_KERNELS(ROW) EDDY_CPU_KERNELS(ROW)
 
 // Has the slots of a device report their kernels, and no longer.
 void install_meters(DeviceType type) {
-#define EDDY_METER(Args, name) Metered<name##_slot>::install(type);
+#define EDDY_METER(Args, name) WrappedSlot<name##_slot, Metering>::install(type);
   EDDY_MEASURED_KERNELS(EDDY_METER)
 }
 void remove_meters(DeviceType type) {
-#define EDDY_REMOVE(Args, name) Metered<name##_slot>::restore(type);
+#define EDDY_REMOVE(Args, name) WrappedSlot<name##_slot, Metering>::restore(type);
   EDDY_MEASURED_KERNELS(EDDY_REMOVE)
 }
 
 // Fills the slots of the counting device. It answers no to the queries for a fused kernel: ops are composed.
 void install_counters() {
   constexpr int kCounting = static_cast<int>(DeviceType::counting);
-#define EDDY_COUNT(Args, name) name##_slot.function[kCounting] = Metered<name##_slot>::count;
+#define EDDY_COUNT(Args, name) name##_slot.function[kCounting] = count_kernel<name##_slot>;
   EDDY_MEASURED_KERNELS(EDDY_COUNT)
 #define EDDY_ANSWER_NO(Args, name) name##_slot.function[kCounting] = [](const Args&) {};
   EDDY_GPU_QUERIES(EDDY_ANSWER_NO)

@@ -10,6 +10,7 @@
 #include "ops/core/cpu_path.h"
 #include "ops/core/op_spec.h"
 #include "ops/cost/kernel_costs.h"
+#include "ops/cost/slot_wrapper.h"
 #include "ops/product/packed_gemm.h"
 #include "tensor/transfer.h"
 
@@ -21,32 +22,11 @@ namespace {
 
 std::vector<RecordedCall>* current_record = nullptr;
 
-template <class Args>
-Args arguments_of(const Slot<Args>&);
-
-// The wrapper of a slot, and the kernels that the slot held before.
-template <auto& slot>
-struct Recorded {
-  using Args = decltype(arguments_of(slot));
-  using Function = typename Slot<Args>::Function;
-  static inline Function kernel = nullptr, kernel_f64 = nullptr;
-
-  static void run(const Args& args) {
+struct Recording {
+  template <class Args>
+  static void run(const char*, const Args& args, void (*kernel)(const Args&)) {
     current_record->push_back(args);
     kernel(args);
-  }
-  static void run_f64(const Args& args) {
-    current_record->push_back(args);
-    kernel_f64(args);
-  }
-  static void install(DeviceType type) {
-    kernel = std::exchange(slot.function[static_cast<int>(type)], run);
-    kernel_f64 = type == DeviceType::cpu ? slot.cpu_f64 : nullptr;
-    if (kernel_f64 != nullptr) slot.cpu_f64 = run_f64;
-  }
-  static void restore(DeviceType type) {
-    slot.function[static_cast<int>(type)] = kernel;
-    if (kernel_f64 != nullptr) slot.cpu_f64 = kernel_f64;
   }
 };
 
@@ -208,15 +188,15 @@ Cost cost_of(const RecordedCall& call) {
 RecordCalls::RecordCalls(Device device) : device_(device) {
   install_backends();
   current_record = new std::vector<RecordedCall>;
-  Recorded<gemm_slot>::install(device.type);
-  Recorded<attention_forward_slot>::install(device.type);
-  Recorded<attention_backward_slot>::install(device.type);
+  WrappedSlot<gemm_slot, Recording>::install(device.type);
+  WrappedSlot<attention_forward_slot, Recording>::install(device.type);
+  WrappedSlot<attention_backward_slot, Recording>::install(device.type);
 }
 
 RecordCalls::~RecordCalls() {
-  Recorded<gemm_slot>::restore(device_.type);
-  Recorded<attention_forward_slot>::restore(device_.type);
-  Recorded<attention_backward_slot>::restore(device_.type);
+  WrappedSlot<gemm_slot, Recording>::restore(device_.type);
+  WrappedSlot<attention_forward_slot, Recording>::restore(device_.type);
+  WrappedSlot<attention_backward_slot, Recording>::restore(device_.type);
   delete std::exchange(current_record, nullptr);
 }
 
