@@ -190,10 +190,7 @@ TEST_SUITE("device") {
     options.say = [&](const std::string& line) { timed += contains(line, " ms a step with ") ? 1 : 0; };
     const auto kernels_of = [&](const std::string& name) {
       TrainRequest request = request_in(folder, name);
-      request.choose_kernels = [&](const PlannedRun& run) {
-        choose_kernels_of_run(run, options);
-        return "";
-      };
+      request.choose_kernels = [&](const PlannedRun& run) { choose_kernels_of_run(run, options); };
       static_cast<void>(events_of(request));
       return read_json_file(latest_of(request.run_dir) + "/state.json").at("kernels").get<std::string>();
     };
@@ -214,7 +211,7 @@ TEST_SUITE("device") {
     const auto events = [&](const std::string& name) {
       TrainRequest request = request_in(folder, name);
       request.config.train.precision = "f32";
-      request.choose_kernels = [&](const PlannedRun& run) { return bf16_text(run, options); };
+      request.precision_note = [&](const PlannedRun& run) { return bf16_text(run, options); };
       std::vector<std::string> texts = events_of(request);
       std::erase_if(texts, [](const std::string& text) { return !contains(text, "--train.precision bf16"); });
       return texts;

@@ -316,9 +316,11 @@ ReadyRun prepare_run(const TrainRequest& request) {
   if (run.task->row_length() > 0) form->check_length(run.task->row_length(), run.task->carries_state());
   const PlannedRun planned = planned_run(run.config, {device, dtype, precision}, *run.task, before_text);
   run.memory = require_memory("train", planned);
-  if (!resuming && device != kCpu && request.choose_kernels)
-    if (const std::string note = request.choose_kernels(planned); !note.empty())
-      run.notes += (has_new_rows ? "\n" : "") + note;
+  if (!resuming && device != kCpu) {
+    if (request.choose_kernels) request.choose_kernels(planned);
+    const std::string note = request.precision_note ? request.precision_note(planned) : "";
+    if (!note.empty()) run.notes += (has_new_rows ? "\n" : "") + note;
+  }
   run.model = make_model(run.config.model, dtype, device, precision);
   ParamStore& params = run.model->params();
   if (!loaded || has_new_rows) params.initialize(static_cast<std::uint64_t>(t.seed));

@@ -33,8 +33,11 @@ struct TrainRequest {
   std::string command_line;        // for the report
   std::vector<std::string> notes;  // to be said and recorded at the beginning
   // Called for a new run on a GPU before its model is made: what the program has to settle about the kernels of such
-  // steps (train/app/measure/kernels/run_kernels.h). Returns a line to be noted, or nothing. May be empty.
-  std::function<std::string(const PlannedRun&)> choose_kernels{};
+  // steps (train/app/measure/kernels/run_kernels.h). May be empty.
+  std::function<void(const PlannedRun&)> choose_kernels{};
+  // Called after it, for such a run too: returns a line to be noted on what another precision would bring, or nothing.
+  // May be empty.
+  std::function<std::string(const PlannedRun&)> precision_note{};
   // Seconds since the beginning, for a test; empty: those that pass.
   std::function<double()> clock{};
   // Called with how the run stands, from time to time and at its end: a report (train/app/report/live_report.h). What it

@@ -94,13 +94,13 @@ int run_here(TrainFlags& flags, const CLI::App& app) {
   const TrainConfig& t = request.config.train;
   const bool tells_of_bf16 =
       !resuming && t.device == "cuda" && t.precision == "f32" && !flags.run.gives("train", "precision");
-  if (request.ranks == nullptr)  // of several each would take what was the fastest for it
-    request.choose_kernels = [tells_of_bf16](const PlannedRun& run) {
-      choose_kernels_of_run(run, program_trials());
-      return tells_of_bf16 ? bf16_text(run, program_trials()) : "";
-    };
-  else if (tells_of_bf16)
+  if (request.ranks == nullptr) {  // of several each would take what was the fastest for it
+    request.choose_kernels = [](const PlannedRun& run) { choose_kernels_of_run(run, program_trials()); };
+    if (tells_of_bf16)
+      request.precision_note = [](const PlannedRun& run) { return bf16_text(run, program_trials()); };
+  } else if (tells_of_bf16) {
     request.notes.push_back(bf16_text());
+  }
   request.show = LiveReport();
   const TrainEnd end = train(request);
   return end == TrainEnd::interrupted ? 130 : end == TrainEnd::too_many_bad_steps ? 3 : 0;
