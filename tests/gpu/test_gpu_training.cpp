@@ -25,6 +25,7 @@
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
 #include "train/run/digests.h"
+#include "train/step/step_queue.h"
 #include "train/tasks/synthetic/synthetic_task.h"
 
 using namespace eddy;

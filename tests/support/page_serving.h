@@ -13,7 +13,7 @@
 #include "tests/support/files.h"
 #include "tests/support/processes.h"
 #include "train/app/report/page_server.h"
-#include "train/step/stop_signal.h"
+#include "train/process/stop_signal.h"
 
 namespace eddy::test {
 

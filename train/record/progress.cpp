@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "train/process/stop_signal.h"
 #include "train/ranks/launched.h"
-#include "train/step/stop_signal.h"
 #include "train/words/human_text.h"
 
 namespace eddy::training {

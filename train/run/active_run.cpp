@@ -4,9 +4,9 @@
 #include <exception>
 
 #include "tensor/base/format.h"
+#include "train/process/stop_signal.h"
 #include "train/run/checkpoint.h"
 #include "train/run/rollback.h"
-#include "train/step/stop_signal.h"
 #include "train/words/human_text.h"
 
 namespace eddy::training {

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "tensor/base/format.h"
+#include "train/process/stop_signal.h"
 #include "train/run/run_facts.h"
 #include "train/run/run_texts.h"
-#include "train/step/stop_signal.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
 

@@ -16,14 +16,14 @@
 #include "train/eval/learning_verdict.h"
 #include "train/plan/machine_memory.h"
 #include "train/plan/run_progress.h"
+#include "train/process/stop_signal.h"
 #include "train/run/active_run.h"
 #include "train/run/evaluations.h"
 #include "train/run/rollback.h"
 #include "train/run/run_facts.h"
 #include "train/run/run_texts.h"
 #include "train/step/gradient_reach.h"
-#include "train/step/stop_signal.h"
-#include "train/step/train_step.h"
+#include "train/step/step_queue.h"
 #include "train/words/human_text.h"
 
 namespace eddy::training {

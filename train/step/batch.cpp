@@ -63,6 +63,14 @@ Batch part_of_batch(const Batch& batch, std::int64_t part, std::int64_t parts) {
   return result;
 }
 
+std::vector<std::int64_t> scored_targets(const std::vector<Batch>& batches, std::int64_t micro_batches) {
+  std::vector<std::int64_t> scored;
+  for (const Batch& batch : batches)
+    for (std::int64_t part = 0; part < micro_batches; ++part)
+      scored.push_back(micro_batches == 1 ? batch.scored : part_of_batch(batch, part, micro_batches).scored);
+  return scored;
+}
+
 State part_of_state(const State& state, const Model& model, std::int64_t part, std::int64_t parts) {
   State result;
   for (const auto& [name, tensor] : state) {

@@ -41,6 +41,9 @@ std::vector<std::int32_t> behind_unscored(const std::vector<std::int32_t>& targe
 // errors: ShapeError when the parts are not equal.
 Batch part_of_batch(const Batch& batch, std::int64_t part, std::int64_t parts);
 
+// The number of scored targets of each micro-batch, batch by batch.
+std::vector<std::int64_t> scored_targets(const std::vector<Batch>& batches, std::int64_t micro_batches);
+
 // Part `part` of `parts` equal parts of the rows of a model's state, and the state that such parts make up in order. A
 // part that is a view of the state is row-major or copied.
 // errors: ShapeError when a tensor cannot be split so; ValueError when the parts hold different tensors.

@@ -20,9 +20,9 @@
 #include "tests/support/tiny_run.h"
 #include "tests/train/run/runs.h"
 #include "train/config/run_config.h"
+#include "train/process/stop_signal.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/step/stop_signal.h"
 
 namespace {
 

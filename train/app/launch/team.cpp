@@ -14,8 +14,8 @@
 #include "train/eval/rank_work.h"
 #include "train/files/digest.h"
 #include "train/plan/environment.h"
+#include "train/process/stop_signal.h"
 #include "train/step/shared_steps.h"
-#include "train/step/stop_signal.h"
 #include "train/words/program_name.h"
 
 namespace eddy::app {

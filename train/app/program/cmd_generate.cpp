@@ -14,8 +14,8 @@
 #include "train/config/run_config.h"
 #include "train/generate/generate.h"
 #include "train/generate/session.h"
+#include "train/process/stop_signal.h"
 #include "train/run/checkpoint.h"
-#include "train/step/stop_signal.h"
 #include "train/words/human_text.h"
 
 namespace eddy::app {

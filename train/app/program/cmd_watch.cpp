@@ -20,7 +20,7 @@
 #include "train/app/report/page_server.h"
 #include "train/app/report/watched_page.h"
 #include "train/process/running_program.h"
-#include "train/step/stop_signal.h"
+#include "train/process/stop_signal.h"
 #include "train/words/program_name.h"
 
 namespace eddy::app {

@@ -15,7 +15,7 @@
 #include "tensor/threads/thread_pool.h"
 #include "train/files/folders.h"
 #include "train/process/running_program.h"
-#include "train/step/stop_signal.h"
+#include "train/process/stop_signal.h"
 #include "train/words/program_name.h"
 
 namespace eddy::app {

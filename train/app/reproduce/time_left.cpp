@@ -13,8 +13,8 @@
 #include "train/app/measure/run_speed.h"
 #include "train/app/reproduce/run.h"
 #include "train/plan/memory_verdict.h"
+#include "train/process/stop_signal.h"
 #include "train/step/clock.h"
-#include "train/step/stop_signal.h"
 #include "train/tasks/task.h"
 #include "train/words/human_text.h"
 

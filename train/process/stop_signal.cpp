@@ -1,5 +1,5 @@
 // The handler only notes the time: hardly anything else is safe inside a signal handler.
-#include "train/step/stop_signal.h"
+#include "train/process/stop_signal.h"
 
 #include <time.h>
 
