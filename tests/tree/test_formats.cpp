@@ -144,3 +144,21 @@ TEST_CASE("formats: the page has each file that the sources of runs, tables and 
     }
   CHECK(seen.size() > 12);
 }
+
+TEST_CASE("formats: the page has each file of an export where it tells of exports") {
+  const std::string source = "train/app/exchange/export.cpp";
+  static const std::regex file(R"re("([a-z_]+\.(json|safetensors|model|py|gguf))")re");
+  const Texts page = lines_of(kPage);
+  std::set<std::string> seen;
+  for (const std::string& line : lines_of(source))
+    for (std::sregex_iterator match(line.begin(), line.end(), file), end; match != end; ++match)
+      seen.insert((*match)[1].str());
+  CHECK(seen.size() >= 7);
+  for (const std::string& name : seen)
+    CHECK_MESSAGE(std::any_of(page.begin(), page.end(),
+                              [&](const std::string& line) {
+                                return line.find('`' + name + '`') != std::string::npos &&
+                                       line.find("export") != std::string::npos;
+                              }),
+                  kPage << " lacks " << name << " of " << source);
+}
