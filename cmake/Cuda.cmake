@@ -25,6 +25,13 @@ if(EDDY_CUDA_HOST_COMPILER)
   set(CMAKE_CUDA_HOST_COMPILER ${EDDY_CUDA_HOST_COMPILER})
 endif()
 enable_language(CUDA)
+# Where nvcc takes an older g++ than the one that links, that one's folder has an older libstdc++, which must not be found first.
+foreach(folders CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES CMAKE_CUDA_HOST_IMPLICIT_LINK_DIRECTORIES)
+  set(others ${${folders}})
+  list(FILTER others INCLUDE REGEX "/lib/gcc/[^/]+/[^/]+$")
+  list(REMOVE_ITEM others ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES})
+  list(REMOVE_ITEM ${folders} ${others})
+endforeach()
 # CMake 3.25.1, Debian 12's, tells projects that need 3.25 that CUDA::nvToolsExt is deprecated, and stops where CUDA 13 has
 # none.
 set(minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})

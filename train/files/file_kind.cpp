@@ -1,4 +1,4 @@
-// Known first bytes, the header of tar, and the look of token numbers.
+// Known first bytes, the headers of tar and cpio, and the look of token numbers.
 #include "train/files/file_kind.h"
 
 #include <algorithm>
@@ -60,6 +60,14 @@ bool is_tar(std::string_view head) {
   for (std::size_t i = 0; i < kBlock; ++i)
     sum += i >= kField && i < kField + kFieldBytes ? ' ' : static_cast<unsigned char>(head[i]);
   return sum == wanted;
+}
+
+// Whether bytes begin as an archive of cpio: its magic, then hexadecimal digits to the header's end. source: cpio(5)
+bool is_cpio(std::string_view head) {
+  constexpr std::size_t kMagic = 6, kHeader = 110;
+  if (head.size() < kHeader || !(head.starts_with("070701") || head.starts_with("070702"))) return false;
+  const std::string_view numbers = head.substr(kMagic, kHeader - kMagic);
+  return numbers.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
 }
 
 // Whether bytes look like token numbers of `width` bytes each: all are below what a vocabulary has, and only the upper
@@ -360,6 +368,7 @@ std::optional<NoText> no_text(std::string_view head, std::string_view path) {
   if (head.starts_with("PK\3\4")) return zip_of(head, path);
   if (head.starts_with("PK\5\6")) return NoText{"ZIP (empty)", "it holds no file"};
   if (is_tar(head)) return NoText{"tar", unpacked_by("tar -xf", path)};
+  if (is_cpio(head)) return NoText{"cpio", unpacked_by("cpio -idF", path)};
   return tokens_of(head);
 }
 

@@ -202,12 +202,22 @@ TEST_CASE(
   const std::string same = position_sentence({{"with", with}, {"cleared", with}}, marks);
   CHECK(contains(same, "what it carries changes nothing."));
   CHECK_FALSE(contains(same, "sure of wrong"));
+  EvalResult near = with;
+  for (int position = 0; position < 8; ++position) near.position_loss[position] += 0.0001;
+  CHECK(contains(position_sentence({{"with", with}, {"cleared", near}}, marks),
+                 "what it carries hardly changes anything."));
   const std::string worse = position_sentence({{"with", cleared}, {"cleared", with}}, marks);
   CHECK(contains(worse, "what it carries costs 2.99."));
   cleared.answer_count = with.answer_count;
   const std::string alone = position_sentence({{"loss", cleared}}, {"token", 0});
   CHECK(contains(alone, "Up to position 2 the loss is 0.01 nats per token, behind position 6 it is 3."));
   CHECK(contains(alone, "costs 1.39: the model does no better there."));
+  EvalResult guessing;
+  for (int position = 0; position < 8; ++position)
+    for (int answer = 0; answer < 4; ++answer) guessing.add_position(position, 1.38);
+  guessing.answer_count = with.answer_count;
+  CHECK(contains(position_sentence({{"loss", guessing}}, {"token", 0}),
+                 "costs 1.39: the model hardly does better there."));
   CHECK(position_sentence({{"none", {}}}, marks).empty());
   const std::string page = render_loss_by_position("a", "", {{"with", with}, {"cleared", cleared}}, marks);
   for (const char* part :

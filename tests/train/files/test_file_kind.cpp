@@ -65,6 +65,8 @@ TEST_CASE("file kind: a packed file is named with the command that unpacks it") 
   CHECK(way_out("\x1f\x8b\x08", "A.TGZ") == "unpack it: tar -xf A.TGZ");
   CHECK(way_out("BZh9", "a") == "unpack it: bzcat a > a.txt");
   CHECK(way_out(tar_header(""), "a.tar") == "unpack it: tar -xf a.tar");
+  CHECK(way_out("070701" + std::string(104, '0') + "a", "a.cpio") == "unpack it: cpio -idF a.cpio");
+  CHECK(way_out("070701\n" + std::string(104, '0'), "numbers.txt").empty());
   CHECK(way_out("PK\3\4", "a.zip") == "unpack it: unzip a.zip");
   CHECK(way_out("\x1f\x8b\x08", "-") == "unpack it");
 }

@@ -47,10 +47,11 @@ double mean_between(const EvalResult& result, std::size_t from, std::size_t to) 
   return targets > 0 ? nats / targets : std::numeric_limits<double>::quiet_NaN();
 }
 
-// "saves 3.03", "costs 0.2" or "changes nothing" to a hundredth of the smaller loss, and to 0.001 nats.
+// "saves 3.03" or "costs 0.2"; "hardly changes anything" within a hundredth of the smaller loss or 0.001 nats.
 std::string effect_of(double with, double without) {
   const double saved = without - with;
-  if (!(std::abs(saved) > std::max(0.001, 0.01 * std::min(with, without)))) return "changes nothing";
+  if (!(std::abs(saved) > std::max(0.001, 0.01 * std::min(with, without))))
+    return saved == 0 ? "changes nothing" : "hardly changes anything";
   return saved > 0 ? fmt::format("saves {:.3g}", saved) : fmt::format("costs {:.3g}", -saved);
 }
 
@@ -146,7 +147,8 @@ std::string position_sentence(const std::vector<NamedResult>& results, const Pos
   const double chance = first.chance();
   if (!std::isfinite(chance)) return text;
   text += fmt::format(" Guessing by how often each answer comes costs {:.3g}", chance);
-  if (late >= 0.98 * chance) text += ": the model does no better there";
+  if (late >= 0.98 * chance)
+    text += late >= chance ? ": the model does no better there" : ": the model hardly does better there";
   if (without > 1.02 * chance && late < 0.98 * chance)
     text += ", less than the model without its state, which is sure of wrong answers";
   return text + ".";

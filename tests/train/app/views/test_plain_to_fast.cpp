@@ -62,8 +62,9 @@ std::string ladder_picture(const json& measured) {
     const double left = kNames + kPanel * static_cast<double>(panel);
     picture.text({left, 20}, At::start, panel == 0 ? "width 32" : "width 256", kInkColour.light,
                  SvgPicture::Font::bold);
-    picture.text({left, 38}, At::start, "ms a step, and how often faster than the rung above",
-                 kSoftColour.light, SvgPicture::Font::plain, 11);
+    picture.text({left, 38}, At::start,
+                 "ms a step (bars by their logarithm), and the factor over the rung above", kSoftColour.light,
+                 SvgPicture::Font::plain, 11);
     for (std::size_t i = 0; i < rungs.size(); ++i) {
       const Rung& rung = rungs[i];
       const double y = kTop + kRow * static_cast<double>(i);
