@@ -365,7 +365,8 @@ case "$trial" in
     ;;
   wheel-*)
     commands "tests/wheel.sh ${wheel##*/}"
-    record "\`${wheel##*/}\` installed by pip, and \`tests/wheel.sh\` whole, without a network"
+    record "\`${wheel##*/}\` installed by pip, and \`tests/wheel.sh\` whole, without a network;$(
+      sed -n 's/^wheel.sh: \(from the file to a trained sample\):/ \1/p' "$log")"
     ;;
   arm64) try_arm64 ;;
   quick)

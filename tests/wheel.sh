@@ -30,6 +30,7 @@ trap 'chmod -R u+w "$folder" && rm -rf "$folder"' EXIT
 venv="$folder/venv" work="$folder/work"
 mkdir "$work"
 cat "$root"/docs/*.md >"$work/my.txt"
+started=$SECONDS
 python3 -m venv "$venv"
 before="$(cd "$venv" && find . ! -type d ! -name '*.pyc' | sort)"
 "$venv/bin/pip" install --quiet --no-index --no-cache-dir --disable-pip-version-check "$file"
@@ -66,7 +67,11 @@ others="$(grep -vE '^\s*lib(c|m)\.so\.6 ' <<<"$outside" || true)"
 asked="$(LC_ALL=C grep -aoh 'GLIBC_2\.[0-9]*' "$venv/bin/eddy" "$venv"/libexec/eddy/* | sort -uV | tail -n 1)"
 [[ "$file" == *-manylinux_"$(tr . _ <<<"${asked#GLIBC_}")"_* ]] || fail "its files ask for $asked"
 
-eddy train --data my.txt --run run --train.minutes 0.1
+said="$(eddy train --data my.txt --run run --train.minutes 0.5 | tee /dev/stderr)"
+grep 'validation loss' <<<"$said" | tail -n 1 | grep -qF '(better than uniform letters' ||
+  fail "half a minute has taught the model nothing"
+grep -q '^--- sample at step [1-9]' <<<"$said" || fail "no sample of a trained model was shown"
+echo "wheel.sh: from the file to a trained sample: $((SECONDS - started)) s"
 [[ -s run/report.html && -s run/tokenizer.json ]] || fail "the run has no report"
 eddy generate run --tokens 20
 says "examples: $venv/share/eddy" eddy info

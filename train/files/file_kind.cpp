@@ -62,7 +62,8 @@ bool is_tar(std::string_view head) {
   return sum == wanted;
 }
 
-// Whether bytes begin as an archive of cpio: its magic, then hexadecimal digits to the header's end. source: cpio(5)
+// Whether bytes begin as an archive of cpio: its magic, then hexadecimal digits to the header's end.
+// source: cpio(5)
 bool is_cpio(std::string_view head) {
   constexpr std::size_t kMagic = 6, kHeader = 110;
   if (head.size() < kHeader || !(head.starts_with("070701") || head.starts_with("070702"))) return false;

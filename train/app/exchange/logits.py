@@ -60,8 +60,11 @@ def rotary(x, first, c):  # [batch, heads, time, head size]; neighbours are a pa
     return torch.stack((u * cos - v * sin, u * sin + v * cos), -1).reshape(x.shape)
 
 def transformer_layer(c, w, path, x):
-    q, k, v = linear(w, path + ".attn.wqkv", layer_norm(w, path + ".attn_norm", x, c)).chunk(3, -1)
-    mixed = attention(heads(q, c["heads"]), heads(k, c["heads"]), heads(v, c["heads"]))
+    qkv = linear(w, path + ".attn.wqkv", layer_norm(w, path + ".attn_norm", x, c))
+    q, k, v = (heads(part, c["heads"]) for part in qkv.chunk(3, -1))
+    if c["model"] == "regular" and c.get("rotary"):
+        q, k = rotary(q, 0, c), rotary(k, 0, c)
+    mixed = attention(q, k, v)
     x = x + linear(w, path + ".attn.wo", mixed)
     up = linear(w, path + ".mlp.up", layer_norm(w, path + ".mlp_norm", x, c))
     return x + linear(w, path + ".mlp.down", F.gelu(up) if c["activation"] == "gelu" else F.relu(up))
