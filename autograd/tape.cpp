@@ -127,8 +127,8 @@ void detail::run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys,
           describe(*variable->node));
     if (dys[i].defined() ? dys[i].shape() != y.shape() : y.elements() != 1)
       fail<ShapeError>(
-          "backward: the output has shape {} and the cotangent {} (equal shapes; only one element may "
-          "go without)",
+          "backward: the output has shape {} and the cotangent {} (take its sum or mean, or give a "
+          "cotangent of its shape)",
           to_string(y.shape()), dys[i].defined() ? to_string(dys[i].shape()) : "is missing");
     if (dys[i].defined() && dys[i].device() != y.device())
       fail<DeviceError>("backward: the output is on {} and the cotangent on {} (use to_device)",

@@ -90,7 +90,7 @@ std::unique_ptr<Task> batches_of(const std::string& path, std::int64_t& vocab) {
   ModelConfig sizes;
   text->set_model_sizes(sizes);
   vocab = sizes.vocab;
-  return text;  // text->next(step, 0) depends on (seed, step) alone
+  return text;  // text->next(step, 0) depends on (seed, step) alone, but for data.order = "stream"
 }
 
 struct Recipes {
@@ -172,7 +172,8 @@ struct Recipes {
   static void rows_of_a_text() {
     const std::string all = generate_stories(3, 5000);
     const std::int64_t time = 16;
-    const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer("char", all);
+    const std::unique_ptr<Tokenizer> tokenizer =
+        make_tokenizer("char", all);  // of tokenizer->vocab_size() tokens
     const Tensor ids = tensor(tokenizer->encode(all));
     const std::int64_t rows = (ids.elements() - 1) / time;
     const Tensor x = narrow(ids, 0, 0, rows * time).reshape({rows, time});

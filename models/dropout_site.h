@@ -42,8 +42,8 @@ class DropoutScope : detail::Setting<detail::RandomCalls> {
 // Returns x with dropout (ops/pointwise/dropout.h) where a DropoutScope trains, and x itself where one evaluates or,
 // without one, nothing is recorded (NoGrad). The key is that of the scope's seed and step and of the number of the
 // call.
-// errors: those of dropout with a key; ValueError without a scope where the graph is recorded: a loop that forgot it
-// would train without dropout.
+// errors: those of dropout with a key; ValueError without a scope where the graph is recorded and p is not 0: a loop
+// that forgot it would train without dropout.
 Tensor dropout(const Tensor& x, double p);
 
 // The dropout at one place in a model at one step.

@@ -22,7 +22,10 @@ double residual_deviation(const CommonKeys& config);
 class Linear {
  public:
   // A weight with this standard deviation, and with `with_bias` a bias of zeros.
-  Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, double deviation, bool with_bias);
+  Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, double deviation, bool with_bias = true);
+  // A flag there would be PyTorch's bias, and a weight of zeros: write the deviation with a point.
+  template <std::integral Whole>
+  Linear(const ParamScope&, std::int64_t, std::int64_t, Whole, bool = true) = delete;
   // With other initial values; without `of_bias` there is no bias.
   Linear(const ParamScope& scope, std::int64_t in, std::int64_t out, const Init& of_weight,
          const std::optional<Init>& of_bias = {});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -69,10 +70,24 @@ class Buffer : public RefCounted {
 // Base of the data that autograd attaches to a tensor (autograd/node.h).
 class AutogradData : public RefCounted {};
 
+namespace detail {
+// What C++ would take for an axis and is none: sum(x, true), max(x, 0.5).
+template <class T>
+concept NoAxis = std::same_as<T, bool> || std::floating_point<T>;
+}  // namespace detail
+
 // A handle to a view of a buffer: copying it is cheap, and copies share the bytes.
 class Tensor {
  public:
   Tensor() = default;  // undefined: no storage; defined() is false
+  // Another handle of the same tensor.
+  Tensor(const Tensor&) = default;
+  // The same; the other one is undefined afterwards.
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+  // Of a variable alone: x.select(0, 1) = y would give a temporary handle another tensor, and not write to x.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
 
   // Returns an uninitialised row-major tensor.
   // errors: OutOfMemoryError, DeviceError.
@@ -150,7 +165,8 @@ class Tensor {
   // errors: ShapeError outside the axis, or for a scalar.
   const Tensor operator[](std::int64_t index) const;
   template <class T>
-  void operator=(const T&) const = delete;  // x[i] = y: use where, concat, or x.mutable_data<T>()
+  void operator=(const T&) const =
+      delete;  // x[i] = y, narrow(x, ..) = y: use where, concat, or x.mutable_data<T>()
 
   // The ops of the same names as methods: x.sum(1) is sum(x, 1). Shapes, errors and gradients are those of the
   // functions, in the headers of ops/; ops/tensor_methods.cpp defines the methods.
@@ -158,6 +174,10 @@ class Tensor {
   Tensor sum(int axis, bool keep = false) const;
   Tensor mean() const;
   Tensor mean(int axis, bool keep = false) const;
+  void sum(detail::NoAxis auto, bool = false) const = delete;
+  void mean(detail::NoAxis auto, bool = false) const = delete;
+  void max(detail::NoAxis auto, bool = false) const = delete;
+  void min(detail::NoAxis auto, bool = false) const = delete;
   Tensor max() const;
   Tensor max(int axis, bool keep = false) const;
   Tensor min() const;

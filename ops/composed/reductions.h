@@ -21,10 +21,12 @@ Tensor logsumexp(const Tensor& x, int axis, bool keep = false);
 // grad: 2 dy (x - mean) / (count - correction), repeated over the axis.
 Tensor var(const Tensor& x, int axis, bool keep = false, double correction = 1);
 Tensor var(const Tensor& x);
+void var(const Tensor& x, detail::NoAxis auto, bool = false, double = 1) = delete;
 // Returns the standard deviation, the square root of the variance, with its arguments and errors.
 // grad: that of the root, which is infinite where the deviation is 0.
 Tensor std(const Tensor& x, int axis, bool keep = false, double correction = 1);
 Tensor std(const Tensor& x);
+void std(const Tensor& x, detail::NoAxis auto, bool = false, double = 1) = delete;
 
 // Returns the product over one axis or of all elements, multiplied in halves; 1 for none.
 // errors: ShapeError when there is no such axis; DtypeError.

@@ -21,6 +21,7 @@ struct SortedValues {
 // errors: ShapeError when there is no such axis; DtypeError.
 // grad: dx = dy at the places.
 detail::SortedValues sort(const Tensor& x, int axis = -1, bool descending = false);
+void sort(const Tensor& x, detail::NoAxis auto, bool = false) = delete;  // the axis comes before `descending`
 
 // Returns the k largest elements of each row along an axis, the largest first, and their places in x: the first k of
 // sort(x, axis, true).

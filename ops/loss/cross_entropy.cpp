@@ -78,16 +78,37 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t i
 }
 
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int64_t ignore) {
-  if (must_upcast(logits)) return cross_entropy_rows(upcast(logits), targets, ignore);
+  const bool tracked = grad_enabled() && requires_grad(logits);
+  if (must_upcast(logits) || (tracked && compute_dtype(logits) != logits.dtype()))
+    return cross_entropy_rows(upcast(logits), targets, ignore);
   const Tensor numbers = checked_targets("cross_entropy_rows", logits, targets, ignore);
+  const Dtype dtype = logits.dtype();
+  const Device device = logits.device();
+  const std::int64_t rows = numbers.elements(), classes = logits.dim(-1);
   const Tensor packed = raw::contiguous(logits);
-  const Tensor losses = Tensor::empty(targets.shape(), compute_dtype(logits), logits.device());
-  if (losses.elements() > 0)
+  const Tensor losses = Tensor::empty(targets.shape(), compute_dtype(logits), device);
+  const Tensor row_max = tracked ? Tensor::empty({rows}, dtype, device) : Tensor();
+  const Tensor row_inverse = tracked ? Tensor::empty({rows}, dtype, device) : Tensor();
+  if (rows > 0)
     cross_entropy_forward_slot(
-        logits.device(),
-        {logits.dtype(), numbers.elements(), logits.dim(-1), logits.dim(-1), ignore, packed.raw_data(),
-         numbers.data<std::int64_t>(), losses.raw_data(), nullptr, nullptr});
-  return losses;
+        device, {dtype, rows, classes, classes, ignore, packed.raw_data(), numbers.data<std::int64_t>(),
+                 losses.raw_data(), tracked ? row_max.raw_data() : nullptr,
+                 tracked ? row_inverse.raw_data() : nullptr});
+  if (!tracked) return losses;
+  return record(
+      "cross_entropy_rows", {logits}, losses, {packed, numbers, row_max, row_inverse}, [=](VjpContext& v) {
+        const Tensor dlogits = Tensor::empty(v.saved(0).shape(), dtype, device);
+        if (dlogits.elements() > 0) {
+          const Tensor one = Tensor::full({1}, 1, dtype, device);
+          cross_entropy_backward_slot(
+              device, {dtype, rows, classes, classes, ignore, one.raw_data(), v.saved(0).raw_data(),
+                       v.saved(1).data<std::int64_t>(), v.saved(2).raw_data(), v.saved(3).raw_data(),
+                       one.raw_data(), dlogits.raw_data(), 0});
+        }
+        const Shape& of_rows = v.dy().shape();
+        v.sink.accumulate(
+            0, dlogits * raw::reshape(raw::contiguous(v.dy()), of_rows.inserted(of_rows.rank(), 1)));
+      });
 }
 
 }  // namespace eddy

@@ -5,6 +5,7 @@
 // Probabilities are never stored: the gradient recomputes them from the logits and two numbers per row.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include "ops/core/slot.h"
@@ -21,11 +22,13 @@ namespace eddy {
 // DeviceError.
 // grad: dlogits = dy (softmax - [class = target]) / scored rows; 0 in ignored rows.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore = -1);
+// A number there would be a class, and no share of label smoothing.
+void cross_entropy(const Tensor&, const Tensor&, std::floating_point auto) = delete;
 
-// Returns each row's loss, 0 where the target is `ignore`. For evaluation.
+// Returns each row's loss, 0 where the target is `ignore`.
 // shapes: as cross_entropy; the result has the targets' shape.
 // errors: as cross_entropy.
-// grad: none.
+// grad: dlogits = dy (softmax - [class = target]) of each row; 0 in ignored rows.
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets, std::int64_t ignore = -1);
 
 namespace detail {

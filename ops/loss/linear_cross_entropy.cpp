@@ -224,6 +224,9 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
 Tensor linear_cross_entropy_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& targets, std::int64_t ignore, std::int64_t chunk) {
   const Problem p = checked("linear_cross_entropy_rows", x, weight, bias, targets, ignore, chunk);
+  const bool tracked = grad_enabled() &&
+                       (requires_grad(x) || requires_grad(weight) || (bias.defined() && requires_grad(bias)));
+  if (tracked) return cross_entropy_rows(linear(upcast(x), upcast(weight), upcast(bias)), targets, ignore);
   if (chunk == 0 && p.classes() < kManyClasses && uses_cpu_path(x.device()))
     return cross_entropy_rows(linear(x, weight, bias), targets, ignore);
   const Tensor losses = p.scratch({p.count()});

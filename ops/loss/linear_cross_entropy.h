@@ -38,10 +38,11 @@ inline constexpr std::int64_t kManyClasses = 4096;
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             std::int64_t ignore = -1, std::int64_t chunk = 0);
 
-// Returns each row's loss, 0 where the target is `ignore`. For evaluation.
+// Returns each row's loss, 0 where the target is `ignore`. Where a gradient is wanted it is cross_entropy_rows of
+// linear as a whole, without chunks and in f32 for bf16.
 // shapes: as linear_cross_entropy; the result has the targets' shape.
 // errors: as linear_cross_entropy.
-// grad: none.
+// grad: for x, weight and bias.
 Tensor linear_cross_entropy_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& targets, std::int64_t ignore = -1, std::int64_t chunk = 0);
 

@@ -52,6 +52,14 @@ Tensor argmax(const Tensor& x);
 Tensor argmin(const Tensor& x, int axis, bool keep = false);
 Tensor argmin(const Tensor& x);
 
+// An axis comes before the flag that keeps it, and maximum(x, y) and minimum(x, y) compare with a number.
+void sum(const Tensor& x, detail::NoAxis auto, bool = false) = delete;
+void mean(const Tensor& x, detail::NoAxis auto, bool = false) = delete;
+void max(const Tensor& x, detail::NoAxis auto, bool = false) = delete;
+void min(const Tensor& x, detail::NoAxis auto, bool = false) = delete;
+void argmax(const Tensor& x, detail::NoAxis auto, bool = false) = delete;
+void argmin(const Tensor& x, detail::NoAxis auto, bool = false) = delete;
+
 // Returns x summed to `shape`, over the axes that broadcasting from `shape` to x's shape repeats. The result
 // is untracked. If the shapes are equal, it shares the storage of x.
 // errors: ShapeError when `shape` does not broadcast to x's; DtypeError.

@@ -82,7 +82,7 @@ void write_safetensors(const std::string& path, std::span<const SafetensorsItem>
 using SafetensorsNames = std::function<bool(const std::string&)>;
 
 // Returns the wanted tensors of a file, copied to the CPU.
-// dtypes: F32, F64, BF16, I32, I64 and U8 as they are; F16 becomes f32.
+// dtypes: F32, F64, BF16, I32, I64 and U8 as they are; F16 becomes f32, and BOOL u8.
 // errors: as SafetensorsFile::open; DtypeError for a wanted tensor of another type; OutOfMemoryError.
 std::map<std::string, Tensor> load_safetensors(const std::string& path, const SafetensorsNames& wanted = {});
 

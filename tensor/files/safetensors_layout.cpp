@@ -7,9 +7,10 @@
 namespace eddy {
 namespace {
 
+// The first of a Dtype is what is written for it.
 constexpr SafetensorsType kTypes[] = {
     {"F32", 32, Dtype::f32}, {"BF16", 16, Dtype::bf16}, {"F64", 64, Dtype::f64}, {"I32", 32, Dtype::i32},
-    {"I64", 64, Dtype::i64}, {"U8", 8, Dtype::u8},      {"F16", 16, {}},         {"BOOL", 8, {}},
+    {"I64", 64, Dtype::i64}, {"U8", 8, Dtype::u8},      {"F16", 16, {}},         {"BOOL", 8, Dtype::u8},
     {"I8", 8, {}},           {"I16", 16, {}},           {"U16", 16, {}},         {"U32", 32, {}},
     {"U64", 64, {}},         {"C64", 64, {}},           {"F4", 4, {}},           {"F6_E2M3", 6, {}},
     {"F6_E3M2", 6, {}},      {"F8_E5M2", 8, {}},        {"F8_E4M3", 8, {}},      {"F8_E8M0", 8, {}},

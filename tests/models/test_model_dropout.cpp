@@ -254,6 +254,7 @@ TEST_CASE("dropout without a key gives x itself in evaluation, and refuses to tr
     CHECK(dropout(x, 0.5).to_vector<float>() == x.to_vector<float>());
   }
   CHECK_THROWS_WITH_AS(dropout(x, 0.5), doctest::Contains("no DropoutScope on this thread"), ValueError);
+  CHECK(dropout(x, 0).raw_data() == x.raw_data());
 }
 
 TEST_CASE("attention without a key of its own drops by the scope, as dropout does") {

@@ -254,9 +254,8 @@ TEST_CASE("safetensors: a tensor of a dtype that Eddy does not have is in the wa
   const TempFolder folder;
   const std::string path = folder.path("mixed.safetensors");
   const std::vector<std::pair<std::string, std::size_t>> types{
-      {"BOOL", 4},    {"I8", 4},          {"I16", 8},     {"U16", 8},     {"U32", 16},
-      {"U64", 32},    {"C64", 32},        {"F8_E4M3", 4}, {"F8_E5M2", 4}, {"F8_E8M0", 4},
-      {"F6_E2M3", 3}, {"F8_E4M3FNUZ", 4}, {"F4", 2}};
+      {"I8", 4},      {"I16", 8},     {"U16", 8},     {"U32", 16},    {"U64", 32},        {"C64", 32},
+      {"F8_E4M3", 4}, {"F8_E5M2", 4}, {"F8_E8M0", 4}, {"F6_E2M3", 3}, {"F8_E4M3FNUZ", 4}, {"F4", 2}};
   for (const auto& [type, bytes] : types) {
     CAPTURE(type);
     const std::string end = std::to_string(bytes);
@@ -276,6 +275,15 @@ TEST_CASE("safetensors: a tensor of a dtype that Eddy does not have is in the wa
   }
   check_refused(one_tensor(R"("dtype":"F4","shape":[3],"data_offsets":[0,1])", 1), "end inside a byte");
   check_refused(one_tensor(R"("dtype":"I16","shape":[3],"data_offsets":[0,3])", 3), "takes 6");
+}
+TEST_CASE("safetensors: PyTorch's masks, BOOL, are u8 here, and u8 is written as U8") {
+  const TempFolder folder;
+  const std::string path = folder.path("mask.safetensors");
+  write_bytes(path, one_tensor(R"("dtype":"BOOL","shape":[3],"data_offsets":[0,3])", 3));
+  const auto read = load_safetensors(path);
+  CHECK(read.begin()->second.dtype() == Dtype::u8);
+  save_safetensors(path, read);
+  CHECK(SafetensorsFile::open(path).find(read.begin()->first)->type == "U8");
 }
 TEST_CASE("safetensors: every f16 is read as the f32 of the same number") {
   const TempFolder folder;

@@ -50,6 +50,7 @@ SavedTraining read_training(const fs::path& checkpoint) {
           program_name());
     training.step = about.at("step").get<std::int64_t>();
     training.numbers = about.at("numbers").get<std::map<std::string, double>>();
+    if (about.contains("task")) training.task = about.at("task");
   } catch (const json::exception& error) {
     fail<FormatError>("training: {} is damaged: {}", file, plain_message(error.what()));
   }
@@ -73,7 +74,8 @@ void save_training(const fs::path& folder, const ParamStore& params, const Optim
         save_safetensors((temporary / "optimizer.safetensors").string(), optimizer.save());
         if (!training.state.empty())
           save_safetensors((temporary / "recurrent.safetensors").string(), training.state.to_map());
-        const json about{{"format", kLoopFormat}, {"step", training.step}, {"numbers", training.numbers}};
+        json about{{"format", kLoopFormat}, {"step", training.step}, {"numbers", training.numbers}};
+        if (!training.task.is_null()) about["task"] = training.task;
         replace_text_file(temporary / "state.json", about.dump(1) + "\n");
       },
       [&](const fs::path& checkpoints, const std::string& name) {

@@ -13,12 +13,13 @@
 //   }
 //
 // A resumed loop equals an unbroken one to the bit where all that a step depends on is in the weights, the optimizer, the
-// step, and the state and numbers that are saved with them.
+// step, and the state, numbers and task that are saved with them.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -34,6 +35,8 @@ struct SavedTraining {
   std::int64_t step = 0;                    // optimizer steps done
   State state{};                            // a recurrent state that the next step goes on from
   std::map<std::string, double> numbers{};  // the loop's own: a best loss, the steps since it; finite
+  nlohmann::json
+      task{};  // what Task::save returned, for Task::load: where a text that is read in order stands
 };
 
 // Writes checkpoints/step-N of a folder, which it makes, points checkpoints/latest to it, and keeps the last `keep`, this one

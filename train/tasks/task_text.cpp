@@ -327,7 +327,13 @@ class ReadingTask final : public TextTask {
     return validates_ ? std::min<std::int64_t>(batch, std::ssize(sequences("valid", batch))) : 0;
   }
 
-  Batch next(std::int64_t, std::int64_t) override {
+  Batch next(std::int64_t step, std::int64_t) override {
+    if (reader_stands_at_begin_ && step > 0)
+      fail<ValueError>(
+          "task: the text is read in order and stands at its beginning, and the batch of step {} is asked for (Task::load "
+          "what Task::save returned at that step, or set data.order to \"windows\", whose batches need the step alone)",
+          step);
+    reader_stands_at_begin_ = false;
     Batch batch;
     reader_->next(batch);
     return batch;
@@ -345,6 +351,7 @@ class ReadingTask final : public TextTask {
           "run with --init-from)",
           config_.data.order, file);
     reader_->load(saved.value("reading", json()), file, data_.grown);
+    reader_stands_at_begin_ = false;
   }
 
   EvalResult evaluate(const Model& model, const EvalOptions& options,
@@ -493,6 +500,7 @@ class ReadingTask final : public TextTask {
 
   const bool documents_;
   std::optional<SequenceReader> reader_;  // of training
+  bool reader_stands_at_begin_ = true;
 };
 
 std::unique_ptr<Task> make_text(TaskArguments&& arguments) {

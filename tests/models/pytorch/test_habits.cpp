@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "autograd/gradcheck.h"
@@ -38,8 +39,14 @@ Tensor gradient_of(const Tensor& x, const Tensor& y) {
 }
 
 struct OneLinear {
-  explicit OneLinear(const ParamScope& scope) : layer(scope.scope("layer"), 2, 2, 0.5, true) {}
+  explicit OneLinear(const ParamScope& scope) : layer(scope.scope("layer"), 2, 2, 0.5) {}
   Linear layer;
+};
+
+template <class Axis>
+concept can_be_summed_over = requires(const Tensor& x, Axis axis) {
+  eddy::sum(x, axis);
+  x.sum(axis);
 };
 
 // Two steps of AdamW over all numbers as PyTorch documents it, with clipping before. Gradient of step t: g[t].
@@ -103,7 +110,7 @@ TEST_CASE("habit: A causal query counts from the last key") {
   CHECK(numbers(softmax(zeros({1, 2}), {.causal = true})) == std::vector<double>{0.5, 0.5});
 }
 
-TEST_CASE("habit: A linear layer has the weight [out, in], normal numbers, and a bias if asked for") {
+TEST_CASE("habit: A linear layer has the weight [out, in], normal numbers, and a bias of zeros") {
   const auto net = make_module<OneLinear>(1);
   const Tensor weight = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});  // 2 -> 3
   CHECK(numbers(linear(tensor({1.f, 10.f}), weight)) == std::vector<double>{21, 43, 65});
@@ -285,6 +292,8 @@ TEST_CASE("habit: A reduction takes one axis, and its gradient goes to one of eq
   const Tensor a = ones({1}), b = ones({1});
   require_grad(a);
   CHECK(numbers(gradient_of(a, sum(maximum(a, b)))) == std::vector<double>{0});  // PyTorch: 0.5
+  static_assert(!can_be_summed_over<bool> && can_be_summed_over<int>);  // PyTorch: x.sum(keepdim=True)
+  static_assert(!can_be_summed_over<double>);
 }
 
 TEST_CASE("habit: The first flag of var and std keeps the axis") {
@@ -320,6 +329,10 @@ TEST_CASE("habit: An operator such as += makes a new tensor") {
   raw::copy_into(weight, raw::copy(before - 1));
   wrote_in_place(weight, "my_step");
   CHECK(largest_gap(numbers(weight), numbers(before - 1)) == 0);
+  static_assert(std::is_assignable_v<Tensor&, Tensor> &&
+                !std::is_assignable_v<Tensor, Tensor>);  // narrow(x, ..) = y
+  static_assert(!std::is_assignable_v<Tensor, const Tensor&>);
+  static_assert(!std::is_assignable_v<const Tensor, Tensor>);  // x[0] = y
 }
 
 TEST_CASE("habit: Shapes broadcast, but not dtypes, and not the batches of matrices") {

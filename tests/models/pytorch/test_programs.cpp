@@ -118,6 +118,9 @@ struct HandGpt {
 // PyTorch's third argument is padding_idx, where here is the deviation.
 static_assert(std::is_constructible_v<Embedding, const ParamScope&, int, int, double>);
 static_assert(!std::is_constructible_v<Embedding, const ParamScope&, int, int, int>);
+// And that of Linear is its bias.
+static_assert(std::is_constructible_v<Linear, const ParamScope&, int, int, double>);
+static_assert(!std::is_constructible_v<Linear, const ParamScope&, int, int, bool>);
 
 TEST_CASE("programs: an LSTM cell by hand has the numbers of PyTorch's LSTMCell") {
   auto cell = make_module<HandLstm>({.seed = 1, .dtype = Dtype::f64}, 2, 2);

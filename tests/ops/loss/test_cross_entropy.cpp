@@ -8,6 +8,7 @@
 #include "autograd/tape.h"
 #include "ops/core/op_spec.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/ops.h"
 #include "tensor/base/error.h"
 
 using namespace eddy;
@@ -71,7 +72,26 @@ TEST_CASE("cross_entropy keeps targets of leading axes and per-row losses have t
   const Tensor logits = sample_normal({2, 3, 5}, "logits");
   const Tensor targets = sample_indices({2, 3}, "targets", 5);
   CHECK(cross_entropy_rows(logits, targets).shape() == Shape{2, 3});
-  CHECK(!requires_grad(cross_entropy_rows(require_grad(logits), targets)));
+}
+
+TEST_CASE("cross_entropy_rows weighs rows in the gradient, and their mean has that of cross_entropy") {
+  const Tensor logits = sample_normal({2, 3, 5}, "logits");
+  const Tensor targets = targets_of({4, 0, 9, 2, 1, 3}).reshape({2, 3});  // 9 is ignored
+  const auto gradient = [&](const auto& loss_of) {
+    const Tensor x = raw::copy(logits);
+    require_grad(x);
+    backward(loss_of(x));
+    return grad(x);
+  };
+  const Tensor mean = gradient([&](const Tensor& x) { return cross_entropy(x, targets, 9); });
+  const Tensor rows = gradient([&](const Tensor& x) { return sum(cross_entropy_rows(x, targets, 9)) / 5.0; });
+  CHECK(max(abs(rows - mean)).item() <= 1e-16);
+  const Tensor weights = Tensor::from(std::vector<double>{2, 0, 3, 1, -1, 0.5}, {2, 3});
+  const Tensor weighted =
+      gradient([&](const Tensor& x) { return sum(cross_entropy_rows(x, targets, 9) * weights); });
+  CHECK(max(abs(weighted - mean * weights.reshape({2, 3, 1}) * 5.0)).item() <= 1e-15);
+  const NoGrad no_grad;
+  CHECK(!requires_grad(cross_entropy_rows(require_grad(logits), targets, 9)));
 }
 
 TEST_CASE("cross_entropy names a target that is out of range") {

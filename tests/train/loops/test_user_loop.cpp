@@ -21,6 +21,8 @@
 #include "train/app/report/side_by_side.h"
 #include "train/files/text_file.h"
 #include "train/run/checkpoint.h"
+#include "train/tasks/task.h"
+#include "train/text/stories/stories.h"
 
 namespace {
 
@@ -88,17 +90,42 @@ TEST_CASE(
   Adam adam(net.params());
   CHECK(!load_training(folder.path("run"), net, adam));
   SavedTraining training{.step = 7, .numbers = {{"best", 0.1}}};
+  CHECK(training.task.is_null());
+  training.task = {{"reading", {1, 2}}};
   training.state.set("h", tensor({1.f, 2.f}));
   save_training(folder.path("run"), net.params(), adam, training);
   const auto saved = load_training(folder.path("run"), net, adam);
   REQUIRE(saved);
   CHECK(saved->step == 7);
   CHECK(saved->numbers == training.numbers);
+  CHECK(saved->task == training.task);
   CHECK(saved->state.get("h").to_vector<float>() == std::vector<float>{1, 2});
   training.numbers["best"] = std::numeric_limits<double>::infinity();
   CHECK(
       contains(error_of<ValueError>([&] { save_training(folder.path("run"), net.params(), adam, training); }),
                "the number best is inf"));
+}
+
+TEST_CASE("own loops: a text in order goes on where it stood, and one that was not told where is refused") {
+  const TempFolder folder;
+  folder.write("book.txt", generate_stories(1, 4000));
+  const auto text = [&] {
+    TaskArguments arguments;
+    arguments.config.data.path = folder.path("book.txt");
+    arguments.config.data.order = "stream";
+    arguments.config.train.batch = 2;
+    arguments.config.train.sequence = 16;
+    return make_task(std::move(arguments));
+  };
+  const auto tokens = [](Task& task, std::int64_t step) {
+    return task.next(step, 0).tokens.to_vector<std::int32_t>();
+  };
+  const std::unique_ptr<Task> whole = text(), again = text();
+  for (std::int64_t step = 0; step < 3; ++step) static_cast<void>(tokens(*whole, step));
+  CHECK(contains(error_of<ValueError>([&] { static_cast<void>(tokens(*again, 3)); }),
+                 "stands at its beginning, and the batch of step 3 is asked for"));
+  again->load(whole->save(), "a checkpoint");
+  CHECK(tokens(*again, 3) == tokens(*whole, 3));
 }
 
 TEST_CASE("own loops: a damaged checkpoint is an error that names the one that is whole") {

@@ -63,6 +63,12 @@ int run_import(ImportFlags& flags, const CLI::App& app) {
     request.config.data.tokenizer =
         name == kSentencePiece ? (std::filesystem::path(request.run_dir) / "tokenizer.model").string() : name;
   }
+  if (request.described && request.described->tokenizer == nullptr && tokenizer == given.end() &&
+      request.config.data.path.empty())
+    fail<ValueError>(
+        "import: {} has no tokenizer that Eddy reads: give a text as token ids, by --data ids.txt --data.tokenizer ids "
+        "(train/app/exchange/README.md shows how the model's own tokenizer makes them), or a text with its tokenizer",
+        request.weights.front());
   take_threads(request.config, app);
   validate(request.config);
   for (const std::string& note : notes) say(note);

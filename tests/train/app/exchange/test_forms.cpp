@@ -287,6 +287,9 @@ TEST_CASE("eddy import: weights whose tokenizer is not read work on token ids") 
   const TempFolder folder;
   const std::unique_ptr<Model> model = form_model(form_config("llama"));  // of 23 tokens
   static_cast<void>(export_model(*model, nullptr, folder.path("hf"), ModelForm::huggingface));
+  const std::string untold =
+      "import: hf has no tokenizer that Eddy reads: give a text as token ids, by --data ids.txt";
+  CHECK(contains(run_program({words_of("import --weights hf --run back"), folder.path()}).err, untold));
   folder.write("hf/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
   std::string ids;
   for (int i = 0; i < 600; ++i) ids += std::to_string(i * i % 11) + (i % 9 == 8 ? "\n" : " ");
