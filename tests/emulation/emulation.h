@@ -70,6 +70,7 @@ struct Launch {
   const void* function = nullptr;  // the kernel and its arguments, for the record (record.h)
   const void* arguments = nullptr;
   std::size_t argument_bytes = 0;
+  bool dependent = false;  // on a GPU it may begin before the launch ahead has ended (dependent_launch.cuh)
 };
 // Runs a kernel's body once for every thread, block by block, both in random order. Each thread has its own
 // stack and runs until it waits for others.

@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace emulation {
@@ -29,6 +30,11 @@ struct Piece {
 };
 std::vector<Piece>& pieces() {
   static auto* const all = new std::vector<Piece>;
+  return *all;
+}
+// What the last launch changed, if it was a dependent one.
+std::vector<RecordRange>& changed_ahead() {
+  static auto* const all = new std::vector<RecordRange>;
   return *all;
 }
 
@@ -98,6 +104,25 @@ void touched(const char* start, std::size_t bytes) {
   pieces().push_back({start, std::vector<char>(start, start + bytes)});
 }
 
+// The bytes of the pieces that are not as they were. Ranges less than 16 bytes apart are one: of a number that was stored
+// some bytes may be as before.
+std::vector<RecordRange> changed_ranges() {
+  constexpr std::size_t kNear = 16;
+  std::vector<RecordRange> ranges;
+  for (const Piece& piece : pieces()) {
+    std::size_t end = 0;  // of the piece's last range; 0 without one
+    for (std::size_t i = 0; i < piece.before.size(); ++i) {
+      if (piece.start[i] == piece.before[i]) continue;
+      if (end == 0 || i - end >= kNear)
+        ranges.push_back({reinterpret_cast<std::uint64_t>(piece.start) + i, 1});
+      else
+        ranges.back().bytes += i + 1 - end;
+      end = i + 1;
+    }
+  }
+  return ranges;
+}
+
 template <class T>
 void append(std::string& to, const T& value) {
   to.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -121,15 +146,21 @@ void write_file(const std::string& symbol, const std::string& text) {
 }  // namespace
 
 Recorded::Recorded(const Launch& launch, bool resident)
-    : launch_(launch), resident_(resident), records_(wanted(launch)) {
-  if (!records_) return;
+    : launch_(launch),
+      resident_(resident),
+      records_(wanted(launch)),
+      watches_(records_ || (launch.dependent && folder() != nullptr)) {
+  if (!watches_) return;
   pieces().clear();
   watch_pages(touched);
 }
 
 Recorded::~Recorded() {
-  if (!records_) return;
+  const std::vector<RecordRange> ahead = std::exchange(changed_ahead(), {});
+  if (!watches_) return;
   watch_pages(nullptr);
+  if (launch_.dependent) changed_ahead() = changed_ranges();
+  if (!records_) return;
   const std::string& symbol = symbol_of(launch_.function);
   RecordHeader header;
   header.blocks = static_cast<std::int32_t>(launch_.blocks);
@@ -139,10 +170,14 @@ Recorded::~Recorded() {
   header.symbol_bytes = static_cast<std::int32_t>(symbol.size());
   header.argument_bytes = static_cast<std::int32_t>(launch_.argument_bytes);
   header.pieces = static_cast<std::int32_t>(pieces().size());
+  header.dependent = launch_.dependent ? 1 : 0;
+  header.ranges_ahead = launch_.dependent ? static_cast<std::int32_t>(ahead.size()) : 0;
   std::string text, before, after;
   append(text, header);
   text += symbol;
   text.append(static_cast<const char*>(launch_.arguments), launch_.argument_bytes);
+  if (launch_.dependent)
+    for (const RecordRange& range : ahead) append(text, range);
   for (const Piece& piece : pieces()) {
     const bool changed = std::memcmp(piece.start, piece.before.data(), piece.before.size()) != 0;
     append(text, RecordPiece{reinterpret_cast<std::uint64_t>(piece.start),

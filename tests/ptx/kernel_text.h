@@ -30,6 +30,7 @@ struct Kernel {
   std::string shared;  // declarations of shared memory
   Shape shape;
   std::vector<unsigned char> input = std::vector<unsigned char>(4096);
+  std::uint64_t ahead_start = 0, ahead_bytes = 0;  // what the launch ahead wrote
   std::size_t output_bytes = 4096;
 
   std::string text() const {
@@ -64,6 +65,7 @@ struct Kernel {
     GlobalMemory memory;
     memory.add(kInput, input);
     memory.add(kOutput, std::vector<unsigned char>(output_bytes));
+    memory.add_written_ahead(ahead_start, ahead_bytes);
     const std::uint64_t arguments[] = {kInput, kOutput};
     std::vector<unsigned char> bytes(sizeof arguments);
     std::memcpy(bytes.data(), arguments, sizeof arguments);

@@ -57,10 +57,15 @@ RecordedLaunch read_launch(const std::filesystem::path& file) {
   if (header.magic != emulation::RecordHeader::kMagic) throw Fault(file.string() + ": no record of a launch");
   RecordedLaunch launch;
   launch.file = file.filename().string();
-  launch.shape = {header.blocks, header.threads, header.shared_bytes, header.resident != 0};
+  launch.shape = {header.blocks, header.threads, header.shared_bytes, header.resident != 0,
+                  header.dependent != 0};
   const std::vector<unsigned char> symbol = reader.take(static_cast<std::size_t>(header.symbol_bytes));
   launch.kernel = text_name({symbol.begin(), symbol.end()});
   launch.arguments = reader.take(static_cast<std::size_t>(header.argument_bytes));
+  for (int i = 0; i < header.ranges_ahead; ++i) {
+    const auto range = reader.take<emulation::RecordRange>();
+    launch.ahead.emplace_back(range.start, range.bytes);
+  }
   std::vector<emulation::RecordPiece> pieces;
   for (int i = 0; i < header.pieces; ++i) pieces.push_back(reader.take<emulation::RecordPiece>());
   for (const emulation::RecordPiece& piece : pieces)
@@ -73,6 +78,7 @@ RecordedLaunch read_launch(const std::filesystem::path& file) {
 GlobalMemory memory_before(const RecordedLaunch& launch) {
   GlobalMemory memory;
   for (const Piece& piece : launch.pieces) memory.add(piece.start, piece.before);
+  for (const auto& [start, bytes] : launch.ahead) memory.add_written_ahead(start, bytes);
   return memory;
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/ptx/interpreter/machine.h"
@@ -19,6 +20,7 @@ struct RecordedLaunch {
   Shape shape;
   std::vector<unsigned char> arguments;
   std::vector<Piece> pieces;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ahead;  // start and bytes that the launch ahead wrote
 };
 
 // Returns a mangled kernel's name as C++ text, the same for both compilers: without the type of its result, and

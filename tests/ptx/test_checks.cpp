@@ -166,6 +166,34 @@ TEST_CASE("ptx: blocks read each other's numbers after a release and an acquire 
   CHECK(says(error_of(neighbours("", acquire), shape), "none comes on"));
 }
 
+TEST_CASE(
+    "ptx: a dependent launch waits for the one ahead before it reads what that wrote, stores, goes on or ends") {
+  const auto error = [](const std::string& body, bool dependent = true) {
+    Kernel kernel;
+    kernel.body = body;
+    kernel.shape = {1, 64, 0, false, dependent};
+    kernel.ahead_start = ptx::test::kInput + 2048;
+    kernel.ahead_bytes = 100;
+    kernel.shared = ".shared .align 16 .b8 row[1024];";
+    return kernel.run().error;
+  };
+  const std::string wait = "  griddepcontrol.wait;\n", next = "  griddepcontrol.launch_dependents;\n",
+                    weight = "  ld.global.u32 %r40, [%rd3];\n", row = "  ld.global.u32 %r41, [%rd3+2048];\n",
+                    store = "  st.global.u32 [%rd4], %r1;\n",
+                    copy = kRow.substr(0, kRow.find("  mov.u64 %rd9")) +
+                           "  cp.async.cg.shared.global [%r21], [%rd7+2048], 16, %r22;\n";
+  CHECK(error(weight + wait + row + next + store) == "");
+  CHECK(error(weight + row + store, false) == "");
+  CHECK(error("  ld.global.u32 %r41, [%rd3+2148];\n" + wait) == "");
+  CHECK(says(error(weight + row + wait + next + store), "is read before griddepcontrol.wait"));
+  CHECK(says(error(copy + wait + "  cp.async.wait_all;\n"), "is read before griddepcontrol.wait"));
+  CHECK(says(error(weight + store + wait + row), "a store before griddepcontrol.wait"));
+  CHECK(says(error(weight + next + wait + row), "may begin before"));
+  CHECK(says(error(weight), "ends without griddepcontrol.wait"));
+  CHECK(says(error("  setp.lt.u32 %p1, %r1, 40;\n  @%p1 griddepcontrol.wait;\n"), "thread 40"));
+  CHECK(says(error("  griddepcontrol.other;\n"), "unknown form"));
+}
+
 TEST_CASE("ptx: unknown instructions, names and forms are refused with the line") {
   CHECK(says(error_of("  add.f16 %rs1, %rs2, %rs3;\n"), "does not know"));
   CHECK(says(error_of("  mov.u32 %r2, nothing;\n"), "an unknown name"));

@@ -47,6 +47,14 @@ Place global_place(Warp& warp, int lane, std::uint64_t address, int bytes, Acces
   GlobalMemory& memory = warp.block->grid->memory;
   GlobalMemory::Range* const range = memory.find(address, static_cast<std::size_t>(bytes));
   if (range == nullptr) out_of_bounds(warp, lane, access, bytes, memory.describe(address));
+  if ((warp.waited >> lane & 1) == 0) {
+    if (access != Access::load)
+      fail(warp, lane, fmt::format("{} before griddepcontrol.wait", kNames[static_cast<int>(access)]));
+    if (memory.written_ahead(address, static_cast<std::size_t>(bytes)))
+      fail(warp, lane,
+           fmt::format("{} is read before griddepcontrol.wait, and the launch ahead wrote it",
+                       memory.describe(address)));
+  }
   const std::size_t at = address - range->start;
   if (access != Access::atomic && bytes > 1) {
     const std::size_t last = (at + static_cast<std::size_t>(bytes) - 1) / 2;
@@ -232,6 +240,17 @@ void copy_async(Warp& warp, const Instruction& instruction, Mask mask) {
     }
     warp.block->shared.begin_copy(warp, lane, copy.to);
     warp.copies.push_back(copy);
+  });
+}
+
+void wait_for_launch_ahead(Warp& warp, const Instruction&, Mask mask) {
+  warp.waited |= mask;
+}
+
+void begin_next_launch(Warp& warp, const Instruction&, Mask mask) {
+  each_lane(mask & ~warp.waited, [&](int lane) {
+    fail(warp, lane,
+         "the next launch may begin before griddepcontrol.wait, when the launch ahead has not ended");
   });
 }
 

@@ -13,6 +13,10 @@ Run run_of_atomic_add(Type type);
 // cp.async of up to 16 bytes: from = {shared address, global address, size}.
 void copy_async(Warp& warp, const Instruction& instruction, Mask mask);
 void wait_for_copies(Warp& warp, const Instruction& instruction, Mask mask);
+// griddepcontrol.wait and .launch_dependents. A thread of a dependent launch must wait before it reads what the launch
+// ahead wrote, stores anything, lets the next launch begin, or ends.
+void wait_for_launch_ahead(Warp& warp, const Instruction& instruction, Mask mask);
+void begin_next_launch(Warp& warp, const Instruction& instruction, Mask mask);
 
 // What `option` of a load or an atomic operation says.
 enum : int { kPlain = 0, kAcquires = 1, kReleases = 2 };

@@ -97,6 +97,7 @@ struct Warp {
   std::vector<Fragment> fragments;
   std::vector<Copy> copies;
   std::uint32_t order = 1;  // how many bar.warp.sync it passed, with the block's barriers
+  Mask waited = 0;          // lanes that passed griddepcontrol.wait; all, but of a dependent launch
   // Of programs with products of warpgroups. Ticks count instructions.
   std::uint64_t tick = 0, fenced = 0;
   std::vector<std::uint64_t> written;  // by place / 32: when a register was written
@@ -127,7 +128,8 @@ struct Block {
 
 struct Shape {
   int blocks = 1, threads = 32, shared_bytes = 0;
-  bool resident = false;  // all blocks run at once
+  bool resident = false;   // all blocks run at once
+  bool dependent = false;  // it may begin before the launch ahead has ended
 };
 
 struct Grid {

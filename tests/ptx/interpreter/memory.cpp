@@ -34,6 +34,12 @@ GlobalMemory::Range* GlobalMemory::search(std::uint64_t address, std::size_t byt
   return &range;
 }
 
+bool GlobalMemory::written_ahead(std::uint64_t address, std::size_t bytes) const {
+  return std::any_of(ahead_.begin(), ahead_.end(), [&](const auto& range) {
+    return range.first < address + bytes && address < range.first + range.second;
+  });
+}
+
 std::string GlobalMemory::describe(std::uint64_t address) const {
   const Range* nearest = nullptr;
   std::uint64_t distance = ~std::uint64_t{0};

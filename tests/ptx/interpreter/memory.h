@@ -2,13 +2,15 @@
 //
 // Every access must lie in one range and be aligned to its size. Who wrote what is remembered, by two bytes:
 // a block may read what another one wrote only after that one's release was acquired. Each block counts its
-// releases; `clock[b]` of a block says up to which release of block b it has seen.
+// releases; `clock[b]` of a block says up to which release of block b it has seen. What the launch ahead of a dependent
+// one wrote is known too: it may be read after griddepcontrol.wait alone.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/ptx/interpreter/types.h"
@@ -41,6 +43,9 @@ class GlobalMemory {
     return search(address, bytes);
   }
   const std::vector<Range>& ranges() const { return ranges_; }
+  // What the launch ahead wrote.
+  void add_written_ahead(std::uint64_t start, std::uint64_t bytes) { ahead_.emplace_back(start, bytes); }
+  bool written_ahead(std::uint64_t address, std::size_t bytes) const;
   // Where it is, in words: "4 bytes after the end of 256 bytes at 7f..".
   std::string describe(std::uint64_t address) const;
 
@@ -50,7 +55,8 @@ class GlobalMemory {
  private:
   Range* search(std::uint64_t address, std::size_t bytes);
 
-  std::vector<Range> ranges_;  // sorted
+  std::vector<Range> ranges_;                                   // sorted
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ahead_;  // start and bytes
   std::size_t last_ = 0;
 };
 

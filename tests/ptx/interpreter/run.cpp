@@ -86,6 +86,7 @@ class Runner {
     const int threads = std::min(kWarp, grid_.shape.threads - index * kWarp);
     warp.fragments.assign(1, {0, threads == kWarp ? kAllLanes : (Mask{1} << threads) - 1, State::ready});
     warp.copies.clear();
+    warp.waited = grid_.shape.dependent ? 0 : kAllLanes;
     warp.order = 1;
     warp.tick = warp.fenced = 0;
     if (program_.watches_registers) {
@@ -183,6 +184,9 @@ class Runner {
           now.state = instruction.kind == Kind::barrier ? State::at_barrier : State::at_warpgroup;
           return push(warp, now), true;
         case Kind::exit:
+          if (const Mask early = mask & ~warp.waited; early != 0)
+            fail(warp, std::countr_zero(early),
+                 "a thread of a dependent launch ends without griddepcontrol.wait");
           now.lanes &= ~mask;
           if (now.lanes == 0) return true;
           ++now.pc;

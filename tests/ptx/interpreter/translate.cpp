@@ -224,6 +224,10 @@ class Translator {
       const bool proxy = parts[1] == "proxy";
       if (proxy && parts[2] != "async") throw Fault("an unknown proxy");
       instruction.run = proxy ? &publish_shared : [](Warp&, const Instruction&, Mask) {};
+    } else if (base == "griddepcontrol") {
+      instruction.run = parts[1] == "wait" ? &wait_for_launch_ahead : &begin_next_launch;
+      if (parts[1] != "wait" && parts[1] != "launch_dependents")
+        throw Fault("an unknown form of griddepcontrol");
     } else if (base == "shfl" || base == "vote") {
       exchange(instruction, parts, operands);
     } else if (base == "ldmatrix" || base == "mma") {

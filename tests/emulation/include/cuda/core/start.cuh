@@ -14,13 +14,13 @@ inline float* shared_memory() {
 
 template <class Args>
 void start(const char* name, void (*kernel)(Args), std::int64_t blocks, int threads, int shared_bytes,
-           const Args& args) {
+           const Args& args, bool dependent = false) {
   // The shared memory of a block on 9.0; kernels for all GPUs assert less.
   if (shared_bytes > 227 * 1024) emulation::stop("%s: %d bytes of shared memory", name, shared_bytes);
   emulation::submit(stream(), [=] {
-    emulation::run(
-        {name, blocks, threads, shared_bytes, reinterpret_cast<const void*>(kernel), &args, sizeof args},
-        [&] { kernel(args); });
+    emulation::run({name, blocks, threads, shared_bytes, reinterpret_cast<const void*>(kernel), &args,
+                    sizeof args, dependent},
+                   [&] { kernel(args); });
   });
 }
 
