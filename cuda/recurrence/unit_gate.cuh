@@ -37,10 +37,11 @@ struct HeadOfRow {
   HeadEntries<Whole> kh, vh;     // of the state before
   float scale, keep[2];          // of the state's probability and the token's
 
-  // d: the size of a head. `kv`: the key of the state before, with the value args.dim numbers on; null where both are
+  // d: the size of a head. `kv`: the key of the state before, with the value `apart` numbers on; null where both are
   // in their arrays.
   __device__ HeadOfRow(const UnitRecurrenceArgs& args, const Step& step, const HeadTeam& of_head,
-                       std::int64_t of_row, int which, int d, const float* kv = nullptr)
+                       std::int64_t of_row, int which, int d, const float* kv = nullptr,
+                       std::int64_t apart = 0)
       : team(of_head),
         row(of_row),
         head(which),
@@ -50,7 +51,7 @@ struct HeadOfRow {
         kx(qkv(args, step, 1, d), team),
         vx(qkv(args, step, 2, d), team),
         kh(kv != nullptr ? kv : state(step, args.key, args.key0, d), team),
-        vh(kv != nullptr ? kv + args.dim : state(step, args.value, args.value0, d), team),
+        vh(kv != nullptr ? kv + apart : state(step, args.value, args.value0, d), team),
         scale(1.0f / sqrtf(static_cast<float>(d))) {
     step.dropout.get(keep, args.gate_key, ((step.t * args.batch + row) * args.heads + head) * 2);
   }
@@ -108,16 +109,16 @@ __device__ void gate_of_head(const UnitRecurrenceArgs& args, const Step& step, c
   });
 }
 
-// Its gradient. From do, in the scratch memory: dq, dkx, dvx of this step; and, to dkh and dvh, the gradients of this
+// Its gradient. From do of this head: dq, dkx, dvx of this step; and, to dkh and dvh, the gradients of this
 // head's key and value of the step before, if there is one: those in dkey and dvalue and this step's share. All threads
 // of the warp must call it.
 template <class T, bool Whole>
 __device__ void gate_backward_of_head(const UnitRecurrenceArgs& args, const Step& step,
-                                      const HeadOfRow<Whole>& own, T* dkh, T* dvh) {
+                                      const HeadOfRow<Whole>& own, const float* of_o, T* dkh, T* dvh) {
   const HeadTeam& team = own.team;
   const bool gives = step.t > 0;
   const std::int64_t before = (step.t - 1) * args.batch * args.dim + own.place;
-  const HeadEntries<Whole> dout(static_cast<const float*>(args.scratch) + own.place, team),
+  const HeadEntries<Whole> dout(of_o, team),
       dkh_before(gives ? static_cast<const float*>(args.dkey) + before : nullptr, team),
       dvh_before(gives ? static_cast<const float*>(args.dvalue) + before : nullptr, team);
   const float g = step.at(args.gate, own.row, args.heads)[own.head];

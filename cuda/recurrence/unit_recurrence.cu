@@ -19,6 +19,7 @@
 
 #include "cuda/core/map.cuh"
 #include "cuda/recurrence/unit_gate.cuh"
+#include "cuda/recurrence/unit_phases.h"
 #include "cuda/runtime/context.h"
 #include "ops/pointwise/pointwise_functors.h"
 #include "ops/product/gemm.h"
@@ -62,7 +63,8 @@ __device__ void for_each_head(const GateLaunch& launched, bool reads_kv, Body&& 
     const std::int64_t place = row * 2 * args.dim + head * d;
     const HeadTeam team{lanes, lane % lanes, wanted < items ? d : 0};
     body(step,
-         HeadOfRow<Whole>(args, step, team, row, head, d, reads_kv ? launched.step.kv + place : nullptr),
+         HeadOfRow<Whole>(args, step, team, row, head, d, reads_kv ? launched.step.kv + place : nullptr,
+                          args.dim),
          place);
   }
 }
@@ -78,11 +80,12 @@ __global__ void gate_kernel(const __grid_constant__ GateLaunch launched) {
 template <class T, bool Whole>
 __global__ void gate_backward_kernel(const __grid_constant__ GateLaunch launched) {
   const UnitRecurrenceArgs& args = launched.step.args;
-  for_each_head<Whole>(launched, false,
-                       [&](const Step& step, const HeadOfRow<Whole>& own, std::int64_t place) {
-                         T* const dkv = step.at<T>(args.dkv, -args.batch, 2 * args.dim) + place;
-                         gate_backward_of_head(args, step, own, dkv, dkv + args.dim);
-                       });
+  for_each_head<Whole>(
+      launched, false, [&](const Step& step, const HeadOfRow<Whole>& own, std::int64_t place) {
+        T* const dkv = step.at<T>(args.dkv, -args.batch, 2 * args.dim) + place;
+        gate_backward_of_head(args, step, own, static_cast<const float*>(args.scratch) + own.place, dkv,
+                              dkv + args.dim);
+      });
 }
 
 // A row with a norm has a warp or a block of kThreads: thread l has the fours l, l + Threads, ...; of a row of up to
@@ -517,14 +520,23 @@ class Chain {
 
 }  // namespace
 
+void launch_first_gate(const UnitRecurrenceArgs& args) {
+  const int lanes = HeadTeam::lanes_for(args.dim / args.heads);
+  launch("unit_recurrence_gate", gate_kernel<bf16, true>,
+         grid_for(args.batch * args.heads, kWarpBlock / lanes, 64), kWarpBlock,
+         {{args, nullptr, nullptr, 0, dropout_of(args.dropout > 0, args.dropout)}, lanes});
+}
+
 void unit_recurrence_forward(const UnitRecurrenceArgs& args) {
   require_f32("unit_recurrence", args.dtype);
+  if (runs_by_phases(args)) return unit_phases_forward(args);
   for_activations("unit_recurrence", args.kept,
                   [&](auto* type) { Chain<StoredIn<decltype(type)>>(args).forward(); });
 }
 
 void unit_recurrence_backward(const UnitRecurrenceArgs& args) {
   require_f32("unit_recurrence", args.dtype);
+  if (runs_by_phases(args)) return unit_phases_backward(args);
   for_activations("unit_recurrence", args.kept,
                   [&](auto* type) { Chain<StoredIn<decltype(type)>>(args).backward(); });
 }

@@ -32,6 +32,9 @@ namespace eddy::detail {
 //   recurrence       block accumulate
 //     fused          one kernel for all windows: weights that fit on the multiprocessors
 //     plain          all; products and small kernels for each window
+//   unit_recurrence  the chain over time
+//     phases         four launches a step: products in bf16, dim up to 512, heads of up to 64 numbers
+//     plain          all; products and small kernels
 //   products         with a residual stream
 //     fused          the product also adds it: bf16 and TF32, where cuBLASLt has an algorithm
 //     plain          all; separate kernels
@@ -45,12 +48,14 @@ namespace eddy::detail {
   ROW(short_attention, attention, "plain|mma|wgmma", mma, "mma|wgmma", try_attention) \
   ROW(recurrence, recurrence, "plain|fused", plain, "plain|fused", try_recurrence) \
   ROW(products, products, "plain|fused", fused, "plain|fused", try_products) \
-  ROW(positions, positions, "plain|products", plain, "plain|products", try_positions)
+  ROW(positions, positions, "plain|products", plain, "plain|products", try_positions) \
+  ROW(unit_recurrence, unit_recurrence, "plain|phases", plain, "plain|phases", try_unit_recurrence)
 // clang-format on
 
 // The kernels of all choices, and their names.
-enum class Kernel { automatic, plain, mma, wgmma, fused, products };
-inline constexpr std::string_view kKernelNames[] = {"auto", "plain", "mma", "wgmma", "fused", "products"};
+enum class Kernel { automatic, plain, mma, wgmma, fused, products, phases };
+inline constexpr std::string_view kKernelNames[] = {"auto",  "plain",    "mma",   "wgmma",
+                                                    "fused", "products", "phases"};
 constexpr std::string_view kernel_name(Kernel kernel) {
   return kKernelNames[static_cast<int>(kernel)];
 }

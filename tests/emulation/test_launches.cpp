@@ -89,8 +89,8 @@ std::int64_t sum(const Counts& counts) {
 }
 
 // Returns the launches of a call over two rows of so many tokens, with gradients.
-Passes launches_of_call(const ModelConfig& config, std::int64_t time) {
-  const std::unique_ptr<Model> model = make_model(config, Dtype::f32, gpu());
+Passes launches_of_call(const ModelConfig& config, std::int64_t time, Dtype dtype = Dtype::f32) {
+  const std::unique_ptr<Model> model = make_model(config, dtype, gpu());
   model->params().initialize(3);
   model->params().zero_gradients();
   ForwardInput input;
@@ -99,7 +99,7 @@ Passes launches_of_call(const ModelConfig& config, std::int64_t time) {
   Tensor logits;
   Passes passes;
   passes.forward = counted([&] { logits = model->forward(input).logits; });
-  const Tensor dlogits = Tensor::full(logits.shape(), 1, Dtype::f32, gpu());
+  const Tensor dlogits = Tensor::full(logits.shape(), 1, dtype, gpu());
   passes.backward = counted([&] { backward(logits, dlogits); });
   return passes;
 }
@@ -115,7 +115,8 @@ Passes launches_of_step(const ModelConfig& config, std::int64_t step) {
 
 // Returns the launches, forward and backward, of a call of one layer with dropout over so many blocks: of one
 // token each in unit_forget, else of four.
-std::pair<std::int64_t, std::int64_t> launches_of_blocks(const std::string& name, std::int64_t blocks) {
+std::pair<std::int64_t, std::int64_t> launches_of_blocks(const std::string& name, std::int64_t blocks,
+                                                         Dtype dtype = Dtype::f32) {
   ModelConfig config;
   config.family = "recurrent_transformer";
   config.model = name;
@@ -127,7 +128,7 @@ std::pair<std::int64_t, std::int64_t> launches_of_blocks(const std::string& name
   config.layers = 1;
   config.block = name == "unit_forget" ? 1 : 4;
   config.dropout = 0.1;
-  const Passes passes = launches_of_call(config, config.block * blocks);
+  const Passes passes = launches_of_call(config, config.block * blocks, dtype);
   return {sum(passes.forward), sum(passes.backward)};
 }
 
@@ -219,6 +220,17 @@ TEST_SUITE("device") {
     std::printf("%-18s %9lld + %4lld a call\n", "the same, fused", static_cast<long long>(fused.first),
                 static_cast<long long>(fused.second));
     std::fflush(stdout);
+  }
+
+  TEST_CASE("a token of the unit recurrence launches four kernels forward and four backward by phases") {
+    for (const char* kernels : {"unit_recurrence=plain", "unit_recurrence=phases"}) {
+      set_gpu_kernels(kernels);
+      const auto four = launches_of_blocks("unit_forget", 4, Dtype::bf16),
+                 five = launches_of_blocks("unit_forget", 5, Dtype::bf16);
+      const std::int64_t wanted = kernels == std::string("unit_recurrence=plain") ? 8 : 4;
+      CHECK(five.first - four.first == wanted);
+      CHECK(five.second - four.second == wanted);
+    }
   }
 
   TEST_CASE("a linear layer with ReLU clips in its product and launches one kernel more for its gradient") {

@@ -126,6 +126,7 @@ case "$part" in
     kernels products=fused rec_fixed_skip,gpt2_124m
     kernels attention=plain gpt2_124m
     kernels positions=products staircase_text,staircase_algorithm
+    kernels unit_recurrence=phases unit_256,unit_1024
     run ops 100 60 "$eddy" bench ops --device cuda --seconds 0.05
     ;;
   5)

@@ -29,7 +29,7 @@ constexpr std::size_t kWindow = kEmulated ? 1 : 10;
 constexpr double kBound = kEmulated ? 0.02 : 0.015;
 
 constexpr const char *kMma = "plain,attention=mma", *kWgmma = "plain,attention=wgmma",
-                     *kProducts = "plain,products=fused",
+                     *kProducts = "plain,products=fused", *kPhases = "plain,unit_recurrence=phases",
                      *kAll = "attention=wgmma,recurrence=fused,products=fused";
 
 // Heads of 32, the narrowest that tensor cores take and the widest of the fused recurrence.
@@ -111,6 +111,10 @@ TEST_SUITE("device") {
   TEST_CASE("models of blocks train as with the plain kernels") {
     check_choices(wide("block_forget"), {kMma, kWgmma});
     check_choices(wide("block_accumulate"), {kMma, "plain,attention=wgmma,recurrence=fused"});
+  }
+
+  TEST_CASE("the unit recurrence by phases trains as the composed one") {
+    check_choices(wide("unit_forget", 32), {kPhases});
   }
 
   TEST_CASE("models with fused products train as with the plain kernels") {

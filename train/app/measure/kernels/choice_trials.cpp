@@ -195,29 +195,40 @@ std::string try_cases(const std::string& choice, std::span<const Case> cases, De
   return "";
 }
 
-// ---- models with block accumulate --------------------------------------------------------------------------
+// ---- models with block accumulate and with the unit recurrence ---------------------------------------------
 
-// The preset's model with other sizes; one layer.
-constexpr const char* kPreset = "copy";
+// A preset's model with other sizes; one layer.
 struct ModelCase {
-  std::int64_t batch, time, dim, heads, block;
+  const char* preset;
+  std::int64_t batch, time, dim, heads;
   double dropout;
+  std::int64_t block = 0;  // of a model of blocks
 };
-constexpr ModelCase kSmallModel{3, 13, 32, 4, 5, 0.2};
+constexpr ModelCase kSmallAccumulate{"copy", 3, 13, 32, 4, 0.2, 5};
 // The width and the blocks of the preset, and fewer positions.
-constexpr ModelCase kTimedModel{64, 256, 96, 6, 32, 0};
+constexpr ModelCase kTimedAccumulate{"copy", 64, 256, 96, 6, 0, 32};
+// Tails of tiles of rows and of columns; heads of 8, 12 and 64 numbers.
+constexpr ModelCase kUnitCases[] = {
+    {"shakespeare_unit", 3, 5, 32, 4, 0.2},
+    {"shakespeare_unit", 37, 3, 72, 6, 0},
+    {"shakespeare_unit", 40, 6, 384, 6, 0.1},
+};
+constexpr std::size_t kSmallUnitCases = 2;
+// The preset, at the two batches of `eddy bench speed` and fewer positions.
+constexpr ModelCase kTimedUnits[] = {{"shakespeare_unit", 256, 64, 384, 6, 0},
+                                     {"shakespeare_unit", 1024, 64, 384, 6, 0}};
 
 // Logits, then the gradients of all parameters.
 Work model_work(const ModelCase& c, Dtype dtype, Device gpu) {
   constexpr std::int64_t kVocabulary = 11;
-  ModelConfig config = preset_model(kPreset, "kernels");
+  ModelConfig config = preset_model(c.preset, "kernels");
   config.vocab = config.n_out = kVocabulary;
   config.context = c.time;
   config.dim = c.dim;
   config.heads = c.heads;
   config.mlp_dim = 4 * c.dim;
   config.layers = 1;
-  config.block = c.block;
+  if (c.block > 0) config.block = c.block;
   config.positions = true;
   config.readout = "all";
   // 0.2 at width 32, and the same growth per product at others: with more, 32 steps turn roundings into other results.
@@ -272,25 +283,34 @@ std::string rounded_difference(const std::string& where, const Tensors& got, con
   return "";
 }
 
+// "" or what is wrong with work in bf16 beside the plain kernels' results in f32; it must repeat its bits.
+std::string try_in_bf16(const std::string& where, const std::string& choice, const Work& work,
+                        const Tensors& exact) {
+  const Tensors plain = under("plain", work), got = under(choice, work), again = under(choice, work);
+  if (std::string wrong = rounded_difference(where + " in bf16", got, plain, exact); !wrong.empty())
+    return wrong;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (std::string wrong = bit_difference(where + " again", again[i], got[i]); !wrong.empty()) return wrong;
+  return "";
+}
+
+std::string text_of(const ModelCase& c) {
+  return fmt::format("{}, {} x {}, width {}", c.preset, c.batch, c.time, c.dim);
+}
+
 std::string try_model(const std::string& choice, const ModelCase& c, Device gpu) {
   const Work in_f32 = model_work(c, Dtype::f32, gpu);
   const Tensors want = under("plain", in_f32), got = under(choice, in_f32);
   std::vector<std::string> warnings;
   const bool left_out = was_left_out(&warnings);
-  const std::string where = fmt::format("{}, {} x {}, width {}", kPreset, c.batch, c.time, c.dim);
   for (std::size_t i = 0; i < want.size(); ++i)  // 1e-4 of the largest logit, 1e-3 of the largest gradient
-    if (std::string wrong = difference(fmt::format("part {} of {} in f32", i, where), got[i], want[i], 1,
+    if (std::string wrong = difference(fmt::format("part {} of {} in f32", i, text_of(c)), got[i], want[i], 1,
                                        i == 0 ? 1e-4 : 1e-3);
         !wrong.empty())
       return wrong;
-  const Work in_bf16 = model_work(c, Dtype::bf16, gpu);
-  const Tensors plain = under("plain", in_bf16), rounded = under(choice, in_bf16),
-                again = under(choice, in_bf16);
-  if (std::string wrong = rounded_difference(where + " in bf16", rounded, plain, want); !wrong.empty())
+  if (std::string wrong = try_in_bf16(text_of(c), choice, model_work(c, Dtype::bf16, gpu), want);
+      !wrong.empty())
     return wrong;
-  for (std::size_t i = 0; i < want.size(); ++i)
-    if (std::string wrong = bit_difference(where + " again", again[i], rounded[i]); !wrong.empty())
-      return wrong;
   reset_warnings();
   if (left_out) leave_out(warnings.front());
   return "";
@@ -380,9 +400,23 @@ std::string try_recurrence(const std::string& choice, Device gpu, const TrialSiz
     return wrong->empty() && warnings.empty();
   };
   std::string wrong;
-  const ModelCase& of_time = sizes.small ? kSmallModel : kTimedModel;
-  if (!passes(kSmallModel, &wrong) || (!sizes.small && !passes(of_time, &wrong))) return wrong;
-  times.push_back(timed(kPreset, choice, model_work(of_time, Dtype::bf16, gpu), gpu, sizes));
+  const ModelCase& of_time = sizes.small ? kSmallAccumulate : kTimedAccumulate;
+  if (!passes(kSmallAccumulate, &wrong) || (!sizes.small && !passes(of_time, &wrong))) return wrong;
+  times.push_back(timed(of_time.preset, choice, model_work(of_time, Dtype::bf16, gpu), gpu, sizes));
+  return "";
+}
+
+// In bf16 alone, which is what its kernels take. A warning that is left behind says that they did not.
+std::string try_unit_recurrence(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                                std::vector<TrialTime>& times) {
+  using Cases = std::span<const ModelCase>;
+  for (const ModelCase& c : Cases(kUnitCases, sizes.small ? kSmallUnitCases : std::size(kUnitCases)))
+    if (std::string wrong = try_in_bf16(text_of(c), choice, model_work(c, Dtype::bf16, gpu),
+                                        under("plain", model_work(c, Dtype::f32, gpu)));
+        !wrong.empty())
+      return wrong;
+  for (const ModelCase& c : sizes.small ? Cases(kUnitCases, 1) : Cases(kTimedUnits))
+    times.push_back(timed(text_of(c), choice, model_work(c, Dtype::bf16, gpu), gpu, sizes));
   return "";
 }
 
@@ -395,11 +429,7 @@ std::string try_products(const std::string& choice, Device gpu, const TrialSizes
     const std::string where = fmt::format("linear [{}, {}] to {} with a residual", rows, in, out);
     const Tensors exact = under("plain", product_work(rows, in, out, Dtype::f32, gpu));
     const Work work = product_work(rows, in, out, Dtype::bf16, gpu);
-    const Tensors plain = under("plain", work), got = under(choice, work), again = under(choice, work);
-    if (std::string wrong = rounded_difference(where, got, plain, exact); !wrong.empty()) return wrong;
-    for (std::size_t i = 0; i < got.size(); ++i)
-      if (std::string wrong = bit_difference(where + " again", again[i], got[i]); !wrong.empty())
-        return wrong;
+    if (std::string wrong = try_in_bf16(where, choice, work, exact); !wrong.empty()) return wrong;
   }
   // The last product of GPT-2's layers.
   const Product p = sizes.small ? Product{32, 32, 32} : Product{16384, 3072, 768};
