@@ -172,8 +172,7 @@ struct Recipes {
   static void rows_of_a_text() {
     const std::string all = generate_stories(3, 5000);
     const std::int64_t time = 16;
-    const std::unique_ptr<Tokenizer> tokenizer =
-        make_tokenizer("char", all);  // of tokenizer->vocab_size() tokens
+    const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer("char", all);  // vocab_size() tokens
     const Tensor ids = tensor(tokenizer->encode(all));
     const std::int64_t rows = (ids.elements() - 1) / time;
     const Tensor x = narrow(ids, 0, 0, rows * time).reshape({rows, time});
