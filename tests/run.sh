@@ -175,6 +175,11 @@ measure_gpu() { # capability, or nothing
     positions=products; do
     measured "speed-${kernels/=/-}" env EDDY_KERNELS="$kernels" "${speed[@]}" "$folder/speed-${kernels/=/-}"
   done
+  for kernels in plain mma; do
+    measured "step-tf32-attention-$kernels" env EDDY_KERNELS="tf32_attention=$kernels" "$bin/eddy" bench step \
+      --preset br_150m_slide_13l --batch 8 --device cuda --precision tf32 --profile \
+      --json "$folder/step-tf32-attention-$kernels.json"
+  done
   measured step-cifar "$bin/eddy" bench step --preset cifar_block --batch 256 --device cuda --profile \
     --json "$folder/step-cifar.json"
   local batch

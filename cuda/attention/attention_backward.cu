@@ -495,7 +495,7 @@ void run(const AttentionBackwardArgs& gradient) {
   }
   const bool wants_tables =
       (!sums_bias && gradient.dbias != nullptr) || (!sums_positions && gradient.dpositions != nullptr);
-  if (wants_tables && tensor_core) {
+  if (wants_tables && tensor_core && gradient.dtype == Dtype::bf16) {
     tensor_core_tables(gradient, launched.partials);
   } else if (wants_tables) {
     using Tile = TablesTile<H>;

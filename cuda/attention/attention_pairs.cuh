@@ -5,8 +5,8 @@
 //
 //   numbers[n][e] = (row g + 8 (e / 2), column 8 n + 2 t + e % 2)
 //
-// as the operand C of cuda/core/warp_matrix.cuh, and the same two rows and pairs of columns of a result [16 x H]. wgmma
-// distributes its accumulators over a warp in the same way.
+// as the operand C of cuda/core/warp_matrix.cuh, and of a result [16 x H] the same two rows, with the columns of
+// ResultColumns. wgmma distributes its accumulators over a warp in the same way.
 #pragma once
 
 #include "cuda/attention/attention.cuh"
@@ -103,8 +103,8 @@ __device__ inline bool all_pairs(std::uint32_t seen, std::uint32_t kept) {
 // kept_bits where keys 4 i .. 4 i + 3 of a query have the four words of one block of random numbers. Those words are
 // needed by two neighbours of a row, or by four of a column with KeysInRows. Each makes the words of another block and
 // all exchange what they keep of them.
-template <int N, bool KeysInRows>
-__device__ std::uint32_t kept_fours(const Head<bf16>& head, std::int64_t query, std::int64_t key) {
+template <int N, bool KeysInRows, class T>
+__device__ std::uint32_t kept_fours(const Head<T>& head, std::int64_t query, std::int64_t key) {
   const RandomKey& words = head.args.dropout_key;
   const std::uint32_t drop_below = head.args.drop_below;
   // Which of the blocks of every eight columns this lane makes: of row half `mine` between two neighbours; of pair
@@ -140,8 +140,8 @@ __device__ std::uint32_t kept_fours(const Head<bf16>& head, std::int64_t query, 
 
 // Which of a warp's pairs dropout keeps: queries in rows from `query` on and keys in columns from `key` on,
 // or the other way round with KeysInRows.
-template <int N, bool KeysInRows = false>
-__device__ std::uint32_t kept_bits(const Head<bf16>& head, std::int64_t query, std::int64_t key) {
+template <int N, bool KeysInRows = false, class T>
+__device__ std::uint32_t kept_bits(const Head<T>& head, std::int64_t query, std::int64_t key) {
   if (head.args.drop_below == 0) return 0xffffffffu;
   if (head.args.keys % 4 == 0 && key % 4 == 0) return kept_fours<N, KeysInRows>(head, query, key);
   return pair_bits<N>([&head, query, key](int row, int column) {
@@ -150,8 +150,8 @@ __device__ std::uint32_t kept_bits(const Head<bf16>& head, std::int64_t query, s
 }
 
 // scores += bias of the distance base + sign (row - column). A pair that is not visible may get any entry.
-template <int N>
-__device__ void add_bias(const Head<bf16>& head, std::int64_t base, int sign, float (&scores)[N / 8][4]) {
+template <int N, class T>
+__device__ void add_bias(const Head<T>& head, std::int64_t base, int sign, float (&scores)[N / 8][4]) {
   const AttentionArgs& args = head.args;
   const float* const bias = static_cast<const float*>(args.bias) + head.head * args.bias_stride;
   constexpr std::int64_t kFar = 1 << 30;  // more than a table has entries; 32 bits save registers
@@ -251,38 +251,70 @@ struct RunningSoftmax {
     return rises;
   }
   // Writes log_sum of the rows from `first` on, and their results.
-  template <int H>
-  __device__ void store(const Head<bf16>& head, std::int64_t first, float (&mixed)[H / 8][4]) const;
+  template <int H, class T>
+  __device__ void store(const Head<T>& head, std::int64_t first, float (&mixed)[H / 8][4]) const;
 };
 
-// Writes a thread's numbers of its two rows, rounded to bf16. Row r of the warp is row first + r and starts
-// at row_at(first + r); it is skipped if that is null. Rows before `end` and entries before `width` exist.
+// Which columns of a result, in tensors of T, a thread has in either of its rows: runs of neighbours. Products of bf16
+// give it pairs of every eight columns. Those of TF32 take their right operand 16 bytes at a time
+// (add_row_mixes, cuda/attention/attention_tensor_core.cuh), which gives it eight of every 32.
+template <class T>
+struct ResultColumns {
+  static constexpr int kNeighbours = std::is_same_v<T, bf16> ? 2 : 8, kStep = 4 * kNeighbours;
+  __device__ static int first(int run) { return run * kStep + lane() % 4 * kNeighbours; }
+  // Neighbour j of a run in row half `half`.
+  template <class Number, int Tiles>
+  __device__ static Number& at(Number (&numbers)[Tiles][4], int half, int run, int j) {
+    if constexpr (std::is_same_v<T, bf16>)
+      return numbers[run][2 * half + j];
+    else
+      return numbers[4 * run + j % 4][2 * half + j / 4];
+  }
+};
+
+// Writes a thread's numbers of its two rows to a tensor of T, bf16 or f32. Row r of the warp is row first + r and
+// starts at row_at(first + r), a T*; it is skipped if that is null. Rows before `end` and entries before `width`, a
+// multiple of 16, exist.
 template <int H, class RowAt>
 __device__ void store_tensor_rows(const float (&sums)[H / 8][4], std::int64_t first, std::int64_t end,
                                   int width, RowAt&& row_at) {
+  using T = std::remove_pointer_t<decltype(row_at(first))>;
+  using Columns = ResultColumns<T>;
+  // What is written by one instruction.
+  constexpr int kAtOnce = std::is_same_v<T, bf16> ? 2 : 4;
+  struct alignas(kAtOnce * sizeof(T)) Whole {
+    T at[kAtOnce];
+  };
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const std::int64_t row = first + own_row() + 8 * half;
     if (row >= end) continue;
-    bf16* const start = row_at(row);
+    T* const start = row_at(row);
     if (start == nullptr) continue;
-    bf16* const place = start + own_column();
-    const bool paired = reinterpret_cast<std::uintptr_t>(place) % 4 == 0;
+    const bool whole = reinterpret_cast<std::uintptr_t>(start) % sizeof(Whole) == 0;
 #pragma unroll
-    for (int h = 0; h < H / 8; ++h) {
-      if (8 * h >= width) continue;
-      if (paired) {
-        *reinterpret_cast<std::uint32_t*>(place + 8 * h) = pack(sums[h][2 * half], sums[h][2 * half + 1]);
-      } else {
-        place[8 * h] = static_cast<bf16>(sums[h][2 * half]);
-        place[8 * h + 1] = static_cast<bf16>(sums[h][2 * half + 1]);
+    for (int run = 0; run < H / Columns::kStep; ++run) {
+      if (Columns::first(run) >= width) continue;
+      T* const place = start + Columns::first(run);
+#pragma unroll
+      for (int j = 0; j < Columns::kNeighbours; j += kAtOnce) {
+        const auto number = [&](int e) { return Columns::at(sums, half, run, j + e); };
+        if (!whole) {
+#pragma unroll
+          for (int e = 0; e < kAtOnce; ++e) place[j + e] = static_cast<T>(number(e));
+        } else if constexpr (std::is_same_v<T, bf16>) {
+          *reinterpret_cast<std::uint32_t*>(place) = pack(number(0), number(1));
+        } else {
+          const Whole four{{number(0), number(1), number(2), number(3)}};
+          *reinterpret_cast<Whole*>(place + j) = four;
+        }
       }
     }
   }
 }
 
-template <int H>
-__device__ void RunningSoftmax::store(const Head<bf16>& head, std::int64_t first,
+template <int H, class T>
+__device__ void RunningSoftmax::store(const Head<T>& head, std::int64_t first,
                                       float (&mixed)[H / 8][4]) const {
   const AttentionArgs& args = head.args;
   float inverse[2];
@@ -297,9 +329,8 @@ __device__ void RunningSoftmax::store(const Head<bf16>& head, std::int64_t first
           total == 0.0f ? minus_infinity() : (maximum[half] + log2f(total)) * kLogOf2;
   }
   scale_rows(mixed, inverse);
-  store_tensor_rows<H>(mixed, first, args.queries, static_cast<int>(args.head_size), [&](std::int64_t row) {
-    return static_cast<bf16*>(args.output) + head.output_at(row);
-  });
+  store_tensor_rows<H>(mixed, first, args.queries, static_cast<int>(args.head_size),
+                       [&](std::int64_t row) { return static_cast<T*>(args.output) + head.output_at(row); });
 }
 
 }  // namespace

@@ -32,6 +32,27 @@ bool fit_products(const AttentionArgs& args) {
   return even && args.bias == nullptr && args.queries >= kFewestProductQueries && bytes <= kMostPositionBytes;
 }
 
+bool takes_head(const AttentionArgs& args) {
+  return args.head_size % 16 == 0 && args.head_size >= 16 && args.head_size <= 128;
+}
+
+// Whether the choice of TF32 applies to a call.
+bool may_be_tf32(const AttentionArgs& args) {
+  return args.dtype == Dtype::f32 && args.precision != MatmulPrecision::f32;
+}
+Kernel tf32_kernel(const AttentionArgs& args) {
+  const auto [wanted, asked] = kernel_choice(KernelOp::tf32_attention);
+  if (wanted == Kernel::plain) return Kernel::plain;
+  if (takes_head(args) && (args.positions == nullptr || args.head_size <= kMostTf32PositionsHead))
+    return Kernel::mma;
+  if (asked)
+    add_warning(fmt::format(
+        "attention in TF32 with heads of {}{} goes by the plain kernels: those on tensor cores take "
+        "heads of 16 to 128 in steps of 16, with positions of up to {}",
+        args.head_size, args.positions == nullptr ? "" : " and positions", kMostTf32PositionsHead));
+  return Kernel::plain;
+}
+
 // Whether a call that mma was taken for runs by wgmma, which has positions as products: its blocks have 64 queries
 // where heads have at most 64 numbers.
 bool moves_to_products(const AttentionArgs& args) {
@@ -42,15 +63,16 @@ bool moves_to_products(const AttentionArgs& args) {
 }  // namespace
 
 Kernel attention_kernel(const AttentionArgs& args) {
+  if (may_be_tf32(args)) return tf32_kernel(args);
   const auto [wanted, asked] =
       kernel_choice(args.queries > kShort ? KernelOp::attention : KernelOp::short_attention);
   if (wanted == Kernel::plain) return Kernel::plain;
-  if (args.dtype != Dtype::bf16 || args.head_size % 16 != 0 || args.head_size < 16 || args.head_size > 128) {
+  if (args.dtype != Dtype::bf16 || !takes_head(args)) {
     if (asked)
-      add_warning(
-          fmt::format("attention in {} with heads of {} goes by the plain kernels: those on tensor "
-                      "cores take bf16 with heads of 16 to 128 in steps of 16",
-                      dtype_name(args.dtype), args.head_size));
+      add_warning(fmt::format(
+          "attention in {} with heads of {} goes by the plain kernels: those on tensor "
+          "cores take bf16 with heads of 16 to 128 in steps of 16 (of f32 in TF32: tf32_attention)",
+          dtype_name(args.dtype), args.head_size));
     return Kernel::plain;
   }
   if (!asked && wanted == Kernel::mma && moves_to_products(args)) return Kernel::wgmma;

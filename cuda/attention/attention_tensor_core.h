@@ -1,4 +1,4 @@
-// Attention in bf16 on tensor cores: which calls it takes, and its kernels as the files of the plain ones
+// Attention on tensor cores: which calls it takes, and its kernels as the files of the plain ones
 // call them. No CUDA header is needed to include this.
 #pragma once
 
@@ -9,11 +9,16 @@
 
 namespace eddy::cuda {
 
+// The largest heads with which calls of f32 on tensor cores take positions: with larger ones the tiles of backward
+// leave them no shared memory.
+inline constexpr std::int64_t kMostTf32PositionsHead = 64;
+
 // Returns the kernel of this call: plain, mma or wgmma. Those on tensor cores take bf16 and a head_size
 // that is a multiple of 16 up to 128; wgmma needs a GPU of compute capability 9.0. Calls with up to 64
 // queries have a choice of their own; where that is mma by itself and longer calls run by wgmma, those with
-// positions as products do too. Gives a warning (ops/core/warnings.h) if the kernel that was asked for does not
-// support the call.
+// positions as products do too. Calls of f32 whose precision is TF32 or coarser also have one of their own: mma takes
+// such heads of them, with positions up to kMostTf32PositionsHead. Gives a warning (ops/core/warnings.h) if the kernel
+// that was asked for does not support the call.
 Kernel attention_kernel(const AttentionArgs& args);
 
 // Returns whether a call that runs on `kernel` takes positions by distance as products (PositionProducts). It does
@@ -22,7 +27,7 @@ Kernel attention_kernel(const AttentionArgs& args);
 // not apply.
 bool takes_position_products(const AttentionArgs& args, Kernel kernel, bool made_unit = false);
 
-// Enqueues the whole forward pass.
+// Enqueues the whole forward pass, of bf16, or of f32 with products in TF32.
 void tensor_core_forward(const AttentionArgs& args);
 
 // The same with wgmma; products: what takes_position_products says.
@@ -33,6 +38,7 @@ void wgmma_forward(const AttentionArgs& args, bool products);
 // whether they did.
 bool tensor_core_queries(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 void tensor_core_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials);
+// Of bf16 alone: for f32 the plain kernel makes the tables.
 void tensor_core_tables(const AttentionBackwardArgs& args, const AttentionPartials& partials);
 // Those with wgmma take the scores of positions, or null for positions in their tiles. With scores that for the
 // queries also adds to dpositions.

@@ -24,50 +24,59 @@ struct TensorBackward {
   __device__ float* scratch(std::int64_t place) const {
     return static_cast<float*>(args.forward.scratch) + place;
   }
-  __device__ Rows queries(const Head<bf16>& head) const {
+  template <class T>
+  __device__ Rows<T> queries(const Head<T>& head) const {
     return {{head.queries(), args.forward.q_strides.time}, q_aligned};
   }
-  __device__ RowsOfKeys keys(const Head<bf16>& head) const { return {head.keys(), k_aligned}; }
-  __device__ RowsOfKeys values(const Head<bf16>& head) const { return {head.values(), v_aligned}; }
-  __device__ Rows doutputs(const Head<bf16>& head) const {
+  template <class T>
+  __device__ RowsOfKeys<T> keys(const Head<T>& head) const {
+    return {head.keys(), k_aligned};
+  }
+  template <class T>
+  __device__ RowsOfKeys<T> values(const Head<T>& head) const {
+    return {head.values(), v_aligned};
+  }
+  template <class T>
+  __device__ Rows<T> doutputs(const Head<T>& head) const {
     return {{head.doutputs(args), args.doutput_strides.time}, doutput_aligned};
   }
   // A query's log_sum in units of log 2; zero past the last query.
-  __device__ float log_sum(const Head<bf16>& head, std::int64_t query) const {
+  template <class T>
+  __device__ float log_sum(const Head<T>& head, std::int64_t query) const {
     if (query >= args.forward.queries) return 0;
     return static_cast<const float*>(args.forward.log_sum)[head.row_at(query)] * kLog2OfE;
   }
   // Reads the same and the query's delta, which the kernel for dq has left; zeros past the last query.
-  __device__ void statistics(const Head<bf16>& head, std::int64_t query, float& log_sums,
-                             float& deltas) const {
+  template <class T>
+  __device__ void statistics(const Head<T>& head, std::int64_t query, float& log_sums, float& deltas) const {
     log_sums = log_sum(head, query);
     deltas = delta(head, query);
   }
-  __device__ float delta(const Head<bf16>& head, std::int64_t query) const {
+  template <class T>
+  __device__ float delta(const Head<T>& head, std::int64_t query) const {
     return query < args.forward.queries ? scratch(partials.deltas)[head.row_at(query)] : 0;
   }
 };
 
 // Computes the deltas of a thread's two rows, do . o, and leaves them for the other kernels. Each of the
-// four threads of a row has every fourth group of 8 numbers: for a row H / 16 loads of 16 bytes, if the
-// rows of do are aligned, as those of o always are.
-template <int H>
-__device__ void make_deltas(const TensorBackward& launched, const Head<bf16>& head, std::int64_t first,
+// four threads of a row has every fourth group of 16 bytes, if the rows of do are aligned, as those of o always are.
+template <int H, class T>
+__device__ void make_deltas(const TensorBackward& launched, const Head<T>& head, std::int64_t first,
                             float (&deltas)[2]) {
   const AttentionArgs& args = launched.args.forward;
-  const int width = static_cast<int>(args.head_size), own = lane() % 4 * 8;
-  const Rows doutputs = launched.doutputs(head);
+  const int width = static_cast<int>(args.head_size), own = lane() % 4 * kGroup<T>;
+  const Rows<T> doutputs = launched.doutputs(head);
   const auto product = [&](std::int64_t query, auto&& read) {
-    const bf16* const output = static_cast<const bf16*>(args.output) + head.output_at(query);
-    const bf16* const doutput = doutputs.at(query);
+    const T* const output = static_cast<const T*>(args.output) + head.output_at(query);
+    const T* const doutput = doutputs.at(query);
     float sum = 0;
 #pragma unroll
-    for (int k = 0; k < H / 32; ++k) {
-      const int column = own + 32 * k;
+    for (int k = 0; k < H / (4 * kGroup<T>); ++k) {
+      const int column = own + 4 * kGroup<T> * k;
       if (column >= width) continue;
-      const Group<bf16> o = read_group(output + column), d = read(doutput + column);
+      const Group<T> o = read_group(output + column), d = read(doutput + column);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) sum = fmaf(o.at[j], d.at[j], sum);
+      for (int j = 0; j < kGroup<T>; ++j) sum = fmaf(o.at[j], d.at[j], sum);
     }
     return sum;
   };
@@ -77,11 +86,11 @@ __device__ void make_deltas(const TensorBackward& launched, const Head<bf16>& he
     const bool there = query < args.queries;
     float sum = 0;
     if (there && launched.doutput_aligned) {
-      sum = product(query, [](const bf16* from) { return read_group(from); });
+      sum = product(query, [](const T* from) { return read_group(from); });
     } else if (there) {
-      sum = product(query, [](const bf16* from) {
-        Group<bf16> group;
-        for (int j = 0; j < 8; ++j) group.at[j] = static_cast<float>(from[j]);
+      sum = product(query, [](const T* from) {
+        Group<T> group;
+        for (int j = 0; j < kGroup<T>; ++j) group.at[j] = static_cast<float>(from[j]);
         return group;
       });
     }
@@ -93,36 +102,45 @@ __device__ void make_deltas(const TensorBackward& launched, const Head<bf16>& he
 }
 
 // Turns the gradients of unit vectors, a thread's numbers of its two rows, into those of the vectors
-// before: dx = r (dy - y sum(dy y)). `unit` has the unit vectors, whose rows begin at multiples of 4
-// bytes. All threads of the warp must call it.
+// before: dx = r (dy - y sum(dy y)). `unit` has the unit vectors, in contiguous rows. All threads of the warp must
+// call it.
 template <int H, class From>
 __device__ void through_unit_norm(const From& unit, const UnitScales& scales, std::int64_t first,
                                   std::int64_t end, int width, float (&sums)[H / 8][4]) {
+  using T = std::remove_cvref_t<decltype(*unit.at(first))>;
+  using Columns = ResultColumns<T>;
+  struct alignas(Columns::kNeighbours * sizeof(T) < 16 ? Columns::kNeighbours * sizeof(T) : 16) Run {
+    T at[Columns::kNeighbours];
+  };
   if (scales.data == nullptr) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const std::int64_t row = first + own_row() + 8 * half;
     const bool scaled = row >= scales.first && row < end;
-    const bf16* const y = scaled ? unit.at(row) + own_column() : nullptr;
-    const auto pair = [y, width](int h) {
-      return y != nullptr && 8 * h < width ? *reinterpret_cast<const __nv_bfloat162*>(y + 8 * h)
-                                           : __floats2bfloat162_rn(0.0f, 0.0f);
+    const T* const y = scaled ? unit.at(row) : nullptr;
+    const auto read = [y, width](int run) {
+      const int column = Columns::first(run);
+      return y != nullptr && column < width ? *reinterpret_cast<const Run*>(y + column) : Run{};
     };
     float product = 0;
 #pragma unroll
-    for (int h = 0; h < H / 8; ++h) {
-      const __nv_bfloat162 ys = pair(h);
-      product =
-          fmaf(sums[h][2 * half], __low2float(ys), fmaf(sums[h][2 * half + 1], __high2float(ys), product));
+    for (int run = 0; run < H / Columns::kStep; ++run) {
+      const Run ys = read(run);
+#pragma unroll
+      for (int j = Columns::kNeighbours - 1; j >= 0; --j)
+        product = fmaf(Columns::at(sums, half, run, j), static_cast<float>(ys.at[j]), product);
     }
     product = reduce_quad(product, Plus{});
     if (!scaled) continue;
     const float scale = scales.at(row);
 #pragma unroll
-    for (int h = 0; h < H / 8; ++h) {
-      const __nv_bfloat162 ys = pair(h);
-      sums[h][2 * half] = scale * fmaf(-__low2float(ys), product, sums[h][2 * half]);
-      sums[h][2 * half + 1] = scale * fmaf(-__high2float(ys), product, sums[h][2 * half + 1]);
+    for (int run = 0; run < H / Columns::kStep; ++run) {
+      const Run ys = read(run);
+#pragma unroll
+      for (int j = 0; j < Columns::kNeighbours; ++j) {
+        float& sum = Columns::at(sums, half, run, j);
+        sum = scale * fmaf(-static_cast<float>(ys.at[j]), product, sum);
+      }
     }
   }
 }
@@ -131,17 +149,17 @@ inline TensorBackward tensor_backward(const AttentionBackwardArgs& args, const A
   const AttentionArgs& forward = args.forward;
   return {args,
           partials,
-          rows_aligned(forward.q, forward.q_strides),
+          rows_aligned(args.dtype, forward.q, forward.q_strides),
           keys_aligned(forward),
           values_aligned(forward),
-          rows_aligned(args.doutput, args.doutput_strides),
+          rows_aligned(args.dtype, args.doutput, args.doutput_strides),
           {}};
 }
 
 // Turns the gradients of a thread's weights, queries in rows, into `outer` times the gradients of the scores. All: all
 // pairs are seen and kept.
-template <int N, bool All>
-__device__ void pair_gradients(const Head<bf16>& head, float outer, std::uint32_t seen, std::uint32_t kept,
+template <int N, bool All, class T>
+__device__ void pair_gradients(const Head<T>& head, float outer, std::uint32_t seen, std::uint32_t kept,
                                const float (&log_sums)[2], const float (&deltas)[2],
                                const float (&scores)[N / 8][4], float (&dweights)[N / 8][4]) {
   const float factor = head.factor * kLog2OfE, keep_scale = outer * static_cast<float>(head.args.keep_scale);
@@ -160,8 +178,8 @@ __device__ void pair_gradients(const Head<bf16>& head, float outer, std::uint32_
 }
 // Turns the gradients of weights into those of the scores. `shares` accumulates what the pairs add to dhead_scale /
 // scale, if it is wanted; else the factor of the scores is in both terms of a gradient from the start.
-template <int N>
-__device__ void score_gradients(const Head<bf16>& head, bool wants_shares, std::uint32_t seen,
+template <int N, class T>
+__device__ void score_gradients(const Head<T>& head, bool wants_shares, std::uint32_t seen,
                                 std::uint32_t kept, const float (&log_sums)[2], const float (&deltas)[2],
                                 const float (&scores)[N / 8][4], float (&dweights)[N / 8][4],
                                 float (&shares)[2]) {
@@ -182,15 +200,16 @@ __device__ void score_gradients(const Head<bf16>& head, bool wants_shares, std::
 }
 
 // A query's delta as weights_and_gradients wants it: times the factor of the scores.
-__device__ inline float scaled_delta(const Head<bf16>& head, float delta) {
+template <class T>
+__device__ float scaled_delta(const Head<T>& head, float delta) {
   return delta == kNoGradient ? kNoGradient : head.factor * delta;
 }
 
 // The same with keys in rows, without the shares, and the statistics of the N queries in shared memory, the deltas
 // scaled: `scores` becomes the weights, without the factor of those that dropout keeps, and `dweights` the gradients
 // of the scores.
-template <int N, bool All>
-__device__ void pair_weights_and_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
+template <int N, bool All, class T>
+__device__ void pair_weights_and_gradients(const Head<T>& head, std::uint32_t seen, std::uint32_t kept,
                                            const float* log_sums, const float* deltas,
                                            float (&scores)[N / 8][4], float (&dweights)[N / 8][4]) {
   const float factor = head.factor * kLog2OfE,
@@ -213,8 +232,8 @@ __device__ void pair_weights_and_gradients(const Head<bf16>& head, std::uint32_t
       dweights[n][e] = dscore;
     }
 }
-template <int N>
-__device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen, std::uint32_t kept,
+template <int N, class T>
+__device__ void weights_and_gradients(const Head<T>& head, std::uint32_t seen, std::uint32_t kept,
                                       const float* log_sums, const float* deltas, float (&scores)[N / 8][4],
                                       float (&dweights)[N / 8][4]) {
   if (all_pairs(seen, kept))
@@ -225,9 +244,9 @@ __device__ void weights_and_gradients(const Head<bf16>& head, std::uint32_t seen
 
 // Writes dq of a warp's queries from `first` on, and their shares of dhead_scale, where they are wanted.
 // Changes dq.
-template <int H>
-__device__ void store_query_gradients(const TensorBackward& launched, const Head<bf16>& head,
-                                      std::int64_t first, float (&dq)[H / 8][4], const float (&shares)[2]) {
+template <int H, class T>
+__device__ void store_query_gradients(const TensorBackward& launched, const Head<T>& head, std::int64_t first,
+                                      float (&dq)[H / 8][4], const float (&shares)[2]) {
   const AttentionArgs& args = launched.args.forward;
   if (launched.args.dhead_scale != nullptr) {
 #pragma unroll
@@ -242,28 +261,28 @@ __device__ void store_query_gradients(const TensorBackward& launched, const Head
   through_unit_norm<H>(launched.queries(head), query_scales(launched.args, head.batch, head.head), first,
                        args.queries, static_cast<int>(args.head_size), dq);
   const AttentionStrides& to = launched.args.dq_strides;
-  bf16* const start = static_cast<bf16*>(launched.args.dq) + head.batch * to.batch + head.head * to.head;
+  T* const start = static_cast<T*>(launched.args.dq) + head.batch * to.batch + head.head * to.head;
   store_tensor_rows<H>(dq, first, args.queries, static_cast<int>(args.head_size),
                        [start, &to](std::int64_t row) { return start + row * to.time; });
 }
 
 // Writes dk and dv of a warp's keys from `first` on, where they are wanted. Changes both.
-template <int H>
+template <class T, int H>
 __device__ void store_key_gradients(const TensorBackward& launched, std::int64_t batch, std::int64_t kv_head,
                                     std::int64_t first, float (&dk)[H / 8][4], float (&dv)[H / 8][4]) {
   const AttentionArgs& args = launched.args.forward;
   const float keep_scale = static_cast<float>(args.keep_scale), kept[2] = {keep_scale, keep_scale};
   scale_rows(dv, kept);  // the weights were without it
   if (launched.args.dk != nullptr)
-    through_unit_norm<H>(launched.keys(Head<bf16>(args, batch, kv_head * (args.heads / args.kv_heads))),
+    through_unit_norm<H>(launched.keys(Head<T>(args, batch, kv_head * (args.heads / args.kv_heads))),
                          key_scales(launched.args, batch, kv_head), first, args.keys,
                          static_cast<int>(args.head_size), dk);
-  const auto store = [&](const float(&sums)[H / 8][4], const KeyGradients<bf16>& to) {
+  const auto store = [&](const float(&sums)[H / 8][4], const KeyGradients<T>& to) {
     store_tensor_rows<H>(sums, first, args.keys, static_cast<int>(args.head_size),
                          [&to](std::int64_t row) { return to.at(row); });
   };
-  store(dk, key_gradients<bf16>(launched.args, batch, kv_head));
-  store(dv, value_gradients<bf16>(launched.args, batch, kv_head));
+  store(dk, key_gradients<T>(launched.args, batch, kv_head));
+  store(dv, value_gradients<T>(launched.args, batch, kv_head));
 }
 
 }  // namespace

@@ -132,6 +132,7 @@ __device__ inline bf16* first_tile() {
 template <int Count, int H, int Threads, class MakeRows>
 __device__ void start_swizzled(PieceOfRows<H, Threads>& pieces, const MakeRows& rows, std::int64_t first,
                                std::int64_t end, int width, bf16* to) {
+  static_assert(PieceOfRows<H, Threads>::kAtOnce % 8 == 0);  // such rows have their pieces in one order
   fill_rows<Count, Panel<H>::kColumns>(pieces, rows, first, end, width, [to](int row, int piece) {
     return piece_of<H, Count>(to, row, piece);
   });

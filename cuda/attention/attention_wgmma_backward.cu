@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, How>::Block::kThreads,
     }
   }
   finish_copies();  // keys and values, when no query sees them
-  store_key_gradients<H>(launched, batch, kv_head, own_key, dk, dv);
+  store_key_gradients<bf16, H>(launched, batch, kv_head, own_key, dk, dv);
 }
 
 }  // namespace

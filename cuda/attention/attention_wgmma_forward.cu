@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, How>::Block::kThreads,
     start_swizzled<N>(
         key_pieces,
         [&] {
-          return RowsOfKeys{head.keys(), launched.k_aligned};
+          return RowsOfKeys<bf16>{head.keys(), launched.k_aligned};
         },
         walk.row(tile), args.keys, width, keys + tile % 2 * Tile::kOther);
     if constexpr (Tile::kProducts)
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, How>::Block::kThreads,
     start_swizzled<N>(
         value_pieces,
         [&] {
-          return RowsOfKeys{head.values(), launched.v_aligned};
+          return RowsOfKeys<bf16>{head.values(), launched.v_aligned};
         },
         walk.row(tile), args.keys, width, values + tile % 2 * Tile::kOther);
   };
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(WgmmaForwardTile<H, How>::Block::kThreads,
     if constexpr (Tile::kRing) ring.fill(args, chunk, lowest(0) + chunk * kChunkRows);
   };
   start_swizzled<H, Block::kRows, Block::kThreads>(
-      Rows{{head.queries(), args.q_strides.time}, launched.q_aligned}, first, args.queries, width, q);
+      Rows<bf16>{{head.queries(), args.q_strides.time}, launched.q_aligned}, first, args.queries, width, q);
   start_keys(0);
   start_bias(0);
   finish_bias(0);

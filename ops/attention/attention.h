@@ -46,8 +46,8 @@ struct AttentionOptions {
   // kv_heads, head_size]. The result is as for the concatenated keys {past_keys, k} and values; `keys` above
   // and below counts all of them. A GPU reads both in place; the CPU concatenates them first.
   Tensor past_keys, past_values;
-  // To what a CPU's products may round f32 factors; if parameters among the inputs have a coarser one, they take
-  // theirs.
+  // To what products may round f32 factors, on a GPU where its kernels do (ops/core/kernel_choices.h, tf32_attention);
+  // if parameters among the inputs have a coarser one, they take theirs.
   MatmulPrecision precision = MatmulPrecision::f32;
 };
 
@@ -207,7 +207,7 @@ struct AttentionArgs {
   // `threads`. Other devices need it only for the backward; attention_partials.h describes it.
   void* scratch;
   int threads;
-  MatmulPrecision precision;  // only on the CPU
+  MatmulPrecision precision;  // of products of f32
 };
 // Writes dq, dk, dv and the gradients of the past, each with its own strides. Adds to the first `distances`
 // entries of dbias and dpositions, with their row strides. A null gradient is not needed. For dhead_scale:

@@ -41,6 +41,9 @@ namespace eddy::detail {
 //   positions        by distance, in attention
 //     products       products with all positions, beside attention by wgmma: from 16 queries on, without a bias
 //     plain          all; products in attention's tiles
+//   tf32_attention   attention of f32 where products are TF32
+//     mma            heads of 16 to 128 in steps of 16, with positions of up to 64, by mma.sync
+//     plain          all; it computes in f32
 
 // clang-format off
 #define EDDY_KERNEL_CHOICES(ROW) \
@@ -49,7 +52,8 @@ namespace eddy::detail {
   ROW(recurrence, recurrence, "plain|fused", plain, "plain|fused", try_recurrence) \
   ROW(products, products, "plain|fused", fused, "plain|fused", try_products) \
   ROW(positions, positions, "plain|products", plain, "plain|products", try_positions) \
-  ROW(unit_recurrence, unit_recurrence, "plain|phases", plain, "plain|phases", try_unit_recurrence)
+  ROW(unit_recurrence, unit_recurrence, "plain|phases", plain, "plain|phases", try_unit_recurrence) \
+  ROW(tf32_attention, tf32_attention, "plain|mma", plain, "plain|mma", try_tf32_attention)
 // clang-format on
 
 // The kernels of all choices, and their names.

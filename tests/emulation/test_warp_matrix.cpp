@@ -1,5 +1,5 @@
 // The emulated matrix instructions of a warp, tested against a second description of their operands: the
-// strides of (threads, values) that CUTLASS's CuTe gives for the m16n8k16 product
+// strides of (threads, values) that CUTLASS's CuTe gives for the products m16n8k16 of bf16 and m16n8k8 of TF32
 // (cute/atom/mma_traits_sm80.hpp). Also: the operands that attention loads from tiles, against plain loops.
 #include <doctest/doctest.h>
 
@@ -43,6 +43,55 @@ void product_kernel(Matrices args) {
       const int place = 32 * t + g + 16 * i + 8 * j;
       args.c[place % 16 * 8 + place / 16] = c[i + 2 * j];
     }
+}
+
+// The same of TF32; values are (i, j). C is that of bf16.
+//
+//   A [m, k]   16 t + g + 8 i + 64 j
+//   B [n, k]   8 t + g + 32 i
+void tf32_product_kernel(Matrices args) {
+  const int t = lane() % 4, g = lane() / 4;
+  std::uint32_t a[4], b[2];
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      const int place = 16 * t + g + 8 * i + 64 * j;
+      a[i + 2 * j] = round_tf32(args.a[place % 16 * 8 + place / 16]);
+    }
+    const int place = 8 * t + g + 32 * i;
+    b[i] = round_tf32(args.b[place % 8 * 8 + place / 8]);
+  }
+  float c[4] = {};
+  multiply_tf32(c, a, b[0], b[1]);
+  for (int pair = 0; pair < 4; ++pair) args.c[pair_row(pair) * 8 + pair_column(pair)] = c[pair];
+}
+
+// C [16, 32] = A B of TF32 from tiles in shared memory, of A [16, 32] by rows and B [32, 32], whose rows are columns of
+// the product; then, with Mixes, of A from accumulators and B as it lies.
+template <bool Mixes>
+void tf32_tiles_kernel(Matrices args) {
+  float* const left = shared_memory();
+  float* const right = left + 16 * tensor_row<float>(32);
+  for (int i = lane(); i < 32 * 32; i += 32) {
+    const int row = i / 32, column = i % 32;
+    if (row < 16) left[row * tensor_row<float>(32) + column] = args.a[i];
+    right[(Mixes ? row : column) * tensor_row<float>(32) + (Mixes ? column : row)] = args.b[i];
+  }
+  __syncwarp();
+  float c[4][4] = {};
+  if constexpr (Mixes) {
+    float weights[4][4];
+    for (int pair = 0; pair < 16; ++pair)
+      weights[pair / 4][pair % 4] = args.a[pair_row(pair) * 32 + pair_column(pair)];
+    add_row_mixes<32, 32>(weights, right, c);
+    for (int half = 0; half < 2; ++half)
+      for (int j = 0; j < 8; ++j)
+        args.c[(own_row() + 8 * half) * 32 + ResultColumns<float>::first(0) + j] =
+            ResultColumns<float>::at(c, half, 0, j);
+  } else {
+    add_row_products<32, 32>(ReadRows<32, float>{left}, right, c);
+    for (int pair = 0; pair < 16; ++pair)
+      args.c[pair_row(pair) * 32 + pair_column(pair)] = c[pair / 4][pair % 4];
+  }
 }
 
 // C [16, 16] = A B with A [16, 16] and B [16, 16], each loaded from shared memory as stored or transposed.
@@ -102,9 +151,10 @@ void two_warps_kernel(Matrices args) {
   if (warp() == 1) args.c[lane()] = row[lane()];
 }
 
-Tensor run(void (*kernel)(Matrices), const Tensor& a, const Tensor& b, const Shape& shape, int threads = 32) {
+Tensor run(void (*kernel)(Matrices), const Tensor& a, const Tensor& b, const Shape& shape, int threads = 32,
+           int shared_bytes = 4096) {
   const Tensor gpu_a = to_gpu(a), gpu_b = to_gpu(b), c = Tensor::full(shape, 0, Dtype::f32, gpu());
-  launch_shared("test_warp_matrix", kernel, 1, threads, 4096,
+  launch_shared("test_warp_matrix", kernel, 1, threads, shared_bytes,
                 Matrices{static_cast<const float*>(gpu_a.raw_data()),
                          static_cast<const float*>(gpu_b.raw_data()), static_cast<float*>(c.raw_data())});
   return to_cpu(c);
@@ -116,6 +166,16 @@ TEST_SUITE("device") {
   TEST_CASE("the emulated product of a warp has its operands where strides of threads and values put them") {
     const Tensor a = whole({16, 16}, 1), b = whole({8, 16}, 2);
     CHECK(wrong_entries(a, b, true, run(product_kernel, a, b, {16, 8})) == 0);
+  }
+
+  TEST_CASE("the emulated product of TF32 has its operands where strides put them, and tiles give the same") {
+    const Tensor a = whole({16, 8}, 1), b = whole({8, 8}, 2);
+    CHECK(wrong_entries(a, b, true, run(tf32_product_kernel, a, b, {16, 8})) == 0);
+    const Tensor rows = whole({16, 32}, 3), others = whole({32, 32}, 4);
+    CHECK(wrong_entries(rows, others, false,
+                        run(tf32_tiles_kernel<false>, rows, others, {16, 32}, 32, 8192)) == 0);
+    CHECK(wrong_entries(rows, others, false,
+                        run(tf32_tiles_kernel<true>, rows, others, {16, 32}, 32, 8192)) == 0);
   }
 
   TEST_CASE("operands read from tiles as they are and transposed give the product of the tiles") {

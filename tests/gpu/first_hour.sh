@@ -128,6 +128,10 @@ case "$part" in
     kernels positions=products staircase_text,staircase_algorithm
     kernels unit_recurrence=phases unit_256,unit_1024
     run ops 100 60 "$eddy" bench ops --device cuda --seconds 0.05
+    for attention in plain mma; do
+      run "tf32-$attention" 60 15 env EDDY_KERNELS="tf32_attention=$attention" "$eddy" bench step --device cuda \
+        --precision tf32 --preset br_150m_slide_13l --batch 2 --json "$log/tf32-$attention.json"
+    done
     ;;
   5)
     say "tests"

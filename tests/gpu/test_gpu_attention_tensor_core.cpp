@@ -34,80 +34,10 @@ namespace {
 constexpr double kRounding = 0x1p-8;
 constexpr AttentionRoundings kRoundings{4, 16, 16, kRounding};
 
-const AttentionCase kCases[] = {
-    {1, 1, 1, 1, 1, 32, -kFar, kFar, false, false, false, false},
-    {1, 5, 7, 2, 1, 48, -kFar, kFar, true, false, false, true},
-    {1, 7, 5, 2, 2, 32, 0, kFar, true, true, true, false},  // some queries see no key
-    {2, 33, 33, 4, 2, 48, 0, kFar, true, true, true, true},
-    {1, 65, 65, 2, 1, 32, 0, kFar, false, true, false, false},
-    {1, 65, 130, 1, 1, 64, 0, 40, true, true, true, true},
-    {1, 70, 131, 1, 1, 64, 1, 37, false, false, true, false},
-    {1, 35, 67, 1, 1, 128, 0, kFar, true, true, true, true},
-    {1, 19, 81, 2, 1, 80, 3, 50, true, true, true, true},
-    {1, 66, 70, 1, 1, 112, -5, 9, true, false, false, true},
-    {1, 66, 40, 2, 2, 96, -30, -10, false, false, false, true},
-    {1, 1, 200, 3, 1, 32, 0, 150, true, true, true, true},
-    {1, 130, 130, 1, 1, 32, 20, 30, true, true, true, false},
-    {70, 3, 4, 1, 1, 32, 0, kFar, true, true, true, true},  // more sequences than parts of a table's gradient
-    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 1},
-    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 2},
-    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 4},
-    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 8},
-    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 16},
-    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 32},
-    {1, 130, 200, 2, 1, 128, 0, 128, true, true, true, true},
-};
-// Several tiles of keys to a block, of which its two halves see different ones.
-const AttentionCase kLongCases[] = {
-    {1, 140, 330, 1, 1, 64, 0, 100, false, true, false, false},
-    {1, 192, 192, 1, 1, 128, 0, kFar, false, false, false, false},
-    {1, 130, 260, 2, 1, 32, 1, 130, true, true, true, false},
-};
-// Heads of 16, which go as heads of 32 filled with zeros: every table, the sum of a bias by the kernels for dq, a past,
-// unit vectors.
-const AttentionCase kSmallHeads[] = {
-    {1, 5, 7, 2, 1, 16, -kFar, kFar, true, false, false, true},
-    {1, 65, 130, 1, 1, 16, 0, 40, true, true, true, true},
-    {1, 67, 67, 2, 2, 16, 0, kFar, false, true, false, false, kAllWanted - 32},
-    {2, 33, 66, 4, 2, 16, 0, kFar, true, true, true, true, kAllWanted, 33, 0.01},
-};
 // Heads that only the plain kernels take.
 const AttentionCase kPlainCases[] = {
     {1, 20, 35, 2, 1, 200, 0, 20, true, true, true, true},
 };
-const AttentionCase kLargeCases[] = {
-    {2, 512, 1024, 8, 2, 64, 0, 512, true, true, true, true},
-    {2, 1024, 1024, 4, 4, 128, 0, kFar, false, false, false, false},
-};
-
-// Bias without a gradient of positions, which the kernels for dq sum themselves; in the last two, positions are
-// read alone.
-constexpr unsigned kNoPositions = kAllWanted - 32, kBiasAlone = 16;
-const AttentionCase kBiasCases[] = {
-    {2, 100, 228, 2, 1, 64, 1, 90, true, true, false, true, kNoPositions},  // a cached block, grouped heads
-    {1, 67, 67, 2, 2, 32, 0, kFar, false, true, false, false, kNoPositions},
-    {3, 70, 70, 1, 1, 128, 0, 20, true, true, false, true, kNoPositions},       // a band within one tile
-    {1, 200, 130, 1, 1, 32, 0, kFar, false, true, false, false, kNoPositions},  // queries that see no key
-    {1, 130, 300, 1, 1, 48, 150, 170, true, true, false, false, kNoPositions},  // keys that no query sees
-    {1, 33, 200, 2, 1, 80, 40, 41, false, true, false, false, kNoPositions},    // two distances
-    {70, 3, 4, 1, 1, 32, 0, kFar, true, true, false, true, kNoPositions},
-    {1, 140, 330, 1, 1, 64, 5, 300, false, true, false, false, kNoPositions},
-    {1, 70, 131, 2, 2, 64, 3, 60, true, true, true, true, kNoPositions},
-    {1, 20, 90, 1, 1, 128, 3, 60, true, true, true, true, kNoPositions},
-};
-
-// Tails of heads and rows, grouped heads, a past that is taken as it is, gradients of one input alone.
-constexpr double kUnitEps = 0.01;
-const AttentionCase kUnitCases[] = {
-    {1, 1, 3, 2, 1, 32, -kFar, kFar, false, false, false, false, kAllWanted, 0, kUnitEps},
-    {2, 33, 33, 4, 2, 48, 0, kFar, true, true, true, true, kAllWanted, 0, kUnitEps},
-    {1, 70, 131, 2, 2, 64, 1, 60, true, true, false, false, kAllWanted, 61, kUnitEps},
-    {1, 140, 140, 1, 1, 128, 0, 100, true, false, false, true, kAllWanted, 0, kUnitEps},
-    {2, 20, 90, 2, 1, 112, 0, 60, false, true, false, false, kPastUnwanted, 70, kUnitEps},
-    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, false, false, 1, 0, kUnitEps},
-    {1, 40, 90, 2, 1, 32, 0, kFar, true, true, false, false, 2, 50, kUnitEps},
-};
-
 // Positions by distance as products beside attention with wgmma (cuda/attention/position_products.h), and what is left
 // to its tiles. There are two roundings more: of the scores of positions, and of dq before its part by positions.
 constexpr unsigned kQ = 1, kKey = 2, kScale = 8, kTable = 32;
@@ -229,14 +159,14 @@ TEST_SUITE("device") {
   TEST_CASE(
       "attention on tensor cores equals plain loops in result and every gradient and repeats its bits") {
     choose("mma");
-    for (const AttentionCase& c : kCases) check(c);
+    for (const AttentionCase& c : kTensorCoreCases) check(c);
     if (!kEmulated)
       for (const AttentionCase& c : kLargeCases) check(c);
   }
 
   TEST_CASE("attention with wgmma equals plain loops in result and every gradient and repeats its bits") {
     choose("wgmma");
-    for (const AttentionCase& c : kCases) check(c);
+    for (const AttentionCase& c : kTensorCoreCases) check(c);
     for (const AttentionCase& c : kLongCases) check(c);
     if (!kEmulated)
       for (const AttentionCase& c : kLargeCases) check(c);
@@ -255,7 +185,7 @@ TEST_SUITE("device") {
   // They round less than those on tensor cores, and are held to the same.
   TEST_CASE("plain attention in bf16 equals plain loops in result and every gradient and repeats its bits") {
     choose("plain");
-    for (const AttentionCase& c : kCases) check(c);
+    for (const AttentionCase& c : kTensorCoreCases) check(c);
     for (const AttentionCase& c : kLongCases) check(c);
     for (const AttentionCase& c : kPlainCases) check(c);
     if (!kEmulated)

@@ -85,7 +85,8 @@ TEST_SUITE("device") {
     const auto verdict = prove_kernels(options_in(
         folder, kEmulated ? std::vector<std::string>{"op/softmax", "op/linear", "attention=mma",
                                                      "attention=wgmma", "recurrence=fused", "products=fused",
-                                                     "positions=products", "unit_recurrence=phases"}
+                                                     "positions=products", "unit_recurrence=phases",
+                                                     "tf32_attention=mma"}
                           : std::vector<std::string>()));
     REQUIRE(verdict);
     for (const KernelTrial& trial : verdict->trials) {

@@ -31,6 +31,7 @@ struct AttentionCase {
   unsigned wanted = kAllWanted;
   std::int64_t past = 0;  // so many of the keys lie in a place of their own
   double unit_eps = 0;    // if positive, attention makes unit vectors of q and of its own keys
+  MatmulPrecision precision = MatmulPrecision::f32;
 
   std::string text() const {
     return fmt::format("queries {}, keys {} ({} past), heads {}/{}, head_size {}, band {} .. {}{}", queries,
@@ -58,6 +59,77 @@ constexpr AttentionCase kPastCases[] = {
     {1, 40, 170, 2, 2, 32, 0, kFar, false, false, false, true, 192, 130},
 };
 
+// For the kernels on tensor cores, and what is compared with them: tails of tiles, bands, every table and gradient.
+constexpr AttentionCase kTensorCoreCases[] = {
+    {1, 1, 1, 1, 1, 32, -kFar, kFar, false, false, false, false},
+    {1, 5, 7, 2, 1, 48, -kFar, kFar, true, false, false, true},
+    {1, 7, 5, 2, 2, 32, 0, kFar, true, true, true, false},  // some queries see no key
+    {2, 33, 33, 4, 2, 48, 0, kFar, true, true, true, true},
+    {1, 65, 65, 2, 1, 32, 0, kFar, false, true, false, false},
+    {1, 65, 130, 1, 1, 64, 0, 40, true, true, true, true},
+    {1, 70, 131, 1, 1, 64, 1, 37, false, false, true, false},
+    {1, 35, 67, 1, 1, 128, 0, kFar, true, true, true, true},
+    {1, 19, 81, 2, 1, 80, 3, 50, true, true, true, true},
+    {1, 66, 70, 1, 1, 112, -5, 9, true, false, false, true},
+    {1, 66, 40, 2, 2, 96, -30, -10, false, false, false, true},
+    {1, 1, 200, 3, 1, 32, 0, 150, true, true, true, true},
+    {1, 130, 130, 1, 1, 32, 20, 30, true, true, true, false},
+    {70, 3, 4, 1, 1, 32, 0, kFar, true, true, true, true},  // more sequences than parts of a table's gradient
+    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 1},
+    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 2},
+    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 4},
+    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 8},
+    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 16},
+    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, true, false, 32},
+    {1, 130, 200, 2, 1, 128, 0, 128, true, true, true, true},
+};
+// Several tiles of keys to a block, of which its two halves see different ones.
+constexpr AttentionCase kLongCases[] = {
+    {1, 140, 330, 1, 1, 64, 0, 100, false, true, false, false},
+    {1, 192, 192, 1, 1, 128, 0, kFar, false, false, false, false},
+    {1, 130, 260, 2, 1, 32, 1, 130, true, true, true, false},
+};
+// Heads of 16, which go as heads of 32 filled with zeros: every table, the sum of a bias by the kernels for dq, a past,
+// unit vectors.
+constexpr AttentionCase kSmallHeads[] = {
+    {1, 5, 7, 2, 1, 16, -kFar, kFar, true, false, false, true},
+    {1, 65, 130, 1, 1, 16, 0, 40, true, true, true, true},
+    {1, 67, 67, 2, 2, 16, 0, kFar, false, true, false, false, kAllWanted - 32},
+    {2, 33, 66, 4, 2, 16, 0, kFar, true, true, true, true, kAllWanted, 33, 0.01},
+};
+constexpr AttentionCase kLargeCases[] = {
+    {2, 512, 1024, 8, 2, 64, 0, 512, true, true, true, true},
+    {2, 1024, 1024, 4, 4, 128, 0, kFar, false, false, false, false},
+};
+
+// Bias without a gradient of positions, which the kernels for dq sum themselves; in the last two, positions are
+// read alone.
+constexpr unsigned kNoPositions = kAllWanted - 32, kBiasAlone = 16;
+constexpr AttentionCase kBiasCases[] = {
+    {2, 100, 228, 2, 1, 64, 1, 90, true, true, false, true, kNoPositions},  // a cached block, grouped heads
+    {1, 67, 67, 2, 2, 32, 0, kFar, false, true, false, false, kNoPositions},
+    {3, 70, 70, 1, 1, 128, 0, 20, true, true, false, true, kNoPositions},       // a band within one tile
+    {1, 200, 130, 1, 1, 32, 0, kFar, false, true, false, false, kNoPositions},  // queries that see no key
+    {1, 130, 300, 1, 1, 48, 150, 170, true, true, false, false, kNoPositions},  // keys that no query sees
+    {1, 33, 200, 2, 1, 80, 40, 41, false, true, false, false, kNoPositions},    // two distances
+    {70, 3, 4, 1, 1, 32, 0, kFar, true, true, false, true, kNoPositions},
+    {1, 140, 330, 1, 1, 64, 5, 300, false, true, false, false, kNoPositions},
+    {1, 70, 131, 2, 2, 64, 3, 60, true, true, true, true, kNoPositions},
+    {1, 20, 90, 1, 1, 128, 3, 60, true, true, true, true, kNoPositions},
+};
+
+// Tails of heads and rows, grouped heads, a past that is taken as it is, gradients of one input alone.
+constexpr double kUnitEps = 0.01;
+constexpr AttentionCase kUnitCases[] = {
+    {1, 1, 3, 2, 1, 32, -kFar, kFar, false, false, false, false, kAllWanted, 0, kUnitEps},
+    {2, 33, 33, 4, 2, 48, 0, kFar, true, true, true, true, kAllWanted, 0, kUnitEps},
+    {1, 70, 131, 2, 2, 64, 1, 60, true, true, false, false, kAllWanted, 61, kUnitEps},
+    {1, 140, 140, 1, 1, 128, 0, 100, true, false, false, true, kAllWanted, 0, kUnitEps},
+    {2, 20, 90, 2, 1, 112, 0, 60, false, true, false, false, kPastUnwanted, 70, kUnitEps},
+    {1, 40, 40, 2, 2, 32, 0, kFar, true, true, false, false, 1, 0, kUnitEps},
+    {1, 40, 90, 2, 1, 32, 0, kFar, true, true, false, false, 2, 50, kUnitEps},
+};
+
 using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
 
 // The result, then the gradients that the case wants, undefined for the others. `mask` numbers the dropout.
@@ -70,6 +142,7 @@ inline Tensors run_attention(Attention function, const AttentionCase& c, const T
   }
   AttentionOptions options;
   options.band = {c.least, c.most};
+  options.precision = c.precision;
   options.scale = 0.37;
   if (c.unit_eps > 0) {
     options.scale = 4;

@@ -1,10 +1,10 @@
 // The trials of kernels that may stand in the place of plain ones: each against the plain one on the same numbers, with
 // a tape, then both timed.
 //
-// Tolerances are in units of 2^-8, the rounding of bf16, of the largest number. Attention on tensor cores may be off by 4
-// of them, and by 16 in a gradient, from exact numbers (tests/gpu/test_gpu_attention_tensor_core.cpp derives them), and
-// the plain kernel adds its own rounding. Chains of products are compared with f32: a kernel may be off by four times
-// what the plain one is.
+// Tolerances are in units of 2^-8, the rounding of bf16, of the largest number; of attention in TF32 in units of 2^-11.
+// Attention on tensor cores may be off by 4 of them, and by 16 in a gradient, from exact numbers
+// (tests/gpu/test_gpu_attention_tensor_core.cpp derives them), and the plain kernel adds its own rounding. Chains of
+// products are compared with f32: a kernel may be off by four times what the plain one is.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -112,26 +112,36 @@ constexpr Case kPositionCases[] = {
 };
 constexpr std::size_t kSmallPositionCases = 4;
 
+// What attention is tried in. Inputs are numbers of bf16 in both, which products in TF32 take as they are.
+struct NumberKind {
+  Dtype dtype;
+  MatmulPrecision precision;
+  double rounding;
+};
+constexpr NumberKind kInBf16{Dtype::bf16, MatmulPrecision::f32, kRounding},
+    kInTf32{Dtype::f32, MatmulPrecision::tf32, 0x1p-11};
+
 // y, then the gradients of q, k, v, the bias, the positions and the heads' scales.
-Work attention_work(const Case& c, Device gpu) {
+Work attention_work(const Case& c, Device gpu, const NumberKind& in = kInBf16) {
   const auto normal = [&](const Shape& shape, const char* name, Dtype dtype, double deviation) {
     const Tensor rounded = raw::cast(sample_normal(shape, name, deviation), Dtype::bf16);
     return raw::to_device(raw::cast(rounded, dtype), gpu);
   };
   const Shape keys{c.batch, c.keys, c.kv_heads, c.head_size},
       queries{c.batch, c.queries, c.heads, c.head_size};
-  Tensors inputs{normal(queries, "q", Dtype::bf16, 1), normal(keys, "k", Dtype::bf16, 1),
-                 normal(keys, "v", Dtype::bf16, 1)};
+  Tensors inputs{normal(queries, "q", in.dtype, 1), normal(keys, "k", in.dtype, 1),
+                 normal(keys, "v", in.dtype, 1)};
   if (c.tables) {
     const std::int64_t distances = std::min(c.most, c.keys - 1) + 1;
     inputs.push_back(normal({c.heads, distances}, "bias", Dtype::f32, 1));
     inputs.push_back(normal({distances, c.head_size}, "positions", Dtype::f32, 0.3));
     inputs.push_back(normal({c.heads}, "scale", Dtype::f32, 1));
   }
-  const Tensor dy = normal(queries, "dy", Dtype::bf16, 1);
-  return [c, inputs, dy] {
+  const Tensor dy = normal(queries, "dy", in.dtype, 1);
+  return [c, inputs, dy, precision = in.precision] {
     const Tensors x = leaves_of(inputs);
     AttentionOptions options;
+    options.precision = precision;
     options.band = {c.least, c.most};
     options.dropout = c.dropout;
     options.dropout_key = random_key(3, "kernel trial", 7);
@@ -147,19 +157,19 @@ Work attention_work(const Case& c, Device gpu) {
 
 // The gradient of the heads' scales has terms of both signs: it is held to the sum of the sizes of those of q, as a
 // head's scale scales its scores as q does.
-std::string scale_difference(const Tensor& got, const Tensor& want, const Tensor& dq) {
+std::string scale_difference(const Tensor& got, const Tensor& want, const Tensor& dq, double rounding) {
   double terms = 0;
   for (const double value : raw::cast(dq, Dtype::f64).to_vector<double>()) terms += std::abs(value);
   const auto a = raw::cast(got, Dtype::f64).to_vector<double>(),
              b = raw::cast(want, Dtype::f64).to_vector<double>();
   for (std::size_t head = 0; head < b.size(); ++head)
-    if (!(std::abs(a[head] - b[head]) <= 20 * kRounding * terms))
+    if (!(std::abs(a[head] - b[head]) <= 20 * rounding * terms))
       return fmt::format("gradient of head_scale, head {}: {:.6g} and plain {:.6g}", head, a[head], b[head]);
   return "";
 }
 
-std::string try_case(const std::string& choice, const Case& c, Device gpu) {
-  const Work work = attention_work(c, gpu);
+std::string try_case(const std::string& choice, const Case& c, Device gpu, const NumberKind& in) {
+  const Work work = attention_work(c, gpu, in);
   const Tensors want = under("plain", work), got = under(choice, work);
   std::vector<std::string> warnings;
   const bool left_out = was_left_out(&warnings);
@@ -168,9 +178,9 @@ std::string try_case(const std::string& choice, const Case& c, Device gpu) {
   for (std::size_t i = 0; i < want.size(); ++i) {
     if (!want[i].defined()) continue;  // of a table that is not read
     constexpr const char* kParts[] = {"y", "dq", "dk", "dv", "dbias", "dpositions", "dhead_scale"};
-    std::string wrong = i == 6 ? scale_difference(got[i], want[i], want[1])
+    std::string wrong = i == 6 ? scale_difference(got[i], want[i], want[1], in.rounding)
                                : difference(fmt::format("{} of {}", kParts[i], where), got[i], want[i],
-                                            i == 0 ? 5 : 20, kRounding);
+                                            i == 0 ? 5 : 20, in.rounding);
     if (!wrong.empty()) return wrong;
   }
   const Tensors again = under(choice, work);
@@ -183,9 +193,10 @@ std::string try_case(const std::string& choice, const Case& c, Device gpu) {
 }
 
 // "" or what is wrong with the first of the cases that is. Ends at one that is left out.
-std::string try_cases(const std::string& choice, std::span<const Case> cases, Device gpu, bool* left_out) {
+std::string try_cases(const std::string& choice, std::span<const Case> cases, Device gpu, bool* left_out,
+                      const NumberKind& in = kInBf16) {
   for (const Case& c : cases) {
-    if (std::string wrong = try_case(choice, c, gpu); !wrong.empty()) return wrong;
+    if (std::string wrong = try_case(choice, c, gpu, in); !wrong.empty()) return wrong;
     std::vector<std::string> warnings;
     if (!was_left_out(&warnings)) continue;
     leave_out(warnings.front());
@@ -372,6 +383,18 @@ std::string try_attention(const std::string& choice, Device gpu, const TrialSize
                                  : Case{64, 64, 128, 12, 12, 64, 0, kFar, false, 0};
   times.push_back(timed("attention", choice, attention_work(whole, gpu), gpu, sizes));
   times.push_back(timed("short_attention", choice, attention_work(block, gpu), gpu, sizes));
+  return "";
+}
+
+std::string try_tf32_attention(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                               std::vector<TrialTime>& times) {
+  bool left_out = false;
+  const std::span<const Case> cases(kCases, sizes.small ? kSmallCases : std::size(kCases));
+  if (std::string wrong = try_cases(choice, cases, gpu, &left_out, kInTf32); !wrong.empty() || left_out)
+    return wrong;
+  const Case whole = sizes.small ? Case{1, 65, 65, 1, 1, 32, 0, kFar, false, 0}
+                                 : Case{8, 1024, 1024, 12, 12, 64, 0, kFar, false, 0};
+  times.push_back(timed("tf32_attention", choice, attention_work(whole, gpu, kInTf32), gpu, sizes));
   return "";
 }
 

@@ -54,9 +54,17 @@ inline std::uint32_t join(bf16 low, bf16 high) {
   return static_cast<std::uint32_t>(high.bits) << 16 | low.bits;
 }
 
-inline void load(std::uint32_t (&to)[4], const bf16* row, bool transposed) {
+// A number of TF32: f32 without its last 13 bits. A NaN may have any.
+inline float tf32_of(std::uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  if (x == x && (bits & 0x1fffu) != 0) emulation::stop("an operand of a product of TF32 was not rounded");
+  return x;
+}
+
+inline void load(std::uint32_t (&to)[4], const void* row, bool transposed) {
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) emulation::stop("a row of a matrix is not aligned");
-  const Warp warp({transposed ? 2u : 1u, {}, {}, row});
+  const Warp warp({transposed ? 2u : 1u, {}, {}, static_cast<const bf16*>(row)});
   const int lane = static_cast<int>(threadIdx.x % 32), group = lane / 4, place = lane % 4 * 2;
   for (int matrix = 0; matrix < 4; ++matrix) {
     const auto at = [&](int r, int column) { return warp.of(8 * matrix + r).row[column]; };
@@ -126,7 +134,33 @@ inline void multiply_matrices(float (&sums)[4], const std::uint32_t (&a)[4], std
   }
 }
 
-inline void load_matrices(std::uint32_t (&to)[4], const bf16* row) {
+inline void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  const emulated::Warp warp({4, {a[0], a[1], a[2], a[3]}, {b0, b1}, nullptr});
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  float rows[2][8], columns[2][8];
+  for (int half = 0; half < 2; ++half)
+    for (int place = 0; place < 4; ++place) {
+      const emulated::Operands left = warp.of(lane / 4 * 4 + place),
+                               right = warp.of((lane % 4 * 2 + half) * 4 + place);
+      for (int upper = 0; upper < 2; ++upper) {
+        rows[half][4 * upper + place] = emulated::tf32_of(left.a[half + 2 * upper]);
+        columns[half][4 * upper + place] = emulated::tf32_of(right.b[upper]);
+      }
+    }
+  for (int i = 0; i < 4; ++i) {
+    float sum = sums[i];
+    for (int k = 0; k < 8; ++k) sum += rows[i / 2][k] * columns[i % 2][k];
+    sums[i] = sum;
+  }
+}
+inline std::uint32_t round_tf32(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  if (x != x) return 0x7fffffffu;
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
+}
+
+inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
   emulated::load(to, row, false);
 }
 inline void load_matrices_transposed(std::uint32_t (&to)[4], const bf16* row) {
