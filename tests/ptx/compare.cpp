@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "tests/ptx/interpreter/bf16.h"
+#include "tests/ptx/interpreter/rounded.h"
 
 namespace ptx {
 namespace {
@@ -18,8 +18,9 @@ namespace {
 // of up to 50. bf16: one rounding of 2^-8 may fall to the other side, and what was computed from such a number.
 // A float beside bf16: sums of many numbers, a few of which were rounded to bf16 the other way; 2^-13 was seen. In a
 // kernel with all steps of a recurrence such a number is read step after step, also alone, as a row's largest: 2^-8 of it.
+// Of products of TF32: a factor that was rounded the other way, 2^-10 of a term that may be all of the sum, and another.
 constexpr double kFloatBound = 0x1p-14, kFloatBesideHalfBound = 0x1p-11, kFloatOfChainBound = 0x1p-7,
-                 kHalfBound = 0x1p-6, kDoubleBound = 0x1p-26;
+                 kTf32Bound = 0x1p-9, kHalfBound = 0x1p-6, kDoubleBound = 0x1p-26;
 constexpr std::size_t kAround = 4096;
 
 template <class T>
@@ -110,7 +111,8 @@ Difference compare(const RecordedLaunch& launch, GlobalMemory& after, const Prog
     return std::any_of(program.statements.begin(), program.statements.end(),
                        [op](const Statement& s) { return s.op.starts_with(op); });
   };
-  const double float_bound = !has("cvt.rn.bf16")     ? kFloatBound
+  const double float_bound = has("cvt.rna.tf32")     ? kTf32Bound
+                             : !has("cvt.rn.bf16")   ? kFloatBound
                              : has("ld.acquire.gpu") ? kFloatOfChainBound  // a grid barrier
                                                      : kFloatBesideHalfBound;
   for (const Piece& piece : launch.pieces) {

@@ -24,7 +24,7 @@ struct Difference {
   bool equal() const { return where.empty(); }
 };
 
-// `program` is what ran: one that rounds to bf16 has a wider bound for floats as well.
+// `program` is what ran: one that rounds to bf16 or TF32 has a wider bound for floats as well.
 Difference compare(const RecordedLaunch& launch, GlobalMemory& after, const Program& program);
 
 }  // namespace ptx

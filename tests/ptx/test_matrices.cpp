@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "tests/ptx/interpreter/bf16.h"
+#include "tests/ptx/interpreter/rounded.h"
 #include "tests/ptx/kernel_text.h"
 
 using namespace ptx;
@@ -75,6 +75,50 @@ TEST_CASE("ptx: ldmatrix and mma multiply a 16 x 16 and a 16 x 8 matrix") {
       for (int k = 0; k < 16; ++k) want += element(row, k, 1) * element(k, column, 5);
       CHECK(outcome.at<float>(static_cast<std::size_t>(32 * i + lane)) == want);
     }
+}
+
+TEST_CASE("ptx: mma of TF32 multiplies a 16 x 8 and an 8 x 8 matrix, and refuses what was not rounded") {
+  // Each lane finds its registers of A, then those of B, one after the other in the input.
+  for (const float addend : {0.0f, 0x1p-11f}) {
+    Kernel kernel;
+    kernel.input.assign(6 * 32 * 4, 0);
+    const auto put = [&](int i, int lane, float x) {
+      std::memcpy(kernel.input.data() + 4 * (32 * i + lane), &x, 4);
+    };
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 4; ++i)
+        put(i, lane, element(lane / 4 + (i % 2 == 1 ? 8 : 0), lane % 4 + (i >= 2 ? 4 : 0), 1) + addend);
+      for (int i = 0; i < 2; ++i) put(4 + i, lane, element(lane % 4 + 4 * i, lane / 4, 5));
+    }
+    kernel.body = R"(
+  mul.wide.u32 %rd6, %r1, 4;
+  add.s64 %rd7, %rd1, %rd6;
+  ld.global.u32 %r11, [%rd7];
+  ld.global.u32 %r12, [%rd7+128];
+  ld.global.u32 %r13, [%rd7+256];
+  ld.global.u32 %r14, [%rd7+384];
+  ld.global.u32 %r17, [%rd7+512];
+  ld.global.u32 %r18, [%rd7+640];
+  mov.f32 %f1, 0f3F800000;
+  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f2, %f3, %f4, %f5}, {%r11, %r12, %r13, %r14}, {%r17, %r18}, {%f1, %f1, %f1, %f1};
+  st.global.f32 [%rd4], %f2;
+  st.global.f32 [%rd4+128], %f3;
+  st.global.f32 [%rd4+256], %f4;
+  st.global.f32 [%rd4+384], %f5;)";
+    const Outcome outcome = kernel.run();
+    if (addend != 0) {
+      CHECK(outcome.error.find("was not rounded") != std::string::npos);
+      continue;
+    }
+    CHECK(outcome.error == "");
+    for (int lane = 0; lane < 32; ++lane)
+      for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + (i & 1);
+        float want = 1;
+        for (int k = 0; k < 8; ++k) want += element(row, k, 1) * element(k, column, 5);
+        CHECK(outcome.at<float>(static_cast<std::size_t>(32 * i + lane)) == want);
+      }
+  }
 }
 
 namespace {

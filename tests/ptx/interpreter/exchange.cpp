@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstring>
 
 #include "tests/ptx/interpreter/arithmetic.h"
-#include "tests/ptx/interpreter/bf16.h"
+#include "tests/ptx/interpreter/rounded.h"
 
 namespace ptx {
 namespace {
@@ -101,11 +102,45 @@ void load_matrices(Warp& warp, const Instruction& instruction, Mask mask) {
   }
 }
 
-// Lane l has q = l / 4 and t = l % 4. A's register i: rows q + 8 (i % 2), columns 2 t + 8 (i / 2) and the next;
-// B's: rows 2 t + 8 i and the next, column q; C's and D's: row q + 8 (i / 2), column 2 t + i % 2.
+namespace {
+
+// D = A [16, Inner] B + C. Lane l has q = l / 4 and t = l % 4; C's and D's number i: row q + 8 (i / 2), column
+// 2 t + i % 2.
+template <int Inner>
+void multiply_into(Warp& warp, const Instruction& instruction, Mask mask, const float (&a)[16][Inner],
+                   const float (&b)[Inner][8]) {
+  double sums[16][8];
+  for (std::size_t i = 0; i < 4; ++i) {
+    const float* const c = warp.at<float>(instruction.from[6 + i]);
+    for (int lane = 0; lane < kWarp; ++lane)
+      sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + static_cast<int>(i % 2)] = c[lane];
+  }
+  // Products of bf16 and of TF32 are exact in f64, and so is nearly each sum: one rounding, at the end.
+  for (int row = 0; row < 16; ++row)
+    for (int k = 0; k < Inner; ++k)
+      for (int column = 0; column < 8; ++column)
+        sums[row][column] += double{a[row][k]} * double{b[k][column]};
+  for (std::size_t i = 0; i < 4; ++i) {
+    float results[kWarp];
+    for (int lane = 0; lane < kWarp; ++lane)
+      results[lane] =
+          static_cast<float>(sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + static_cast<int>(i % 2)]);
+    put(warp, instruction.to[i], results, mask);
+  }
+}
+
+// A NaN may have any bits.
+float tf32_of(Warp& warp, int lane, float x) {
+  if (x == x && to_tf32(x) != std::bit_cast<std::uint32_t>(x))
+    fail(warp, lane, fmt::format("{} is an operand in TF32 and was not rounded", x));
+  return x;
+}
+
+}  // namespace
+
+// A's register i: rows q + 8 (i % 2), columns 2 t + 8 (i / 2) and the next; B's: rows 2 t + 8 i and the next, column q.
 void multiply(Warp& warp, const Instruction& instruction, Mask mask) {
   float a[16][16], b[16][8];
-  double sums[16][8];
   for (std::size_t i = 0; i < 4; ++i) {
     const std::uint32_t* const pairs = warp.at<std::uint32_t>(instruction.from[i]);
     for (int lane = 0; lane < kWarp; ++lane)
@@ -119,23 +154,23 @@ void multiply(Warp& warp, const Instruction& instruction, Mask mask) {
       for (int half = 0; half < 2; ++half)
         b[2 * (lane % 4) + 8 * static_cast<int>(i) + half][lane / 4] = half_of(pairs[lane], half);
   }
+  multiply_into(warp, instruction, mask, a, b);
+}
+
+// A's register i: row q + 8 (i % 2), column t + 4 (i / 2); B's: row t + 4 i, column q.
+void multiply_tf32(Warp& warp, const Instruction& instruction, Mask mask) {
+  float a[16][8], b[8][8];
   for (std::size_t i = 0; i < 4; ++i) {
-    const float* const c = warp.at<float>(instruction.from[6 + i]);
+    const float* const numbers = warp.at<float>(instruction.from[i]);
     for (int lane = 0; lane < kWarp; ++lane)
-      sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + static_cast<int>(i % 2)] = c[lane];
+      a[lane / 4 + 8 * (i % 2)][lane % 4 + 4 * static_cast<int>(i / 2)] = tf32_of(warp, lane, numbers[lane]);
   }
-  // Products of bf16 are exact in f64, and so is nearly each sum: one rounding, at the end.
-  for (int row = 0; row < 16; ++row)
-    for (int k = 0; k < 16; ++k)
-      for (int column = 0; column < 8; ++column)
-        sums[row][column] += double{a[row][k]} * double{b[k][column]};
-  for (std::size_t i = 0; i < 4; ++i) {
-    float results[kWarp];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const float* const numbers = warp.at<float>(instruction.from[4 + i]);
     for (int lane = 0; lane < kWarp; ++lane)
-      results[lane] =
-          static_cast<float>(sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + static_cast<int>(i % 2)]);
-    put(warp, instruction.to[i], results, mask);
+      b[lane % 4 + 4 * static_cast<int>(i)][lane / 4] = tf32_of(warp, lane, numbers[lane]);
   }
+  multiply_into(warp, instruction, mask, a, b);
 }
 
 }  // namespace ptx

@@ -17,6 +17,8 @@ void order_warp(Warp& warp, const Instruction& instruction, Mask mask);
 void load_matrices(Warp& warp, const Instruction& instruction, Mask mask);
 // mma.m16n8k16 of bf16: from = A[4], B[2], C[4]
 void multiply(Warp& warp, const Instruction& instruction, Mask mask);
+// mma.m16n8k8 of TF32, the same
+void multiply_tf32(Warp& warp, const Instruction& instruction, Mask mask);
 
 // fence.proxy.async
 void publish_shared(Warp& warp, const Instruction& instruction, Mask mask);

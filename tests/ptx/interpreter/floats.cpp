@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "tests/ptx/interpreter/arithmetic.h"
-#include "tests/ptx/interpreter/bf16.h"
+#include "tests/ptx/interpreter/rounded.h"
 
 namespace ptx {
 namespace {
@@ -154,6 +154,7 @@ void add_conversions(Operations& all) {
   add_conversions_to<double>(all, "f64");
   all["cvt.f32.bf16"] = operation<float, std::uint16_t>([](std::uint16_t a) { return from_bf16(a); });
   all["cvt.rn.bf16.f32"] = operation<std::uint16_t, float>([](float a) { return to_bf16(a); });
+  all["cvt.rna.tf32.f32"] = operation<std::uint32_t, float>([](float a) { return to_tf32(a); });
   // The first operand is the upper half.
   all["cvt.rn.bf16x2.f32"] = operation<std::uint32_t, float, float>(
       [](float upper, float lower) { return std::uint32_t{to_bf16(upper)} << 16 | to_bf16(lower); });

@@ -491,12 +491,13 @@ class Translator {
       instruction.run = &load_matrices;
       return;
     }
-    if (statement.op != "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
+    const bool tf32 = statement.op == "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32";
+    if (!tf32 && statement.op != "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
       throw Fault("an unknown form of mma");
     for (std::size_t i = 1; i < 4; ++i)
       for (const std::string& name : in_braces(statement.operands.at(i)))
         instruction.from.push_back(source(name, i == 3 ? Type::f32 : Type::u32));
-    instruction.run = &multiply;
+    instruction.run = tf32 ? &multiply_tf32 : &multiply;
   }
 
   void warpgroup(Instruction& instruction, const std::vector<std::string>& parts,

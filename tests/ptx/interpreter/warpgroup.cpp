@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "tests/ptx/interpreter/bf16.h"
 #include "tests/ptx/interpreter/exchange.h"
+#include "tests/ptx/interpreter/rounded.h"
 
 namespace ptx {
 namespace {
