@@ -262,6 +262,10 @@ template <class T>
 struct ResultColumns {
   static constexpr int kNeighbours = std::is_same_v<T, bf16> ? 2 : 8, kStep = 4 * kNeighbours;
   __device__ static int first(int run) { return run * kStep + lane() % 4 * kNeighbours; }
+  // Whether a run is among `width` columns, a multiple of 16. Where steps divide that, all threads say the same.
+  __device__ static bool exists(int run, int width) {
+    return (16 % kStep == 0 ? run * kStep : first(run)) < width;
+  }
   // Neighbour j of a run in row half `half`.
   template <class Number, int Tiles>
   __device__ static Number& at(Number (&numbers)[Tiles][4], int half, int run, int j) {
@@ -291,11 +295,12 @@ __device__ void store_tensor_rows(const float (&sums)[H / 8][4], std::int64_t fi
     if (row >= end) continue;
     T* const start = row_at(row);
     if (start == nullptr) continue;
-    const bool whole = reinterpret_cast<std::uintptr_t>(start) % sizeof(Whole) == 0;
+    T* const own = start + Columns::first(0);
+    const bool whole = reinterpret_cast<std::uintptr_t>(own) % sizeof(Whole) == 0;
 #pragma unroll
     for (int run = 0; run < H / Columns::kStep; ++run) {
-      if (Columns::first(run) >= width) continue;
-      T* const place = start + Columns::first(run);
+      if (!Columns::exists(run, width)) continue;
+      T* const place = own + run * Columns::kStep;
 #pragma unroll
       for (int j = 0; j < Columns::kNeighbours; j += kAtOnce) {
         const auto number = [&](int e) { return Columns::at(sums, half, run, j + e); };

@@ -32,11 +32,11 @@
 // The gradient of the bias adds 16 bytes a distance: 8,192 for a band of 512. At H = 128 three blocks fit on
 // a multiprocessor of 9.0 with up to 1,500 distances, as without the bias.
 //
-// Registers (nvcc 13.0, sm_90). Only the keys' kernel at H = 128 spills, 60 bytes (on 8.0 8 bytes):
-//   H     dq     dq with the bias    dk and dv
-//   32    159    158                 168
-//   64    168    167                 242
-//   128   168    167                 255
+// Registers (nvcc 13.0, sm_90), in bf16 and in TF32. Only the keys' kernel in bf16 at H = 128 spills, 68 bytes:
+//   H     dq     dq with the bias    dk and dv    dq     dq with the bias    dk and dv
+//   32    162    168                 222          165    159                 222
+//   64    168    168                 251          150    154                 227
+//   128   157    158                 255          164    160                 245
 //
 // Work: 6 H operations for dq and 8 H for dk and dv per visible pair, with positions 2 H (2 + 32 / N) and 4 H
 // more. For 16 rows and 16 numbers of another 16 a warp reads 512 bytes for 8,192 operations, and the rows

@@ -109,18 +109,25 @@ __device__ void through_unit_norm(const From& unit, const UnitScales& scales, st
                                   std::int64_t end, int width, float (&sums)[H / 8][4]) {
   using T = std::remove_cvref_t<decltype(*unit.at(first))>;
   using Columns = ResultColumns<T>;
-  struct alignas(Columns::kNeighbours * sizeof(T) < 16 ? Columns::kNeighbours * sizeof(T) : 16) Run {
-    T at[Columns::kNeighbours];
+  struct Run {
+    float at[Columns::kNeighbours];
   };
   if (scales.data == nullptr) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const std::int64_t row = first + own_row() + 8 * half;
     const bool scaled = row >= scales.first && row < end;
-    const T* const y = scaled ? unit.at(row) : nullptr;
+    const T* const y = scaled ? unit.at(row) + Columns::first(0) : nullptr;
     const auto read = [y, width](int run) {
-      const int column = Columns::first(run);
-      return y != nullptr && column < width ? *reinterpret_cast<const Run*>(y + column) : Run{};
+      if (y == nullptr || !Columns::exists(run, width)) return Run{};
+      const T* const from = y + run * Columns::kStep;
+      if constexpr (std::is_same_v<T, bf16>) {
+        const __nv_bfloat162 two = *reinterpret_cast<const __nv_bfloat162*>(from);
+        return Run{{__low2float(two), __high2float(two)}};
+      } else {
+        const Group<float> a = read_group(from), b = read_group(from + 4);
+        return Run{{a.at[0], a.at[1], a.at[2], a.at[3], b.at[0], b.at[1], b.at[2], b.at[3]}};
+      }
     };
     float product = 0;
 #pragma unroll
@@ -128,7 +135,7 @@ __device__ void through_unit_norm(const From& unit, const UnitScales& scales, st
       const Run ys = read(run);
 #pragma unroll
       for (int j = Columns::kNeighbours - 1; j >= 0; --j)
-        product = fmaf(Columns::at(sums, half, run, j), static_cast<float>(ys.at[j]), product);
+        product = fmaf(Columns::at(sums, half, run, j), ys.at[j], product);
     }
     product = reduce_quad(product, Plus{});
     if (!scaled) continue;
@@ -139,7 +146,7 @@ __device__ void through_unit_norm(const From& unit, const UnitScales& scales, st
 #pragma unroll
       for (int j = 0; j < Columns::kNeighbours; ++j) {
         float& sum = Columns::at(sums, half, run, j);
-        sum = scale * fmaf(-static_cast<float>(ys.at[j]), product, sum);
+        sum = scale * fmaf(-ys.at[j], product, sum);
       }
     }
   }
