@@ -437,12 +437,12 @@ TEST_CASE("documents: the differences of gradients on the first page stand on th
   CHECK(claims == 1);
 }
 
-TEST_CASE("documents: README.md has at most 200 lines and every page of docs at most 500") {
+TEST_CASE("documents: README.md has at most 200 lines and every page of docs at most 520") {
   // A longer page is a question, whether it is two, and not a target: raise the limit where the text needs it.
   CHECK(lines_of("README.md").size() <= 200);
   for (const std::string& page : pages())
     if (page.starts_with("docs/"))
-      CHECK_MESSAGE(lines_of(page).size() <= 500, page << " has " << lines_of(page).size() << " lines");
+      CHECK_MESSAGE(lines_of(page).size() <= 520, page << " has " << lines_of(page).size() << " lines");
 }
 
 TEST_CASE("documents: what is missing is found") {

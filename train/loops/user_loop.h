@@ -59,6 +59,12 @@ void save_training(const std::filesystem::path& folder, const Net& net, const Op
                    std::int64_t step) {
   save_training(folder, net.params(), optimizer, {.step = step});
 }
+// The same with more than the step.
+template <class Net>
+void save_training(const std::filesystem::path& folder, const Net& net, const Optimizer& optimizer,
+                   const SavedTraining& training, std::int64_t keep = 2) {
+  save_training(folder, net.params(), optimizer, training, keep);
+}
 // The same for what has parameters.
 template <class Net>
 std::optional<SavedTraining> load_training(const std::filesystem::path& folder, Net& net,
