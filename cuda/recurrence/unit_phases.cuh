@@ -55,7 +55,7 @@ struct PhaseLaunch {
 constexpr int kPhaseThreads = 256, kPhaseWarps = kPhaseThreads / 32, kPhaseEntries = 512;
 
 // Rows lie 16 bytes apart, modulo 128: no two of eight are in the same banks.
-constexpr int padded_depth(int depth) {
+EDDY_HOST_DEVICE constexpr int padded_depth(int depth) {
   return (depth + 63) / 64 * 64 + 8;
 }
 

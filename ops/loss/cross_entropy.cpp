@@ -4,6 +4,7 @@
 #include "autograd/tape.h"
 #include "ops/cast/upcast.h"
 #include "ops/core/checks.h"
+#include "ops/pointwise/pointwise.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
