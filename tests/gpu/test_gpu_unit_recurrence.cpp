@@ -262,10 +262,11 @@ TEST_SUITE("device") {
     whole.dropout = 0;  // whose masks depend on the row's number
     const Tensors inputs = inputs_on_gpu(inputs_of(whole)), dys = inputs_on_gpu(dys_of(whole));
     const Tensors all = run(whole, inputs, dys, Dtype::bf16);
-    for (const auto& [first, rows] : {std::pair{std::int64_t{0}, std::int64_t{1}}, {5, 16}, {20, 17}}) {
+    for (const auto& span : {std::pair{std::int64_t{0}, std::int64_t{1}}, {5, 16}, {20, 17}}) {
+      const std::int64_t first = span.first, rows = span.second;
       Case part = whole;
       part.batch = rows;
-      const auto cut = [first = first, rows = rows](const Tensor& x, int axis) {
+      const auto cut = [&](const Tensor& x, int axis) {
         return raw::contiguous(raw::narrow(x, axis, first, rows));
       };
       Tensors of_part = inputs, dys_of_part;
