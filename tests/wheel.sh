@@ -67,13 +67,13 @@ others="$(grep -vE '^\s*lib(c|m)\.so\.6 ' <<<"$outside" || true)"
 asked="$(LC_ALL=C grep -aoh 'GLIBC_2\.[0-9]*' "$venv/bin/eddy" "$venv"/libexec/eddy/* | sort -uV | tail -n 1)"
 [[ "$file" == *-manylinux_"$(tr . _ <<<"${asked#GLIBC_}")"_* ]] || fail "its files ask for $asked"
 
-said="$(eddy train --data my.txt --run run --train.minutes 0.5 | tee /dev/stderr)"
-grep 'validation loss' <<<"$said" | tail -n 1 | grep -qF '(better than uniform letters' ||
+eddy train --data my.txt --run run --train.minutes 0.5
+sed -n 's/^{"kind":"step".*"loss":\([0-9.]*\).*/\1/p' run/metrics.jsonl |
+  awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(NR > 1 && last < 0.9 * first) }' ||
   fail "half a minute has taught the model nothing"
-grep -q '^--- sample at step [1-9]' <<<"$said" || fail "no sample of a trained model was shown"
-echo "wheel.sh: from the file to a trained sample: $((SECONDS - started)) s"
 [[ -s run/report.html && -s run/tokenizer.json ]] || fail "the run has no report"
-eddy generate run --tokens 20
+eddy generate run --tokens 200
+echo "wheel.sh: from the file to a trained sample: $((SECONDS - started)) s"
 says "examples: $venv/share/eddy" eddy info
 [[ -s "$venv/share/eddy/configs/quickstart.toml" ]] || fail "there are no configurations"
 says "-DEDDY_CUDA=ON" eddy train --data my.txt --run none --train.device cuda
@@ -89,7 +89,7 @@ done
 
 chmod -R u+w "$venv"
 "$venv/bin/pip" install --quiet --no-index --no-cache-dir --disable-pip-version-check --target "$folder/target" "$file"
-ldd "$folder/target/bin/eddy" | grep -qF "$folder/target/" || fail "pip install --target leaves libraries out"
+[[ "$(ldd "$folder/target/bin/eddy")" == *"$folder/target/"* ]] || fail "pip install --target leaves libraries out"
 "$venv/bin/pip" uninstall --quiet --yes --disable-pip-version-check eddy-train
 after="$(cd "$venv" && find . ! -type d ! -name '*.pyc' | sort)"
 [[ "$before" == "$after" ]] || fail "pip leaves behind: $(comm -13 <(echo "$before") <(echo "$after"))"
