@@ -117,25 +117,9 @@ std::vector<std::string> check_tf32(const AttentionCase& given) {
   const Tensors inputs = operands_of(attention_inputs(c, Dtype::f32));
   const Tensor dy = tf32_of(attention_cotangent(c, Dtype::f32)), gpu_dy = to_gpu(raw::cast(dy, Dtype::f32));
   const Tensors want = expected_attention(c, inputs, dy);
-  // Twice the same, then aligned with a stride, then not aligned: the same sums in the same order every time.
-  Tensors first;
-  struct Gaps {
-    std::int64_t own, past;
-  };
-  for (const Gaps gap : {Gaps{0, 0}, {0, 0}, {4, 4}, {1, 1}, {0, 4}, {1, 0}, {0, 1}}) {
-    if (gap.own != gap.past && c.past == 0) continue;
-    if (kEmulated && gap.own == 4) continue;  // the code of 0, and slow there
-    poison_gpu();
-    const Tensors got =
-        to_cpu(run_attention(attention_bthd, c, tf32_on_gpu(inputs, gap.own, gap.past), gpu_dy));
-    const std::string where = fmt::format("{}, gaps {} and {}", c.text(), gap.own, gap.past);
-    if (first.empty()) {
-      check_attention(c, where, got, inputs, want, kTf32Roundings);
-      first = got;
-    } else {
-      check_attention_bits(where, got, first);
-    }
-  }
+  check_attention_at_gaps(c, 4, inputs, want, kTf32Roundings, [&](std::int64_t own, std::int64_t past) {
+    return run_attention(attention_bthd, c, tf32_on_gpu(inputs, own, past), gpu_dy);
+  });
   return take_warnings();
 }
 

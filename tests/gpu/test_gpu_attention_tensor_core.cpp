@@ -114,24 +114,9 @@ void check(const AttentionCase& c) {
   const Tensor dy = attention_cotangent(c, Dtype::bf16);
   const Tensor gpu_dy = to_gpu(raw::cast(dy, Dtype::bf16));
   const Tensors want = expected_attention(c, inputs, dy);
-  // Twice the same, then aligned with a stride, then not aligned: the same sums in the same order every time.
-  Tensors first;
-  struct Gaps {
-    std::int64_t own, past;
-  };
-  for (const Gaps gap : {Gaps{0, 0}, {0, 0}, {8, 8}, {1, 1}, {0, 8}, {1, 0}, {0, 1}}) {
-    if (gap.own != gap.past && c.past == 0) continue;
-    if (kEmulated && gap.own == 8) continue;  // the code of 0, and slow there
-    poison_gpu();
-    const Tensors got = to_cpu(run_attention(attention_bthd, c, on_gpu(inputs, gap.own, gap.past), gpu_dy));
-    const std::string where = fmt::format("{}, gaps {} and {}", c.text(), gap.own, gap.past);
-    if (first.empty()) {
-      check_attention(c, where, got, inputs, want, kRoundings);
-      first = got;
-    } else {
-      check_attention_bits(where, got, first);
-    }
-  }
+  check_attention_at_gaps(c, 8, inputs, want, kRoundings, [&](std::int64_t own, std::int64_t past) {
+    return run_attention(attention_bthd, c, on_gpu(inputs, own, past), gpu_dy);
+  });
 }
 
 Tensor cotangent_on_gpu(const AttentionCase& c) {

@@ -282,4 +282,28 @@ inline void check_attention_bits(const std::string& where, const Tensors& got, c
   }
 }
 
+// Checks what run(own, past) gives on a GPU, with so many numbers between rows of the operands and of the past: twice
+// side by side, then `aligned` with a stride, then not aligned. The same sums in the same order every time.
+template <class Run>
+void check_attention_at_gaps(const AttentionCase& c, std::int64_t aligned, const Tensors& inputs,
+                             const Tensors& want, const AttentionRoundings& allowed, Run&& run) {
+  Tensors first;
+  struct Gaps {
+    std::int64_t own, past;
+  };
+  for (const Gaps gap : {Gaps{0, 0}, {0, 0}, {aligned, aligned}, {1, 1}, {0, aligned}, {1, 0}, {0, 1}}) {
+    if (gap.own != gap.past && c.past == 0) continue;
+    if (kEmulated && gap.own == aligned) continue;  // the code of 0, and slow there
+    poison_gpu();
+    const Tensors got = to_cpu(run(gap.own, gap.past));
+    const std::string where = fmt::format("{}, gaps {} and {}", c.text(), gap.own, gap.past);
+    if (first.empty()) {
+      check_attention(c, where, got, inputs, want, allowed);
+      first = got;
+    } else {
+      check_attention_bits(where, got, first);
+    }
+  }
+}
+
 }  // namespace eddy::gpu_test
