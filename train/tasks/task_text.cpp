@@ -514,6 +514,8 @@ std::unique_ptr<Task> make_text(TaskArguments&& arguments) {
         "config: data.block_max is {} with data.order \"{}\" and train.carry_state \"{}\" (block sizes are drawn for "
         "windows without a carried state)",
         block_max, keys.order, arguments.config.train.carry_state);
+  if (keys.order != "windows" && keys.order != "stream" && keys.order != "documents")  // set by a program
+    fail<ConfigError>("config: data.order is \"{}\" (windows, stream or documents)", keys.order);
   TextData data = read_text_data(arguments);
   const bool training = arguments.training;
   if (arguments.config.data.order == "windows")

@@ -109,10 +109,10 @@ TEST_CASE(
 TEST_CASE("own loops: a text in order goes on where it stood, and one that was not told where is refused") {
   const TempFolder folder;
   folder.write("book.txt", generate_stories(1, 4000));
-  const auto text = [&] {
+  const auto text = [&](const char* order = "stream") {
     TaskArguments arguments;
     arguments.config.data.path = folder.path("book.txt");
-    arguments.config.data.order = "stream";
+    arguments.config.data.order = order;
     arguments.config.train.batch = 2;
     arguments.config.train.sequence = 16;
     return make_task(std::move(arguments));
@@ -120,6 +120,8 @@ TEST_CASE("own loops: a text in order goes on where it stood, and one that was n
   const auto tokens = [](Task& task, std::int64_t step) {
     return task.next(step, 0).tokens.to_vector<std::int32_t>();
   };
+  CHECK(contains(error_of<ConfigError>([&] { static_cast<void>(text("streams")); }),
+                 "data.order is \"streams\""));
   const std::unique_ptr<Task> whole = text(), again = text();
   for (std::int64_t step = 0; step < 3; ++step) static_cast<void>(tokens(*whole, step));
   CHECK(contains(error_of<ValueError>([&] { static_cast<void>(tokens(*again, 3)); }),
