@@ -10,7 +10,9 @@ namespace eddy::cuda {
 // Whether a call runs by phases. Where it was asked to and cannot, that is said once (ops/core/warnings.h).
 bool runs_by_phases(const UnitRecurrenceArgs& args);
 
-// shapes, dtypes: those of the op's slots, whose arrays begin at multiples of 16 bytes; runs_by_phases must hold.
+// Calls for which runs_by_phases holds; arrays begin at multiples of 16 bytes.
+// shapes: those of the op's slots.
+// dtypes: those of the op's slots.
 void unit_phases_forward(const UnitRecurrenceArgs& args);
 void unit_phases_backward(const UnitRecurrenceArgs& args);
 

@@ -7,7 +7,6 @@
 #include <limits>
 #include <vector>
 
-#include "ops/core/capture.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/error.h"
 #include "tests/gpu/support/attention_case.h"
@@ -292,14 +291,7 @@ TEST_SUITE("device") {
     const AttentionCase c = in_tf32({2, 70, 131, 2, 1, 64, 1, 60, true, true, false, true, kNoPositions, 61});
     const Tensors inputs = tf32_on_gpu(attention_inputs(c, Dtype::f32));
     const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::f32), Dtype::f32));
-    const Tensors want = to_cpu(run_attention(attention_bthd, c, inputs, dy));
-    Tensors got;
-    const auto work = capture(gpu(), [&] { got = run_attention(attention_bthd, c, inputs, dy); });
-    for (int replay = 0; replay < 2; ++replay) {
-      poison_gpu();
-      work->replay();
-      check_attention_bits("captured", to_cpu(got), want);
-    }
+    check_captured_attention("captured", c, inputs, dy);
   }
 
   TEST_CASE("over one visible key attention in tf32 has gradients of exactly 0 for queries and keys") {

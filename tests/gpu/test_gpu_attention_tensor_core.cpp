@@ -261,14 +261,7 @@ TEST_SUITE("device") {
     const Tensor dy = to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
     for (const char* const kernel : {"plain", "mma", "wgmma"}) {
       choose(kernel);
-      const Tensors want = to_cpu(run_attention(attention_bthd, c, inputs, dy));
-      Tensors got;
-      const auto work = capture(gpu(), [&] { got = run_attention(attention_bthd, c, inputs, dy); });
-      for (int replay = 0; replay < 2; ++replay) {
-        poison_gpu();
-        work->replay();
-        check_attention_bits(kernel, to_cpu(got), want);
-      }
+      check_captured_attention(kernel, c, inputs, dy);
     }
   }
 

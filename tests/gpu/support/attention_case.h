@@ -12,6 +12,7 @@
 
 #include "autograd/tape.h"
 #include "ops/attention/attention.h"
+#include "ops/core/capture.h"
 #include "ops/views/views.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/spec_check.h"
@@ -303,6 +304,19 @@ void check_attention_at_gaps(const AttentionCase& c, std::int64_t aligned, const
     } else {
       check_attention_bits(where, got, first);
     }
+  }
+}
+
+// Checks that captured calls give the bits of uncaptured ones, however often they run.
+inline void check_captured_attention(const std::string& where, const AttentionCase& c, const Tensors& inputs,
+                                     const Tensor& dy) {
+  const Tensors want = to_cpu(run_attention(attention_bthd, c, inputs, dy));
+  Tensors got;
+  const auto work = capture(gpu(), [&] { got = run_attention(attention_bthd, c, inputs, dy); });
+  for (int replay = 0; replay < 2; ++replay) {
+    poison_gpu();
+    work->replay();
+    check_attention_bits(where, to_cpu(got), want);
   }
 }
 
