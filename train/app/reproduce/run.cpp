@@ -358,7 +358,8 @@ bool can_have_more_steps(const TrainConfig& train) {
 
 std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {
   std::vector<std::string> found;
-  if (wanted.model.params > 0) {  // a run says what width was found
+  // A run says what width was found; a configuration whose data nobody has read yet still has the number.
+  if (wanted.model.params > 0 && run.model.params == 0) {
     wanted.model.vocab = run.model.vocab;
     wanted.model.n_out = run.model.n_out;
     fit_params(wanted.model);

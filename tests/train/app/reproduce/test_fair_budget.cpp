@@ -217,6 +217,20 @@ TEST_CASE("equal time has the steps that were recorded") {
   CHECK(contains(error_of<ConfigError>([&] { plan_table(options); }), "train.batch: 2, wanted 4"));
 }
 
+// The width follows from the vocabulary, which is known when the rows are trained.
+TEST_CASE("a budget counted in time is read again where rows give their number of parameters") {
+  const OneThread one;
+  const TempFolder folder;
+  std::string table = tuned_table("budget = {equal = \"time\", of = \"unit\"}", "[1e-3]");
+  table.replace(table.find("dim = 8"), 7, "params = 3000");
+  ReproduceOptions options = options_of(folder, table);
+  options.seeds = 1;
+  record_budget(plan_table(options), options.runs + "/mine", [](std::string_view) {});
+  CHECK(row_of(plan_table(options), "unit").config.train.steps == 8);
+  options.set["model.params"] = "4k";
+  CHECK(contains(error_of<ConfigError>([&] { plan_table(options); }), "model.params: 3000, wanted 4000"));
+}
+
 TEST_CASE("rows tie unless the difference of their means exceeds twice its standard error") {
   ReproduceTable table;
   table.name = table.title = "t";
