@@ -78,7 +78,7 @@ Described describe_reproduce(CLI::App& command) {
   command
       .add_option(
           "--scale", options.scale,
-          "small: sizes for a few CPU cores; paper: the sizes of the paper; tiny: seconds, to try the command")
+          "small: sizes for a few CPU cores; paper: the sizes of the paper; tiny: seconds or a few minutes, to try the command")
       ->capture_default_str();
   command.add_option("--task", options.task, "Variant of the table, where it has some");
   add_option(command, "--data", options.data, "File or folder of the table's data (default: see the table)",

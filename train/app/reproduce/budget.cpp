@@ -31,7 +31,7 @@ using nlohmann::json;
 
 constexpr const char* kBudgetFile = "budget.json";
 constexpr int kBudgetFormat = 1;
-constexpr double kTimedSeconds = 4;
+constexpr double kTimedSeconds = 4;  // for a row, and at most a quarter of what it is trained for
 constexpr double kMostSteps = 1e12;  // of a run, as its key says
 constexpr double kIdleLoad = 0.5;    // of other programs, in processors
 
@@ -141,11 +141,13 @@ void record_budget(const ReproduceTable& table, const fs::path& folder,
   const std::map<std::string, RowSize> sizes =
       timed ? std::map<std::string, RowSize>() : row_sizes(table, folder, true);
   RowTimer timer;
+  const double minutes = table.budget.minutes;
+  const double seconds = minutes > 0 ? std::min(kTimedSeconds, 60 * minutes / 4) : kTimedSeconds;
   for (const ReproduceRow& row : table.rows) {
     if (!row.weights_of.empty() || !row.left_out.empty() || costs.contains(row.group)) continue;
     double cost = 0;
     if (timed) {
-      cost = timer.of(row.config, kTimedSeconds).step;
+      cost = timer.of(row.config, seconds).step;
       if (cost == 0)
         fail<ConfigError>("reproduce: a step of {} cannot be timed: the memory has no room for it", row.name);
       log(fmt::format("{}: a step takes {}\n", row.group, human_duration(cost)));
