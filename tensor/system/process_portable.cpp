@@ -28,7 +28,8 @@ extern char** environ;
 namespace eddy {
 namespace {
 
-// The file that the loader made this program of, under the name by which it was called: a shell looks it up likewise.
+// The file that the loader made this program of, found by the name by which it was called: a shell looks it up likewise.
+// A link is followed, since what belongs to the program lies beside the file.
 std::string find_own_program() {
   namespace fs = std::filesystem;
   Dl_info about{};
@@ -36,12 +37,14 @@ std::string find_own_program() {
     return "";
   const std::string name = about.dli_fname;
   std::error_code error;
-  if (name.find('/') != std::string::npos) return fs::absolute(name, error).string();
+  if (name.find('/') != std::string::npos)
+    return fs::weakly_canonical(fs::absolute(name, error), error).string();
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const fs::path file = fs::absolute(folder.empty() ? "." : folder, error) / name;
-    if (fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0) return file.string();
+    if (fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0)
+      return fs::weakly_canonical(file, error).string();
   }
   return "";
 }

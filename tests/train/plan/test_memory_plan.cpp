@@ -13,6 +13,7 @@
 #include "tensor/memory/allocator.h"
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
+#include "train/plan/machine_memory.h"
 #include "train/plan/memory_verdict.h"
 #include "train/step/train_step.h"
 #include "train/words/human_text.h"
@@ -144,7 +145,8 @@ TEST_CASE(
   CAPTURE(times);
   CHECK(times > 40);
   CHECK(times < 48);
-  CHECK(whole.program > std::int64_t{400'000} * 2000);
+  // Nodes are counted by the resident memory, where the system tells it.
+  if (resident_bytes() > 0) CHECK(whole.program > std::int64_t{400'000} * 2000);
 }
 
 TEST_CASE("memory plan: the counted peak of every model is that of the CPU's allocator") {

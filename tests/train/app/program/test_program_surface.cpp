@@ -111,6 +111,8 @@ TEST_CASE("program: completion completes commands and flags in bash") {
 TEST_CASE("program: help, errors and completion call a program by its own name") {
   if (!has_program()) return;
   const TempFolder folder;
+  std::filesystem::create_directory(folder.path("somewhere"));
+  std::filesystem::create_symlink(kProgram, folder.path("somewhere/my_eddy"));
   const auto said_by = [&](const std::vector<std::string>& arguments) {
     Start start{arguments, folder.path()};
     start.name = "somewhere/my_eddy";
