@@ -28,8 +28,8 @@ extern char** environ;
 namespace eddy {
 namespace {
 
-// The file that the loader made this program of, found by the name by which it was called: a shell looks it up likewise.
-// A link is followed, since what belongs to the program lies beside the file.
+// The file that the loader made this program of, found by the name by which it was called: a shell looks it up
+// likewise. A link is followed, since what belongs to the program lies beside the file.
 std::string find_own_program() {
   namespace fs = std::filesystem;
   Dl_info about{};
