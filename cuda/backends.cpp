@@ -1,6 +1,6 @@
 // The GPU backend: installs its memory and a kernel for every slot, and defines what ops/backends.h,
-// ops/core/capture.h, ops/core/peers.h and ops/core/device_clock.h promise. In a build without CUDA
-// ops/backends_cpu.cpp stands in its place.
+// ops/core/capture.h, ops/core/peers.h and ops/core/device_clock.h promise (runtime/product_algorithms.cpp defines
+// ops/core/product_algorithms.h). In a build without CUDA ops/backends_cpu.cpp stands in the place of both.
 #include "ops/backends.h"
 #include "cuda/recurrence/fused_choice.h"
 #include "cuda/runtime/allocator.h"

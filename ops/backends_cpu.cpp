@@ -1,9 +1,10 @@
-// What ops/backends.h, ops/core/capture.h and ops/core/device_clock.h promise, in a build without CUDA. In a
-// build with CUDA cuda/backends.cpp stands in its place and defines the same functions.
+// What ops/backends.h and ops/core/capture.h, device_clock.h, peers.h and product_algorithms.h promise, in a build
+// without CUDA. In a build with CUDA cuda/backends.cpp and cuda/runtime/product_algorithms.cpp stand in its place.
 #include "ops/backends.h"
 #include "ops/core/capture.h"
 #include "ops/core/device_clock.h"
 #include "ops/core/peers.h"
+#include "ops/core/product_algorithms.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -44,6 +45,27 @@ std::optional<GpuKernels> gpu_kernels() {
 }
 
 std::string gpu_identity() {
+  return "";
+}
+
+ProductAlgorithms product_algorithms() {
+  return {};
+}
+
+void set_product_algorithms(const ProductAlgorithms& algorithms) {
+  if (!algorithms.empty())
+    fail<DeviceError>("product algorithms: they are of {}, and this build has no CUDA", algorithms.front());
+}
+
+ProductTiming::ProductTiming(const ProductAlgorithms&) {}
+
+ProductTiming::~ProductTiming() = default;
+
+ProductAlgorithms ProductTiming::known() const {
+  return {};
+}
+
+std::string ProductTiming::summary() const {
   return "";
 }
 

@@ -1,34 +1,16 @@
-// Plans of matrix products and their execution by cuBLASLt. There is no kernel in this file.
+// Matrix products by cuBLASLt, each by one call or by several (product_plans.cuh). There is no kernel in this file.
 //
-// Row-major products by a column-major library. Memory that holds the row-major matrix X [r, c] with row
-// stride ld holds, read by columns, the matrix X^T [c, r] with column stride ld:
-//
-//   ours        C   [m, n] = op(A)   [m, k]  op(B)   [k, n]     by rows
-//   cuBLASLt's  C^T [n, m] = op(B)^T [n, k]  op(A)^T [k, m]     by columns, the same bytes
-//
-// So cuBLASLt's first operand is our B and its second our A; it computes n rows and m columns. Read by
-// columns, our B as stored already is op(B)^T, unless it is marked as transposed: then cuBLASLt transposes
-// it. The same holds for A. The bias of cuBLASLt is added along a column, which is one of our rows: [n].
-//
-// A plan is what cuBLASLt needs for a product (descriptor, layouts, algorithm), made once per shape. The
-// algorithm is the first that the library's heuristic proposes. It is not chosen by timing, because the
-// choice, and with it the last bits, would change from run to run. Split products add their partial sums in
-// f32 from the workspace, in a fixed order.
+// Which algorithm a product takes is that of its shape: the first that the library proposes, or one that was timed
+// (product_algorithms.cpp). Split products add their partial sums in f32 from the workspace, in a fixed order.
 #include "cuda/runtime/gemm.h"
 
-#include <cublasLt.h>
-
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <memory>
 #include <mutex>
 #include <string>
-#include <type_traits>
-#include <unordered_map>
 #include <utility>
 
 #include "cuda/runtime/allocator.h"
+#include "cuda/runtime/product_plans.cuh"
 #include "cuda/runtime/stream.cuh"
 #include "ops/backends.h"
 #include "ops/core/warnings.h"
@@ -39,214 +21,6 @@
 namespace eddy::cuda {
 namespace {
 
-constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // cuBLAS's own default on Hopper
-constexpr std::size_t kMostPlans = 4096;  // then all are dropped: generation keeps making new shapes
-constexpr std::int64_t kBiasAlignment = 16;
-
-void check_lt(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    fail<DeviceError>("cuda: {}: {} (the command info of Eddy's program shows the version of cuBLASLt)", call,
-                      cublasLtGetStatusString(status));
-}
-
-cudaDataType_t data_type(Dtype dtype) {
-  return dtype == Dtype::f32 ? CUDA_R_32F : CUDA_R_16BF;
-}
-
-Dtype type_of_c(const GemmArgs& args) {
-  return args.c_f32 ? Dtype::f32 : args.dtype;
-}
-
-bool rounds_to_tf32(const GemmArgs& g) {
-  return g.dtype == Dtype::f32 && g.precision != MatmulPrecision::f32;
-}
-
-// What identifies a product to cuBLASLt. Only 64-bit members, so there is no padding and equal keys have
-// equal bytes.
-struct Key {
-  std::int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
-  std::int64_t flags;                                  // types, transpositions, bias, TF32, ReLU
-  std::int64_t align_a, align_b, align_c, align_bias;  // alignments of the addresses, in bytes
-
-  friend bool operator==(const Key& a, const Key& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
-};
-static_assert(std::has_unique_object_representations_v<Key>);
-
-struct KeyHash {
-  std::size_t operator()(const Key& key) const {
-    std::uint64_t words[sizeof(Key) / 8], hash = 0x9e3779b97f4a7c15u;
-    std::memcpy(words, &key, sizeof key);
-    for (const std::uint64_t word : words) hash = (std::rotl(hash, 23) ^ word) * 0xff51afd7ed558ccdu;
-    return hash ^ (hash >> 32);
-  }
-};
-
-struct DestroyDesc {
-  void operator()(cublasLtMatmulDesc_t desc) const { cublasLtMatmulDescDestroy(desc); }
-};
-struct DestroyLayout {
-  void operator()(cublasLtMatrixLayout_t layout) const { cublasLtMatrixLayoutDestroy(layout); }
-};
-struct DestroyPreference {
-  void operator()(cublasLtMatmulPreference_t preference) const {
-    cublasLtMatmulPreferenceDestroy(preference);
-  }
-};
-using Desc = std::unique_ptr<cublasLtMatmulDescOpaque_t, DestroyDesc>;
-using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, DestroyLayout>;
-using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyPreference>;
-
-struct Plan {
-  Desc desc;
-  Layout a, b, c;  // ours
-  cublasLtMatmulAlgo_t algorithm;
-  bool found = false;  // whether there is an algorithm; if not, `status` is what the heuristic said
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-};
-
-struct State {
-  std::mutex mutex;
-  cublasLtHandle_t handle = nullptr;
-  void* workspace = nullptr;
-  std::unordered_map<Key, Plan, KeyHash> plans;
-};
-
-State& state() {
-  static State* const only = new State;
-  return *only;
-}
-
-// Returns the largest power of two, up to 16, that divides an address and the distance to the next matrix.
-// The library's fastest kernels need 16. A larger value would let the algorithm, and so the bits, depend on
-// the address that a tensor happens to get.
-std::int64_t alignment(const void* address, std::int64_t stride_bytes) {
-  const std::uint64_t bits =
-      reinterpret_cast<std::uintptr_t>(address) | static_cast<std::uint64_t>(stride_bytes) | 16;
-  return std::int64_t{1} << std::countr_zero(bits);
-}
-
-Key key_of(const GemmArgs& g) {
-  const auto in = static_cast<std::int64_t>(dtype_bytes(g.dtype));
-  const auto out = static_cast<std::int64_t>(dtype_bytes(type_of_c(g)));
-  const bool batched = g.batch > 1;
-  Key key{};
-  key.m = g.m;
-  key.n = g.n;
-  key.k = g.k;
-  key.lda = g.lda;
-  key.ldb = g.ldb;
-  key.ldc = g.ldc;
-  key.batch = g.batch;
-  key.stride_a = batched ? g.stride_a : 0;
-  key.stride_b = batched ? g.stride_b : 0;
-  key.stride_c = batched ? g.stride_c : 0;
-  key.flags = (g.dtype == Dtype::bf16 ? 1 : 0) | (type_of_c(g) == Dtype::bf16 ? 2 : 0) |
-              (g.transpose_a ? 4 : 0) | (g.transpose_b ? 8 : 0) | (g.bias != nullptr ? 16 : 0) |
-              (rounds_to_tf32(g) ? 32 : 0) | (g.relu ? 64 : 0);
-  key.align_a = alignment(g.a, key.stride_a * in);
-  key.align_b = alignment(g.b, key.stride_b * in);
-  key.align_c = std::min(alignment(g.c, key.stride_c * out), alignment(g.addend, 0));
-  key.align_bias = g.bias == nullptr ? 0 : alignment(g.bias, 0);
-  return key;
-}
-
-template <class T>
-void set(const Desc& desc, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check_lt(cublasLtMatmulDescSetAttribute(desc.get(), attribute, &value, sizeof value),
-           "cublasLtMatmulDescSetAttribute");
-}
-template <class T>
-void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
-  check_lt(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
-           "cublasLtMatmulPreferenceSetAttribute");
-}
-
-// The layout of a stored matrix of `rows` rows of `columns`: read by columns it has `columns` rows.
-Layout layout(Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
-              std::int64_t batch, std::int64_t stride) {
-  cublasLtMatrixLayout_t made = nullptr;
-  check_lt(cublasLtMatrixLayoutCreate(&made, data_type(dtype), static_cast<std::uint64_t>(columns),
-                                      static_cast<std::uint64_t>(rows), row_stride),
-           "cublasLtMatrixLayoutCreate");
-  Layout result(made);
-  const auto count = static_cast<std::int32_t>(batch);
-  check_lt(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
-           "cublasLtMatrixLayoutSetAttribute");
-  check_lt(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
-                                            sizeof stride),
-           "cublasLtMatrixLayoutSetAttribute");
-  return result;
-}
-
-std::uint32_t epilogue_of(const GemmArgs& g) {
-  const bool biased = g.bias != nullptr;
-  if (!g.relu) return biased ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-  return biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-}
-
-// Returns an address with this alignment. The heuristic looks only at the alignment of the vectors beside the
-// matrices, so the plan is the same whichever tensor comes first.
-const void* aligned_like(std::int64_t alignment) {
-  return reinterpret_cast<const void*>((std::uintptr_t{1} << 20) + static_cast<std::uintptr_t>(alignment));
-}
-
-Plan make_plan(State& s, const GemmArgs& g, const Key& key) {
-  Plan plan;
-  cublasLtMatmulDesc_t desc = nullptr;
-  const cublasComputeType_t compute = rounds_to_tf32(g) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-  check_lt(cublasLtMatmulDescCreate(&desc, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
-  plan.desc.reset(desc);
-  // cuBLASLt's first operand is our B.
-  set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N});
-  set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N});
-  if (const std::uint32_t epilogue = epilogue_of(g); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (g.bias != nullptr) {
-    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{data_type(type_of_c(g))});
-    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_like(key.align_bias));
-  }
-  plan.a = g.transpose_a ? layout(g.dtype, g.k, g.m, g.lda, g.batch, key.stride_a)
-                         : layout(g.dtype, g.m, g.k, g.lda, g.batch, key.stride_a);
-  plan.b = g.transpose_b ? layout(g.dtype, g.n, g.k, g.ldb, g.batch, key.stride_b)
-                         : layout(g.dtype, g.k, g.n, g.ldb, g.batch, key.stride_b);
-  plan.c = layout(type_of_c(g), g.m, g.n, g.ldc, g.batch, key.stride_c);
-
-  cublasLtMatmulPreference_t made = nullptr;
-  check_lt(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
-  const Preference preference(made);
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace});
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key.align_b));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key.align_a));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.align_c));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.align_c));
-
-  constexpr int kAsked = 8;
-  cublasLtMatmulHeuristicResult_t proposals[kAsked];
-  int found = 0;
-  plan.status =
-      cublasLtMatmulAlgoGetHeuristic(s.handle, plan.desc.get(), plan.b.get(), plan.a.get(), plan.c.get(),
-                                     plan.c.get(), preference.get(), kAsked, proposals, &found);
-  for (int i = 0; plan.status == CUBLAS_STATUS_SUCCESS && i < found && !plan.found; ++i) {
-    if (proposals[i].state != CUBLAS_STATUS_SUCCESS || proposals[i].workspaceSize > kWorkspace) continue;
-    plan.algorithm = proposals[i].algo;
-    plan.found = true;
-  }
-  return plan;
-}
-
-// Returns the plan of a product, made when its key is new. The caller holds the lock.
-const Plan& plan_of(State& s, const GemmArgs& g, const Key& key) {
-  if (s.handle == nullptr) check_lt(cublasLtCreate(&s.handle), "cublasLtCreate");
-  auto found = s.plans.find(key);
-  if (found == s.plans.end()) {
-    if (s.plans.size() >= kMostPlans) s.plans.clear();
-    found = s.plans.emplace(key, make_plan(s, g, key)).first;
-  }
-  return found->second;
-}
-
 // "[4, 8] by [8, 2] of bf16 into f32, with a bias, with ReLU".
 std::string in_words(const GemmArgs& g) {
   return fmt::format("[{}, {}] by [{}, {}] of {} into {}{}{}", g.m, g.k, g.k, g.n, dtype_name(g.dtype),
@@ -256,25 +30,20 @@ std::string in_words(const GemmArgs& g) {
 
 // Runs one call of the library.
 void run(const GemmArgs& g) {
-  State& s = state();
-  const cudaStream_t queue = stream();
-  const std::lock_guard lock(s.mutex);
+  ProductLibrary& library = product_library();
+  stream();  // opens the GPU
+  const std::lock_guard lock(library.mutex);
   // Not from the pools: captured products contain this address, and it outlives every tensor.
-  if (kWorkspace > 0 && s.workspace == nullptr) s.workspace = allocate_backend_memory(kWorkspace);
-  const Key key = key_of(g);
-  const Plan& plan = plan_of(s, g, key);
-  if (!plan.found)
+  if (library.workspace == nullptr) library.workspace = allocate_backend_memory(kProductWorkspace);
+  const ProductKey key = key_of(g);
+  const ProductPlan& plan = plan_of(library, key);
+  if (plan.proposals.empty())
     fail<DeviceError>(
         "gemm: cuBLASLt has no algorithm for {}, {} times, row strides {}, {}, {}, addresses aligned to "
         "{}, {}, {} bytes: {}",
         in_words(g), g.batch, g.lda, g.ldb, g.ldc, key.align_a, key.align_b, key.align_c,
         cublasLtGetStatusString(plan.status));
-  if (g.bias != nullptr) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
-  const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
-  check_lt(cublasLtMatmul(s.handle, plan.desc.get(), &alpha, g.b, plan.b.get(), g.a, plan.a.get(), &beta,
-                          g.addend != nullptr ? g.addend : g.c, plan.c.get(), g.c, plan.c.get(),
-                          &plan.algorithm, s.workspace, kWorkspace, queue),
-           "cublasLtMatmul");
+  check_lt(multiply(library, plan, g, g.c, algorithm_of(library, key, plan, g)), "cublasLtMatmul");
   check_launch("gemm");
 }
 
@@ -352,11 +121,11 @@ bool has_vector(const GemmArgs& g) {
 
 // Returns whether cuBLASLt has an algorithm for each of the calls, which are run with the same keys.
 bool all_found(const Calls& calls) {
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
+  ProductLibrary& library = product_library();
+  const std::lock_guard lock(library.mutex);
   return std::all_of(calls.begin(), calls.end(), [&](const GemmArgs& g) {
     const bool multiplies_only = g.bias == nullptr && !g.relu && g.addend == nullptr;
-    return (multiplies_only || !has_vector(g)) && plan_of(s, g, key_of(g)).found;
+    return (multiplies_only || !has_vector(g)) && !plan_of(library, key_of(g)).proposals.empty();
   });
 }
 
@@ -501,13 +270,13 @@ void gemm(const GemmArgs& args) {
 }
 
 void forget_product_plans() {
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  s.plans.clear();
-  if (s.handle != nullptr) cublasLtDestroy(s.handle);
-  if (s.workspace != nullptr) free_backend_memory(s.workspace, kWorkspace);
-  s.handle = nullptr;
-  s.workspace = nullptr;
+  ProductLibrary& library = product_library();
+  const std::lock_guard lock(library.mutex);
+  library.plans.clear();
+  if (library.handle != nullptr) cublasLtDestroy(library.handle);
+  if (library.workspace != nullptr) free_backend_memory(library.workspace, kProductWorkspace);
+  library.handle = nullptr;
+  library.workspace = nullptr;
 }
 
 std::string product_library_version() {

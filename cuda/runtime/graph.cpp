@@ -97,11 +97,10 @@ class Capturing {
 
 }  // namespace
 
-std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) {
+std::unique_ptr<CapturedWork> capture(const std::function<void()>& work, bool allocates) {
   if (capturing()) fail<DeviceError>("cuda: a capture inside a capture (one after the other)");
-  // Frees memory that was cached for the same work without a graph; otherwise it would be needed twice.
   synchronize();
-  device_allocator().trim();
+  if (allocates) device_allocator().trim();  // else the memory would be needed twice
   auto graph = std::make_unique<Graph>();
   Capturing recording(*graph);
   work();

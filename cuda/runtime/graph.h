@@ -9,9 +9,10 @@
 
 namespace eddy::cuda {
 
-// As eddy::capture, on the open GPU.
+// As eddy::capture, on the open GPU. Memory that was cached for the same work without a graph is freed before, unless
+// the work allocates none.
 // errors: those of eddy::capture, and DeviceError inside another capture.
-std::unique_ptr<CapturedWork> capture(const std::function<void()>& work);
+std::unique_ptr<CapturedWork> capture(const std::function<void()>& work, bool allocates = true);
 
 // Returns whether work is being captured now.
 bool capturing();

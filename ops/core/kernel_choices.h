@@ -44,6 +44,9 @@ namespace eddy::detail {
 //   tf32_attention   attention of f32 where products are TF32
 //     mma            heads of 16 to 128 in steps of 16, with positions of up to 64, by mma.sync
 //     plain          all; it computes in f32
+//   algorithms       of products by cuBLASLt
+//     timed          shapes that have one which was timed (product_algorithms.h)
+//     plain          all; the first that the library proposes
 
 // clang-format off
 #define EDDY_KERNEL_CHOICES(ROW) \
@@ -53,16 +56,21 @@ namespace eddy::detail {
   ROW(products, products, "plain|fused", fused, "plain|fused", try_products) \
   ROW(positions, positions, "plain|products", plain, "plain|products", try_positions) \
   ROW(unit_recurrence, unit_recurrence, "plain|phases", plain, "plain|phases", try_unit_recurrence) \
-  ROW(tf32_attention, tf32_attention, "plain|mma", plain, "plain|mma", try_tf32_attention)
+  ROW(tf32_attention, tf32_attention, "plain|mma", plain, "plain|mma", try_tf32_attention) \
+  ROW(algorithms, algorithms, "plain|timed", plain, "plain|timed", try_algorithms)
 // clang-format on
 
 // The kernels of all choices, and their names.
-enum class Kernel { automatic, plain, mma, wgmma, fused, products, phases };
-inline constexpr std::string_view kKernelNames[] = {"auto",  "plain",    "mma",   "wgmma",
-                                                    "fused", "products", "phases"};
+enum class Kernel { automatic, plain, mma, wgmma, fused, products, phases, timed };
+inline constexpr std::string_view kKernelNames[] = {"auto",  "plain",    "mma",    "wgmma",
+                                                    "fused", "products", "phases", "timed"};
 constexpr std::string_view kernel_name(Kernel kernel) {
   return kKernelNames[static_cast<int>(kernel)];
 }
+
+// What part of another's time a kernel, or an algorithm of a product, takes at most if it is to be taken in its place:
+// a smaller gain is chance.
+inline constexpr double kWorthIt = 0.98;
 
 // A choice.
 enum class KernelOp {

@@ -98,9 +98,24 @@ void describe_running();
 // From now on cuBLASLt has no algorithm for products with this epilogue (the value in its header); 0 restores
 // all.
 void refuse_epilogue(std::uint32_t epilogue);
+// An algorithm that cuBLASLt proposes: what a product by it takes of the GPU's time, and what it does.
+struct Proposal {
+  double ms = 0;
+  bool splits = false;  // adds the sums of two halves of the terms: other bits
+  bool fails = false;   // the library proposes it, and refuses to run it
+};
+// What it proposes for every product from now on, in this order; {} is the start's: one that takes no time.
+void propose(std::vector<Proposal> proposals);
+// Sets the library's version; 130000, the start's, is 13.0.0. Algorithms of another version are refused.
+void set_library_version(std::size_t version);
 // Returns the products so far that have rows or matrices which do not begin at multiples of 16 bytes, in
 // words, and how often each was called. The library's fastest algorithms need that alignment.
 std::map<std::string, std::int64_t> unaligned_products();
+
+// ---- the GPU's time (stream.cpp)
+
+// Has the GPU take so long for the work that runs, beside the one millisecond between any two events.
+void spend(double ms);
 
 // ---- other processes (peers.cpp)
 

@@ -49,6 +49,16 @@ bool clips(const Desc& desc) {
 }
 
 std::uint32_t refused_epilogue = 0;
+std::size_t library_version = 130000;
+std::vector<emulation::Proposal> proposed(1);
+
+// An algorithm's words: the version of the library, and the proposal.
+cublasLtMatmulAlgo_t algorithm_of(const emulation::Proposal& proposal) {
+  return {{library_version, std::bit_cast<std::uint64_t>(proposal.ms), proposal.splits, proposal.fails}};
+}
+emulation::Proposal proposal_of(const cublasLtMatmulAlgo_t& algorithm) {
+  return {std::bit_cast<double>(algorithm.data[1]), algorithm.data[2] != 0, algorithm.data[3] != 0};
+}
 
 // Returns whether the arguments beside the matrices satisfy the documentation. Vectors must be aligned to 16
 // bytes here: the library may choose kernels that access so many bytes at a time and fail on other addresses.
@@ -81,6 +91,7 @@ struct Call {
   const void *at_a, *at_b, *at_c;
   void* at_d;
   float alpha, beta;
+  emulation::Proposal by;
 };
 
 void multiply(const Call& call) {
@@ -98,13 +109,20 @@ void multiply(const Call& call) {
     g.dtype = eddy::Dtype::f32;
     g.transpose_a = desc.transpose_b;
     g.transpose_b = desc.transpose_a;
-    g.k = k;
     g.lda = static_cast<std::int64_t>(call.b.rows);
     g.ldb = static_cast<std::int64_t>(call.a.rows);
     g.ldc = m;
     g.alpha = static_cast<double>(call.alpha);
     g.beta = static_cast<double>(call.beta);
-    eddy::detail::multiply_by_blas(g, n, m, b.data(), a.data(), d.data());
+    const auto add_terms = [&](std::int64_t from, std::int64_t to) {
+      g.k = to - from;
+      eddy::detail::multiply_by_blas(g, n, m, b.data() + from * (g.transpose_a ? g.lda : 1),
+                                     a.data() + from * (g.transpose_b ? 1 : g.ldb), d.data());
+      g.beta = 1;
+    };
+    const std::int64_t half = call.by.splits && k > 1 ? k / 2 : k;
+    add_terms(0, half);
+    if (half < k) add_terms(half, k);
     for (std::int64_t column = 0; column < n; ++column)
       for (std::int64_t row = 0; row < m; ++row) {
         float x = d[static_cast<std::size_t>(row + column * m)];
@@ -148,6 +166,16 @@ cublasStatus_t store(void* to, std::size_t size, const void* value, std::size_t 
 
 void emulation::refuse_epilogue(std::uint32_t epilogue) {
   refused_epilogue = epilogue;
+}
+void emulation::propose(std::vector<Proposal> proposals) {
+  proposed = std::move(proposals);
+  if (proposed.empty()) proposed.resize(1);
+}
+void emulation::set_library_version(std::size_t version) {
+  library_version = version;
+}
+std::size_t cublasLtGetVersion() {
+  return library_version;
 }
 std::map<std::string, std::int64_t> emulation::unaligned_products() {
   return unaligned;
@@ -205,17 +233,27 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if (!allowed(*desc, *c) || desc->epilogue == refused_epilogue) return CUBLAS_STATUS_NOT_SUPPORTED;
   // Whether the library's kernels for vectors have epilogues is nowhere said.
   if ((m == 1 || k == 1) && desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
-  results[0] = {{0}, 0, CUBLAS_STATUS_SUCCESS};
-  *found = 1;
+  for (const emulation::Proposal& proposal : proposed)
+    if (*found < asked) results[(*found)++] = {algorithm_of(proposal), 0, CUBLAS_STATUS_SUCCESS};
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                       const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  *result = {*algorithm, 0, CUBLAS_STATUS_SUCCESS};
+  return algorithm->data[0] == library_version ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void* beta, const void* c, cublasLtMatrixLayout_t layout_c, void* d,
-                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algorithm, void*,
                               std::size_t, cudaStream_t stream) {
-  if (layout_c != layout_d || !allowed(*desc, *layout_d)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (algorithm->data[0] != library_version) return CUBLAS_STATUS_INVALID_VALUE;
+  const emulation::Proposal by = proposal_of(*algorithm);
+  if (layout_c != layout_d || !allowed(*desc, *layout_d) || by.fails) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Call call{*desc,
                   *layout_a,
                   *layout_b,
@@ -225,10 +263,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                   c,
                   d,
                   *static_cast<const float*>(alpha),
-                  *static_cast<const float*>(beta)};
+                  *static_cast<const float*>(beta),
+                  by};
   note_alignment(call);
   emulation::submit(stream, [call] {
     emulation::count_launch("product");
+    emulation::spend(call.by.ms);
     if (!emulation::counts_only()) multiply(call);
   });
   return CUBLAS_STATUS_SUCCESS;

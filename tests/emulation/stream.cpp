@@ -32,6 +32,7 @@ struct EmulatedStream {
 namespace {
 
 constexpr std::size_t kLongestQueue = 64;
+double gpu_ms = 0;  // what the GPU has spent
 
 // The first one is the library's: captures are of it.
 std::vector<EmulatedStream*>& the_streams() {
@@ -111,6 +112,10 @@ void submit_when(EmulatedStream* stream, std::function<bool()> may_run, std::fun
   }
   stream->queue.push_back({std::move(work), std::move(may_run)});
   if (stream->queue.size() >= kLongestQueue) finish();
+}
+
+void spend(double ms) {
+  gpu_ms += ms;
 }
 
 void finish() {
@@ -214,7 +219,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
   return cudaSuccess;
 }
 
-// ---- events: they count how often they were recorded, and how often a stream came to that
+// ---- events: they count how often they were recorded, how often a stream came to that, and when it was
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new EmulatedEvent{std::make_shared<EmulatedEvent::Counts>()};
@@ -230,7 +235,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (stream->capture != nullptr) return cudaSuccess;  // marks in a graph have no times here
   const auto counts = event->counts;
-  emulation::submit(stream, [counts, now = ++counts->recorded] { counts->reached = now; });
+  emulation::submit(stream, [counts, now = ++counts->recorded] {
+    counts->reached = now;
+    counts->ms = gpu_ms;
+  });
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -256,8 +264,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
       [] {});
   return cudaSuccess;
 }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
-  *ms = 1;
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  *ms = static_cast<float>(1 + end->counts->ms - begin->counts->ms);
   return cudaSuccess;
 }
 

@@ -13,10 +13,13 @@
 #include "autograd/tape.h"
 #include "ops/backends.h"
 #include "ops/core/peers.h"
+#include "ops/core/product_algorithms.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/product/matmul.h"
 #include "ops/reduce/reduce.h"
 #include "tensor/base/error.h"
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/proposals.h"
 #include "tests/support/errors.h"
 #include "tests/train/step/gradient_keeper.h"
 #include "train/ranks/tree_collective.h"
@@ -289,6 +292,7 @@ TEST_CASE("peers: ranks with GPUs of one kind take the kernels of rank 0, and ot
     Message message;
     message.put(kind);
     message.put(kernels);
+    message.put(ProductAlgorithms());
     return error_of<ConfigError>([&] { take_gpu(message, ranks); });
   };
   const auto now = [] { return describe(gpu_kernels().value()); };
@@ -303,10 +307,11 @@ TEST_CASE("peers: ranks with GPUs of one kind take the kernels of rank 0, and ot
 
   const std::string mma =
       "attention=mma,short_attention=mma,recurrence=plain,products=plain,positions=plain,unit_recurrence=plain,"
-      "tf32_attention=plain";
+      "tf32_attention=plain,algorithms=plain";
   Message message;
   message.put(gpu_kind());
   message.put(mma);
+  message.put(ProductAlgorithms());
   take_gpu(message, ranks);
   CHECK(now() == mma);
 
@@ -317,4 +322,32 @@ TEST_CASE("peers: ranks with GPUs of one kind take the kernels of rank 0, and ot
   refuse_gpu_kernels("");
   set_gpu_kernels("attention=plain");
   CHECK(contains(error_with(gpu_kind(), mma), "which differ in their bits (the same EDDY_KERNELS"));
+}
+
+TEST_CASE("peers: ranks multiply by the algorithms of rank 0, and refuse what they cannot") {
+  static_cast<void>(cuda_device());
+  GpuRanks ranks;
+  const Proposed four;
+  set_gpu_kernels("plain,algorithms=timed");
+  {
+    const ProductTiming timing;
+    const Tensor x = Tensor::full({4, 4}, 1, Dtype::f32, cuda_device());
+    static_cast<void>(matmul(x, x));
+  }
+  const ProductAlgorithms algorithms = product_algorithms();
+  REQUIRE(algorithms.size() == 2);
+  Message own;
+  put_gpu(own);
+  set_product_algorithms({});
+  take_gpu(own, ranks);
+  CHECK(product_algorithms() == algorithms);
+
+  Message damaged;
+  damaged.put(gpu_kind());
+  damaged.put(describe(gpu_kernels().value()));
+  damaged.put(ProductAlgorithms{gpu_kind(), "none"});
+  const std::string error = error_of<ConfigError>([&] { take_gpu(damaged, ranks); });
+  CHECK(contains(error, "rank 1 cannot multiply as rank 0 does"));
+  CHECK(contains(error, "EDDY_KERNELS=algorithms=plain"));
+  CHECK(product_algorithms() == algorithms);
 }

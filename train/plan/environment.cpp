@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ops/backends.h"
+#include "ops/core/product_algorithms.h"
 #include "ops/cpu/isa.h"
 #include "ops/product/blas.h"
 #include "tensor/base/format.h"
@@ -142,6 +143,8 @@ std::vector<std::string> environment_lines() {
   if (const std::optional<GpuKernels> kernels = gpu_kernels()) {
     texts.push_back("gpu kernels: " + describe(*kernels));
     for (const std::string& why : kernels->refused) texts.push_back("gpu kernel refused: " + why);
+    if (const std::size_t timed = product_algorithms().size(); timed > 1)
+      texts.push_back(fmt::format("gpu products: of {} shapes by algorithms that were timed", timed - 1));
   }
   if (std::string line = gpu_allocator_line(); !line.empty()) texts.push_back(std::move(line));
   return texts;

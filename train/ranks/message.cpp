@@ -33,6 +33,17 @@ std::string Message::get_text() {
   return {data, size};
 }
 
+void Message::put(const std::vector<std::string>& texts) {
+  put(static_cast<std::uint64_t>(texts.size()));
+  for (const std::string& text : texts) put(text);
+}
+
+std::vector<std::string> Message::get_texts() {
+  std::vector<std::string> texts;
+  for (auto left = get<std::uint64_t>(); left > 0; --left) texts.push_back(get_text());
+  return texts;
+}
+
 void Message::put(const std::vector<std::int64_t>& numbers) {
   put(static_cast<std::uint64_t>(numbers.size()));
   append(numbers.data(), numbers.size() * sizeof(std::int64_t));

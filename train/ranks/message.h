@@ -19,6 +19,7 @@ class Message {
   requires std::is_trivially_copyable_v<T>
   void put(const T& value) { append(&value, sizeof value); }
   void put(const std::string& text);
+  void put(const std::vector<std::string>& texts);
   void put(const std::vector<std::int64_t>& numbers);
   // A tensor, which may be undefined, of any strides and device.
   void put(const Tensor& x);
@@ -33,6 +34,7 @@ class Message {
     return value;
   }
   std::string get_text();
+  std::vector<std::string> get_texts();
   std::vector<std::int64_t> get_numbers();
   Tensor get_tensor();  // on the CPU
   std::map<std::string, Tensor> get_tensors();

@@ -57,6 +57,7 @@ void visit_state(Config& config, TokenizerPointer& tokenizer, TheState& s, const
   visit("text_phases", s.text_phases);
   visit("data_folder", s.data_folder);
   visit("kernels", s.kernels);
+  visit("algorithms", s.algorithms);
   visit("baselines", s.baselines);
   visit("pass_tokens", s.epoch_tokens);
   visit("bad_steps", s.bad_steps);
@@ -288,6 +289,7 @@ void read_state(LoadedRun& run) {
     json about = read_json_file(state_file);
     check_format(about, "run: " + state_file, kCheckpointFormat);
     about.emplace("progress", nullptr);  // runs of before it was recorded have none
+    about.emplace("algorithms", json::array());
     if (about.contains("numbers"))
       fail<FormatError>(
           "run: {} is of a program's own loop, without a configuration (its program goes on with it)",

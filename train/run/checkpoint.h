@@ -27,6 +27,7 @@
 #include "autograd/state.h"
 #include "models/eddy/registry.h"
 #include "models/optimizer/optimizer.h"
+#include "ops/core/product_algorithms.h"
 #include "train/config/run_config.h"
 #include "train/tasks/task.h"
 #include "train/text/baselines.h"
@@ -57,6 +58,8 @@ struct TrainingState {
   std::vector<TextPhase> text_phases;  // the texts and their digests (Task::data_phases)
   std::string data_folder;  // the folder from which a relative data.path was taken; empty when not known
   std::string kernels;      // of the GPU trained on (describe in ops/backends.h); empty on the CPU
+  ProductAlgorithms
+      algorithms;  // of products there (ops/core/product_algorithms.h); empty: the first proposals
   std::optional<Baselines> baselines;  // of the text; none for other tasks, and where nothing is evaluated
   std::int64_t epoch_tokens = 0;       // Task::epoch_tokens
   std::string task = "null";           // the result of Task::save, as JSON

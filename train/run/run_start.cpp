@@ -15,6 +15,7 @@
 #include "models/optimizer/optimizer.h"
 #include "models/weights.h"
 #include "ops/backends.h"
+#include "ops/core/product_algorithms.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
 #include "tensor/files/json_text.h"
@@ -188,13 +189,23 @@ void begin_phase(ReadyRun& run, const LoadedRun& loaded) {
       phases.size(), run.state.step, describe(phases.back()), run.config.data.path.text());
 }
 
+// The kernels of a run's record, with the choices that came after it: what ran then was the plain kernel.
+std::string kernels_of_record(std::string recorded) {
+  for (const detail::KernelRecord& choice : detail::kKernelRecords)
+    if (("," + recorded).find(fmt::format(",{}=", choice.name)) == std::string::npos)
+      recorded += fmt::format(",{}=plain", choice.name);
+  return recorded;
+}
+
 // Keeps the kernels of the run, or says that they are others.
-void take_kernels_of_run(const std::string& recorded) {
+void take_kernels_of_run(const std::string& of_record) {
   const auto now = [] {
     const std::optional<GpuKernels> kernels = gpu_kernels();
     return kernels ? describe(*kernels) : "";
   };
-  if (recorded.empty() || now().empty() || now() == recorded) return;
+  if (of_record.empty() || now().empty()) return;
+  const std::string recorded = kernels_of_record(of_record);
+  if (now() == recorded) return;
   try {
     set_automatic_kernels(recorded);
   } catch (const ValueError&) {   // this build does not know them
@@ -204,6 +215,21 @@ void take_kernels_of_run(const std::string& recorded) {
     add_warning(fmt::format(
         "the run goes on with other kernels, {}, and not with {}: its bits will differ from one go", now(),
         recorded));
+}
+
+// Multiplies by the algorithms of the run.
+// errors: ConfigError where they cannot be had, unless others were asked for.
+void take_algorithms_of_run(const LoadedRun& loaded) {
+  const std::optional<GpuKernels> kernels = gpu_kernels();
+  const bool takes_them = kernels && kernels->of("algorithms") == "timed";
+  try {
+    set_product_algorithms(takes_them ? loaded.state.algorithms : ProductAlgorithms());
+  } catch (const DeviceError& error) {
+    fail<ConfigError>(
+        "train: {} multiplies by algorithms that were timed for it, and they cannot be had here: {} (with "
+        "EDDY_KERNELS=algorithms=plain it goes on by cuBLASLt's first proposals: its bits will differ from one go)",
+        loaded.checkpoint.string(), error.what());
+  }
 }
 
 // Adam and AdamW keep the same moments; those of others would be taken for them where their shapes are the same.
@@ -291,7 +317,10 @@ ReadyRun prepare_run(const TrainRequest& request) {
   std::optional<LoadedRun> loaded;
   if (const std::string& from = resuming ? request.resume : request.init_from; !from.empty())
     loaded = load_run(from, dtype, request.checkpoint);
-  if (resuming && device != kCpu) take_kernels_of_run(loaded->state.kernels);
+  if (resuming && device != kCpu) {
+    take_kernels_of_run(loaded->state.kernels);
+    take_algorithms_of_run(*loaded);
+  }
   const std::int64_t before_text = resident_bytes();
   run.task = task_of(request, loaded);
   if (request.data_given && !run.task->reads_files())
@@ -330,6 +359,7 @@ ReadyRun prepare_run(const TrainRequest& request) {
   run.optimizer = make_optimizer(params, t);
   if (resuming) resume(run, *loaded);
   run.state.kernels = device == kCpu ? "" : describe(gpu_kernels().value());
+  run.state.algorithms = device == kCpu ? ProductAlgorithms() : product_algorithms();
   run.state.text_sha256 = run.task->data_sha256();
   run.state.text_phases = run.task->data_phases();
   if (resuming) begin_phase(run, *loaded);

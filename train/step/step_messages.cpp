@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ops/backends.h"
+#include "ops/core/product_algorithms.h"
 #include "tensor/base/format.h"
 #include "train/words/program_name.h"
 
@@ -83,15 +84,13 @@ std::string kernels_here() {
 void put_gpu(Message& message) {
   message.put(gpu_kind());
   message.put(kernels_here());
+  message.put(product_algorithms());
 }
 
-void take_gpu(Message& message, const Ranks& ranks) {
-  const std::string kind = message.get_text(), kernels = message.get_text(), own = gpu_kind();
-  if (own != kind)
-    fail<ConfigError>(
-        "ranks: {} has the GPU {} and {} has {}, which may differ in their bits (GPUs of one kind, and one cuBLASLt, on "
-        "all hosts)",
-        ranks.name(ranks.rank()), own, ranks.name(0), kind);
+namespace {
+
+// Runs rank 0's kernels, or fails.
+void take_kernels(const std::string& kernels, const Ranks& ranks) {
   if (kernels == kernels_here()) return;
   std::string why;
   try {
@@ -104,6 +103,27 @@ void take_gpu(Message& message, const Ranks& ranks) {
         "ranks: {} runs the kernels {} and {} runs {}, which differ in their bits{} (the same EDDY_KERNELS on all hosts; "
         "{} check --device cuda says which kernels are refused on a GPU)",
         ranks.name(ranks.rank()), now, ranks.name(0), kernels, why, program_name());
+}
+
+}  // namespace
+
+void take_gpu(Message& message, const Ranks& ranks) {
+  const std::string kind = message.get_text(), kernels = message.get_text(), own = gpu_kind();
+  const ProductAlgorithms algorithms = message.get_texts();
+  if (own != kind)
+    fail<ConfigError>(
+        "ranks: {} has the GPU {} and {} has {}, which may differ in their bits (GPUs of one kind, and one cuBLASLt, on "
+        "all hosts)",
+        ranks.name(ranks.rank()), own, ranks.name(0), kind);
+  take_kernels(kernels, ranks);
+  try {
+    set_product_algorithms(algorithms);
+  } catch (const DeviceError& error) {
+    fail<ConfigError>(
+        "ranks: {} cannot multiply as {} does: {} (EDDY_KERNELS=algorithms=plain on all hosts takes what cuBLASLt "
+        "proposes first)",
+        ranks.name(ranks.rank()), ranks.name(0), error.what());
+  }
 }
 
 }  // namespace eddy::training

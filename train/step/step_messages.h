@@ -29,9 +29,10 @@ StepOptions get_options(Message& message);
 // A state with the order of its entries.
 void put_state(Message& message, const State& state);
 State get_state(Message& message);
-// The GPU that is open, and its kernels; nothing on the CPU. The other rank runs the same kernels from then on.
-// errors: ConfigError when its GPU is of another kind, multiplies by another library or must not run one of these
-// kernels: its bits would differ.
+// The GPU that is open, its kernels and its algorithms of products; nothing on the CPU. The other rank runs the same from
+// then on.
+// errors: ConfigError when its GPU is of another kind, multiplies by another library, or must not or cannot run one of
+// these: its bits would differ.
 void put_gpu(Message& message);
 void take_gpu(Message& message, const Ranks& ranks);
 

@@ -54,7 +54,7 @@ struct cublasLtMatrixLayoutOpaque_t {
 struct cublasLtMatmulPreferenceOpaque_t {};
 struct cublasLtHandleOpaque_t {};
 struct cublasLtMatmulAlgo_t {
-  int number;
+  std::uint64_t data[8];
 };
 struct cublasLtMatmulHeuristicResult_t {
   cublasLtMatmulAlgo_t algo;
@@ -72,9 +72,7 @@ inline const char* cublasLtGetStatusName(cublasStatus_t status) {
 inline const char* cublasLtGetStatusString(cublasStatus_t status) {
   return cublasLtGetStatusName(status);
 }
-inline std::size_t cublasLtGetVersion() {
-  return 130000;
-}
+std::size_t cublasLtGetVersion();
 inline cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = new cublasLtHandleOpaque_t;
   return CUBLAS_STATUS_SUCCESS;
@@ -127,6 +125,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int asked,
                                               cublasLtMatmulHeuristicResult_t* results, int* found);
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result);
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
                               const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
                               cublasLtMatrixLayout_t layout_b, const void* beta, const void* c,

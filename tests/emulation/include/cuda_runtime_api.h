@@ -119,6 +119,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 struct EmulatedEvent {
   struct Counts {
     std::int64_t recorded = 0, reached = 0;
+    double ms = 0;  // of the GPU's time (spend) when it was reached
   };
   std::shared_ptr<Counts> counts;
 };

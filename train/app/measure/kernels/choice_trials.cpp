@@ -16,6 +16,7 @@
 #include "ops/attention/attention.h"
 #include "ops/backends.h"
 #include "ops/core/op_check.h"
+#include "ops/core/product_algorithms.h"
 #include "ops/core/warnings.h"
 #include "ops/product/linear.h"
 #include "tensor/base/format.h"
@@ -327,7 +328,14 @@ std::string try_model(const std::string& choice, const ModelCase& c, Device gpu)
   return "";
 }
 
-// ---- products that add -------------------------------------------------------------------------------------
+// ---- products ----------------------------------------------------------------------------------------------
+
+struct ProductCase {
+  std::int64_t rows, in, out;
+};
+constexpr ProductCase kSmallProducts[] = {{40, 24, 16}, {33, 64, 48}, {256, 128, 72}},
+                      // The unit recurrence's, and a gradient of weights of many tokens.
+    kNarrowProducts[] = {{256, 384, 1536}, {256, 1536, 384}, {16384, 96, 384}};
 
 // linear with a residual: y, then the gradients of the residual, x, weight and bias.
 Work product_work(std::int64_t rows, std::int64_t in, std::int64_t out, Dtype dtype, Device gpu) {
@@ -346,6 +354,17 @@ Work product_work(std::int64_t rows, std::int64_t in, std::int64_t out, Dtype dt
     const Tensor y = linear(x[1], x[2], x[3], options);
     return with_gradients(y, dy, x);
   };
+}
+
+// "" or what is wrong with the first of the products that is.
+std::string try_product_cases(const std::string& choice, std::span<const ProductCase> cases, Device gpu) {
+  for (const auto& [rows, in, out] : cases) {
+    const std::string where = fmt::format("linear [{}, {}] to {} with a residual", rows, in, out);
+    const Tensors exact = under("plain", product_work(rows, in, out, Dtype::f32, gpu));
+    const Work work = product_work(rows, in, out, Dtype::bf16, gpu);
+    if (std::string wrong = try_in_bf16(where, choice, work, exact); !wrong.empty()) return wrong;
+  }
+  return "";
 }
 
 }  // namespace
@@ -445,19 +464,20 @@ std::string try_unit_recurrence(const std::string& choice, Device gpu, const Tri
 
 std::string try_products(const std::string& choice, Device gpu, const TrialSizes& sizes,
                          std::vector<TrialTime>& times) {
-  struct Product {
-    std::int64_t rows, in, out;
-  };
-  for (const auto& [rows, in, out] : {Product{40, 24, 16}, {33, 64, 48}, {256, 128, 72}}) {
-    const std::string where = fmt::format("linear [{}, {}] to {} with a residual", rows, in, out);
-    const Tensors exact = under("plain", product_work(rows, in, out, Dtype::f32, gpu));
-    const Work work = product_work(rows, in, out, Dtype::bf16, gpu);
-    if (std::string wrong = try_in_bf16(where, choice, work, exact); !wrong.empty()) return wrong;
-  }
+  if (std::string wrong = try_product_cases(choice, kSmallProducts, gpu); !wrong.empty()) return wrong;
   // The last product of GPT-2's layers.
-  const Product p = sizes.small ? Product{32, 32, 32} : Product{16384, 3072, 768};
+  const ProductCase p = sizes.small ? ProductCase{32, 32, 32} : ProductCase{16384, 3072, 768};
   times.push_back(timed("linear", choice, product_work(p.rows, p.in, p.out, Dtype::bf16, gpu), gpu, sizes));
   return "";
+}
+
+// Which algorithm is the fastest is found out for each shape, so there is no time that could speak for all: no program
+// takes the choice before it has timed steps of its own.
+std::string try_algorithms(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                           std::vector<TrialTime>&) {
+  const ProductTiming timing;
+  if (std::string wrong = try_product_cases(choice, kSmallProducts, gpu); !wrong.empty()) return wrong;
+  return sizes.small ? "" : try_product_cases(choice, kNarrowProducts, gpu);
 }
 
 }  // namespace eddy::app

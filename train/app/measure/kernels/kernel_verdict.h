@@ -12,9 +12,6 @@
 
 namespace eddy::app {
 
-// What part of another kernel's time a kernel takes at most if it is to be taken in its place: a smaller gain is chance.
-inline constexpr double kWorthIt = 0.98;
-
 struct KernelVerdict {
   std::string gpu, build;  // whose it is: gpu_identity(), and the digest of the program
   std::string day;         // "2026-11-26"

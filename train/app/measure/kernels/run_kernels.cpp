@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "ops/backends.h"
+#include "ops/core/product_algorithms.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
@@ -14,6 +16,7 @@
 #include "train/app/measure/bench.h"
 #include "train/app/measure/step_trial.h"
 #include "train/files/digest.h"
+#include "train/files/folders.h"
 #include "train/files/text_file.h"
 
 namespace eddy::app {
@@ -67,11 +70,16 @@ std::string list_of(const Choices& choices) {
   return list;
 }
 
-// What a step is, to be known again.
+// What a step is, to be known again, with the kernels that were asked for.
 std::string description_of(const PlannedRun& run) {
   const TrainConfig& t = run.config.train;
-  return fmt::format("{} {} {} {} {} {}", training::to_json(run.config.model).dump(), t.precision, t.capture,
-                     to_string(run.batch.tokens.shape()), t.micro_batches, run.carries_state);
+  std::string text =
+      fmt::format("{} {} {} {} {} {}", training::to_json(run.config.model).dump(), t.precision, t.capture,
+                  to_string(run.batch.tokens.shape()), t.micro_batches, run.carries_state);
+  for (std::size_t i = 0; i < std::size(kKernelRecords); ++i)
+    if (const auto [kernel, asked] = kernel_choice(static_cast<KernelOp>(i)); asked)
+      text += fmt::format(" {}={}", kKernelRecords[i].name, kernel_name(kernel));
+  return text;
 }
 
 // The seconds of the best of some steps, of a model of its own.
@@ -135,13 +143,21 @@ fs::path file_of_steps(const ProveOptions& options, const KernelVerdict& verdict
   return verdict_file(options.cache, verdict.gpu, verdict.build + "\n" + steps);
 }
 
-// Takes the kernels that such a file has for these steps. Returns whether there are any that may run.
+// Keeps what was found out in such a file.
+void keep_in(const fs::path& file, const json& found) {
+  if (file.empty()) return;
+  make_folders(file.parent_path());
+  replace_text_file(file, found.dump(1) + "\n");
+}
+
+// Takes the kernels and the algorithms that such a file has for these steps. Returns whether there are any that may run.
 bool takes_kept(const fs::path& file, const std::string& steps) {
   std::error_code error;
   if (file.empty() || !fs::exists(file, error)) return false;
   try {
     const json kept = read_json_file(file);
     if (kept.at("steps").get<std::string>() != steps) return false;
+    set_product_algorithms(kept.at("algorithms").get<ProductAlgorithms>());
     set_automatic_kernels(kept.at("kernels").get<std::string>());
     return true;
   } catch (const json::exception&) {  // as if there were none
@@ -149,6 +165,44 @@ bool takes_kept(const fs::path& file, const std::string& steps) {
   }
   return false;
 }
+
+// The algorithms of shapes that were timed for this GPU and this build, in a file of their own: each shape is timed once.
+class KeptProducts {
+ public:
+  KeptProducts(const ProveOptions& options, const KernelVerdict& verdict)
+      : verdict_(verdict),
+        file_(file_of_steps(options, verdict, kWhat)),
+        kept_(read(file_)),
+        timing_(kept_) {}
+
+  // Keeps what was timed, and says what that was.
+  std::string keep() const {
+    const ProductAlgorithms known = timing_.known();
+    if (known != kept_)
+      keep_in(file_,
+              {{"gpu", verdict_.gpu}, {"build", verdict_.build}, {"steps", kWhat}, {"algorithms", known}});
+    return timing_.summary();
+  }
+
+ private:
+  static constexpr const char* kWhat = "products";  // of all steps
+
+  static ProductAlgorithms read(const fs::path& file) {
+    std::error_code error;
+    if (file.empty() || !fs::exists(file, error)) return {};
+    try {
+      return read_json_file(file).at("algorithms").get<ProductAlgorithms>();
+    } catch (const json::exception&) {  // as if there were none
+    } catch (const Error&) {
+    }
+    return {};
+  }
+
+  const KernelVerdict& verdict_;
+  fs::path file_;
+  ProductAlgorithms kept_;
+  ProductTiming timing_;
+};
 
 }  // namespace
 
@@ -169,9 +223,13 @@ std::string fastest_kernels(const KernelVerdict& verdict, const StepSeconds& sec
 }
 
 void choose_kernels_of_run(const PlannedRun& run, const ProveOptions& options) {
-  if (run.placement.device == kCpu || !has_automatic_kernels()) return;
-  const std::optional<KernelVerdict> verdict = prove_kernels(options);
-  if (!verdict || !is_open(choices_of(*verdict))) return;
+  if (run.placement.device == kCpu) return;
+  const auto [algorithms, asked] = kernel_choice(KernelOp::algorithms);
+  const bool must_time = asked && algorithms == Kernel::timed;
+  std::optional<KernelVerdict> verdict;
+  if (has_automatic_kernels()) verdict = prove_kernels(options);
+  if (!verdict && must_time) verdict.emplace(KernelVerdict{gpu_identity(), program_digest(), "", {}});
+  if (!verdict || !(must_time || is_open(choices_of(*verdict)))) return;
   const std::string steps = description_of(run);
   const fs::path file = file_of_steps(options, *verdict, steps);
   if (takes_kept(file, steps)) return;
@@ -180,20 +238,30 @@ void choose_kernels_of_run(const PlannedRun& run, const ProveOptions& options) {
   };
   say("steps of this run are timed with each that is right (once for such a run)");
   const WarningsOfTrials warnings;
-  const std::string kernels = fastest_kernels(*verdict, [&](const std::string& tried) {
+  KeptProducts products(options, *verdict);
+  std::map<std::string, ProductAlgorithms> tried_with;  // each tries its own
+  const auto seconds_of = [&](const std::string& tried) {
     set_automatic_kernels(tried);
+    set_product_algorithms({});
     const std::optional<double> seconds = seconds_of_step(run, run.placement);
+    tried_with[tried] = product_algorithms();
     const std::string what = describe(gpu_kernels().value());
     say(seconds ? fmt::format("{:.3g} ms a step with {}", *seconds * 1e3, what)
                 : fmt::format("no step with {}", what));
     return seconds;
-  });
+  };
+  const std::string kernels = fastest_kernels(*verdict, seconds_of);
+  if (must_time && !tried_with.contains(kernels)) static_cast<void>(seconds_of(kernels));
   set_automatic_kernels(kernels);
+  set_product_algorithms(tried_with[kernels]);
   const std::string taken = describe(gpu_kernels().value());
+  if (const std::string what = products.keep(); !what.empty()) say(what);
   say("taken: " + taken);
-  if (file.empty()) return;
-  const json all = {{"gpu", verdict->gpu}, {"build", verdict->build}, {"steps", steps}, {"kernels", taken}};
-  replace_text_file(file, all.dump(1) + "\n");
+  keep_in(file, {{"gpu", verdict->gpu},
+                 {"build", verdict->build},
+                 {"steps", steps},
+                 {"kernels", taken},
+                 {"algorithms", product_algorithms()}});
 }
 
 std::string bf16_text() {
@@ -216,14 +284,11 @@ std::string bf16_text(const PlannedRun& run, const ProveOptions& options) {
                                 bf16 = seconds_of_step(run, in_bf16);
     if (!f32 || !bf16) return bf16_text();
     compared = {*f32, *bf16};
-    if (!file.empty()) {
-      const json all = {{"gpu", verdict->gpu},
-                        {"build", verdict->build},
-                        {"steps", steps},
-                        {"f32_seconds", *f32},
-                        {"bf16_seconds", *bf16}};
-      replace_text_file(file, all.dump(1) + "\n");
-    }
+    keep_in(file, {{"gpu", verdict->gpu},
+                   {"build", verdict->build},
+                   {"steps", steps},
+                   {"f32_seconds", *f32},
+                   {"bf16_seconds", *bf16}});
   }
   return fmt::format(
       "precision: f32, {:.3g} ms a step here; --train.precision bf16 makes it {:.3g} ms, by the GPU's tensor cores, and takes "

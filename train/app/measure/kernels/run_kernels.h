@@ -18,8 +18,10 @@ using StepSeconds = std::function<std::optional<double>(const std::string& kerne
 // its trials and is worth it (kWorthIt). Ops that set_gpu_kernels chose a kernel for are left alone.
 std::string fastest_kernels(const KernelVerdict& verdict, const StepSeconds& seconds_of);
 
-// Before a new run's model is made: times steps of the run and takes their fastest kernels, which is kept beside the
-// verdict for this GPU, this build and such steps. Does nothing where there is no verdict or no choice.
+// Before a new run's model is made: times steps of the run and takes their fastest kernels and, with algorithms=timed,
+// the fastest algorithm of each of their products (ops/core/product_algorithms.h). Both are kept beside the verdict for
+// this GPU and this build, the kernels for such steps, the algorithms by shape. Does nothing where there is no verdict or
+// no choice.
 // errors: as prove_kernels.
 void choose_kernels_of_run(const training::PlannedRun& run, const ProveOptions& options);
 

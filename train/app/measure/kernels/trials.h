@@ -48,8 +48,8 @@ KernelTrial run_kernel_trial(const std::string& name, Device gpu, const TrialSiz
 // The parts of it: return what is wrong, or "". Samples of an op, by the kernels of a choice:
 std::string try_op(const std::string& op, Device gpu, const std::string& choice = "plain");
 
-// The trial of a choice, "attention=mma"; `times` gets the times. It leaves a warning where the GPU or the kernel does
-// not take a call that is timed.
+// The trial of a choice, "attention=mma"; `times` gets the times, or none where only a run's own steps can tell. It
+// leaves a warning where the GPU or the kernel does not take a call that is timed.
 using TrialOfChoice = std::string(const std::string& choice, Device gpu, const TrialSizes& sizes,
                                   std::vector<TrialTime>& times);
 // Those that the records name are in choice_trials.cpp.

@@ -71,6 +71,19 @@ TEST_CASE("verdict: of the kernels that passed a run takes those with which its 
   set_gpu_kernels("auto");
 }
 
+TEST_CASE(
+    "verdict: algorithms that were timed are taken by a run whose steps gain, and by no other program") {
+  const KernelVerdict verdict = verdict_of({{"algorithms=timed", "", ""}});
+  CHECK(contains(verdict.kernels(), "algorithms=plain"));
+  const auto taken = [&](double part) {
+    return fastest_kernels(verdict, [&](const std::string& kernels) -> std::optional<double> {
+      return contains(kernels, "algorithms=timed") ? part : 1;
+    });
+  };
+  CHECK(contains(taken(0.97), "algorithms=timed"));
+  CHECK(contains(taken(0.99), "algorithms=plain"));
+}
+
 TEST_CASE("verdict: what failed is refused, what is left out is not, and neither is taken") {
   const KernelVerdict verdict =
       verdict_of({{"op/add", "add/odd result 0: wrong", ""},
