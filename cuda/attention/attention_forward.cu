@@ -132,7 +132,10 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArgs args
 void attention_forward(const AttentionArgs& args) {
   const Kernel kernel = attention_kernel(args);
   const bool products = takes_position_products(args, kernel);
-  if (kernel == Kernel::wgmma) return wgmma_forward(args, products);
+  if (kernel == Kernel::wgmma) {
+    if (!wide_forward(args)) wgmma_forward(args, products);
+    return;
+  }
   if (kernel == Kernel::mma) return tensor_core_forward(args);
   for_type_and_size("attention", args.dtype, args.head_size, [&](auto* type, auto size) {
     using T = std::remove_pointer_t<decltype(type)>;

@@ -4,6 +4,7 @@
 #include "cuda/attention/position_products.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/device.h"
+#include "cuda/runtime/stream.cuh"
 #include "ops/backends.h"
 #include "ops/core/warnings.h"
 #include "tensor/base/format.h"
@@ -89,6 +90,17 @@ bool takes_position_products(const AttentionArgs& args, Kernel kernel, bool made
     add_warning(
         "positions by distance are multiplied in attention's tiles in some calls: products are for wgmma, at "
         "least 16 queries at even distances, no bias and scores of up to 256 MiB");
+  return false;
+}
+
+bool wide_forward(const AttentionArgs& args) {
+  const auto [wanted, asked] = kernel_choice(KernelOp::wide_attention);
+  if (wanted != Kernel::tma || args.head_size <= 64) return false;
+  if (args.positions == nullptr && wgmma_tma_forward(args, multiprocessors())) return true;
+  if (asked)
+    add_warning(
+        "attention with heads of 80 to 128 by wgmma loads with all threads in some calls: loads by TMA are for calls "
+        "without positions whose rows are at multiples of 16 bytes");
   return false;
 }
 

@@ -33,6 +33,14 @@ void tensor_core_forward(const AttentionArgs& args);
 // The same with wgmma; products: what takes_position_products says.
 void wgmma_forward(const AttentionArgs& args, bool products);
 
+// Enqueues the forward pass of a call that runs on wgmma with loads by TMA, and returns true, where that is chosen
+// (KernelOp::wide_attention) and the call has heads of more than 64 numbers and no positions. Else it returns false.
+// Gives a warning if it was asked for and does not take such heads.
+bool wide_forward(const AttentionArgs& args);
+// The same of every call without positions whose rows are at multiples of 16 bytes, in tensors with strides above 0, by
+// at most so many blocks; returns false for others. The result has the bits of wgmma_forward.
+bool wgmma_tma_forward(const AttentionArgs& args, int most_blocks);
+
 // The parts of the backward pass, each as the plain kernel of that name. Those for the queries leave the
 // deltas in the scratch memory, where the others read them. They also add to dbias if they can, and return
 // whether they did.

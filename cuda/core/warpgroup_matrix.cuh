@@ -64,6 +64,17 @@ __device__ void wait_products(float (&sums)[Tiles][4]) {
   hold_registers(sums);
 }
 
+// Sets how many registers a thread of this warpgroup has from here on, a multiple of 8: fewer than before, or more, at
+// most 256, which waits until other warps of the block have given them back. The kernel has __launch_bounds__.
+template <int Registers>
+__device__ void give_registers_back() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
 // Lists of registers for inline assembly, which a function cannot produce.
 #define EDDY_SUMS_1(n) "+f"(sums[n][0]), "+f"(sums[n][1]), "+f"(sums[n][2]), "+f"(sums[n][3])
 #define EDDY_SUMS_4(n) EDDY_SUMS_1(n), EDDY_SUMS_1(n + 1), EDDY_SUMS_1(n + 2), EDDY_SUMS_1(n + 3)

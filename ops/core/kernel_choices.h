@@ -44,6 +44,9 @@ namespace eddy::detail {
 //   tf32_attention   attention of f32 where products are TF32
 //     mma            heads of 16 to 128 in steps of 16, with positions of up to 64, by mma.sync
 //     plain          all; it computes in f32
+//   wide_attention   attention with heads of more than 64, forward, beside wgmma
+//     tma            one warp loads, by the GPU's copy unit: without positions, rows at multiples of 16 bytes
+//     plain          all; every thread loads
 //   algorithms       of products by cuBLASLt
 //     timed          shapes that have one which was timed (product_algorithms.h)
 //     plain          all; the first that the library proposes
@@ -57,13 +60,14 @@ namespace eddy::detail {
   ROW(positions, positions, "plain|products", plain, "plain|products", try_positions) \
   ROW(unit_recurrence, unit_recurrence, "plain|phases", plain, "plain|phases", try_unit_recurrence) \
   ROW(tf32_attention, tf32_attention, "plain|mma", plain, "plain|mma", try_tf32_attention) \
+  ROW(wide_attention, wide_attention, "plain|tma", plain, "plain|tma", try_wide_attention) \
   ROW(algorithms, algorithms, "plain|timed", plain, "plain|timed", try_algorithms)
 // clang-format on
 
 // The kernels of all choices, and their names.
-enum class Kernel { automatic, plain, mma, wgmma, fused, products, phases, timed };
-inline constexpr std::string_view kKernelNames[] = {"auto",  "plain",    "mma",    "wgmma",
-                                                    "fused", "products", "phases", "timed"};
+enum class Kernel { automatic, plain, mma, wgmma, fused, products, phases, tma, timed };
+inline constexpr std::string_view kKernelNames[] = {"auto",     "plain",  "mma", "wgmma", "fused",
+                                                    "products", "phases", "tma", "timed"};
 constexpr std::string_view kernel_name(Kernel kernel) {
   return kKernelNames[static_cast<int>(kernel)];
 }

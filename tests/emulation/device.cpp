@@ -1,7 +1,10 @@
 // The properties of the emulated GPU.
 #include <cstdio>
+#include <cstring>
 
+#include "tests/emulation/include/cuda.h"
 #include "tests/emulation/include/cuda_runtime_api.h"
+#include "tests/emulation/tensor_map.h"
 
 namespace {
 
@@ -78,6 +81,35 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = 13000;
   return cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long,
+                                    cudaDriverEntryPointQueryResult*) {
+  *function = std::strcmp(name, "cuTensorMapEncodeTiled") == 0
+                  ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled)
+                  : nullptr;
+  return cudaSuccess;
+}
+// As the driver's documentation says.
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t axes, void* start,
+                                const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
+                                const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  emulation::EncodedMap encoded;
+  encoded.start = reinterpret_cast<std::uintptr_t>(start);
+  bool right = axes == 4 && encoded.start % 16 == 0 && 2 * box[0] <= 128 && 2 * box[0] % 16 == 0;
+  for (int i = 0; i < 4 && right; ++i) {
+    right =
+        sizes[i] > 0 && sizes[i] <= std::uint64_t{1} << 32 && box[i] > 0 && box[i] <= 256 && steps[i] == 1;
+    encoded.sizes[i] = static_cast<std::uint32_t>(sizes[i]);
+    encoded.box[i] = box[i];
+    if (i == 0) continue;
+    encoded.strides[i - 1] = strides[i - 1];
+    right = right && strides[i - 1] % 16 == 0 && strides[i - 1] < std::uint64_t{1} << 40;
+  }
+  if (!right) return CUDA_ERROR_INVALID_VALUE;
+  std::memset(map, 0, sizeof *map);
+  std::memcpy(map, &encoded, sizeof encoded);
+  return CUDA_SUCCESS;
 }
 cudaError_t cudaGetLastError() {
   return cudaSuccess;

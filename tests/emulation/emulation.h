@@ -90,6 +90,15 @@ void barrier();
 // stay valid until this thread's next call but one.
 constexpr std::size_t kLaneBytes = 64;
 const unsigned char* exchange(const void* mine, std::size_t bytes);
+// ---- barriers of phases and copies of boxes (transactions.cpp), as cuda/core/bulk_copy.cuh says
+
+void init_phases(void* barrier, int arrivals);
+void publish_phases();
+void arrive_at_phase(void* barrier, std::int64_t bytes);
+void wait_for_phase(void* barrier, int parity);
+// `address`: of `to`, in shared memory.
+void start_box_copy(void* to, std::uint64_t address, const void* map, const int (&at)[4], void* barrier);
+
 // Prints what is running, for reports; nothing between kernels.
 void describe_running();
 

@@ -31,14 +31,16 @@ constexpr int kBlocks = 16, kThreads = 8192;  // the same, unless EDDY_EMULATED_
 // A power of two between stacks would put the tops of all of them into the same few lines of every cache.
 constexpr std::size_t kPage = 4096, kLine = 64, kStackBytes = (256 << 10) + kPage;
 constexpr std::size_t kMostShared = 227 << 10;
+constexpr std::uint32_t kMostCopies = 1 << 16;  // of boxes on their way, to choose one
 
-enum class State : unsigned char { ready, at_barrier, at_exchange, at_group_barrier, ended };
+enum class State : unsigned char { ready, at_barrier, at_exchange, at_group_barrier, waiting, ended };
 
 struct Thread {
   std::jmp_buf context;
   bool started = false;
-  int turn = 0;                     // which of the two values the next exchange writes
-  int first_block = 0, blocks = 0;  // the group whose barrier it waits at
+  int turn = 0;                                 // which of the two values the next exchange writes
+  int first_block = 0, blocks = 0;              // the group whose barrier it waits at
+  const std::function<bool()>* over = nullptr;  // what it waits for
 };
 
 struct Machine {
@@ -177,6 +179,9 @@ class Run {
           const int index = static_cast<int>(order.next());
           if (machine.states[index] == State::ready && exchanges(index)) run_ahead(index / kWarp);
         }
+        if (release_waiting() == 0) continue;
+        while (random_below(2) == 0 && complete_copy(random_below(kMostCopies))) {
+        }
       }
       machine.current = -1;
     } while (release_barriers());
@@ -187,6 +192,7 @@ class Run {
   bool exchanges(int index) {
     resume(index);
     --ready_;
+    waits_ += machine.states[index] == State::waiting;
     if (machine.states[index] != State::at_exchange || ++waiting_[index / kWarp] < kWarp) return false;
     std::fill_n(&machine.states[index / kWarp * kWarp], kWarp, State::ready);
     ready_ += kWarp;
@@ -210,20 +216,23 @@ class Run {
 
   // Where all threads wait at barriers or have ended: releases whom it can. Returns false once all have ended.
   bool release_barriers() {
-    int ended = 0, at_barrier = 0, at_group_barrier = 0;
+    int ended = 0, at_barrier = 0, at_group_barrier = 0, waiting = 0;
     for (int i = 0; i < threads_; ++i) {
       ended += machine.states[i] == State::ended;
       at_barrier += machine.states[i] == State::at_barrier;
       at_group_barrier += machine.states[i] == State::at_group_barrier;
+      waiting += machine.states[i] == State::waiting;
     }
-    if (ended == threads_) return false;
+    if (ended == threads_) return end_of_phases(), false;
     release_groups();
     for (int block = 0; block < blocks_; ++block) release_block(block);
-    if (ready_ == 0)
+    release_waiting();
+    if (ready_ == 0 && !complete_copy(random_below(kMostCopies)))
       stop(
           "threads wait for others that do not come: of %d, %d have ended, %d wait at a barrier, %d in a "
-          "warp, %d for other blocks",
-          threads_, ended, at_barrier, threads_ - ended - at_barrier - at_group_barrier, at_group_barrier);
+          "warp, %d for other blocks, %d for a phase of a barrier",
+          threads_, ended, at_barrier, threads_ - ended - at_barrier - at_group_barrier - waiting,
+          at_group_barrier, waiting);
     return true;
   }
 
@@ -252,13 +261,29 @@ class Run {
     }
   }
 
+  // Releases the threads whose wait is over; returns how many others wait.
+  int release_waiting() {
+    int left = 0;
+    for (int i = 0; i < threads_ && waits_ > 0; ++i) {
+      if (machine.states[i] != State::waiting) continue;
+      if (!(*machine.threads[i].over)()) {
+        ++left;
+        continue;
+      }
+      machine.states[i] = State::ready;
+      ++ready_;
+      --waits_;
+    }
+    return left;
+  }
+
   void release(int begin, int end) {
     for (int i = begin; i < end; ++i) machine.states[i] = State::ready;
     ready_ += end - begin;
   }
 
   int blocks_, threads_each_, threads_;
-  int ready_ = 0;                       // threads
+  int ready_ = 0, waits_ = 0;           // threads that can go on, and that wait_until holds
   int waiting_[kMostResident / kWarp];  // threads of each warp at an exchange
 };
 
@@ -383,6 +408,11 @@ void sync_blocks(int first_block, int blocks) {
   thread.first_block = first_block;
   thread.blocks = blocks;
   leave(State::at_group_barrier);
+}
+
+void wait_until(const std::function<bool()>& over) {
+  machine.threads[machine.current].over = &over;
+  leave(State::waiting);
 }
 
 void* shared_memory() {

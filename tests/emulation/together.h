@@ -1,4 +1,5 @@
-// Kernels whose blocks are all resident at once and have grid barriers; implemented in threads.cpp.
+// Kernels whose blocks are all resident at once and have grid barriers, and waits for what else happens; implemented in
+// threads.cpp, the last two functions in transactions.cpp.
 #pragma once
 
 #include "tests/emulation/emulation.h"
@@ -12,5 +13,12 @@ void run_resident(const Launch& launch, const std::function<void()>& body);
 int most_resident_blocks(int threads);
 // A barrier: waits for all threads of the `blocks` blocks from `first_block` on.
 void sync_blocks(int first_block, int blocks);
+// Waits until `over` returns true.
+void wait_until(const std::function<bool()>& over);
+
+// Completes one of the copies of boxes that are on their way, `which` of them; returns false if there is none.
+bool complete_copy(std::uint32_t which);
+// Checks that no copy is on its way, and forgets the barriers of phases: all threads have ended.
+void end_of_phases();
 
 }  // namespace emulation

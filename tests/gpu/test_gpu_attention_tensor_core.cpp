@@ -79,6 +79,28 @@ const AttentionCase kLargeProductCases[] = {
     positions_case(32, 256, 256, 8, 8, 64, 0, kFar, false, true),
 };
 
+// Heads of more than 64 numbers whose loads TMA may make: one query, several items of a block, tails of heads and of
+// rows, grouped heads, bands that one half of a block sees, queries without a key; keys in two places, cut at a tile's
+// border and within one, with own keys and without.
+constexpr unsigned kValue = 4;
+const AttentionCase kWideCases[] = {
+    {1, 130, 260, 2, 1, 128, 1, 130, true, true, false, true, kValue, 130},
+    {1, 300, 300, 1, 1, 128, 0, 20, true, true, false, true, kNoPositions},
+    {1, 1, 1, 1, 1, 128, -kFar, kFar, false, false, false, false, kValue},
+    {2, 20, 150, 2, 1, 96, 0, 60, true, true, false, true, kNoPositions, 130},
+    {2, 70, 131, 2, 1, 112, 1, 60, true, true, false, true, kValue},
+    {1, 66, 40, 2, 2, 96, -30, -10, false, false, false, true, kValue},
+    {1, 192, 192, 3, 3, 128, 0, kFar, false, true, false, false, kValue},
+    {2, 70, 198, 2, 2, 128, 0, kFar, false, false, false, false, kValue, 128},
+    {1, 130, 600, 2, 1, 80, 5, 400, false, true, false, false, kValue},
+    {1, 200, 130, 1, 1, 128, 0, kFar, false, true, false, false, kValue},
+    {2, 9, 70, 1, 1, 128, -kFar, kFar, true, false, false, false, kValue, 70},
+};
+
+void choose_loads(const char* loads) {
+  set_gpu_kernels(std::string("attention=wgmma,wide_attention=") + loads);
+}
+
 void choose(const std::string& kernel) {
   set_gpu_kernels("attention=" + kernel);
 }
@@ -379,6 +401,30 @@ TEST_SUITE("device") {
       for (std::size_t i = 0; i < products.size(); ++i)
         expect_none(bit_difference(fmt::format("part {} captured", i), again[i], products[i]));
     }
+  }
+
+  // The products and their order are the same.
+  TEST_CASE("attention with loads by TMA has the bits of attention with wgmma, and repeats them") {
+    for (const AttentionCase& c : kWideCases)
+      for (const std::int64_t gap : {0, 8}) {
+        CAPTURE(c.text());
+        const Tensors x = on_gpu(attention_inputs(c, Dtype::bf16), gap, gap == 0 ? 0 : 16);
+        const Tensor dy = cotangent_on_gpu(c);
+        choose_loads("plain");
+        const Tensors want = to_cpu(run_attention(attention_bthd, c, x, dy));
+        choose_loads("tma");
+        for (int run = 0; run < 2; ++run) {
+          poison_gpu();
+          check_attention_bits(c.text(), to_cpu(run_attention(attention_bthd, c, x, dy)), want);
+        }
+        if (kEmulated) CHECK(take_warnings().empty());  // a GPU without wgmma has some
+      }
+  }
+
+  TEST_CASE("captured attention with loads by TMA has the bits of the same uncaptured") {
+    const AttentionCase c{2, 140, 201, 2, 1, 128, 1, 60, true, true, false, true, kNoPositions, 61};
+    choose_loads("tma");
+    check_captured_attention("tma", c, on_gpu(attention_inputs(c, Dtype::bf16), 0), cotangent_on_gpu(c));
   }
 
   TEST_CASE("a NaN or an infinity in a query reaches its own row of the result on tensor cores") {

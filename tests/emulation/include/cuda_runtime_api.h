@@ -96,6 +96,12 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* kernel,
                                            const cudaLaunchConfig_t* config);
 
+// ---- functions of the driver: cuTensorMapEncodeTiled alone
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess };
+enum { cudaEnableDefault = 0 };
+cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long flags,
+                                    cudaDriverEntryPointQueryResult* result);
+
 // ---- memory and streams
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum { cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };

@@ -243,6 +243,10 @@ void copy_async(Warp& warp, const Instruction& instruction, Mask mask) {
   });
 }
 
+const unsigned char* read_global(Warp& warp, int lane, std::uint64_t address, int bytes) {
+  return global_place(warp, lane, address, bytes, Access::load, Type::u16).bytes;
+}
+
 void wait_for_launch_ahead(Warp& warp, const Instruction&, Mask mask) {
   warp.waited |= mask;
 }

@@ -6,6 +6,8 @@
 
 #include "tests/ptx/interpreter/arithmetic.h"
 
+#include <cstring>
+
 namespace ptx {
 namespace {
 
@@ -240,6 +242,35 @@ const Operations& operations() {
     return made;
   }();
   return all;
+}
+
+void take_apart(Warp& warp, const Instruction& instruction, Mask mask) {
+  const unsigned char* const from = warp.at<unsigned char>(instruction.from[0]);
+  const int bytes = instruction.option, whole = static_cast<int>(instruction.offset);
+  for (std::size_t piece = 0; piece < instruction.to.size(); ++piece) {
+    if (instruction.to[piece] < 0) continue;
+    unsigned char* const to = warp.at<unsigned char>(instruction.to[piece]);
+    each_lane(mask, [&](int lane) {
+      std::memcpy(to + lane * bytes, from + lane * whole + static_cast<int>(piece) * bytes,
+                  static_cast<std::size_t>(bytes));
+    });
+  }
+}
+
+void put_together(Warp& warp, const Instruction& instruction, Mask mask) {
+  unsigned char results[8 * kWarp];  // as the result may be one of the pieces
+  const int bytes = instruction.option, whole = static_cast<int>(instruction.offset);
+  for (std::size_t piece = 0; piece < instruction.from.size(); ++piece) {
+    const unsigned char* const from = warp.at<unsigned char>(instruction.from[piece]);
+    each_lane(mask, [&](int lane) {
+      std::memcpy(results + lane * whole + static_cast<int>(piece) * bytes, from + lane * bytes,
+                  static_cast<std::size_t>(bytes));
+    });
+  }
+  unsigned char* const to = warp.at<unsigned char>(instruction.to[0]);
+  each_lane(mask, [&](int lane) {
+    std::memcpy(to + lane * whole, results + lane * whole, static_cast<std::size_t>(whole));
+  });
 }
 
 }  // namespace ptx

@@ -31,6 +31,7 @@ enum class Kind : std::uint8_t {
   warp,       // needs all lanes of the warp
   warpgroup,  // needs all lanes of four warps
   barrier,    // needs all threads of the block
+  phase,      // needs all lanes of the warp, and the end of a phase (transactions.h)
   acquire,    // as lanes, and then other warps run: what it reads may be what a loop waits for
   branch,
   exit,
@@ -69,7 +70,7 @@ struct Program {
 // errors: Fault for an instruction that the interpreter does not know.
 std::unique_ptr<const Program> translate(const Module& module, const Function& function);
 
-enum class State : std::uint8_t { ready, at_warp, at_warpgroup, at_barrier };
+enum class State : std::uint8_t { ready, at_warp, at_warpgroup, at_barrier, at_phase };
 struct Fragment {
   int pc = 0;
   Mask lanes = 0;
@@ -98,6 +99,9 @@ struct Warp {
   std::vector<Copy> copies;
   std::uint32_t order = 1;  // how many bar.warp.sync it passed, with the block's barriers
   Mask waited = 0;          // lanes that passed griddepcontrol.wait; all, but of a dependent launch
+  // Up to which `order` of each warp of the block, and to which phase of each mbarrier after them, phases have shown
+  // this warp what was done.
+  std::vector<std::uint64_t> seen;
   // Of programs with products of warpgroups. Ticks count instructions.
   std::uint64_t tick = 0, fenced = 0;
   std::vector<std::uint64_t> written;  // by place / 32: when a register was written
@@ -116,6 +120,24 @@ struct Warpgroup {
   std::vector<ProductGroup> committed;
 };
 
+// An mbarrier. `released`: what those had seen and done that arrived up to the last phase that is over; `arrived`: in
+// this phase too.
+struct Phases {
+  std::uint64_t address = 0;
+  std::int64_t arrivals = 0, missing = 0, bytes = 0;  // bytes: announced and not yet there
+  std::uint64_t over = 0;                             // phases
+  int thread = 0;                                     // that prepared it
+  bool published = false;
+  std::vector<std::uint64_t> arrived, released;
+};
+
+// A copy of a box that is on its way.
+struct BoxCopy {
+  std::uint64_t to = 0;
+  std::size_t barrier = 0;           // its index
+  std::vector<unsigned char> bytes;  // as they come, with the swizzle
+};
+
 struct Block {
   Grid* grid = nullptr;
   int index = 0;
@@ -123,6 +145,8 @@ struct Block {
   SharedMemory shared;
   std::vector<unsigned char> local;  // [thread][local_bytes]
   std::vector<Warpgroup> warpgroups;
+  std::vector<Phases> barriers;
+  std::vector<BoxCopy> boxes;
   std::vector<std::uint32_t> clock;  // of every block: what this one has seen of it (memory.h)
 };
 

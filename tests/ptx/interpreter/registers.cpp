@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace ptx {
 namespace {
@@ -74,6 +75,43 @@ std::vector<int> places_of_registers(const std::vector<Instruction>& code, const
     ends.emplace(lives[number].last, places[number]);
   }
   return places;
+}
+
+Variables place_variables(Program& program) {
+  Variables variables;
+  const Function& function = *program.function;
+  std::int64_t at = 0;
+  for (const Variable& parameter : function.parameters) {
+    at = (at + parameter.align - 1) / parameter.align * parameter.align;
+    variables[parameter.name] = {Space::param, at};
+    at += parameter.bytes;
+  }
+  program.parameter_bytes = at;
+  std::set<std::string> used;
+  for (const Statement& statement : program.statements)
+    for (const std::string& operand : statement.operands)
+      for (const Variable& variable : program.module->variables)
+        if (operand.find(variable.name) != std::string::npos) used.insert(variable.name);
+  std::vector<const Variable*> dynamic;
+  const auto place = [&](const Variable& variable) {
+    std::int64_t& end = variable.space == Space::shared ? program.static_shared : program.local_bytes;
+    end = (end + variable.align - 1) / variable.align * variable.align;
+    variables[variable.name] = {variable.space, end};
+    end += variable.bytes;
+    if (variable.space == Space::shared && variable.bytes == 0) dynamic.push_back(&variable);
+  };
+  for (const Variable& variable : function.variables) place(variable);
+  for (const Variable& variable : program.module->variables) {
+    if (!used.contains(variable.name)) continue;
+    if (variable.space == Space::shared)
+      place(variable);
+    else
+      variables[variable.name] = {Space::global, 0};
+  }
+  program.local_bytes = (program.local_bytes + 15) / 16 * 16;
+  for (const Variable* variable : dynamic)
+    variables[variable->name].second = (program.static_shared + 15) / 16 * 16;
+  return variables;
 }
 
 }  // namespace ptx

@@ -7,6 +7,7 @@
 
 #include "tests/ptx/interpreter/exchange.h"
 #include "tests/ptx/interpreter/machine.h"
+#include "tests/ptx/interpreter/transactions.h"
 
 namespace ptx {
 namespace {
@@ -18,7 +19,8 @@ void push(Warp& warp, const Fragment& fragment) {
   if (fragment.lanes == 0) return;
   for (Fragment& other : warp.fragments) {
     const bool meet = other.pc == fragment.pc && other.state != State::at_barrier &&
-                      other.state != State::at_warpgroup && fragment.state == State::ready;
+                      other.state != State::at_warpgroup && other.state != State::at_phase &&
+                      fragment.state == State::ready;
     if (!meet) continue;
     other.lanes |= fragment.lanes;
     other.state = State::ready;
@@ -54,6 +56,8 @@ class Runner {
     const int warps = (shape.threads + kWarp - 1) / kWarp;
     block.warps.resize(static_cast<std::size_t>(warps));
     block.warpgroups.assign(static_cast<std::size_t>(warps / kWarpgroupWarps), {});
+    block.barriers.clear();
+    block.boxes.clear();
     for (int i = 0; i < warps; ++i) start(block.warps[static_cast<std::size_t>(i)], block, i);
   }
 
@@ -67,10 +71,17 @@ class Runner {
       ran |= run_warp(block.warps[static_cast<std::size_t>((first + i) % count)], moved);
     for (int i = 0; i + kWarpgroupWarps <= count; i += kWarpgroupWarps)
       ran |= run_warpgroup(block.warps[static_cast<std::size_t>(i)]);
+    // Copies come at any time, at the latest when nothing else can go on.
+    while (grid_.random() % 4 == 0 && complete_box(block, grid_.random())) {
+    }
+    bool waits = false;
+    ran |= wake(block, waits);
     if (ran) return true;
+    if (complete_box(block, grid_.random())) return moved = true;
     if (std::all_of(block.warps.begin(), block.warps.end(),
                     [](const Warp& w) { return w.fragments.empty(); }))
       return finish(block), false;
+    if (waits) fail_at_phase(block);
     release_barrier(block);
     moved = true;
     return true;
@@ -88,6 +99,7 @@ class Runner {
     warp.copies.clear();
     warp.waited = grid_.shape.dependent ? 0 : kAllLanes;
     warp.order = 1;
+    warp.seen.clear();
     warp.tick = warp.fenced = 0;
     if (program_.watches_registers) {
       warp.written.assign(program_.registers / 32, 0);
@@ -174,6 +186,15 @@ class Runner {
           instruction.run(warp, instruction, mask);
           ++now.pc;
           break;
+        case Kind::phase:
+          if (mask != kAllLanes) fail(warp, 0, "a wait for a phase that only some lanes of a warp take");
+          if (!phase_is_over(warp, instruction)) {
+            now.state = State::at_phase;
+            return push(warp, now), true;
+          }
+          instruction.run(warp, instruction, mask);
+          ++now.pc;
+          break;
         case Kind::acquire:
           if (mask != 0) instruction.run(warp, instruction, mask);
           ++now.pc;
@@ -218,6 +239,33 @@ class Runner {
     return true;
   }
 
+  // Lets warps go on whose phase is over. Returns whether there are some; `waits`: whether others wait on.
+  bool wake(Block& block, bool& waits) {
+    bool woke = false;
+    if (block.barriers.empty()) return woke;
+    for (Warp& warp : block.warps)
+      for (Fragment& fragment : warp.fragments) {
+        if (fragment.state != State::at_phase) continue;
+        if (phase_is_over(warp, program_.code[static_cast<std::size_t>(fragment.pc)])) {
+          fragment.state = State::ready;
+          woke = true;
+        } else {
+          waits = true;
+        }
+      }
+    return woke;
+  }
+
+  [[noreturn]] void fail_at_phase(Block& block) {
+    for (Warp& warp : block.warps)
+      for (const Fragment& fragment : warp.fragments) {
+        if (fragment.state != State::at_phase) continue;
+        warp.pc = fragment.pc;
+        fail(warp, std::countr_zero(fragment.lanes), "the phase does not end: arrivals or bytes do not come");
+      }
+    throw Fault("nobody waits for a phase");
+  }
+
   void release_barrier(Block& block) {
     int waiting = 0;
     Mask any = 0;
@@ -260,9 +308,11 @@ class Runner {
       for (const Fragment& fragment : released) push(warp, fragment);
     }
     block.shared.pass_barrier();
+    share_what_is_seen(block);
   }
 
   void finish(Block& block) {
+    check_no_transactions(block);
     for (Warp& warp : block.warps)
       if (!warp.copies.empty())
         fail(warp, warp.copies[0].lane, "ends with copies of cp.async that nobody waited for");

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tests/ptx/interpreter/machine.h"
 
 namespace ptx {
 void SharedMemory::start(std::size_t bytes) {
   bytes_.assign(bytes, 0xff);
   halves_.assign(bytes / 2 + 1, Half{});
+  reads_.clear();
+  warps_ = 0;
   epoch_ = 1;
 }
 
@@ -27,7 +31,7 @@ std::size_t SharedMemory::check(const Warp& warp, int lane, std::uint64_t addres
 void SharedMemory::check_still(const Warp& warp, int lane, std::uint64_t address, const Half& half) const {
   if (half.copying)
     fail(warp, lane,
-         fmt::format("byte {} of shared memory is touched while cp.async writes it: no wait before it",
+         fmt::format("byte {} of shared memory is touched while a copy writes it: no wait before it",
                      address - kStart));
 }
 
@@ -41,7 +45,13 @@ void SharedMemory::read(const Warp& warp, int lane, std::uint64_t address, int b
       fail(warp, lane,
            fmt::format("byte {} of shared memory is read, and nobody wrote it", address - kStart));
     }
-    if (half.written == epoch_ && half.writer != thread) {
+    if (half.box != 0) {
+      if (!shows(warp, half))
+        fail(
+            warp, lane,
+            fmt::format("byte {} of shared memory is read, and no wait for the phase of its copy came before",
+                        address - kStart));
+    } else if (half.written == epoch_ && half.writer != thread && !shows(warp, half)) {
       const bool own_warp = half.writer / kWarp == thread / kWarp;
       if (!own_warp || half.written_order == warp.order)
         fail(warp, lane,
@@ -59,7 +69,25 @@ void SharedMemory::read(const Warp& warp, int lane, std::uint64_t address, int b
     half.read = epoch_;
     half.reader = thread;
     half.read_order = warp.order;
+    note_reader(warp, i);
   }
+}
+
+// Whether phases of mbarriers have shown a warp what was written here.
+bool SharedMemory::shows(const Warp& warp, const Half& half) const {
+  const std::size_t of = half.box != 0 ? warps_ + half.box - 1 : half.writer / std::size_t{kWarp};
+  const std::uint64_t needed = half.box != 0 ? half.phase : half.written_order;
+  return of < warp.seen.size() && warp.seen[of] >= needed;
+}
+
+void SharedMemory::note_reader(const Warp& warp, std::size_t half) {
+  if (!reads_.empty()) reads_[half * warps_ + static_cast<std::size_t>(warp.index)] = {epoch_, warp.order};
+}
+
+void SharedMemory::remember_readers(std::size_t warps) {
+  if (warps_ != 0) return;
+  warps_ = warps;
+  reads_.assign(halves_.size() * warps, Read{});
 }
 
 void SharedMemory::mark_written(const Warp& warp, int lane, Half& half, bool atomic) {
@@ -68,6 +96,7 @@ void SharedMemory::mark_written(const Warp& warp, int lane, Half& half, bool ato
   half.writer = static_cast<std::uint16_t>(warp.thread(lane));
   half.published = false;
   half.atomic = atomic;
+  half.box = 0;
 }
 
 void SharedMemory::write(const Warp& warp, int lane, std::uint64_t address, int bytes) {
@@ -86,8 +115,21 @@ void SharedMemory::write(const Warp& warp, int lane, std::uint64_t address, int 
           fmt::format("a race: byte {} of shared memory was {} by thread {}{}, and no barrier stands between",
                       address - kStart, did, other, half.readers == kSeveral ? " and others" : ""));
     };
-    if (half.written == epoch_ && half.writer / kWarp != thread / kWarp) race(half.writer, "written");
-    if (half.read == epoch_) {
+    if (half.box != 0 ? !shows(warp, half)
+                      : half.written == epoch_ && half.writer / kWarp != thread / kWarp && !shows(warp, half))
+      race(half.writer, "written");
+    for (std::size_t w = 0; w < warps_; ++w) {
+      const Read& read = reads_[i * warps_ + w];
+      const bool shown = w < warp.seen.size() && warp.seen[w] >= read.order;
+      if (w != static_cast<std::size_t>(warp.index) && read.epoch == epoch_ && !shown)
+        race(static_cast<int>(w) * kWarp, "read");
+    }
+    // Where readers are remembered, lanes of the own warp need bar.warp.sync, whoever else read.
+    if (warps_ != 0) {
+      const Read& own = reads_[i * warps_ + static_cast<std::size_t>(warp.index)];
+      const bool alone = half.readers == kOneThread && half.reader == thread;
+      if (own.epoch == epoch_ && own.order == warp.order && !alone) race(half.reader, "read");
+    } else if (half.read == epoch_) {
       const bool other_warp = half.readers == kSeveral || half.reader / kWarp != thread / kWarp;
       const bool other_lane = half.readers == kOneWarp || half.reader != thread;
       if (other_warp || (other_lane && half.read_order == warp.order)) race(half.reader, "read");
@@ -128,6 +170,24 @@ void SharedMemory::arrive(const Warp& warp, int lane, std::uint64_t address) {
   }
 }
 
+void SharedMemory::begin_box(const Warp& warp, int lane, std::uint64_t address, std::size_t bytes) {
+  for (std::uint64_t at = address; at < address + bytes; at += 16) begin_copy(warp, lane, at);
+}
+
+void SharedMemory::arrive_box(std::uint64_t address, std::span<const unsigned char> bytes,
+                              std::size_t barrier, std::uint64_t phase) {
+  std::copy(bytes.begin(), bytes.end(), at(address));
+  const std::size_t first = (address - kStart) / 2;
+  for (std::size_t i = first; i < first + bytes.size() / 2; ++i) {
+    Half& half = halves_[i];
+    half.copying = half.atomic = false;
+    half.published = true;
+    half.written = epoch_;
+    half.box = static_cast<std::uint16_t>(barrier + 1);
+    half.phase = phase;
+  }
+}
+
 void SharedMemory::publish(const Warp& warp, Mask lanes) {
   for (Half& half : halves_)
     if (half.written != 0 && half.writer / kWarp == warp.index && (lanes >> half.writer % kWarp & 1) != 0)
@@ -140,11 +200,12 @@ void SharedMemory::check_ready(const Warp& warp, std::uint64_t address, const Ha
          fmt::format(
              "a product reads byte {} of shared memory, which thread {} wrote without fence.proxy.async",
              address - kStart, half.writer));
-  if (half.written == epoch_)
-    fail(warp, 0,
-         fmt::format(
-             "a product reads byte {} of shared memory, and no barrier followed its write by thread {}",
-             address - kStart, half.writer));
+  if (half.written != epoch_ && half.box == 0) return;
+  for (int i = 0; i < 4; ++i)  // each warp of the warpgroup
+    if (!shows((&warp)[i], half))
+      fail((&warp)[i], 0,
+           fmt::format("a product reads byte {} of shared memory, and no barrier followed its write by {}",
+                       address - kStart, half.box != 0 ? "a copy" : fmt::format("thread {}", half.writer)));
 }
 
 std::uint32_t SharedMemory::begin_product(const Warp& warp, std::uint64_t address) {
@@ -165,6 +226,7 @@ void SharedMemory::end_product(const Warp& warp, std::span<const std::uint32_t> 
     half.reader = static_cast<std::uint16_t>(warp.thread(0));
     half.read = epoch_;
     half.read_order = warp.order;
+    for (int i = 0; i < 4; ++i) note_reader((&warp)[i], index);
   }
 }
 

@@ -1,7 +1,8 @@
 // A block's shared memory, and who wrote and read it last, by two bytes.
 //
 // Two accesses of different threads to one place, of which one writes, need a barrier between them: bar.sync,
-// or within a warp bar.warp.sync. Between are also the steps of asynchronous copies (written when waited for)
+// or within a warp bar.warp.sync, or an arrival at an mbarrier behind the first and a wait for its phase ahead of the
+// second (transactions.h). An arrival shows what its warp did before its last bar.warp.sync. Between are also the steps of asynchronous copies (written when waited for)
 // and of products of warpgroups, which read through another proxy: the writer must pass
 // fence.proxy.async and then a barrier.
 // source: PTX ISA 9.0, "Memory Consistency Model", "Proxies" and "Data Movement: cp.async".
@@ -38,6 +39,12 @@ class SharedMemory {
   // From now until `arrive` nobody may touch these 16 bytes.
   void begin_copy(const Warp& warp, int lane, std::uint64_t address);
   void arrive(const Warp& warp, int lane, std::uint64_t address);
+  // From now until `arrive_box` nobody may touch these bytes; then those that waited for this phase of an mbarrier.
+  void begin_box(const Warp& warp, int lane, std::uint64_t address, std::size_t bytes);
+  void arrive_box(std::uint64_t address, std::span<const unsigned char> bytes, std::size_t barrier,
+                  std::uint64_t phase);
+  // From now on what each warp reads is remembered, for arrivals at mbarriers.
+  void remember_readers(std::size_t warps);
   // fence.proxy.async of these lanes of a warp.
   void publish(const Warp& warp, Mask lanes);
   // A product of the warp's warpgroup reads two bytes; returns their number.
@@ -54,6 +61,8 @@ class SharedMemory {
     std::uint16_t writer = 0, reader = 0;             // threads
     std::uint8_t readers = 0;                         // kNobody and so on
     std::uint16_t products = 0;                       // that run and read it
+    std::uint16_t box = 0;    // 1 + the mbarrier of the copy that wrote it; 0 for a thread
+    std::uint64_t phase = 0;  // of that mbarrier
     bool copying = false, published = false, atomic = false;
   };
   enum : std::uint8_t { kNobody, kOneThread, kOneWarp, kSeveral };
@@ -62,9 +71,17 @@ class SharedMemory {
   void check_still(const Warp& warp, int lane, std::uint64_t address, const Half& half) const;
   void check_ready(const Warp& warp, std::uint64_t address, const Half& half) const;
   void mark_written(const Warp& warp, int lane, Half& half, bool atomic);
+  bool shows(const Warp& warp, const Half& half) const;
+  void note_reader(const Warp& warp, std::size_t half);
 
   std::vector<unsigned char> bytes_;
   std::vector<Half> halves_;
+  // [half][warp]: the barrier and the warp's order of its last read. Empty without mbarriers.
+  struct Read {
+    std::uint32_t epoch = 0, order = 0;
+  };
+  std::vector<Read> reads_;
+  std::size_t warps_ = 0;
   std::uint32_t epoch_ = 1;
 };
 

@@ -12,6 +12,7 @@
 #include "tests/ptx/interpreter/exchange.h"
 #include "tests/ptx/interpreter/machine.h"
 #include "tests/ptx/interpreter/registers.h"
+#include "tests/ptx/interpreter/transactions.h"
 
 namespace ptx {
 namespace {
@@ -36,7 +37,7 @@ class Translator {
   std::unique_ptr<const Program> run() {
     program_.statements = std::move(inlined_.statements);
     program_.statements.emplace_back().op = "ret";
-    place_variables();
+    variables_ = place_variables(program_);
     for (const Statement& statement : program_.statements) {
       starts_.push_back(static_cast<int>(program_.code.size()));
       after_.clear();
@@ -56,42 +57,7 @@ class Translator {
   }
 
  private:
-  // ---- variables and places
-
-  void place_variables() {
-    const Function& function = *program_.function;
-    std::int64_t at = 0;
-    for (const Variable& parameter : function.parameters) {
-      at = (at + parameter.align - 1) / parameter.align * parameter.align;
-      variables_[parameter.name] = {Space::param, at};
-      at += parameter.bytes;
-    }
-    program_.parameter_bytes = at;
-    std::set<std::string> used;
-    for (const Statement& statement : program_.statements)
-      for (const std::string& operand : statement.operands)
-        for (const Variable& variable : program_.module->variables)
-          if (operand.find(variable.name) != std::string::npos) used.insert(variable.name);
-    std::vector<const Variable*> dynamic;
-    const auto place = [&](const Variable& variable) {
-      std::int64_t& end = variable.space == Space::shared ? program_.static_shared : program_.local_bytes;
-      end = (end + variable.align - 1) / variable.align * variable.align;
-      variables_[variable.name] = {variable.space, end};
-      end += variable.bytes;
-      if (variable.space == Space::shared && variable.bytes == 0) dynamic.push_back(&variable);
-    };
-    for (const Variable& variable : function.variables) place(variable);
-    for (const Variable& variable : program_.module->variables) {
-      if (!used.contains(variable.name)) continue;
-      if (variable.space == Space::shared)
-        place(variable);
-      else
-        variables_[variable.name] = {Space::global, 0};
-    }
-    program_.local_bytes = (program_.local_bytes + 15) / 16 * 16;
-    for (const Variable* variable : dynamic)
-      variables_[variable->name].second = (program_.static_shared + 15) / 16 * 16;
-  }
+  // ---- places
 
   // Until the end a register has a number, and a constant one below -1.
   int constant_place(const std::string& name, const void* lanes, std::size_t bytes) {
@@ -215,6 +181,8 @@ class Translator {
       access(instruction, parts, operands);
     } else if (base == "atom" || base == "red") {
       atomic(instruction, parts, operands);
+    } else if (base == "mbarrier" || statement.op.starts_with("cp.async.bulk")) {
+      transaction(instruction, statement);
     } else if (base == "cp") {
       copy(instruction, statement);
     } else if (base == "bar" || base == "barrier") {
@@ -223,7 +191,9 @@ class Translator {
       // Order of this thread's accesses: they happen in the order of the code here.
       const bool proxy = parts[1] == "proxy";
       if (proxy && parts[2] != "async") throw Fault("an unknown proxy");
-      instruction.run = proxy ? &publish_shared : [](Warp&, const Instruction&, Mask) {};
+      instruction.run = proxy                         ? &publish_shared
+                        : parts[1] == "mbarrier_init" ? &publish_phases
+                                                      : [](Warp&, const Instruction&, Mask) {};
     } else if (base == "griddepcontrol") {
       instruction.run = parts[1] == "wait" ? &wait_for_launch_ahead : &begin_next_launch;
       if (parts[1] != "wait" && parts[1] != "launch_dependents")
@@ -232,6 +202,9 @@ class Translator {
       exchange(instruction, parts, operands);
     } else if (base == "ldmatrix" || base == "mma") {
       matrices(instruction, statement);
+    } else if (base == "setmaxnreg") {
+      instruction.kind = Kind::warpgroup;
+      instruction.run = [](Warp&, const Instruction&, Mask) {};
     } else if (base == "wgmma") {
       warpgroup(instruction, parts, operands);
     } else if (base == "cvta") {
@@ -323,30 +296,7 @@ class Translator {
       instruction.to.push_back(target(operands[0], whole));
     instruction.option = bytes;
     instruction.offset = bytes_of(whole);
-    instruction.run = takes_apart ? [](Warp& warp, const Instruction& i, Mask mask) {
-      const unsigned char* const from = warp.at<unsigned char>(i.from[0]);
-      for (std::size_t piece_index = 0; piece_index < i.to.size(); ++piece_index) {
-        if (i.to[piece_index] < 0) continue;
-        unsigned char* const to = warp.at<unsigned char>(i.to[piece_index]);
-        each_lane(mask, [&](int lane) {
-          std::memcpy(to + lane * i.option, from + lane * i.offset + static_cast<int>(piece_index) * i.option,
-                      static_cast<std::size_t>(i.option));
-        });
-      }
-    } : [](Warp& warp, const Instruction& i, Mask mask) {
-      unsigned char results[8 * kWarp];  // as the result may be one of the pieces
-      for (std::size_t piece_index = 0; piece_index < i.from.size(); ++piece_index) {
-        const unsigned char* const from = warp.at<unsigned char>(i.from[piece_index]);
-        each_lane(mask, [&](int lane) {
-          std::memcpy(results + lane * i.offset + static_cast<int>(piece_index) * i.option, from + lane * i.option,
-                      static_cast<std::size_t>(i.option));
-        });
-      }
-      unsigned char* const to = warp.at<unsigned char>(i.to[0]);
-      each_lane(mask, [&](int lane) {
-        std::memcpy(to + lane * i.offset, results + lane * i.offset, static_cast<std::size_t>(i.offset));
-      });
-    };
+    instruction.run = takes_apart ? &take_apart : &put_together;
   }
 
   static Space space_of(const std::vector<std::string>& parts) {
@@ -437,6 +387,52 @@ class Translator {
                                                              : constant<std::uint32_t>(16));
     instruction.option = static_cast<int>(global.offset);
     instruction.run = &copy_async;
+  }
+
+  // mbarrier's instructions and cp.async.bulk.tensor: the barrier's address is the first operand, with the offset.
+  void transaction(Instruction& instruction, const Statement& statement) {
+    const std::vector<std::string>& operands = statement.operands;
+    const auto also = [&](std::size_t i) { instruction.from.push_back(source(operands.at(i), Type::u32)); };
+    if (statement.op == "mbarrier.init.shared::cta.b64") {
+      address(instruction, operands.at(0));
+      also(1);
+      instruction.run = &init_phases;
+    } else if (statement.op == "mbarrier.arrive.shared::cta.b64" ||
+               statement.op == "mbarrier.arrive.expect_tx.shared::cta.b64") {
+      if (operands.at(0) != "_") throw Fault("an arrival with a result");
+      address(instruction, operands.at(1));
+      if (operands.size() > 2) also(2);
+      instruction.run = &arrive_at_phase;
+    } else if (statement.op == "mbarrier.try_wait.parity.shared::cta.b64") {
+      instruction.kind = Kind::phase;
+      instruction.to.push_back(target(operands.at(0), Type::pred));
+      address(instruction, operands.at(1));
+      also(2);
+      instruction.run = &see_phase;
+    } else if (statement.op ==
+               "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes") {
+      box(instruction, operands);
+    } else {
+      throw Fault("an unknown form of mbarrier or cp.async.bulk");
+    }
+    if (instruction.wide_address) throw Fault("an mbarrier at an address of 64 bits");
+  }
+
+  // [to], [map, {coordinates}], [barrier]
+  void box(Instruction& instruction, const std::vector<std::string>& operands) {
+    address(instruction, operands.at(2));
+    Instruction to;
+    address(to, operands.at(0));
+    const std::vector<std::string> inner =
+        split_list(std::string_view(operands.at(1)).substr(1, operands.at(1).size() - 2));
+    Instruction map;
+    address(map, "[" + inner.at(0) + "]");
+    if (to.wide_address || !map.wide_address || to.offset != 0 || map.offset != 0)
+      throw Fault("an unknown form of cp.async.bulk");
+    instruction.from.push_back(to.from[0]);
+    instruction.from.push_back(map.from[0]);
+    for (const std::string& at : in_braces(inner.at(1))) instruction.from.push_back(source(at, Type::u32));
+    instruction.run = &start_box;
   }
 
   void barrier(Instruction& instruction, const std::vector<std::string>& parts,
@@ -571,7 +567,7 @@ class Translator {
 
   Program program_;
   Inlined inlined_;
-  std::map<std::string, std::pair<Space, std::int64_t>> variables_;
+  Variables variables_;
   std::map<std::string, int> constants_, numbers_;
   std::vector<int> bytes_;          // of a warp's register, by its number
   std::vector<int> starts_;         // of each statement's instructions

@@ -95,7 +95,7 @@ struct Case {
   std::int64_t batch, queries, keys, heads, kv_heads, head_size, least, most;
   bool tables;
   double dropout;
-  bool bias = true;  // among the tables
+  bool bias = true, positions = true;  // among the tables
 };
 // Tails of tiles, bands, grouped heads, heads of every kind of size, each with more and with fewer than 64 queries.
 constexpr Case kCases[] = {
@@ -112,6 +112,15 @@ constexpr Case kPositionCases[] = {
     {2, 512, 1024, 8, 2, 64, 0, 512, true, 0.3, false}, {8, 256, 256, 8, 8, 64, 0, kFar, true, 0.3, false},
 };
 constexpr std::size_t kSmallPositionCases = 4;
+// Without positions: tails, bands, grouped heads, a band of a block recurrence, whole sequences.
+constexpr Case kWideCases[] = {
+    {1, 70, 131, 2, 2, 112, 1, 60, true, 0.3, true, false},
+    {1, 200, 200, 2, 1, 128, 0, kFar, false, 0},
+    {2, 130, 260, 2, 1, 80, 1, 130, true, 0, true, false},
+    {2, 512, 1024, 8, 2, 128, 0, 512, true, 0.3, true, false},
+    {2, 1024, 1024, 4, 4, 128, 0, kFar, false, 0},
+};
+constexpr std::size_t kSmallWideCases = 3;
 
 // What attention is tried in. Inputs are numbers of bf16 in both, which products in TF32 take as they are.
 struct NumberKind {
@@ -148,7 +157,7 @@ Work attention_work(const Case& c, Device gpu, const NumberKind& in = kInBf16) {
     options.dropout_key = random_key(3, "kernel trial", 7);
     if (c.tables) {
       if (c.bias) options.bias = x[3];
-      options.positions = x[4];
+      if (c.positions) options.positions = x[4];
       options.head_scale = x[5];
     }
     const Tensor y = attention_bthd(x[0], x[1], x[2], options);
@@ -430,6 +439,21 @@ std::string try_positions(const std::string& choice, Device gpu, const TrialSize
   const Case row = sizes.small ? Case{1, 65, 65, 1, 1, 32, 0, kFar, true, 0, false}
                                : Case{32, 256, 256, 8, 8, 64, 0, kFar, true, 0, false};
   times.push_back(timed("positions", attention + choice, attention_work(row, gpu), gpu, sizes, plain));
+  return "";
+}
+
+// Beside attention by wgmma, too.
+std::string try_wide_attention(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                               std::vector<TrialTime>& times) {
+  const std::string attention = "attention=wgmma,", plain = attention + "wide_attention=plain";
+  bool left_out = false;
+  const std::span<const Case> cases(kWideCases, sizes.small ? kSmallWideCases : std::size(kWideCases));
+  if (std::string wrong = try_cases(attention + choice, cases, gpu, &left_out); !wrong.empty() || left_out)
+    return wrong;
+  // A band of 512 with a bias, as block recurrences have.
+  const Case row = sizes.small ? Case{1, 65, 65, 1, 1, 80, 0, kFar, true, 0, true, false}
+                               : Case{8, 1024, 1536, 8, 8, 128, 0, 511, true, 0, true, false};
+  times.push_back(timed("wide_attention", attention + choice, attention_work(row, gpu), gpu, sizes, plain));
   return "";
 }
 

@@ -271,6 +271,11 @@ void wait_products(float (&sums)[Tiles][4]) {
 template <class Registers>
 void hold_registers(Registers&) {}
 
+template <int Registers>
+void give_registers_back() {}
+template <int Registers>
+void take_registers() {}
+
 template <int N>
 void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, std::uint64_t right, bool add) {
   emulated::start({left, right, N, false, false, add}, &sums[0][0], nullptr);
