@@ -29,6 +29,10 @@ namespace eddy::detail {
 //     wgmma          bf16, heads of 16 to 128 in steps of 16; compute capability 9.0
 //     mma            the same types and heads, by mma.sync
 //     plain          all; it computes in f32, at no size the fastest: one step with it may take minutes
+//   attention_backward  dq, dk and dv of attention by wgmma
+//     fused          one kernel for all three: no positions; with a bias or scales of heads to learn, heads that share no
+//                    keys and a band that fits
+//     plain          all; a kernel for dq and one for dk and dv
 //   recurrence       block accumulate
 //     fused          one kernel for all windows: weights that fit on the multiprocessors
 //     plain          all; products and small kernels for each window
@@ -53,7 +57,8 @@ namespace eddy::detail {
   ROW(products, products, "plain|fused", fused, "plain|fused", try_products) \
   ROW(positions, positions, "plain|products", plain, "plain|products", try_positions) \
   ROW(unit_recurrence, unit_recurrence, "plain|phases", plain, "plain|phases", try_unit_recurrence) \
-  ROW(tf32_attention, tf32_attention, "plain|mma", plain, "plain|mma", try_tf32_attention)
+  ROW(tf32_attention, tf32_attention, "plain|mma", plain, "plain|mma", try_tf32_attention) \
+  ROW(attention_backward, attention_backward, "plain|fused", plain, "plain|fused", try_attention_backward)
 // clang-format on
 
 // The kernels of all choices, and their names.

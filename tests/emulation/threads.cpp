@@ -25,20 +25,21 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;            // of a block
-constexpr int kMostBlocks = 132;              // resident blocks: one on each multiprocessor of an H100
 constexpr int kMostResident = 132 * 512;      // threads of resident blocks
 constexpr int kBlocks = 16, kThreads = 8192;  // the same, unless EDDY_EMULATED_BLOCKS asks for more
 // A power of two between stacks would put the tops of all of them into the same few lines of every cache.
 constexpr std::size_t kPage = 4096, kLine = 64, kStackBytes = (256 << 10) + kPage;
 constexpr std::size_t kMostShared = 227 << 10;
 
-enum class State : unsigned char { ready, at_barrier, at_exchange, at_group_barrier, ended };
+enum class State : unsigned char { ready, at_barrier, at_exchange, at_group_barrier, at_number, ended };
 
 struct Thread {
   std::jmp_buf context;
   bool started = false;
-  int turn = 0;                     // which of the two values the next exchange writes
-  int first_block = 0, blocks = 0;  // the group whose barrier it waits at
+  int turn = 0;                      // which of the two values the next exchange writes
+  int first_block = 0, blocks = 0;   // the group whose barrier it waits at
+  const unsigned* number = nullptr;  // what it waits for, and the value
+  unsigned value = 0;
 };
 
 struct Machine {
@@ -71,12 +72,6 @@ int wanted_blocks() {
 }
 int most_threads() {
   return wanted_blocks() > kBlocks ? kMostResident : kThreads;
-}
-
-// Returns the index of the current block's shared memory: blocks that are not resident together all use the
-// first.
-int place_of_block() {
-  return machine.resident ? static_cast<int>(blockIdx.x) : 0;
 }
 
 std::map<std::string, std::int64_t>& launch_counts() {
@@ -210,20 +205,23 @@ class Run {
 
   // Where all threads wait at barriers or have ended: releases whom it can. Returns false once all have ended.
   bool release_barriers() {
-    int ended = 0, at_barrier = 0, at_group_barrier = 0;
+    int ended = 0, at_barrier = 0, at_group_barrier = 0, at_number = 0;
     for (int i = 0; i < threads_; ++i) {
       ended += machine.states[i] == State::ended;
       at_barrier += machine.states[i] == State::at_barrier;
       at_group_barrier += machine.states[i] == State::at_group_barrier;
+      at_number += machine.states[i] == State::at_number;
     }
     if (ended == threads_) return false;
     release_groups();
+    if (at_number > 0) release_numbers();
     for (int block = 0; block < blocks_; ++block) release_block(block);
     if (ready_ == 0)
       stop(
           "threads wait for others that do not come: of %d, %d have ended, %d wait at a barrier, %d in a "
           "warp, %d for other blocks",
-          threads_, ended, at_barrier, threads_ - ended - at_barrier - at_group_barrier, at_group_barrier);
+          threads_, ended, at_barrier, threads_ - ended - at_barrier - at_group_barrier - at_number,
+          at_group_barrier + at_number);
     return true;
   }
 
@@ -250,6 +248,13 @@ class Run {
       }
       if (all) release(begin, end);
     }
+  }
+
+  // Releases the threads whose number has the value that they wait for.
+  void release_numbers() {
+    for (int i = 0; i < threads_; ++i)
+      if (machine.states[i] == State::at_number && *machine.threads[i].number == machine.threads[i].value)
+        release(i, i + 1);
   }
 
   void release(int begin, int end) {
@@ -383,6 +388,18 @@ void sync_blocks(int first_block, int blocks) {
   thread.first_block = first_block;
   thread.blocks = blocks;
   leave(State::at_group_barrier);
+}
+
+void await_number(const unsigned* number, unsigned value) {
+  Thread& thread = machine.threads[machine.current];
+  thread.number = number;
+  thread.value = value;
+  leave(State::at_number);
+}
+
+// Blocks that are not resident together all use the first place, and its shared memory.
+int place_of_block() {
+  return machine.resident ? static_cast<int>(blockIdx.x) : 0;
 }
 
 void* shared_memory() {

@@ -1,4 +1,4 @@
-// Kernels whose blocks are all resident at once and have grid barriers; implemented in threads.cpp.
+// Kernels whose blocks are all resident at once, and wait for each other; implemented in threads.cpp.
 #pragma once
 
 #include "tests/emulation/emulation.h"
@@ -12,5 +12,7 @@ void run_resident(const Launch& launch, const std::function<void()>& body);
 int most_resident_blocks(int threads);
 // A barrier: waits for all threads of the `blocks` blocks from `first_block` on.
 void sync_blocks(int first_block, int blocks);
+// Waits until a number in global memory, which another block changes, has this value.
+void await_number(const unsigned* number, unsigned value);
 
 }  // namespace emulation

@@ -94,7 +94,7 @@ struct Case {
   std::int64_t batch, queries, keys, heads, kv_heads, head_size, least, most;
   bool tables;
   double dropout;
-  bool bias = true;  // among the tables
+  bool bias = true, positions = true;  // among the tables
 };
 // Tails of tiles, bands, grouped heads, heads of every kind of size, each with more and with fewer than 64 queries.
 constexpr Case kCases[] = {
@@ -111,6 +111,16 @@ constexpr Case kPositionCases[] = {
     {2, 512, 1024, 8, 2, 64, 0, 512, true, 0.3, false}, {8, 256, 256, 8, 8, 64, 0, kFar, true, 0.3, false},
 };
 constexpr std::size_t kSmallPositionCases = 4;
+
+// Without positions, as one kernel for all gradients takes them: tails, bands, grouped heads, a bias, many tiles.
+constexpr Case kFusedCases[] = {
+    {1, 70, 131, 4, 2, 48, -kFar, kFar, false, 0.3},
+    {1, 130, 260, 2, 2, 32, 1, 130, true, 0.3, true, false},
+    {1, 200, 330, 1, 1, 128, 0, 100, true, 0, true, false},
+    {2, 1024, 1024, 4, 4, 64, 0, kFar, false, 0.3},
+    {2, 1024, 1536, 4, 4, 128, 0, 512, true, 0.3, true, false},
+};
+constexpr std::size_t kSmallFusedCases = 3;
 
 // What attention is tried in. Inputs are numbers of bf16 in both, which products in TF32 take as they are.
 struct NumberKind {
@@ -147,7 +157,7 @@ Work attention_work(const Case& c, Device gpu, const NumberKind& in = kInBf16) {
     options.dropout_key = random_key(3, "kernel trial", 7);
     if (c.tables) {
       if (c.bias) options.bias = x[3];
-      options.positions = x[4];
+      if (c.positions) options.positions = x[4];
       options.head_scale = x[5];
     }
     const Tensor y = attention_bthd(x[0], x[1], x[2], options);
@@ -411,6 +421,25 @@ std::string try_positions(const std::string& choice, Device gpu, const TrialSize
   const Case row = sizes.small ? Case{1, 65, 65, 1, 1, 32, 0, kFar, true, 0, false}
                                : Case{32, 256, 256, 8, 8, 64, 0, kFar, true, 0, false};
   times.push_back(timed("positions", attention + choice, attention_work(row, gpu), gpu, sizes, plain));
+  return "";
+}
+
+// Beside attention by wgmma, as positions are.
+std::string try_attention_backward(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                                   std::vector<TrialTime>& times) {
+  const std::string attention = "attention=wgmma,", plain = attention + "attention_backward=plain";
+  bool left_out = false;
+  const std::span<const Case> cases(kFusedCases, sizes.small ? kSmallFusedCases : std::size(kFusedCases));
+  if (std::string wrong = try_cases(attention + choice, cases, gpu, &left_out); !wrong.empty() || left_out)
+    return wrong;
+  // Twelve heads of 64, as many as GPT-2 has; eight of 128 with a band.
+  const Case whole = sizes.small ? Case{1, 65, 65, 1, 1, 32, 0, kFar, false, 0}
+                                 : Case{8, 1024, 1024, 12, 12, 64, 0, kFar, false, 0},
+             band = sizes.small ? Case{1, 65, 65, 1, 1, 128, 0, 40, false, 0}
+                                : Case{4, 4096, 4096, 8, 8, 128, 0, 512, false, 0};
+  for (const Case& c : {whole, band})
+    times.push_back(
+        timed("attention_backward", attention + choice, attention_work(c, gpu), gpu, sizes, plain));
   return "";
 }
 

@@ -1,0 +1,24 @@
+// Replaces cuda/core/turns.cuh: the emulation's scheduler knows who waits for which turn.
+#pragma once
+
+#include "tests/emulation/together.h"
+
+namespace eddy::cuda {
+
+class SharedCounter {
+ public:
+  explicit SharedCounter(unsigned* counter) : counter_(counter) {}
+
+  unsigned take() { return (*counter_)++; }
+  bool has_come(unsigned turn) const { return *counter_ == turn; }
+  void await(unsigned turn) {
+    if (*counter_ > turn) emulation::stop("turn %u was passed on before its own wait", turn);
+    emulation::await_number(counter_, turn);
+  }
+  void pass() { ++*counter_; }
+
+ private:
+  unsigned* counter_;
+};
+
+}  // namespace eddy::cuda
