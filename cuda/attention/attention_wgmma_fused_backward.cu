@@ -419,7 +419,7 @@ __global__ void __launch_bounds__(128) fused_start_kernel(FusedLaunch launched) 
   float deltas[2];
   make_deltas<H>(launched, own.head, own.own_query(), deltas);
   if (threadIdx.x != 0) return;
-  launched.counters[1 + own.head_tile<H>()] = 0;
+  if (own.part % FusedTile<H>::kParts == 0) launched.counters[1 + own.head_tile<H>()] = 0;
   if (blockIdx.x == 0) launched.counters[0] = 0;
 }
 
