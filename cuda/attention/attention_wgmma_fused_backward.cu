@@ -7,7 +7,7 @@
 //   fused_start_kernel     a warp for each 16 queries: the deltas; and the counters become 0
 //   wgmma_fused_kernel     as many blocks as the GPU holds, of two warpgroups. An item is a tile of 128 keys of a key
 //                          head, 64 to a warpgroup, and walks over the tiles of queries that see them, and over the
-//                          heads that share it. Items are taken by tickets: of a head the last keys first.
+//                          heads that share it. Of a head the last keys come first. Block b of n has items b, b + n, ...
 //   fused_finish_kernel    a warp for each 16 queries: dq from its f32 sums, and each row's share of dhead_scale
 //
 // A step of the walk, of 64 queries at H = 128 and of 2 x 64 up to H = 64:
@@ -24,10 +24,11 @@
 //   dq += dQ                           in global memory, in f32
 //
 // dq is the same to the bit on every run: a tile of queries has a counter, and its tiles of keys add to it from the last
-// to the first that it sees (cuda/core/turns.cuh). So an item waits for later keys of its own head alone, which have
-// lower tickets: it cannot wait for ever. Nor does it wait long. A walk begins at the first query that sees its keys, so
-// that the keys 128 further on reach a tile of queries 128 / 64 steps sooner (128 / 128 up to H = 64), if both began at
-// once; and they were begun first.
+// to the first that it sees (cuda/core/turns.cuh). So an item waits for later keys of its own head alone, which are
+// items with lower numbers. It cannot wait for ever: of all unfinished items take the one with the lowest number. It waits
+// for none, and its block, which is resident as all are, has finished those that it had before. Nor does it wait long. A
+// walk begins at the first query that sees its keys, so that the keys 128 further on reach a tile of queries 128 / Q
+// steps sooner if both began at once; and they began no later.
 //
 // Where the gradient of the bias is wanted and a table for each warp fits, each warp sums it as the kernel for dq does
 // (cuda/attention/attention_tensor_core_bias.cuh), keys in rows, in a table that runs from the largest distance down.
@@ -46,6 +47,7 @@
 //
 // To be measured: scores of the next step started before the sums of this one; the last turn writes dq itself.
 #include <algorithm>
+#include <numeric>
 
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_tensor_core_backward.cuh"
@@ -68,18 +70,17 @@ struct FusedTile {
     static constexpr int kBiasWindow = kKeys + kQueries;
   };
   static constexpr int kOther = kQueries * H;  // numbers in a tile of queries
-  static constexpr int kSlots = 4;             // two tickets, the turn to be passed on
   static constexpr int kBytes = kTileAlignment + swizzled_tile_bytes(2 * kKeys + 4 * kQueries, H) +
                                 swizzled_tile_bytes(kKeys, kQueries) +
-                                4 * (4 * kQueries + 2 * Block::kBiasWindow + kSlots);
+                                4 * (4 * kQueries + 2 * Block::kBiasWindow + 4);
   static_assert(kBytes <= kMostHopperBytes);
 };
 
 struct FusedLaunch : TensorBackward {
   float* dq;           // [batch, heads, tiles of queries, warpgroups, kColumns / 8, threads, 4]
-  unsigned* counters;  // tickets, then [batch, heads, tiles of queries]
+  unsigned* counters;  // of turns: [batch, heads, tiles of queries]
   float* bias_shares;  // [batch, heads, tiles of keys, warps]: sum(ds bias)
-  unsigned items;
+  int items;
 
   __device__ bool wants_shares() const { return args.dhead_scale != nullptr; }
 };
@@ -169,7 +170,7 @@ __global__ void __launch_bounds__(32 * kFusedWarps, 1) wgmma_fused_kernel(FusedL
   bf16* const all_dscores = doutputs + 2 * Tile::kOther;                               // [kKeys][kQueries]
   float* const statistics = reinterpret_cast<float*>(all_dscores + kKeys * kQueries);  // [2][2][kQueries]
   float* const bias = statistics + 4 * kQueries;                                       // for two tiles
-  unsigned* const tickets = reinterpret_cast<unsigned*>(bias + 2 * kBiasWindow);
+  int& passing = *reinterpret_cast<int*>(bias + 2 * kBiasWindow);  // of the first thread alone
   float* const table = shared_memory() + launched.bias.place + warp() * launched.bias.entries;
 
   const bool first_thread = threadIdx.x == 0;
@@ -177,19 +178,16 @@ __global__ void __launch_bounds__(32 * kFusedWarps, 1) wgmma_fused_kernel(FusedL
             key_tiles = static_cast<int>(divide_up(args.keys, kKeys)),
             query_tiles = static_cast<int>(divide_up(args.queries, kQueries));
   const int own_group = warpgroup(), own_rows = own_group * kGroupRows + warp() % 4 * 16;
-  if (first_thread) tickets[0] = SharedCounter(launched.counters).take();
   if constexpr (SumsBias)
     for (int i = lane(); i < launched.bias.entries; i += 32) table[i] = 0;
   Rounded<N> weights, dscores;
   __syncthreads();
 
 #pragma unroll 1
-  for (int count = 0;; ++count) {
-    // From one lane: so the compiler knows that it is the same for a whole warp, and with it every branch around products.
-    const unsigned ticket = __shfl_sync(0xffffffffu, tickets[count % 2], 0);
-    if (ticket >= launched.items) break;
-    const int item = static_cast<int>(ticket) / key_tiles,
-              key_tile = key_tiles - 1 - static_cast<int>(ticket) % key_tiles, key = key_tile * kKeys;
+  for (int number = static_cast<int>(blockIdx.x); number < launched.items;
+       number += static_cast<int>(gridDim.x)) {
+    const int item = number / key_tiles, key_tile = key_tiles - 1 - number % key_tiles,
+              key = key_tile * kKeys;
     const int batch = item / static_cast<int>(args.kv_heads),
               kv_head = item % static_cast<int>(args.kv_heads),
               offset = static_cast<int>(args.keys - args.queries);
@@ -249,16 +247,14 @@ __global__ void __launch_bounds__(32 * kFusedWarps, 1) wgmma_fused_kernel(FusedL
       start_queries(next);
       finish_queries(next);
     }
-    if (first_thread) tickets[(count + 1) % 2] = SharedCounter(launched.counters).take();
 
     const int own_key = key + own_rows;  // the warp's first
     const SwizzledRows<H, kKeys> own_keys{keys, own_rows}, own_values{values, own_rows};
     float dk[H / 8][4] = {}, dv[H / 8][4] = {};
-    // The counter of the turn that is to be passed on, less 1; -1 for none. In shared memory, since one thread needs it.
-    int& passing = reinterpret_cast<int&>(tickets[2]);
+    // `passing` is the counter of the turn that is to be passed on; -1 for none.
     if (first_thread) passing = -1;
     const auto pass = [&] {
-      if (first_thread && passing >= 0) SharedCounter(launched.counters + 1 + passing).pass();
+      if (first_thread && passing >= 0) TurnCounter(launched.counters + passing).pass();
     };
 
 #pragma unroll 1
@@ -280,14 +276,13 @@ __global__ void __launch_bounds__(32 * kFusedWarps, 1) wgmma_fused_kernel(FusedL
           const int own = head_tile(step), turn = last_tile_of_keys<H>(args, step.tile) - key_tile;
           pass();
           passing = own;
-          if (turn > 0)
-            has_come = SharedCounter(launched.counters + 1 + own).has_come(static_cast<unsigned>(turn));
+          if (turn > 0) has_come = TurnCounter(launched.counters + own).has_come(static_cast<unsigned>(turn));
         }
         if (fetch) finish_queries(next);
       };
       const auto await_turn = [&] {
         if (!has_come)
-          SharedCounter(launched.counters + 1 + head_tile(step))
+          TurnCounter(launched.counters + head_tile(step))
               .await(static_cast<unsigned>(last_tile_of_keys<H>(args, step.tile) - key_tile));
       };
       // Products of dk and dv that are in flight are finished as well. Each branch has its own code up to there: where some
@@ -419,8 +414,7 @@ __global__ void __launch_bounds__(128) fused_start_kernel(FusedLaunch launched) 
   float deltas[2];
   make_deltas<H>(launched, own.head, own.own_query(), deltas);
   if (threadIdx.x != 0) return;
-  if (own.part % FusedTile<H>::kParts == 0) launched.counters[1 + own.head_tile<H>()] = 0;
-  if (blockIdx.x == 0) launched.counters[0] = 0;
+  if (own.part % FusedTile<H>::kParts == 0) launched.counters[own.head_tile<H>()] = 0;
 }
 
 template <int H>
@@ -466,6 +460,15 @@ __global__ void __launch_bounds__(128) fused_finish_kernel(FusedLaunch launched)
   store_query_gradients<H>(launched, head, own.own_query(), dq, shares);
 }
 
+// Items are a head's tiles of keys, one head after the other, and block b of n has items b, b + n, ...: where n has no
+// divisor in common with the tiles, a block has the tiles of a head in turn, of which the longest walks are several times
+// the shortest.
+int blocks_for(int most, int key_tiles) {
+  int blocks = most;
+  while (std::gcd(blocks, key_tiles) != 1) --blocks;
+  return 2 * blocks > most ? blocks : most;
+}
+
 }  // namespace
 
 int fused_backward_free_bytes(std::int64_t head_size) {
@@ -488,18 +491,19 @@ void wgmma_fused_backward(const AttentionBackwardArgs& args, const AttentionPart
                        blocks = rows * divide_up(forward.queries, kOtherRows);
     const int entries = sums_bias ? static_cast<int>(forward.most - forward.least + 1) : 0;
     const Tensor dq = Tensor::empty({tiles, Tile::kQueries * H}, Dtype::f32, gpu),
-                 counters = Tensor::empty({1 + tiles}, Dtype::f32, gpu),  // of 4 bytes
+                 counters = Tensor::empty({tiles}, Dtype::f32, gpu),  // of 4 bytes
         slices = Tensor::empty({items, entries + kFusedWarps}, Dtype::f32, gpu);
     FusedLaunch launched{tensor_backward(args, partials), dq.mutable_data<float>(),
                          reinterpret_cast<unsigned*>(counters.mutable_data<float>()),
-                         slices.mutable_data<float>() + items * entries, static_cast<unsigned>(items)};
+                         slices.mutable_data<float>() + items * entries, static_cast<int>(items)};
     if (sums_bias) launched.bias = {slices.mutable_data<float>(), entries, Tile::kBytes / 4};
     launch("attention_backward_start", fused_start_kernel<H>, blocks, 128, launched);
     const auto kernel = sums_bias ? wgmma_fused_kernel<H, true> : wgmma_fused_kernel<H, false>;
     const int bytes = Tile::kBytes + 4 * kFusedWarps * entries;
     const std::int64_t resident = most_resident_blocks(kernel, 32 * kFusedWarps, bytes);
-    start_resident("attention_backward with wgmma", kernel, static_cast<int>(std::min(items, resident)),
-                   32 * kFusedWarps, bytes, launched);
+    const int grid = blocks_for(static_cast<int>(std::min(items, resident)),
+                                static_cast<int>(divide_up(forward.keys, Tile::kKeys)));
+    start_resident("attention_backward with wgmma", kernel, grid, 32 * kFusedWarps, bytes, launched);
     launch("attention_backward_finish", fused_finish_kernel<H>, blocks, 128, launched);
     if (sums_bias)
       add_bias_slices(args, partials, slices.data<float>(), divide_up(forward.keys, Tile::kKeys));

@@ -127,6 +127,7 @@ case "$part" in
     kernels attention=plain gpt2_124m
     kernels positions=products staircase_text,staircase_algorithm
     kernels unit_recurrence=phases unit_256,unit_1024
+    kernels attention_backward=fused rec_fixed_skip,gpt2_124m
     run ops 100 60 "$eddy" bench ops --device cuda --seconds 0.05
     for attention in plain mma; do
       run "tf32-$attention" 60 15 env EDDY_KERNELS="tf32_attention=$attention" "$eddy" bench step --device cuda \

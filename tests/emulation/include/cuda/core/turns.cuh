@@ -5,11 +5,10 @@
 
 namespace eddy::cuda {
 
-class SharedCounter {
+class TurnCounter {
  public:
-  explicit SharedCounter(unsigned* counter) : counter_(counter) {}
+  explicit TurnCounter(unsigned* counter) : counter_(counter) {}
 
-  unsigned take() { return (*counter_)++; }
   bool has_come(unsigned turn) const { return *counter_ == turn; }
   void await(unsigned turn) {
     if (*counter_ > turn) emulation::stop("turn %u was passed on before its own wait", turn);
