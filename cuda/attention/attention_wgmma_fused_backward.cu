@@ -39,11 +39,14 @@
 //
 // Shared memory: two tiles of 128 keys, four of Q queries, dS, the statistics of 2 Q queries, the bias of two tiles,
 // 1,024 for alignment; the gradient of the bias adds 32 bytes a distance. Registers of nvcc 13.0:
-//   H     Q     bytes     registers    with the bias
+//   H     Q     bytes      registers    with the bias
+//   32    128   87,056     226          234
+//   64    128   136,208    250          255
+//   128   64    151,056    255          255              of which 80 and 32 bytes are spilled
 //
 // Work: 10 H operations per visible pair, where two kernels have 14. Bytes moved: k, v, dk and dv once, q and do once
-// for each tile of keys, and dq read and written in f32 for each: 12 H bytes for each query and tile of keys, nearly all in
-// the second-level cache, against 4 H bytes in either of the two kernels; then 6 H bytes for each query once.
+// for each tile of keys, and dq read and written in f32 for each: 12 H bytes for each query and tile of keys, nearly
+// all in the second-level cache, against 4 H bytes in either of the two kernels; then 6 H bytes for each query once.
 //
 // To be measured: scores of the next step started before the sums of this one; the last turn writes dq itself.
 #include <algorithm>
@@ -268,8 +271,8 @@ __global__ void __launch_bounds__(32 * kFusedWarps, 1) wgmma_fused_kernel(FusedL
       if (fetch) start_queries(next);
       const Head<bf16> head = head_of(step);
       const int place = step.number % 2;
-      // Passes on the turn of the step before, and looks whether that of this one has come, while products run. The wait is
-      // apart, where no product runs: a loop among products would make ptxas let each wait for the one before.
+      // Passes on the turn of the step before, and looks whether that of this one has come, while products run. The
+      // wait is apart, where no product runs: a loop among products would make ptxas let each wait for the one before.
       bool has_come = true;
       const auto change_turns = [&] {
         if (first_thread) {
@@ -285,8 +288,8 @@ __global__ void __launch_bounds__(32 * kFusedWarps, 1) wgmma_fused_kernel(FusedL
           TurnCounter(launched.counters + head_tile(step))
               .await(static_cast<unsigned>(last_tile_of_keys<H>(args, step.tile) - key_tile));
       };
-      // Products of dk and dv that are in flight are finished as well. Each branch has its own code up to there: where some
-      // have such products and others do not, ptxas would let each product wait for the one before.
+      // Products of dk and dv that are in flight are finished as well. Each branch has its own code up to there: where
+      // some have such products and others do not, ptxas would let each product wait for the one before.
       const auto add_to_dq = [&](auto in_flight) {
         publish_shared();
         __syncthreads();  // the gradients of the scores are there, and the turn has come
@@ -461,8 +464,8 @@ __global__ void __launch_bounds__(128) fused_finish_kernel(FusedLaunch launched)
 }
 
 // Items are a head's tiles of keys, one head after the other, and block b of n has items b, b + n, ...: where n has no
-// divisor in common with the tiles, a block has the tiles of a head in turn, of which the longest walks are several times
-// the shortest.
+// divisor in common with the tiles, a block has the tiles of a head in turn. The longest walks are several times the
+// shortest.
 int blocks_for(int most, int key_tiles) {
   int blocks = most;
   while (std::gcd(blocks, key_tiles) != 1) --blocks;

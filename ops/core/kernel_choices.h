@@ -30,8 +30,8 @@ namespace eddy::detail {
 //     mma            the same types and heads, by mma.sync
 //     plain          all; it computes in f32, at no size the fastest: one step with it may take minutes
 //   attention_backward  dq, dk and dv of attention by wgmma
-//     fused          one kernel for all three: no positions; with a bias or scales of heads to learn, heads that share no
-//                    keys and a band that fits
+//     fused          one kernel for all three: no positions; with a bias or scales of heads to learn, heads that
+//                    share no keys, and a band that fits
 //     plain          all; a kernel for dq and one for dk and dv
 //   recurrence       block accumulate
 //     fused          one kernel for all windows: weights that fit on the multiprocessors
