@@ -51,8 +51,8 @@ void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& part
 // dq, dk and dv by one kernel with wgmma, and dbias with sums_bias. Returns whether a call on `kernel` that wants both
 // dq and gradients of keys or values goes that way: where it is chosen, the kernel is wgmma and there are no positions;
 // the gradients of the bias and of head_scale are for calls with a key head for each head, where the first fits
-// (sums_bias_with_queries), and the second wants the first. Sets sums_bias. Gives a warning if it was asked for and does
-// not apply.
+// (sums_bias_with_queries), and the second wants the first. Sets sums_bias. Gives a warning if it was asked for and
+// does not apply.
 bool takes_fused_backward(const AttentionBackwardArgs& args, Kernel kernel, bool* sums_bias);
 void wgmma_fused_backward(const AttentionBackwardArgs& args, const AttentionPartials& partials,
                           bool sums_bias);

@@ -7,7 +7,8 @@
 //   fused_start_kernel     a warp for each 16 queries: the deltas; and the counters become 0
 //   wgmma_fused_kernel     as many blocks as the GPU holds, of two warpgroups. An item is a tile of 128 keys of a key
 //                          head, 64 to a warpgroup, and walks over the tiles of queries that see them, and over the
-//                          heads that share it. Of a head the last keys come first. Block b of n has items b, b + n, ...
+//                          heads that share it. Of a head the last keys come first. Block b of n has items b, b + n,
+//                          and so on
 //   fused_finish_kernel    a warp for each 16 queries: dq from its f32 sums, and each row's share of dhead_scale
 //
 // A step of the walk, of 64 queries at H = 128 and of 2 x 64 up to H = 64:
@@ -23,18 +24,18 @@
 //                                      columns of dQ, up to H = 64 the 64 queries of one half
 //   dq += dQ                           in global memory, in f32
 //
-// dq is the same to the bit on every run: a tile of queries has a counter, and its tiles of keys add to it from the last
-// to the first that it sees (cuda/core/turns.cuh). So an item waits for later keys of its own head alone, which are
-// items with lower numbers. It cannot wait for ever: of all unfinished items take the one with the lowest number. It waits
-// for none, and its block, which is resident as all are, has finished those that it had before. Nor does it wait long. A
-// walk begins at the first query that sees its keys, so that the keys 128 further on reach a tile of queries 128 / Q
-// steps sooner if both began at once; and they began no later.
+// dq is the same to the bit on every run: a tile of queries has a counter, and its tiles of keys add to it from the
+// last to the first that it sees (cuda/core/turns.cuh). So an item waits for later keys of its own head alone, which
+// are items with lower numbers. It cannot wait for ever: of all unfinished items take the one with the lowest number.
+// It waits for none, and its block, which is resident as all are, has finished those that it had before. Nor does it
+// wait long. A walk begins at the first query that sees its keys, so that the keys 128 further on reach a tile of
+// queries 128 / Q steps sooner if both began at once; and they began no later.
 //
 // Where the gradient of the bias is wanted and a table for each warp fits, each warp sums it as the kernel for dq does
 // (cuda/attention/attention_tensor_core_bias.cuh), keys in rows, in a table that runs from the largest distance down.
 //
-// dhead_scale is scale sum(ds r), and r = q . k + bias: so a row's share is q . dq without the factor of the scores, and
-// the bias's part is the product of a table by distance with the bias. Where it is wanted the factor is applied to
+// dhead_scale is scale sum(ds r), and r = q . k + bias: so a row's share is q . dq without the factor of the scores,
+// and the bias's part is the product of a table by distance with the bias. Where it is wanted the factor is applied to
 // finished sums. Heads that share keys have different factors, so such calls have as many key heads as heads.
 //
 // Shared memory: two tiles of 128 keys, four of Q queries, dS, the statistics of 2 Q queries, the bias of two tiles,

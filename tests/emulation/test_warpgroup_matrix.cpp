@@ -47,8 +47,8 @@ int place_of(int row, int column) {
 }
 
 // A [64, 16] B [16, N], where N is the numbers of a row of the swizzle. A has rows of 16 in the first columns
-// of its pattern, or, with Across and not in registers, 16 rows of 64. B has its columns as rows, as A, or, with Across,
-// 16 rows of N. Fragments have the strides
+// of its pattern, or, with Across and not in registers, 16 rows of 64. B has its columns as rows, as A, or, with
+// Across, 16 rows of N. Fragments have the strides
 // of CuTe: thread ((t, g, w), value (i, j, n)) has C at the column-major offset
 //
 //   128 t + g + 16 w + 64 i + 8 j + 512 n

@@ -79,8 +79,8 @@ const AttentionCase kLargeProductCases[] = {
     positions_case(32, 256, 256, 8, 8, 64, 0, kFar, false, true),
 };
 
-// dq, dk and dv by one kernel (attention_backward=fused, cuda/attention/attention_wgmma_fused_backward.cu). The share of
-// dhead_scale comes from dq.
+// dq, dk and dv by one kernel (attention_backward=fused, cuda/attention/attention_wgmma_fused_backward.cu). The share
+// of dhead_scale comes from dq.
 AttentionCase fused_case(std::int64_t batch, std::int64_t queries, std::int64_t keys, std::int64_t heads,
                          std::int64_t kv_heads, std::int64_t head_size, std::int64_t least, std::int64_t most,
                          bool tables, bool dropout, unsigned wanted = kAllWanted, std::int64_t past = 0,
