@@ -467,13 +467,16 @@ void run(const AttentionBackwardArgs& gradient) {
   const PositionProducts* const of_positions = products ? &*products : nullptr;
   const bool sums_positions = products && gradient.dpositions != nullptr;  // with the kernel for dq
   const bool queries_wanted = gradient.dq != nullptr || gradient.dhead_scale != nullptr || sums_positions;
+  bool sums_bias = false;  // the kernel for dq, or for all three, sums dbias; not if dpositions is wanted
+  const bool fused = takes_fused_backward(gradient, kernel, &sums_bias);
   if (!tensor_core || !queries_wanted)
     launch("attention_delta", delta_kernel<T>, grid_for(rows, Team<32>::kRowsPerBlock, 64), kThreads,
            launched);
   const bool keys_wanted = gradient.dk != nullptr || gradient.dv != nullptr || gradient.past_dk != nullptr ||
                            gradient.past_dv != nullptr;
-  bool sums_bias = false;  // the kernel for dq sums dbias; not if dpositions is wanted
-  if (queries_wanted && wgmma) {
+  if (fused) {
+    wgmma_fused_backward(gradient, launched.partials, sums_bias);
+  } else if (queries_wanted && wgmma) {
     sums_bias = wgmma_queries(gradient, launched.partials, of_positions);
   } else if (queries_wanted && tensor_core) {
     sums_bias = tensor_core_queries(gradient, launched.partials);
@@ -483,11 +486,11 @@ void run(const AttentionBackwardArgs& gradient) {
                   args.batch * args.heads * divide_up(args.queries, Tile::kRows), kThreads,
                   Tile::kShared + (positions ? 4 * Tile::kPiece : 0), launched);
   }
-  if (keys_wanted && wgmma) {
+  if (keys_wanted && !fused && wgmma) {
     wgmma_keys(gradient, launched.partials, of_positions);
-  } else if (keys_wanted && tensor_core) {
+  } else if (keys_wanted && !fused && tensor_core) {
     tensor_core_keys(gradient, launched.partials);
-  } else if (keys_wanted) {
+  } else if (keys_wanted && !fused) {
     using Tile = KeysTile<H>;
     launch_shared("attention_dk_dv", keys_kernel<T, H>,
                   args.batch * args.kv_heads * divide_up(args.keys, Tile::kColumns), kThreads,

@@ -104,6 +104,31 @@ bool wide_forward(const AttentionArgs& args) {
   return false;
 }
 
+bool takes_fused_backward(const AttentionBackwardArgs& args, Kernel kernel, bool* sums_bias) {
+  *sums_bias = false;
+  const auto [wanted, asked] = kernel_choice(KernelOp::attention_backward);
+  const bool dkeys =
+      args.dk != nullptr || args.dv != nullptr || args.past_dk != nullptr || args.past_dv != nullptr;
+  if (wanted != Kernel::fused || args.dq == nullptr || !dkeys) return false;
+  const AttentionArgs& forward = args.forward;
+  const std::int64_t items =
+      forward.batch * forward.heads * ((forward.keys + kFusedBackwardKeys - 1) / kFusedBackwardKeys);
+  const bool one_head = forward.heads == forward.kv_heads,
+             sums = one_head && sums_bias_with_queries(args, items, kFusedBackwardWarps,
+                                                       fused_backward_free_bytes(forward.head_size));
+  const bool tables = args.dbias == nullptr || sums,
+             scales = args.dhead_scale == nullptr || (one_head && (forward.bias == nullptr || sums));
+  if (kernel == Kernel::wgmma && forward.positions == nullptr && tables && scales) {
+    *sums_bias = sums;
+    return true;
+  }
+  if (asked)
+    add_warning(
+        "the gradients of some calls of attention come from two kernels: one for all is for wgmma without positions, "
+        "and for a bias or scales of heads to learn it takes heads that share no keys and a band that fits");
+  return false;
+}
+
 bool sums_bias_with_queries(const AttentionBackwardArgs& args, std::int64_t blocks, int warps,
                             int free_shared_bytes) {
   if (args.dbias == nullptr || args.dpositions != nullptr) return false;

@@ -56,6 +56,19 @@ bool wgmma_queries(const AttentionBackwardArgs& args, const AttentionPartials& p
 void wgmma_keys(const AttentionBackwardArgs& args, const AttentionPartials& partials,
                 const PositionProducts* positions);
 
+// dq, dk and dv by one kernel with wgmma, and dbias with sums_bias. Returns whether a call on `kernel` that wants both
+// dq and gradients of keys or values goes that way: where it is chosen, the kernel is wgmma and there are no positions;
+// the gradients of the bias and of head_scale are for calls with a key head for each head, where the first fits
+// (sums_bias_with_queries), and the second wants the first. Sets sums_bias. Gives a warning if it was asked for and
+// does not apply.
+bool takes_fused_backward(const AttentionBackwardArgs& args, Kernel kernel, bool* sums_bias);
+void wgmma_fused_backward(const AttentionBackwardArgs& args, const AttentionPartials& partials,
+                          bool sums_bias);
+// The keys of one of its blocks, and the shared memory that it leaves to the gradient of the bias.
+inline constexpr std::int64_t kFusedBackwardKeys = 128;
+inline constexpr int kFusedBackwardWarps = 8;
+int fused_backward_free_bytes(std::int64_t head_size);
+
 // The most memory for the slices in which the blocks for dq leave the gradient of the bias, 128 MiB: with 8
 // heads enough for 128 sequences of 4096 tokens and a band of 512, with wgmma and heads of 128 for 256.
 inline constexpr std::int64_t kMostBiasSliceBytes = std::int64_t{1} << 27;

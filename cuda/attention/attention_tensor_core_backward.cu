@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
     for (std::int64_t query = begin; query < end; query += N) {
       for (int i = static_cast<int>(threadIdx.x); i < N; i += kTensorThreads) {
         launched.statistics(head, query + i, log_sums[i], deltas[i]);
-        deltas[i] = scaled_delta(head, deltas[i]);
+        deltas[i] = scaled_delta(head.factor, deltas[i]);
       }
       finish_copies();
       round_tile<H, N>(q);
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_keys_kernel(TensorBackw
           Limits(args.keys - own_key, args.queries - query, base - args.most, base - args.least)
               .template bits<N>();
       const std::uint32_t kept = kept_bits<N, true>(head, query, own_key);
-      weights_and_gradients<N>(head, seen, kept, log_sums, deltas, scores, dweights);
+      weights_and_gradients<N>(head, head.factor, seen, kept, log_sums, deltas, scores, dweights);
       add_row_mixes<H, N>(scores, doutput, dv);
       __syncthreads();  // gradients and statistics have been read
       if (query + N < end) start_doutputs(query + N);

@@ -206,21 +206,19 @@ __device__ void score_gradients(const Head<T>& head, bool wants_shares, std::uin
     }
 }
 
-// A query's delta as weights_and_gradients wants it: times the factor of the scores.
-template <class T>
-__device__ float scaled_delta(const Head<T>& head, float delta) {
-  return delta == kNoGradient ? kNoGradient : head.factor * delta;
+// A query's delta as weights_and_gradients wants it: times its `outer`.
+__device__ inline float scaled_delta(float outer, float delta) {
+  return delta == kNoGradient ? kNoGradient : outer * delta;
 }
 
 // The same with keys in rows, without the shares, and the statistics of the N queries in shared memory, the deltas
-// scaled: `scores` becomes the weights, without the factor of those that dropout keeps, and `dweights` the gradients
-// of the scores.
+// scaled: `scores` becomes the weights, without the factor of those that dropout keeps, and `dweights` becomes `outer`
+// times the gradients of the scores.
 template <int N, bool All, class T>
-__device__ void pair_weights_and_gradients(const Head<T>& head, std::uint32_t seen, std::uint32_t kept,
-                                           const float* log_sums, const float* deltas,
+__device__ void pair_weights_and_gradients(const Head<T>& head, float outer, std::uint32_t seen,
+                                           std::uint32_t kept, const float* log_sums, const float* deltas,
                                            float (&scores)[N / 8][4], float (&dweights)[N / 8][4]) {
-  const float factor = head.factor * kLog2OfE,
-              keep_scale = head.factor * static_cast<float>(head.args.keep_scale);
+  const float factor = head.factor * kLog2OfE, keep_scale = outer * static_cast<float>(head.args.keep_scale);
 #pragma unroll
   for (int n = 0; n < N / 8; ++n)
 #pragma unroll
@@ -240,13 +238,13 @@ __device__ void pair_weights_and_gradients(const Head<T>& head, std::uint32_t se
     }
 }
 template <int N, class T>
-__device__ void weights_and_gradients(const Head<T>& head, std::uint32_t seen, std::uint32_t kept,
-                                      const float* log_sums, const float* deltas, float (&scores)[N / 8][4],
-                                      float (&dweights)[N / 8][4]) {
+__device__ void weights_and_gradients(const Head<T>& head, float outer, std::uint32_t seen,
+                                      std::uint32_t kept, const float* log_sums, const float* deltas,
+                                      float (&scores)[N / 8][4], float (&dweights)[N / 8][4]) {
   if (all_pairs(seen, kept))
-    pair_weights_and_gradients<N, true>(head, seen, kept, log_sums, deltas, scores, dweights);
+    pair_weights_and_gradients<N, true>(head, outer, seen, kept, log_sums, deltas, scores, dweights);
   else
-    pair_weights_and_gradients<N, false>(head, seen, kept, log_sums, deltas, scores, dweights);
+    pair_weights_and_gradients<N, false>(head, outer, seen, kept, log_sums, deltas, scores, dweights);
 }
 
 // Writes dq of a warp's queries from `first` on, and their shares of dhead_scale, where they are wanted.

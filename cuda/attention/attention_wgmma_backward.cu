@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, How>::Block::kThreads,
     if (thread < N)
       statistic = launched.log_sum(head, query + thread);
     else if (thread < 2 * N)
-      statistic = scaled_delta(head, launched.delta(head, query + thread - N));
+      statistic = scaled_delta(head.factor, launched.delta(head, query + thread - N));
     bias_entry = read_bias<Block>(head, lowest(step.tile));
     if constexpr (Tile::kProducts)
       distances(step.number)
@@ -346,7 +346,7 @@ __global__ void __launch_bounds__(WgmmaBackwardTile<H, How>::Block::kThreads,
         distances(step.number).add_transposed(own_rows, static_cast<int>(lowest(step.tile)), scores);
       if (args.bias != nullptr)
         add_bias_window<N, true>(bias + turn * kBiasWindow + kBlockRows - 1 - own_rows, scores);
-      weights_and_gradients<N>(head, seen, kept, log_sums, log_sums + N, scores, dweights);
+      weights_and_gradients<N>(head, head.factor, seen, kept, log_sums, log_sums + N, scores, dweights);
       weights.set(scores);
       dscores.set(dweights);
       start_row_mixes<H, N>(weights, doutput, dv);

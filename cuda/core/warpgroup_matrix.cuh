@@ -93,19 +93,20 @@ __device__ void take_registers() {
   ".m64n" n "k16.f32.bf16.bf16 {" sums "}, " operands "; }"
 
 // sums = A B, or sums += A B with `add`. Both operands are in shared memory: rows of A are rows of its tile,
-// columns of B are rows of its tile.
-template <int N>
+// columns of B are rows of its tile; or, with Across, columns of A and rows of B are.
+template <int N, bool Across = false>
 __device__ void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, std::uint64_t right,
                                    bool add) {
   static_assert(N == 32 || N == 64);
+  constexpr int kAcross = Across ? 1 : 0;
   if constexpr (N == 32)
-    asm volatile(EDDY_MULTIPLY("32", EDDY_SUMS_16, "%16, %17, add, 1, 1, 0, 0", "%18")
+    asm volatile(EDDY_MULTIPLY("32", EDDY_SUMS_16, "%16, %17, add, 1, 1, %19, %19", "%18")
                  : EDDY_SUMS_4(0)
-                 : "l"(left), "l"(right), "r"(static_cast<int>(add)));
+                 : "l"(left), "l"(right), "r"(static_cast<int>(add)), "n"(kAcross));
   else
-    asm volatile(EDDY_MULTIPLY("64", EDDY_SUMS_32, "%32, %33, add, 1, 1, 0, 0", "%34")
+    asm volatile(EDDY_MULTIPLY("64", EDDY_SUMS_32, "%32, %33, add, 1, 1, %35, %35", "%34")
                  : EDDY_SUMS_4(0), EDDY_SUMS_4(4)
-                 : "l"(left), "l"(right), "r"(static_cast<int>(add)));
+                 : "l"(left), "l"(right), "r"(static_cast<int>(add)), "n"(kAcross));
 }
 
 // The same with A in registers. The columns of B are rows of its tile, or, with Across, the rows of B are.

@@ -29,6 +29,10 @@ namespace eddy::detail {
 //     wgmma          bf16, heads of 16 to 128 in steps of 16; compute capability 9.0
 //     mma            the same types and heads, by mma.sync
 //     plain          all; it computes in f32, at no size the fastest: one step with it may take minutes
+//   attention_backward  dq, dk and dv of attention by wgmma
+//     fused          one kernel for all three: no positions; with a bias or scales of heads to learn, heads that
+//                    share no keys, and a band that fits
+//     plain          all; a kernel for dq and one for dk and dv
 //   recurrence       block accumulate
 //     fused          one kernel for all windows: weights that fit on the multiprocessors
 //     plain          all; products and small kernels for each window
@@ -60,6 +64,7 @@ namespace eddy::detail {
   ROW(positions, positions, "plain|products", plain, "plain|products", try_positions) \
   ROW(unit_recurrence, unit_recurrence, "plain|phases", plain, "plain|phases", try_unit_recurrence) \
   ROW(tf32_attention, tf32_attention, "plain|mma", plain, "plain|mma", try_tf32_attention) \
+  ROW(attention_backward, attention_backward, "plain|fused", plain, "plain|fused", try_attention_backward)
   ROW(wide_attention, wide_attention, "plain|tma", plain, "plain|tma", try_wide_attention) \
   ROW(algorithms, algorithms, "plain|timed", plain, "plain|timed", try_algorithms)
 // clang-format on

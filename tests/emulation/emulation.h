@@ -82,8 +82,11 @@ void count_launch(const char* what);
 // Returns the block's dynamic shared memory: NaN at first, with an inaccessible page after its end.
 void* shared_memory();
 std::int64_t shared_bytes();
-// Returns how many blocks have run, over all launches.
+// Returns how many blocks have run, over all launches; of blocks that are resident together the number after the last.
 unsigned block_count();
+// Returns the place of the block among those that are resident together; 0 of one that runs alone.
+inline constexpr int kMostBlocks = 132;  // one on each multiprocessor of an H100
+int place_of_block();
 // Waits for all threads of the block.
 void barrier();
 // Waits for all threads of the warp. Returns a pointer to the values of the lanes, kLaneBytes apart, which

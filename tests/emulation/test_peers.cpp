@@ -307,7 +307,7 @@ TEST_CASE("peers: ranks with GPUs of one kind take the kernels of rank 0, and ot
 
   const std::string mma =
       "attention=mma,short_attention=mma,recurrence=plain,products=plain,positions=plain,unit_recurrence=plain,"
-      "tf32_attention=plain,wide_attention=plain,algorithms=plain";
+      "tf32_attention=plain,wide_attention=plain,attention_backward=plain,algorithms=plain";
   Message message;
   message.put(gpu_kind());
   message.put(mma);

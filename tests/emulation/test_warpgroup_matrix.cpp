@@ -47,7 +47,8 @@ int place_of(int row, int column) {
 }
 
 // A [64, 16] B [16, N], where N is the numbers of a row of the swizzle. A has rows of 16 in the first columns
-// of its pattern. B has its columns as rows, as A, or, with Across, 16 rows of N. Fragments have the strides
+// of its pattern, or, with Across and not in registers, 16 rows of 64. B has its columns as rows, as A, or, with
+// Across, 16 rows of N. Fragments have the strides
 // of CuTe: thread ((t, g, w), value (i, j, n)) has C at the column-major offset
 //
 //   128 t + g + 16 w + 64 i + 8 j + 512 n
@@ -57,7 +58,8 @@ void product_kernel(Matrices args) {
   bf16* const left = first_tile();
   bf16* const right = left + 64 * N;
   const int thread = static_cast<int>(threadIdx.x);
-  for (int i = thread; i < 64 * 16; i += 128) left[place_of<Span>(i / 16, i % 16)] = bf16(args.a[i]);
+  for (int i = thread; i < 64 * 16; i += 128)
+    left[Across && !Held ? place_of<Span>(i % 16, i / 16) : place_of<Span>(i / 16, i % 16)] = bf16(args.a[i]);
   for (int i = thread; i < 16 * N; i += 128) {
     const int k = i / N, n = i % N;
     right[Across ? place_of<Span>(k, n) : place_of<Span>(n, k)] = bf16(args.b[i]);
@@ -82,8 +84,8 @@ void product_kernel(Matrices args) {
   if constexpr (Held)
     multiply_warpgroup<N, Across>(c, a, address(right) | kOne | kStride | kMode, false);
   else
-    multiply_warpgroup<N>(c, address(left) | kOne | kStride | kMode, address(right) | kOne | kStride | kMode,
-                          false);
+    multiply_warpgroup<N, Across>(c, address(left) | kOne | kStride | kMode,
+                                  address(right) | kOne | kStride | kMode, false);
   commit_products();
   wait_products<0>(c);
   for (int n = 0; n < N / 8; ++n)
@@ -202,6 +204,7 @@ TEST_SUITE("device") {
     CHECK(wrong_entries(a, b64, false, run(product_kernel<128, false, false>, a, b64, {64, 64})) == 0);
     CHECK(wrong_entries(a, b64, false, run(product_kernel<128, false, true>, a, b64, {64, 64})) == 0);
     CHECK(wrong_entries(a, b64, false, run(product_kernel<128, true, true>, a, b64, {64, 64})) == 0);
+    CHECK(wrong_entries(a, b64, false, run(product_kernel<128, true, false>, a, b64, {64, 64})) == 0);
     CHECK(wrong_entries(a, b32, false, run(product_kernel<64, false, false>, a, b32, {64, 32})) == 0);
     CHECK(wrong_entries(a, b32, false, run(product_kernel<64, true, true>, a, b32, {64, 32})) == 0);
   }

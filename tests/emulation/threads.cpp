@@ -25,7 +25,6 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;            // of a block
-constexpr int kMostBlocks = 132;              // resident blocks: one on each multiprocessor of an H100
 constexpr int kMostResident = 132 * 512;      // threads of resident blocks
 constexpr int kBlocks = 16, kThreads = 8192;  // the same, unless EDDY_EMULATED_BLOCKS asks for more
 // A power of two between stacks would put the tops of all of them into the same few lines of every cache.
@@ -73,12 +72,6 @@ int wanted_blocks() {
 }
 int most_threads() {
   return wanted_blocks() > kBlocks ? kMostResident : kThreads;
-}
-
-// Returns the index of the current block's shared memory: blocks that are not resident together all use the
-// first.
-int place_of_block() {
-  return machine.resident ? static_cast<int>(blockIdx.x) : 0;
 }
 
 std::map<std::string, std::int64_t>& launch_counts() {
@@ -230,7 +223,7 @@ class Run {
     if (ready_ == 0 && !complete_copy(random_below(kMostCopies)))
       stop(
           "threads wait for others that do not come: of %d, %d have ended, %d wait at a barrier, %d in a "
-          "warp, %d for other blocks, %d for a phase of a barrier",
+          "warp, %d for other blocks, %d for a phase or a turn",
           threads_, ended, at_barrier, threads_ - ended - at_barrier - at_group_barrier - waiting,
           at_group_barrier, waiting);
     return true;
@@ -413,6 +406,11 @@ void sync_blocks(int first_block, int blocks) {
 void wait_until(const std::function<bool()>& over) {
   machine.threads[machine.current].over = &over;
   leave(State::waiting);
+}
+
+// Blocks that are not resident together all use the first place, and its shared memory.
+int place_of_block() {
+  return machine.resident ? static_cast<int>(blockIdx.x) : 0;
 }
 
 void* shared_memory() {

@@ -101,6 +101,51 @@ void choose_loads(const char* loads) {
   set_gpu_kernels(std::string("attention=wgmma,wide_attention=") + loads);
 }
 
+// dq, dk and dv by one kernel (attention_backward=fused, cuda/attention/attention_wgmma_fused_backward.cu). The share
+// of dhead_scale comes from dq.
+AttentionCase fused_case(std::int64_t batch, std::int64_t queries, std::int64_t keys, std::int64_t heads,
+                         std::int64_t kv_heads, std::int64_t head_size, std::int64_t least, std::int64_t most,
+                         bool tables, bool dropout, unsigned wanted = kAllWanted, std::int64_t past = 0,
+                         double unit_eps = 0) {
+  return {batch,  queries, keys,  heads,   kv_heads, head_size, least,   most,
+          tables, tables,  false, dropout, wanted,   past,      unit_eps};
+}
+
+// More tiles of keys than one to a tile of queries, so that turns are waited for; tails; bands; queries that see no key
+// and keys that no query sees; gradients of some inputs alone.
+const AttentionCase kFusedCases[] = {
+    fused_case(1, 1, 1, 1, 1, 32, -kFar, kFar, false, false),
+    fused_case(1, 5, 7, 2, 1, 48, -kFar, kFar, false, true),
+    fused_case(1, 7, 5, 2, 2, 16, 0, kFar, true, false),
+    fused_case(2, 33, 33, 4, 2, 48, 0, kFar, false, true),
+    fused_case(1, 70, 290, 2, 2, 32, 1, 137, true, true),
+    fused_case(1, 200, 300, 1, 1, 64, 0, kFar, true, false),
+    fused_case(2, 260, 260, 1, 1, 64, 0, kFar, false, true),
+    fused_case(1, 150, 280, 2, 1, 64, 0, 70, false, true),
+    fused_case(1, 66, 270, 1, 1, 112, -5, 200, false, true),
+    fused_case(1, 66, 40, 2, 2, 96, -30, -10, false, true),
+    fused_case(1, 200, 330, 2, 2, 128, 0, 100, true, true),
+    fused_case(1, 192, 270, 1, 1, 128, 0, kFar, false, false),
+    fused_case(1, 130, 300, 1, 1, 48, 150, 170, true, false),
+    fused_case(70, 3, 4, 1, 1, 32, 0, kFar, true, true),
+    fused_case(1, 1, 200, 3, 1, 32, 0, 150, false, false),
+};
+// A past whose gradient is wanted or not, unit vectors, one of dk and dv alone.
+const AttentionCase kOtherFusedCases[] = {
+    fused_case(1, 130, 260, 2, 2, 128, 1, 130, true, true, kPastUnwanted, 130),
+    fused_case(1, 140, 330, 1, 1, 64, 0, 100, true, false, kAllWanted, 190),
+    fused_case(2, 20, 90, 2, 1, 112, 0, 60, false, true, kPastUnwanted, 70, 0.01),
+    fused_case(1, 140, 140, 1, 1, 128, 0, 100, true, true, kAllWanted, 0, 0.01),
+    fused_case(1, 70, 131, 2, 2, 64, 1, 60, true, false, kAllWanted, 61, 0.01),
+    fused_case(1, 40, 190, 2, 2, 32, 0, kFar, false, false, 3),
+    fused_case(1, 40, 190, 2, 2, 64, 0, kFar, true, true, 5),
+};
+const AttentionCase kLargeFusedCases[] = {
+    fused_case(2, 512, 1024, 8, 2, 64, 0, 512, false, true),
+    fused_case(2, 1024, 1024, 4, 4, 64, 0, kFar, true, false),
+    fused_case(2, 1024, 1536, 4, 4, 128, 0, 512, true, true),
+};
+
 void choose(const std::string& kernel) {
   set_gpu_kernels("attention=" + kernel);
 }
@@ -145,11 +190,14 @@ Tensor cotangent_on_gpu(const AttentionCase& c) {
   return to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16));
 }
 
+void choose_backward(const char* form) {
+  set_gpu_kernels(std::string("attention=wgmma,attention_backward=") + form);
+}
 void choose_positions(const char* positions) {
   set_gpu_kernels(std::string("attention=wgmma,positions=") + positions);
 }
 
-void check_products(const AttentionCase& c) {
+void check_twice(const AttentionCase& c) {
   const Tensors inputs = attention_inputs(c, Dtype::bf16), x = on_gpu(inputs, 0);
   const Tensor dy = cotangent_on_gpu(c);
   const Tensors want = expected_attention(c, inputs, attention_cotangent(c, Dtype::bf16));
@@ -315,9 +363,9 @@ TEST_SUITE("device") {
 
   TEST_CASE("positions as products equal plain loops in result and every gradient and repeat their bits") {
     choose_positions("products");
-    for (const AttentionCase& c : kProductCases) check_products(c);
+    for (const AttentionCase& c : kProductCases) check_twice(c);
     if (!kEmulated)
-      for (const AttentionCase& c : kLargeProductCases) check_products(c);
+      for (const AttentionCase& c : kLargeProductCases) check_twice(c);
   }
 
   // What is taken from the products has other roundings, and what is not the same bits.
@@ -425,6 +473,57 @@ TEST_SUITE("device") {
     const AttentionCase c{2, 140, 201, 2, 1, 128, 1, 60, true, true, false, true, kNoPositions, 61};
     choose_loads("tma");
     check_captured_attention("tma", c, on_gpu(attention_inputs(c, Dtype::bf16), 0), cotangent_on_gpu(c));
+  }
+
+  TEST_CASE("one kernel for all gradients of attention equals plain loops and repeats its bits") {
+    choose_backward("fused");
+    take_warnings();
+    for (const AttentionCase& c : kFusedCases) check_twice(c);
+    for (const AttentionCase& c : kOtherFusedCases) check_twice(c);
+    if (!kEmulated)
+      for (const AttentionCase& c : kLargeFusedCases) check_twice(c);
+    if (kEmulated) CHECK(take_warnings() == std::vector<std::string>());
+  }
+
+  TEST_CASE("captured attention with one kernel for all gradients has the bits of the same uncaptured") {
+    choose_backward("fused");
+    const AttentionCase c = fused_case(2, 70, 261, 2, 2, 64, 1, 160, true, true, kAllWanted, 61);
+    check_captured_attention("fused", c, on_gpu(attention_inputs(c, Dtype::bf16), 0), cotangent_on_gpu(c));
+  }
+
+  // The bits of dq differ, since its terms come in another order; what is not taken has the same.
+  TEST_CASE("one kernel makes all gradients where it applies, and a call that asked for it is told") {
+    if (!kEmulated) return;  // of a GPU with wgmma
+    const AttentionCase taken = fused_case(1, 130, 300, 2, 2, 64, 0, kFar, true, false),
+                        shared = fused_case(1, 130, 300, 2, 1, 64, 0, kFar, false, false);
+    AttentionCase positions = shared, grouped = shared, dq_alone = shared;
+    positions.positions = true;
+    grouped.bias = true;
+    dq_alone.wanted = 1;
+    struct Call {
+      const AttentionCase& c;
+      bool takes, is_told;
+    };
+    for (const Call& call : {Call{taken, true, false},
+                             {shared, true, false},
+                             {positions, false, true},
+                             {grouped, false, true},
+                             {dq_alone, false, false}}) {
+      CAPTURE(call.c.text());
+      const Tensors x = on_gpu(attention_inputs(call.c, Dtype::bf16), 0);
+      const Tensor dy = cotangent_on_gpu(call.c);
+      choose_backward("plain");
+      const Tensors two = to_cpu(run_attention(attention_bthd, call.c, x, dy));
+      reset_warnings();
+      choose_backward("fused");
+      const Tensors one = to_cpu(run_attention(attention_bthd, call.c, x, dy));
+      CHECK(take_warnings().empty() == !call.is_told);
+      CHECK(bit_difference("dq", one[1], two[1]).empty() == !call.takes);
+      for (std::size_t i = 0; i < one.size(); ++i)
+        if (one[i].defined() && i != 4)
+          expect_none(difference(attention_part(i, call.c.text()), one[i], raw::cast(two[i], Dtype::f64), 16,
+                                 kRounding));
+    }
   }
 
   TEST_CASE("a NaN or an infinity in a query reaches its own row of the result on tensor cores") {

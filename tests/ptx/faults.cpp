@@ -55,6 +55,12 @@ bool set_operand(Statement& statement, std::string_view op, std::size_t operand,
   statement.operands[operand] = to;
   return true;
 }
+// Makes operand `b` the operand `a`, if that is `name`.
+bool set_equal(Statement& statement, std::size_t a, std::size_t b, const std::string& name) {
+  if (statement.operands[a] != name) return false;
+  statement.operands[b] = name;
+  return true;
+}
 // Swaps the first two registers of an operand in braces.
 bool swap_in_braces(Statement& statement, std::string_view op, std::size_t operand) {
   if (!statement.op.starts_with(op) || statement.operands[operand].front() != '{') return false;
@@ -154,6 +160,21 @@ const PlantedFault kFaults[] = {
      [](Statement& s) { return rename(s, "atom.add.release.gpu.u32", "atom.add.relaxed.gpu.u32"); }},
     {"an acquire of the grid's barrier is relaxed", "",
      [](Statement& s) { return rename(s, "ld.acquire.gpu.b32", "ld.relaxed.gpu.b32"); }},
+    {"a turn is passed on by a relaxed sum", "wgmma_fused",
+     [](Statement& s) { return rename(s, "atom.add.release.gpu.u32", "atom.add.relaxed.gpu.u32"); }},
+    {"a turn is awaited by a relaxed load", "wgmma_fused",
+     [](Statement& s) { return rename(s, "ld.acquire.gpu.b32", "ld.relaxed.gpu.b32"); }},
+    {"a turn is not awaited", "wgmma_fused",
+     [](Statement& s) {  // what was loaded is compared with itself
+       static std::string loaded;
+       if (s.op == "ld.acquire.gpu.b32") loaded = s.operands[0];
+       return s.op.starts_with("setp.") && set_equal(s, 1, 2, loaded);
+     }},
+    {"a left operand of a product is not read across", "wgmma_fused",
+     [](Statement& s) {
+       return s.op.starts_with("wgmma.mma_async") && s.operands.size() == 8 &&
+              set_operand(s, s.op, 6, "1", "0");
+     }},
     {"a guard is the other way round", "",
      [](Statement& s) {
        if (s.guard.empty() || s.op != "bra") return false;

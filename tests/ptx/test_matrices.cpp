@@ -124,9 +124,10 @@ TEST_CASE("ptx: mma of TF32 multiplies a 16 x 8 and an 8 x 8 matrix, and refuses
 namespace {
 
 // A product of a warpgroup: A [64, 16] and B [32, 16], rows of 64 bytes with the swizzle of 64, at the first
-// multiple of 1024 of shared memory. B lies 4096 bytes after A; with `across` it is stored [16, 32].
+// multiple of 1024 of shared memory. B lies 4096 bytes after A; with `across` it is stored [16, 32]. With `a_across` A
+// is stored in two panels [16, 32], of 1024 bytes.
 struct Product {
-  bool across = false, a_in_registers = false;
+  bool across = false, a_across = false, a_in_registers = false;
   std::string before_product, after_product = "  wgmma.wait_group.sync.aligned 0;\n";
   std::string fence = "  wgmma.fence.sync.aligned;\n", publish = "  fence.proxy.async.shared::cta;\n";
   std::string barrier = "  bar.sync 0;\n";
@@ -141,7 +142,10 @@ struct Product {
       return static_cast<std::size_t>(64 * row + ((column / 8) ^ (row / 2 % 4)) * 16 + column % 8 * 2);
     };
     for (int row = 0; row < 64; ++row)
-      for (int k = 0; k < 16; ++k) put_half(made.input, place(row, k), element(row, k, 2));
+      for (int k = 0; k < 16; ++k)
+        put_half(made.input,
+                 a_across ? place(k, row % 32) + static_cast<std::size_t>(row / 32 * 1024) : place(row, k),
+                 element(row, k, 2));
     for (int column = 0; column < 32; ++column)
       for (int k = 0; k < 16; ++k)
         put_half(made.input, 4096 + (across ? place(k, column) : place(column, k)), element(k, column, 3));
@@ -164,7 +168,9 @@ struct Product {
                 R"(
   cvt.u64.u32 %rd8, %r2;
   shr.u64 %rd8, %rd8, 4;
-  or.b64 %rd9, %rd8, 0x8000002000010000;
+  or.b64 %rd9, %rd8, )" +
+                (a_across ? "0x8000002000400000" : "0x8000002000010000") +
+                R"(;
   add.s64 %rd10, %rd9, 256;
   setp.ne.b32 %p1, %r2, %r2;
 )";
@@ -198,7 +204,10 @@ struct Product {
         fmt::format(
             "  wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {{{}}}, {}, %rd10, %p1, 1, 1{}, {};\n",
             list("%f", 10, 16), a_in_registers ? "{%r41, %r42, %r43, %r44}" : "%rd9",
-            a_in_registers ? "" : ", 0", across ? 1 : 0) +
+            a_in_registers ? ""
+            : a_across     ? ", 1"
+                           : ", 0",
+            across ? 1 : 0) +
         "  wgmma.commit_group.sync.aligned;\n" + after_product;
     for (int i = 0; i < 16; ++i)
       made.body += fmt::format("  st.global.f32 [%rd4+{}], %f{};\n", 512 * i, 10 + i);
@@ -236,6 +245,11 @@ TEST_CASE("ptx: wgmma multiplies operands of shared memory by their descriptors"
 TEST_CASE("ptx: wgmma reads a transposed operand") {
   Product product;
   product.across = true;
+  check_product(product);
+}
+TEST_CASE("ptx: wgmma reads a transposed left operand") {
+  Product product;
+  product.a_across = product.across = true;
   check_product(product);
 }
 TEST_CASE("ptx: wgmma takes its left operand from registers") {

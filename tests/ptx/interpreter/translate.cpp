@@ -521,7 +521,7 @@ class Translator {
     if (parts[1] != "mma_async" || parts.size() != 8 || parts[5] != "f32" || parts[6] != "bf16" ||
         parts[7] != "bf16" || !shape.starts_with("m64n") || !shape.ends_with("k16") ||
         operands.size() != 4 + immediates || operands[4] != "1" || operands[5] != "1" ||
-        (!in_registers && operands[6] != "0"))
+        (!in_registers && operands[6] != "0" && operands[6] != "1"))
       throw Fault("an unknown form of wgmma");
     for (const std::string& name : in_braces(operands[0])) instruction.to.push_back(target(name, Type::f32));
     if (2 * static_cast<long>(instruction.to.size()) != std::strtol(shape.c_str() + 4, nullptr, 10))
@@ -530,7 +530,8 @@ class Translator {
       instruction.from.push_back(source(name, in_registers ? Type::u32 : Type::u64));
     instruction.from.push_back(source(operands[2], Type::u64));
     instruction.from.push_back(source(operands[3], Type::pred));
-    instruction.option = (in_registers ? 1 : 0) + (operands.back() == "1" ? 2 : 0);
+    instruction.option = (in_registers ? 1 : 0) + (operands.back() == "1" ? 2 : 0) +
+                         (!in_registers && operands[6] == "1" ? 4 : 0);
     instruction.run = &start_product;
   }
 

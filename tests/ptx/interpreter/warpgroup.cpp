@@ -145,7 +145,8 @@ void wait_for_products(Warp& first, const Instruction& instruction, Mask) {
 
 void start_product(Warp& first, const Instruction& instruction, Mask) {
   Warpgroup& group = group_of(first);
-  const bool a_in_registers = (instruction.option & 1) != 0, transposed = (instruction.option & 2) != 0;
+  const bool a_in_registers = (instruction.option & 1) != 0, transposed = (instruction.option & 2) != 0,
+             a_transposed = (instruction.option & 4) != 0;
   const std::size_t after_a = a_in_registers ? 4 : 1;
   const std::vector<int> left(instruction.from.begin(), instruction.from.begin() + (a_in_registers ? 4 : 0));
   const bool add = lanes_of(first, instruction.from[after_a + 1]) != 0;
@@ -166,7 +167,7 @@ void start_product(Warp& first, const Instruction& instruction, Mask) {
                  from_bf16(static_cast<std::uint16_t>(warp.at<std::uint32_t>(left[i])[lane] >> 16 * half));
     });
   } else {
-    const Operand operand(first, same_everywhere(first, instruction.from[0]), false);
+    const Operand operand(first, same_everywhere(first, instruction.from[0]), a_transposed);
     for (unsigned row = 0; row < 64; ++row)
       for (unsigned k = 0; k < 16; ++k) a[row][k] = operand.read(row, k, open);
   }

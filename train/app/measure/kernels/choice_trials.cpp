@@ -122,6 +122,16 @@ constexpr Case kWideCases[] = {
 };
 constexpr std::size_t kSmallWideCases = 3;
 
+// Without positions, as one kernel for all gradients takes them: tails, bands, grouped heads, a bias, many tiles.
+constexpr Case kFusedCases[] = {
+    {1, 70, 131, 4, 2, 48, -kFar, kFar, false, 0.3},
+    {1, 130, 260, 2, 2, 32, 1, 130, true, 0.3, true, false},
+    {1, 200, 330, 1, 1, 128, 0, 100, true, 0, true, false},
+    {2, 1024, 1024, 4, 4, 64, 0, kFar, false, 0.3},
+    {2, 1024, 1536, 4, 4, 128, 0, 512, true, 0.3, true, false},
+};
+constexpr std::size_t kSmallFusedCases = 3;
+
 // What attention is tried in. Inputs are numbers of bf16 in both, which products in TF32 take as they are.
 struct NumberKind {
   Dtype dtype;
@@ -454,6 +464,25 @@ std::string try_wide_attention(const std::string& choice, Device gpu, const Tria
   const Case row = sizes.small ? Case{1, 65, 65, 1, 1, 80, 0, kFar, true, 0, true, false}
                                : Case{8, 1024, 1536, 8, 8, 128, 0, 511, true, 0, true, false};
   times.push_back(timed("wide_attention", attention + choice, attention_work(row, gpu), gpu, sizes, plain));
+  return "";
+}
+
+// Beside attention by wgmma, as positions are.
+std::string try_attention_backward(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                                   std::vector<TrialTime>& times) {
+  const std::string attention = "attention=wgmma,", plain = attention + "attention_backward=plain";
+  bool left_out = false;
+  const std::span<const Case> cases(kFusedCases, sizes.small ? kSmallFusedCases : std::size(kFusedCases));
+  if (std::string wrong = try_cases(attention + choice, cases, gpu, &left_out); !wrong.empty() || left_out)
+    return wrong;
+  // Twelve heads of 64, as many as GPT-2 has; eight of 128 with a band.
+  const Case whole = sizes.small ? Case{1, 65, 65, 1, 1, 32, 0, kFar, false, 0}
+                                 : Case{8, 1024, 1024, 12, 12, 64, 0, kFar, false, 0},
+             band = sizes.small ? Case{1, 65, 65, 1, 1, 128, 0, 40, false, 0}
+                                : Case{4, 4096, 4096, 8, 8, 128, 0, 512, false, 0};
+  for (const Case& c : {whole, band})
+    times.push_back(
+        timed("attention_backward", attention + choice, attention_work(c, gpu), gpu, sizes, plain));
   return "";
 }
 

@@ -78,10 +78,19 @@ struct Copy {
   const void* from;
   unsigned block;
 };
+// What each place of resident blocks has of its own.
+template <class T>
+T& of_place() {
+  static std::vector<T> all(emulation::kMostBlocks);
+  return all[static_cast<std::size_t>(emulation::place_of_block())];
+}
+
 // The copies that a thread has started and not finished.
+struct Copies {
+  std::vector<Copy> of_thread[1024];
+};
 inline std::vector<Copy>& copies() {
-  static std::vector<Copy> of_thread[1024];
-  return of_thread[threadIdx.x];
+  return of_place<Copies>().of_thread[threadIdx.x];
 }
 
 // Addresses in shared memory start here: a multiple of 16 and of nothing larger, as kernels must expect.
@@ -94,7 +103,7 @@ struct Unpublished {
   bool threads[1024] = {};
 };
 inline Unpublished& unpublished() {
-  static Unpublished current;
+  Unpublished& current = of_place<Unpublished>();
   if (current.block != emulation::block_count()) {
     current = Unpublished{};
     current.block = emulation::block_count();

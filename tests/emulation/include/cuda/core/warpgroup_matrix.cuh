@@ -105,7 +105,7 @@ inline std::set<OperandKind>& operand_kinds() {
 struct Product {
   std::uint64_t left, right;  // descriptors; left is not used if A is in registers
   int columns;
-  bool from_registers, across, add;
+  bool from_registers, left_across, across, add;
 
   bool operator==(const Product&) const = default;
 };
@@ -126,7 +126,7 @@ inline void compute(const Part& part, std::vector<float>& sums) {
       for (std::size_t k = 0; k < 16; ++k)
         left[half][k] = half_of(part.rows[half][k % 8 / 2][k / 8], static_cast<int>(k % 2));
   } else {
-    const SharedMatrix matrix(part.product.left, true);
+    const SharedMatrix matrix(part.product.left, !part.product.left_across);
     const std::uint64_t row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     for (std::uint64_t half = 0; half < 2; ++half)
       for (std::uint64_t k = 0; k < 16; ++k) left[half][k] = matrix.at(row + 8 * half, k);
@@ -169,9 +169,11 @@ struct Block {
   std::uint32_t random = 1;
 };
 
+struct Threads {
+  std::vector<Thread> threads = std::vector<Thread>(1024);
+};
 inline Thread& background() {
-  static Thread threads[1024];
-  Thread& mine = threads[threadIdx.x];
+  Thread& mine = of_place<Threads>().threads[threadIdx.x];
   if (mine.block != emulation::block_count()) {
     if (!mine.sums.empty() || !mine.open.empty()) emulation::stop("a block ended before its products");
     mine = Thread{};
@@ -180,7 +182,7 @@ inline Thread& background() {
   return mine;
 }
 inline Block& block() {
-  static Block current;
+  Block& current = of_place<Block>();
   if (current.number != emulation::block_count()) {
     const std::uint32_t random = current.random;
     current = Block{};
@@ -201,7 +203,7 @@ inline void start(const Product& product, float* sums, const std::uint32_t* left
   if (mine.started == group.size()) {
     group.push_back(product);
     operand_kinds().insert(OperandKind::of(product.right, !product.across));
-    if (!product.from_registers) operand_kinds().insert(OperandKind::of(product.left, true));
+    if (!product.from_registers) operand_kinds().insert(OperandKind::of(product.left, !product.left_across));
   }
   if (!(group[mine.started++] == product)) emulation::stop("warps of a warpgroup start different products");
 
@@ -276,14 +278,14 @@ void give_registers_back() {}
 template <int Registers>
 void take_registers() {}
 
-template <int N>
+template <int N, bool Across = false>
 void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, std::uint64_t right, bool add) {
-  emulated::start({left, right, N, false, false, add}, &sums[0][0], nullptr);
+  emulated::start({left, right, N, false, Across, Across, add}, &sums[0][0], nullptr);
 }
 template <int N, bool Across>
 void multiply_warpgroup(float (&sums)[N / 8][4], const std::uint32_t (&left)[4], std::uint64_t right,
                         bool add) {
-  emulated::start({0, right, N, true, Across, add}, &sums[0][0], left);
+  emulated::start({0, right, N, true, false, Across, add}, &sums[0][0], left);
 }
 
 }  // namespace eddy::cuda
