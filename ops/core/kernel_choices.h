@@ -64,8 +64,8 @@ namespace eddy::detail {
   ROW(positions, positions, "plain|products", plain, "plain|products", try_positions) \
   ROW(unit_recurrence, unit_recurrence, "plain|phases", plain, "plain|phases", try_unit_recurrence) \
   ROW(tf32_attention, tf32_attention, "plain|mma", plain, "plain|mma", try_tf32_attention) \
-  ROW(attention_backward, attention_backward, "plain|fused", plain, "plain|fused", try_attention_backward)
   ROW(wide_attention, wide_attention, "plain|tma", plain, "plain|tma", try_wide_attention) \
+  ROW(attention_backward, attention_backward, "plain|fused", plain, "plain|fused", try_attention_backward) \
   ROW(algorithms, algorithms, "plain|timed", plain, "plain|timed", try_algorithms)
 // clang-format on
 
