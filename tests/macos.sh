@@ -57,7 +57,8 @@ commands() {
 }
 commands >"$folder/commands"
 
-# compile LINE: a file and its flags. The object is not kept.
+# compile LINE: a file and its flags. The object is not kept. toml++ and doctest ask cfloat, which is empty behind <cmath> in
+# this libc++: so float.h is read first.
 compile() {
   local file="${1%% *}" passed
   passed="$folder/passed/$(tr '/' '+' <<<"${file#"$root"/}")"
@@ -74,7 +75,6 @@ compile() {
   fi
   rm -f "$passed.o" "$passed.log"
 }
-# toml++ and doctest ask cfloat, which is empty behind <cmath> in this libc++: so float.h is read first.
 export -f compile
 export root folder target zig headers
 
