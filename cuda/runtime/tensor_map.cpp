@@ -8,14 +8,13 @@ namespace {
 // The driver's function, asked for here so that nothing is linked with the driver.
 decltype(&cuTensorMapEncodeTiled) encode_function() {
   constexpr const char* kName = "cuTensorMapEncodeTiled";
-  constexpr unsigned kSince = 12000;  // the version of CUDA that has it
   static const auto function = [] {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult result{};
 #if CUDART_VERSION >= 12050
-    check(cudaGetDriverEntryPointByVersion(kName, &found, kSince, cudaEnableDefault, &result), kName);
+    check(cudaGetDriverEntryPointByVersion(kName, &found, 12000, cudaEnableDefault, &result),
+          kName);  // as since 12.0
 #else
-    static_cast<void>(kSince);
     check(cudaGetDriverEntryPoint(kName, &found, cudaEnableDefault, &result), kName);
 #endif
     if (found == nullptr) throw_cuda_error(kName, cudaErrorInsufficientDriver);
