@@ -222,7 +222,8 @@ std::vector<std::string> compile_command(const std::vector<std::string>& compile
     add({"-DEDDY_EMULATED_GPU", "-Wno-unknown-pragmas", "-isystem", (emulation / "include").string(),
          "-isystem", installation.tree.string()});
   if (exercise.needs == Needs::tree)
-    for (const char* const part : {"threads.cpp", "record.cpp", "memory.cpp", "device.cpp"})
+    for (const char* const part :
+         {"threads.cpp", "transactions.cpp", "record.cpp", "memory.cpp", "device.cpp"})
       add({(emulation / part).string()});
   // Of several files a compiler leaves the list of what the last one includes. With -MD it has headers of the system
   // too: a student's file can make one of what it includes (#pragma GCC system_header, or a name in <>).
