@@ -2,7 +2,6 @@
 // ops/core/capture.h, ops/core/peers.h and ops/core/device_clock.h promise (runtime/product_algorithms.cpp defines
 // ops/core/product_algorithms.h). In a build without CUDA ops/backends_cpu.cpp stands in the place of both.
 #include "ops/backends.h"
-#include "cuda/recurrence/fused_choice.h"
 #include "cuda/runtime/allocator.h"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/device.h"
@@ -50,10 +49,6 @@ std::vector<std::string> measure_gpu() {
   } catch (const DeviceError& error) {
     return {error.what()};
   }
-}
-
-void run_grid_barriers(int barriers) {
-  cuda::run_grid_barriers(barriers);
 }
 
 std::optional<GpuMemory> gpu_memory() {

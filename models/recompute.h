@@ -14,7 +14,7 @@
 //
 // A layer is called for all tokens of a segment, or, if the loop is around the layers, for those of a turn. The other
 // models have no such loop, or do it by one op: `block` is an error there (Model::check_recompute). Where a GPU runs
-// the loop of block_accumulate as one kernel, `block` does what `layer` does. Gradients are the same to the bit.
+// the loop over blocks as one kernel, `block` does what `layer` does. Gradients are the same to the bit.
 // Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost" (arXiv 1604.06174).
 #pragma once
 

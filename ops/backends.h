@@ -29,10 +29,6 @@ Device cuda_device(int index = 0);
 // errors: OutOfMemoryError.
 std::vector<std::string> measure_gpu();
 
-// Runs a kernel on the GPU whose blocks wait for each other at so many grid barriers and do nothing else, to
-// measure what a barrier of the fused block accumulate costs. No effect in a build without CUDA.
-void run_grid_barriers(int barriers);
-
 // The memory of a GPU.
 struct GpuMemory {
   AllocatorStats stats;       // of tensors

@@ -28,8 +28,6 @@ std::vector<std::string> measure_gpu() {
   return {};
 }
 
-void run_grid_barriers(int) {}
-
 std::optional<GpuMemory> gpu_memory() {
   return std::nullopt;
 }

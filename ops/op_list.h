@@ -35,7 +35,7 @@
 #include "ops/product/gemm.h"
 #include "ops/product/linear.h"
 #include "ops/product/matmul.h"
-#include "ops/recurrence/block_accumulate.h"
+#include "ops/recurrence/block_recurrence.h"
 #include "ops/recurrence/gates.h"
 #include "ops/recurrence/lstm_cell.h"
 #include "ops/recurrence/scan.h"
@@ -103,13 +103,13 @@
 #define EDDY_GPU_KERNELS(ROW) \
   ROW(RowBlockSumsArgs, row_block_sums) \
   ROW(PartialSumsArgs, partial_sums) \
-  ROW(BlockAccumulateArgs, block_accumulate_forward) \
-  ROW(BlockAccumulateArgs, block_accumulate_backward)
+  ROW(BlockRecurrenceArgs, block_recurrence_forward) \
+  ROW(BlockRecurrenceArgs, block_recurrence_backward)
 
 // Capability queries: does the GPU have a kernel for these sizes? They run no work on a device.
 #define EDDY_GPU_QUERIES(ROW) \
   ROW(ProductSupportQuery, product_supports) \
-  ROW(RecurrenceSupportQuery, block_accumulate_supports)
+  ROW(RecurrenceSupportQuery, block_recurrence_supports)
 
 // Kernels of the CPU only, compiled once for each instruction set: a GPU composes the op from other ops.
 #define EDDY_CPU_KERNELS(ROW) \

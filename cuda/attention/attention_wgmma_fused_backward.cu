@@ -57,7 +57,7 @@
 #include "cuda/attention/attention_tensor_core_backward.cuh"
 #include "cuda/attention/attention_tensor_core_bias.cuh"
 #include "cuda/attention/attention_wgmma.cuh"
-#include "cuda/core/grid_barrier.cuh"
+#include "cuda/core/resident_launch.cuh"
 #include "cuda/core/turns.cuh"
 
 namespace eddy::cuda {

@@ -1,4 +1,4 @@
-// The one place where kernels are started, except for those with a grid barrier (grid_barrier.cuh).
+// The one place where kernels are started, except for those whose blocks are all resident (resident_launch.cuh).
 // tests/emulation/ replaces this file by one that runs kernels on the host.
 #pragma once
 

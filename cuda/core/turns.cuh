@@ -1,7 +1,7 @@
 // Turns of the blocks of one kernel at something in global memory: each waits until those before it have passed theirs
 // on, so that sums get their terms in a fixed order without float atomics. All blocks must be resident
-// (start_resident, cuda/core/grid_barrier.cuh), and no two may wait for each other: where blocks do pieces of work in
-// an order that all share, and wait only for pieces before their own, the first unfinished one waits for none.
+// (start_resident, cuda/core/resident_launch.cuh), and no two may wait for each other: where blocks do pieces of work
+// in an order that all share, and wait only for pieces before their own, the first unfinished one waits for none.
 // tests/emulation/ replaces this file by its own.
 // source: PTX ISA, "Memory Consistency Model": a release by one thread behind a barrier of its block, and an acquire by
 // another ahead of one of its own, make the first block's writes visible to the plain reads of the second.

@@ -24,8 +24,8 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "cuda/core/grid_barrier.cuh"
 #include "cuda/core/numbers.cuh"
+#include "cuda/core/resident_launch.cuh"
 #include "cuda/core/shared_launch.cuh"
 #include "cuda/core/team.cuh"
 #include "cuda/core/warp_matrix.cuh"

@@ -469,7 +469,7 @@ __global__ void __launch_bounds__(kPhaseThreads, Phase<P, E>::kLeastBlocks)
     __syncthreads();
     const int d = static_cast<int>(args.dim / args.heads), first_head = column0 / d;
     // Forward the gate is that of the next step.
-    const Step step{args, launched.t + (E == Epilogue::key_value_gate ? 1 : 0), 0, launched.dropout};
+    const Step step{args, launched.t + (E == Epilogue::key_value_gate ? 1 : 0), launched.dropout};
     each_head_of_block<kRows>(d, width / d, rows, [&](const HeadTeam& team, int r, int head) {
       const float* const of_head = sums + r * Own::kSumPitch + head * d;
       const std::int64_t row = row0 + r;

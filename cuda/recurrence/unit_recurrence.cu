@@ -36,7 +36,7 @@ struct LaunchedStep {
   std::int64_t t;
   Dropout dropout;
 
-  __device__ Step get() const { return {args, t, 0, dropout}; }
+  __device__ Step get() const { return {args, t, dropout}; }
 };
 
 // Threads of a block whose warps have rows or heads of their own: few, so that a step's few rows are on many

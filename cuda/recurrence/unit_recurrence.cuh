@@ -1,4 +1,4 @@
-// What the kernels of the unit recurrence and those of block accumulate share: dropout, and a step of the chain.
+// Dropout of the kernels of recurrences, and a step of the unit recurrence.
 #pragma once
 
 #include "cuda/core/team.cuh"
@@ -44,14 +44,11 @@ __device__ inline RandomKey resolved(RandomKey key) {
   return key;
 }
 
-// Step t of the chain. Accumulate (block_accumulate.cuh) has two for each block: for the rows of a newer half
-// and, with `older` 1, for those of an older half, which are stored after all newer ones.
+// Step t of the chain.
 struct Step {
   const RecurrenceArgs& args;  // a reference: a copy would be stored in local memory
   std::int64_t t;
-  int older = 0;
   Dropout dropout = {};
-  std::int64_t shift = 0;  // of this group's rows in arrays with the rows of one step (Worker::shift)
 
   // Returns row `row` of this step of an array [time, batch, width]; of T if it is stored as args.kept.
   template <class T = float>
@@ -62,25 +59,7 @@ struct Step {
   __device__ T* at(void* base, std::int64_t row, std::int64_t width) const {
     return static_cast<T*>(base) + entries(first_row() + row, width);
   }
-  __device__ std::int64_t first_row() const {
-    const std::int64_t all = (args.time - 1) * args.batch + args.last * args.sequences;
-    return older * all + entries(t, args.batch);
-  }
-  // The same for an array that has the rows of one step, of both halves.
-  template <class T>
-  __device__ T* working(T* base, std::int64_t row, std::int64_t width) const {
-    return base + entries(older * args.batch + shift + row, width);
-  }
-  // Returns the key of one of a block's three dropouts: 0 of probabilities, 1 of the attention's result, 2 of
-  // the MLP's.
-  __device__ const RandomKey& block_key(int which) const {
-    return args.keys[3 * (older * args.time + t) + which];
-  }
-  // Returns how many rows of each sequence have no masks.
-  __device__ int unread() const {
-    const std::int64_t from_last = args.time - 1 - t;
-    return older == 0 || from_last > 1 ? 0 : static_cast<int>(args.unread[1 - from_last]);
-  }
+  __device__ std::int64_t first_row() const { return entries(t, args.batch); }
   // Returns the dropout factor of an element.
   __device__ float keep(const RandomKey& key, std::int64_t element) const {
     float factor[1];

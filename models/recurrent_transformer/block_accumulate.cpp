@@ -1,7 +1,7 @@
 // Block recurrence with accumulate in its fast form. A window (p/2 + h_{i-1} || p/2 + x_i) is computed as its
 // two halves. Both halves share the keys and values of the older one. The rest of the older half is computed
 // only where its output is read or becomes the next p. A GPU can run all windows as one kernel
-// (ops/recurrence/block_accumulate.h). The literal form is in literal.cpp, streaming in stream.cpp.
+// (ops/recurrence/block_recurrence.h). The literal form is in literal.cpp, streaming in stream.cpp.
 #include <optional>
 #include <tuple>
 
@@ -11,7 +11,6 @@
 #include "models/named_place.h"
 #include "models/recurrent_transformer/block_recurrence.h"
 #include "ops/ops.h"
-#include "ops/recurrence/block_accumulate.h"
 #include "tensor/base/format.h"
 
 namespace eddy {
@@ -26,37 +25,13 @@ void name_place_of(std::int64_t first, std::int64_t earlier) {
 }  // namespace
 
 std::optional<BlockRows> BlockAccumulate::run_fused(const WindowLayer& layer, const BlockRows& x,
-                                                    const BlockPlan& plan) const {
+                                                    const BlockPlan& plan, const CarriedRows& carried) const {
   if (config().accumulate_factor != 0.5) return {};  // the kernels' own
-  if (captures_values()) return {};                  // one kernel would hide them
-  const DropoutSite& drop = layer.drop();
-  const TransformerLayer& t = layer.layer;
-  BlockAccumulateOptions options;
-  options.sequences = plan.batch;
-  options.block = plan.block;
-  options.first_read = plan.first_read;
-  options.spreads_output = spreads_output();
-  options.chain.heads = t.heads;
-  options.chain.gelu = t.feed_forward.gelu;
-  options.chain.eps = t.attn_norm.eps;
-  if (drop.active()) {
-    options.chain.dropout = drop.rate;
-    // The calls of run_chain: those of even number give h, the others y.
-    const auto count = static_cast<std::uint64_t>(plan.count());
-    for (std::uint64_t older = 0; older < 2; ++older)
-      for (std::uint64_t i = 0; i < count; ++i)
-        for (const char* site : {".attn.probabilities", ".attn.drop", ".mlp.drop"})
-          options.keys.push_back(drop.key(t.path + site, 2 * i + older));
-  }
-  const std::optional<Tensor> y = fused_block_accumulate(x.parts(), t.weights(), options);
-  if (!y) return {};
-  std::int64_t done = 0;
-  return x.map([&](const Tensor& part, int) {
-    const std::int64_t rows = part.elements() / part.dim(-1);
-    const Tensor of_part = reshape(narrow(*y, 0, done, rows), part.shape());
-    done += rows;
-    return of_part;
-  });
+  std::vector<std::uint64_t> calls;  // of run_chain: those of even number give h, the others y
+  for (std::int64_t older = 0; older < 2; ++older)
+    for (std::int64_t i = 0; i < plan.count(); ++i)
+      calls.push_back(static_cast<std::uint64_t>(2 * i + older));
+  return as_one(block_accumulate, layer, x, plan, carried, calls, spreads_output());
 }
 
 void BlockAccumulate::check_length(std::int64_t time, bool carried) const {
@@ -173,8 +148,7 @@ std::vector<Tensor> BlockAccumulate::run_chain(const WindowLayer& layer, const B
 
 BlockRows BlockAccumulate::run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
                                      CarriedRows& carried) const {
-  if (!carried.keeps)
-    if (const std::optional<BlockRows> fused = run_fused(layer, x, plan)) return *fused;
+  if (const std::optional<BlockRows> fused = run_fused(layer, x, plan, carried)) return *fused;
   std::vector<Tensor> outputs = run_chain(layer, x, plan, carried);
   BlockRows y;
   if (x.rest.defined()) {
@@ -188,7 +162,7 @@ BlockRows BlockAccumulate::run_layer(const WindowLayer& layer, const BlockRows& 
 Tensor BlockAccumulate::run_last_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
                                        CarriedRows& carried) const {
   std::vector<Tensor> read;
-  if (const std::optional<BlockRows> fused = carried.keeps ? std::nullopt : run_fused(layer, x, plan)) {
+  if (const std::optional<BlockRows> fused = run_fused(layer, x, plan, carried)) {
     const std::int64_t from = plan.first_read / plan.block, blocks = plan.full() - from;
     if (blocks > 0) {  // [blocks, batch, w, dim], and back into the order of positions
       const Tensor y = transpose(narrow(fused->full, 0, from, blocks), 0, 1);

@@ -4,7 +4,8 @@
 //   in the loop       h_i from q, k, v of x_i and k, v of h_{i-1}; then k, v of h_i
 //   after the loop    y_i = T(h_i) of the blocks that are read, as one batch of windows
 //
-// The literal form is in literal.cpp, streaming in stream.cpp.
+// A GPU can run the loop as one kernel (ops/recurrence/block_recurrence.h). The literal form is in literal.cpp,
+// streaming in stream.cpp.
 #include <tuple>
 #include <utility>
 
@@ -30,6 +31,11 @@ bool reads_by_block(const Tensor& x) {
 
 BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
                                           CarriedRows& carried) {
+  Chain chain;
+  std::vector<std::uint64_t> calls;
+  for (std::int64_t i = 0; i < plan.count(); ++i) calls.push_back(static_cast<std::uint64_t>(i));
+  chain.states = as_one(block_forget, layer, x, plan, carried, calls);
+  if (chain.states) return chain;
   const Tensor before = carried.past(layer, (x.full.defined() ? x.full : x.rest).dtype());
   const bool by_block = reads_by_block(x.full);
   BlockRows query, key_value;
@@ -38,7 +44,6 @@ BlockForget::Chain BlockForget::run_chain(const WindowLayer& layer, const BlockR
     if (x.rest.defined()) std::tie(query.rest, key_value.rest) = layer.query_key_value(x.rest);
   }
   const std::vector<Tensor> rows = x.blocks(), queries = query.blocks(), own = key_value.blocks();
-  Chain chain;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Tensor past = i == 0 ? before : chain.key_value[i - 1];
     const bool enters = i == 0 && before.defined();
@@ -74,8 +79,14 @@ Tensor stacked(const std::vector<Tensor>& blocks, std::int64_t begin, std::int64
 
 }  // namespace
 
-std::pair<Tensor, Tensor> BlockForget::Chain::windows(std::int64_t begin, std::int64_t end) const {
-  return {stacked(h, begin, end), stacked(key_value, begin, end)};
+std::pair<Tensor, Tensor> BlockForget::Chain::windows(const WindowLayer& layer, std::int64_t begin,
+                                                      std::int64_t end) const {
+  if (!states) return {stacked(h, begin, end), stacked(key_value, begin, end)};
+  const bool whole = states->full.defined() && end <= states->full.dim(0);
+  const Tensor rows = whole ? narrow(states->full, 0, begin, end - begin) : states->rest;
+  const Tensor of_blocks =
+      whole ? reshape(rows, {(end - begin) * rows.dim(1), rows.dim(2), rows.dim(3)}) : rows;
+  return {of_blocks, layer.key_value(of_blocks)};
 }
 
 BlockRows BlockForget::run_layer(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
@@ -84,11 +95,11 @@ BlockRows BlockForget::run_layer(const WindowLayer& layer, const BlockRows& x, c
   const auto call = static_cast<std::uint64_t>(plan.count());
   BlockRows y;
   if (x.full.defined()) {
-    const auto [h, key_value] = chain.windows(0, plan.full());
+    const auto [h, key_value] = chain.windows(layer, 0, plan.full());
     y.full = reshape(layer.output(h, key_value, 0, call), x.full.shape());
   }
   if (x.rest.defined()) {
-    const auto [h, key_value] = chain.windows(plan.full(), plan.count());
+    const auto [h, key_value] = chain.windows(layer, plan.full(), plan.count());
     y.rest = layer.output(h, key_value, 0, call + 1);
   }
   return y;
@@ -100,7 +111,7 @@ Tensor BlockForget::run_last_layer(const WindowLayer& layer, const BlockRows& x,
   std::vector<Tensor> outputs;
   auto call = static_cast<std::uint64_t>(plan.count());
   const auto read = [&](std::int64_t begin, std::int64_t end) {
-    const auto [h, key_value] = chain.windows(begin, end);
+    const auto [h, key_value] = chain.windows(layer, begin, end);
     return layer.output(h, key_value, plan.skipped(begin), call++);
   };
   std::int64_t i = plan.first_read / plan.block;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "autograd/named_values.h"
 #include "autograd/scope.h"
 #include "autograd/tape.h"
 #include "ops/ops.h"
@@ -35,6 +36,39 @@ BlockRows BlockRows::of_parts(const std::vector<Tensor>& parts, bool has_full) {
 
 std::int64_t BlockPlan::skipped(std::int64_t i) const {
   return std::clamp<std::int64_t>(first_read - i * block, 0, length(i));
+}
+
+std::optional<BlockRows> BlockRecurrence::as_one(decltype(block_accumulate)& recurrence,
+                                                 const WindowLayer& layer, const BlockRows& x,
+                                                 const BlockPlan& plan, const CarriedRows& carried,
+                                                 const std::vector<std::uint64_t>& calls,
+                                                 bool spreads_output) {
+  if (carried.keeps || captures_values()) return {};  // one kernel would hide them
+  const DropoutSite& drop = layer.drop();
+  const TransformerLayer& t = layer.layer;
+  BlockRecurrenceOptions options;
+  options.sequences = plan.batch;
+  options.block = plan.block;
+  options.first_read = plan.first_read;
+  options.spreads_output = spreads_output;
+  options.chain.heads = t.heads;
+  options.chain.gelu = t.feed_forward.gelu;
+  options.chain.eps = t.attn_norm.eps;
+  if (drop.active()) {
+    options.chain.dropout = drop.rate;
+    for (const std::uint64_t call : calls)
+      for (const char* site : {".attn.probabilities", ".attn.drop", ".mlp.drop"})
+        options.keys.push_back(drop.key(t.path + site, call));
+  }
+  const std::optional<Tensor> y = fused_blocks(recurrence, x.parts(), t.weights(), options);
+  if (!y) return {};
+  std::int64_t done = 0;
+  return x.map([&](const Tensor& part, int) {
+    const std::int64_t rows = part.elements() / part.dim(-1);
+    const Tensor of_part = reshape(narrow(*y, 0, done, rows), part.shape());
+    done += rows;
+    return of_part;
+  });
 }
 
 std::int64_t BlockRecurrence::block_of(const ForwardInput& input) const {

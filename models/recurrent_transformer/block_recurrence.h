@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "models/recurrent_transformer/recurrent_transformer.h"
+#include "ops/recurrence/block_recurrence.h"
 
 namespace eddy {
 
@@ -82,6 +83,14 @@ class BlockRecurrence : public RecurrentTransformer {
   virtual Tensor run_literal(const TransformerLayer& layer, const Tensor& x, const DropoutSite& drop,
                              std::int64_t block, CarriedRows& carried) const = 0;
 
+  // What one of the ops of ops/recurrence/block_recurrence.h gives for all blocks of a layer by one kernel; nothing
+  // where it does not take the device or the sizes, the call keeps a state, or values inside are captured. `calls`:
+  // those whose dropout masks the halves have, in the order of the op's keys.
+  static std::optional<BlockRows> as_one(decltype(block_accumulate)& recurrence, const WindowLayer& layer,
+                                         const BlockRows& x, const BlockPlan& plan,
+                                         const CarriedRows& carried, const std::vector<std::uint64_t>& calls,
+                                         bool spreads_output = true);
+
   // Streaming in one layer: the outputs of the next rows x [batch, rows, dim], which are in one block. State
   // of the layer `name`:
   //   past            keys and values of the window's first half, from the previous block
@@ -115,12 +124,14 @@ class BlockForget final : public BlockRecurrence {
   using BlockRecurrence::BlockRecurrence;
 
  private:
-  // The states h of all blocks with their keys and values, a tensor each. Dropout masks are those of calls 0 .. n-1.
+  // The states h of all blocks with their keys and values, a tensor each; or the states alone, where one kernel made
+  // them. Dropout masks are those of calls 0 .. n-1.
   struct Chain {
     std::vector<Tensor> h, key_value;
+    std::optional<BlockRows> states;
 
     // h, and keys and values, of the blocks [begin, end), which have equal lengths, as one batch of windows.
-    std::pair<Tensor, Tensor> windows(std::int64_t begin, std::int64_t end) const;
+    std::pair<Tensor, Tensor> windows(const WindowLayer& layer, std::int64_t begin, std::int64_t end) const;
   };
   static Chain run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
                          CarriedRows& carried);
@@ -153,9 +164,9 @@ class BlockAccumulate final : public BlockRecurrence {
   void check_length(std::int64_t time, bool carried) const override;
 
  private:
-  // The outputs of all blocks by one fused kernel; nothing if it does not support the device or the sizes.
-  std::optional<BlockRows> run_fused(const WindowLayer& layer, const BlockRows& x,
-                                     const BlockPlan& plan) const;
+  // The outputs of all blocks by one kernel, where as_one has it.
+  std::optional<BlockRows> run_fused(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
+                                     const CarriedRows& carried) const;
   // The outputs of each block, from the first row that is read; undefined for blocks that are not read.
   std::vector<Tensor> run_chain(const WindowLayer& layer, const BlockRows& x, const BlockPlan& plan,
                                 CarriedRows& carried) const;

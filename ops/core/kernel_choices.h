@@ -33,8 +33,9 @@ namespace eddy::detail {
 //     fused          one kernel for all three: no positions; with a bias or scales of heads to learn, heads that
 //                    share no keys, and a band that fits
 //     plain          all; a kernel for dq and one for dk and dv
-//   recurrence       block accumulate
-//     fused          one kernel for all windows: weights that fit on the multiprocessors
+//   recurrence       block recurrences: accumulate and forget
+//     fused          one kernel for all windows: products in bf16, dim up to 128 in steps of 32, blocks of up to 64
+//                    positions, heads of up to 32 numbers
 //     plain          all; products and small kernels for each window
 //   unit_recurrence  the chain over time
 //     phases         four launches a step: products in bf16, dim up to 512, heads of up to 64 numbers

@@ -140,24 +140,31 @@ inline Cost cost_of(const UnitRecurrenceArgs& a) {
                          tokens * (backward ? right_sides * a.dim + 3 * a.mlp : 3 * a.dim + a.mlp));
 }
 
-// With accumulate, all products and the attention are inside the kernel. A window has twice as many rows as
-// the block has tokens. Tensors moved for each row:
+// Block recurrences: all products and the attention are inside the kernel. The windows have more rows than the blocks
+// have tokens: accumulate computes the layer for all of them, forget for the tokens, and of the others queries, keys
+// and values. Tensors moved for each row of the windows, and for each row of the layer:
 //
-//   forward   writes z, qkv, r and the result; stores o, a1, a2, u for the backward pass
-//   backward  reads  z, qkv, o, r, u
-//             writes da1, dz, da2, dqkv, two right-hand sides, act, du
-inline Cost cost_of(const BlockAccumulateArgs& a) {
+//   forward   x; writes z, a1, qkv          writes r and the result; o, a2, u
+//   backward  reads z, qkv                  reads r, o, u, and dy of the tokens
+//             writes da1, dz, dqkv          writes da2, two right-hand sides, act, du
+inline Cost cost_of(const BlockRecurrenceArgs& a) {
   const bool backward = a.dh != nullptr;
-  const std::int64_t tokens = a.sequences * ((a.time - 1) * a.block + a.last),
-                     weights = 4 * a.dim * a.dim + 2 * a.dim * a.mlp;
-  // Of each sequence: the newer half of the first window, the whole of the following ones, then the last.
-  const auto causal = [](std::int64_t rows) { return rows * (rows + 1) / 2; };
-  const std::int64_t pairs = a.sequences * ((a.time - 1) * 2 * causal(a.block) + 2 * causal(a.last) +
+  const std::int64_t before = a.sequences * (a.time - 1) * a.block, tokens = before + a.sequences * a.last,
+                     windows = tokens + (a.accumulates ? tokens : before),
+                     rows = a.accumulates ? windows : tokens, projection = 3 * a.dim * a.dim,
+                     rest = a.dim * a.dim + 2 * a.dim * a.mlp;
+  // Of each sequence: the newer halves see the older ones; of accumulate these see themselves.
+  const auto causal = [](std::int64_t count) { return count * (count + 1) / 2; };
+  const std::int64_t own = (a.time - 1) * causal(a.block) + causal(a.last),
+                     pairs = a.sequences * ((a.accumulates ? 2 : 1) * own +
                                             (a.time == 1 ? 0 : (a.time - 2) * a.block + a.last) * a.block);
   return recurrence_cost(
-      a, 2 * number(tokens) * number(weights) + number(pairs) * number((backward ? 4 : 2) * a.dim),
-      tokens * (backward ? 17 : 13) * a.dim + weights,
-      2 * tokens * (backward ? 6 * a.dim + 3 * a.mlp : 3 * a.dim + a.mlp));
+      a,
+      number(windows) * number(projection) + number(rows) * number(rest) +
+          number(pairs) * number((backward ? 4 : 2) * a.dim),
+      (backward ? 3 * windows + 2 * rows + tokens : windows + 2 * rows + tokens) * a.dim + projection + rest,
+      backward ? windows * 6 * a.dim + rows * (3 * a.dim + 3 * a.mlp)
+               : windows * 4 * a.dim + rows * (2 * a.dim + a.mlp));
 }
 
 // The backward passes of these two add to rows.

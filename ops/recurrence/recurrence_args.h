@@ -1,4 +1,4 @@
-// What the kernels of the two recurrences that are ops (unit_recurrence.h, block_accumulate.h) both read and write: the
+// What the kernels of the two recurrences that are ops (unit_recurrence.h, block_recurrence.h) both read and write: the
 // arrays of the layer, which each of them adds its own to.
 #pragma once
 
@@ -28,7 +28,7 @@ struct RecurrenceArgs {
   // of each, and arrays end there. The unit recurrence has sequences = batch and block = last = 1.
   std::int64_t sequences, block, last;
   // How many rows of each sequence are not read, and have no masks, in the last step but one and in the last:
-  // in those of older halves (block_accumulate.h).
+  // in those of older halves (block_recurrence.h).
   std::int64_t unread[2];
   bool gelu;
   double eps, dropout;
@@ -49,7 +49,7 @@ struct RecurrenceArgs {
   void* scratch;                       // working memory for the rows of one step
 };
 
-// Capability query for the fused kernels of block accumulate, forward and backward: does the device use them for these
+// Capability query for the kernels of the block recurrences, forward and backward: does the device use them for these
 // sizes?
 struct RecurrenceSupportQuery {
   std::int64_t dim, mlp, heads, sequences, block;

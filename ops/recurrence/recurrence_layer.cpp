@@ -104,19 +104,23 @@ void bind(RecurrenceArgs& args, const UnitRecurrenceWeights& w, const UnitRecurr
   args.down_bias = data_or_null(w.down_bias);
 }
 
-SavedRows::SavedRows(RecurrenceArgs& args, const Tensor& rows) {
-  const auto make = [&](Tensor& made, void*& address, std::int64_t width, Dtype dtype) {
-    made = Tensor::empty(rows.shape().with(rows.rank() - 1, width), dtype, rows.device());
+SavedRows::SavedRows(RecurrenceArgs& args, const Tensor& rows, const Tensor& read) {
+  const auto make_like = [](const Tensor& like, Tensor& made, void*& address, std::int64_t width,
+                            Dtype dtype) {
+    made = Tensor::empty(like.shape().with(like.rank() - 1, width), dtype, like.device());
     address = made.raw_data();
+  };
+  const auto make = [&](Tensor& made, void*& address, std::int64_t width, Dtype dtype) {
+    make_like(rows, made, address, width, dtype);
   };
   make(o, args.o, args.dim, args.kept);
   make(r, args.r, args.dim, args.dtype);
-  make(a1, args.a1, args.dim, args.kept);
+  make_like(read, a1, args.a1, args.dim, args.kept);
   make(a2, args.a2, args.dim, args.kept);
   make(u, args.u, args.mlp, args.kept);
   make(gate, args.gate, args.heads, args.dtype);
-  make(mean1, args.mean1, 1, args.dtype);
-  make(rstd1, args.rstd1, 1, args.dtype);
+  make_like(read, mean1, args.mean1, 1, args.dtype);
+  make_like(read, rstd1, args.rstd1, 1, args.dtype);
   make(mean2, args.mean2, 1, args.dtype);
   make(rstd2, args.rstd2, 1, args.dtype);
 }
@@ -133,7 +137,8 @@ std::vector<Tensor> SavedRows::with(const std::vector<Tensor>& more) const {
   return all;
 }
 
-BackwardRows::BackwardRows(RecurrenceArgs& args, const Tensor& rows, const Tensor& kept_u) {
+BackwardRows::BackwardRows(RecurrenceArgs& args, const Tensor& rows, const Tensor& kept_u,
+                           const Tensor& read) {
   const auto make = [&](Tensor& made, void*& address, const Tensor& like, Dtype dtype) {
     made = Tensor::empty(like.shape(), dtype, like.device());
     address = made.raw_data();
@@ -142,7 +147,7 @@ BackwardRows::BackwardRows(RecurrenceArgs& args, const Tensor& rows, const Tenso
   make(du, args.du, kept_u, args.kept);
   make(dattn, args.do_out, rows, args.kept);
   make(dmlp, args.dmlp_out, rows, args.kept);
-  make(da1, args.da1, rows, args.dtype);
+  make(da1, args.da1, read, args.dtype);
   make(da2, args.da2, rows, args.dtype);
 }
 
@@ -226,16 +231,15 @@ void bind(RecurrenceArgs& args, const Steps& steps) {
 }
 
 Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, std::int64_t block,
-                      double dropout, const std::vector<RandomKey>& keys) {
-  constexpr std::int64_t kKeysOfBlock = 6;
+                      double dropout, const std::vector<RandomKey>& keys, std::int64_t keys_of_block) {
   checks::floating(op, x);
   if (x.rank() != 2 || x.elements() == 0 || sequences < 1 || block < 1 || x.dim(0) % sequences != 0)
     fail<ShapeError>("{}: x has shape {} ([{} sequences x positions, dim], in blocks of {})", op,
                      to_string(x.shape()), sequences, block);
   const std::int64_t positions = x.dim(0) / sequences, time = (positions + block - 1) / block;
-  if (dropout > 0 && std::ssize(keys) != kKeysOfBlock * time)
+  if (dropout > 0 && std::ssize(keys) != keys_of_block * time)
     fail<ValueError>("{}: {} keys for dropout in {} blocks ({} for each)", op, keys.size(), time,
-                     kKeysOfBlock);
+                     keys_of_block);
   return {time,
           sequences * block,
           sequences,

@@ -1,4 +1,4 @@
-// The transformer layer T of Kausik's recurrences that are ops (unit_recurrence.h, block_accumulate.h): checks of its
+// The transformer layer T of Kausik's recurrences that are ops (unit_recurrence.h, block_recurrence.h): checks of its
 // weights, their layout for the kernels, and the weight gradients, each of which is one product over the rows of all
 // steps.
 #pragma once
@@ -63,8 +63,9 @@ struct SavedRows {
   Tensor o, r, a1, a2, u, gate, mean1, rstd1, mean2, rstd2;
 
   explicit SavedRows(const VjpContext& context);
-  // Allocates them for rows [.., dim] and puts their addresses into the arguments, whose sizes `bind` has set.
-  SavedRows(detail::RecurrenceArgs& args, const Tensor& rows);
+  // Allocates them for rows [.., dim] and puts their addresses into the arguments, whose sizes `bind` has set. `read`:
+  // those that go through the first norm, which are as many unless a recurrence leaves some unfinished.
+  SavedRows(detail::RecurrenceArgs& args, const Tensor& rows, const Tensor& read);
   // Returns them, followed by `more`.
   std::vector<Tensor> with(const std::vector<Tensor>& more) const;
 };
@@ -73,8 +74,9 @@ struct SavedRows {
 struct BackwardRows {
   Tensor act, du, dattn, dmlp, da1, da2;
 
-  // Allocates them for rows of the layer's width and u, and puts their addresses into the arguments.
-  BackwardRows(detail::RecurrenceArgs& args, const Tensor& rows, const Tensor& u);
+  // Allocates them for rows of the layer's width, u, and the rows that the first norm reads, and puts their addresses
+  // into the arguments.
+  BackwardRows(detail::RecurrenceArgs& args, const Tensor& rows, const Tensor& u, const Tensor& read);
 };
 
 // The gradient of an output, which a kernel may overwrite: the tensor itself if nothing else uses it, else a
@@ -94,10 +96,10 @@ struct Steps {
 // Puts them into the arguments.
 void bind(detail::RecurrenceArgs& args, const Steps& steps);
 // Returns the steps of rows [sequences positions, dim] in blocks, with the keys of their masks on x's device, of
-// which there must be six for each block if `dropout` is above 0.
+// which there must be `keys_of_block` for each block if `dropout` is above 0.
 // errors: ShapeError; ValueError for another number of keys.
 Steps steps_of_blocks(const char* op, const Tensor& x, std::int64_t sequences, std::int64_t block,
-                      double dropout, const std::vector<RandomKey>& keys);
+                      double dropout, const std::vector<RandomKey>& keys, std::int64_t keys_of_block);
 
 // All rows of blocks [.., dim] in one tensor [rows, dim], block after block.
 Tensor rows_of_blocks(const std::vector<Tensor>& blocks);

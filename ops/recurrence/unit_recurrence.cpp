@@ -69,7 +69,7 @@ UnitRecurrenceResult run_chain(const Tensor& x, const Tensor& qkv, const UnitRec
   args.dtype = x.dtype();
   bind(args, Steps{x.dim(0), batch, batch, 1, 1, {}});
   bind(args, w, options, x.device().type == DeviceType::cuda);
-  const SavedRows kept(args, h);
+  const SavedRows kept(args, h, h);
   args.key0 = data_or_null(key0);
   args.value0 = data_or_null(value0);
   args.wkv = data_or_null(wkv);
@@ -104,7 +104,7 @@ UnitRecurrenceResult run_chain(const Tensor& x, const Tensor& qkv, const UnitRec
         UnitRecurrenceArgs a = args;
         const Tensor dx = rows_like(sh, a.dim, sh.dtype()), dqkv = rows_like(sh, 3 * a.dim, sh.dtype());
         const Tensor dkv = sh.device().type == DeviceType::cuda ? rows_like(sh, 2 * a.dim, a.kept) : Tensor();
-        const BackwardRows back(a, sh, rows.u);
+        const BackwardRows back(a, sh, rows.u, sh);
         a.dh = dh.raw_data();
         a.dkey = dk.raw_data();
         a.dvalue = dv.raw_data();

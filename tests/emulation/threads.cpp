@@ -32,13 +32,12 @@ constexpr std::size_t kPage = 4096, kLine = 64, kStackBytes = (256 << 10) + kPag
 constexpr std::size_t kMostShared = 227 << 10;
 constexpr std::uint32_t kMostCopies = 1 << 16;  // of boxes on their way, to choose one
 
-enum class State : unsigned char { ready, at_barrier, at_exchange, at_group_barrier, waiting, ended };
+enum class State : unsigned char { ready, at_barrier, at_exchange, waiting, ended };
 
 struct Thread {
   std::jmp_buf context;
   bool started = false;
   int turn = 0;                                 // which of the two values the next exchange writes
-  int first_block = 0, blocks = 0;              // the group whose barrier it waits at
   const std::function<bool()>* over = nullptr;  // what it waits for
 };
 
@@ -209,23 +208,20 @@ class Run {
 
   // Where all threads wait at barriers or have ended: releases whom it can. Returns false once all have ended.
   bool release_barriers() {
-    int ended = 0, at_barrier = 0, at_group_barrier = 0, waiting = 0;
+    int ended = 0, at_barrier = 0, waiting = 0;
     for (int i = 0; i < threads_; ++i) {
       ended += machine.states[i] == State::ended;
       at_barrier += machine.states[i] == State::at_barrier;
-      at_group_barrier += machine.states[i] == State::at_group_barrier;
       waiting += machine.states[i] == State::waiting;
     }
     if (ended == threads_) return end_of_phases(), false;
-    release_groups();
     for (int block = 0; block < blocks_; ++block) release_block(block);
     release_waiting();
     if (ready_ == 0 && !complete_copy(random_below(kMostCopies)))
       stop(
           "threads wait for others that do not come: of %d, %d have ended, %d wait at a barrier, %d in a "
-          "warp, %d for other blocks, %d for a phase or a turn",
-          threads_, ended, at_barrier, threads_ - ended - at_barrier - at_group_barrier - waiting,
-          at_group_barrier, waiting);
+          "warp, %d for a phase or a turn",
+          threads_, ended, at_barrier, threads_ - ended - at_barrier - waiting, waiting);
     return true;
   }
 
@@ -235,23 +231,6 @@ class Run {
     for (int i = first; i < first + threads_each_; ++i)
       if (machine.states[i] != State::at_barrier) return;
     release(first, first + threads_each_);
-  }
-
-  // Releases the blocks of each group whose threads all wait at its barrier.
-  void release_groups() {
-    for (int block = 0; block < blocks_; ++block) {
-      const int begin = block * threads_each_;
-      const Thread& first = machine.threads[begin];
-      if (machine.states[begin] != State::at_group_barrier || first.first_block != block) continue;
-      const int end = begin + first.blocks * threads_each_;
-      bool all = end <= threads_;
-      for (int i = begin; i < end && all; ++i) {
-        const Thread& thread = machine.threads[i];
-        all = machine.states[i] == State::at_group_barrier && thread.first_block == first.first_block &&
-              thread.blocks == first.blocks;
-      }
-      if (all) release(begin, end);
-    }
   }
 
   // Releases the threads whose wait is over; returns how many others wait.
@@ -393,14 +372,6 @@ void run_resident(const Launch& launch, const std::function<void()>& body) {
 int most_resident_blocks(int threads) {
   if (counts_only()) return multiprocessors();  // whatever blocks need, one fits on each
   return std::min(wanted_blocks(), most_threads() / threads);
-}
-
-void sync_blocks(int first_block, int blocks) {
-  if (!machine.resident) stop("a grid barrier in a launch whose blocks are not resident together");
-  Thread& thread = machine.threads[machine.current];
-  thread.first_block = first_block;
-  thread.blocks = blocks;
-  leave(State::at_group_barrier);
 }
 
 void wait_until(const std::function<bool()>& over) {

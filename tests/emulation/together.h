@@ -1,5 +1,5 @@
-// Kernels whose blocks are all resident at once and have grid barriers, and waits for what else happens; implemented in
-// threads.cpp, the last two functions in transactions.cpp.
+// Kernels whose blocks are all resident at once, and waits for what else happens; implemented in threads.cpp, the last
+// two functions in transactions.cpp.
 #pragma once
 
 #include "tests/emulation/emulation.h"
@@ -11,8 +11,6 @@ namespace emulation {
 void run_resident(const Launch& launch, const std::function<void()>& body);
 // Returns the most blocks that can be resident at once.
 int most_resident_blocks(int threads);
-// A barrier: waits for all threads of the `blocks` blocks from `first_block` on.
-void sync_blocks(int first_block, int blocks);
 // Waits until `over` returns true.
 void wait_until(const std::function<bool()>& over);
 

@@ -172,8 +172,8 @@ case "$part" in
         grep -E "Duration|Throughput|Stall|Occupancy|Registers|L1/TEX|Warp Cycles" | head -n 30
     }
     copy=("${step[@]}" copy --batch 64)
-    EDDY_KERNELS=recurrence=fused profile accumulate_forward "${copy[@]}"
-    EDDY_KERNELS=recurrence=fused profile accumulate_backward "${copy[@]}"
+    EDDY_KERNELS=recurrence=fused profile block_forward "${copy[@]}"
+    EDDY_KERNELS=recurrence=fused profile block_backward "${copy[@]}"
     profile wgmma_keys "${step[@]}" br_150m_rec_fixed_skip --batch 8 --sequence 4096
     for file in test_gpu_ops test_gpu_norms test_gpu_edges test_capture; do
       run "$file.memcheck" 60 1 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" --plain \

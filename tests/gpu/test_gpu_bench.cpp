@@ -103,7 +103,6 @@ TEST_SUITE("device") {
     CHECK(json["ops"][0]["gbs"] > 0);
     CHECK(json["ops"][0]["backward_ms"] >= 0);
     CHECK(json["optimizer"]["adamw_ms"] > 0);
-    CHECK(std::isfinite(json["grid_barrier_us"].get<double>()));
     CHECK(json["gpu"]["products"].size() == 15);
     for (const nlohmann::json& row : json["gpu"]["products"]) {
       CAPTURE(row["layer"]);

@@ -1,13 +1,13 @@
 // Training in bf16 under each choice of kernels (set_gpu_kernels), with models of every family that they
-// serve, of sizes that they take: losses within 1.5 % of those with the plain kernels, and captured steps with the bits of the same steps uncaptured. What does not take a choice
-// says so.
+// serve, of sizes that they take: losses within 1.5 % of those with the plain kernels, and captured steps with the bits
+// of the same steps uncaptured. What does not take a choice says so.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "ops/core/warnings.h"
-#include "ops/recurrence/block_accumulate.h"
+#include "ops/recurrence/block_recurrence.h"
 #include "tensor/base/format.h"
 #include "tests/gpu/support/captured_training.h"
 #include "tests/models/bf16_models.h"
@@ -77,7 +77,7 @@ void check_choices(const ModelConfig& config, const std::vector<std::string>& ch
     const double worst = test::loss_difference(result.losses, plain, kWindow);
     CHECK(worst <= kBound);
     CHECK(!std::isnan(worst));
-    // All of it was taken. Attention and block accumulate then have other bits, ReLU by its mask has the same.
+    // All of it was taken. Attention and block recurrences then have other bits, ReLU by its mask has the same.
     CHECK(take_warnings() == std::vector<std::string>());
     if (choice != kProducts && config.model != "unit_forget") CHECK(result.losses != plain);
   }
@@ -109,8 +109,8 @@ TEST_SUITE("device") {
   }
 
   TEST_CASE("models of blocks train as with the plain kernels") {
-    check_choices(wide("block_forget"), {kMma, kWgmma});
-    check_choices(wide("block_accumulate"), {kMma, "plain,attention=wgmma,recurrence=fused"});
+    for (const char* model : {"block_forget", "block_accumulate"})
+      check_choices(wide(model), {kMma, kWgmma, "plain,attention=wgmma,recurrence=fused"});
   }
 
   TEST_CASE("the unit recurrence by phases trains as the composed one") {
@@ -148,18 +148,19 @@ TEST_SUITE("device") {
     train(wide("regular", 48, 2), Dtype::bf16);
     CHECK(warned("attention in bf16 with heads of 24 goes by the plain kernels"));
     train(wide("block_accumulate", 64, 1), Dtype::bf16);
-    CHECK(warned("block_accumulate is not fused: dim 64, mlp 64, 1 heads, blocks of 4, products in bf16"));
-    BlockAccumulateOptions sizes;
+    CHECK(warned("a block recurrence is not fused: dim 64, mlp 64, 1 heads, blocks of 4, products in bf16"));
+    BlockRecurrenceOptions sizes;
     sizes.sequences = 2;
     sizes.block = 3;
     sizes.chain.heads = 16;
     const Tensor rows = Tensor::zeros({6, 512}, Dtype::f32, gpu());
-    CHECK_FALSE(block_accumulate_fits(rows, 8192, sizes));  // 36 MiB of weights
-    CHECK(warned("block_accumulate is not fused: dim 512, mlp 8192, 16 heads, blocks of 3, products in f32"));
+    CHECK_FALSE(block_recurrence_fits(rows, 8192, sizes));
+    CHECK(
+        warned("a block recurrence is not fused: dim 512, mlp 8192, 16 heads, blocks of 3, products in f32"));
     ModelConfig hidden = wide("block_accumulate");
     hidden.accumulate = "hidden";
     train(hidden, Dtype::bf16);
-    CHECK(warned("block_accumulate with accumulate = \"hidden\" is composed of other ops"));
+    CHECK(warned("a block recurrence with accumulate = \"hidden\" is composed of other ops"));
     set_gpu_kernels("plain,attention=mma");  // a new choice gives a new warning
     train(wide("regular", 64, 1), Dtype::f32);
     CHECK(warned("heads of 64"));

@@ -9,7 +9,7 @@
 //                      a number went through one
 //   others             equal to the bit
 //
-// A NaN equals a NaN, and an infinity itself. The counters of grid barriers are left out: the emulation has its own.
+// A NaN equals a NaN, and an infinity itself. Counters of turns are left out: the emulation has its own.
 #pragma once
 
 #include <string>

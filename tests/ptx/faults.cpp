@@ -84,9 +84,11 @@ bool replace_operand(Statement& statement, std::string_view op, std::size_t oper
   return true;
 }
 
-// Of a kernel with loads by TMA the loading warp's code comes first: three waits for `empty`, and two arrivals at `full`
-// where a tile lies in two tensors.
+// Of a kernel with loads by TMA the loading warp's code comes first: three waits for `empty`, and two arrivals at
+// `full` where a tile lies in two tensors.
 constexpr int kLoadingWaits = 3, kLoadingArrivals = 2;
+// Of a walk over windows the barrier between windows and the wait for its weights come first.
+constexpr int kFirstOfWalk = 1;
 
 const PlantedFault kFaults[] = {
     {"a barrier of the block is left out", "", [](Statement& s) { return drop(s, "bar.sync"); }},
@@ -156,10 +158,6 @@ const PlantedFault kFaults[] = {
      [](Statement& s) { return rename(s, "add.s64", "sub.s64"); }},
     {"lanes exchange with others", "",
      [](Statement& s) { return rename(s, "shfl.sync.bfly.b32", "shfl.sync.up.b32"); }},
-    {"a release of the grid's barrier is relaxed", "",
-     [](Statement& s) { return rename(s, "atom.add.release.gpu.u32", "atom.add.relaxed.gpu.u32"); }},
-    {"an acquire of the grid's barrier is relaxed", "",
-     [](Statement& s) { return rename(s, "ld.acquire.gpu.b32", "ld.relaxed.gpu.b32"); }},
     {"a turn is passed on by a relaxed sum", "wgmma_fused",
      [](Statement& s) { return rename(s, "atom.add.release.gpu.u32", "atom.add.relaxed.gpu.u32"); }},
     {"a turn is awaited by a relaxed load", "wgmma_fused",
@@ -174,6 +172,23 @@ const PlantedFault kFaults[] = {
      [](Statement& s) {
        return s.op.starts_with("wgmma.mma_async") && s.operands.size() == 8 &&
               set_operand(s, s.op, 6, "1", "0");
+     }},
+    {"a barrier between windows is left out", "block_forward_kernel",
+     [](Statement& s) { return drop(s, "bar.sync"); }},
+    {"a barrier ahead of attention's gradients is left out", "block_backward_kernel",
+     [](Statement& s) { return drop(s, "bar.sync"); }, kFirstOfWalk},
+    {"queries are overwritten while the warp reads them", "block_forward_kernel",
+     [](Statement& s) { return drop(s, "bar.warp.sync"); }},
+    {"weights are read before they have come", "block_forward_kernel",
+     [](Statement& s) { return drop(s, "cp.async.wait_all"); }},
+    {"rows are read before they have come", "block_backward_kernel",
+     [](Statement& s) { return drop(s, "cp.async.wait_all"); }, kFirstOfWalk},
+    {"registers of mma's right operand are swapped", "block_backward_kernel",
+     [](Statement& s) { return swap_in_braces(s, "mma.sync.aligned.m16n8k16", 2); }},
+    {"values are not read across", "block_forward_kernel",
+     [](Statement& s) {
+       return rename(s, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16",
+                     "ldmatrix.sync.aligned.m8n8.x4.shared.b16");
      }},
     {"a guard is the other way round", "",
      [](Statement& s) {

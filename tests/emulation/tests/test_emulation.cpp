@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "cuda/core/grid_barrier.cuh"
 #include "cuda/core/shared_launch.cuh"
 #include "cuda/runtime/context.h"
 #include "cuda/runtime/gemm.h"
@@ -59,34 +58,6 @@ void turn_around_kernel(Floats args) {
   row[threadIdx.x] = args.from[threadIdx.x];
   if (Waits) __syncthreads();
   args.to[threadIdx.x] = row[255 - threadIdx.x];
-}
-
-struct Groups {
-  unsigned* counters;
-  float* numbers;  // [8, 64], a row for each block
-  int blocks;      // blocks of a group
-};
-
-// Each block of a group writes the row of the next one and reads its own, twice. In the second kernel one
-// block misses a barrier.
-template <bool Waits>
-void pass_around_kernel(Groups args) {
-  cuda::BlockGroup group(args.counters, args.blocks);
-  const unsigned first = static_cast<unsigned>(group.index * args.blocks);
-  const unsigned next = first + static_cast<unsigned>((group.rank + 1) % args.blocks);
-  float* const own = cuda::shared_memory();
-  own[threadIdx.x] = static_cast<float>(100 * blockIdx.x + threadIdx.x);
-  for (int turn = 0; turn < 2; ++turn) {
-    args.numbers[next * 64 + threadIdx.x] = own[threadIdx.x];
-    if (Waits) group.sync();
-    own[threadIdx.x] = args.numbers[blockIdx.x * 64 + threadIdx.x];
-    if (Waits) group.sync();
-  }
-}
-
-void one_misses_the_barrier_kernel(Groups args) {
-  cuda::BlockGroup group(args.counters, args.blocks);
-  if (blockIdx.x != 3) group.sync();
 }
 
 }  // namespace
@@ -162,31 +133,6 @@ TEST_SUITE("device") {
     };
     CHECK(run(turn_around_kernel<true>) == turned);
     CHECK(run(turn_around_kernel<false>) != turned);
-  }
-
-  TEST_CASE("blocks of a group see what each other wrote after a grid barrier and not before") {
-    const Tensor counters = Tensor::zeros({2 * cuda::BlockGroup::kCounterStride}, Dtype::i32, gpu());
-    const Tensor numbers = Tensor::empty({8, 64}, Dtype::f32, gpu());
-    const Groups args{static_cast<unsigned*>(counters.raw_data()), numbers.mutable_data<float>(), 4};
-    const auto run = [&](void (*kernel)(Groups)) {
-      raw::fill(numbers, -1);
-      cuda::start_resident("pass_around", kernel, 8, 64, 256, args);
-      return to_cpu(numbers).to_vector<float>();
-    };
-    std::vector<float> want(512);  // after two rounds: the numbers of the block two before
-    for (std::size_t block = 0; block < 8; ++block)
-      for (std::size_t i = 0; i < 64; ++i)
-        want[block * 64 + i] = static_cast<float>(100 * (block / 4 * 4 + (block + 2) % 4) + i);
-    CHECK(run(pass_around_kernel<true>) == want);
-    CHECK(run(pass_around_kernel<false>) != want);
-    const std::string text = report_of([&] {
-      cuda::start_resident("one_misses_the_barrier", one_misses_the_barrier_kernel, 8, 64, 0, args);
-      cuda::synchronize();
-    });
-    CHECK_MESSAGE(
-        text.find("of 512, 320 have ended, 0 wait at a barrier, 0 in a warp, 192 for other blocks") !=
-            std::string::npos,
-        text);
   }
 
   TEST_CASE("enqueued work runs late and reads pinned memory as it is then") {

@@ -206,7 +206,7 @@ TEST_SUITE("device") {
     }
   }
 
-  TEST_CASE("the fused accumulate launches as much for any number of blocks") {
+  TEST_CASE("the fused block recurrences launch as much for any number of blocks") {
     std::printf("\n%-18s %16s\n", "", "a block: plain");
     for (const char* name : {"unit_forget", "block_forget", "block_accumulate"}) {
       set_gpu_kernels("plain");
@@ -215,10 +215,12 @@ TEST_SUITE("device") {
                   static_cast<long long>(five.second - four.second));
     }
     set_gpu_kernels("recurrence=fused");
-    const auto fused = launches_of_blocks("block_accumulate", 4);
-    CHECK(launches_of_blocks("block_accumulate", 5) == fused);
-    std::printf("%-18s %9lld + %4lld a call\n", "the same, fused", static_cast<long long>(fused.first),
-                static_cast<long long>(fused.second));
+    for (const char* name : {"block_forget", "block_accumulate"}) {
+      const auto fused = launches_of_blocks(name, 4, Dtype::bf16);
+      CHECK(launches_of_blocks(name, 5, Dtype::bf16) == fused);
+      std::printf("%-18s %9lld + %4lld a call, fused\n", name, static_cast<long long>(fused.first),
+                  static_cast<long long>(fused.second));
+    }
     std::fflush(stdout);
   }
 

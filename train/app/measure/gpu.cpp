@@ -145,11 +145,4 @@ MeasuredTable bench_gpu_products(const GpuBenchOptions& options, Device device) 
   return table;
 }
 
-double bench_grid_barrier(const GpuBenchOptions& options, Device device) {
-  constexpr int kFew = 1, kMany = 101;
-  const auto barriers = [](int count) { return [=](std::size_t) { run_grid_barriers(count); }; };
-  const std::vector<double> seconds = best_seconds(device, options.runs, {barriers(kFew), barriers(kMany)});
-  return (seconds[1] - seconds[0]) / (kMany - kFew) * 1e6;
-}
-
 }  // namespace eddy::app

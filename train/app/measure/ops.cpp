@@ -268,8 +268,6 @@ Measurement bench_ops(const OpsBenchOptions& options) {
     costs.push_back(fmt::format("over {} parameters: AdamW {:.3f} ms, norm {:.3f} ms",
                                 optimizer["parameters"].get<std::int64_t>(), number(optimizer, "adamw_ms"),
                                 number(optimizer, "norm_ms")));
-    m.facts["grid_barrier_us"] = bench_grid_barrier(options.gpu, options.device);
-    costs.push_back(fmt::format("a grid barrier: {:.2f} us", number(m.facts, "grid_barrier_us")));
   }
   m.tables.push_back(bench_op_rows(options, ceilings));
   return m;

@@ -56,9 +56,6 @@ nlohmann::json bench_optimizer(const OpsBenchOptions& options);
 // errors: ValueError for sizes below 16; DeviceError for the CPU, which has no such clock; OutOfMemoryError.
 MeasuredTable bench_gpu_products(const GpuBenchOptions& options, Device device);
 
-// Returns the time of a grid barrier of the fused block accumulate: what a kernel takes longer for each one more.
-// units: microseconds, best.
-double bench_grid_barrier(const GpuBenchOptions& options, Device device);
 // Runs all of these, on a CPU in the memory that is free.
 // errors: as bench_op_rows and bench_gpu_products; OutOfMemoryError.
 Measurement bench_ops(const OpsBenchOptions& options);

@@ -226,7 +226,7 @@ std::string try_cases(const std::string& choice, std::span<const Case> cases, De
   return "";
 }
 
-// ---- models with block accumulate and with the unit recurrence ---------------------------------------------
+// ---- models with block recurrences and with the unit recurrence --------------------------------------------
 
 // A preset's model with other sizes; one layer.
 struct ModelCase {
@@ -235,9 +235,17 @@ struct ModelCase {
   double dropout;
   std::int64_t block = 0;  // of a model of blocks
 };
-constexpr ModelCase kSmallAccumulate{"copy", 3, 13, 32, 4, 0.2, 5};
-// The width and the blocks of the preset, and fewer positions.
-constexpr ModelCase kTimedAccumulate{"copy", 64, 256, 96, 6, 0, 32};
+// Short last blocks, windows that are not whole tiles, heads of 8, 12 and 16 numbers.
+constexpr ModelCase kBlockCases[] = {
+    {"copy", 3, 13, 32, 4, 0.2, 5},
+    {"cifar_block", 3, 13, 32, 4, 0.2, 5},
+    {"copy", 5, 50, 96, 8, 0, 20},
+    {"cifar_block", 5, 50, 96, 6, 0, 20},
+};
+constexpr std::size_t kSmallBlockCases = 2;
+// The width and the blocks of the presets, and fewer positions.
+constexpr ModelCase kTimedBlocks[] = {{"copy", 64, 256, 96, 6, 0, 32},
+                                      {"cifar_block", 256, 256, 32, 4, 0, 32}};
 // Tails of tiles of rows and of columns; heads of 8, 12 and 64 numbers.
 constexpr ModelCase kUnitCases[] = {
     {"shakespeare_unit", 3, 5, 32, 4, 0.2},
@@ -327,24 +335,6 @@ std::string try_in_bf16(const std::string& where, const std::string& choice, con
 
 std::string text_of(const ModelCase& c) {
   return fmt::format("{}, {} x {}, width {}", c.preset, c.batch, c.time, c.dim);
-}
-
-std::string try_model(const std::string& choice, const ModelCase& c, Device gpu) {
-  const Work in_f32 = model_work(c, Dtype::f32, gpu);
-  const Tensors want = under("plain", in_f32), got = under(choice, in_f32);
-  std::vector<std::string> warnings;
-  const bool left_out = was_left_out(&warnings);
-  for (std::size_t i = 0; i < want.size(); ++i)  // 1e-4 of the largest logit, 1e-3 of the largest gradient
-    if (std::string wrong = difference(fmt::format("part {} of {} in f32", i, text_of(c)), got[i], want[i], 1,
-                                       i == 0 ? 1e-4 : 1e-3);
-        !wrong.empty())
-      return wrong;
-  if (std::string wrong = try_in_bf16(text_of(c), choice, model_work(c, Dtype::bf16, gpu), want);
-      !wrong.empty())
-    return wrong;
-  reset_warnings();
-  if (left_out) leave_out(warnings.front());
-  return "";
 }
 
 // ---- products ----------------------------------------------------------------------------------------------
@@ -486,33 +476,32 @@ std::string try_attention_backward(const std::string& choice, Device gpu, const 
   return "";
 }
 
-std::string try_recurrence(const std::string& choice, Device gpu, const TrialSizes& sizes,
-                           std::vector<TrialTime>& times) {
-  std::vector<std::string> warnings;
-  const auto passes = [&](const ModelCase& c, std::string* wrong) {
-    *wrong = try_model(choice, c, gpu);
-    if (wrong->empty() && was_left_out(&warnings)) leave_out(warnings.front());
-    return wrong->empty() && warnings.empty();
-  };
-  std::string wrong;
-  const ModelCase& of_time = sizes.small ? kSmallAccumulate : kTimedAccumulate;
-  if (!passes(kSmallAccumulate, &wrong) || (!sizes.small && !passes(of_time, &wrong))) return wrong;
-  times.push_back(timed(of_time.preset, choice, model_work(of_time, Dtype::bf16, gpu), gpu, sizes));
-  return "";
-}
-
-// In bf16 alone, which is what its kernels take. A warning that is left behind says that they did not.
-std::string try_unit_recurrence(const std::string& choice, Device gpu, const TrialSizes& sizes,
-                                std::vector<TrialTime>& times) {
-  using Cases = std::span<const ModelCase>;
-  for (const ModelCase& c : Cases(kUnitCases, sizes.small ? kSmallUnitCases : std::size(kUnitCases)))
+// In bf16 alone, which is what the kernels of these choices take. A warning that is left behind says that they did not.
+std::string try_models(const std::string& choice, std::span<const ModelCase> cases,
+                       std::span<const ModelCase> timed_ones, Device gpu, const TrialSizes& sizes,
+                       std::vector<TrialTime>& times) {
+  for (const ModelCase& c : cases)
     if (std::string wrong = try_in_bf16(text_of(c), choice, model_work(c, Dtype::bf16, gpu),
                                         under("plain", model_work(c, Dtype::f32, gpu)));
         !wrong.empty())
       return wrong;
-  for (const ModelCase& c : sizes.small ? Cases(kUnitCases, 1) : Cases(kTimedUnits))
+  for (const ModelCase& c : timed_ones)
     times.push_back(timed(text_of(c), choice, model_work(c, Dtype::bf16, gpu), gpu, sizes));
   return "";
+}
+
+std::string try_recurrence(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                           std::vector<TrialTime>& times) {
+  using Cases = std::span<const ModelCase>;
+  return try_models(choice, Cases(kBlockCases, sizes.small ? kSmallBlockCases : std::size(kBlockCases)),
+                    sizes.small ? Cases(kBlockCases, 1) : Cases(kTimedBlocks), gpu, sizes, times);
+}
+
+std::string try_unit_recurrence(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                                std::vector<TrialTime>& times) {
+  using Cases = std::span<const ModelCase>;
+  return try_models(choice, Cases(kUnitCases, sizes.small ? kSmallUnitCases : std::size(kUnitCases)),
+                    sizes.small ? Cases(kUnitCases, 1) : Cases(kTimedUnits), gpu, sizes, times);
 }
 
 std::string try_products(const std::string& choice, Device gpu, const TrialSizes& sizes,

@@ -1,30 +1,10 @@
-// Replaces cuda/core/grid_barrier.cuh: the emulation's scheduler, which knows the blocks of each group,
-// implements the barrier.
+// Replaces cuda/core/resident_launch.cuh: the emulation runs the blocks of such a launch together.
 #pragma once
 
 #include "cuda/core/start.cuh"
 #include "tests/emulation/together.h"
 
 namespace eddy::cuda {
-
-class BlockGroup {
- public:
-  static constexpr int kCounterStride = 32;
-
-  BlockGroup(unsigned* counters, int blocks)
-      : index(static_cast<int>(blockIdx.x) / blocks),
-        rank(static_cast<int>(blockIdx.x) % blocks),
-        blocks_(blocks) {
-    if (counters[index * kCounterStride] != 0) emulation::stop("a group's counter is not 0 at the start");
-  }
-
-  void sync() { emulation::sync_blocks(index * blocks_, blocks_); }
-
-  const int index, rank;
-
- private:
-  int blocks_;
-};
 
 template <class Args>
 int most_resident_blocks(void (*)(Args), int threads, int) {
