@@ -48,6 +48,7 @@ const Case kCases[] = {
     {1, 80, 40, 32, 8, 32, 1, "relu", "all", false, 0.2},  // heads of one four
     {1, 70, 64, 32, 2, 32, 1, "gelu", "all", false, 0.2},  // the longest blocks
     {2, 21, 10, 128, 16, 32, 1, "relu", "all", true, 0},   // heads of 8
+    {2, 9, 4, 128, 4, 512, 1, "gelu", "all", true, 0.2},   // weights that shared memory has no room for
     // Masks: of all rows; of a part of the closing window; of a part of the window before it; of one window.
     {3, 13, 5, 32, 4, 128, 2, "relu", "all", true, 0.3},
     {2, 96, 32, 96, 6, 64, 1, "relu", "tail", false, 0.2, 16},
