@@ -331,24 +331,29 @@ struct HeadColumns {
 inline constexpr int kHeadSteps =
     2;  // at most, for heads of up to 32 in steps of 4 that divide a multiple of 32
 
+// Four numbers as two registers.
+__device__ inline void read_words(std::uint32_t (&words)[2], const bf16* from) {
+  const Neighbours<bf16, 4> numbers = *reinterpret_cast<const Neighbours<bf16, 4>*>(from);
+  std::memcpy(words, &numbers, sizeof words);
+}
 // The left operand of a step of 16 columns of the lane's rows in shared memory; 0 for what is not the head's.
 __device__ inline void read_left(std::uint32_t (&left)[4], const bf16* rows, int pitch, int s,
                                  const HeadColumns& columns) {
   const int column = 16 * s + static_cast<int>(threadIdx.x % 4) * 4;
   const bf16* const from = rows + static_cast<int>(threadIdx.x % 32 / 4) * pitch + column;
-  Fragments<1> fragments;
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
-    fragments.set(0, half, *reinterpret_cast<const Neighbours<bf16, 4>*>(from + 8 * half * pitch));
   const bool own = columns.has(column);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) left[i] = own ? fragments.at[0][i] : 0;
+  for (int half = 0; half < 2; ++half) {
+    std::uint32_t words[2];
+    read_words(words, from + 8 * half * pitch);
+    left[half] = own ? words[0] : 0;
+    left[2 + half] = own ? words[1] : 0;
+  }
 }
 // The right operand, transposed: 8 rows from `rows` on are its columns, and 16 columns from 16 s on its depth.
 __device__ inline void read_right(std::uint32_t (&right)[2], const bf16* rows, int pitch, int s) {
-  const Neighbours<bf16, 4> numbers = *reinterpret_cast<const Neighbours<bf16, 4>*>(
-      rows + static_cast<int>(threadIdx.x % 32 / 4) * pitch + 16 * s + static_cast<int>(threadIdx.x % 4) * 4);
-  std::memcpy(right, &numbers, sizeof right);
+  read_words(right, rows + static_cast<int>(threadIdx.x % 32 / 4) * pitch + 16 * s +
+                        static_cast<int>(threadIdx.x % 4) * 4);
 }
 // sums += left rows: 16 rows from `rows` on are the depth, and 16 columns from 16 s on the columns, in their own order.
 __device__ inline void multiply_rows(float (&sums)[2][4], const std::uint32_t (&left)[4], const bf16* rows,
