@@ -32,6 +32,7 @@
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/where.h"
+#include "ops/product/gelu_product.h"
 #include "ops/product/gemm.h"
 #include "ops/product/linear.h"
 #include "ops/product/matmul.h"
@@ -103,12 +104,15 @@
 #define EDDY_GPU_KERNELS(ROW) \
   ROW(RowBlockSumsArgs, row_block_sums) \
   ROW(PartialSumsArgs, partial_sums) \
+  ROW(GeluProductArgs, gelu_product_forward) \
+  ROW(GeluProductArgs, gelu_product_backward) \
   ROW(BlockAccumulateArgs, block_accumulate_forward) \
   ROW(BlockAccumulateArgs, block_accumulate_backward)
 
 // Capability queries: does the GPU have a kernel for these sizes? They run no work on a device.
 #define EDDY_GPU_QUERIES(ROW) \
   ROW(ProductSupportQuery, product_supports) \
+  ROW(GeluProductQuery, gelu_product_supports) \
   ROW(RecurrenceSupportQuery, block_accumulate_supports)
 
 // Kernels of the CPU only, compiled once for each instruction set: a GPU composes the op from other ops.
