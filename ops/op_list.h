@@ -32,7 +32,6 @@
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/where.h"
-#include "ops/product/gelu_product.h"
 #include "ops/product/gemm.h"
 #include "ops/product/linear.h"
 #include "ops/product/matmul.h"

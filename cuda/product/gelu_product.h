@@ -1,11 +1,11 @@
-// Products with GELU in their kernel (ops/product/gelu_product.h): the kernel, and what it takes. No CUDA header is
+// Products with GELU in their kernel (ops/product/gemm.h): the kernel, and what it takes. No CUDA header is
 // needed to include this.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/runtime/context.h"
-#include "ops/product/gelu_product.h"
+#include "ops/product/gemm.h"
 
 namespace eddy::cuda {
 

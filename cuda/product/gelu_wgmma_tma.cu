@@ -1,26 +1,26 @@
-// The two products of an MLP with GELU in their kernel (ops/product/gelu_product.h), with wgmma and loads by TMA, for
+// The two products of an MLP with GELU in their kernel (ops/product/gemm.h), with wgmma and loads by TMA, for
 // GPUs of compute capability 9.0:
 //
 //   forward    [rows, depth] by [columns, depth]^T + bias  ->  z, act
 //   backward   [rows, depth] by [depth, columns]           ->  dz = product gelu'(z), sums of dz over 64 rows
 //
 // Mapping: a block stays on its multiprocessor and takes one tile after another, of 128 rows and N = 256 columns, or
-// 128 where wide tiles are too few. Two warpgroups multiply, 64 rows each. A ninth warp loads by TMA: 64 of the depth at a
-// step, four steps ahead, also into the next tile. Each of the four places has two barriers: `full` ends a phase when
-// its bytes are there, `empty` when each of the 8 warps has passed the products that read it.
+// 128 where wide tiles are too few. Two warpgroups multiply, 64 rows each. A ninth warp loads by TMA: 64 of the depth
+// at a step, four steps ahead, also into the next tile. Each of the four places has two barriers: `full` ends a phase
+// when its bytes are there, `empty` when each of the 8 warps has passed the products that read it.
 //
 // Why the activation does not stand behind the products: in the issue slots of a multiprocessor, GELU of a tile and its
-// stores take three quarters of the time that tensor cores need for a depth of 768, and its derivative nine tenths. One
-// after the other that is no faster than a product and a pass over memory. So a warpgroup rounds a tile to bf16, 64
+// stores take 0.85 of the time that tensor cores need for a depth of 768, and its derivative and the sums 1.2 of it.
+// One after the other that is no faster than a product and a pass over memory. So a warpgroup rounds a tile to bf16, 64
 // registers of a thread in place of 128, starts the products of the next tile, and finishes the rounded one in groups
 // of 32 columns while those run:
 //
 //   loading warp     wait for empty; announce the bytes; start the copies of 64 of the depth
-//   warpgroups       for each group of 32 columns of the tile before:
-//                      the steps that belong to it: wait for full; start products; wait for those of the step before,
-//                                                   arrive at their empty
-//                      GELU, or dz and its sums     products are in flight
-//                    wait for all products          add the bias, round to bf16
+//   warpgroups       for each step
+//                      wait for full; start products
+//                      wait for the products of the step before; arrive at their empty
+//                      finish those groups of 32 columns of the tile before that are due: GELU, or dz and its sums
+//                    wait for all products; add the bias; round to bf16
 //
 // A thread of a product has two neighbours of each 8 columns. Four lanes exchange, so that each has 8 neighbours of one
 // of four such groups: loads and stores are 16 bytes, 64 in a row for four lanes.

@@ -18,7 +18,7 @@
 #include "ops/core/gradient_buffer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
-#include "ops/product/gelu_product.h"
+#include "ops/product/gemm.h"
 #include "ops/product/packed_weights.h"
 #include "ops/product/product.h"
 #include "ops/reduce/partial_sums.h"

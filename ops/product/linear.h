@@ -14,7 +14,7 @@ class VjpContext;
 struct LinearOptions {
   bool relu = false;  // max(x W^T + b, 0): the product applies it, and the values before it are not stored
   Tensor residual{};  // [..., out], of x's dtype, or undefined: added last, on a GPU by the product if it can
-  // gelu(x W^T + b): in bf16 on a GPU by the kernel that sums the bias's gradient, or by the products' (gelu_product.h)
+  // gelu(x W^T + b): in bf16 on a GPU by the kernel that sums the bias's gradient, or by the products' (gemm.h)
   bool gelu = false;
 };
 

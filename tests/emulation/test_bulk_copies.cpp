@@ -165,8 +165,8 @@ TEST_SUITE("device") {
     CHECK(report_of_boxes<Broken::no_wait_for_empty>() != "ended well");
     CHECK(report_of_boxes<Broken::twice_at_empty>() != "ended well");
     CHECK(says(report_of_boxes<Broken::too_few_bytes>(), "bytes that no arrival announced"));
-    CHECK(says(report_of_boxes<Broken::too_many_bytes>(), "for a phase of a barrier"));
-    CHECK(says(report_of_boxes<Broken::no_arrival_at_empty>(), "for a phase of a barrier"));
+    CHECK(says(report_of_boxes<Broken::too_many_bytes>(), "for a phase or a turn"));
+    CHECK(says(report_of_boxes<Broken::no_arrival_at_empty>(), "for a phase or a turn"));
     CHECK(says(report_of_boxes<Broken::not_published>(), "before its thread published it"));
   }
 

@@ -19,7 +19,7 @@
 #include "ops/reduce/reduce.h"
 #include "tensor/base/error.h"
 #include "tests/emulation/emulation.h"
-#include "tests/emulation/proposals.h"
+#include "tests/emulation/products/proposals.h"
 #include "tests/support/errors.h"
 #include "tests/train/step/gradient_keeper.h"
 #include "train/ranks/tree_collective.h"

@@ -8,7 +8,7 @@
 #include "ops/core/capture.h"
 #include "ops/product/gemm.h"
 #include "ops/product/matmul.h"
-#include "tests/emulation/proposals.h"
+#include "tests/emulation/products/proposals.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/errors.h"
 

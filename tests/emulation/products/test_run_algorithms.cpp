@@ -9,7 +9,7 @@
 
 #include "ops/core/warnings.h"
 #include "tensor/base/error.h"
-#include "tests/emulation/proposals.h"
+#include "tests/emulation/products/proposals.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tiny_run.h"
