@@ -75,7 +75,7 @@ struct GeluProductArgs {
   std::int64_t left_stride;
   const void* weight;
   std::int64_t weight_stride;
-  const void* bias = nullptr;  // forward: [columns], or null
+  const void* bias = nullptr;  // forward: [columns], at a multiple of 16 bytes, or null
   void* z = nullptr;       // [rows, columns]: forward a result, or null where nobody wants it; backward read
   void* result = nullptr;  // [rows, columns]: act or dz
   float* sums = nullptr;   // backward: [summed_blocks(rows), columns] (partial_sums.h), or null

@@ -272,9 +272,13 @@ Tensor linear_with_gelu(const Tensor& x, const Tensor& weight, const Tensor& bia
   if (fuses_gelu(operands.rows, operands.weight, columns)) {
     const auto is_tracked = [](const Tensor& input) { return input.defined() && requires_grad(input); };
     if (grad_enabled() && (is_tracked(x) || is_tracked(weight) || is_tracked(bias))) z = make_z();
-    const Tensor packed_bias = operands.bias.defined() ? raw::contiguous(operands.bias) : Tensor();
+    Tensor packed_bias = operands.bias.defined() ? raw::contiguous(operands.bias) : Tensor();
     GeluProductArgs args = gelu_product_of(operands.rows, operands.weight, columns);
-    if (packed_bias.defined()) args.bias = packed_bias.raw_data();
+    if (packed_bias.defined()) {
+      if (reinterpret_cast<std::uintptr_t>(packed_bias.raw_data()) % 16 != 0)
+        packed_bias = raw::copy(packed_bias);
+      args.bias = packed_bias.raw_data();
+    }
     if (z.defined()) args.z = z.raw_data();
     args.result = act.raw_data();
     gelu_product_forward_slot(x.device(), args);

@@ -307,6 +307,17 @@ TEST_SUITE("device") {
     }
   }
 
+  TEST_CASE("a bias may begin at any address") {
+    const Layer layer;
+    const Tensor bias = at_odd_addresses({to_gpu(raw::cast(to_cpu(layer.up_bias), Dtype::bf16))})[0];
+    const auto act = [&](const char* choice) {
+      set_gpu_kernels(std::string("gelu_products=") + choice);
+      return to_cpu(detach(linear(layer.x, layer.up, bias, {.gelu = true})));
+    };
+    const Tensor want = act("plain");
+    CHECK(counted([&] { expect_none(bit_difference("act", act("fused"), want)); }).of(kForward) == 1);
+  }
+
   TEST_CASE("without gradients an MLP with GELU keeps nothing beside its result") {
     set_gpu_kernels("gelu_products=fused");
     const Layer layer;
