@@ -204,6 +204,12 @@ std::unique_ptr<detail::DeferredGradient>& GradSink::open_deferred(int k) {
   return target(k).deferred;
 }
 
+bool GradSink::is_taken_deferred(int k) const {
+  if (!needs(k) || !edge(k).node->takes_deferred()) return false;
+  const detail::GradSlot& slot = target(k);
+  return !slot.has_grad() && slot.deferred == nullptr;
+}
+
 void GradSink::flush(int k) {
   detail::flush(target(k));
 }
@@ -270,6 +276,17 @@ const Tensor& VjpContext::dy(int output) const {
 Tensor VjpContext::dy_or_zeros(int output) const {
   const detail::GradSlot& slot = node_.slot(output);
   return slot.grad.defined() ? slot.grad : Tensor::zeros(slot.shape, slot.dtype, slot.device);
+}
+
+detail::DeferredGradient* VjpContext::deferred(int output) const {
+  return node_.slot(output).deferred.get();
+}
+
+std::unique_ptr<detail::DeferredGradient> VjpContext::release_deferred(int output, bool wanted) {
+  detail::GradSlot& slot = node_.slot(output);
+  if (wanted && !slot.has_grad()) return std::move(slot.deferred);
+  detail::flush(slot);
+  return nullptr;
 }
 
 const Tensor& VjpContext::saved(int i) const {

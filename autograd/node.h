@@ -101,6 +101,9 @@ class GradSink {
   bool keeps(int k, Dtype dtype) const;
   // Queues the producer of input k without a contribution: shared storage already holds its gradient.
   void enqueue(int k);
+  // Whether a gradient deferred for input k would be the first contribution to it, and its node takes it as it is
+  // (Node::takes_deferred).
+  bool is_taken_deferred(int k) const;
   // Returns the deferred gradient of input k, so that the caller can add work to it; the first call makes it.
   // All deferred work of an input has one type.
   template <class Deferred>
@@ -139,12 +142,23 @@ class VjpContext {
   const Tensor& dy(int output = 0) const;
   // The same, but zeros if the output has none.
   Tensor dy_or_zeros(int output) const;
+  // Returns the deferred gradient of an output, for a node that takes it (Node::takes_deferred), and dy(output) is
+  // undefined; or null, if there is none of this type alone: then dy(output) has all.
+  template <class Deferred>
+  std::unique_ptr<Deferred> take_deferred(int output = 0) {
+    const bool is_of_type = dynamic_cast<Deferred*>(deferred(output)) != nullptr;
+    return std::unique_ptr<Deferred>(static_cast<Deferred*>(release_deferred(output, is_of_type).release()));
+  }
   // Returns tensor i of those that were saved.
   // errors: ValueError when there is none; VersionError when it was written since.
   const Tensor& saved(int i) const;
   GradSink sink;
 
  private:
+  detail::DeferredGradient* deferred(int output) const;
+  // Gives the deferred gradient of an output away if it is `wanted` and nothing else has contributed; else computes it.
+  std::unique_ptr<detail::DeferredGradient> release_deferred(int output, bool wanted);
+
   Node& node_;
 };
 
@@ -159,6 +173,8 @@ class Node : public RefCounted {
   virtual void vjp(VjpContext& context) = 0;
   // Whether its gradient is kept: that of a parameter, or of an input given to require_grad.
   virtual bool is_leaf() const { return false; }
+  // Whether its vjp calls take_deferred for each output: gradients deferred for it are not computed before it runs.
+  virtual bool takes_deferred() const { return false; }
   // A node with shared gradient storage overrides this.
   virtual detail::GradSlot& slot(int output) { return slots_[static_cast<std::size_t>(output)]; }
 

@@ -48,7 +48,8 @@ void run_node(Node& node, detail::BackwardQueue& queue) {
         "backward: the graph behind {} was freed by an earlier backward (run the forward again, or detach "
         "what is carried over)",
         describe(node));
-  for (int output = 0; output < node.outputs(); ++output) flush(node.slot(output));
+  if (!node.takes_deferred())
+    for (int output = 0; output < node.outputs(); ++output) flush(node.slot(output));
   VjpContext context(node, queue);
   node.vjp(context);
   context.sink.finish();

@@ -94,6 +94,12 @@ class LambdaNode final : public Node {
  public:
   LambdaNode(const char* name, int count, Vjp function) : Node(name, count), vjp_(std::move(function)) {}
   void vjp(VjpContext& context) override { vjp_(context); }
+  bool takes_deferred() const override {
+    if constexpr (requires { Vjp::kTakesDeferred; })
+      return Vjp::kTakesDeferred;
+    else
+      return false;
+  }
 
  private:
   Vjp vjp_;
@@ -103,7 +109,7 @@ class LambdaNode final : public Node {
 
 // Returns y = op(inputs), with a node on the tape when one of the inputs is tracked and recording is on.
 // `saved` may hold inputs and y itself. The vjp refers to saved tensors and to inputs by their index in these
-// lists.
+// lists. One with a kTakesDeferred that is true calls take_deferred before it reads dy.
 template <class Vjp>
 Tensor record(const char* op, std::initializer_list<Tensor> inputs, const Tensor& y,
               std::initializer_list<Tensor> saved, Vjp vjp) {

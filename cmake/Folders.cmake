@@ -6,7 +6,7 @@ set(EDDY_AUTOGRAD_FOLDERS autograd)
 set(EDDY_OPS_FOLDERS ops/core ops/cpu ops/cast ops/reduce ops/views ops/pointwise ops/optimizer ops/index ops/composed
   ops/product ops/norm ops/memory ops/loss ops/attention ops/recurrence ops ops/cost)
 set(EDDY_CUDA_FOLDERS cuda/runtime cuda/core cuda/views cuda/pointwise cuda/reduce cuda/norm cuda/index cuda/optimizer
-  cuda/memory cuda/loss cuda/attention cuda/recurrence cuda)
+  cuda/memory cuda/loss cuda/product cuda/attention cuda/recurrence cuda)
 set(EDDY_MODELS_FOLDERS models models/optimizer)
 # The families of models, in the order in which lists show them. All that names each family follows from this one list
 # (Families.cmake).

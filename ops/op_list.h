@@ -103,12 +103,15 @@
 #define EDDY_GPU_KERNELS(ROW) \
   ROW(RowBlockSumsArgs, row_block_sums) \
   ROW(PartialSumsArgs, partial_sums) \
+  ROW(GeluProductArgs, gelu_product_forward) \
+  ROW(GeluProductArgs, gelu_product_backward) \
   ROW(BlockRecurrenceArgs, block_recurrence_forward) \
   ROW(BlockRecurrenceArgs, block_recurrence_backward)
 
 // Capability queries: does the GPU have a kernel for these sizes? They run no work on a device.
 #define EDDY_GPU_QUERIES(ROW) \
   ROW(ProductSupportQuery, product_supports) \
+  ROW(GeluProductQuery, gelu_product_supports) \
   ROW(RecurrenceSupportQuery, block_recurrence_supports)
 
 // Kernels of the CPU only, compiled once for each instruction set: a GPU composes the op from other ops.

@@ -3,7 +3,6 @@
 
 #include "cuda/attention/position_products.h"
 #include "cuda/runtime/context.h"
-#include "cuda/runtime/device.h"
 #include "cuda/runtime/stream.cuh"
 #include "ops/backends.h"
 #include "ops/core/warnings.h"
@@ -15,12 +14,6 @@ namespace {
 // A block of the kernels with wgmma has 128 queries (64 in some), one of those with mma.sync 64. With no more of them
 // half of a block of 128 has nothing to do, so that the choice is one of its own.
 constexpr std::int64_t kShort = 64;
-
-// Computed once: the GPU of a process does not change. GPUs of 9.0 have wgmma, and no other.
-bool gpu_has_wgmma() {
-  static const bool has = is_measured(device_index());
-  return has;
-}
 
 // Whether positions are products in such a call, if it runs by wgmma.
 bool fit_products(const AttentionArgs& args) {
@@ -57,8 +50,8 @@ Kernel tf32_kernel(const AttentionArgs& args) {
 // Whether a call that mma was taken for runs by wgmma, which has positions as products: its blocks have 64 queries
 // where heads have at most 64 numbers.
 bool moves_to_products(const AttentionArgs& args) {
-  return gpu_has_wgmma() && kernel_choice(KernelOp::attention).kernel == Kernel::wgmma &&
-         args.head_size <= 64 && fit_products(args);
+  return has_wgmma() && kernel_choice(KernelOp::attention).kernel == Kernel::wgmma && args.head_size <= 64 &&
+         fit_products(args);
 }
 
 }  // namespace
@@ -77,7 +70,7 @@ Kernel attention_kernel(const AttentionArgs& args) {
     return Kernel::plain;
   }
   if (!asked && wanted == Kernel::mma && moves_to_products(args)) return Kernel::wgmma;
-  const Kernel kernel = wanted == Kernel::wgmma && gpu_has_wgmma() ? Kernel::wgmma : Kernel::mma;
+  const Kernel kernel = wanted == Kernel::wgmma && has_wgmma() ? Kernel::wgmma : Kernel::mma;
   if (asked && kernel != wanted)
     add_warning("attention goes by mma in place of wgmma, which is for GPUs of compute capability 9.0 alone");
   return kernel;

@@ -63,6 +63,11 @@ __device__ void wait_products(float (&sums)[Tiles][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
   hold_registers(sums);
 }
+// The same where products under way go on with the sums: tiles of those before them may be overwritten.
+template <int Pending>
+__device__ void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
 
 // Sets how many registers a thread of this warpgroup has from here on, a multiple of 8: fewer than before, or more, at
 // most 256, which waits until other warps of the block have given them back. The kernel has __launch_bounds__.
@@ -78,6 +83,7 @@ __device__ void take_registers() {
 // Lists of registers for inline assembly, which a function cannot produce.
 #define EDDY_SUMS_1(n) "+f"(sums[n][0]), "+f"(sums[n][1]), "+f"(sums[n][2]), "+f"(sums[n][3])
 #define EDDY_SUMS_4(n) EDDY_SUMS_1(n), EDDY_SUMS_1(n + 1), EDDY_SUMS_1(n + 2), EDDY_SUMS_1(n + 3)
+#define EDDY_SUMS_16_OF(n) EDDY_SUMS_4(n), EDDY_SUMS_4(n + 4), EDDY_SUMS_4(n + 8), EDDY_SUMS_4(n + 12)
 #define EDDY_SUMS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define EDDY_SUMS_32 \
   EDDY_SUMS_16       \
@@ -86,27 +92,41 @@ __device__ void take_registers() {
   EDDY_SUMS_32                                                                         \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define EDDY_SUMS_128                                                                          \
+  EDDY_SUMS_64                                                                                 \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "         \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, " \
+  "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, "   \
+  "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 // wgmma accumulates into the sums if the operand `add` is not 0, else it overwrites them.
 #define EDDY_MULTIPLY(n, sums, operands, add) \
   "{ .reg .pred add; setp.ne.b32 add, " add   \
   ", 0; wgmma.mma_async.sync.aligned"         \
   ".m64n" n "k16.f32.bf16.bf16 {" sums "}, " operands "; }"
 
-// sums = A B, or sums += A B with `add`. Both operands are in shared memory: rows of A are rows of its tile,
+// sums = A B, or sums += A B with `add`. Both operands are in shared memory: rows of A are rows of its tile, and
 // columns of B are rows of its tile; or, with Across, columns of A and rows of B are.
-template <int N, bool Across = false>
+template <int N, bool AcrossLeft = false, bool AcrossRight = AcrossLeft>
 __device__ void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, std::uint64_t right,
                                    bool add) {
-  static_assert(N == 32 || N == 64);
-  constexpr int kAcross = Across ? 1 : 0;
+  static_assert(N == 32 || N == 64 || N == 128 || N == 256);
+  constexpr int kLeft = AcrossLeft ? 1 : 0, kRight = AcrossRight ? 1 : 0;
   if constexpr (N == 32)
-    asm volatile(EDDY_MULTIPLY("32", EDDY_SUMS_16, "%16, %17, add, 1, 1, %19, %19", "%18")
+    asm volatile(EDDY_MULTIPLY("32", EDDY_SUMS_16, "%16, %17, add, 1, 1, %19, %20", "%18")
                  : EDDY_SUMS_4(0)
-                 : "l"(left), "l"(right), "r"(static_cast<int>(add)), "n"(kAcross));
-  else
-    asm volatile(EDDY_MULTIPLY("64", EDDY_SUMS_32, "%32, %33, add, 1, 1, %35, %35", "%34")
+                 : "l"(left), "l"(right), "r"(static_cast<int>(add)), "n"(kLeft), "n"(kRight));
+  else if constexpr (N == 64)
+    asm volatile(EDDY_MULTIPLY("64", EDDY_SUMS_32, "%32, %33, add, 1, 1, %35, %36", "%34")
                  : EDDY_SUMS_4(0), EDDY_SUMS_4(4)
-                 : "l"(left), "l"(right), "r"(static_cast<int>(add)), "n"(kAcross));
+                 : "l"(left), "l"(right), "r"(static_cast<int>(add)), "n"(kLeft), "n"(kRight));
+  else if constexpr (N == 128)
+    asm volatile(EDDY_MULTIPLY("128", EDDY_SUMS_64, "%64, %65, add, 1, 1, %67, %68", "%66")
+                 : EDDY_SUMS_16_OF(0)
+                 : "l"(left), "l"(right), "r"(static_cast<int>(add)), "n"(kLeft), "n"(kRight));
+  else
+    asm volatile(EDDY_MULTIPLY("256", EDDY_SUMS_128, "%128, %129, add, 1, 1, %131, %132", "%130")
+                 : EDDY_SUMS_16_OF(0), EDDY_SUMS_16_OF(16)
+                 : "l"(left), "l"(right), "r"(static_cast<int>(add)), "n"(kLeft), "n"(kRight));
 }
 
 // The same with A in registers. The columns of B are rows of its tile, or, with Across, the rows of B are.
@@ -127,15 +147,17 @@ __device__ void multiply_warpgroup(float (&sums)[N / 8][4], const std::uint32_t 
                    "r"(static_cast<int>(add)), "n"(kAcross));
   else
     asm volatile(EDDY_MULTIPLY("128", EDDY_SUMS_64, "{%64, %65, %66, %67}, %68, add, 1, 1, %70", "%69")
-                 : EDDY_SUMS_4(0), EDDY_SUMS_4(4), EDDY_SUMS_4(8), EDDY_SUMS_4(12)
+                 : EDDY_SUMS_16_OF(0)
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right),
                    "r"(static_cast<int>(add)), "n"(kAcross));
 }
 
 #undef EDDY_MULTIPLY
+#undef EDDY_SUMS_128
 #undef EDDY_SUMS_64
 #undef EDDY_SUMS_32
 #undef EDDY_SUMS_16
+#undef EDDY_SUMS_16_OF
 #undef EDDY_SUMS_4
 #undef EDDY_SUMS_1
 

@@ -175,6 +175,10 @@ bool can_open() {
 int device_index() {
   return state().index;
 }
+bool has_wgmma() {
+  static const bool has = is_measured(device_index());  // the GPU of a process does not change
+  return has;
+}
 
 cudaStream_t stream() {
   State& s = state();

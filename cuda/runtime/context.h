@@ -31,6 +31,8 @@ bool is_open();
 bool can_open();
 // Returns the number of the GPU that is or will be used.
 int device_index();
+// Returns whether it has wgmma: GPUs of compute capability 9.0 have, and no other.
+bool has_wgmma();
 
 // Waits until all enqueued work is done.
 // errors: DeviceError for a kernel that failed meanwhile, and during a capture.

@@ -43,6 +43,10 @@ namespace eddy::detail {
 //   products         with a residual stream
 //     fused          the product also adds it: bf16 and TF32, where cuBLASLt has an algorithm
 //     plain          all; separate kernels
+//   gelu_products    the two products of an MLP with GELU, in bf16
+//     fused          the product's kernel has GELU, or its derivative and the sums for the bias's gradient: compute
+//                    capability 9.0, columns and rows at multiples of 16 bytes, 64 tiles of 128 x 128 or more
+//     plain          all; cuBLASLt's products, and separate kernels
 //   positions        by distance, in attention
 //     products       products with all positions, beside attention by wgmma: from 16 queries on, without a bias
 //     plain          all; products in attention's tiles
@@ -62,6 +66,7 @@ namespace eddy::detail {
   ROW(short_attention, attention, "plain|mma|wgmma", mma, "mma|wgmma", try_attention) \
   ROW(recurrence, recurrence, "plain|fused", plain, "plain|fused", try_recurrence) \
   ROW(products, products, "plain|fused", fused, "plain|fused", try_products) \
+  ROW(gelu_products, gelu_products, "plain|fused", plain, "plain|fused", try_gelu_products) \
   ROW(positions, positions, "plain|products", plain, "plain|products", try_positions) \
   ROW(unit_recurrence, unit_recurrence, "plain|phases", plain, "plain|phases", try_unit_recurrence) \
   ROW(tf32_attention, tf32_attention, "plain|mma", plain, "plain|mma", try_tf32_attention) \

@@ -103,6 +103,14 @@ inline Cost cost_of(const GemmArgs& g) {
   return cost;
 }
 
+// z is written forward, where it is wanted, and read backward.
+inline Cost cost_of(const GeluProductArgs& a) {
+  Cost cost = products(a.dtype, number(a.rows) * number(a.columns) * number(a.depth),
+                       (a.rows + a.columns) * a.depth + (a.z == nullptr ? 1 : 2) * a.rows * a.columns);
+  if (a.sums != nullptr) cost.bytes += moved(Dtype::f32, summed_blocks(a.rows) * a.columns).bytes;
+  return cost;
+}
+
 // Forward: the scores and the weighted sum of the values. Backward: four products; recomputing the scores
 // does not count. Relative positions take part in the scores by one product more, and backward by two.
 inline Cost cost_of(const AttentionArgs& args) {

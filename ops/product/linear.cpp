@@ -18,6 +18,7 @@
 #include "ops/core/gradient_buffer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/pointwise_functors.h"
+#include "ops/product/gemm.h"
 #include "ops/product/packed_weights.h"
 #include "ops/product/product.h"
 #include "ops/reduce/partial_sums.h"
@@ -142,16 +143,59 @@ void accumulate_bias_gradient(VjpContext& v, const Tensor& dz, const Activated& 
   add_partial_sums({sums});
 }
 
-// Passes on all gradients of a node with the inputs x, weight and bias and the saved rows of x and weight.
+// The arguments of a product with GELU in its kernel, but for what it writes.
+GeluProductArgs gelu_product_of(const Tensor& left, const Tensor& weight, std::int64_t columns) {
+  return {left.dtype(),    left.dim(0),       columns,           left.dim(1),
+          left.raw_data(), left.strides()[0], weight.raw_data(), weight.strides()[0]};
+}
+// Whether there is such a kernel for rows [rows, depth] and a weight with this many columns of the product.
+bool fuses_gelu(const Tensor& left, const Tensor& weight, std::int64_t columns) {
+  if (left.dtype() != Dtype::bf16 || weight.dtype() != Dtype::bf16 || uses_cpu_path(left.device()) ||
+      !left.contiguous() || weight.strides()[1] != 1)
+    return false;
+  bool fits = false;
+  const GeluProductArgs product = gelu_product_of(left, weight, columns);
+  gelu_product_supports_slot(left.device(), {&product, &fits});
+  return fits;
+}
+
+// dy W, the gradient of what a linear layer reads, left to the node that made it: that of a linear layer with GELU,
+// whose kernel multiplies by the derivative too.
+class InputProduct final : public DeferredGradient {
+ public:
+  Tensor dy, weight;
+
+  void add_to(const Tensor& dst, float beta) override {
+    multiply_into(raw::reshape(dst, {dy.dim(0), dst.dim(-1)}), dy, weight, beta);
+  }
+};
+
+// Passes on the gradient of x. Anomaly mode checks each node's own gradient, so nothing is deferred there.
+void accumulate_input_gradient(VjpContext& v, const Tensor& dz, PackedWeights* loop_weights) {
+  if (!v.sink.needs(0)) return;
+  const Tensor& weight = v.saved(1);
+  if (!anomaly_mode() && v.sink.is_taken_deferred(0) && fuses_gelu(dz, weight, weight.dim(1))) {
+    auto& product = v.sink.defer<InputProduct>(0);
+    product.dy = dz;
+    product.weight = weight;
+    return;
+  }
+  v.sink.into(0, [&](const Tensor& dst, float beta) {
+    multiply_into(raw::reshape(dst, {dz.dim(0), dst.dim(-1)}), dz, weight, beta,
+                  {.loop_weights = loop_weights});
+  });
+}
+
+// Passes on all gradients of a node with the inputs x, weight and bias and the saved rows of x and weight; without that
+// of the bias, if that is done.
+void accumulate_product_gradients(VjpContext& v, const Tensor& dz, PackedWeights* loop_weights) {
+  accumulate_input_gradient(v, dz, loop_weights);
+  if (v.sink.needs(1)) accumulate_row_product(v, 1, dz, v.saved(0), matmul_precision(v.saved(1)));
+}
 void accumulate_gradients(VjpContext& v, const Tensor& dz, const Activated& from,
                           PackedWeights* loop_weights) {
   accumulate_bias_gradient(v, dz, from);
-  if (v.sink.needs(0))
-    v.sink.into(0, [&](const Tensor& dst, float beta) {
-      multiply_into(raw::reshape(dst, {dz.dim(0), dst.dim(-1)}), dz, v.saved(1), beta,
-                    {.loop_weights = loop_weights});
-    });
-  if (v.sink.needs(1)) accumulate_row_product(v, 1, dz, v.saved(0), matmul_precision(v.saved(1)));
+  accumulate_product_gradients(v, dz, loop_weights);
 }
 
 // The same with an activation. Overwrites dy if nothing else uses it, so that no third tensor of this width is
@@ -194,6 +238,59 @@ Tensor added_in_product(const Tensor& residual, const Tensor& x, const Tensor& w
                 });
 }
 
+// The gradients of gelu(z), z = x W^T + b, which is saved; where dy is the product of the layer above, by its kernel.
+struct GeluVjp {
+  static constexpr bool kTakesDeferred = true;
+
+  void operator()(VjpContext& v) const {
+    const Tensor& z = v.saved(2);
+    const std::unique_ptr<InputProduct> product = v.take_deferred<InputProduct>();
+    if (product == nullptr) return accumulate_gradients_through(v, z, true, nullptr);
+    const Tensor dz = Tensor::empty(z.shape(), z.dtype(), z.device());
+    const PartialSums sums = partial_sums_of(v, 2, summed_blocks(z.dim(0)), z.dim(1), Dtype::f32, z.device());
+    const bool in_f32 = !sums.to.tensor.defined() || sums.to.tensor.dtype() == Dtype::f32;
+    GeluProductArgs args = gelu_product_of(product->dy, product->weight, z.dim(1));
+    args.z = z.raw_data();
+    args.result = dz.raw_data();
+    if (in_f32 && sums.rows.defined()) args.sums = sums.rows.mutable_data<float>();
+    gelu_product_backward_slot(z.device(), args);
+    if (in_f32)
+      add_partial_sums({sums});
+    else
+      sum_into(sums.to.tensor, dz, sums.to.beta);
+    accumulate_product_gradients(v, dz, nullptr);
+  }
+};
+
+// gelu(x W^T + b) in bf16 on a GPU. The kernel of both writes z only where there will be gradients.
+Tensor linear_with_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Operands operands = operands_of(x, weight, bias);
+  const std::int64_t rows = operands.rows.dim(0), columns = weight.dim(0);
+  const Tensor act = Tensor::empty(x.shape().with(-1, columns), x.dtype(), x.device());
+  const auto make_z = [&] { return Tensor::empty({rows, columns}, x.dtype(), x.device()); };
+  Tensor z;
+  if (fuses_gelu(operands.rows, operands.weight, columns)) {
+    const auto is_tracked = [](const Tensor& input) { return input.defined() && requires_grad(input); };
+    if (grad_enabled() && (is_tracked(x) || is_tracked(weight) || is_tracked(bias))) z = make_z();
+    Tensor packed_bias = operands.bias.defined() ? raw::contiguous(operands.bias) : Tensor();
+    GeluProductArgs args = gelu_product_of(operands.rows, operands.weight, columns);
+    if (packed_bias.defined()) {
+      if (reinterpret_cast<std::uintptr_t>(packed_bias.raw_data()) % 16 != 0)
+        packed_bias = raw::copy(packed_bias);
+      args.bias = packed_bias.raw_data();
+    }
+    if (z.defined()) args.z = z.raw_data();
+    args.result = act.raw_data();
+    gelu_product_forward_slot(x.device(), args);
+  } else {
+    z = make_z();
+    multiply_into(z, operands.rows, raw::transpose(operands.weight, 0, 1), 0, {.bias = operands.bias});
+    if (z.elements() > 0)
+      unary_forward_slot(z.device(), {kGelu, z.dtype(), z.elements(), z.raw_data(), nullptr, act.raw_data()});
+  }
+  return record("linear", {x, weight, bias}, act, {operands.rows, operands.weight, z}, GeluVjp{});
+}
+
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {
@@ -207,26 +304,18 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
     return residual + linear(x, weight, bias, {.relu = relu, .gelu = options.gelu});
   }
   // The kernel that differentiates GELU as it sums is of bf16.
-  if (options.gelu && (uses_cpu_path(x.device()) || x.dtype() != Dtype::bf16))
-    return gelu(linear(x, weight, bias));
+  if (options.gelu)
+    return uses_cpu_path(x.device()) || x.dtype() != Dtype::bf16 ? gelu(linear(x, weight, bias))
+                                                                 : linear_with_gelu(x, weight, bias);
   const Operands operands = operands_of(x, weight, bias);
   const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), x.dtype(), x.device());
   const Tensor y_rows = raw::reshape(y, {operands.rows.dim(0), weight.dim(0)});
   const std::shared_ptr<PackedWeights>& loop_weights = PackedWeightScope::current();
   multiply_into(y_rows, operands.rows, raw::transpose(operands.weight, 0, 1), 0,
                 {.bias = operands.bias, .relu = relu, .loop_weights = loop_weights.get()});
-  Tensor activated = y;
-  if (options.gelu) {
-    activated = Tensor::empty(y.shape(), y.dtype(), y.device());
-    if (y.elements() > 0)
-      unary_forward_slot(y.device(),
-                         {kGelu, y.dtype(), y.elements(), y.raw_data(), nullptr, activated.raw_data()});
-  }
-  const bool activates = relu || options.gelu;
-  return record("linear", {x, weight, bias}, activated,
-                {operands.rows, operands.weight, activates ? y_rows : Tensor()},
-                [activates, gelu = options.gelu, loop_weights](VjpContext& v) {
-                  if (activates) return accumulate_gradients_through(v, v.saved(2), gelu, loop_weights.get());
+  return record("linear", {x, weight, bias}, y, {operands.rows, operands.weight, relu ? y_rows : Tensor()},
+                [relu, loop_weights](VjpContext& v) {
+                  if (relu) return accumulate_gradients_through(v, v.saved(2), false, loop_weights.get());
                   accumulate_gradients(v, flat_rows(v.dy()), {}, loop_weights.get());
                 });
 }

@@ -14,8 +14,8 @@ class VjpContext;
 struct LinearOptions {
   bool relu = false;  // max(x W^T + b, 0): the product applies it, and the values before it are not stored
   Tensor residual{};  // [..., out], of x's dtype, or undefined: added last, on a GPU by the product if it can
-  bool gelu =
-      false;  // gelu(x W^T + b): in bf16 on a GPU the kernel that sums the bias's gradient differentiates it
+  // gelu(x W^T + b): in bf16 on a GPU by the kernel that sums the bias's gradient, or by the products' (gemm.h)
+  bool gelu = false;
 };
 
 // Returns x W^T + b, with `options` max(x W^T + b, 0) or gelu(x W^T + b), or any of them added to the residual.

@@ -37,6 +37,39 @@ Tensor noting(const Tensor& x, std::vector<int>& order, int number) {
   });
 }
 
+// 3 x, whose gradient is left to the node that made x, if that takes it.
+struct LeftGradient final : detail::DeferredGradient {
+  Tensor dy;
+  void add_to(const Tensor& dst, float beta) override {
+    for (std::int64_t i = 0; i < dst.elements(); ++i) {
+      double& to = dst.mutable_data<double>()[i];
+      to = (beta == 0 ? 0 : to) + 3 * dy.data<double>()[i];
+    }
+  }
+};
+Tensor leaving(const Tensor& x) {
+  return record("leaving", {x}, map(x, [](double v) { return 3 * v; }), {}, [](VjpContext& c) {
+    if (c.sink.is_taken_deferred(0))
+      c.sink.defer<LeftGradient>(0).dy = c.dy();
+    else
+      c.sink.accumulate(0, map(c.dy(), [](double v) { return 3 * v; }));
+  });
+}
+// x; counts what it takes.
+struct TakingVjp {
+  static constexpr bool kTakesDeferred = true;
+  int* taken;
+  void operator()(VjpContext& c) const {
+    const std::unique_ptr<LeftGradient> left = c.take_deferred<LeftGradient>();
+    *taken += left != nullptr;
+    CHECK(c.dy().defined() == (left == nullptr));
+    c.sink.accumulate(0, left == nullptr ? c.dy() : map(left->dy, [](double v) { return 3 * v; }));
+  }
+};
+Tensor taking(const Tensor& x, int* taken) {
+  return record("taking", {x}, raw::copy(x), {}, TakingVjp{taken});
+}
+
 void on_thread_with_8_mib_stack(const std::function<void()>& body) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -65,6 +98,25 @@ TEST_CASE("backward sums the gradient of every path to a leaf") {
   backward(y);
   CHECK(gradient(a) == Values{15, 17});
   CHECK(gradient(b) == Values{2, 3});
+}
+
+TEST_CASE(
+    "a node that takes deferred gradients gets one alone as it is, and the sum where there are others") {
+  const auto run = [](const std::function<Tensor(const Tensor&)>& above, int* taken) {
+    const Tensor x = leaf({2, 5});
+    backward(sum(above(taking(x, taken))));
+    return gradient(x);
+  };
+  int taken = 0;
+  CHECK(run(leaving, &taken) == Values{3, 3});
+  CHECK(taken == 1);
+  CHECK(run([](const Tensor& y) { return add(leaving(y), leaving(y)); }, &taken) == Values{6, 6});
+  CHECK(run([](const Tensor& y) { return add(y, leaving(y)); }, &taken) == Values{4, 4});
+  CHECK(run([](const Tensor& y) { return scale(y, 2); }, &taken) == Values{2, 2});
+  CHECK(taken == 1);
+  const Tensor x = leaf({2, 5});  // a leaf takes none: the gradient is there when its consumer has run
+  backward(sum(leaving(x)));
+  CHECK(gradient(x) == Values{3, 3});
 }
 
 TEST_CASE("nodes run in strictly reverse creation order whatever the shape of the graph") {

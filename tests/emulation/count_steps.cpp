@@ -5,6 +5,7 @@
 //   count_gpu_steps                               all rows
 //   count_gpu_steps --rows slide_13l --kernels    and the counts of each op and each kernel
 //   count_gpu_steps --alignment                   and the products whose rows are not aligned to 16 bytes
+//   count_gpu_steps --weights                     and what gradients of weights on a second stream would save at most
 //   count_gpu_steps --preset copy --batch 64 --vocab 16 --dropout    a configuration of the papers
 //   count_gpu_steps --preset shakespeare_unit --token                the launches of generating one token
 //
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "ops/backends.h"
+#include "ops/cost/recorded_calls.h"
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "tensor/memory/allocator.h"
@@ -41,7 +43,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> rows;
-  bool kernels = false, alignment = false, dropout = false, token = false;
+  bool kernels = false, alignment = false, weights = false, dropout = false, token = false;
   std::string precision = "bf16";
   std::string preset;  // in place of rows
   std::int64_t batch = 1, sequence = 0, vocab = 256;
@@ -113,6 +115,38 @@ void print_counts(const char* head, const std::map<std::string, std::int64_t>& c
   std::printf("%s\n", to_text(table).c_str());
 }
 
+// What a step would save if its products for gradients of weights, dy^T x, ran on a second stream, at most: the time
+// that kernels of the backward pass wait for memory while tensor cores have nothing to do, as far as those products fill
+// it; and beside that the launches of those products.
+Cells count_weights(const SpeedRow& row, const Options& options, StepTrial& trial, Device device,
+                    const KernelCounts& counts) {
+  std::vector<RecordedCall> calls;
+  {
+    RecordCalls recorded(device);
+    static_cast<void>(trial.step_uncaptured());
+    calls = recorded.take();
+  }
+  double products = 0, idle = 0;
+  std::int64_t launched = 0;
+  for (const RecordedCall& call : calls) {
+    const auto* const product = std::get_if<detail::GemmArgs>(&call);
+    if (product == nullptr || !product->transpose_a) continue;
+    const Cost cost = cost_of(call);
+    products +=
+        std::max(cost.flops / (cost.half ? options.bf16 : options.tf32), cost.bytes / options.memory) * 1e-9;
+    ++launched;
+  }
+  for (const auto& [name, sum] : counts.named)
+    if (name.ends_with("_backward") || name.ends_with("_sums") || name == "add_into")
+      idle += std::max(0.0, sum.seconds - sum.flops / options.bf16 * 1e-9);
+  return {row.title,
+          std::to_string(launched),
+          table_number(products * 1e3),
+          table_number(idle * 1e3),
+          table_number(std::min(products, idle) * 1e3),
+          table_number(static_cast<double>(launched) * options.launch * 1e-3)};
+}
+
 // Returns the launches of one step, with those of a graph one by one.
 std::map<std::string, std::int64_t> launches_of(StepTrial& trial) {
   synchronize(cuda_device());
@@ -137,8 +171,8 @@ SpeedRow row_of(const Options& options) {
   fail<ConfigError>("there is no configuration '{}' (eddy models lists them)", options.preset);
 }
 
-// Returns the row's line of the table.
-Cells count(const SpeedRow& row, const Options& options) {
+// Returns the row's line of the table, and with --weights adds one to the other.
+Cells count(const SpeedRow& row, const Options& options, std::vector<Cells>& weights) {
   const DevicePrecision placement =
       choose_device_precision({"count_gpu_steps", "", ""}, "cuda", options.precision);
   StepTrialOptions trial_options;
@@ -179,6 +213,7 @@ Cells count(const SpeedRow& row, const Options& options) {
     print_ops("module and op", over_layers(profiler.by_module_and_op()));
     print_counts("launch", launches);
   }
+  if (options.weights) weights.push_back(count_weights(row, options, trial, placement.device, counts));
   if (options.alignment) {
     std::map<std::string, std::int64_t> products = emulation::unaligned_products();
     for (const auto& [product, times] : before) products[product] -= times;
@@ -224,6 +259,10 @@ void count_rows(const Options& options) {
   Table table{{"row", "launches", "TFLOP", "GB", "roofline, ms", "with launches, ms", "peak GiB", "captured"},
               {},
               TableAlign::numbers};
+  Table weights{
+      {"gradients of weights", "products", "ms", "others idle, ms", "beside them, ms", "launches, ms"},
+      {},
+      TableAlign::numbers};
   std::vector<SpeedRow> rows;
   if (options.preset.empty())
     rows = speed_rows(false);
@@ -232,9 +271,10 @@ void count_rows(const Options& options) {
   for (const SpeedRow& row : rows) {
     const auto& wanted = options.rows;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), row.name) == wanted.end()) continue;
-    table.rows.push_back(count(row, options));
+    table.rows.push_back(count(row, options, weights.rows));
     allocator(cuda_device()).trim();
   }
+  if (options.weights) std::printf("%s\n", to_text(weights).c_str());
   std::printf("%s", to_text(table).c_str());
 }
 
@@ -257,6 +297,8 @@ int main(int argc, char** argv) {
   app.add_flag("--token", options.token, "Instead, the launches of a token of its generation");
   app.add_flag("--kernels", options.kernels, "Also each kernel, op and module");
   app.add_flag("--alignment", options.alignment, "Also products whose rows are not aligned to 16 bytes");
+  app.add_flag("--weights", options.weights,
+               "Also what gradients of weights on a second stream would save at most");
   app.add_flag("--dropout", options.dropout, "With each model's dropout (default: none, as in the table)");
   app.add_option("--choose", choice, "Kernels, as EDDY_KERNELS")->capture_default_str();
   app.add_option("--bf16", options.bf16, "GFLOP/s of products in bf16")->capture_default_str();

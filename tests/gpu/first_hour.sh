@@ -128,6 +128,7 @@ case "$part" in
     kernels positions=products staircase_text,staircase_algorithm
     kernels unit_recurrence=phases unit_256,unit_1024
     kernels attention_backward=fused rec_fixed_skip,gpt2_124m
+    kernels gelu_products=fused gpt2_124m,regular_6
     kernels wide_attention=tma rec_fixed_skip,slide_13l,xl_2048
     kernels algorithms=timed unit_256,regular_6,memory_llama
     run ops 100 60 "$eddy" bench ops --device cuda --seconds 0.05

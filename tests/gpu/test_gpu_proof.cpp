@@ -83,12 +83,13 @@ TEST_SUITE("device") {
   TEST_CASE("the kernels of this build pass their trials, and the fastest are taken") {
     const TempFolder folder;
     const auto verdict = prove_kernels(options_in(
-        folder, kEmulated ? std::vector<std::string>{"op/softmax", "op/linear", "attention=mma",
-                                                     "attention=wgmma", "recurrence=fused", "products=fused",
-                                                     "positions=products", "unit_recurrence=phases",
-                                                     "tf32_attention=mma", "wide_attention=tma",
-                                                     "attention_backward=fused", "algorithms=timed"}
-                          : std::vector<std::string>()));
+        folder,
+        kEmulated
+            ? std::vector<std::string>{"op/softmax", "op/linear", "attention=mma", "attention=wgmma",
+                                       "recurrence=fused", "products=fused", "gelu_products=fused",
+                                       "positions=products", "unit_recurrence=phases", "tf32_attention=mma",
+                                       "wide_attention=tma", "attention_backward=fused", "algorithms=timed"}
+            : std::vector<std::string>()));
     REQUIRE(verdict);
     for (const KernelTrial& trial : verdict->trials) {
       CHECK_MESSAGE(trial.problem == "", trial.name);

@@ -89,6 +89,8 @@ bool replace_operand(Statement& statement, std::string_view op, std::size_t oper
 constexpr int kLoadingWaits = 3, kLoadingArrivals = 2;
 // Of a walk over windows the barrier between windows and the wait for its weights come first.
 constexpr int kFirstOfWalk = 1;
+// Of products with GELU it has one wait and no arrival of the second kind.
+constexpr int kGeluLoadingWaits = 1;
 
 const PlantedFault kFaults[] = {
     {"a barrier of the block is left out", "", [](Statement& s) { return drop(s, "bar.sync"); }},
@@ -120,6 +122,31 @@ const PlantedFault kFaults[] = {
      [](Statement& s) { return drop(s, "bar.warp.sync"); }},
     {"the fence of the mbarriers is left out", "tma",
      [](Statement& s) { return drop(s, "fence.mbarrier_init"); }},
+    {"products with GELU: a wait for an empty place is left out", "gelu", drop_wait},
+    {"products with GELU: a wait for a full place is left out", "gelu", drop_wait, kGeluLoadingWaits},
+    {"products with GELU: the wait for the warps' sums is left out", "gelu", drop_wait,
+     kGeluLoadingWaits + 1},
+    {"products with GELU: fewer bytes are announced than come", "gelu",
+     [](Statement& s) { return replace_operand(s, "mbarrier.arrive.expect_tx", 2, "1024"); }},
+    {"products with GELU: the arrival at an empty place is left out", "gelu",
+     [](Statement& s) { return drop(s, "mbarrier.arrive.shared"); }},
+    {"products with GELU: the arrival with a warp's sums is left out", "gelu",
+     [](Statement& s) { return drop(s, "mbarrier.arrive.shared"); }, 1},
+    {"products with GELU: a barrier of the warp is left out", "gelu",
+     [](Statement& s) { return drop(s, "bar.warp.sync"); }},
+    {"products with GELU: a place is given back while products read it", "gelu",
+     [](Statement& s) { return set_operand(s, "wgmma.wait_group.sync.aligned", 0, "1", "2"); }},
+    {"products with GELU: wgmma.fence is left out", "gelu",
+     [](Statement& s) { return drop(s, "wgmma.fence"); }},
+    {"products with GELU: the weight is not read across", "gelu",
+     [](Statement& s) {
+       return s.op.starts_with("wgmma.mma_async") && s.operands.size() == 8 &&
+              set_operand(s, s.op, 7, "1", "0");
+     }},
+    {"products with GELU: the derivative is taken at z of other columns", "gelu",
+     [](Statement& s) { return move_address(s, "ld.global.v4", 1, 64); }},
+    {"products with GELU: lanes exchange with others", "gelu",
+     [](Statement& s) { return rename(s, "shfl.sync.bfly.b32", "shfl.sync.up.b32"); }},
     {"registers of a product's left operand are swapped", "wgmma",
      [](Statement& s) { return swap_in_braces(s, "wgmma.mma_async", 1); }},
     {"registers of mma's left operand are swapped", "",

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "cuda/attention/attention_wgmma.cuh"
+#include "cuda/product/gelu_product.h"
 #include "tests/gpu/support/attention_case.h"
 
 using namespace eddy;
@@ -117,7 +118,7 @@ void operands_kernel(int) {
           made.stored.push_back(place<H, Count>(tile, first + row, 16 * k + column));
       operands.push_back(made);
     }
-  if (Count != kOtherRows && H > 64) return;
+  if (Count > 128 || (Count != kOtherRows && H > 64)) return;
   for (int k = 0; k < Count / 16; ++k) {
     Operand made{fmt::format("rows {} across of {} x {}", 16 * k, Count, H),
                  AcrossOperand<H, Count>(tile).rows(k),
@@ -134,7 +135,8 @@ std::vector<Operand> all_operands() {
   operands.clear();
   for (void (*const kernel)(int) :
        {operands_kernel<32, 64>, operands_kernel<32, 128>, operands_kernel<64, 64>, operands_kernel<64, 128>,
-        operands_kernel<128, 64>, operands_kernel<128, 128>})
+        operands_kernel<128, 64>, operands_kernel<128, 128>, operands_kernel<64, 256>,
+        operands_kernel<256, 64>})
     launch_shared("test_descriptors", kernel, 1, 128, 160 << 10, 0);
   cuda::synchronize();
   return operands;
@@ -156,7 +158,7 @@ using Kind = emulated::OperandKind;
 TEST_SUITE("device") {
   TEST_CASE("each number of an operand is where its descriptor's canonical layout has it") {
     const std::vector<Operand> made = all_operands();
-    CHECK(made.size() == 70);
+    CHECK(made.size() == 106);
     for (const Operand& operand : made) {
       CAPTURE(operand.name);
       const Fields fields = fields_of(operand.descriptor);
@@ -208,7 +210,8 @@ TEST_SUITE("device") {
       }
   }
 
-  TEST_CASE("the products of attention have no other kinds of operands than those that are checked") {
+  TEST_CASE(
+      "the products of attention and of layers have no other kinds of operands than those that are checked") {
     std::set<Kind> checked;
     for (const Operand& operand : all_operands())
       checked.insert(Kind::of(operand.descriptor, operand.k_major));
@@ -222,6 +225,21 @@ TEST_SUITE("device") {
           inputs.push_back(x.defined() ? to_gpu(raw::cast(x, x.rank() == 4 ? Dtype::bf16 : Dtype::f32)) : x);
         run_attention(attention_bthd, c, inputs,
                       to_gpu(raw::cast(attention_cotangent(c, Dtype::bf16), Dtype::bf16)));
+      }
+    // Both products with GELU, by tiles of 256 and of 128 columns.
+    const auto matrix = [](std::int64_t rows, std::int64_t columns) {
+      return to_gpu(raw::cast(sample_normal({rows, columns}, "matrix"), Dtype::bf16));
+    };
+    const Tensor left = matrix(20, 24), up = matrix(136, 24), down = matrix(24, 136), z = matrix(20, 136),
+                 result = matrix(20, 136);
+    for (const bool backward : {false, true})
+      for (const int blocks : {1, 2}) {
+        GeluProductArgs args{
+            Dtype::bf16,        20, 136, 24, left.raw_data(), 24, (backward ? down : up).raw_data(),
+            backward ? 136 : 24};
+        args.z = z.raw_data();
+        args.result = result.raw_data();
+        REQUIRE(wgmma_gelu_product(args, backward, blocks));
       }
     cuda::synchronize();
     CHECK(emulated::operand_kinds() == checked);

@@ -306,8 +306,8 @@ TEST_CASE("peers: ranks with GPUs of one kind take the kernels of rank 0, and ot
   CHECK(contains(other, "rank 1 has the GPU " + gpu_kind() + " and rank 0 has Other GPU, 8.0"));
 
   const std::string mma =
-      "attention=mma,short_attention=mma,recurrence=plain,products=plain,positions=plain,unit_recurrence=plain,"
-      "tf32_attention=plain,wide_attention=plain,attention_backward=plain,algorithms=plain";
+      "attention=mma,short_attention=mma,recurrence=plain,products=plain,gelu_products=plain,positions=plain,"
+      "unit_recurrence=plain,tf32_attention=plain,wide_attention=plain,attention_backward=plain,algorithms=plain";
   Message message;
   message.put(gpu_kind());
   message.put(mma);

@@ -346,15 +346,22 @@ constexpr ProductCase kSmallProducts[] = {{40, 24, 16}, {33, 64, 48}, {256, 128,
                       // The unit recurrence's, and a gradient of weights of many tokens.
     kNarrowProducts[] = {{256, 384, 1536}, {256, 1536, 384}, {16384, 96, 384}};
 
+// Normals that bf16 can hold.
+Tensor product_input(const Shape& shape, const char* name, Dtype dtype, Device gpu, double deviation = 1) {
+  const Tensor rounded = raw::cast(sample_normal(shape, name, deviation), Dtype::bf16);
+  return raw::to_device(raw::cast(rounded, dtype), gpu);
+}
+Tensor weight_input(std::int64_t in, std::int64_t out, const char* name, Device gpu) {
+  return product_input({out, in}, name, Dtype::f32, gpu, 1 / std::sqrt(static_cast<double>(in)));
+}
+
 // linear with a residual: y, then the gradients of the residual, x, weight and bias.
 Work product_work(std::int64_t rows, std::int64_t in, std::int64_t out, Dtype dtype, Device gpu) {
-  const auto normal = [&](const Shape& shape, const char* name, Dtype as, double deviation = 1) {
-    const Tensor rounded = raw::cast(sample_normal(shape, name, deviation), Dtype::bf16);
-    return raw::to_device(raw::cast(rounded, as), gpu);
+  const auto normal = [&](const Shape& shape, const char* name, Dtype as) {
+    return product_input(shape, name, as, gpu);
   };
   const Tensors inputs{normal({rows, out}, "residual", dtype), normal({rows, in}, "x", dtype),
-                       normal({out, in}, "w", Dtype::f32, 1 / std::sqrt(static_cast<double>(in))),
-                       normal({out}, "b", Dtype::f32)};
+                       weight_input(in, out, "w", gpu), normal({out}, "b", Dtype::f32)};
   const Tensor dy = normal({rows, out}, "dy", dtype);
   return [inputs, dy] {
     const Tensors x = leaves_of(inputs);
@@ -375,6 +382,27 @@ std::string try_product_cases(const std::string& choice, std::span<const Product
   }
   return "";
 }
+
+// An MLP with GELU and a residual: y, then the gradients of x, both weights and biases, and the residual. `out` is the
+// width of the activation.
+Work gelu_work(const ProductCase& c, Dtype dtype, Device gpu) {
+  const Tensors inputs{product_input({c.rows, c.in}, "x", dtype, gpu),
+                       weight_input(c.in, c.out, "up", gpu),
+                       product_input({c.out}, "up bias", Dtype::f32, gpu),
+                       weight_input(c.out, c.in, "down", gpu),
+                       product_input({c.in}, "down bias", Dtype::f32, gpu),
+                       product_input({c.rows, c.in}, "residual", dtype, gpu)};
+  const Tensor dy = product_input({c.rows, c.in}, "dy", dtype, gpu);
+  return [inputs, dy] {
+    const Tensors x = leaves_of(inputs);
+    const Tensor y = linear(linear(x[0], x[1], x[2], {.gelu = true}), x[3], x[4], {.residual = x[5]});
+    return with_gradients(y, dy, x);
+  };
+}
+// Rows and columns that end within a tile, a depth that ends within a step; layers of 384 and 768 numbers.
+constexpr ProductCase kGeluCases[] = {
+    {1030, 24, 1032}, {4100, 72, 520}, {16384, 384, 1536}, {8192, 768, 3072}};
+constexpr std::size_t kSmallGeluCases = 1;
 
 }  // namespace
 
@@ -510,6 +538,21 @@ std::string try_products(const std::string& choice, Device gpu, const TrialSizes
   // The last product of GPT-2's layers.
   const ProductCase p = sizes.small ? ProductCase{32, 32, 32} : ProductCase{16384, 3072, 768};
   times.push_back(timed("linear", choice, product_work(p.rows, p.in, p.out, Dtype::bf16, gpu), gpu, sizes));
+  return "";
+}
+
+// In bf16 alone. A warning that is left behind says that the GPU has no such kernel.
+std::string try_gelu_products(const std::string& choice, Device gpu, const TrialSizes& sizes,
+                              std::vector<TrialTime>& times) {
+  for (const ProductCase& c : std::span(kGeluCases, sizes.small ? kSmallGeluCases : std::size(kGeluCases)))
+    if (std::string wrong =
+            try_in_bf16(fmt::format("an MLP with GELU, [{}, {}] to {}", c.rows, c.in, c.out), choice,
+                        gelu_work(c, Dtype::bf16, gpu), under("plain", gelu_work(c, Dtype::f32, gpu)));
+        !wrong.empty())
+      return wrong;
+  // GPT-2's layers.
+  const ProductCase timed_case = sizes.small ? kGeluCases[0] : ProductCase{32768, 768, 3072};
+  times.push_back(timed("MLP with GELU", choice, gelu_work(timed_case, Dtype::bf16, gpu), gpu, sizes));
   return "";
 }
 

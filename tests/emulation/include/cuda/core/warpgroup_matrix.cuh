@@ -259,14 +259,19 @@ inline void commit_products() {
   mine.open.clear();
 }
 
-template <int Pending, int Tiles>
-void wait_products(float (&sums)[Tiles][4]) {
+template <int Pending>
+void wait_products() {
   emulated::Thread& mine = emulated::background();
   while (mine.groups.size() > Pending) {
     for (const emulated::Part& part : mine.groups.front()) emulated::finish(mine, part);
     mine.groups.pop_front();
   }
   mine.ordered = false;
+}
+template <int Pending, int Tiles>
+void wait_products(float (&sums)[Tiles][4]) {
+  wait_products<Pending>();
+  const emulated::Thread& mine = emulated::background();
   if (mine.sums.count(&sums[0][0]) != 0) emulation::stop("the wait does not reach the sums it is for");
 }
 
@@ -278,9 +283,9 @@ void give_registers_back() {}
 template <int Registers>
 void take_registers() {}
 
-template <int N, bool Across = false>
+template <int N, bool AcrossLeft = false, bool AcrossRight = AcrossLeft>
 void multiply_warpgroup(float (&sums)[N / 8][4], std::uint64_t left, std::uint64_t right, bool add) {
-  emulated::start({left, right, N, false, Across, Across, add}, &sums[0][0], nullptr);
+  emulated::start({left, right, N, false, AcrossLeft, AcrossRight, add}, &sums[0][0], nullptr);
 }
 template <int N, bool Across>
 void multiply_warpgroup(float (&sums)[N / 8][4], const std::uint32_t (&left)[4], std::uint64_t right,
