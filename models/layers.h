@@ -36,7 +36,9 @@ class Linear {
                   "write Linear(scope.scope(name), in, out, deviation, with_bias) in a module");
   }
   // x W^T + b
-  Tensor operator()(const Tensor& x) const { return linear(x, weight, bias); }
+  Tensor operator()(const Tensor& x, const LinearOptions& options = {}) const {
+    return linear(x, weight, bias, options);
+  }
   // The result for x, which is about to be added to something.
   LinearTerm term(const Tensor& x) const { return {x, weight, bias}; }
 

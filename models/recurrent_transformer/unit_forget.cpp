@@ -50,8 +50,9 @@ Tensor UnitForget::enter(const TransformerLayer& layer, const Tensor& qkv, const
 Tensor UnitForget::run_fast(const TransformerLayer& layer, const Tensor& x, std::int64_t rows,
                             const DropoutSite& drop, CarriedRows* carried, Tensor* key, Tensor* value) const {
   const ScopeGuard scope(layer.path);
-  Tensor qkv = layer.wqkv(layer.attn_norm(x));
-  if (carried != nullptr && !carried->before.empty()) qkv = enter(layer, qkv, drop, *carried);
+  const bool enters = carried != nullptr && !carried->before.empty();
+  Tensor qkv = layer.wqkv(layer.attn_norm(x), {.upcast = !enters});  // the chain reads f32
+  if (enters) qkv = enter(layer, qkv, drop, *carried);
 
   UnitRecurrenceOptions options;
   options.heads = layer.heads;

@@ -67,7 +67,8 @@ KeysValues StaircaseLayer::keys_values(const Tensor& normed_rows, const Tensor& 
 
 Tensor StaircaseLayer::mean_bias(const Tensor& normed_x, const AttentionOptions& options) const {
   const std::int64_t inner = heads * head_dim;
-  const Tensor q = reshape(upcast(linear(normed_x, wq_)), {normed_x.dim(0) * normed_x.dim(1), inner});
+  const Tensor q =
+      reshape(linear(normed_x, wq_, {}, {.upcast = true}), {normed_x.dim(0) * normed_x.dim(1), inner});
   const Tensor by_head = reshape(mean(q, 0), {heads, head_dim});
   return matmul(by_head, transpose(upcast(options.positions), 0, 1)) *
          (1 / std::sqrt(static_cast<double>(head_dim)));

@@ -6,7 +6,6 @@
 
 #include "autograd/named_values.h"
 #include "autograd/scope.h"
-#include "ops/cast/upcast.h"
 #include "ops/ops.h"
 #include "ops/product/packed_weights.h"
 
@@ -70,7 +69,7 @@ Tensor StaircaseLstm::run_layer(std::size_t l, const Tensor& x, const detail::Ls
   const Layer& layer = layers_[l];
   const Tensor sequence = l > 0 ? run.drop(x, path + ".drop", call) : x;
   // The state of the chain is f32 also with bf16 activations.
-  const Tensor from_below = upcast(linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh));
+  const Tensor from_below = linear(sequence, layer.w_ih, layer.b_ih + layer.b_hh, {.upcast = true});
   Tensor h = before.h, c = before.c;
   std::vector<Tensor> steps;
   for (std::int64_t t = 0; t < time; ++t) {

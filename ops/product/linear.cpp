@@ -291,11 +291,29 @@ Tensor linear_with_gelu(const Tensor& x, const Tensor& weight, const Tensor& bia
   return record("linear", {x, weight, bias}, act, {operands.rows, operands.weight, z}, GeluVjp{});
 }
 
+// x W^T + b in f32, with x in bf16. The gradient is rounded once, as products read it.
+Tensor linear_in_f32(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Operands operands = operands_of(x, weight, {});
+  check_bias("linear", x, weight, bias);
+  const Tensor y = Tensor::empty(x.shape().with(-1, weight.dim(0)), Dtype::f32, x.device());
+  multiply_into(raw::reshape(y, {operands.rows.dim(0), weight.dim(0)}), operands.rows,
+                raw::transpose(operands.weight, 0, 1), 0,
+                {.bias = bias.defined() ? raw::cast(bias, Dtype::f32) : bias});
+  return record("linear", {x, weight, bias}, y, {operands.rows, operands.weight}, [](VjpContext& v) {
+    accumulate_gradients(v, raw::cast(flat_rows(v.dy()), Dtype::bf16), {}, nullptr);
+  });
+}
+
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {
   const bool relu = options.relu;
   if (relu && options.gelu) fail<ValueError>("linear: both relu and gelu (one activation)");
+  if (options.upcast) {
+    if (relu || options.gelu || options.residual.defined())
+      fail<ValueError>("linear: upcast beside an activation or a residual (upcast what linear returns)");
+    if (is_bf16(x)) return linear_in_f32(x, weight, bias);
+  }
   if (const Tensor& residual = options.residual; residual.defined()) {
     check_linear("linear", x, weight);
     check_residual("linear", residual, x, weight);

@@ -16,13 +16,16 @@ struct LinearOptions {
   Tensor residual{};  // [..., out], of x's dtype, or undefined: added last, on a GPU by the product if it can
   // gelu(x W^T + b): in bf16 on a GPU by the kernel that sums the bias's gradient, or by the products' (gemm.h)
   bool gelu = false;
+  // A result for x in bf16 is f32, as upcast(linear(...)) makes it but never rounded to bf16: for what reads f32 next.
+  bool upcast = false;
 };
 
 // Returns x W^T + b, with `options` max(x W^T + b, 0) or gelu(x W^T + b), or any of them added to the residual.
 // shapes: x [..., in], weight [out, in], bias [out] or undefined; result [..., out].
 // dtypes: f32, f64, bf16; with x in bf16, weight and bias may be f32: they are rounded for the product, and
 // their gradients are f32.
-// errors: ShapeError, DtypeError, DeviceError; ValueError with both ReLU and GELU.
+// errors: ShapeError, DtypeError, DeviceError; ValueError with both ReLU and GELU, or with one of these or a residual
+// beside `upcast`.
 // grad: dx = dy W, dW = dy^T x (accumulated directly into the parameter's gradient), db = sum of dy over
 // rows, dresidual = dy; with ReLU dy is set to 0 first where the result of ReLU is not positive, with GELU it is
 // multiplied by its derivative. A NaN before ReLU may become 0 on a GPU.

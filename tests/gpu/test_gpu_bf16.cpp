@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -108,6 +109,30 @@ TEST_SUITE("device") {
                   row.gradient_error);
     }
     std::fflush(stdout);
+  }
+
+  TEST_CASE("linear in bf16 that upcasts is the CPU's, with and without a bias") {
+    const Tensors inputs{raw::cast(sample_normal({3, 40, 24}, "x"), Dtype::bf16),
+                         raw::cast(sample_normal({72, 24}, "w"), Dtype::f32),
+                         raw::cast(sample_normal({72}, "b"), Dtype::f32)};
+    for (const bool biased : {false, true}) {
+      const auto run = [&](const std::function<Tensor(const Tensor&)>& placed) {
+        Tensors leaves;
+        for (const Tensor& input : inputs) leaves.push_back(require_grad(raw::alias(placed(input))));
+        const Tensor y = linear(leaves[0], leaves[1], biased ? leaves[2] : Tensor(), {.upcast = true});
+        CHECK(y.dtype() == Dtype::f32);
+        backward(y, placed(raw::cast(sample_normal(y.shape(), "dy"), Dtype::f32)));
+        Tensors all{to_cpu(detach(y))};
+        for (std::size_t i = 0; i < (biased ? 3u : 2u); ++i) all.push_back(to_cpu(grad(leaves[i])));
+        return all;
+      };
+      const Tensors got = run([](const Tensor&x) { return to_gpu(x); }),
+                    want = run([](const Tensor&x) { return raw::copy(x); });
+      const auto compared = [](const Tensor& x) { return raw::cast(x, Dtype::f64); };
+      expect_none(difference("result", got[0], compared(want[0]), 16, epsilon(Dtype::f32)));
+      for (std::size_t i = 1; i < want.size(); ++i)
+        expect_none(difference("gradient", got[i], compared(want[i]), 4, kBf16Rounding));
+    }
   }
 
   TEST_CASE("gradients of a parameter from products of bf16 gather in f32") {
