@@ -172,7 +172,8 @@ measure_gpu() { # capability, or nothing
   # What each choice brings: the table again with one kernel other than the program's.
   local kernels
   for kernels in plain attention=mma recurrence=plain recurrence=fused products=plain products=fused \
-    gelu_products=fused positions=products wide_attention=tma attention_backward=fused algorithms=timed; do
+    gelu_products=fused positions=products unit_recurrence=phases wide_attention=tma attention_backward=fused \
+    algorithms=timed; do
     measured "speed-${kernels/=/-}" env EDDY_KERNELS="$kernels" "${speed[@]}" "$folder/speed-${kernels/=/-}"
   done
   for kernels in plain mma; do

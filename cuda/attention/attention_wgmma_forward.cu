@@ -43,7 +43,7 @@
 // Bytes moved: q and the result once, k and v once for each 64 or 128 queries, mostly from the second-level
 // cache: 64 or 128 operations to a byte.
 //
-// To be measured: 3 warpgroups; tiles of 128 keys; copies by TMA, whose addresses cost no registers.
+// To be measured: 3 warpgroups; tiles of 128 keys. Loads by TMA: attention_wgmma_tma.cu.
 #include "cuda/attention/attention_distances.cuh"
 #include "cuda/attention/attention_tensor_core.h"
 #include "cuda/attention/attention_wgmma.cuh"

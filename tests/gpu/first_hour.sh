@@ -120,17 +120,22 @@ case "$part" in
     kernels() { # name rows: those rows with other kernels
       run "$1" 60 15 env EDDY_KERNELS="$1" "${speed[@]}" "$log/$1.runs" --rows "$2"
     }
-    kernels recurrence=fused copy_4128
-    kernels attention=mma rec_fixed_skip,gpt2_124m
-    kernels products=plain rec_fixed_skip,gpt2_124m
-    kernels products=fused rec_fixed_skip,gpt2_124m
-    kernels attention=plain gpt2_124m
     kernels positions=products staircase_text,staircase_algorithm
     kernels unit_recurrence=phases unit_256,unit_1024
-    kernels attention_backward=fused rec_fixed_skip,gpt2_124m
-    kernels gelu_products=fused gpt2_124m,regular_6
     kernels wide_attention=tma rec_fixed_skip,slide_13l,xl_2048
+    kernels attention_backward=fused rec_fixed_skip,slide_13l,xl_2048,gpt2_124m
     kernels algorithms=timed unit_256,regular_6,memory_llama
+    kernels recurrence=fused copy_4128
+    for recurrence in plain fused; do
+      run "cifar-$recurrence" 30 15 env EDDY_KERNELS="recurrence=$recurrence" "$eddy" bench step --device cuda \
+        --precision bf16 --dropout 0 --preset cifar_block --batch 256 --json "$log/cifar-$recurrence.json"
+    done
+    kernels gelu_products=fused gpt2_124m,regular_6
+    kernels positions=products,unit_recurrence=phases,wide_attention=tma,attention_backward=fused,gelu_products=fused \
+      staircase_text,unit_256,rec_fixed_skip,slide_13l,gpt2_124m,regular_6
+    kernels products=plain rec_fixed_skip,gpt2_124m
+    kernels attention=mma rec_fixed_skip,gpt2_124m
+    kernels attention=plain gpt2_124m
     run ops 100 60 "$eddy" bench ops --device cuda --seconds 0.05
     for attention in plain mma; do
       run "tf32-$attention" 60 15 env EDDY_KERNELS="tf32_attention=$attention" "$eddy" bench step --device cuda \
