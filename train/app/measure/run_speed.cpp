@@ -37,21 +37,11 @@ double time_evaluation(const PlannedRun& run, const Model& model) {
 
 RunSpeed measure_run_speed(const PlannedRun& run, double seconds,
                            const std::function<void(double)>& progress) {
-  const TrainConfig& train = run.config.train;
-  StepTrialOptions options;
-  options.model = run.config.model;
-  options.sequence = run.batch.tokens.dim(1);
-  options.capture = train.capture == "auto";
-  options.carry_state = run.carries_state;
-  options.micro_batches = train.micro_batches;
-  options.recompute = recompute_named(train.recompute);
-  options.batches.assign(static_cast<std::size_t>(train.accumulate), continued(run.batch));
-  options.optimizer = train;
-  StepTrial trial(options, run.placement);
+  StepTrial trial(steps_of_run(run), run.placement);
 
   RunSpeed speed;
-  speed.tokens = run.batch.tokens.elements() * train.accumulate;
-  const std::int64_t sequence = options.sequence, tail = std::max<std::int64_t>(1, run.batch.tail);
+  speed.tokens = run.batch.tokens.elements() * run.config.train.accumulate;
+  const std::int64_t sequence = trial.sequence(), tail = std::max<std::int64_t>(1, run.batch.tail);
   speed.flops_per_token = 3.0 * forward_cost(run.config.model, sequence, run.carries_state, tail).flops /
                           static_cast<double>(sequence);
   const auto timed_step = [&trial] {
@@ -69,7 +59,7 @@ RunSpeed measure_run_speed(const PlannedRun& run, double seconds,
     if (progress) progress(std::min(1.0, seconds_between(start) / std::max(seconds, 1e-3)));
   } while (!is_long && (std::ssize(times) < kFewestSteps || seconds_between(start) < seconds));
   speed.step = timing_of(std::move(times));
-  if (train.eval_every > 0) speed.evaluation_seconds = time_evaluation(run, trial.model());
+  if (run.config.train.eval_every > 0) speed.evaluation_seconds = time_evaluation(run, trial.model());
   return speed;
 }
 

@@ -64,6 +64,20 @@ ModelConfig checked(const StepTrialOptions& options, const DevicePrecision& plac
 
 }  // namespace
 
+StepTrialOptions steps_of_run(const PlannedRun& run) {
+  const TrainConfig& train = run.config.train;
+  StepTrialOptions options;
+  options.model = run.config.model;
+  options.sequence = run.batch.tokens.dim(1);
+  options.capture = train.capture == "auto";
+  options.micro_batches = train.micro_batches;
+  options.recompute = recompute_named(train.recompute);
+  options.carry_state = run.carries_state;
+  options.batches.assign(static_cast<std::size_t>(train.accumulate), continued(run.batch));
+  options.optimizer = train;
+  return options;
+}
+
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t limit, const char* stream,
                                         std::int64_t step) {
   const RandomKey key = random_key(kBenchSeed, stream, static_cast<std::uint64_t>(step));

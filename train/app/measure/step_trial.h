@@ -13,6 +13,10 @@
 #include "train/config/run_config.h"
 #include "train/step/train_step.h"
 
+namespace eddy::training {
+struct PlannedRun;
+}
+
 namespace eddy::app {
 
 struct StepTrialOptions {
@@ -28,6 +32,9 @@ struct StepTrialOptions {
   OptimizerOptions optimizer{};
   bool checks_memory = true;  // refuse random steps that this machine has no memory for
 };
+
+// Returns the options of a run's own steps, with the rows of one of its batches.
+StepTrialOptions steps_of_run(const training::PlannedRun& run);
 
 class StepTrial {
  public:

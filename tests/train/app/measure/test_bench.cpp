@@ -26,6 +26,8 @@
 #include "train/app/measure/ops.h"
 #include "train/app/measure/profile.h"
 #include "train/app/measure/step.h"
+#include "train/app/measure/step_trial.h"
+#include "train/plan/memory.h"
 
 using namespace eddy;
 using namespace eddy::training;
@@ -54,6 +56,23 @@ TEST_CASE("a timing holds the best and the middle of the runs") {
   CHECK(timing.median == 3);
   CHECK(timing.runs == 5);
   CHECK_THROWS_WITH_AS(timing_of({}), doctest::Contains("nothing was measured"), ValueError);
+}
+
+TEST_CASE("steps of a run are tried as the run takes them") {
+  PlannedRun run;
+  run.config.train.accumulate = 3;
+  run.config.train.micro_batches = 2;
+  run.config.train.recompute = "layer";
+  run.config.train.capture = "off";
+  run.carries_state = true;
+  run.batch.tokens = Tensor::zeros({2, 5}, Dtype::i32);
+  const StepTrialOptions options = steps_of_run(run);
+  CHECK(options.batches.size() == 3);
+  CHECK(options.sequence == 5);
+  CHECK(options.micro_batches == 2);
+  CHECK(options.recompute == Recompute::layer);
+  CHECK(options.carry_state);
+  CHECK_FALSE(options.capture);
 }
 
 TEST_CASE("measure runs once before it counts and then as often as requested") {

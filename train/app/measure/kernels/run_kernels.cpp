@@ -73,9 +73,9 @@ std::string list_of(const Choices& choices) {
 // What a step is, to be known again, with the kernels that were asked for.
 std::string description_of(const PlannedRun& run) {
   const TrainConfig& t = run.config.train;
-  std::string text =
-      fmt::format("{} {} {} {} {} {}", training::to_json(run.config.model).dump(), t.precision, t.capture,
-                  to_string(run.batch.tokens.shape()), t.micro_batches, run.carries_state);
+  std::string text = fmt::format("{} {} {} {} {} {} {} {}", training::to_json(run.config.model).dump(),
+                                 t.precision, t.capture, to_string(run.batch.tokens.shape()), t.accumulate,
+                                 t.micro_batches, t.recompute, run.carries_state);
   for (std::size_t i = 0; i < std::size(kKernelRecords); ++i)
     if (const auto [kernel, asked] = kernel_choice(static_cast<KernelOp>(i)); asked)
       text += fmt::format(" {}={}", kKernelRecords[i].name, kernel_name(kernel));
@@ -85,16 +85,9 @@ std::string description_of(const PlannedRun& run) {
 // The seconds of the best of some steps, of a model of its own.
 std::optional<double> seconds_of_step(const PlannedRun& run, const DevicePrecision& placement) {
   constexpr double kTimed = 0.3;
-  StepTrialOptions options;
-  options.model = run.config.model;
-  options.capture = run.config.train.capture == "auto";
-  options.micro_batches = run.config.train.micro_batches;
-  options.carry_state = run.carries_state;
-  options.batches = {run.batch};
-  options.optimizer = run.config.train;
   std::optional<double> seconds;
   try {
-    StepTrial trial(options, placement);
+    StepTrial trial(steps_of_run(run), placement);
     trial.warm_up();
     seconds = measure([&] { static_cast<void>(trial.step()); }, kTimed).best;
   } catch (const Error&) {  // it does not fit the memory, or its numbers do not stay finite
