@@ -65,7 +65,7 @@ build() { # preset [target ...]
 # The suites that the short run leaves out, and the seconds that each takes on two cores of a Zen 4.
 left_out() {
   cat <<'END'
-gpu_emulated  the GPU's kernels and tests on a GPU that the host emulates (250 s, and 100 s to build)
+gpu_emulated  the GPU's kernels and tests on a GPU that the host emulates (410 s, and 150 s to build)
 consumer      projects that build, install and link Eddy, each by itself (97 s)
 END
 }
