@@ -99,6 +99,8 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
   const ModelConfig& config = model_->full_config();
   model_->params().initialize(kBenchSeed);
   optimizer_ = make_optimizer(model_->params(), options.optimizer);
+  queue_ = std::make_unique<StepQueue>(
+      *model_, recorder_, std::max<std::int64_t>(1, std::ssize(options.batches)), options.micro_batches);
   if (!options.batches.empty()) {
     batches_ = {options.batches};
     return;
@@ -113,18 +115,44 @@ StepTrial::StepTrial(const StepTrialOptions& options, const DevicePrecision& pla
   }
 }
 
-StepResult StepTrial::run(Recorder* recorder) {
+const std::vector<Batch>& StepTrial::next_batches() const {
+  return batches_[static_cast<std::size_t>(launched_ % std::ssize(batches_))];
+}
+
+StepOptions StepTrial::next_options() const {
   StepOptions options;
   options.learning_rate = OptimizerOptions().learning_rate;
   options.seed = kBenchSeed;
-  options.step = steps_;
+  options.step = launched_;
   options.carry_state = carry_state_;
   options.micro_batches = micro_batches_;
   options.recompute = recompute_;
-  StepResult result =
-      train_step(*model_, *optimizer_, batches_[static_cast<std::size_t>(steps_ % std::ssize(batches_))],
-                 carried_, options, recorder);
+  return options;
+}
+
+void StepTrial::launch() {
+  queue_->launch(*optimizer_, next_batches(), carried_, next_options());
+  ++launched_;
+}
+
+StepResult StepTrial::collect() {
+  StepResult result = queue_->collect(*optimizer_, carried_);
   if (!result.finite) fail<NonFiniteError>("bench: step {}: {}", steps_, result.problem);
+  ++steps_;
+  return result;
+}
+
+StepResult StepTrial::step() {
+  if (queue_->under_way() == 0) launch();
+  if (queue_->may_run_ahead()) launch();
+  return collect();
+}
+
+StepResult StepTrial::step_uncaptured() {
+  while (queue_->under_way() > 0) static_cast<void>(collect());
+  StepResult result = train_step(*model_, *optimizer_, next_batches(), carried_, next_options(), nullptr);
+  if (!result.finite) fail<NonFiniteError>("bench: step {}: {}", steps_, result.problem);
+  ++launched_;
   ++steps_;
   return result;
 }

@@ -1,6 +1,6 @@
-// A model in training on random tokens, for measurements. It runs the step of the training loop, with
-// clipping and optimizer, captured into a graph where the device supports it. The tokens are drawn
-// beforehand.
+// A model in training on random tokens, for measurements. It runs the steps of the training loop, with
+// clipping and optimizer, captured into a graph where the device supports it, and a GPU's one ahead of their
+// numbers, as the loop does (train/step/step_queue.h). The tokens are drawn beforehand.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 
 #include "models/eddy/registry.h"
 #include "train/config/run_config.h"
+#include "train/step/step_queue.h"
 #include "train/step/train_step.h"
 
 namespace eddy::training {
@@ -43,11 +44,13 @@ class StepTrial {
   // that it does not support; OutOfMemoryError.
   StepTrial(const StepTrialOptions& options, const training::DevicePrecision& placement);
 
-  // Runs one step and waits for it.
+  // Waits for the oldest step under way and returns its result. Before that it launches a step, and a GPU's first call
+  // two: one is under way between two calls.
   // errors: NonFiniteError when its loss or gradient is not finite; OutOfMemoryError.
-  training::StepResult step() { return run(&recorder_); }
-  // The same, but always launches each kernel instead of replaying a graph.
-  training::StepResult step_uncaptured() { return run(nullptr); }
+  training::StepResult step();
+  // Runs one step, whole, behind those that are under way, and launches each kernel instead of replaying a graph.
+  // errors: those of step.
+  training::StepResult step_uncaptured();
   // Runs steps until one is replayed from a graph, at most a few; two steps where nothing is captured.
   void warm_up();
 
@@ -58,7 +61,10 @@ class StepTrial {
   std::string message() { return recorder_.take_message(); }
 
  private:
-  training::StepResult run(training::Recorder* recorder);
+  const std::vector<training::Batch>& next_batches() const;
+  training::StepOptions next_options() const;
+  void launch();
+  training::StepResult collect();
 
   bool capture_, carry_state_;
   std::int64_t micro_batches_;
@@ -69,7 +75,8 @@ class StepTrial {
   training::Recorder recorder_;
   std::vector<std::vector<training::Batch>> batches_;  // of one step each, used in turns
   training::CarriedState carried_;
-  std::int64_t steps_ = 0;
+  std::int64_t launched_ = 0, steps_ = 0;  // steps_: that are done
+  std::unique_ptr<training::StepQueue> queue_;
 };
 
 // Returns random ids below `limit`; they depend on the name of the stream and the step.
