@@ -92,10 +92,6 @@ struct RowsOperand {
     return after(start, k / kSteps * Count * Panel<H>::kRowBytes + k % kSteps * 32);
   }
 };
-template <int H, int Count>
-__device__ std::uint64_t rows_operand(const bf16* tile, int first, int k) {
-  return RowsOperand<H, Count>(tile, first).columns(k);
-}
 
 // An operand with the rows of a tile across: a row of the tile is a row of B.
 template <int H, int Count>
@@ -106,9 +102,5 @@ struct AcrossOperand {
   // Rows 16 k .. 16 k + 15 with all H columns.
   __device__ std::uint64_t rows(int k) const { return after(start, 16 * k * Panel<H>::kRowBytes); }
 };
-template <int H, int Count>
-__device__ std::uint64_t across_operand(const bf16* tile, int k) {
-  return AcrossOperand<H, Count>(tile).rows(k);
-}
 
 }  // namespace eddy::cuda

@@ -161,7 +161,7 @@ void rules_kernel(Matrices args) {
   for (std::uint32_t& both : a) both = pack(1, 1);
   if (Broken != Fault::not_ordered) order_registers();
   const bf16* const from = Broken == Fault::other_descriptor && thread >= 96 ? right + 64 * 16 : right;
-  multiply_warpgroup<64, true>(c, a, across_operand<64, 64>(from, 0), false);
+  multiply_warpgroup<64, true>(c, a, AcrossOperand<64, 64>(from).rows(0), false);
   commit_products();
   if (Broken == Fault::left_changed) a[1] = 0;
   if (Broken == Fault::read_before_the_wait) args.c[thread] = c[0][0];
