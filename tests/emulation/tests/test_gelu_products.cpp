@@ -150,7 +150,9 @@ struct Layer {
   static constexpr std::int64_t kRows = 1030, kIn = 24, kWide = 1032;
 
   explicit Layer(bool biased = true) {
-    const auto leaf = [](const Tensor& x, Dtype dtype) { return require_grad(to_gpu(raw::cast(x, dtype))); };
+    const auto leaf = [](const Tensor& values, Dtype dtype) {
+      return require_grad(to_gpu(raw::cast(values, dtype)));
+    };
     x = leaf(multiples({kRows, kIn}, "x", 0.25), Dtype::bf16);
     up = leaf(multiples({kWide, kIn}, "up", 0.125), Dtype::f32);
     down = leaf(multiples({kIn, kWide}, "down", 0.125), Dtype::f32);
