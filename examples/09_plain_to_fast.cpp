@@ -1,6 +1,7 @@
 // Example 9: all else is efficiency. A training step of the model of 00_everything.cpp: first by that file, then by
 // Eddy in six rungs, each of which makes one thing faster and leaves the rest. Every rung by Eddy computes the same
-// loss, and in f64 a gradient of the same norm; the program checks that, and prints the milliseconds of a step and the factor of each rung.
+// loss, and in f64 a gradient of the same norm; the program checks that,
+// and prints the milliseconds of a step and the factor of each rung.
 //
 //   1 plain       00_everything.cpp: f64, one scalar product after another, a closure and new memory for each matrix;
 //                 compiled as Eddy's kernels are

@@ -1,5 +1,5 @@
-// Example 10: what is written first after the first program. docs/library.md shows these lines and says what they are in
-// libtorch and MLX; here they run, on a text that Eddy makes, and each checks itself.
+// Example 10: what is written first after the first program. docs/library.md shows these lines and says what they are
+// in libtorch and MLX; here they run, on a text that Eddy makes, and each checks itself.
 #include <eddy/eddy.h>
 #include <unistd.h>
 

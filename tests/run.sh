@@ -170,10 +170,13 @@ measure_gpu() { # capability, or nothing
   local speed=("$bin/eddy" bench speed --profile --seconds 2 --runs)
   measured speed "${speed[@]}" "$folder/speed"
   # What each choice brings: the table again with one kernel other than the program's.
-  local kernels
-  for kernels in plain attention=mma recurrence=plain recurrence=fused products=plain products=fused \
-    gelu_products=fused positions=products unit_recurrence=phases wide_attention=tma attention_backward=fused \
-    algorithms=timed; do
+  local kernels choices=(plain) choice names fastest
+  while read -r choice names fastest; do
+    for kernels in ${names//|/ }; do
+      [[ "$kernels" == "$fastest" || "$choice" == tf32_attention ]] || choices+=("$choice=$kernels")
+    done
+  done < <(sed -nE 's/^  ROW\(([a-z0-9_]+), [a-z0-9_]+, "([a-z0-9|]+)", ([a-z]+),.*/\1 \2 \3/p' ops/core/kernel_choices.h)
+  for kernels in "${choices[@]}"; do
     measured "speed-${kernels/=/-}" env EDDY_KERNELS="$kernels" "${speed[@]}" "$folder/speed-${kernels/=/-}"
   done
   for kernels in plain mma; do

@@ -31,7 +31,7 @@ namespace {
 // Norms of the warp's rows, in place, which become the left operand of a product; those that are `stored`, and their
 // statistics, are written for the backward.
 template <int Steps>
-__device__ void norm_rows(Rows<Steps>& rows, const TileRows& tile, double eps, const void* gain,
+__device__ void norm_rows(WarpRows<Steps>& rows, const TileRows& tile, double eps, const void* gain,
                           const void* shift, void* made, void* means, void* rstds, const bool (&stored)[2],
                           Fragments<Steps>& left) {
   constexpr float kDim = 16 * Steps;
@@ -73,7 +73,7 @@ __device__ void norm_rows(Rows<Steps>& rows, const TileRows& tile, double eps, c
 
 // Reads the inputs of the warp's rows: own + spread / 2, or own alone. 0 for rows that are not there.
 template <int Steps>
-__device__ void read_inputs(const BlockWindow& window, const TileRows& tile, Rows<Steps>& z) {
+__device__ void read_inputs(const BlockWindow& window, const TileRows& tile, WarpRows<Steps>& z) {
   constexpr int kDim = 16 * Steps;
   const BlockRecurrenceArgs& args = window.args;
   const float *const x = static_cast<const float*>(args.x), *const out = static_cast<const float*>(args.h);
@@ -100,7 +100,8 @@ __device__ void read_inputs(const BlockWindow& window, const TileRows& tile, Row
 // rows = residual + drop(rows + bias), which is written.
 template <int Steps>
 __device__ void add_residual(const BlockLaunch& launched, const BlockWindow& window, const TileRows& tile,
-                             int which, const void* bias, const void* residual, void* to, Rows<Steps>& rows) {
+                             int which, const void* bias, const void* residual, void* to,
+                             WarpRows<Steps>& rows) {
   constexpr int kDim = 16 * Steps;
   rows.each([&](int s, int, Fours& four) {
     const Fours add = parameters_at(bias, 16 * s + tile.column, 0);
@@ -125,7 +126,7 @@ __device__ void project(const BlockLaunch& launched, const Units& units, const T
   bf16* const rows = all.at(TileRows::first_row() + static_cast<int>(threadIdx.x % 32 / 4), 0) + tile.column;
 #pragma unroll 1
   for (int two = 0; two < 3 * Steps / 2; ++two) {
-    Rows<2> sums{};
+    WarpRows<2> sums{};
     multiply_units<2, Steps>(sums.at, left.at, units.from(launched.order.wqkv() + two * 2 * Steps));
     sums.each([&](int s, int, Fours& four) {
       const Fours bias = parameters_at(args.wqkv_bias, 32 * two + 16 * s + tile.column, 0);
@@ -151,12 +152,12 @@ __device__ void project(const BlockLaunch& launched, const Units& units, const T
 // rows = act(left Wup^T + bias) Wdown^T, 32 columns of the MLP at a time.
 template <int Steps, class Activation>
 __device__ void add_mlp(const BlockLaunch& launched, const Units& units, const TileRows& tile,
-                        const Fragments<Steps>& left, Rows<Steps>& rows) {
+                        const Fragments<Steps>& left, WarpRows<Steps>& rows) {
   const BlockRecurrenceArgs& args = launched.args;
 #pragma unroll 1
   for (int chunk = 0; chunk < launched.order.chunks; ++chunk) {
     const int unit = chunk * launched.order.of_chunk();
-    Rows<2> u{};
+    WarpRows<2> u{};
     multiply_units<2, Steps>(u.at, left.at, units.from(unit));
     Fragments<2> kept, act;
     u.each([&](int s, int, Fours& four) {
@@ -201,7 +202,7 @@ __global__ void __launch_bounds__(32 * kMostTiles, 1)
     const BlockWindow window(args, t, static_cast<int>(blockIdx.x));
     const TileRows tile(window);
     if (window.has_rows(TileRows::first_row())) {
-      Rows<Steps> z;
+      WarpRows<Steps> z;
       Fragments<Steps> a1;
       read_inputs(window, tile, z);
       each_four<Steps>([&](int half) { return tile.row[half].there; },
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(32 * kMostTiles, 1)
       log_sums[half] =
           tile.row[half].finished ? static_cast<float*>(args.gate) + tile.row[half].row * heads : nullptr;
     attend(all, log_sums);
-    Rows<Steps> r{};
+    WarpRows<Steps> r{};
     const bf16* const attended =
         all.at(TileRows::first_row() + static_cast<int>(threadIdx.x % 32 / 4), 0) + tile.column;
 #pragma unroll 1
@@ -245,7 +246,7 @@ __global__ void __launch_bounds__(32 * kMostTiles, 1)
     Fragments<Steps> a2;
     norm_rows(r, tile, args.eps, args.norm2, args.norm2_bias, args.a2, args.mean2, args.rstd2,
               {tile.row[0].finished, tile.row[1].finished}, a2);
-    Rows<Steps> h{};
+    WarpRows<Steps> h{};
     if (args.gelu)
       add_mlp<Steps, pointwise::Gelu>(launched, units, tile, a2, h);
     else

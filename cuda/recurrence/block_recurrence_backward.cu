@@ -26,7 +26,8 @@ namespace {
 
 // Writes rows of f32 where they are `stored`.
 template <int Steps>
-__device__ void write_rows(const TileRows& tile, const bool (&stored)[2], void* to, const Rows<Steps>& rows) {
+__device__ void write_rows(const TileRows& tile, const bool (&stored)[2], void* to,
+                           const WarpRows<Steps>& rows) {
   each_four<Steps>([&](int half) { return stored[half]; },
                    [&](int s, int half) {
                      write_fours<true>(tile.at<float>(to, half, 16 * Steps) + 16 * s, rows.four(s, half), 4);
@@ -44,7 +45,7 @@ __device__ void write_left(const TileRows& tile, bf16* const (&to)[2], const Fra
 // The gradients of the results of the warp's rows: an h is read as the older half of the next window, and of forget
 // from outside; a y from outside and as p by both halves of the next window. 0 for rows without a result.
 template <int Steps>
-__device__ void read_gradients(const BlockWindow& window, const TileRows& tile, Rows<Steps>& rows) {
+__device__ void read_gradients(const BlockWindow& window, const TileRows& tile, WarpRows<Steps>& rows) {
   constexpr int kDim = 16 * Steps;
   const BlockRecurrenceArgs& args = window.args;
   const float *const dy = static_cast<const float*>(args.dh), *const dz = static_cast<const float*>(args.dx);
@@ -80,9 +81,9 @@ __device__ void read_gradients(const BlockWindow& window, const TileRows& tile, 
 // for rows that are `stored`.
 template <int Steps>
 __device__ void norm_gradient(const TileRows& tile, const bool (&stored)[2], const void* gain, const void* x,
-                              const void* means, const void* rstds, void* sums, Rows<Steps>& rows) {
+                              const void* means, const void* rstds, void* sums, WarpRows<Steps>& rows) {
   constexpr int kDim = 16 * Steps;
-  Rows<Steps> normalised;
+  WarpRows<Steps> normalised;
   float mean[2] = {}, rstd[2] = {},
         of_row[4] = {};  // of the gradient and of its product with the normalised row
 #pragma unroll
@@ -123,7 +124,7 @@ __device__ void norm_gradient(const TileRows& tile, const bool (&stored)[2], con
 // da2 = (dmlp Wdown act'(u)) Wup, 32 columns of the MLP at a time; writes du and act(u).
 template <int Steps, class Activation>
 __device__ void mlp_gradient(const BlockLaunch& launched, const Units& units, const TileRows& tile,
-                             const Fragments<Steps>& dmlp, Rows<Steps>& da2) {
+                             const Fragments<Steps>& dmlp, WarpRows<Steps>& da2) {
   const BlockRecurrenceArgs& args = launched.args;
   constexpr int kAhead = 2;  // chunks of u that are read ahead of their use
   Neighbours<bf16, 4> ahead[kAhead][2][2];
@@ -147,7 +148,7 @@ __device__ void mlp_gradient(const BlockLaunch& launched, const Units& units, co
 #pragma unroll
     for (int i = 1; i < kAhead; ++i) std::memcpy(ahead[i - 1], ahead[i], sizeof kept);
     read(chunk + kAhead, ahead[kAhead - 1]);
-    Rows<2> dact{};
+    WarpRows<2> dact{};
     multiply_units<2, Steps>(dact.at, dmlp.at, units.from(unit));
     dact.each([&](int s, int half, Fours& four) {
       Fours act;
@@ -232,14 +233,14 @@ __global__ void __launch_bounds__(32 * kMostTiles, 1)
     Fragments<Steps> left{};
     if (at_work) {
       start_rows(window, all);
-      Rows<Steps> dh;
+      WarpRows<Steps> dh;
       read_gradients(window, tile, dh);
       write_rows(tile, there, args.dx, dh);
       drop_rows(launched, window, tile, 2, dh);
       set_left(left, dh);
     }
     if (window.finishes_rows(TileRows::first_row())) {
-      Rows<Steps> dr{};
+      WarpRows<Steps> dr{};
       bf16* const dmlp[2] = {tile.at<bf16>(args.dmlp_out, 0, kDim), tile.at<bf16>(args.dmlp_out, 1, kDim)};
       write_left(tile, dmlp, left);
       if (args.gelu)
@@ -252,7 +253,7 @@ __global__ void __launch_bounds__(32 * kMostTiles, 1)
       set_left(left, dr);
       bf16* const dout[2] = {tile.at<bf16>(args.do_out, 0, kDim), tile.at<bf16>(args.do_out, 1, kDim)};
       write_left(tile, dout, left);
-      Rows<Steps> attended{};
+      WarpRows<Steps> attended{};
 #pragma unroll
       for (int two = 0; two < Steps / 2; ++two)
         multiply_units<Steps, 2>(attended.at, left.at + 2 * two,
@@ -281,7 +282,7 @@ __global__ void __launch_bounds__(32 * kMostTiles, 1)
     bf16* const to[2] = {there[0] ? dqkv[0] : nullptr, there[1] ? dqkv[1] : nullptr};
     attention_gradients(all, (window.rows() + kTileRows - 1) / kTileRows, to);
     __syncwarp();
-    Rows<Steps> da1{};
+    WarpRows<Steps> da1{};
 #pragma unroll
     for (int part = 0; part < 3; ++part) {
       Fragments<Steps> projected;

@@ -86,7 +86,7 @@ struct Fragments {
 
 // 16 rows of a warp in f32, as sums of products: [step][8 columns of a product][number].
 template <int Steps>
-struct Rows {
+struct WarpRows {
   float at[Steps][2][4];
 
   __device__ Fours four(int s, int half) const {
@@ -116,7 +116,7 @@ __device__ inline void set_left(std::uint32_t (&left)[4], const float (&sums)[2]
   for (int i = 0; i < 4; ++i) left[i] = pack(sums[i / 2][2 * (i % 2)], sums[i / 2][2 * (i % 2) + 1]);
 }
 template <int Steps>
-__device__ void set_left(Fragments<Steps>& left, const Rows<Steps>& rows) {
+__device__ void set_left(Fragments<Steps>& left, const WarpRows<Steps>& rows) {
 #pragma unroll
   for (int s = 0; s < Steps; ++s) set_left(left.at[s], rows.at[s]);
 }
@@ -243,7 +243,7 @@ __device__ void each_four(There&& there, Run&& run) {
 // Multiplies rows with a result by the factors of its dropout: element (row, column) of [rows of the half, dim].
 template <int Steps>
 __device__ void drop_rows(const BlockLaunch& launched, const BlockWindow& window, const TileRows& tile,
-                          int which, Rows<Steps>& rows) {
+                          int which, WarpRows<Steps>& rows) {
   const Dropout& dropout = launched.dropout;
   if (!dropout.on) return;
   constexpr int kDim = 16 * Steps;

@@ -1,5 +1,5 @@
-// How the page's script calls page.h: functions with C's names. Models and texts are known by numbers. What is longer than a
-// number is left at an address that the next call of the same function may overwrite.
+// How the page's script calls page.h: functions with C's names. Models and texts are known by numbers. What is longer
+// than a number is left at an address that the next call of the same function may overwrite.
 #include <emscripten.h>
 
 #include <vector>

@@ -1,4 +1,5 @@
-// How the page's functions fail. Any number may be a result, NaN too: whether a call failed, page_error() says after it.
+// How the page's functions fail. Any number may be a result, NaN too: whether a call failed,
+// page_error() says after it.
 #pragma once
 
 #include <exception>

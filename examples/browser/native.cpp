@@ -1,8 +1,8 @@
 // The native side of the page:
 //
-//   example_browser pack EXPORT FILE      a model file of the page from the folder that `eddy export` wrote: parameters in bf16
-//   example_browser logits FILE ID...     the logits after each of these tokens, a line each, to compare the page's with
-//   example_browser parity STEPS SEED RECURRENT     the losses of so many steps of the parity model; RECURRENT: 1 or 0
+//   example_browser pack EXPORT FILE              a model file of the page, in bf16, from the folder of `eddy export`
+//   example_browser logits FILE ID...             the logits after each of these tokens, to compare the page's with
+//   example_browser parity STEPS SEED RECURRENT   the losses of so many steps of the parity model; RECURRENT: 1 or 0
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

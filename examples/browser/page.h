@@ -1,5 +1,5 @@
-// What the large page computes, apart from how the browser calls it (exports.cpp): trained models that continue a text while
-// their state is looked at and changed.
+// What the large page computes, apart from how the browser calls it (exports.cpp): trained models that continue a text
+// while their state is looked at and changed.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace eddy::browser {
 
 using namespace training;
 
-// A model file of the page: parameters in bf16 under their names, and as metadata "model", the keys of [model] as JSON, and
-// "tokenizer", the JSON of its vocabulary.
+// A model file of the page: parameters in bf16 under their names, and as metadata "model", the keys of [model] as JSON,
+// and "tokenizer", the JSON of its vocabulary.
 inline constexpr const char *kModelKey = "model", *kTokenizerKey = "tokenizer";
 
 // A model that reads letter by letter, with the weights packed that these products of one row need again and again.

@@ -4,8 +4,8 @@
 //
 //   place = offset + i strides[0] + j strides[1] + k strides[2]
 //
-// In a contiguous tensor the last axis is dense: [2, 3, 4] has the strides [12, 4, 1]. A transposed or narrowed view has
-// other sizes, strides or offset and the same memory: nothing is copied. In Eddy: tensor/tensor.h.
+// In a contiguous tensor the last axis is dense: [2, 3, 4] has the strides [12, 4, 1]. A transposed or narrowed view
+// has other sizes, strides or offset and the same memory: nothing is copied. In Eddy: tensor/tensor.h.
 #include <cstddef>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // Exercise 4: the gradient of broadcasting
 //
-// y = x b, number by number, with x [rows, columns] and a smaller b that is stretched: [1, columns], [rows, 1] or [1, 1].
-// A number of b that went into many numbers of y gets the sum of what comes back from all of them:
+// y = x b, number by number, with x [rows, columns] and a smaller b that is stretched: [1, columns], [rows, 1] or
+// [1, 1]. A number of b that went into many numbers of y gets the sum of what comes back from all of them:
 //
 //   dx[r, c] = dy[r, c] b[r, c]
 //   db       = dy x, summed over the axes that were stretched

@@ -4,8 +4,8 @@
 //   loss     = mean over the counted rows of -log p[target]
 //   dlogits  = (p - one_hot(target)) / counted rows
 //
-// A row whose target is -1 is not counted, and its gradient is 0. If no row counts, the loss is 0. Logits may be as large
-// as 1000. In Eddy: ops/loss/cross_entropy.h.
+// A row whose target is -1 is not counted, and its gradient is 0. If no row counts, the loss is 0. Logits may be as
+// large as 1000. In Eddy: ops/loss/cross_entropy.h.
 #include <cmath>
 #include <cstddef>
 #include <vector>

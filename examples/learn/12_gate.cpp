@@ -5,8 +5,8 @@
 //   f  = 1 / (1 + exp(-b))             a number of its own for each channel
 //   c' = c f + z (1 - f)
 //
-// At f near 1 the state keeps almost everything, and so do gradients on the way back: dc = dc' f. This is the fixed gate
-// of the Block-Recurrent Transformer. In Eddy: ops/recurrence/gates.h.
+// At f near 1 the state keeps almost everything, and so do gradients on the way back: dc = dc' f. This is the fixed
+// gate of the Block-Recurrent Transformer. In Eddy: ops/recurrence/gates.h.
 #include <cmath>
 #include <cstddef>
 #include <vector>

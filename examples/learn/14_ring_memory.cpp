@@ -1,7 +1,7 @@
 // Exercise 14: the last positions in a ring
 //
-// A layer with a window keeps the keys of the last `capacity` positions and forgets the rest. Nothing is moved: the number
-// of position p is written to slot p mod capacity, over that of position p - capacity. In Eddy: ops/memory/.
+// A layer with a window keeps the keys of the last `capacity` positions and forgets the rest. Nothing is moved: the
+// number of position p is written to slot p mod capacity, over that of position p - capacity. In Eddy: ops/memory/.
 //
 //   capacity 4, after the positions 0 to 5        slots   4 5 2 3        from the oldest   2 3 4 5
 #include <cstddef>

@@ -6,8 +6,8 @@
 //   for each block:    y      = block + attend(block, state)           [batch, window, dim]
 //                      state  = gate(state, attend(state, block))      [batch, states, dim]
 //
-// The order matters: a block that read the state after it was updated would see its own future. After the last block the
-// state goes to the next batch: its numbers do, its gradient does not. In Eddy: models/block_recurrent/literal.cpp.
+// The order matters: a block that read the state after it was updated would see its own future. After the last block
+// the state goes to the next batch: its numbers do, its gradient does not. In Eddy: models/block_recurrent/literal.cpp.
 #include <eddy/eddy.h>
 #include <cmath>
 #include <vector>
@@ -32,6 +32,7 @@ struct Read {
 // tokens [batch, time, dim], where time is a multiple of window.
 Read read(const Tensor& tokens, Tensor state, std::int64_t window) {
   std::vector<Tensor> blocks;
-  // your code: narrow(tokens, 1, start, length) is a block, concat(blocks, 1) joins them, detach(state) cuts the gradient
+  // your code: narrow(tokens, 1, start, length) is a block, concat(blocks, 1) joins them,
+  // detach(state) cuts the gradient
   return {tokens, state};
 }

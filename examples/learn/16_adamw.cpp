@@ -6,8 +6,8 @@
 //   v^ = v / (1 - beta2^step)
 //   p  = p - rate (m^ / (sqrt(v^) + eps) + decay p)
 //
-// The first step has the number 1. The decay is beside the gradient, not in it, so it is not divided by the root (that is
-// the W). In Eddy: models/optimizer/adam.h.
+// The first step has the number 1. The decay is beside the gradient, not in it, so it is not divided by the root (that
+// is the W). In Eddy: models/optimizer/adam.h.
 #include <cmath>
 #include <cstddef>
 #include <vector>

@@ -3,8 +3,8 @@
 //   c[r, o] = sum over k of a[r, k] b[k, o]             all [n, n], n a multiple of 4
 //
 // Version 1 (given) reads two numbers from memory for every multiplication. Version 2 computes a tile of 4 x 4 sums at
-// once: for each k it reads 4 numbers of a and 4 of b, and multiplies 16 times. In version 3 the numbers of b that a tile
-// reads one after another lie one behind the other: b is packed into panels of 4 columns first. In Eddy:
+// once: for each k it reads 4 numbers of a and 4 of b, and multiplies 16 times. In version 3 the numbers of b that a
+// tile reads one after another lie one behind the other: b is packed into panels of 4 columns first. In Eddy:
 // ops/product/, where a panel is as wide as the processor's vectors.
 //
 // The check counts what you read: `a`, `b` and `packed` look like arrays, and a[i] is one read. By tiles each number is

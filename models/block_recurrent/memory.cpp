@@ -34,7 +34,7 @@ Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEnt
   options.precision = matmul_precision(gate_bias_);
   options.head_scale = head_scale;
   const Tensor queries = reshape(q, {tokens, 1, heads, head_dim});
-  const Tensor found = reshape(literal ? attention_bthd_composed(queries, keys, values, options)
+  const Tensor found = reshape(literal ? detail::attention_bthd_composed(queries, keys, values, options)
                                        : attention_bthd(queries, keys, values, options),
                                local.shape());
   const Tensor gate = reshape(sigmoid(gate_bias_), {heads, 1});

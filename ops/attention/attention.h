@@ -31,7 +31,7 @@ struct AttentionOptions {
   AttentionBand band;   // the distances that are visible
   double scale = 0;     // of the scores; 0 stands for 1 / sqrt(head_size)
   // Cosine attention: first each vector of q and k is scaled to length 1, as by unit_norm with this eps.
-  // Past keys are unit vectors already. Only for attention_bthd and attention_bthd_composed.
+  // Past keys are unit vectors already. Only for attention_bthd.
   std::optional<double> unit_eps;
   double dropout = 0;  // rate: this share of probabilities becomes 0, the rest is divided by 1 - dropout
   RandomKey
@@ -111,13 +111,13 @@ Tensor attention_packed(const Tensor& qkv, std::int64_t heads, const AttentionOp
 Tensor attention_packed_keys(const Tensor& q, const Tensor& past, const Tensor& own, std::int64_t heads,
                              const AttentionOptions& options = {});
 
+namespace detail {
 // Returns the same as `attention_bthd`, but stores all probabilities: the form to read first and to compare with.
 // Runs on the CPU only.
 // grad: as attention_bthd.
 Tensor attention_bthd_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                                const AttentionOptions& options = {});
 
-namespace detail {
 // For those who look inside a run, since the kernels never store them (attention_reference.cpp):
 //
 // Returns the probabilities [batch, heads, queries, keys] of `attention_bthd` on the CPU, before dropout; keys are

@@ -163,7 +163,7 @@ void forward_tile(const Item<T, P>& item, const TilePair& rows, std::int64_t key
 
 // The results of rows that see no key.
 template <class T, class P>
-void forward_nothing(const Item<T, P>& item, const Tile& tile) {
+void forward_nothing(const Item<T, P>& item, const QueryTile& tile) {
   for (std::int64_t row = tile.first; row < tile.first + tile.count; ++row) {
     const std::int64_t head = item.head_of(row), query = row % item.args.queries;
     T* const y = const_cast<T*>(item.at(item.args.output, item.output_strides(), query, head));
@@ -225,7 +225,7 @@ void forward_item(const Item<T, P>& item, std::int64_t first_row, std::int64_t e
     const T* values = item.at(args.v, args.v_strides, key_begin, item.kv_head);
     F* const packed_values = item.factors_at(at.values);
     bool packed = false;
-    for (Tile tile = item.tile_at(first_row, end_row); tile.count > 0;
+    for (QueryTile tile = item.tile_at(first_row, end_row); tile.count > 0;
          tile = item.tile_at(tile.first + tile.count, end_row)) {
       if (tile.sees_nothing() && key_begin == 0) forward_nothing(item, tile);
       if (!tile.overlaps(key_begin, key_count)) continue;

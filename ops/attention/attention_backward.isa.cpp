@@ -336,7 +336,7 @@ void backward_tile(const Item<T, P>& item, const AttentionBackwardArgs& gradient
 
 // Zeros the gradient of queries that see no key.
 template <class T, class P>
-void backward_nothing(const Item<T, P>& item, const AttentionBackwardArgs& gradient, const Tile& tile) {
+void backward_nothing(const Item<T, P>& item, const AttentionBackwardArgs& gradient, const QueryTile& tile) {
   if (gradient.dq == nullptr) return;
   for (std::int64_t row = tile.first; row < tile.first + tile.count; ++row) {
     T* const dq =
@@ -413,7 +413,7 @@ void backward_item(const Item<T, P>& item, const AttentionBackwardArgs& gradient
     const T* values = item.at(args.v, args.v_strides, key_begin, item.kv_head);
     bool has_sums[kAttentionKeyTile / attention_tile::kRows + 1] = {};  // of kRows keys
     bool packed = false;
-    for (Tile tile = item.tile_at(0, item.rows()); tile.count > 0;
+    for (QueryTile tile = item.tile_at(0, item.rows()); tile.count > 0;
          tile = item.tile_at(tile.first + tile.count, item.rows())) {
       if (tile.sees_nothing() && key_begin == 0) backward_nothing(item, gradient, tile);
       if (!tile.overlaps(key_begin, key_count)) continue;

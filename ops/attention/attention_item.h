@@ -136,7 +136,7 @@ struct Call {
 };
 
 // Rows first .. first + count - 1 of a work item's list.
-struct Tile {
+struct QueryTile {
   std::int64_t first, count;
   std::int64_t begin, end;  // keys that some row sees
   bool sees_nothing() const { return begin >= end; }
@@ -154,7 +154,7 @@ struct Span {
 
 // A query tile against one key tile. Keys count from the start of the key tile.
 struct TilePair {
-  Tile tile;
+  QueryTile tile;
   std::int64_t key_begin;
   std::int64_t count;                       // rows in use
   std::int64_t blocks;                      // of kRows rows; the last one may be padded
@@ -228,7 +228,7 @@ struct Item {
   std::int64_t head_of(std::int64_t row) const { return kv_head * group + row / args.queries; }
 
   // The tile that starts at row `first`, before row `end`.
-  Tile tile_at(std::int64_t first, std::int64_t end) const {
+  QueryTile tile_at(std::int64_t first, std::int64_t end) const {
     const std::int64_t query = first % args.queries;
     end = smaller(end, first + kQueryTile);
     if (call.separate_heads) end = smaller(end, first - query + args.queries);
@@ -238,7 +238,7 @@ struct Item {
             call.see_end(crosses ? args.queries - 1 : last)};
   }
 
-  TilePair rows_of(const Tile& tile, std::int64_t key_begin, std::int64_t key_count) const {
+  TilePair rows_of(const QueryTile& tile, std::int64_t key_begin, std::int64_t key_count) const {
     TilePair rows;
     rows.tile = tile;
     rows.key_begin = key_begin;

@@ -70,8 +70,8 @@ Tensor detail::attention_probabilities(const Tensor& q, const Tensor& k, const A
   return cast(probabilities_of(queries, keys, options), is_bf16(q) ? Dtype::f32 : q.dtype());
 }
 
-Tensor attention_bthd_composed(const Tensor& q, const Tensor& k, const Tensor& v,
-                               const AttentionOptions& options) {
+Tensor detail::attention_bthd_composed(const Tensor& q, const Tensor& k, const Tensor& v,
+                                       const AttentionOptions& options) {
   const char* const op = "attention_bthd_composed";
   if (is_bf16(q))
     return downcast(

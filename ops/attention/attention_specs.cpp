@@ -74,7 +74,7 @@ OpSpec spec_of(const char* name, const char* formula, const AttentionOptions& op
                const Tables& tables = {}) {
   OpSpec spec{name, formula};
   spec.run = call_of(attention_bthd, options, tables);
-  spec.reference = call_of(attention_bthd_composed, options, tables);
+  spec.reference = call_of(detail::attention_bthd_composed, options, tables);
   // A score of size 30 * 30 * 2 keeps its rounding through exp, so the error is that of the score and not of
   // its exp.
   spec.roundings = 64;
@@ -184,7 +184,7 @@ OpSpec packed_spec(const char* name, const char* formula) {
       with_past.past_keys = before[0];
       with_past.past_values = before[1];
     }
-    const Tensor y = attention_bthd_composed(parts[0], parts[1], parts[2], with_past);
+    const Tensor y = detail::attention_bthd_composed(parts[0], parts[1], parts[2], with_past);
     return raw::reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)});
   };
   spec.samples = {{"size_0", {sample_normal({2, 0, 18}, "p0")}},

@@ -27,7 +27,7 @@ KeysValues KeysValues::slice(std::int64_t first, std::int64_t count) const {
 Tensor attend(const Tensor& q, const KeysValues& keys_values, AttentionOptions options, bool literal) {
   options.past_keys = keys_values.past_k;
   options.past_values = keys_values.past_v;
-  return literal ? attention_bthd_composed(q, keys_values.k, keys_values.v, options)
+  return literal ? detail::attention_bthd_composed(q, keys_values.k, keys_values.v, options)
                  : attention_bthd(q, keys_values.k, keys_values.v, options);
 }
 

@@ -23,8 +23,8 @@ Tensor reference(const Tensors& x, double rate, const RandomKey& key) {
     options.past_keys = by_head(x[2], 0, dim);
     options.past_values = by_head(x[2], dim, dim);
   }
-  const Tensor y =
-      attention_bthd_composed(by_head(x[0], 0, dim), by_head(x[1], 0, dim), by_head(x[1], dim, dim), options);
+  const Tensor y = detail::attention_bthd_composed(by_head(x[0], 0, dim), by_head(x[1], 0, dim),
+                                                   by_head(x[1], dim, dim), options);
   return raw::reshape(y, x[0].shape());
 }
 

@@ -132,7 +132,7 @@ void round_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int
 }
 
 // What the tiles of a block share, and where one of them is.
-struct Tile {
+struct ProductTile {
   std::int64_t steps, rows, columns;  // of C from here on, maybe more than the tile's
   const Quads *a, *b;
   float* c;
@@ -144,7 +144,7 @@ struct Tile {
 
 // Without the pragmas loops are unrolled too late for `sum` to stay in registers from start to end.
 template <class Matrices, int kPairs>
-void multiply_tile(const Tile& x) {
+void multiply_tile(const ProductTile& x) {
   alignas(16) float edge[2 * kPairs * kColumns];
   const std::int64_t rows = smaller(x.rows, 2 * kPairs), columns = smaller(x.columns, kColumns);
   const bool cut = rows < 2 * kPairs || columns < kColumns;
@@ -204,7 +204,7 @@ void multiply_tile(const Tile& x) {
 }
 
 template <class Matrices, int kPairs = kRowPairs>
-void multiply_rows(const Tile& x) {
+void multiply_rows(const ProductTile& x) {
   if constexpr (kPairs > 1) {
     if (x.rows <= 2 * (kPairs - 1)) return multiply_rows<Matrices, kPairs - 1>(x);
   }

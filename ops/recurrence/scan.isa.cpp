@@ -11,9 +11,8 @@
 namespace eddy::EDDY_ISA {
 namespace {
 
-// 512 channels are 2 KiB of a row: at 64 a step begins in another page than the last one and takes 5 times as long (one
-// core of an AMD EPYC with AVX-512, [8, 1024, 512], 2026-11-29). 8 chains have more streams than the first cache has
-// ways.
+// 512 channels are 2 KiB of a row: at 64 a step begins in another page than the last one, which costs more than its
+// work (docs/choices.md). 8 chains have more streams than the first cache has ways.
 constexpr std::int64_t kLanes = kScanLanes, kChains = kScanChains;
 
 // The operands of one step of neighbouring channels.

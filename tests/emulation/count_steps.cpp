@@ -116,8 +116,8 @@ void print_counts(const char* head, const std::map<std::string, std::int64_t>& c
 }
 
 // What a step would save if its products for gradients of weights, dy^T x, ran on a second stream, at most: the time
-// that kernels of the backward pass wait for memory while tensor cores have nothing to do, as far as those products fill
-// it; and beside that the launches of those products.
+// that kernels of the backward pass wait for memory while tensor cores have nothing to do, as far as those products
+// fill it; and beside that the launches of those products.
 Cells count_weights(const SpeedRow& row, const Options& options, StepTrial& trial, Device device,
                     const KernelCounts& counts) {
   std::vector<RecordedCall> calls;

@@ -131,7 +131,8 @@ void spend(double ms);
 
 // ---- other processes (peers.cpp)
 
-// What stands in for the other processes of NCCL: gets the bytes that were sent to one, and returns as many as expected.
+// What stands in for the other processes of NCCL: gets the bytes that were sent to one,
+// and returns as many as expected.
 using PlayPeer = std::function<std::vector<unsigned char>(int peer, const std::vector<unsigned char>& sent,
                                                           std::size_t expected)>;
 // What is wrong with them from now on. A group of calls on the stream: it never ends; or it does not, and NCCL says so.

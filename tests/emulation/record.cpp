@@ -104,8 +104,8 @@ void touched(const char* start, std::size_t bytes) {
   pieces().push_back({start, std::vector<char>(start, start + bytes)});
 }
 
-// The bytes of the pieces that are not as they were. Ranges less than 16 bytes apart are one: of a number that was stored
-// some bytes may be as before.
+// The bytes of the pieces that are not as they were. Ranges less than 16 bytes apart are one: of a number that was
+// stored some bytes may be as before.
 std::vector<RecordRange> changed_ranges() {
   constexpr std::size_t kNear = 16;
   std::vector<RecordRange> ranges;

@@ -1,5 +1,5 @@
-// Mutations of every file that a run reads: whatever the bytes, the answer is a result or an eddy::Error. Fixed seed, so
-// a failure repeats; run with the sanitizers on.
+// Mutations of every file that a run reads: whatever the bytes, the answer is a result or an eddy::Error. Fixed seed,
+// so a failure repeats; run with the sanitizers on.
 #include <doctest/doctest.h>
 
 #include <array>

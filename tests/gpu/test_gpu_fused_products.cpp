@@ -59,8 +59,8 @@ Problem linear_problem(const Sizes& s) {
            sample_normal({s.rows, s.out}, "r")},
           2};
 }
-// A bias that leaves no h so near 0 that its sign depends on what is rounded first: cuBLASLt 13.1 rounds the sum to bf16
-// before it adds the bias (seen on an H200).
+// A bias that leaves no h so near 0 that its sign depends on what is rounded first:
+// cuBLASLt 13.1 rounds the sum to bf16 before it adds the bias (seen on an H200).
 Tensor bias_away_from_zero(const Tensor& x, const Tensor& up) {
   const auto in_bf16 = [](const Tensor& t) { return raw::cast(raw::cast(t, Dtype::bf16), Dtype::f64); };
   const Tensor sums = matmul(in_bf16(x), raw::transpose(in_bf16(up), 0, 1)),

@@ -1,6 +1,7 @@
 // The training loop on the GPU: a text with a state that is carried on, evaluations, checkpoints and recorded
 // steps, against the same run on the CPU, without recording, and broken off and resumed. And the host one step ahead:
-// results, bits, messages and checkpoints are those of a run that waits for each step, whatever comes between two steps.
+// results, bits, messages and checkpoints are those of a run that waits for each step,
+// whatever comes between two steps.
 #include <doctest/doctest.h>
 
 #include <algorithm>

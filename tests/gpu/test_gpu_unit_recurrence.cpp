@@ -1,4 +1,5 @@
-// The unit recurrence against the CPU's in f64 on the same numbers, with f32 and with bf16 products, these composed and by
+// The unit recurrence against the CPU's in f64 on the same numbers, with f32 and with bf16 products,
+// these composed and by
 // phases: rows with tails, biases, a carried state, dropout, the same bits twice, also captured.
 //
 // Tolerances, of the largest number expected. f32: 512 roundings for results and 4 times that and 16 for
@@ -189,8 +190,8 @@ void check_by_phases(const Case& c) {
   expect_taken(c);
 }
 
-// The inputs with weights that have at most one number in each row and in each column, a power of two: no sum of a product
-// has two terms, so none depends on its order.
+// The inputs with weights that have at most one number in each row and in each column, a power of two: no sum of a
+// product has two terms, so none depends on its order.
 Tensors with_sparse_weights(const Case& c, Tensors inputs) {
   const auto sparse = [](std::int64_t above, std::int64_t rows, std::int64_t columns, std::int64_t step) {
     std::vector<double> values(static_cast<std::size_t>((above + rows) * columns));

@@ -1,5 +1,6 @@
-// Activations that the backward pass computes again (models/recompute.h): losses, gradients and states have the same bits
-// for every model in every small configuration, with dropout, from a state, and over batches whose gradients add up.
+// Activations that the backward pass computes again (models/recompute.h): losses, gradients and states have the same
+// bits for every model in every small configuration, with dropout, from a state,
+// and over batches whose gradients add up.
 #include "models/recompute.h"
 
 #include <doctest/doctest.h>
@@ -31,8 +32,8 @@ struct Trained {
   std::int64_t saved = 0;  // bytes, after the forward pass of the first batch
 };
 
-// Two batches whose gradients add up, the second from the state of the first, or of `state` and then with rows that begin
-// anew.
+// Two batches whose gradients add up, the second from the state of the first,
+// or of `state` and then with rows that begin anew.
 Trained trained(Model& model, std::int64_t time, const State& state, Recompute recompute) {
   const ModelConfig& config = model.full_config();
   model.params().zero_gradients();

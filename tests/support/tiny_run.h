@@ -45,8 +45,8 @@ inline TrainRequest tiny_run(const TempFolder& folder, const std::string& name) 
   return request;
 }
 
-// A run of one step of a task without texts, in the folder `task`: its rows have 16 tokens, a secret or symbols and 4 of
-// noise. `model` is of the family recurrent_transformer, or the LSTM.
+// A run of one step of a task without texts, in the folder `task`: its rows have 16 tokens, a secret or symbols and 4
+// of noise. `model` is of the family recurrent_transformer, or the LSTM.
 inline TrainRequest tiny_task_run(const TempFolder& folder, const std::string& task,
                                   const std::string& model) {
   TrainRequest request = tiny_run(folder, task);

@@ -116,10 +116,10 @@ std::map<std::string, int> order_of_build() {
 
 }  // namespace
 
-TEST_CASE("folders: no folder holds more than 25 headers and sources") {
+TEST_CASE("folders: no folder holds more than 30 headers and sources") {
   const std::map<std::string, int> counts = counts_below(kAll);
   CHECK(counts.size() > 50);
-  for (const auto& [folder, count] : counts) CHECK_MESSAGE(count <= 25, folder << " holds " << count);
+  for (const auto& [folder, count] : counts) CHECK_MESSAGE(count <= 30, folder << " holds " << count);
 }
 
 TEST_CASE("folders: ops and cuda and train hold at most 8 headers and sources outside of their folders") {

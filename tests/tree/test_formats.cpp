@@ -33,8 +33,8 @@ struct FormatRow {
   Texts sources;
 };
 
-// The name of a file as the code has it: "pieces-{}.model" of "text/pieces-*.model". Of one that ends in any text, what it
-// begins with.
+// The name of a file as the code has it: "pieces-{}.model" of "text/pieces-*.model".
+// Of one that ends in any text, what it begins with.
 std::string name_in_code(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
   const std::size_t star = name.find('*');
@@ -78,8 +78,8 @@ std::set<std::string> versions_in(const std::string& source) {
   return found;
 }
 
-// Whether a source has this text as a string, or as the beginning of one; of "pieces-{}.documents" ".documents" does too,
-// which replaces the ending of another.
+// Whether a source has this text as a string, or as the beginning of one; of "pieces-{}.documents" ".documents" does
+// too, which replaces the ending of another.
 bool has_text(const std::string& source, const std::string& name) {
   const std::size_t dot = name.find("{}.");
   const std::string ending = dot == std::string::npos ? name : name.substr(dot + 2) + '"';

@@ -1,6 +1,6 @@
-// One of each: what reads a run, a table, a chart, a palette, what runs another program, what sums the bytes of a state,
-// and what reads TOML. A second one says a number twice, and some day in two ways. Each is recognised by a line that it needs; the
-// files that may have such a line are named here, with the reason where it is not the thing itself.
+// One of each: what reads a run, a table, a chart, a palette, what runs another program, what sums the bytes of a
+// state, and what reads TOML. A second one says a number twice, and some day in two ways. Each is recognised by a line
+// that it needs; the files that may have such a line are named here, with the reason where it is not the thing itself.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -98,19 +98,4 @@ std::map<std::string, std::pair<ConfigField, ConfigField>> differences(const Key
   return found;
 }
 
-std::string nearest_match(std::string_view text, const std::vector<std::string>& candidates) {
-  // A key of a hostile file can be a megabyte long. The characters beyond the longest candidate hardly change
-  // the choice.
-  text = text.substr(0, 64);
-  std::string best;
-  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
-  for (const std::string& candidate : candidates) {
-    if (const std::size_t distance = edit_distance(text, candidate); distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
-
 }  // namespace eddy::training

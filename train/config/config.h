@@ -60,7 +60,4 @@ ConfigKeys keys_of(C& config) {
 // Returns the keys whose values differ between two structs of one type, by full key, with the field of each.
 std::map<std::string, std::pair<ConfigField, ConfigField>> differences(const KeyList& a, const KeyList& b);
 
-// The candidate with the smallest edit distance to `text` (the first of equals), or "" without candidates.
-std::string nearest_match(std::string_view text, const std::vector<std::string>& candidates);
-
 }  // namespace eddy::training

@@ -24,8 +24,8 @@ struct ConfigSource {
 };
 
 // The content of a config file; a byte order mark is dropped, and UTF-16 behind one is read.
-// errors: IoError when it cannot be read; FormatError for UTF-16 without a mark; ConfigError with file:line:column when it is not TOML (.toml) or
-// JSON (.json), is larger than a megabyte, or nests deeper than 16 tables.
+// errors: IoError when it cannot be read; FormatError for UTF-16 without a mark; ConfigError with file:line:column when
+// it is not TOML (.toml) or JSON (.json), is larger than a megabyte, or nests deeper than 16 tables.
 ConfigSource read_config_file(const std::string& path);
 
 // The content of a config file of a run: one whose keys stand at the top, as a model's, as one with a [model] table.
@@ -38,8 +38,8 @@ ConfigSource config_from_json(std::string_view text, const std::string& name);
 
 // Reads a table of data into described keys, which all stand in it, whatever their section: a file, an entry of a list.
 // Missing keys keep their values. Lists of tables are filled as they are read; everything else is checked first.
-// errors: ConfigError with the place: an unknown key with the nearest one and all, a value of another type or out of its
-// range, and a required key that is missing.
+// errors: ConfigError with the place: an unknown key with the nearest one and all, a value of another type or out of
+// its range, and a required key that is missing.
 void read_table(const KeyList& keys, const ConfigSource& source);
 
 // The struct that a table of data gives.

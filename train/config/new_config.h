@@ -39,9 +39,10 @@ class NewConfig {
   // errors: ConfigError.
   void merge_flags(const std::map<std::string, std::string>& texts);
 
-  // Of a new run of a text without a file, of a model that has a name: sets keys that nobody gave, and that a data set with
-  // a name does not bring, by the recipe (recipe.h). bytes_of: the size of the text; 0: not known. With neither minutes
-  // nor steps the run gets usual_minutes(). Returns what was chosen, and for what, as a line; empty where nothing was.
+  // Of a new run of a text without a file, of a model that has a name: sets keys that nobody gave, and that a data set
+  // with a name does not bring, by the recipe (recipe.h). bytes_of: the size of the text; 0: not known. With neither
+  // minutes nor steps the run gets usual_minutes(). Returns what was chosen, and for what,
+  // as a line; empty where nothing was.
   std::string choose_recipe(const std::function<std::int64_t(const DataConfig&)>& bytes_of);
 
   // The config with the sizes that suit its model where none are given (choose_sizes in models/eddy/config.h), and with
@@ -73,8 +74,8 @@ class NewConfig {
   std::set<std::string> asked_;  // those of the file and the flags
 };
 
-// Returns a configuration file (TOML) that completes to this configuration: the keys that differ from their defaults, and
-// those that would otherwise be chosen.
+// Returns a configuration file (TOML) that completes to this configuration: the keys that differ from their defaults,
+// and those that would otherwise be chosen.
 std::string config_file_of(const RunConfig& config);
 
 // The model that a preset names, as NewConfig::merge_preset, with its sizes. `others`: names that the caller knows.

@@ -1,4 +1,5 @@
-// Reads configurations and tables of data: keys, tables within tables, and lists of tables, as a KeyList describes them.
+// Reads configurations and tables of data: keys, tables within tables, and lists of tables,
+// as a KeyList describes them.
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// What a run of a text is trained with where nobody says otherwise: the entries of recipes.toml that fit the size of its
-// text, its minutes and its model. The machine has no part in it: a command gives the same configuration everywhere.
-// NewConfig applies it to a new run without a file, and prints what it chose.
+// What a run of a text is trained with where nobody says otherwise: the entries of recipes.toml that fit the size of
+// its text, its minutes and its model. The machine has no part in it: a command gives the same configuration
+// everywhere. NewConfig applies it to a new run without a file, and prints what it chose.
 #pragma once
 
 #include <cstdint>

@@ -140,8 +140,8 @@ RunConfig load_run_config(const std::string& path);
 nlohmann::json to_json(const ModelConfig& config);  // flat
 nlohmann::json to_json(const RunConfig& config);
 
-// Checks the rules that involve several keys, of the model, of the task and between the sections. A vocab of 0 is allowed:
-// the task fills it in.
+// Checks the rules that involve several keys, of the model, of the task and between the sections. A vocab of 0 is
+// allowed: the task fills it in.
 // errors: ConfigError naming the keys and their values.
 void validate(const RunConfig& config);
 

@@ -19,7 +19,8 @@ struct TaskEntry {
   const char* name;                                          // the value of data.name
   const char* summary;                                       // what the model predicts
   std::unique_ptr<Task> (*make)(TaskArguments&& arguments);  // makes the task
-  // The keys of [data] beside its own that it reads, separated by blanks: those of DataConfig, and those of other tasks.
+  // The keys of [data] beside its own that it reads, separated by blanks:
+  // those of DataConfig, and those of other tasks.
   const char* common = "";
   // Describes its own keys (describe_keys_of in task.h). Tasks that give the same function share these keys.
   void (*describe)(KeyList& keys, DataConfig& config) = nullptr;

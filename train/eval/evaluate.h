@@ -29,8 +29,8 @@ namespace eddy::training {
 
 class Ranks;
 
-// How the rows of a batch are cut and shared (train/eval/eval_parts.h). Losses of other numbers of parts differ in their
-// last bits.
+// How the rows of a batch are cut and shared (train/eval/eval_parts.h).
+// Losses of other numbers of parts differ in their last bits.
 struct EvalShare {
   std::int64_t parts = 1;  // at most, a power of two: those of training, train.micro_batches
   Ranks* ranks = nullptr;  // that have the model; null: this process alone

@@ -3,7 +3,7 @@
 //
 //   CACHE/enwik8/enwik8        the files of a set
 //   CACHE/enwik8/digests       what they were when they came: one line a file, "SHA-256  bytes  name"
-//   CACHE/enwik8/*.part        a download in progress, or what came of one that was cut off: the next one goes on behind it
+//   CACHE/enwik8/*.part        a download in progress, or what came of one that was cut off: the next one goes on
 //
 // CACHE is EDDY_CACHE_DIR, else eddy in XDG_CACHE_HOME, else ~/.cache/eddy. A set that lies complete in a folder of its
 // name in EDDY_DATA_DIR is read there. A file or an archive that the user puts into the cache by hand is taken as if it

@@ -23,7 +23,8 @@ constexpr const char* kDigestKey = "digest";
 // The largest position accepted from a file, far from where counting on would overflow.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;
 
-// A digest of the keys that are not at their defaults, so that a key which models get later leaves all sessions readable.
+// A digest of the keys that are not at their defaults,
+// so that a key which models get later leaves all sessions readable.
 std::string config_digest(const ModelConfig& config) {
   nlohmann::json keys = to_json(config);
   const nlohmann::json defaults = to_json(ModelConfig());

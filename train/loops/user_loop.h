@@ -12,8 +12,8 @@
 //     if ((step + 1) % 100 == 0) save_training(folder, net, adam, step + 1);
 //   }
 //
-// A resumed loop equals an unbroken one to the bit where all that a step depends on is in the weights, the optimizer, the
-// step, and the state, numbers and task that are saved with them.
+// A resumed loop equals an unbroken one to the bit where all that a step depends on is in the weights, the optimizer,
+// the step, and the state, numbers and task that are saved with them.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,10 @@ struct SavedTraining {
       task{};  // what Task::save returned, for Task::load: where a text that is read in order stands
 };
 
-// Writes checkpoints/step-N of a folder, which it makes, points checkpoints/latest to it, and keeps the last `keep`, this one
-// included. A checkpoint is complete or absent.
-// errors: IoError, also for a folder of `eddy train`, and the checkpoints before it are whole; ValueError for a number that
-// is not finite.
+// Writes checkpoints/step-N of a folder, which it makes, points checkpoints/latest to it, and keeps the last `keep`,
+// this one included. A checkpoint is complete or absent.
+// errors: IoError, also for a folder of `eddy train`, and the checkpoints before it are whole;
+// ValueError for a number that is not finite.
 void save_training(const std::filesystem::path& folder, const ParamStore& params, const Optimizer& optimizer,
                    const SavedTraining& training, std::int64_t keep = 2);
 
@@ -72,8 +72,8 @@ std::optional<SavedTraining> load_training(const std::filesystem::path& folder, 
   return load_training(folder, net.params(), optimizer);
 }
 
-// Opens metrics.jsonl of a folder, which it makes, for a loop that goes on at `step`: a new file begins with `about`, and
-// lines of an earlier process behind `step`, which is done again, are removed.
+// Opens metrics.jsonl of a folder, which it makes, for a loop that goes on at `step`: a new file begins with `about`,
+// and lines of an earlier process behind `step`, which is done again, are removed.
 // errors: IoError, also for a folder of `eddy train`.
 MetricsWriter continue_metrics(const std::filesystem::path& folder, std::int64_t step,
                                const RunRecord& about);

@@ -199,13 +199,13 @@ MemoryPlan counted_plan(const PlannedRun& run, std::int64_t most) {
   return plan;
 }
 
-// Each layer beyond a few adds as much as the one before it. So a run with more than kMostLayers is counted with kFewLayers
-// and with twice as many, and what those add is multiplied: the tape of 32,768 layers has ten million nodes, which take
-// minutes to count.
+// Each layer beyond a few adds as much as the one before it. So a run with more than kMostLayers is counted with
+// kFewLayers and with twice as many, and what those add is multiplied: the tape of 32,768 layers has ten million nodes,
+// which take minutes to count.
 constexpr std::int64_t kMostLayers = 256, kFewLayers = 32;
 
-// A row of more than kMostTokens, each of which adds kernels of its own, is counted with at most kFewTokens and with twice
-// as many: the tape of 200,000 tokens of an LSTM takes half a minute, and each value of train.recompute again.
+// A row of more than kMostTokens, each of which adds kernels of its own, is counted with at most kFewTokens and with
+// twice as many: the tape of 200,000 tokens of an LSTM takes half a minute, and each value of train.recompute again.
 constexpr std::int64_t kMostTokens = 8192, kFewTokens = 4096;
 
 // How many kernels a forward pass calls, and their work.
@@ -224,8 +224,8 @@ class CountKernels final : public KernelObserver {
   Cost work_;
 };
 
-// Whether a row of `tokens` and one of twice as many are as far apart in operations and bytes as that one and one of three
-// times as many, and each token has kernels of its own: then they are so in memory too.
+// Whether a row of `tokens` and one of twice as many are as far apart in operations and bytes as that one and one of
+// three times as many, and each token has kernels of its own: then they are so in memory too.
 bool each_token_adds(const PlannedRun& run, std::int64_t tokens) {
   const Device device = counting_device(run.placement.device.type);
   const std::unique_ptr<Model> model =
@@ -238,7 +238,8 @@ bool each_token_adds(const PlannedRun& run, std::int64_t tokens) {
     static_cast<void>(model->forward(input));
     return count;
   };
-  // Where a part that grows with the square adds so little, it adds less than a tenth to rows of a hundred times as many.
+  // Where a part that grows with the square adds so little,
+  // it adds less than a tenth to rows of a hundred times as many.
   const auto grows_evenly = [](double first, double second, double third) {
     constexpr double kUneven = 1e-3;
     return std::abs((third - second) - (second - first)) <= kUneven * (second - first);

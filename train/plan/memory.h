@@ -31,8 +31,8 @@ struct MemoryPlan {
   bool on_gpu = false;
   // Whether all was counted. Else counting ended at its limit, of which `peak` is all that is known.
   bool complete = true;
-  // Above 0: the run has many layers, or long rows that are read token by token, and was counted with so many; what each
-  // adds was multiplied.
+  // Above 0: the run has many layers, or long rows that are read token by token, and was counted with so many; what
+  // each adds was multiplied.
   std::int64_t counted_layers = 0, counted_tokens = 0;
 
   // Returns what does not depend on the batch.
@@ -64,10 +64,10 @@ Batch first_rows(const Batch& batch, std::int64_t rows);
 // Returns the batch with the first tokens of its rows.
 Batch first_tokens(const Batch& batch, std::int64_t tokens);
 
-// Counts a run: three steps, with evaluations before and after them, whose last batch has the rows that are left. Of more
-// than 256 layers a few are counted, and what each adds is multiplied. So are rows of more than 8,192 tokens where each adds
-// the same work and kernels of its own (each_token_adds). Counting ends where tensors take more than `most` bytes: a run
-// far too large would take long to count, and much memory for the nodes of its tape.
+// Counts a run: three steps, with evaluations before and after them, whose last batch has the rows that are left. Of
+// more than 256 layers a few are counted, and what each adds is multiplied. So are rows of more than 8,192 tokens where
+// each adds the same work and kernels of its own (each_token_adds). Counting ends where tensors take more than `most`
+// bytes: a run far too large would take long to count, and much memory for the nodes of its tape.
 // errors: those of make_model and forward.
 MemoryPlan plan_memory(const PlannedRun& run, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 

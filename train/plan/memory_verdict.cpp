@@ -73,8 +73,8 @@ std::string advice_for_model(const PlannedRun& run, const MemoryPlan& plan) {
   return advice;
 }
 
-// The run with this value of train.recompute, if its model takes that and the run then needs at most so many bytes; else
-// nothing.
+// The run with this value of train.recompute, if its model takes that and the run then needs
+// at most so many bytes; else nothing.
 std::string advice_to_recompute(const PlannedRun& run, Recompute value, std::int64_t bytes) {
   if (value <= recompute_named(run.config.train.recompute)) return "";
   if (value == Recompute::block && !make_unallocated_model(run.config.model)->has_blocks()) return "";

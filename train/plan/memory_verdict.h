@@ -16,10 +16,10 @@ struct MemoryVerdict {
   std::string text{};  // unless it fits: what is needed, what there is, and what would need less
 };
 
-// Compares a plan with the budget: more than 10 % above it, with free swap, exceeds; down to 10 % below it, without swap,
-// is close, and so is what exceeds where train.memory_check or overrule_memory_check overrules the check. The advice fits
-// the cause, and names only keys that the run reads; batches that it names have been counted. A budget that is not
-// known, and the memory of a GPU, are not compared.
+// Compares a plan with the budget: more than 10 % above it, with free swap, exceeds; down to 10 % below it, without
+// swap, is close, and so is what exceeds where train.memory_check or overrule_memory_check overrules the check. The
+// advice fits the cause, and names only keys that the run reads; batches that it names have been counted. A budget that
+// is not known, and the memory of a GPU, are not compared.
 MemoryVerdict judge(const PlannedRun& run, const MemoryPlan& plan, const MemoryBudget& budget);
 
 // Counts a run, but where it is compared with the budget not beyond so many times that.

@@ -26,8 +26,8 @@ void TimeLimit::plan_evaluation(std::int64_t tokens, bool then_whole) {
   then_whole_ = then_whole;
 }
 
-// The best checkpoint is saved once more, after its evaluation. Before the first evaluation, its tokens count as those of
-// a step: they need a third of the operations, and on a busy machine more of the time.
+// The best checkpoint is saved once more, after its evaluation. Before the first evaluation, its tokens count as those
+// of a step: they need a third of the operations, and on a busy machine more of the time.
 double TimeLimit::closing() const {
   double seconds = 2 * save_ + report_ + std::min(sample_, kMostOfLastSample * limit_);
   if (evaluated_tokens_ > 0)

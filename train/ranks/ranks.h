@@ -63,9 +63,9 @@ class Ranks {
     begin(other, out, in, 0)->wait(patience);
   }
 
-  // Whether rank 0 is in the middle of an exchange with the others, a step or a question: they wait for the rest of it and
-  // read no other message, so an error must end them. It stays until the results are read, from a GPU too: what fails
-  // there shows then.
+  // Whether rank 0 is in the middle of an exchange with the others, a step or a question: they wait for the rest of it
+  // and read no other message, so an error must end them. It stays until the results are read,
+  // from a GPU too: what fails there shows then.
   bool in_exchange = false;
 
   void send(int to, std::span<const std::byte> bytes) { exchange(to, bytes, {}); }

@@ -18,7 +18,8 @@ std::span<std::byte> bytes_of_tensor(const Tensor& x) {
   return {static_cast<std::byte*>(x.raw_data()), static_cast<std::size_t>(x.bytes())};
 }
 
-// Whether one of the ranks of a subtree is present: those whose numbers agree with `rank` above the lowest `level` bits.
+// Whether one of the ranks of a subtree is present:
+// those whose numbers agree with `rank` above the lowest `level` bits.
 bool subtree_present(const std::vector<bool>& present, int rank, int level) {
   const auto begin = static_cast<std::size_t>(rank) >> level << level;
   for (std::size_t i = begin; i < begin + (std::size_t{1} << level); ++i)

@@ -48,7 +48,8 @@ std::string varint(std::uint64_t value) {
   return bytes + static_cast<char>(static_cast<std::uint8_t>(value));
 }
 
-// A field of a protocol buffer: its number and kind (0 varint, 1 of 8 bytes, 2 with a length, 5 of 4 bytes) in one byte.
+// A field of a protocol buffer: its number and kind (0 varint, 1 of 8 bytes,
+// 2 with a length, 5 of 4 bytes) in one byte.
 char field_key(int number, int kind) {
   return static_cast<char>(number << 3 | kind);
 }

@@ -120,8 +120,8 @@ auto read_runs(const std::vector<std::string>& folders, const Read& read) {
 }
 
 // Runs whose configurations differ in train.seed alone, as indices; each run is in one group, and a run without a
-// configuration (nullptr: a program's own loop) is one of its own. So is a run whose seed its group has already: a copy, or
-// a second run of one seed, tells nothing of other seeds.
+// configuration (nullptr: a program's own loop) is one of its own. So is a run whose seed its group has already: a
+// copy, or a second run of one seed, tells nothing of other seeds.
 std::vector<std::vector<std::size_t>> groups_by_seed(const std::vector<const RunConfig*>& configs);
 
 }  // namespace eddy::training

@@ -83,8 +83,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, cons
                                       const TrainingState& state, bool is_best, std::int64_t keep);
 
 // What every checkpoint has in common, those of a program's own loop (train/loops/user_loop.h) included: writes
-// checkpoints/step-N of a folder by `write`, which gets the folder for its files, so that it is complete or absent. `finish`
-// then gets the folder of all checkpoints and the name of this one: pointers to it, and which older ones go.
+// checkpoints/step-N of a folder by `write`, which gets the folder for its files, so that it is complete or absent.
+// `finish` then gets the folder of all checkpoints and the name of this one: pointers to it, and which older ones go.
 // errors: IoError; those of write and finish; the older checkpoints are then unchanged.
 std::filesystem::path write_checkpoint(
     const std::filesystem::path& run_dir, std::int64_t step,
@@ -103,8 +103,8 @@ struct LoadedRun {
 
 // The run at a path, which is a checkpoint's folder or a run's folder. Of a run the checkpoint `which` is
 // loaded: "latest", "best", "newest-whole" or "step-N" (find_checkpoint in run_folder.h). The model lies on
-// `device`; dtype and precision are those of make_model. Each file is checked against the checkpoint's digests before it
-// is used. The run may be training: where it saves or removes meanwhile, what `which` then means is read.
+// `device`; dtype and precision are those of make_model. Each file is checked against the checkpoint's digests before
+// it is used. The run may be training: where it saves or removes meanwhile, what `which` then means is read.
 // errors: IoError when there is none; FormatError for damaged files. The text says which checkpoint is whole.
 LoadedRun load_run(const std::string& path, Dtype dtype = Dtype::f32, const std::string& which = "latest",
                    Device device = kCpu, MatmulPrecision precision = MatmulPrecision::f32);

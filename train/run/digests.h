@@ -24,7 +24,8 @@ void write_digests(const std::filesystem::path& folder);
 
 // Checks that a file of a checkpoint is the one that was saved, and returns whether it exists.
 // errors: FormatError when the file was changed, or added later, when it is missing though it was saved, and
-// for a damaged `digests`, and for a missing one but for state.json and model.safetensors; IoError when either cannot be read.
+// for a damaged `digests`, and for a missing one but for state.json and model.safetensors;
+// IoError when either cannot be read.
 bool check_saved_file(const std::filesystem::path& checkpoint, const std::string& name);
 // The same for a file that is open.
 void check_saved_file(const std::filesystem::path& checkpoint, const std::string& name,

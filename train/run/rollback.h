@@ -1,5 +1,5 @@
-// Going back (train.rollback = "auto"): where train.max_bad_steps would end a run, it takes up the weights and moments of
-// its last good checkpoint instead, and goes on with half the learning rate, three times at most.
+// Going back (train.rollback = "auto"): where train.max_bad_steps would end a run, it takes up the weights and moments
+// of its last good checkpoint instead, and goes on with half the learning rate, three times at most.
 //
 //   step       ... 100 | 101 ... 130 | 131 ... 140 | 141 ...
 //   it is          good  good          not finite    good again
@@ -33,8 +33,8 @@ struct RollbackResult {
   std::string text;  // what was done, or why the run ends; for the log and the events
 };
 // After train.max_bad_steps bad steps: takes the run back if train.rollback asks for it and there is a good checkpoint
-// left, and counts the bad steps anew. `has_part`: the run's optimizer holds a part of the state (train.shard_optimizer);
-// a whole one takes its place. The caller saves the run.
+// left, and counts the bad steps anew. `has_part`: the run's optimizer holds a part of the state
+// (train.shard_optimizer); a whole one takes its place. The caller saves the run.
 RollbackResult roll_back(ReadyRun& run, bool has_part);
 
 }  // namespace eddy::training

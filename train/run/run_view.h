@@ -19,8 +19,8 @@ struct RunView {
   double every_s = 0;           // how soon it is shown again, while it trains
   std::optional<TrainEnd> end;  // how it ended
   bool failed = false;          // an error ended it
-  // Whether the task's part (Task::report) is to be made anew: it may run the model. Else it stays as it was at the last
-  // evaluation or checkpoint.
+  // Whether the task's part (Task::report) is to be made anew: it may run the model. Else it stays as it was at the
+  // last evaluation or checkpoint.
   bool whole = true;
 };
 

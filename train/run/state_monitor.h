@@ -19,8 +19,8 @@ inline constexpr double kStateGainCheckFrom = 0.1;  // part of a run before whic
 
 class StateMonitor {
  public:
-  // Measures on `batches` batches per evaluation, on fewer where that takes a sample of fewer; never when it is 0, or with `cleared`: the model itself
-  // clears its state at every segment.
+  // Measures on `batches` batches per evaluation, on fewer where that takes a sample of fewer; never when it is 0, or
+  // with `cleared`: the model itself clears its state at every segment.
   StateMonitor(std::int64_t batches, bool cleared) : batches_(cleared ? 0 : batches) {}
 
   // Adds "state_gain" and the model's diagnostics to the result of an evaluation that carried a state;

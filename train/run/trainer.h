@@ -40,8 +40,8 @@ struct TrainRequest {
   std::function<std::string(const PlannedRun&)> precision_note{};
   // Seconds since the beginning, for a test; empty: those that pass.
   std::function<double()> clock{};
-  // Called with how the run stands, from time to time and at its end: a report (train/app/report/live_report.h). What it
-  // throws becomes an event, and the run goes on. May be empty.
+  // Called with how the run stands, from time to time and at its end: a report (train/app/report/live_report.h). What
+  // it throws becomes an event, and the run goes on. May be empty.
   std::function<void(const RunView&)> show{};
 };
 

@@ -27,8 +27,8 @@ class ArenaBuckets {
   static constexpr std::int64_t kGpuBytes = std::int64_t{32} << 20;
 
   // bytes: of a bucket; 0: kBytes or kGpuBytes.
-  // shard: each parameter belongs to one rank, which holds its statistics and updates it. The parts of a bucket then end
-  // at borders of parameters, and are chosen so that ranks hold as many elements as each other, but for about a
+  // shard: each parameter belongs to one rank, which holds its statistics and updates it. The parts of a bucket then
+  // end at borders of parameters, and are chosen so that ranks hold as many elements as each other, but for about a
   // parameter. Without it the parts of a bucket are equal.
   ArenaBuckets(const ParamStore& params, int ranks, bool shard, std::int64_t bytes = 0);
 

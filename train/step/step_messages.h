@@ -1,4 +1,5 @@
-// Batches, options, states and GPUs in the messages of rank 0 to the others. Both sides read and write in the same order.
+// Batches, options, states and GPUs in the messages of rank 0 to the others.
+// Both sides read and write in the same order.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ StepOptions get_options(Message& message);
 // A state with the order of its entries.
 void put_state(Message& message, const State& state);
 State get_state(Message& message);
-// The GPU that is open, its kernels and its algorithms of products; nothing on the CPU. The other rank runs the same from
-// then on.
+// The GPU that is open, its kernels and its algorithms of products; nothing on the CPU.
+// The other rank runs the same from then on.
 // errors: ConfigError when its GPU is of another kind, multiplies by another library, or must not or cannot run one of
 // these: its bits would differ.
 void put_gpu(Message& message);

@@ -22,8 +22,8 @@ void describe(KeyList& keys, BlockKeys& config);
 // measured draws none: there the order alone is checked.
 void check_block_sizes(const RunConfig& config, bool training);
 
-// The block size of a step, uniform over block_min to block_max; 0 (model.block) where none are drawn. `stream` names the
-// random numbers.
+// The block size of a step, uniform over block_min to block_max; 0 (model.block) where none are drawn.
+// `stream` names the random numbers.
 std::int64_t drawn_block(const DataConfig& config, std::int64_t seed, std::int64_t step, const char* stream);
 
 }  // namespace eddy::training

@@ -246,8 +246,4 @@ LabelledTokens state_stream(const std::variant<AlgorithmPrograms, RandomWalk>& t
   return all;
 }
 
-std::int64_t published_examples(StateSplit split) {
-  return split == StateSplit::train ? 10'000 : 1'000;
-}
-
 }  // namespace eddy::training

@@ -114,7 +114,4 @@ struct AlgorithmPrograms {
 LabelledTokens state_stream(const std::variant<AlgorithmPrograms, RandomWalk>& task, std::uint64_t seed,
                             StateSplit split, std::int64_t examples);
 
-// The number of examples in the published splits: 10000, 1000 and 1000.
-std::int64_t published_examples(StateSplit split);
-
 }  // namespace eddy::training

@@ -40,8 +40,8 @@ struct AfterStep {
   bool stop = false;                     // the task is learned: end the run as if its steps were done
 };
 
-// Where a run's batches come from, how the model is measured on them, and what a checkpoint keeps of it. A task of one's own
-// derives from it, or from SyntheticTask, and is registered (register_task).
+// Where a run's batches come from, how the model is measured on them, and what a checkpoint keeps of it. A task of
+// one's own derives from it, or from SyntheticTask, and is registered (register_task).
 class Task {
  public:
   Task() = default;
@@ -146,8 +146,8 @@ class Task {
   // A digest of the data, so that a resumed run detects other data; "" if the configuration determines them.
   virtual std::string data_sha256() const { return {}; }
   // The texts that the digest covers, each with its own, phase by phase, so that a resumed run leaves new files out: as
-  // TaskArguments::expected_phases, and with may_grow one phase more where there are new files. Empty where the data are
-  // no texts.
+  // TaskArguments::expected_phases, and with may_grow one phase more where there are new files.
+  // Empty where the data are no texts.
   virtual std::vector<TextPhase> data_phases() const { return {}; }
 };
 

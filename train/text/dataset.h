@@ -41,8 +41,8 @@ TextPlaces standard_places();
 TextSource resolve_text(std::ostream& messages, const TextPlaces& places = standard_places(),
                         const std::string& same_as = "");
 
-// The bytes of the texts that a run would read, by the sizes of its files; of a data set with a name, of what is fetched.
-// Nothing is fetched or read from a pipe. 0: not known, since it is standard input or cannot be read.
+// The bytes of the texts that a run would read, by the sizes of its files; of a data set with a name, of what is
+// fetched. Nothing is fetched or read from a pipe. 0: not known, since it is standard input or cannot be read.
 std::int64_t text_bytes(const DataConfig& config);
 
 }  // namespace eddy::training

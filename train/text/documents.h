@@ -47,8 +47,8 @@ Documents documents_of(const TextFile& file, const CutRule& rule, bool end_lines
 bool is_json_lines(std::string_view text, std::string_view name);
 // The first object, on one line, of a text that is one array of JSON objects; "" for any other text.
 std::string first_in_json_array(std::string_view text);
-// What a text is that is no plain one, and is read as it stands, with a way out, for a warning: "is a web page, with its
-// tags"; "" of any other text, of one array of JSON objects and of lines of JSON.
+// What a text is that is no plain one, and is read as it stands, with a way out, for a warning: "is a web page, with
+// its tags"; "" of any other text, of one array of JSON objects and of lines of JSON.
 std::string markup_of(std::string_view text, std::string_view name);
 // The field of the object in its first line that most likely holds the text; "" if none holds any.
 std::string likely_text_field(std::string_view text);

@@ -157,8 +157,8 @@ std::vector<TextFile> join_folders(std::vector<TextFile> files, const std::strin
   return documents;
 }
 
-// Refuses files that are to be read and cannot be, of all that were looked at: those of a folder, or the paths that were
-// named.
+// Refuses files that are to be read and cannot be, of all that were looked at:
+// those of a folder, or the paths that were named.
 [[noreturn]] void cannot_read(const std::vector<std::string>& paths, std::size_t all, bool of_folder) {
   constexpr std::size_t kShown = 8;
   std::string named;

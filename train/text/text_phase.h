@@ -32,7 +32,8 @@ struct TextPhase {
   friend bool operator==(const TextPhase&, const TextPhase&) = default;
 };
 
-// The step at which the last phase began; -1 for a run that has one. What was recorded for that step may be of the texts
+// The step at which the last phase began; -1 for a run that has one.
+// What was recorded for that step may be of the texts
 // before.
 inline std::int64_t last_growth(const std::vector<TextPhase>& phases) {
   return phases.size() > 1 ? phases.back().step : -1;

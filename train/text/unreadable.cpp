@@ -50,8 +50,8 @@ std::string two_byte_encoding(std::string_view text) {
   return "GB18030";
 }
 
-// The encoding that a text most likely has. Where most letters lie beyond ASCII it is East Asian or Cyrillic; bytes that
-// Windows-1252 does not define leave Latin-1, which defines all.
+// The encoding that a text most likely has. Where most letters lie beyond ASCII it is East Asian or Cyrillic; bytes
+// that Windows-1252 does not define leave Latin-1, which defines all.
 std::string guessed_encoding(std::string_view text) {
   std::size_t high = 0, letters = 0, capitals_of_koi8 = 0, small_of_866 = 0;
   bool undefined = false;

@@ -17,7 +17,8 @@ namespace eddy::training {
 std::string human_count(double value);
 
 // Returns the whole number that a text of a person's is, with a unit or without: "250", "10k", "2m", "1.5G", "7b" for
-// thousands, millions and billions. Nothing for any other text, and for one that is no whole number or more than 64 bits.
+// thousands, millions and billions. Nothing for any other text,
+// and for one that is no whole number or more than 64 bits.
 std::optional<std::int64_t> count_from(std::string_view text);
 
 // Returns bytes in binary units, such as "512 B", "1.2 GiB".

@@ -1,5 +1,5 @@
-// What this program is called, for help, errors and the commands that it suggests: "eddy", or the name of a program with
-// models of its own.
+// What this program is called, for help, errors and the commands that it suggests: "eddy",
+// or the name of a program with models of its own.
 #pragma once
 
 #include <string>

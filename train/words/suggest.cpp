@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -55,13 +56,34 @@ constexpr std::pair<const char*, const char*> kWords[] = {
     {"out", "html output page save"},
 };
 
-// "--top-k" and "model.Top_k" become "top_k".
-std::string last_word(std::string_view name) {
-  std::string word(name.substr(name.find_last_of('.') + 1));
-  word.erase(0, word.find_first_not_of('-'));
+// A word of a hostile file can be a megabyte long. What is behind the longest name hardly changes the choice.
+constexpr std::size_t kLongest = 64;
+
+// "Top-k" becomes "top_k".
+std::string plain(std::string_view name) {
+  std::string word(name);
   std::transform(word.begin(), word.end(), word.begin(),
                  [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(c)); });
   return word;
+}
+
+// "--top-k" and "model.Top_k" become "top_k".
+std::string last_word(std::string_view name) {
+  std::string word(name.substr(name.find_last_of('.') + 1));
+  return plain(word.erase(0, word.find_first_not_of('-')));
+}
+
+// The first of the nearest names of those that are fewer than `distance` edits away, or "".
+std::string nearest_within(std::string_view word, const std::vector<std::string>& names,
+                           std::size_t distance) {
+  const std::string wanted = plain(word.substr(0, kLongest));
+  std::string best;
+  for (const std::string& name : names)
+    if (const std::size_t edits = edit_distance(wanted, plain(name)); edits < distance) {
+      best = name;
+      distance = edits;
+    }
+  return best;
 }
 
 std::string section_of(std::string_view name) {
@@ -102,29 +124,20 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return now.back();
 }
 
+std::string nearest_match(std::string_view word, const std::vector<std::string>& names) {
+  return nearest_within(word, names, std::numeric_limits<std::size_t>::max());
+}
+
 std::string suggest_value(std::string_view word, const std::vector<std::string>& names) {
-  const auto lower = [](std::string_view text) {
-    std::string small(text);
-    std::transform(small.begin(), small.end(), small.begin(),
-                   [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(c)); });
-    return small;
-  };
-  word = word.substr(0, 64);
-  std::string best;
-  std::size_t best_distance =
-      (word.size() + 1) / 2;  // a name that shares less than half of it is another word
-  for (const std::string& name : names)
-    if (const std::size_t distance = edit_distance(lower(word), lower(name)); distance < best_distance) {
-      best = name;
-      best_distance = distance;
-    }
+  // A name that shares less than half of it is another word.
+  const std::string best = nearest_within(word, names, (word.substr(0, kLongest).size() + 1) / 2);
   return best.empty() ? "" : "nearest: " + best + "; ";
 }
 
 std::string suggest_name(std::string_view given, const std::vector<std::string>& names,
                          std::string_view section) {
   constexpr std::size_t kFar = 99;
-  const std::string word = last_word(given.substr(0, 64));
+  const std::string word = last_word(given.substr(0, kLongest));
   const std::string own_section = section.empty() ? section_of(given) : std::string(section);
   const bool is_long = word.size() > 2;  // of two letters nearly every name is near
   const auto distance_of = [&](const std::string& other) -> std::size_t {

@@ -1,5 +1,5 @@
-// Where this program finds the exercises, and what those of them link that need more than a compiler: beside the program
-// where it was built, or below the folder it was installed in.
+// Where this program finds the exercises, and what those of them link that need more than a compiler: beside the
+// program where it was built, or below the folder it was installed in.
 #pragma once
 
 #include <filesystem>

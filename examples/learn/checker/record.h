@@ -26,8 +26,8 @@ struct PlantedMistake {
 std::vector<PlantedMistake> read_mistakes(const std::filesystem::path& path, const std::string& answer);
 
 // Compiles and runs all of them in a folder.
-// errors: ValueError for an answer that does not run, an exercise that is right as it is handed out, a mistake that does
-// not run or changes no answer, and two that no answer tells apart.
+// errors: ValueError for an answer that does not run, an exercise that is right as it is handed out, a mistake that
+// does not run or changes no answer, and two that no answer tells apart.
 Wanted record_exercise(const Installation& installation, const Exercise& exercise,
                        const std::filesystem::path& folder);
 

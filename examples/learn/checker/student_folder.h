@@ -1,5 +1,5 @@
-// The student's folder: the files to complete, and what is known of them in progress.json. A file that is there is never
-// written again.
+// The student's folder: the files to complete, and what is known of them in progress.json.
+// A file that is there is never written again.
 #pragma once
 
 #include <filesystem>

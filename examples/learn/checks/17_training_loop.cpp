@@ -1,7 +1,8 @@
 // needs: eddy
 // hint: The loss is the mean of error * error, where error = net(x) - target.
 // hint: In the loop: loss_of, keep loss.item(), adam.zero_gradients(), backward(loss), adam.step().
-// hint: Without zero_gradients every step uses the sum of all gradients so far, and the loss falls slower or not at all.
+// hint: Without zero_gradients every step uses the sum of all gradients so far,
+//       and the loss falls slower or not at all.
 #include <learn.h>
 #include EXERCISE
 

@@ -1,5 +1,6 @@
-// hint: Version 2 loops over r and o in steps of 4, with `double sums[4][4] = {}`. Inside, the loop over k reads 4 numbers
-//       of a column of a and 4 of a row of b into variables first, and multiplies each with each.
+// hint: Version 2 loops over r and o in steps of 4, with `double sums[4][4] = {}`.
+//       Inside, the loop over k reads 4 numbers of a column of a and 4 of a row of b into variables first, and
+//       multiplies each with each.
 // hint: pack loops over panels, then k, then 4 columns, and appends: the order of the loops is the order in memory.
 // hint: In version 3 the panel of column o begins at o n, and the numbers of k at o n + 4 k.
 #include <learn.h>

@@ -1,6 +1,6 @@
 // Stands in for NCCL's header: the calls that cuda/runtime/peers.cpp makes, with one other process that the test plays.
-// Calls are checked as NCCL's are used: by a communicator that does not block and is asked until it is ready, inside of a
-// group, on a stream, with bytes in the memory of the GPU.
+// Calls are checked as NCCL's are used: by a communicator that does not block and is asked until it is ready, inside of
+// a group, on a stream, with bytes in the memory of the GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// Sums over the GPUs of several processes, whose calls of NCCL the emulation answers: their bits, when they are on their
-// way, and how they end where another process fails. What ranks compare of their GPUs.
+// Sums over the GPUs of several processes, whose calls of NCCL the emulation answers: their bits, when they are on
+// their way, and how they end where another process fails. What ranks compare of their GPUs.
 #include <doctest/doctest.h>
 
 #include <cstring>

@@ -194,7 +194,7 @@ inline Tensors expected_attention(const AttentionCase& c, const Tensors& inputs,
                                   std::uint64_t mask = 7) {
   AttentionCase all = c;
   all.wanted = kAllWanted;
-  return run_attention(attention_bthd_composed, all, inputs, dy, mask);
+  return run_attention(detail::attention_bthd_composed, all, inputs, dy, mask);
 }
 
 inline std::vector<double> numbers(const Tensor& x) {

@@ -1,5 +1,5 @@
-// A fault in the attention kernel of one choice, for tests of what tries kernels: EDDY_PLANTED=KERNEL:FAULT, where FAULT
-// is wrong (scores are scaled by a little more), crash (the process aborts) or hang (the call does not return).
+// A fault in the attention kernel of one choice, for tests of what tries kernels: EDDY_PLANTED=KERNEL:FAULT, where
+// FAULT is wrong (scores are scaled by a little more), crash (the process aborts) or hang (the call does not return).
 #pragma once
 
 #include <unistd.h>

@@ -256,8 +256,8 @@ TEST_CASE("staircase: zeros before the first token receive attention and an empt
       config.cold_start = cold;
       const auto model = random_model(config);
       const Tensor tokens = random_ids(1, 12, config.vocab, 15);
-      // The column before the last one is of distance 1 where a token sees itself; the others' tokens see distances from 1 on,
-      // and the second one is the first to weigh a token against what was before.
+      // The column before the last one is of distance 1 where a token sees itself; the others' tokens see distances
+      // from 1 on, and the second one is the first to weigh a token against what was before.
       const std::int64_t seen = config.model == "staircase" || config.model == "cached_staircase" ? 0 : 1;
       const Tensor before = part(forward_of(*model, tokens).logits, seen, 1);
       std::vector<double> table = numbers(model->params().get("pos.key_pe").value);

@@ -93,7 +93,7 @@ double tolerance_of(Dtype dtype) {
 void compare_with_composed(Dtype dtype, const AttentionOptions& options) {
   for (const Case& c : kCases) {
     const std::vector<Tensor> inputs = inputs_of(c, dtype);
-    const std::vector<Tensor> composed = run(attention_bthd_composed, inputs, options);
+    const std::vector<Tensor> composed = run(detail::attention_bthd_composed, inputs, options);
     on_every_isa_level([&] {
       const std::vector<Tensor> blocked = run(attention_bthd, inputs, options);
       const char* const names[] = {"y", "dq", "dk", "dv"};
@@ -191,7 +191,7 @@ TEST_CASE("attention with rounded factors is near its composed form, whatever it
     for (const std::int64_t most : {c.keys - 1, std::int64_t{37}, std::int64_t{1}}) {
       if (most > c.keys - 1 || c.keys < c.queries) continue;
       const RoundedCall call(c, most);
-      const std::vector<Tensor> want = call.gradients(attention_bthd_composed, Dtype::f64);
+      const std::vector<Tensor> want = call.gradients(detail::attention_bthd_composed, Dtype::f64);
       on_every_rounding_level([&] {
         const std::vector<Tensor> got = call.gradients(attention_bthd, Dtype::f32);
         const std::vector<Tensor> again = call.gradients(attention_bthd, Dtype::f32);
@@ -229,8 +229,8 @@ TEST_CASE("attention takes a negative or large scale") {
   for (const double scale : {-0.5, 4.0}) {
     options.scale = scale;
     check_close(attention_bthd(inputs[0], inputs[1], inputs[2], options),
-                attention_bthd_composed(inputs[0], inputs[1], inputs[2], options), tolerance_of(Dtype::f64),
-                "y");
+                detail::attention_bthd_composed(inputs[0], inputs[1], inputs[2], options),
+                tolerance_of(Dtype::f64), "y");
   }
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("attention over scores of thousands stays finite and right") {
   std::vector<Tensor> inputs = inputs_of({1, 300, 300, 1, 1, 16}, Dtype::f64);
   inputs[0] = raw::cast(sample_normal({1, 300, 1, 16}, "q", 1000), Dtype::f64);
   const std::vector<Tensor> blocked = run(attention_bthd, inputs, {}),
-                            composed = run(attention_bthd_composed, inputs, {});
+                            composed = run(detail::attention_bthd_composed, inputs, {});
   // Scores of some 5000 are known to 5000 roundings, and the gradient of k is 1000 times that of unit
   // queries.
   for (std::size_t i = 0; i < 4; ++i)

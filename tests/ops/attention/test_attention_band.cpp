@@ -149,7 +149,7 @@ TEST_CASE("attention within a band equals a dense masked softmax") {
       CAPTURE(band.least);
       CHECK(largest_difference(attention_bthd(q, k, v, options), dense(q, k, v, mask)) <=
             tolerance_of(Dtype::f64));
-      CHECK(largest_difference(attention_bthd_composed(q, k, v, options), dense(q, k, v, mask)) <=
+      CHECK(largest_difference(detail::attention_bthd_composed(q, k, v, options), dense(q, k, v, mask)) <=
             tolerance_of(Dtype::f64));
     }
 }
@@ -159,7 +159,7 @@ TEST_CASE("bands and tables equal the composed form in result and gradients on e
   for (const Dtype dtype : {Dtype::f32, Dtype::f64})
     for (const Case& c : kCases) {
       const std::vector<Tensor> inputs = inputs_of(c, dtype);
-      const std::vector<Tensor> composed = run(attention_bthd_composed, c, inputs);
+      const std::vector<Tensor> composed = run(detail::attention_bthd_composed, c, inputs);
       on_every_isa_level([&] {
         const std::vector<Tensor> blocked = run(attention_bthd, c, inputs);
         for (std::size_t i = 0; i < blocked.size(); ++i) {
@@ -205,7 +205,7 @@ TEST_CASE("keys before the band change nothing to the bit") {
 }
 
 TEST_CASE("distances that no pair has get a gradient of exactly zero") {
-  for (const Attention function : {Attention(attention_bthd), Attention(attention_bthd_composed)}) {
+  for (const Attention function : {Attention(attention_bthd), Attention(detail::attention_bthd_composed)}) {
     const Case c{1, 60, 80, 2, 2, 8, {2, 17}, false, true, true};
     const std::vector<Tensor> results = run(function, c, inputs_of(c, Dtype::f32));
     REQUIRE(results[5].shape() == Shape{2, 20});

@@ -54,7 +54,7 @@ TEST_CASE("attention to a past has the bits of attention to its keys joined with
   options.bias = sample_normal({4, 41}, "bias");
   options.dropout = 0.25;
   options.dropout_key = random_key(5, "test_attention_past", 3);
-  for (const Attention function : {Attention(attention_bthd), Attention(attention_bthd_composed)})
+  for (const Attention function : {Attention(attention_bthd), Attention(detail::attention_bthd_composed)})
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16})
       for (const std::int64_t past : {0, 1, 37, 70})
         for (const bool past_wanted : {false, true}) {

@@ -46,7 +46,7 @@ TEST_CASE("the probabilities that every form of attention names mix its values t
   AttentionOptions options;
   options.causal = true;
   check_mix("plain", looked_at([&] { return attention_bthd(q, k, v, options); }), v);
-  check_mix("composed", looked_at([&] { return attention_bthd_composed(q, k, v, options); }), v);
+  check_mix("composed", looked_at([&] { return detail::attention_bthd_composed(q, k, v, options); }), v);
 
   options.past_keys = random("past k", past);
   options.past_values = random("past v", past);

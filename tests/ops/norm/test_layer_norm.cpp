@@ -1,5 +1,5 @@
-// Layer normalisation beyond what every op is tested for: its statistics, the kernels on the rows of one time step and on
-// narrow rows, and error texts.
+// Layer normalisation beyond what every op is tested for: its statistics, the kernels on the rows of one time step and
+// on narrow rows, and error texts.
 #include <doctest/doctest.h>
 
 #include <algorithm>

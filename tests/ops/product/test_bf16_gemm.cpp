@@ -1,5 +1,5 @@
-// Products whose factors are rounded to bf16: by AVX512-BF16, by AMX or BFMMLA where it is, and by the loops of AMX with
-// its instructions in plain C++. Those of BFMMLA run on every processor so, in a namespace of this file.
+// Products whose factors are rounded to bf16: by AVX512-BF16, by AMX or BFMMLA where it is, and by the loops of AMX
+// with its instructions in plain C++. Those of BFMMLA run on every processor so, in a namespace of this file.
 #define EDDY_ISA isa_emulated
 #include "ops/product/bf16_neon.h"
 
@@ -225,7 +225,8 @@ TEST_CASE("linear with rounded factors: the same bits for any number of threads,
   CHECK(worst > 0);
 }
 
-// A gradient adds over rows in turns, and may be cut into parts and columns; the product of the copied transpose does not.
+// A gradient adds over rows in turns, and may be cut into parts and columns;
+// the product of the copied transpose does not.
 TEST_CASE("bf16 products: the gradient of a weight has the same bits in turns, in parts and in one product") {
   if (!test::has_rounded_products()) return;
   manual_seed(9);

@@ -1,7 +1,7 @@
-// Every product by Eddy's own kernels (multiply_packing), which a build without OpenBLAS takes for all that no other way is
-// chosen for: both types, all four transpositions, alpha and beta, batches, bias and ReLU, on every instruction set of this
-// machine, against a triple loop in extended precision. Tolerance as in test_packed_gemm.cpp, with two more roundings for
-// alpha and beta: (2 inner + 4) eps sum |a b|.
+// Every product by Eddy's own kernels (multiply_packing), which a build without OpenBLAS takes for all that no other
+// way is chosen for: both types, all four transpositions, alpha and beta, batches, bias and ReLU, on every instruction
+// set of this machine, against a triple loop in extended precision. Tolerance as in test_packed_gemm.cpp, with two more
+// roundings for alpha and beta: (2 inner + 4) eps sum |a b|.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -81,8 +81,8 @@ Operation operation(F) {
   return {&apply<F, To, From...>, kTypeOf<To>, {kTypeOf<From>...}, static_cast<int>(sizeof...(From))};
 }
 
-// {a, b} = c and c = {a, b}: lanes' bytes in order; `option` bytes of each piece, `offset` of the whole. A place below 0
-// is nothing.
+// {a, b} = c and c = {a, b}: lanes' bytes in order; `option` bytes of each piece,
+// `offset` of the whole. A place below 0 is nothing.
 void take_apart(Warp& warp, const Instruction& instruction, Mask mask);
 void put_together(Warp& warp, const Instruction& instruction, Mask mask);
 

@@ -1,5 +1,5 @@
-// Gives PTX's registers, of which compilers name thousands, places that they share when they are not alive together, and
-// variables their places in memory.
+// Gives PTX's registers, of which compilers name thousands, places that they share when they are not alive together,
+// and variables their places in memory.
 #pragma once
 
 #include <map>

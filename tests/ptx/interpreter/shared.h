@@ -2,9 +2,9 @@
 //
 // Two accesses of different threads to one place, of which one writes, need a barrier between them: bar.sync,
 // or within a warp bar.warp.sync, or an arrival at an mbarrier behind the first and a wait for its phase ahead of the
-// second (transactions.h). An arrival shows what its warp did before its last bar.warp.sync. Between are also the steps of asynchronous copies (written when waited for)
-// and of products of warpgroups, which read through another proxy: the writer must pass
-// fence.proxy.async and then a barrier.
+// second (transactions.h). An arrival shows what its warp did before its last bar.warp.sync. Between are also the steps
+// of asynchronous copies (written when waited for) and of products of warpgroups, which read through another proxy: the
+// writer must pass fence.proxy.async and then a barrier.
 // source: PTX ISA 9.0, "Memory Consistency Model", "Proxies" and "Data Movement: cp.async".
 #pragma once
 

@@ -1,4 +1,5 @@
-// Event files: their check sums, their framing, and, where it is installed, what TensorBoard's own reader finds in them.
+// Event files: their check sums, their framing, and, where it is installed,
+// what TensorBoard's own reader finds in them.
 #include "train/record/event_file.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// Every registered model on every task of the registry: a run trains, evaluates, and resumes to the bit. Models that can
-// keep a state from call to call are there twice. No model is left out of a task.
+// Every registered model on every task of the registry: a run trains, evaluates, and resumes to the bit. Models that
+// can keep a state from call to call are there twice. No model is left out of a task.
 #include <doctest/doctest.h>
 
 #include <cmath>

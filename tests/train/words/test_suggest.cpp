@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "train/config/config.h"
 #include "train/words/suggest.h"
 
 using namespace eddy;
@@ -62,6 +61,7 @@ TEST_CASE("suggest_name finds the name that was meant") {
 TEST_CASE("nearest_match counts edits") {
   CHECK(nearest_match("layer", {"heads", "layers", "dim"}) == "layers");
   CHECK(nearest_match("haeds", {"heads", "layers", "dim"}) == "heads");
+  CHECK(nearest_match("HEADS", {"dim", "heads"}) == "heads");
   CHECK(nearest_match("x", {}) == "");
   CHECK(nearest_match(std::string(1'000'000, 'd'), {"heads", "dim"}) != "");
 }

@@ -1,5 +1,6 @@
-// The sizes of a Llama as Hugging Face's config.json and GGUF files say them. The names of its weights are in llama.toml
-// and gguf.toml. Rotary positions turn pairs of neighbours here and in GGUF files, halves of a head in Hugging Face's.
+// The sizes of a Llama as Hugging Face's config.json and GGUF files say them. The names of its weights are in
+// llama.toml and gguf.toml. Rotary positions turn pairs of neighbours here and in GGUF files,
+// halves of a head in Hugging Face's.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,7 @@
 // Tokenizers as Hugging Face's files and GGUF files hold them. SentencePiece's vocabularies go along in both forms.
 // Characters and bytes are a tokenizer.json: each character a word (WordLevel) that stands alone, and bytes as pieces
-// without merges (BPE with byte_fallback). GGUF files have no such tokenizers. Token ids (`ids`) have none in either form.
+// without merges (BPE with byte_fallback). GGUF files have no such tokenizers.
+// Token ids (`ids`) have none in either form.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ struct DescribedModel {
   std::shared_ptr<const training::Tokenizer> tokenizer;  // null where there is none
 };
 
-// Reads such a model: a folder with config.json, or a GGUF file, or the folder of one. `ids`: its tokenizer is not read,
-// and is one of token ids instead.
+// Reads such a model: a folder with config.json, or a GGUF file, or the folder of one. `ids`: its tokenizer is not
+// read, and is one of token ids instead.
 // errors: IoError; FormatError and ConfigError for other files, and for models that are not Eddy's.
 DescribedModel read_described_model(const std::string& path, bool ids = false);
 

@@ -1,6 +1,6 @@
-// Which tensor of a foreign file becomes which parameter, as a TOML file says it (README.md shows one). A '*' in a pattern
-// stands for any text. A pair of names has one on both sides, which is the same text there, or none; lists may have
-// several in a pattern. A pattern of a list that fits no name is refused, unless it ends in '?'.
+// Which tensor of a foreign file becomes which parameter, as a TOML file says it (README.md shows one). A '*' in a
+// pattern stands for any text. A pair of names has one on both sides, which is the same text there, or none; lists may
+// have several in a pattern. A pattern of a list that fits no name is refused, unless it ends in '?'.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,8 @@ NameMap name_map_of(const training::ConfigSource& source);
 // Whether a name fits a pattern with at most one '*'; `part` is then what stands in its place.
 bool matches(const std::string& pattern, const std::string& name, std::string& part);
 
-// x [heads * size, ...] with the rows of each head in another order: row 2 i + j of a head is row i + j * size / 2 of x.
+// x [heads * size, ...] with the rows of each head in another order:
+// row 2 i + j of a head is row i + j * size / 2 of x.
 // errors: ShapeError unless the rows are heads of an even size.
 Tensor halves_to_pairs(const Tensor& x, std::int64_t head_size);
 // The inverse.

@@ -96,7 +96,8 @@ void AttentionCollector::visit_rows(const NamedSegment& segment, bool numbers, c
 
 namespace {
 
-// Gives a view its range, and what it had before, with at most as many passes and keys, in a range that began at `from` too.
+// Gives a view its range, and what it had before, with at most as many passes and keys,
+// in a range that began at `from` too.
 void fill_view(AttentionView& view, const AttentionView& before, std::int64_t from, std::int64_t to) {
   view.from = from;
   view.to = to;

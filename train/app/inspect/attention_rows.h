@@ -18,16 +18,16 @@ class AttentionCollector {
 
   // Whether any token of a segment that begins here is wanted.
   bool wants(std::int64_t begin, std::int64_t time) const { return begin < to_ && begin + time > from_; }
-  // Adds the attention of the next segment. An attention that no segment before it had gets room, and so do its passes and
-  // keys; where options.to is -1 the range ends earlier then, but not before this segment ends.
+  // Adds the attention of the next segment. An attention that no segment before it had gets room, and so do its passes
+  // and keys; where options.to is -1 the range ends earlier then, but not before this segment ends.
   // errors: ValueError for a range that takes more than options.most_bytes.
   void add(const NamedSegment& segment);
   // Moves what was collected into an inspection.
   void take(Inspection& inspection) &&;
 
  private:
-  // Calls visit(path, keys, token of the segment, pass, probabilities of its heads) for each token that attends; `keys` is
-  // AttentionView::keys. Without `numbers` there are sizes, and no probabilities.
+  // Calls visit(path, keys, token of the segment, pass, probabilities of its heads) for each token that attends; `keys`
+  // is AttentionView::keys. Without `numbers` there are sizes, and no probabilities.
   template <class Visit>
   void visit_rows(const NamedSegment& segment, bool numbers, const Visit& visit) const;
   void make_room(const NamedSegment& segment);

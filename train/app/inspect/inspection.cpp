@@ -124,11 +124,6 @@ RightAnswers right_answers(const Inspection& inspection) {
   return counted;
 }
 
-Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> tokens,
-                          const InspectOptions& options, const EvalProgress& progress) {
-  return inspect_stream(model, text_stream(tokens, options.reading), options, progress);
-}
-
 Inspection inspect_stream(const Model& model, const InspectedStream& stream, const InspectOptions& options,
                           const EvalProgress& progress) {
   const std::int64_t count = std::ssize(stream.tokens), time = stream.segment;
@@ -140,9 +135,7 @@ Inspection inspect_stream(const Model& model, const InspectedStream& stream, con
   Inspection result;
   result.tokens = count;
   result.segment = time;
-  InspectOptions wanted = options;
-  wanted.reading.segment = time;
-  AttentionCollector attention(count, wanted);
+  AttentionCollector attention(count, options);
   StateChooser chooser;
   SeriesCollector series(count, std::bind_front(&StateChooser::visit, &chooser));
   SeriesCollector cleared_series(

@@ -79,7 +79,6 @@ struct LearnedValue {
 };
 
 struct InspectOptions {
-  TokenReading reading{};          // of inspect_tokens; rows and clear_state are not read
   std::int64_t from = 0, to = -1;  // tokens whose attention is kept; -1: as many as `bytes` hold
   std::int64_t kept = 12;          // keys of each token and head
   std::int64_t bytes = 4'000'000;  // of attention, where `to` is -1
@@ -122,8 +121,5 @@ RightAnswers right_answers(const Inspection& inspection);
 // than options.most_bytes; those of the model.
 Inspection inspect_stream(const Model& model, const InspectedStream& stream, const InspectOptions& options,
                           const training::EvalProgress& progress = {});
-// The same of a text, read as options.reading says.
-Inspection inspect_tokens(const Model& model, std::span<const std::int32_t> tokens,
-                          const InspectOptions& options, const training::EvalProgress& progress = {});
 
 }  // namespace eddy::app

@@ -1,6 +1,6 @@
-// An inspection as one page of HTML that needs no network: the text, the charts and the attention are drawn by its script
-// (inspect.js, inspect_charts.js) from numbers in base64. Losses are there as f32; other series in steps of 1/65534 of
-// their range; attention in steps of 1/255; the map of the state in steps of 1/254.
+// An inspection as one page of HTML that needs no network: the text, the charts and the attention are drawn by its
+// script (inspect.js, inspect_charts.js) from numbers in base64. Losses are there as f32; other series in steps of
+// 1/65534 of their range; attention in steps of 1/255; the map of the state in steps of 1/254.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,8 @@ struct NamedSegment {
   const std::vector<Tensor>* places_of(const std::string& path, std::size_t calls) const;
 };
 
-// A contiguous tensor of the CPU in f64. Attention is made so one call at a time: that of all layers would take much room.
+// A contiguous tensor of the CPU in f64. Attention is made so one call at a time:
+// that of all layers would take much room.
 Tensor in_f64(const Tensor& x);
 
 // "layers.0.attn" of "layers.0.attn.place"; empty for a path without a scope.

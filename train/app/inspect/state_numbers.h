@@ -1,10 +1,10 @@
-// What the numbers of a model's state say: which of them tells one answer from the others? The state is read after every
-// token of a stream, and each of its numbers is taken as a measurement:
+// What the numbers of a model's state say: which of them tells one answer from the others? The state is read after
+// every token of a stream, and each of its numbers is taken as a measurement:
 //
 //   separation = |m - m'| / sqrt((v + v') / 2)
 //
-// where m and v are the mean and the variance of the number where the answer is the one asked about, and m' and v' where
-// it is another one. It counts in standard deviations; 5 leaves no overlap to speak of.
+// where m and v are the mean and the variance of the number where the answer is the one asked about, and m' and v'
+// where it is another one. It counts in standard deviations; 5 leaves no overlap to speak of.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct StateStudy {
       is_answer;  // whether the answer there is the one asked about, [rows * time]; 2: no answer
 };
 
-// Streams the rows of a batch through the model, token by token, twice. Numbers of the state are those of tensors with a
-// row for each stream and a size that does not grow. Numbers that never change are left out.
+// Streams the rows of a batch through the model, token by token, twice. Numbers of the state are those of tensors with
+// a row for each stream and a size that does not grow. Numbers that never change are left out.
 // errors: ValueError where the model keeps no such state, or where the answers are all alike; those of Model::stream.
 StateStudy study_state(const Model& model, const training::Batch& batch, std::int32_t answer,
                        const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});

@@ -127,8 +127,8 @@ void SeriesCollector::add(const NamedSegment& segment, bool goes_on) {
 }
 
 // A learned bias is that of every call. Another one is a mean over the queries of a call: the last call counts that has
-// tokens of the text alone. Where calls are parts of a segment, its attention, if it was looked at, says how many queries
-// each has.
+// tokens of the text alone. Where calls are parts of a segment, its attention, if it was looked at,
+// says how many queries each has.
 void SeriesCollector::add_bias(const NamedSegment& segment, const std::string& path,
                                const std::vector<Tensor>& calls) {
   if (calls.back().rank() != 2) return;

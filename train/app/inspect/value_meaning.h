@@ -1,6 +1,6 @@
 // What a value that a model names means, and how it stands to the tokens of a call: data of each family,
-// models/<family>/values.toml. Each entry points to the line of the family's literal.cpp that has the formula; the line is
-// found by its text, and the file is a part of the program.
+// models/<family>/values.toml. Each entry points to the line of the family's literal.cpp that has the formula; the line
+// is found by its text, and the file is a part of the program.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct ValueMeaning {
   // Of a gate: "last axis", a number for each token there; "calls", each value stands for an equal part of the tokens;
   // "nothing", a learned number. Empty: no gate.
   std::string covers{};
-  // Of a gate between the token and the state before it: the attention beside it that has the share of the state for the
-  // first token of a call that goes on from a state.
+  // Of a gate between the token and the state before it: the attention beside it that has the share of the state for
+  // the first token of a call that goes on from a state.
   std::string enters{};
   // Of an attention: what its keys and its queries are, where they are no tokens.
   std::string keys{}, queries{};

@@ -1,6 +1,7 @@
-// The products of a step and its attention, each timed alone: the same calls at the same shapes, one after the other with
-// nothing between them, on a GPU in one captured graph. Beside it stands the floor: the operations at the rate of one
-// large product. What a kernel multiplies by itself, such as the CPU's recurrences and window attention, is in neither.
+// The products of a step and its attention, each timed alone: the same calls at the same shapes, one after the other
+// with nothing between them, on a GPU in one captured graph. Beside it stands the floor: the operations at the rate of
+// one large product. What a kernel multiplies by itself,
+// such as the CPU's recurrences and window attention, is in neither.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ struct StepAlone {
   double other_flops = 0;  // of kernels that multiply by themselves
   std::string problem{};   // why nothing is timed, such as a lack of memory
 };
-// Times what was recorded, for so long each. It takes as much memory again as the step's operands: the trial may be gone.
+// Times what was recorded, for so long each. It takes as much memory again as the step's operands:
+// the trial may be gone.
 StepAlone time_alone(StepCalls calls, Device device, double seconds);
 
 }  // namespace eddy::app

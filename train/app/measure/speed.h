@@ -2,9 +2,9 @@
 // on the same kind of GPU. A step is forward, loss, backward, clipping and AdamW in bf16 without dropout,
 // replayed from a graph. Models with a state carry it from step to step.
 //
-//   RUNS/speed-SCALE/result.json    rows with the measured, given and wanted numbers, updated after every row; "measured"
-//                                   has the table, and with a profile that of all rows by op, as docs/measured/ keeps them
-//                   /index.html     the same as a page
+//   RUNS/speed-SCALE/result.json   rows with the measured, given and wanted numbers, updated after each row; "measured"
+//                                  has the table, with a profile that of all rows by op, as docs/measured/ keeps them
+//                   /index.html    the same as a page
 //
 // Rows that an earlier call measured stay in both files if scale, device, precision, machine and build are
 // the same.

@@ -106,9 +106,9 @@ StepBench bench_step(const StepBenchOptions& options) {
     result.loss = step.loss;
     result.graph_nodes = step.graph.nodes;
     result.saved_bytes = step.graph.saved_bytes;
-    // Products take a tenth of the time: a single short product beside a long step would be hit by a burst of other load
-    // on the machine, or miss it. Beside short steps they take a quarter, after some steps each, since a product empties
-    // the caches for the step that follows.
+    // Products take a tenth of the time: a single short product beside a long step would be hit by a burst of other
+    // load on the machine, or miss it. Beside short steps they take a quarter, after some steps each, since a product
+    // empties the caches for the step that follows.
     unprobed_seconds += steps.back();
     if (unprobed_seconds < 3 * probe_seconds) return;
     const Clock::time_point probing = Clock::now();

@@ -24,8 +24,8 @@ std::int64_t rows_of(const ModelConfig& config, std::int64_t sequence, std::int6
   return config.readout == "tail" ? tail : sequence;
 }
 
-// Refuses random steps for which the host has no memory: that of a GPU is not compared. One number stands for the tokens
-// of their batch.
+// Refuses random steps for which the host has no memory: that of a GPU is not compared.
+// One number stands for the tokens of their batch.
 void require_memory_of_steps(const StepTrialOptions& options, const DevicePrecision& placement,
                              std::int64_t sequence) {
   if (placement.device != kCpu) return;

@@ -40,8 +40,8 @@ StepTrialOptions steps_of_run(const training::PlannedRun& run);
 class StepTrial {
  public:
   // Random steps are counted before they take memory.
-  // errors: ConfigError for the model's sizes, and for a value of `recompute` that it does not have; ShapeError for a sequence
-  // that it does not support; OutOfMemoryError.
+  // errors: ConfigError for the model's sizes, and for a value of `recompute` that it does not have; ShapeError for a
+  // sequence that it does not support; OutOfMemoryError.
   StepTrial(const StepTrialOptions& options, const training::DevicePrecision& placement);
 
   // Waits for the oldest step under way and returns its result. Before that it launches a step, and a GPU's first call

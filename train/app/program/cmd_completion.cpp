@@ -1,5 +1,5 @@
-// `eddy completion`: a script that completes the commands and flags of the program, by the name that it has, in a shell,
-// from its own list of options. `cmake --install` installs both of `eddy`.
+// `eddy completion`: a script that completes the commands and flags of the program, by the name that it has, in a
+// shell, from its own list of options. `cmake --install` installs both of `eddy`.
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>

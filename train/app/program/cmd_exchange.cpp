@@ -1,5 +1,5 @@
-// `eddy export` and `eddy import`: models for other programs, and from them. `eddy dump`: one case, to compare with another
-// implementation.
+// `eddy export` and `eddy import`: models for other programs, and from them. `eddy dump`: one case,
+// to compare with another implementation.
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <filesystem>

@@ -98,8 +98,8 @@ CLI::Option* add_option(CLI::App& command, const char* name, Value& value, const
 // Accepts a whole number from 0 to 2^64 - 1.
 CLI::Validator seed_number();
 
-// Accepts a whole number from `low` to `high`, and puts digits in place of a unit: 2000 for 2k (count_from). It is given to
-// Option::transform.
+// Accepts a whole number from `low` to `high`, and puts digits in place of a unit: 2000 for 2k (count_from). It is
+// given to Option::transform.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 
 // Accepts a number from `low` to `high`, but no NaN.
@@ -152,8 +152,8 @@ struct NewRunOptions {
   // errors: those of read_run_config.
   bool gives(const std::string& section, const std::string& key) const;
   // The configuration, completed and validated, with what a run that starts from the weights of another takes from it
-  // (`start`; null for none), or with the model of weights that say what they are (`model`). `notes` gets what was chosen
-  // for a text, and a warning for each group of keys that nothing reads.
+  // (`start`; null for none), or with the model of weights that say what they are (`model`). `notes` gets what was
+  // chosen for a text, and a warning for each group of keys that nothing reads.
   // errors: ConfigError; IoError.
   training::RunConfig gathered(const char* command, std::vector<std::string>& notes,
                                const training::RunConfig* start = nullptr,

@@ -68,9 +68,9 @@ std::atomic<bool> memory_was_refused = false;
 }
 
 // Ends the program where an exception meets a function that promises to throw none: some of the standard library, of
-// the JSON library and of CLI11 take memory all the same. g++ may end there without saying what was thrown: that is taken
-// for want of memory where memory was refused. A run goes on from its last checkpoint. Any other exception is a mistake of
-// the program, and ends as it does without this.
+// the JSON library and of CLI11 take memory all the same. g++ may end there without saying what was thrown: that is
+// taken for want of memory where memory was refused. A run goes on from its last checkpoint. Any other exception is a
+// mistake of the program, and ends as it does without this.
 [[noreturn]] void end_without_memory() {
   bool out_of_memory = memory_was_refused;
   if (std::current_exception() != nullptr) {
@@ -154,11 +154,16 @@ void check_alone_variable() {
         "EDDY_ALONE: '{}' (1: this process shares nothing with others of its launcher; 0 or unset)", text);
 }
 
-// Overrides the choice of GPU kernels by EDDY_KERNELS.
+// EDDY_KERNELS, which overrides the choice of GPU kernels; "" where it is not set.
+std::string wanted_gpu_kernels() {
+  const char* const wanted = std::getenv("EDDY_KERNELS");
+  return wanted == nullptr ? "" : wanted;
+}
+
 // errors: ConfigError.
 void choose_gpu_kernels() {
-  const char* const wanted = std::getenv("EDDY_KERNELS");
-  if (wanted == nullptr || *wanted == '\0') return;
+  const std::string wanted = wanted_gpu_kernels();
+  if (wanted.empty()) return;
   try {
     set_gpu_kernels(wanted);
   } catch (const ValueError& error) {
@@ -170,8 +175,7 @@ void choose_gpu_kernels() {
 void check_gpu_kernels() {
   on_first_gpu_use([] {
     ProveOptions options = program_trials();
-    const char* const wanted = std::getenv("EDDY_KERNELS");
-    options.uncached = wanted != nullptr && *wanted != '\0';
+    options.uncached = !wanted_gpu_kernels().empty();
     choose_proven_kernels(options);
   });
 }
@@ -240,8 +244,8 @@ std::string flag_without_value(const CLI::App& command, const std::vector<std::s
   return {};
 }
 
-// The flag of a command, or of those above it, that is given more than once and takes one value. CLI11 does not name one
-// that the help leaves out.
+// The flag of a command, or of those above it, that is given more than once and takes one value. CLI11 does not name
+// one that the help leaves out.
 std::string repeated_flag(const CLI::App* command) {
   for (; command != nullptr; command = command->get_parent())
     for (const CLI::Option* option : command->get_options())

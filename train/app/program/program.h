@@ -9,8 +9,8 @@
 
 namespace eddy::app {
 
-// Runs a command line of `eddy` and returns the exit status: 0 success; 1 an error, with one line on standard error; 2 an
-// invalid command line. Some commands add 3 (failed) and 130 (interrupted). It sets how the process answers signals.
+// Runs a command line of `eddy` and returns the exit status: 0 success; 1 an error, with one line on standard error; 2
+// an invalid command line. Some commands add 3 (failed) and 130 (interrupted). It sets how the process answers signals.
 // It may be called again, one call after the other.
 // errors: none; all are reported.
 int program(int argc, char** argv);

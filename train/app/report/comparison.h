@@ -35,8 +35,8 @@ struct TokenReading {
 
 // Returns how a run reads a text: as in training. A model whose calls leave nothing to the next one carries nothing.
 TokenReading reading_of(const training::LoadedRun& run, std::int64_t rows);
-// "unit_forget, step 400, segments of 256, the state carried, f32", with a note where the precision is another than that
-// of training.
+// "unit_forget, step 400, segments of 256, the state carried, f32",
+// with a note where the precision is another than that of training.
 std::string describe_reading(const training::LoadedRun& run, const TokenReading& reading,
                              const std::string& precision);
 

@@ -9,8 +9,8 @@
 
 namespace eddy::app {
 
-// Writes the page of the run that the trainer shows (TrainRequest::show). What it costs does not grow with the run: the page
-// is made from the records in memory, whose number has a bound (metrics_summary.h), and nothing is read back.
+// Writes the page of the run that the trainer shows (TrainRequest::show). What it costs does not grow with the run: the
+// page is made from the records in memory, whose number has a bound (metrics_summary.h), and nothing is read back.
 class LiveReport {
  public:
   // errors: those of write_report, and of Task::report.

@@ -178,8 +178,9 @@ bufferevent* PageServer::Server::accept() {
   }
   bufferevent* const connection = ::bufferevent_socket_new(base, -1, 0);
   if (connection == nullptr) return nullptr;
-  // The library bounds the head and the body of a request, but neither a line within the body, such as the size of a chunk,
-  // nor what comes while it answers. Both wait here to be taken; a connection with too much is closed as if it failed.
+  // The library bounds the head and the body of a request, but neither a line within the body, such as the size of a
+  // chunk, nor what comes while it answers. Both wait here to be taken;
+  // a connection with too much is closed as if it failed.
   ::evbuffer_add_cb(
       ::bufferevent_get_input(connection),
       [](evbuffer* waiting, const evbuffer_cb_info*, void* from) {

@@ -39,8 +39,8 @@ struct SeedGroup {
   std::vector<std::size_t> runs;
 };
 std::vector<SeedGroup> groups_of(const std::vector<ReportedRun>& runs);
-// What to say of each run that is a group of its own although others differ in their seed alone: one with the configuration
-// and the seed of an earlier one, and one that has recorded nothing yet.
+// What to say of each run that is a group of its own although others differ in their seed alone: one with the
+// configuration and the seed of an earlier one, and one that has recorded nothing yet.
 std::vector<std::string> listed_apart(const std::vector<ReportedRun>& runs);
 
 // A row for each run, and above those of a group one with their means and ranges: parameters, state, steps, tokens,

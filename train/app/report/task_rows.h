@@ -1,5 +1,5 @@
-// What is read of a run's task where a text would stand: rows of tokens that the task gives with their answers, cut into
-// calls of equal length.
+// What is read of a run's task where a text would stand: rows of tokens that the task gives with their answers, cut
+// into calls of equal length.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct TaskRows {
 
 // Reads rows of the run's task, which begin where its streams begin. `path` is the run's, for errors; `where` begins
 // them.
-// errors: ValueError for a task on texts, and for one that gives calls of several lengths; those of make_task and of the
-// task.
+// errors: ValueError for a task on texts, and for one that gives calls of several lengths;
+// those of make_task and of the task.
 TaskRows rows_of_task(const char* where, const training::LoadedRun& run, const std::string& path,
                       const TaskReading& reading);
 

@@ -1,5 +1,5 @@
-// Steps from costs: steps of a row = steps of the reference row * its cost / cost of the row, or the seconds that all have
-// / cost of the row.
+// Steps from costs: steps of a row = steps of the reference row * its cost / cost of the row,
+// or the seconds that all have / cost of the row.
 #include "train/app/reproduce/budget.h"
 
 #include <fmt/ranges.h>

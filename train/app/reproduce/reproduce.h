@@ -39,8 +39,8 @@ struct Published {
 };
 
 // One measured column: a number of the evaluation by its name, such as loss or accuracy (Task::numbers); "last_N",
-// the loss on the last targets of windows of N tokens; "accuracy_N", or another number, of made rows of N tokens; or one
-// of common_columns.
+// the loss on the last targets of windows of N tokens; "accuracy_N", or another number,
+// of made rows of N tokens; or one of common_columns.
 struct ReproduceColumn {
   std::string title;
   std::string key;

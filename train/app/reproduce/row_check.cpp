@@ -15,6 +15,7 @@
 #include "train/app/reproduce/vocabulary.h"
 #include "train/config/config.h"
 #include "train/tasks/task.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;

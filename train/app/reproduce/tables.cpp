@@ -134,8 +134,8 @@ bool stands_in(const ConfigSource& file, const std::string& place) {
   return place.starts_with(file.name + ":");
 }
 
-// A key of a run that a user's file gives, and that is no word of any row: of a row, one that the row does not read; of the
-// file, one that none reads; and one whose values are tuned.
+// A key of a run that a user's file gives, and that is no word of any row: of a row, one that the row does not read; of
+// the file, one that none reads; and one whose values are tuned.
 // errors: ConfigError with the place.
 void refuse_unread(const ReproduceTable& table, const std::vector<ConfigSource>& sources,
                    const ConfigSource& file, const char* scale) {

@@ -32,9 +32,9 @@ TableFile built_in_table(const TableEntry& entry, const std::string& task, const
 TableFile with_base(const training::ConfigSource& file);
 
 // Returns the table of a file at the scale and on the data asked for.
-// errors: ConfigError with the place for what is no such file, an unknown key or value, a row's name or a reference that
-// stands twice, and weights_of that names no trained row, and for --data where the table's data are made; IoError where it
-// needs some.
+// errors: ConfigError with the place for what is no such file, an unknown key or value, a row's name or a reference
+// that stands twice, and weights_of that names no trained row, and for --data where the table's data are made;
+// IoError where it needs some.
 ReproduceTable make_table(const std::string& name, const training::ConfigSource& source,
                           TableRequest request);
 

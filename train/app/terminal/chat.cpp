@@ -9,8 +9,8 @@
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
 #include "tensor/base/number_text.h"
-#include "train/config/config.h"
 #include "train/words/human_text.h"
+#include "train/words/suggest.h"
 
 namespace eddy::app {
 using namespace training;

@@ -1,5 +1,5 @@
-// Ctrl-C (SIGINT) as a request that a loop polls, and that ends a system call which waits. Other signals end the process
-// as usual. train/process/stop_signal.h is for programs that end with the first one.
+// Ctrl-C (SIGINT) as a request that a loop polls, and that ends a system call which waits. Other signals end the
+// process as usual. train/process/stop_signal.h is for programs that end with the first one.
 #pragma once
 
 #include <csignal>

@@ -28,8 +28,8 @@ class LineInput {
     bool pasted = false;  // it begins with a text that was pasted into a terminal, or holds the end of a line
   };
   // Waits for the next line. SIGINT ends the wait (interrupt.h); what was typed is lost. A last line without a newline
-  // is a line. Signals that end or stop the program leave the terminal as it was found (prompt_terminal.h); when it goes
-  // on, prompt and line are shown again.
+  // is a line. Signals that end or stop the program leave the terminal as it was found (prompt_terminal.h); when it
+  // goes on, prompt and line are shown again.
   // A byte order mark at the beginning is dropped, and UTF-16 behind one becomes UTF-8, as in a file.
   // errors: IoError where standard input cannot be read; ValueError for a line of more than 16 MiB.
   Line next();

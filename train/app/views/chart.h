@@ -39,8 +39,8 @@ bool wants_log(const std::vector<training::Series>& series);
 // How a line of a colour is drawn: with more lines than colours, the later ones have points, in the legend too.
 training::SeriesStyle line_style(int colour);
 // Adds runs of one configuration as one line of a colour: their mean and, of several, a band from the lowest to the
-// highest. It ends with the first run that does: the mean of those that are left would be of others. Runs without points
-// do not count.
+// highest. It ends with the first run that does: the mean of those that are left would be of others.
+// Runs without points do not count.
 void add_runs(training::Chart& chart, std::vector<training::Series> runs, const std::string& name,
               int colour);
 

@@ -21,7 +21,8 @@ const char* axis_name(XAxis axis);
 // backward pass has two products for each one).
 class StepTimeline {
  public:
-  // records: with step, tokens and seconds (StepRecord in train/record/metrics.h), by step; those without tokens say nothing.
+  // records: with step, tokens and seconds (StepRecord in train/record/metrics.h),
+  // by step; those without tokens say nothing.
   // flops_per_token: of the forward pass; NaN where it is not known.
   template <class Records>
   explicit StepTimeline(const Records& records,

@@ -1,5 +1,5 @@
-// The base of tasks whose rows are drawn at random and stand alone, with an answer behind tokens of each: a task of one's
-// own needs no more than its tokens and their answers.
+// The base of tasks whose rows are drawn at random and stand alone, with an answer behind tokens of each: a task of
+// one's own needs no more than its tokens and their answers.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace eddy::training {
 
-// A task whose rows are made from step, batch and row alone, so that nothing needs to be saved: what copying, recall and
-// parity share.
+// A task whose rows are made from step, batch and row alone, so that nothing needs to be saved:
+// what copying, recall and parity share.
 class SyntheticTask : public Task {
  public:
   // Rows have the length of the configuration's segments.

@@ -1,5 +1,5 @@
-// What is shown of a text are the library's numbers: losses those of token_losses, norms and gates those of the values that
-// a model names, attention those of its probabilities, at the tokens where they belong.
+// What is shown of a text are the library's numbers: losses those of token_losses, norms and gates those of the values
+// that a model names, attention those of its probabilities, at the tokens where they belong.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "tests/models/every_model.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
+#include "tests/train/app/inspect/inspect_text.h"
 #include "train/app/inspect/attention_rows.h"
 #include "train/app/inspect/inspection.h"
 #include "train/app/inspect/named_segment.h"
@@ -37,8 +38,8 @@ ModelConfig inspected_config(const ModelName& name) {
   return config;
 }
 
-InspectOptions options_for(const ModelConfig& config, std::int64_t segment) {
-  InspectOptions options;
+TextOptions options_for(const ModelConfig& config, std::int64_t segment) {
+  TextOptions options;
   options.reading.segment = segment;
   const std::unique_ptr<Model> model = model_of(config);
   options.reading.carry_state = model->is_recurrent() || config.model == "slide" || config.model == "xl";
@@ -71,7 +72,7 @@ void check_equal(const std::vector<float>& shown, const std::vector<double>& wan
 TEST_CASE("inspection: the losses of every model are those of token_losses, with the state and without") {
   const OneThread one;
   for_inspected([](const ModelConfig&, const Model& model, const std::vector<std::int32_t>& tokens,
-                   const InspectOptions& options) {
+                   const TextOptions& options) {
     const Inspection seen = inspect_tokens(model, tokens, options);
     TokenReading reading = options.reading;
     reading.rows = 1;
@@ -86,7 +87,7 @@ TEST_CASE("inspection: the losses of every model are those of token_losses, with
 TEST_CASE("inspection: every model shows what it has, and every value has its place") {
   const OneThread one;
   for_inspected([](const ModelConfig& config, const Model& model, const std::vector<std::int32_t>& tokens,
-                   const InspectOptions& options) {
+                   const TextOptions& options) {
     const Inspection seen = inspect_tokens(model, tokens, options);
     CHECK(seen.unplaced.empty());
     const bool has_state = std::ranges::any_of(
@@ -129,7 +130,7 @@ TEST_CASE("inspection: norms and changes are those of the state that the model n
   const ModelConfig config = inspected_config({"recurrent_transformer", "unit_forget"});
   const std::unique_ptr<Model> model = model_of(config);
   const std::vector<std::int32_t> tokens = random_tokens(9, config.vocab);
-  InspectOptions options;
+  TextOptions options;
   options.reading.segment = 9;
   const Inspection seen = inspect_tokens(*model, tokens, options);
   const NoGrad no_grad;
@@ -171,7 +172,7 @@ TEST_CASE("inspection: a token's largest key is where its probabilities are larg
   const ModelConfig config = inspected_config({"recurrent_transformer", "regular"});
   const std::unique_ptr<Model> model = model_of(config);
   const std::vector<std::int32_t> tokens = random_tokens(16, config.vocab);
-  InspectOptions options;
+  TextOptions options;
   options.reading.segment = 8;
   options.from = 3;
   options.to = 12;
@@ -270,7 +271,7 @@ TEST_CASE(
     return Tensor::full({1, 1, 4, keys}, 1.0 / static_cast<double>(keys), Dtype::f64);
   };
   const auto seen_with = [&](std::int64_t bytes) {
-    InspectOptions options;
+    TextOptions options;
     options.kept = 6;
     options.bytes = bytes;
     AttentionCollector collector(16, options);
@@ -319,7 +320,7 @@ TEST_CASE(
 TEST_CASE("inspection: numbers along the text do not depend on the tokens whose attention is kept") {
   const OneThread one;
   for_inspected([](const ModelConfig&, const Model& model, const std::vector<std::int32_t>& tokens,
-                   InspectOptions options) {
+                   TextOptions options) {
     const Inspection all = inspect_tokens(model, tokens, options);
     options.to = 1;
     const Inspection few = inspect_tokens(model, tokens, options);
@@ -337,7 +338,7 @@ TEST_CASE("inspection: what is computed once for each block has no number where 
   config.gate = "lstm";
   const std::unique_ptr<Model> model = model_of(config);
   const std::int64_t time = call_time(model->full_config()), block = model->full_config().window;
-  const InspectOptions options = options_for(config, time);
+  const TextOptions options = options_for(config, time);
   const std::vector<std::int32_t> tokens = random_tokens(2 * time, config.vocab);
   const auto seen_of = [&](std::int64_t count) {
     return inspect_tokens(*model, std::span(tokens).first(static_cast<std::size_t>(count)), options);
@@ -415,7 +416,7 @@ TEST_CASE("inspection: tokens behind the beginning of a state are marked until i
   const OneThread one;
   const ModelConfig config = inspected_config({"staircase", "lstm"});
   const std::unique_ptr<Model> model = model_of(config);
-  InspectOptions options;
+  TextOptions options;
   options.reading.segment = 16;
   options.reading.carry_state = true;
   const std::vector<std::int32_t> tokens = random_tokens(64, model->full_config().vocab);
@@ -448,7 +449,7 @@ TEST_CASE("inspection: tokens behind the beginning of a state are marked until i
 
 TEST_CASE("inspection: a text that is too short, and a range that is not in it, are errors") {
   const std::unique_ptr<Model> model = tiny_model(tiny_config("regular", 11));
-  InspectOptions options;
+  TextOptions options;
   options.reading.segment = 8;
   CHECK_THROWS_WITH_AS(inspect_tokens(*model, std::vector<std::int32_t>{3}, options),
                        doctest::Contains("a text of 1 token (at least 2"), ValueError);

@@ -15,6 +15,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
+#include "tests/train/app/inspect/inspect_text.h"
 #include "train/app/inspect/inspection_page.h"
 #include "train/text/stories/stories.h"
 
@@ -54,8 +55,8 @@ const use = page => {
 use(pages.shift());
 </script></body></html>)js";
 
-// Moves about in a page in a frame, and prints what stands where. Nothing waits for a frame to be drawn: a browser without a
-// screen may draw none.
+// Moves about in a page in a frame, and prints what stands where. Nothing waits for a frame to be drawn: a browser
+// without a screen may draw none.
 constexpr const char* kMove = R"js(<!DOCTYPE html><html><body><pre id="out"></pre>
 <iframe id="frame" style="width: 1200px; height: 900px; border: 0" src="@PAGE@"></iframe><script>
 const out = document.getElementById("out"), frame = document.getElementById("frame");
@@ -156,7 +157,7 @@ TEST_CASE(
     std::vector<std::int32_t> tokens = tokenizer->encode(text);
     const std::int64_t segment = call_time(model->full_config());
     tokens.resize(static_cast<std::size_t>(std::max<std::int64_t>(60, 12 * segment)));
-    InspectOptions options;
+    TextOptions options;
     options.reading.segment = segment;
     options.reading.carry_state = model->is_recurrent();
     const Inspection seen = inspect_tokens(*model, tokens, options);

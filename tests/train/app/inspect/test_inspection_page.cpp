@@ -11,6 +11,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 #include "tests/support/tiny_model.h"
+#include "tests/train/app/inspect/inspect_text.h"
 #include "train/app/inspect/inspection_page.h"
 #include "train/app/inspect/value_meaning.h"
 #include "train/files/base64.h"
@@ -30,7 +31,7 @@ struct Shown {
   ModelConfig config;
   std::string page;
 
-  Shown(ModelConfig given, const std::string& text, const InspectOptions& options)
+  Shown(ModelConfig given, const std::string& text, const TextOptions& options)
       : tokenizer(make_tokenizer("char", text)), tokens(tokenizer->encode(text)) {
     given.vocab = tokenizer->vocab_size();
     const auto model = tiny_model(given);
@@ -49,8 +50,8 @@ struct Shown {
   }
 };
 
-InspectOptions segments_of(std::int64_t segment, bool carry) {
-  InspectOptions options;
+TextOptions segments_of(std::int64_t segment, bool carry) {
+  TextOptions options;
   options.reading.segment = segment;
   options.reading.carry_state = carry;
   return options;
@@ -181,7 +182,7 @@ TEST_CASE("inspection page: the memory is a map of some numbers of the state, an
   const OneThread one;
   ModelConfig config = tiny_config("lstm", 0);
   config.family = "staircase";
-  InspectOptions options = segments_of(16, true);
+  TextOptions options = segments_of(16, true);
   options.state_rows = 5;
   options.state_bytes = 100;  // of shades: 20 columns of 5 rows
   const Shown shown(config, kPlainText, options);

@@ -1,4 +1,5 @@
-// Exchanges over MPI that fail when they begin. The test starts itself under mpirun, and its MPI_Isend stands before MPI's.
+// Exchanges over MPI that fail when they begin. The test starts itself under mpirun,
+// and its MPI_Isend stands before MPI's.
 #include <doctest/doctest.h>
 
 #include "train/app/launch/launcher.h"

@@ -1,4 +1,5 @@
-// What a release wrote is read for ever: tests/fixtures/ keeps a run of each, and docs/formats.md says what its files are.
+// What a release wrote is read for ever: tests/fixtures/ keeps a run of each,
+// and docs/formats.md says what its files are.
 #include <doctest/doctest.h>
 
 #include <cmath>

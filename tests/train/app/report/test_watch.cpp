@@ -1,4 +1,5 @@
-// A run that is watched: its page from the beginning to the end, served to those who ask for it rightly and to no others.
+// A run that is watched: its page from the beginning to the end,
+// served to those who ask for it rightly and to no others.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
-// What single tables of the papers add: text that they make or cut, vocabularies, seeds, columns, and how long it takes.
+// What single tables of the papers add: text that they make or cut, vocabularies,
+// seeds, columns, and how long it takes.
 #include <doctest/doctest.h>
 
 #include <cmath>

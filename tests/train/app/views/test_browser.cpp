@@ -1,4 +1,5 @@
-// Pages as a browser lays them out: on a phone and on a wide screen nothing scrolls sideways and no word is broken inside.
+// Pages as a browser lays them out: on a phone and on a wide screen nothing scrolls sideways
+// and no word is broken inside.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -21,8 +22,8 @@ using namespace eddy::training;
 using namespace eddy::app;
 using namespace eddy::test;
 
-// Loads pages into frames of two widths and prints a line for each: how wide it is, and its broken words. A break behind
-// a hyphen or a slash is none, nor is one of a word that no column could hold.
+// Loads pages into frames of two widths and prints a line for each: how wide it is, and its broken words. A break
+// behind a hyphen or a slash is none, nor is one of a word that no column could hold.
 constexpr const char* kLook = R"(<!DOCTYPE html><html><body><pre id="out"></pre><script>
 const pages = [@PAGES@], widths = [390, 1400], out = document.getElementById("out");
 for (const page of pages) for (const width of widths) {

@@ -25,8 +25,8 @@ struct ProveOptions {
   std::function<void(const std::string&)> say = nullptr;  // gets lines on the progress
 };
 
-// Returns the verdict on the GPU, which is read or made; nothing without a GPU, or without a cache. Of two processes that
-// begin at once one makes it and the other waits.
+// Returns the verdict on the GPU, which is read or made; nothing without a GPU, or without a cache. Of two processes
+// that begin at once one makes it and the other waits.
 // errors: DeviceError where the GPU cannot be opened; IoError where no process can be started, or one was interrupted.
 std::optional<KernelVerdict> prove_kernels(const ProveOptions& options);
 

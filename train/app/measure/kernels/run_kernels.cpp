@@ -143,7 +143,8 @@ void keep_in(const fs::path& file, const json& found) {
   replace_text_file(file, found.dump(1) + "\n");
 }
 
-// Takes the kernels and the algorithms that such a file has for these steps. Returns whether there are any that may run.
+// Takes the kernels and the algorithms that such a file has for these steps.
+// Returns whether there are any that may run.
 bool takes_kept(const fs::path& file, const std::string& steps) {
   std::error_code error;
   if (file.empty() || !fs::exists(file, error)) return false;
@@ -159,7 +160,8 @@ bool takes_kept(const fs::path& file, const std::string& steps) {
   return false;
 }
 
-// The algorithms of shapes that were timed for this GPU and this build, in a file of their own: each shape is timed once.
+// The algorithms of shapes that were timed for this GPU and this build,
+// in a file of their own: each shape is timed once.
 class KeptProducts {
  public:
   KeptProducts(const ProveOptions& options, const KernelVerdict& verdict)

@@ -14,14 +14,14 @@ namespace eddy::app {
 // The seconds of a step with a choice of kernels, as set_automatic_kernels takes it; nothing if it cannot be run.
 using StepSeconds = std::function<std::optional<double>(const std::string& kernels)>;
 
-// Returns the kernels with which a step is the fastest: those of the verdict, and for one op after the other what passed
-// its trials and is worth it (kWorthIt). Ops that set_gpu_kernels chose a kernel for are left alone.
+// Returns the kernels with which a step is the fastest: those of the verdict, and for one op after the other what
+// passed its trials and is worth it (kWorthIt). Ops that set_gpu_kernels chose a kernel for are left alone.
 std::string fastest_kernels(const KernelVerdict& verdict, const StepSeconds& seconds_of);
 
 // Before a new run's model is made: times steps of the run and takes their fastest kernels and, with algorithms=timed,
 // the fastest algorithm of each of their products (ops/core/product_algorithms.h). Both are kept beside the verdict for
-// this GPU and this build, the kernels for such steps, the algorithms by shape. Does nothing where there is no verdict or
-// no choice.
+// this GPU and this build, the kernels for such steps, the algorithms by shape.
+// Does nothing where there is no verdict or no choice.
 // errors: as prove_kernels.
 void choose_kernels_of_run(const training::PlannedRun& run, const ProveOptions& options);
 

@@ -1,5 +1,5 @@
-// Replaces cuda/core/dependent_launch.cuh: emulated kernels run one after the other, so there is nothing to wait for. The
-// record of a launch says that it was a dependent one, and tests/ptx checks its waits.
+// Replaces cuda/core/dependent_launch.cuh: emulated kernels run one after the other, so there is nothing to wait for.
+// The record of a launch says that it was a dependent one, and tests/ptx checks its waits.
 #pragma once
 
 #include "cuda/core/launch.cuh"
