@@ -12,6 +12,7 @@
 
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
+#include "train/app/views/table.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/files/output_file.h"
@@ -108,7 +109,10 @@ std::string shown(std::string_view bytes) {
 // Prints the tokens of one text with their ids.
 void show_text(const Tokenizer& tokenizer, const std::string& text) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
-  for (const std::int32_t id : ids) print_line("  {:>7}  {}", id, shown(tokenizer.decode_one(id)));
+  Table table{{}, {}, "rl"};
+  for (const std::int32_t id : ids)
+    table.rows.push_back({std::to_string(id), shown(tokenizer.decode_one(id))});
+  print(to_text(table, 2));
   print_line("{} {}, {} {}; decoded it is {}", text.size(), plural(text.size(), "byte"), ids.size(),
              plural(ids.size(), "token"),
              tokenizer.decode(ids) == text ? "the same text" : shown(tokenizer.decode(ids)));
