@@ -40,6 +40,15 @@ std::set<std::string> names_of_families() {
   return names;
 }
 
+// The keys that are described with the named values of an enum: `keys.add("order", c.order, "...", value_names<...>())`.
+std::set<std::string> keys_with_named_values() {
+  const std::regex described(R"re(keys\.add\(\s*"(\w+)",(?:(?!keys\.add|\n\})[^])*?value_names<)re");
+  std::set<std::string> keys;
+  for (const std::string& file : sources_below({"models", "train"}))
+    for (const std::string& key : texts_in(file, described)) keys.insert(key);
+  return keys;
+}
+
 const std::vector<std::string> kLibrary{"tensor", "autograd", "ops", "cuda", "models", "train"};
 
 }  // namespace
@@ -93,6 +102,25 @@ TEST_CASE("no code outside of train/tasks compares a task's name or says which k
       for (const std::string& text : texts_in(file, std::regex(R"(\.read_by\("([^"]*)\")")))
         CHECK_MESSAGE(false, text);
   }
+}
+
+TEST_CASE("a key whose values have names is compared with a value, not with a text") {
+  const std::set<std::string> keys = keys_with_named_values();
+  for (const char* key :
+       {"order", "carry_state", "readout", "gate", "cold_start", "detach", "schedule", "precision"})
+    CHECK_MESSAGE(keys.contains(key), key);
+  // Described with a list of texts: the values stand once, beside an enum (models/value_names.h).
+  const std::regex listed(R"re(keys\.add\(\s*"(\w+)",(?:(?!keys\.|\n\})[^{])*\{")re");
+  for (const std::string& file : sources_below({"models", "train/config", "train/tasks"}))
+    for (const std::string& key : texts_in(file, listed))
+      // Any *.model is a tokenizer too, and the name of a group says what it is.
+      CHECK_MESSAGE((key == "tokenizer" || key == "group"), file << " lists the values of " << key);
+  const std::regex compared(R"re(\b(\w+)\s*[!=]=\s*"\w+")re");
+  for (const std::string& file : sources_below({"models", "train"}))
+    for (const std::string& key : texts_in(file, compared))
+      // Other programs' files have keys of their own.
+      if (!file.starts_with("train/app/exchange/foreign_"))
+        CHECK_MESSAGE(!keys.contains(key), file << " compares " << key << " with a text");
 }
 
 TEST_CASE(

@@ -208,9 +208,10 @@ RunConfig NewConfig::completed() const {
   const bool stories = merge_data_set(config);
   choose_sizes(model, model_keys(given_));
   validate(config);
-  const bool may_carry = task_reads(config.data, "order") && config.train.carry_state != "never";
+  const bool may_carry =
+      task_reads(config.data, "order") && !value_is(config.train.carry_state, CarryState::never);
   if (may_carry && !given_.contains("data.order") && carries_state(model))
-    config.data.order = stories ? "documents" : "stream";
+    config.data.order = value_name(stories ? DataOrder::documents : DataOrder::stream);
   return config;
 }
 

@@ -157,7 +157,7 @@ void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, cons
   if (model.vocab != vocab || model.n_out != n_out)
     fail<ConfigError>("config: model.vocab is {} and model.n_out {}; {} (leave them out)", model.vocab,
                       model.n_out, rule);
-  if (why_all != nullptr && model.readout != "all")
+  if (why_all != nullptr && !value_is(model.readout, Readout::all))
     fail<ConfigError>("config: model.readout is \"{}\" ({}: set \"all\")", model.readout, why_all);
 }
 

@@ -203,7 +203,7 @@ int run_check(const CheckFlags& flags) {
 
 // Tries every kernel, whatever is known of them.
 int check_kernels(const CheckFlags& flags) {
-  if (flags.device != "cuda")
+  if (!value_is(flags.device, DeviceChoice::cuda))
     fail<ValueError>("check: --device is {:?} (cuda: its kernels are checked; a run needs no device)",
                      flags.device);
   if (!flags.path.empty() || flags.all) fail<ValueError>("check: a run and --device (give one of them)");

@@ -49,7 +49,8 @@ int run_train_tokenizer(TokenizerFlags& flags) {
     fail<ValueError>(
         "tokenizer train: --out is '{}' (a name that ends with .model, by which configurations know it)",
         flags.out);
-  if (flags.cutting.document == "folder" && (reads_json(flags) || flags.cutting.separator != kEndOfText))
+  if (document_unit(flags.cutting) == DocumentUnit::folder &&
+      (reads_json(flags) || flags.cutting.separator != kEndOfText))
     fail<ValueError>(
         "tokenizer train: --document folder joins files to one document, and --separator and --json-field cut them (leave "
         "one out)");
@@ -187,7 +188,7 @@ void add_document_options(CLI::App& command, TokenizerFlags& flags) {
   add_option(
       command, "--document", flags.cutting.document,
       "What is one document of the folder, as data.document: a file, or a subfolder with all its files",
-      CLI::IsMember({"file", "folder"}));
+      CLI::IsMember(value_names<DocumentUnit>()));
   command
       .add_option("--separator", flags.cutting.separator,
                   "What stands between the documents of a file, as data.separator: it is not read")
