@@ -237,7 +237,8 @@ TaskEntry cifar_task() {
             return std::make_unique<CifarTask>(arguments);
           },
           .common = "path stop_loss",
-          .describe = describe_keys_of<BlockKeys>};
+          .describe = describe_keys_of<BlockKeys>,
+          .data_sets = "cifar10"};
 }
 
 }  // namespace eddy::training

@@ -543,6 +543,7 @@ TaskEntry text_task() {
       .summary = "the next token of a text",
       .make = make_text,
       .common = "path tokenizer split test order document separator json_field offset block_min block_max",
+      .data_sets = "tinyshakespeare enwik8 tinystories",
       .check = check_text_keys};
 }
 
