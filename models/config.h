@@ -6,8 +6,17 @@
 #include <string>
 
 #include "models/config_keys.h"
+#include "models/value_names.h"
 
 namespace eddy {
+
+// model.readout: the positions that give logits.
+enum class Readout { all, last, tail };
+// Their names, in the order of the values.
+template <>
+struct ValueNames<Readout> {
+  static constexpr const char* all[] = {"all", "last", "tail"};
+};
 
 // The keys that several families read; `describe` below says what each is.
 struct CommonKeys {

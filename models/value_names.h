@@ -5,6 +5,7 @@
 //
 //   value_name(Recompute::layer)        "layer"
 //   value_named<Recompute>("layer")     Recompute::layer; nothing for another text
+//   value_is("layer", Recompute::layer) true: how code asks for the value of a key, which a config holds as a text
 #pragma once
 
 #include <cstddef>
@@ -35,6 +36,12 @@ std::optional<Enum> value_named(std::string_view name) {
     ++at;
   }
   return std::nullopt;
+}
+
+// Whether a text is the name of this value.
+template <class Enum>
+bool value_is(std::string_view name, Enum value) {
+  return name == value_name(value);
 }
 
 // All names, in the order of the values.

@@ -54,9 +54,11 @@ BlockCall BlockRecurrent::call_of(const ForwardInput& input) const {
 }
 
 double BlockRecurrent::logit_factor() const {
+  using block_recurrent::LogitDivisor;
   const std::string& divisor = config().logit_divisor;
-  if (divisor == "none") return 1;
-  return 1 / std::sqrt(static_cast<double>(divisor == "sqrt_vocab" ? config().vocab : config().dim));
+  if (value_is(divisor, LogitDivisor::none)) return 1;
+  const bool by_vocab = value_is(divisor, LogitDivisor::sqrt_vocab);
+  return 1 / std::sqrt(static_cast<double>(by_vocab ? config().vocab : config().dim));
 }
 
 void BlockRecurrent::check_length(std::int64_t time, bool /*carried*/) const {

@@ -9,6 +9,13 @@
 #include "ops/ops.h"
 
 namespace eddy {
+namespace {
+
+bool is_single(const block_recurrent::Config& config) {
+  return value_is(config.cell, block_recurrent::CellKind::single);
+}
+
+}  // namespace
 
 Init scaled(std::int64_t in, double gain) {
   return Init::truncated_normal(std::sqrt(gain / static_cast<double>(in)));
@@ -27,7 +34,7 @@ StateGate::StateGate(const ParamScope& scope, std::int64_t in, const block_recur
   const auto bias = [&](const char* name, double mean) {
     return scope.param(name, {config.dim}, Init::normal(config.gate_bias_std, mean));
   };
-  const bool lstm = config.gate == "lstm";
+  const bool lstm = value_is(config.gate, GateKind::lstm);
   if (lstm) {
     wi_ = scaled_matrix(scope, "wi", config.dim, in, config.gate_gain);
     wf_ = scaled_matrix(scope, "wf", config.dim, in, config.gate_gain);
@@ -37,7 +44,7 @@ StateGate::StateGate(const ParamScope& scope, std::int64_t in, const block_recur
     bg_ = bias("bg", config.gate_bias);
   }
   if (config.z_bias) bz_ = scope.param("bz", {config.dim}, Init::normal(0.1));
-  tanh_ = config.tanh_rule == "paper" ? lstm : config.cell == "single";
+  tanh_ = value_is(config.tanh_rule, block_recurrent::TanhRule::paper) ? lstm : is_single(config);
 }
 
 Tensor StateGate::operator()(const Tensor& c, const Tensor& input) const {
@@ -62,9 +69,9 @@ RecurrentCell::RecurrentCell(const ParamScope& scope, const block_recurrent::Con
   wq_cross_ = scaled_matrix(scope, "wq_cross", width, dim);
   scale_self_ = rules_.learned_scale(scope, "scale_self");
   scale_cross_ = rules_.learned_scale(scope, "scale_cross");
-  const bool single = config.cell == "single";
+  const bool single = is_single(config);
   if (!single) gate_attn_.emplace(scope.scope("gate_attn"), 2 * width, config);
-  if (config.cell == "skip") return;
+  if (value_is(config.cell, block_recurrent::CellKind::skip)) return;
   if (!single) mlp_norm_ = scope.scope("mlp_norm").param("weight", {dim}, Init::ones());
   mlp_up_ = scaled_matrix(scope.scope("mlp"), "up", mlp, single ? 2 * width : dim);
   gate_mlp_.emplace(scope.scope("gate_mlp"), mlp, config);

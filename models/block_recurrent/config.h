@@ -6,6 +6,49 @@
 #include <vector>
 
 #include "models/config.h"
+#include "models/value_names.h"
+#include "ops/memory/memory_search.h"
+#include "ops/recurrence/gates.h"
+
+namespace eddy::block_recurrent {
+
+// The values of its keys.
+// cell.
+enum class CellKind { dual, single, skip };
+// logit_divisor.
+enum class LogitDivisor { sqrt_d, sqrt_vocab, none };
+// tanh_rule.
+enum class TanhRule { code, paper };
+
+}  // namespace eddy::block_recurrent
+
+namespace eddy {
+
+// Their names, in the order of the values.
+template <>
+struct ValueNames<block_recurrent::CellKind> {
+  static constexpr const char* all[] = {"dual", "single", "skip"};
+};
+template <>
+struct ValueNames<block_recurrent::LogitDivisor> {
+  static constexpr const char* all[] = {"sqrt_d", "sqrt_vocab", "none"};
+};
+template <>
+struct ValueNames<block_recurrent::TanhRule> {
+  static constexpr const char* all[] = {"code", "paper"};
+};
+// gate.
+template <>
+struct ValueNames<GateKind> {
+  static constexpr const char* all[] = {"fixed", "lstm"};
+};
+// memory_search.
+template <>
+struct ValueNames<MemorySearch> {
+  static constexpr const char* all[] = {"bucket", "exact"};
+};
+
+}  // namespace eddy
 
 namespace eddy::block_recurrent {
 
@@ -14,8 +57,8 @@ struct Keys {
   // Their defaults.
   std::vector<std::int64_t> recurrent_layers;
   std::int64_t states = 512;
-  std::string gate = "fixed";
-  std::string cell = "skip";
+  std::string gate = value_name(GateKind::fixed);
+  std::string cell = value_name(CellKind::skip);
   bool feedback = false;
   bool cache = true;
   bool clear_state = false;
@@ -24,8 +67,8 @@ struct Keys {
   bool qk_norm = true;
   double qk_eps = 1e-6;
   bool scale_abs = true;
-  std::string logit_divisor = "sqrt_d";
-  std::string tanh_rule = "code";
+  std::string logit_divisor = value_name(LogitDivisor::sqrt_d);
+  std::string tanh_rule = value_name(TanhRule::code);
   bool z_bias = false;
   double gate_bias = 0.0;
   double gate_bias_std = 0.1;
@@ -35,7 +78,7 @@ struct Keys {
   std::vector<std::int64_t> memory_layers;
   std::int64_t memory_size = 0;
   std::int64_t memory_topk = 128;
-  std::string memory_search = "bucket";
+  std::string memory_search = value_name(MemorySearch::bucket);
   bool memory_bias = true;
 
   friend bool operator==(const Keys&, const Keys&) = default;
@@ -51,9 +94,9 @@ inline void describe(KeyList& keys, Keys& c) {
       .read_by("block_recurrent/block_recurrent");
   keys.add("states", c.states, "Number of state vectors of a recurrent layer", {1, 1'000'000'000})
       .read_by("block_recurrent/block_recurrent");
-  keys.add("gate", c.gate, "Gate of the recurrent cell", {"fixed", "lstm"})
+  keys.add("gate", c.gate, "Gate of the recurrent cell", value_names<GateKind>())
       .read_by("block_recurrent/block_recurrent");
-  keys.add("cell", c.cell, "Configuration of the recurrent cell", {"dual", "single", "skip"})
+  keys.add("cell", c.cell, "Configuration of the recurrent cell", value_names<CellKind>())
       .read_by("block_recurrent/block_recurrent");
   keys.add("feedback", c.feedback, "Whether all layers read the state")
       .read_by("block_recurrent/block_recurrent");
@@ -75,12 +118,12 @@ inline void describe(KeyList& keys, Keys& c) {
   keys.add("scale_abs", c.scale_abs, "Whether attention is scaled by the absolute value of its scale")
       .read_by("block_recurrent")
       .paper_quirk();
-  keys.add("logit_divisor", c.logit_divisor, "Divisor of the logits", {"sqrt_d", "sqrt_vocab", "none"})
+  keys.add("logit_divisor", c.logit_divisor, "Divisor of the logits", value_names<LogitDivisor>())
       .read_by("block_recurrent")
       .paper_quirk();
   keys.add("tanh_rule", c.tanh_rule,
            "Whether tanh is applied to the input of gates where the code or the paper says",
-           {"code", "paper"})
+           value_names<TanhRule>())
       .read_by("block_recurrent/block_recurrent")
       .paper_quirk();
   keys.add("z_bias", c.z_bias, "Whether the input of the gates has a bias")
@@ -111,7 +154,7 @@ inline void describe(KeyList& keys, Keys& c) {
   keys.add("memory_topk", c.memory_topk, "Number of entries that a query reads", {1, 1'000'000'000})
       .read_by("memorizing");
   keys.add("memory_search", c.memory_search,
-           "How entries are found: the best of each bucket, or the exact best", {"bucket", "exact"})
+           "How entries are found: the best of each bucket, or the exact best", value_names<MemorySearch>())
       .read_by("memorizing");
   keys.add("memory_bias", c.memory_bias, "Whether memory layers keep the bias by distance in local attention")
       .read_by("memorizing")

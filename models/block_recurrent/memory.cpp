@@ -17,7 +17,8 @@ MemoryEntries empty_memory(std::int64_t batch, const block_recurrent::Config& co
 
 ExternalMemory::ExternalMemory(const ParamScope& scope, const block_recurrent::Config& config)
     : topk_(config.memory_topk),
-      search_(config.memory_search == "exact" ? MemorySearch::exact : MemorySearch::bucket),
+      search_(value_is(config.memory_search, MemorySearch::exact) ? MemorySearch::exact
+                                                                  : MemorySearch::bucket),
       gate_bias_(scope.param("gate_bias", {config.heads}, Init::zeros())) {}
 
 Tensor ExternalMemory::mix(const Tensor& local, const Tensor& q, const MemoryEntries& entries,

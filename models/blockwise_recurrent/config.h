@@ -4,20 +4,51 @@
 #include <string>
 
 #include "models/config.h"
+#include "models/value_names.h"
+
+namespace eddy::blockwise_recurrent {
+
+// The values of its keys.
+// memory_qkv.
+enum class MemoryProjections { separate, shared };
+// memory_init.
+enum class MemoryInit { learned, zero };
+// detach.
+enum class Detach { segment, chunk };
+
+}  // namespace eddy::blockwise_recurrent
+
+namespace eddy {
+
+// Their names, in the order of the values.
+template <>
+struct ValueNames<blockwise_recurrent::MemoryProjections> {
+  static constexpr const char* all[] = {"separate", "shared"};
+};
+template <>
+struct ValueNames<blockwise_recurrent::MemoryInit> {
+  static constexpr const char* all[] = {"learned", "zero"};
+};
+template <>
+struct ValueNames<blockwise_recurrent::Detach> {
+  static constexpr const char* all[] = {"segment", "chunk"};
+};
+
+}  // namespace eddy
 
 namespace eddy::blockwise_recurrent {
 
 // The keys of this family; `describe` below says what each is.
 struct Keys {
   // Their defaults.
-  std::string memory_qkv = "separate";
-  std::string memory_init = "learned";
+  std::string memory_qkv = value_name(MemoryProjections::separate);
+  std::string memory_init = value_name(MemoryInit::learned);
   bool memory_query = false;
   bool memory_ffn = true;
   bool memory_ffn_prenorm = true;
   bool memory_norm = true;
   bool memory_proj = false;
-  std::string detach = "segment";
+  std::string detach = value_name(Detach::segment);
   double rope_theta = 10000.0;
 
   friend bool operator==(const Keys&, const Keys&) = default;
@@ -28,9 +59,9 @@ using Config = FamilyConfig<Keys>;
 // Describes the keys of this family.
 inline void describe(KeyList& keys, Keys& c) {
   keys.add("memory_qkv", c.memory_qkv, "Whether the memory has projections of its own",
-           {"separate", "shared"})
+           value_names<MemoryProjections>())
       .read_by("memory_llama");
-  keys.add("memory_init", c.memory_init, "Memory of the first chunk", {"learned", "zero"})
+  keys.add("memory_init", c.memory_init, "Memory of the first chunk", value_names<MemoryInit>())
       .read_by("memory_llama");
   keys.add("memory_query", c.memory_query,
            "Whether the memory keeps its query matrix, which has no effect on the results")
@@ -45,7 +76,7 @@ inline void describe(KeyList& keys, Keys& c) {
   keys.add("memory_proj", c.memory_proj, "Whether a square matrix stands before that MLP")
       .read_by("memory_llama")
       .paper_quirk();
-  keys.add("detach", c.detach, "Where gradients through the memory stop", {"segment", "chunk"})
+  keys.add("detach", c.detach, "Where gradients through the memory stop", value_names<Detach>())
       .read_by("memory_llama");
   keys.add("rope_theta", c.rope_theta, "Base of the frequencies of rotary positions",
            {.low = 0, .low_open = true})

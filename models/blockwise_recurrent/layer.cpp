@@ -26,13 +26,14 @@ LlamaMemory::LlamaMemory(const ParamScope& scope, std::string memory_path,
                          const blockwise_recurrent::Config& config)
     : path(std::move(memory_path)) {
   const std::int64_t dim = config.dim, kv_dim = config.kv_heads * config.head_dim;
-  if (config.memory_init == "learned") init = scope.param("init", {config.chunk, dim}, Init::zeros());
+  if (value_is(config.memory_init, blockwise_recurrent::MemoryInit::learned))
+    init = scope.param("init", {config.chunk, dim}, Init::zeros());
   if (config.memory_proj) proj.emplace(scope.scope("wm"), dim, dim, residual_deviation(config), false);
   if (config.memory_ffn && config.memory_ffn_prenorm)
     mlp_norm.emplace(scope.scope("mlp_norm"), dim, config.norm_eps);
   if (config.memory_ffn) mlp.emplace(scope.scope("mlp"), config);
   if (config.memory_norm) norm.emplace(scope.scope("norm"), dim, config.norm_eps);
-  if (config.memory_qkv == "shared") return;
+  if (value_is(config.memory_qkv, blockwise_recurrent::MemoryProjections::shared)) return;
   wk.emplace(scope.scope("wk"), dim, kv_dim, config.init_std, false);
   wv.emplace(scope.scope("wv"), dim, kv_dim, config.init_std, false);
   if (config.memory_query)

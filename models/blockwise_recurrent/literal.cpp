@@ -39,7 +39,7 @@ Tensor MemoryLlama::run_literal(const LlamaLayer& layer, const Tensor& x, const 
   if (x.dim(1) == config().chunk) {
     memory = reshape(output, x.shape());
     name_value("state", memory);
-    if (config().detach == "chunk") memory = detach(memory);
+    if (value_is(config().detach, blockwise_recurrent::Detach::chunk)) memory = detach(memory);
   }
   return layer.finish(x, output, drop, chunk);
 }

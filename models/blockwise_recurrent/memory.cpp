@@ -112,7 +112,7 @@ Tensor MemoryLlama::run_fast(const LlamaLayer& layer, const Tensor& x, const Dro
     if (lengths[t] != chunk) break;
     memory = reshape(outputs.back(), Shape{batch, chunk, config().dim});
     name_value("state", memory);
-    if (config().detach == "chunk") memory = detach(memory);
+    if (value_is(config().detach, blockwise_recurrent::Detach::chunk)) memory = detach(memory);
   }
   return layer.finish(x, concat(outputs, 1), drop, 0);
 }

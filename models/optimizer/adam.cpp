@@ -7,7 +7,7 @@ namespace eddy {
 namespace {
 
 void check(const OptimizerOptions& options) {
-  if (options.optimizer != "adamw" && options.optimizer != "adam")
+  if (!value_is(options.optimizer, OptimizerName::adamw) && !value_is(options.optimizer, OptimizerName::adam))
     fail<ConfigError>("Adam: optimizer is {:?} (adamw or adam; make_optimizer makes all)", options.optimizer);
   const auto require = [](bool holds, const char* name, double value, const char* rule) {
     if (!holds) fail<ConfigError>("Adam: {} is {} ({})", name, value, rule);
@@ -22,7 +22,8 @@ void check(const OptimizerOptions& options) {
 }  // namespace
 
 Adam::Adam(ParamStore& params, const OptimizerOptions& options, const ParameterMask& held)
-    : DecayingOptimizer(params, options, held, options.optimizer == "adamw" ? options.weight_decay : 0),
+    : DecayingOptimizer(params, options, held,
+                        value_is(options.optimizer, OptimizerName::adamw) ? options.weight_decay : 0),
       constants_{options.beta1, options.beta2, options.eps} {
   check(options);
   m_ = make_statistics();

@@ -11,8 +11,8 @@ class MomentumOptimizer final : public DecayingOptimizer {
  public:
   MomentumOptimizer(ParamStore& params, const OptimizerOptions& options, const ParameterMask& held)
       : DecayingOptimizer(params, options, held, options.weight_decay),
-        constants_{options.optimizer == "lion" ? MomentumRule::lion : MomentumRule::sgd, options.beta1,
-                   options.beta2},
+        constants_{value_is(options.optimizer, OptimizerName::lion) ? MomentumRule::lion : MomentumRule::sgd,
+                   options.beta1, options.beta2},
         m_(make_statistics()) {
     for (const double beta : {options.beta1, options.beta2})
       if (!(beta >= 0 && beta < 1))

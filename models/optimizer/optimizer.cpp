@@ -21,7 +21,7 @@ double block_recurrent_rate(const ScheduleOptions& options, double highest, doub
   const double warmup = static_cast<double>(options.warmup);
   const double share = warmup > 0 ? std::min(t, warmup) / warmup : 1;
   const double at = std::max(t, warmup);
-  if (options.schedule == "rsqrt") return share * highest / std::sqrt(std::max(at, 1.0));
+  if (value_is(options.schedule, ScheduleName::rsqrt)) return share * highest / std::sqrt(std::max(at, 1.0));
   const double done = at / std::max(1.0, static_cast<double>(options.steps));
   const double low = options.min_learning_rate;
   return share *
@@ -178,7 +178,8 @@ double learning_rate_at(const ScheduleOptions& options, double learning_rate, st
 }
 
 bool follows_end(const ScheduleOptions& options) {
-  return options.schedule != "rsqrt" && (options.schedule != "constant" || options.warmup > 0);
+  return !value_is(options.schedule, ScheduleName::rsqrt) &&
+         (!value_is(options.schedule, ScheduleName::constant) || options.warmup > 0);
 }
 
 }  // namespace eddy

@@ -45,11 +45,11 @@ struct ValueNames<ScheduleName> {
 // constants (ops/optimizer/adafactor.h) and reads only `learning_rate` and `clip`; sgd and lion have those of
 // ops/optimizer/momentum.h; muon (muon.h) reads them all.
 struct OptimizerOptions {
-  std::string optimizer = "adamw";  // OptimizerName
-  double learning_rate = 1e-3;      // with a schedule, the rate after the warm-up
-  double beta1 = 0.9;               // decay of the running mean of the gradient; sgd: its momentum
-  double beta2 = 0.95;              // and of its square; lion: of the mean that is kept
-  double eps = 1e-8;                // added to the root of the latter
+  std::string optimizer = value_name(OptimizerName::adamw);
+  double learning_rate = 1e-3;    // with a schedule, the rate after the warm-up
+  double beta1 = 0.9;             // decay of the running mean of the gradient; sgd: its momentum
+  double beta2 = 0.95;            // and of its square; lion: of the mean that is kept
+  double eps = 1e-8;              // added to the root of the latter
   double weight_decay = 0.1;      // adamw, sgd, lion, muon: for each parameter with two axes or more; 0: none
   double clip = 1.0;              // the largest global norm of the gradients; 0: no clipping
   double matrix_momentum = 0.95;  // muon: of matrices
@@ -60,11 +60,11 @@ struct OptimizerOptions {
 
 // The name of a schedule, its lowest rate, and its lengths in optimizer steps.
 struct ScheduleOptions {
-  std::string schedule = "constant";  // ScheduleName
-  double min_learning_rate = 0.0;     // at step `steps`, the first after the run
-  std::int64_t steps = 5000;          // of the whole run
-  std::int64_t warmup = 0;            // steps of the linear rise at the start; 0: none
-  std::int64_t warmup_from = 1;  // number of the first step in the warm-up; with 0 its learning rate is 0
+  std::string schedule = value_name(ScheduleName::constant);
+  double min_learning_rate = 0.0;  // at step `steps`, the first after the run
+  std::int64_t steps = 5000;       // of the whole run
+  std::int64_t warmup = 0;         // steps of the linear rise at the start; 0: none
+  std::int64_t warmup_from = 1;    // number of the first step in the warm-up; with 0 its learning rate is 0
 
   friend bool operator==(const ScheduleOptions&, const ScheduleOptions&) = default;
 };

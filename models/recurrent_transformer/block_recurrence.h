@@ -191,7 +191,9 @@ class BlockAccumulate final : public BlockRecurrence {
   bool keeps_rows() const override { return true; }
   StateLayout carried_layout(std::int64_t batch) const override;
   void open_layer(State& stream, const WindowLayer& layer, const CarriedRows& carried) const override;
-  bool spreads_output() const { return config().accumulate == "output"; }
+  bool spreads_output() const {
+    return value_is(config().accumulate, recurrent_transformer::Accumulate::output);
+  }
 };
 
 }  // namespace eddy

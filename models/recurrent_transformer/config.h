@@ -5,6 +5,31 @@
 #include <string>
 
 #include "models/config.h"
+#include "models/value_names.h"
+
+namespace eddy::recurrent_transformer {
+
+// The values of its keys.
+// activation.
+enum class Activation { gelu, relu };
+// accumulate.
+enum class Accumulate { output, hidden };
+
+}  // namespace eddy::recurrent_transformer
+
+namespace eddy {
+
+// Their names, in the order of the values.
+template <>
+struct ValueNames<recurrent_transformer::Activation> {
+  static constexpr const char* all[] = {"gelu", "relu"};
+};
+template <>
+struct ValueNames<recurrent_transformer::Accumulate> {
+  static constexpr const char* all[] = {"output", "hidden"};
+};
+
+}  // namespace eddy
 
 namespace eddy::recurrent_transformer {
 
@@ -15,9 +40,9 @@ struct Keys {
   bool positions = false;
   bool rotary = false;
   bool bias = false;
-  std::string activation = "gelu";
-  std::string readout = "all";
-  std::string accumulate = "output";
+  std::string activation = value_name(Activation::gelu);
+  std::string readout = value_name(Readout::all);
+  std::string accumulate = value_name(Accumulate::output);
   double accumulate_factor = 0.5;
   bool keep_state = false;
 
@@ -37,14 +62,14 @@ inline void describe(KeyList& keys, Keys& c) {
       .read_by("regular");
   keys.list_before("init_std");
   keys.add("bias", c.bias, "Whether norms and linear layers have biases").read_by("recurrent_transformer");
-  keys.add("activation", c.activation, "Activation of the MLP", {"gelu", "relu"})
+  keys.add("activation", c.activation, "Activation of the MLP", value_names<Activation>())
       .read_by("recurrent_transformer");
-  keys.add("readout", c.readout, "Positions that give logits", {"all", "last", "tail"})
+  keys.add("readout", c.readout, "Positions that give logits", value_names<Readout>())
       .read_by("recurrent_transformer");
   keys.add(
           "accumulate", c.accumulate,
           "What is added to later windows: outputs, as in the published code, or hidden states, as in equation 5",
-          {"output", "hidden"})
+          value_names<Accumulate>())
       .read_by("block_accumulate")
       .paper_quirk();
   keys.add("accumulate_factor", c.accumulate_factor, "What is added, times this")

@@ -107,8 +107,8 @@ Classifier RecurrentTransformer::head(const Tensor& y, bool is_time_major) const
 
 std::int64_t RecurrentTransformer::rows_read(const ForwardInput& input) const {
   const std::int64_t time = input.tokens.dim(1);
-  if (config().readout == "last") return 1;
-  if (config().readout != "tail") return time;
+  if (value_is(config().readout, Readout::last)) return 1;
+  if (!value_is(config().readout, Readout::tail)) return time;
   if (input.tail < 1 || input.tail > time)
     fail<ValueError>("{}: readout tail of {} positions in a sequence of {} (from 1 to the sequence's length)",
                      config().model, input.tail, time);

@@ -16,7 +16,7 @@ TransformerLayer::TransformerLayer(const ParamScope& scope, std::string layer_pa
       feed_forward{{scope.scope("mlp").scope("up"), config.dim, config.mlp_dim, config.init_std, config.bias},
                    {scope.scope("mlp").scope("down"), config.mlp_dim, config.dim, residual_deviation(config),
                     config.bias},
-                   config.activation == "gelu"},
+                   value_is(config.activation, recurrent_transformer::Activation::gelu)},
       heads(config.heads),
       rotary(config.rotary) {}
 

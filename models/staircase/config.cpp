@@ -24,7 +24,7 @@ void check_chunks(const Config& c) {
     fail<ConfigError>("config: model.chunk must divide the segment: chunk {}, {} {}", c.chunk,
                       c.segment != 0 ? "segment" : "context (model.segment is 0)", segment);
   const std::int64_t passes = !cached ? c.steps : c.cache_after != 0 ? c.cache_after : 1;
-  if (c.carry == "official" && segment / c.chunk < passes - 1)
+  if (value_is(c.carry, Carry::official) && segment / c.chunk < passes - 1)
     fail<ConfigError>(
         "config: model.carry \"official\" needs at least {} chunks in a segment, one less than a token's "
         "passes: segment {}, chunk {} (carry \"exact\" takes any number)",

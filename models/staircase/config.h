@@ -5,6 +5,43 @@
 #include <string>
 
 #include "models/config.h"
+#include "models/value_names.h"
+
+namespace eddy::staircase {
+
+// The values of its keys.
+// carry.
+enum class Carry { exact, official };
+// cold_start.
+enum class ColdStart { zeros, empty };
+// feedback_memory.
+enum class FeedbackMemory { mix, last };
+// feedback_carry.
+enum class FeedbackCarry { raw, official };
+
+}  // namespace eddy::staircase
+
+namespace eddy {
+
+// Their names, in the order of the values.
+template <>
+struct ValueNames<staircase::Carry> {
+  static constexpr const char* all[] = {"exact", "official"};
+};
+template <>
+struct ValueNames<staircase::ColdStart> {
+  static constexpr const char* all[] = {"zeros", "empty"};
+};
+template <>
+struct ValueNames<staircase::FeedbackMemory> {
+  static constexpr const char* all[] = {"mix", "last"};
+};
+template <>
+struct ValueNames<staircase::FeedbackCarry> {
+  static constexpr const char* all[] = {"raw", "official"};
+};
+
+}  // namespace eddy
 
 namespace eddy::staircase {
 
@@ -15,13 +52,13 @@ struct Keys {
   std::int64_t cache_after = 0;
   std::int64_t span = 0;
   bool prenorm = true;
-  std::string carry = "exact";
-  std::string cold_start = "zeros";
+  std::string carry = value_name(Carry::exact);
+  std::string cold_start = value_name(ColdStart::zeros);
   std::int64_t repeats = 1;
   bool shared_kv = false;
-  std::string feedback_memory = "mix";
+  std::string feedback_memory = value_name(FeedbackMemory::mix);
   bool feedback_self = false;
-  std::string feedback_carry = "raw";
+  std::string feedback_carry = value_name(FeedbackCarry::raw);
   std::int64_t embed_dim = 0;
   double emb_dropout = 0.0;
   double out_dropout = 0.0;
@@ -47,22 +84,22 @@ inline void describe(KeyList& keys, Keys& c) {
   keys.add(
           "carry", c.carry,
           "What a segment leaves to the next: what the equations say, or what the code keeps; of frozen chunks (cache_after below steps) always the outputs",
-          {"exact", "official"})
+          value_names<Carry>())
       .read_by("staircase/staircase cached_staircase")
       .paper_quirk();
   keys.add("cold_start", c.cold_start, "What stands before the first token: zeros, or nothing",
-           {"zeros", "empty"})
+           value_names<ColdStart>())
       .read_by("staircase -lstm");
   keys.add("repeats", c.repeats, "Number of times that the layers are applied", {1, 1'000'000'000})
       .read_by("ladder universal");
   keys.add("shared_kv", c.shared_kv, "Whether all layers use the keys and values of layer 0")
       .read_by("feedback");
   keys.add("feedback_memory", c.feedback_memory, "What is remembered: a mix of all layers, or the last layer",
-           {"mix", "last"})
+           value_names<FeedbackMemory>())
       .read_by("feedback");
   keys.add("feedback_self", c.feedback_self, "Whether a token sees itself").read_by("feedback").paper_quirk();
   keys.add("feedback_carry", c.feedback_carry,
-           "Whether carried memories are normalised as in the published code", {"raw", "official"})
+           "Whether carried memories are normalised as in the published code", value_names<FeedbackCarry>())
       .read_by("feedback")
       .paper_quirk();
   keys.add("embed_dim", c.embed_dim, "Width of the embedding; 0: dim", {0, 1'000'000'000}).read_by("lstm");

@@ -35,7 +35,8 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
   }
   std::optional<KeySetting> needs_equal_starts() const override {
     if (cold_zeros()) return std::nullopt;
-    return KeySetting{"cold_start", "empty", "zeros"};
+    return KeySetting{"cold_start", value_name(staircase::ColdStart::empty),
+                      value_name(staircase::ColdStart::zeros)};
   }
   // state: as for forward, or that of a stream, which holds computed keys and values and does not grow.
   // Copies of a state continue independently.
@@ -91,7 +92,7 @@ class StaircaseFamily : public FamilyModel<staircase::Keys> {
   Dtype dtype() const { return head_weight_.dtype(); }
   Device device() const { return head_weight_.device(); }
   Tensor zeros(const Shape& shape) const { return Tensor::zeros(shape, dtype(), device()); }
-  bool cold_zeros() const { return config().cold_start == "zeros"; }
+  bool cold_zeros() const { return value_is(config().cold_start, staircase::ColdStart::zeros); }
   // Rows of a stream (stream_rows.h): their declaration, new ones of zeros, those that a state has under `name`, and
   // those under kStreamRows with room for `count` more behind `end`: where there is none, rows [begin, end) move to the
   // front.

@@ -17,7 +17,7 @@ StaircaseFeedback::StaircaseFeedback(const staircase::Config& config, const Para
     : StaircaseFamily(config, scope), core_(scope, config, config.shared_kv) {
   const ParamScope mix = scope.scope("feedback");
   layer_logits_ =
-      config.feedback_memory == "mix"
+      value_is(config.feedback_memory, staircase::FeedbackMemory::mix)
           ? mix.param("layer_logits", {config.layers + 1}, Init::zeros())
           : mix.omitted("layer_logits",
                         "model.feedback_memory = \"last\" mixes no layers: take it out of the file, where "
@@ -35,7 +35,7 @@ LayerCall StaircaseFeedback::call_with_positions() const {
 }
 
 Tensor StaircaseFeedback::mix_weights() const {
-  if (config().feedback_memory == "last") return {};
+  if (value_is(config().feedback_memory, staircase::FeedbackMemory::last)) return {};
   const Tensor weights = softmax(layer_logits_);
   name_value("feedback.mix", weights);
   return reshape(weights, {1, config().layers + 1});

@@ -63,7 +63,9 @@ class StaircaseFeedback final : public StaircaseFamily {
   std::int64_t reach() const { return config().span - (config().feedback_self ? 1 : 0); }
   // The number of layers with keys and values of their own.
   std::int64_t owners() const { return config().shared_kv ? 1 : config().layers; }
-  bool carries_normed() const { return config().feedback_carry == "official" && config().prenorm; }
+  bool carries_normed() const {
+    return value_is(config().feedback_carry, staircase::FeedbackCarry::official) && config().prenorm;
+  }
   // The memory at the end of a segment that began with `before` and added `memory`.
   Tensor memory_after(const Tensor* before, const Tensor& memory) const;
   // Writes memory vectors, with their keys and values, into a stream's rows from `at` on.

@@ -83,7 +83,7 @@ class Staircase final : public StaircaseFamily {
   bool has_frozen() const { return passes_ < steps_; }
   // Whether the state has `done`: in the cached model, even if M = N and nothing reads it.
   bool has_done() const { return config().model == "cached_staircase" && steps_ > 1; }
-  bool official() const { return config().carry == "official"; }
+  bool official() const { return value_is(config().carry, staircase::Carry::official); }
   // The number of active and of frozen chunks that pass n of a chunk sees before it.
   std::int64_t active_before(std::int64_t pass, std::int64_t past) const;
   std::int64_t frozen_before(std::int64_t pass, std::int64_t past) const;

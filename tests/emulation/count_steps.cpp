@@ -94,7 +94,7 @@ void print_kernels(const KernelCounts& counts) {
   std::vector<std::pair<std::string, KernelCounts::Sum>> named(counts.named.begin(), counts.named.end());
   std::stable_sort(named.begin(), named.end(),
                    [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  Table table{{"kernel", "calls", "TFLOP", "GB", "roofline, ms"}, {}, TableAlign::numbers};
+  Table table{{"kernel", "calls", "TFLOP", "GB", "roofline, ms"}, {}, "lr"};
   for (const auto& [name, sum] : named)
     table.rows.push_back(cells(name, sum.calls, sum.flops, sum.bytes, sum.seconds));
   std::printf("%s\n", to_text(table).c_str());
@@ -102,14 +102,14 @@ void print_kernels(const KernelCounts& counts) {
 
 void print_ops(const char* head, std::vector<ProfileRow> rows) {
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.floor > b.floor; });
-  Table table{{head, "calls", "TFLOP", "GB", "roofline, ms"}, {}, TableAlign::numbers};
+  Table table{{head, "calls", "TFLOP", "GB", "roofline, ms"}, {}, "lr"};
   for (const ProfileRow& row : rows)
     if (row.floor > 0) table.rows.push_back(cells(row.name, row.calls, row.flops, row.bytes, row.floor));
   std::printf("%s\n", to_text(table).c_str());
 }
 
 void print_counts(const char* head, const std::map<std::string, std::int64_t>& counts) {
-  Table table{{head, "times"}, {}, TableAlign::numbers};
+  Table table{{head, "times"}, {}, "lr"};
   for (const auto& [name, times] : counts)
     if (times > 0) table.rows.push_back({name, std::to_string(times)});
   std::printf("%s\n", to_text(table).c_str());
@@ -258,11 +258,11 @@ void count_token(const SpeedRow& row) {
 void count_rows(const Options& options) {
   Table table{{"row", "launches", "TFLOP", "GB", "roofline, ms", "with launches, ms", "peak GiB", "captured"},
               {},
-              TableAlign::numbers};
+              "lr"};
   Table weights{
       {"gradients of weights", "products", "ms", "others idle, ms", "beside them, ms", "launches, ms"},
       {},
-      TableAlign::numbers};
+      "lr"};
   std::vector<SpeedRow> rows;
   if (options.preset.empty())
     rows = speed_rows(false);

@@ -21,18 +21,24 @@ inline bool ends_with_any(const std::string& path, const std::vector<std::string
                      [&](const std::string& ending) { return path.ends_with(ending); });
 }
 
-// The headers and sources below these folders, sorted, as paths from the root of the tree.
-inline std::vector<std::string> sources_below(const std::vector<std::string>& folders) {
+// The files below these folders with one of these endings, sorted, as paths from the root of the tree.
+inline std::vector<std::string> files_below(const std::vector<std::string>& folders,
+                                            const std::vector<std::string>& endings) {
   namespace fs = std::filesystem;
   std::vector<std::string> files;
   for (const std::string& folder : folders) {
     if (!fs::exists(in_tree(folder))) continue;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(in_tree(folder)))
-      if (entry.is_regular_file() && ends_with_any(entry.path().string(), {".h", ".cpp", ".cu", ".cuh"}))
+      if (entry.is_regular_file() && ends_with_any(entry.path().string(), endings))
         files.push_back(fs::relative(entry.path(), EDDY_SOURCE_DIR).generic_string());
   }
   std::sort(files.begin(), files.end());
   return files;
+}
+
+// The headers and sources among them.
+inline std::vector<std::string> sources_below(const std::vector<std::string>& folders) {
+  return files_below(folders, {".h", ".cpp", ".cu", ".cuh"});
 }
 
 // The folder of a file: "ops/norm" of "ops/norm/layer_norm.h".

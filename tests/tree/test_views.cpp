@@ -1,6 +1,7 @@
-// One of each: what reads a run, a table, a chart, a palette, what runs another program, what sums the bytes of a
-// state, and what reads TOML. A second one says a number twice, and some day in two ways. Each is recognised by a line
-// that it needs; the files that may have such a line are named here, with the reason where it is not the thing itself.
+// One of each: what reads a run, a table, a chart, a palette, what pads columns, what runs another program, what sums
+// the bytes of a state, and what reads TOML. A second one says a number twice, and some day in two ways. Each is
+// recognised by a line that it needs; the files that may have such a line are named here, with the reason where it is
+// not the thing itself.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -51,6 +52,13 @@ const std::vector<OneThing> kThings{
      {"<table", "\"| \""},
      R"(<table|"\| ")",
      {"train/app/views/table.cpp"}},
+    {"columns padded by hand: to_text (train/app/views/table.h)",
+     {"{:", "{0:", "{1:", "setw(", "' ')"},
+     R"(\{[0-9]*:(.?[<>^]|[1-9{])|\bsetw\(|string\b.*\(.* - .*, ' '\)|\.(append|insert|resize)\(.*, ' '\))",
+     {"train/app/views/table.cpp",
+      "train/app/program/cmd_check.cpp",   // a line appears as each file has been read, which may take long
+      "train/app/program/cmd_learn.cpp"},  // a line appears as each exercise has been compiled
+     "train/"},
     {"chart: Chart (train/record/figures.h)",
      {"Chart"},
      R"(^\s*(struct|class) \w*Charts?\b[^;]*$)",
@@ -63,6 +71,12 @@ const std::vector<OneThing> kThings{
      R"(<svg [cx]|<polyline)",
      {"train/app/views/chart.cpp", "train/app/views/svg_picture.cpp",
       "train/app/views/html_page.cpp"}},  // looks whether a page has one
+    {"chart on a canvas: chart_svg (train/app/views/chart.h)",
+     {"lineTo("},
+     R"(\blineTo\()",
+     {"train/app/inspect/inspect_charts.js",  // as wide as the page, with the values of the chosen token and head
+      "examples/browser/training.js",         // while the page trains, without a program behind it
+      "examples/browser/page.js"}},           // of a state that the reader changes
     {"palette: train/app/views/palette.h", {"\"#"}, R"("#[0-9a-fA-F]{6}\b)", {"train/app/views/palette.h"}},
     {"runner of programs: RunningProgram (train/process/running_program.h)",
      {"posix_spawn", "fork(", "popen(", "system(", "exec", "waitpid("},
@@ -104,8 +118,8 @@ std::vector<std::set<std::string>> files_with() {
   std::vector<LineOf> lines;
   for (const OneThing& thing : kThings) lines.emplace_back(thing);
   std::vector<std::set<std::string>> found(kThings.size());
-  for (const std::string& file :
-       sources_below({"tensor", "autograd", "ops", "models", "train", "examples"})) {
+  for (const std::string& file : files_below({"tensor", "autograd", "ops", "models", "train", "examples"},
+                                             {".h", ".cpp", ".cu", ".cuh", ".js"})) {
     const std::vector<std::string> text = lines_of(file);
     for (std::size_t i = 0; i < kThings.size(); ++i)
       if (file.starts_with(kThings[i].below) && std::any_of(text.begin(), text.end(), std::cref(lines[i])))
@@ -135,15 +149,23 @@ TEST_CASE("views: a second one of each is seen") {
   CHECK(is_seen(3, "struct TextTable {"));
   CHECK_FALSE(is_seen(3, "struct Table;"));
   CHECK(is_seen(4, "text += \"| \" + cell;"));
-  CHECK(is_seen(5, "class LineChart {"));
-  CHECK(is_seen(6, "out += \"<svg class=\\\"lines\\\">\";"));
-  CHECK(is_seen(7, "constexpr const char* kBlue = \"#1b6ca8\";"));
-  CHECK(is_seen(8, "  const pid_t child = ::fork();"));
-  CHECK(is_seen(8, "  while (::waitpid(child, &status, 0) < 0) {"));
-  CHECK_FALSE(is_seen(8, "  if (file_system(path)) return;"));
-  CHECK(is_seen(9, "  for (const auto& [name, tensor] : state) bytes += tensor.bytes();"));
-  CHECK(is_seen(10, "#include <toml++/toml.hpp>"));
-  CHECK(is_seen(10, "  const toml::table table = toml::parse(text);"));
+  for (const char* line :
+       {"  print_line(\"{:<20} {}\", name, text);", "fmt::format(\"{0:>{1}}\", name, width)",
+        "out += fmt::format(\"{} {:8.3f}\", name, x);", "out << std::setw(20) << name;",
+        "line += std::string(width - name.size(), ' ');", "line.resize(width, ' ');"})
+    CHECK_MESSAGE(is_seen(5, line), line);
+  CHECK_FALSE(is_seen(5, "fmt::format(\"{:.3f} {:02}:{:x} {:?}\", a, b, c, d)"));
+  CHECK_FALSE(is_seen(5, "std::replace(text.begin(), text.end(), '\\n', ' ');"));
+  CHECK(is_seen(6, "class LineChart {"));
+  CHECK(is_seen(7, "out += \"<svg class=\\\"lines\\\">\";"));
+  CHECK(is_seen(8, "    if (open) g.lineTo(px, y(d.mean[x]));"));
+  CHECK(is_seen(9, "constexpr const char* kBlue = \"#1b6ca8\";"));
+  CHECK(is_seen(10, "  const pid_t child = ::fork();"));
+  CHECK(is_seen(10, "  while (::waitpid(child, &status, 0) < 0) {"));
+  CHECK_FALSE(is_seen(10, "  if (file_system(path)) return;"));
+  CHECK(is_seen(11, "  for (const auto& [name, tensor] : state) bytes += tensor.bytes();"));
+  CHECK(is_seen(12, "#include <toml++/toml.hpp>"));
+  CHECK(is_seen(12, "  const toml::table table = toml::parse(text);"));
 }
 
 TEST_CASE("views: the style sheets name no colour of their own") {

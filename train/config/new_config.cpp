@@ -19,13 +19,21 @@ namespace {
 
 constexpr const char *kFamily = "model.family", *kModel = "model.model";
 constexpr const char *kParams = "model.params", *kDim = "model.dim";
-constexpr const char *kPath = "data.path", *kPositions = "model.positions";
-constexpr const char *kSteps = "train.steps", *kMinutes = "train.minutes", *kText = "text";
+constexpr const char *kTask = "data.name", *kPath = "data.path", *kPositions = "model.positions";
+constexpr const char *kSteps = "train.steps", *kMinutes = "train.minutes";
 constexpr std::string_view kModelSection = "model.";
 
 // The data set that data.path names; null for any other path.
 const DataSet* data_set_of(const DataConfig& data) {
   return data.path.size() == 1 ? data_set_named(data.path.front()) : nullptr;
+}
+
+// The task of a configuration that names none: its default or, where that does not read the data set, the first that
+// does.
+std::string usual_task(const DataSet* set, const DataConfig& data) {
+  const std::vector<std::string> tasks =
+      set == nullptr ? std::vector<std::string>() : tasks_of_data_set(set->name);
+  return tasks.empty() || std::count(tasks.begin(), tasks.end(), data.name) > 0 ? data.name : tasks.front();
 }
 
 // The model of that name or, as in the list of models, of that family/model; null if there is none.
@@ -133,7 +141,9 @@ void NewConfig::merge_flags(const std::map<std::string, std::string>& texts) {
 
 std::string NewConfig::choose_recipe(const std::function<std::int64_t(const DataConfig&)>& bytes_of) {
   const DataSet* const set = data_set_of(config_.data);
-  if (!is_free_ || config_.data.name != kText || (set != nullptr && set->task != kText)) return "";
+  DataConfig data = config_.data;
+  if (!given_.contains(kTask)) data.name = usual_task(set, data);
+  if (!is_free_ || !task_reads(data, "order")) return "";
   TrainConfig& train = config_.train;
   const bool gave_steps = given_.contains(kSteps), gave_end = gave_steps || given_.contains(kMinutes);
   const double minutes = gave_end ? train.minutes : usual_minutes();
@@ -186,10 +196,12 @@ bool NewConfig::merge_data_set(RunConfig& config) const {
   for (const auto& [key, text] : set->keys)
     if (!given_.contains(key)) suits.emplace(key, text);
   keys_of(config).read_texts(suits);
-  if (config.data.name != set->task)
+  if (!given_.contains(kTask)) config.data.name = usual_task(set, config.data);
+  const std::vector<std::string> tasks = tasks_of_data_set(set->name);
+  if (std::count(tasks.begin(), tasks.end(), config.data.name) == 0)
     fail<ConfigError>(
         "config: data.path is {}, which the task {} reads, and data.name is {} (leave data.name out)",
-        set->name, set->task, config.data.name);
+        set->name, fmt::join(tasks, " or "), config.data.name);
   return set->stories;
 }
 
@@ -208,9 +220,10 @@ RunConfig NewConfig::completed() const {
   const bool stories = merge_data_set(config);
   choose_sizes(model, model_keys(given_));
   validate(config);
-  const bool may_carry = task_reads(config.data, "order") && config.train.carry_state != "never";
+  const bool may_carry =
+      task_reads(config.data, "order") && !value_is(config.train.carry_state, CarryState::never);
   if (may_carry && !given_.contains("data.order") && carries_state(model))
-    config.data.order = stories ? "documents" : "stream";
+    config.data.order = value_name(stories ? DataOrder::documents : DataOrder::stream);
   return config;
 }
 

@@ -127,11 +127,11 @@ void describe(KeyList& keys, DataConfig& c) {
   keys.add("test", c.test, "Part of the data, at its end, that only `eval --split test` reads", kBelowOne);
   keys.add("order", c.order,
            "How a text is read: random windows, a continuous stream, or document by document",
-           {"windows", "stream", "documents"})
+           value_names<DataOrder>())
       .common();
   keys.add("document", c.document,
            "What is one document of a folder: a file, or a subfolder with its files joined (a repository)",
-           {"file", "folder"});
+           value_names<DocumentUnit>());
   keys.add(
       "separator", c.separator,
       "What stands between the documents of a file, with \\n for a newline; empty: a file is one document");
@@ -141,7 +141,7 @@ void describe(KeyList& keys, DataConfig& c) {
   keys.add(
       "offset", c.offset,
       "Whether a stream's first segment begins at the start or at a random place; auto: zero for text, else random",
-      {"auto", "zero", "random"});
+      value_names<StreamOffset>());
   keys.add(
       "noise", c.noise,
       "Number of noise symbols at the start of the curriculum (recall: tokens before the first question)",
@@ -149,6 +149,12 @@ void describe(KeyList& keys, DataConfig& c) {
   keys.add("stop_loss", c.stop_loss, "Loss at which the run ends; 0: none", {.low = 0});
   describe_own_keys(keys, c);
   for (const TaskEntry& task : task_registry()) add_reader(keys, task);
+}
+
+bool texts_carry_state(const RunConfig& config) {
+  const std::string& carry = config.train.carry_state;
+  return value_is(carry, CarryState::automatic) ? !value_is(config.data.order, DataOrder::windows)
+                                                : value_is(carry, CarryState::always);
 }
 
 bool task_reads(const DataConfig& config, std::string_view key) {
@@ -190,7 +196,7 @@ void describe(KeyList& keys, TrainConfig& c) {
       .common();
   keys.add("carry_state", c.carry_state,
            "Whether the recurrent state continues from batch to batch; auto: where the task needs it",
-           {"auto", "always", "never"});
+           value_names<CarryState>());
   keys.add("optimizer", c.optimizer, "Optimizer", value_names<OptimizerName>()).common();
   keys.add("learning_rate", c.learning_rate, "Learning rate after the warm-up", {.low = 0}).common();
   keys.add("beta1", c.beta1, "Decay of the running mean of the gradient; sgd: its momentum", kBelowOne);
@@ -253,11 +259,11 @@ void describe(KeyList& keys, TrainConfig& c) {
   keys.add(
           "rollback", c.rollback,
           "After max_bad_steps; auto: go back to the last good checkpoint with half the learning rate, 3 times",
-          {"off", "auto"})
+          value_names<RollbackRule>())
       .changes_nothing();
   keys.add("memory_check", c.memory_check,
            "Before a run that takes more memory than there is; warn: begin it all the same",
-           {"refuse", "warn"})
+           value_names<MemoryCheck>())
       .changes_nothing();
   keys.add("threads", c.threads, "CPU threads; 0: all", {0, 256}).common().changes_nothing();
   keys.add("rank_timeout", c.rank_timeout,
@@ -270,7 +276,7 @@ void describe(KeyList& keys, TrainConfig& c) {
           value_names<Precision>())
       .common();
   keys.add("capture", c.capture, "Whether a GPU replays recorded steps; off: it launches every kernel anew",
-           {"auto", "off"})
+           value_names<StepCapture>())
       .changes_nothing();
 }
 

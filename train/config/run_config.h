@@ -21,6 +21,74 @@
 
 namespace eddy::training {
 
+// The values of keys.
+
+// data.order: how a text is read.
+enum class DataOrder { windows, stream, documents };
+// data.document: what is one document of a folder of texts.
+enum class DocumentUnit { file, folder };
+// data.offset: where a stream's segments begin; automatic: by the task.
+enum class StreamOffset { automatic, zero, random };
+// train.carry_state; automatic: as the task's order of data needs it.
+enum class CarryState { automatic, always, never };
+// train.rollback: what happens after max_bad_steps.
+enum class RollbackRule { off, automatic };
+// train.memory_check, and `--memory-check`: before what exceeds the memory there is.
+enum class MemoryCheck { refuse, warn };
+// train.capture; automatic: capture steps and replay them where the device supports it.
+enum class StepCapture { automatic, off };
+// train.precision.
+enum class Precision { f32, bf16, tf32, f64 };
+// train.device.
+enum class DeviceChoice { cpu, cuda };
+
+}  // namespace eddy::training
+
+namespace eddy {
+
+// Their names, in the order of the values.
+
+template <>
+struct ValueNames<training::DataOrder> {
+  static constexpr const char* all[] = {"windows", "stream", "documents"};
+};
+template <>
+struct ValueNames<training::DocumentUnit> {
+  static constexpr const char* all[] = {"file", "folder"};
+};
+template <>
+struct ValueNames<training::StreamOffset> {
+  static constexpr const char* all[] = {"auto", "zero", "random"};
+};
+template <>
+struct ValueNames<training::CarryState> {
+  static constexpr const char* all[] = {"auto", "always", "never"};
+};
+template <>
+struct ValueNames<training::RollbackRule> {
+  static constexpr const char* all[] = {"off", "auto"};
+};
+template <>
+struct ValueNames<training::MemoryCheck> {
+  static constexpr const char* all[] = {"refuse", "warn"};
+};
+template <>
+struct ValueNames<training::StepCapture> {
+  static constexpr const char* all[] = {"auto", "off"};
+};
+template <>
+struct ValueNames<training::Precision> {
+  static constexpr const char* all[] = {"f32", "bf16", "tf32", "f64"};
+};
+template <>
+struct ValueNames<training::DeviceChoice> {
+  static constexpr const char* all[] = {"cpu", "cuda"};
+};
+
+}  // namespace eddy
+
+namespace eddy::training {
+
 // The value of data.path: a file or a folder, or several, whose files are read as those of one folder.
 struct DataPaths : ConfigField::Texts {
   DataPaths() = default;
@@ -47,13 +115,13 @@ struct DataConfig {
   std::string tokenizer = "char";  // char | byte | byte260 | ids | the path of a SentencePiece .model file
   double split = 0.9;              // part of the tokens that is trained on; the rest is for validation
   double test = 0.0;               // part of all tokens, at the very end, that is kept for a test
-  std::string order = "windows";   // windows | stream | documents: how a text is read
-  std::string document = "file";   // file | folder: what is one document of a folder of texts
+  std::string order = value_name(DataOrder::windows);
+  std::string document = value_name(DocumentUnit::file);
   std::string separator = kEndOfText;  // between the documents of a file; "": none
-  std::string json_field;       // of lines of JSON the field that holds the text; "": read as they stand
-  std::string offset = "auto";  // zero | random: where a stream's segments begin; auto: by the task
-  std::int64_t noise = 32;      // tokens of noise before what is asked for, at first
-  double stop_loss = 0.0;       // a loss that ends the run (images: mean of 100 steps); 0: none
+  std::string json_field;  // of lines of JSON the field that holds the text; "": read as they stand
+  std::string offset = value_name(StreamOffset::automatic);
+  std::int64_t noise = 32;  // tokens of noise before what is asked for, at first
+  double stop_loss = 0.0;   // a loss that ends the run (images: mean of 100 steps); 0: none
 
   ExtensionKeys extensions;  // the keys of the tasks: extensions.get<CopyKeys>()
 
@@ -67,8 +135,8 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t micro_batches = 1;  // parts of a batch's rows, whose gradients are summed as a binary tree
   bool shard_optimizer = false;    // whether each of several processes keeps a part of the optimizer's state
   std::string recompute = value_name(Recompute::none);
-  std::int64_t sequence = 0;         // tokens per row; 0: model.segment, or where that is 0 too model.context
-  std::string carry_state = "auto";  // auto: as the task's order of data needs it | always | never
+  std::int64_t sequence = 0;  // tokens per row; 0: model.segment, or where that is 0 too model.context
+  std::string carry_state = value_name(CarryState::automatic);
   std::int64_t seed = 1337;
   std::int64_t eval_every = 250;  // 0: never
   // -1: a fixed sample (eval_sample_batches); 0: the whole validation split; else so many random batches.
@@ -80,16 +148,16 @@ struct TrainConfig : OptimizerOptions, ScheduleOptions {
   std::int64_t sample_tokens = 200;
   std::int64_t log_every = 10;
   std::int64_t max_bad_steps = 10;
-  std::string rollback = "off";         // off | auto: what happens after max_bad_steps
-  std::string memory_check = "refuse";  // refuse | warn: before a run that exceeds the memory there is
-  std::int64_t threads = 0;             // 0: all
+  std::string rollback = value_name(RollbackRule::off);
+  std::string memory_check = value_name(MemoryCheck::refuse);
+  std::int64_t threads = 0;  // 0: all
   double rank_timeout =
       600.0;             // seconds that a rank waits for another within a step or an evaluation; 0: for ever
   double minutes = 0.0;  // 0: no limit
-  std::string device = "cpu";     // DeviceChoice
-  std::string precision = "f32";  // Precision
-  bool tensorboard = false;       // whether the folder gets event files for TensorBoard
-  std::string capture = "auto";   // auto: capture steps and replay them where the device supports it | off
+  std::string device = value_name(DeviceChoice::cpu);
+  std::string precision = value_name(Precision::f32);
+  bool tensorboard = false;  // whether the folder gets event files for TensorBoard
+  std::string capture = value_name(StepCapture::automatic);
 
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
@@ -102,10 +170,6 @@ struct RunConfig {
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
-// The values of train.precision and of train.device.
-enum class Precision { f32, bf16, tf32, f64 };
-enum class DeviceChoice { cpu, cuda };
-
 // The dtype a model computes in for a value of train.precision; f32 and tf32 both give f32.
 // errors: ConfigError for another name.
 Dtype precision_dtype(const std::string& precision);
@@ -117,6 +181,10 @@ std::int64_t eval_sample_batches(const TrainConfig& config);
 void describe(KeyList& keys, DataConfig& config);
 void describe(KeyList& keys, TrainConfig& config);
 void describe(KeyList& keys, RunConfig& config);
+
+// Whether the state of a task that reads texts continues from batch to batch: as train.carry_state says, or where its
+// rows continue.
+bool texts_carry_state(const RunConfig& config);
 
 // Whether the config's task reads a key of [data]: "order" says whether it reads texts in an order.
 bool task_reads(const DataConfig& config, std::string_view key);
@@ -190,12 +258,3 @@ DevicePrecision choose_device_precision(const DevicePrecisionNames& names, const
 std::string precision_note(const std::string& trained, const std::string& chosen);
 
 }  // namespace eddy::training
-
-template <>
-struct eddy::ValueNames<eddy::training::Precision> {
-  static constexpr const char* all[] = {"f32", "bf16", "tf32", "f64"};
-};
-template <>
-struct eddy::ValueNames<eddy::training::DeviceChoice> {
-  static constexpr const char* all[] = {"cpu", "cuda"};
-};

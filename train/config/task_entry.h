@@ -4,6 +4,9 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "models/config_keys.h"
 
@@ -24,6 +27,8 @@ struct TaskEntry {
   const char* common = "";
   // Describes its own keys (describe_keys_of in task.h). Tasks that give the same function share these keys.
   void (*describe)(KeyList& keys, DataConfig& config) = nullptr;
+  // The data sets with a name that it reads (train/fetch/named_data.h), separated by blanks.
+  const char* data_sets = "";
   // Checks the rules between its keys.
   // errors: ConfigError naming the keys and their values.
   void (*check)(const RunConfig& config) = nullptr;
@@ -31,5 +36,8 @@ struct TaskEntry {
 
 // All tasks: those of this build, then those that a program registered.
 std::span<const TaskEntry> task_registry();
+
+// The names of the tasks that read a data set with a name, in the order of the list.
+std::vector<std::string> tasks_of_data_set(std::string_view set);
 
 }  // namespace eddy::training

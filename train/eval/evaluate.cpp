@@ -22,7 +22,7 @@ void check_request(const Model& model, std::int64_t tokens, std::int64_t batch, 
   if (window_count(tokens, sequence) < 1)
     fail<ValueError>("evaluate: {} tokens make no window of {} (at least sequence + 1 tokens are needed)",
                      tokens, sequence);
-  if (model.full_config().readout != "all")
+  if (!value_is(model.full_config().readout, Readout::all))
     fail<ConfigError>("evaluate: model.readout is \"{}\" (a loss per token needs \"all\")",
                       model.full_config().readout);
 }

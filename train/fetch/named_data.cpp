@@ -33,7 +33,6 @@ constexpr std::int64_t kMegabyte = 1'000'000;
 const std::vector<DataSet> kSets{
     {.name = "tinyshakespeare",
      .summary = "plays of Shakespeare, 1.1 MB",
-     .task = "text",
      .folder = "tinyshakespeare",
      .origins =
          {{.url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
@@ -43,7 +42,6 @@ const std::vector<DataSet> kSets{
      .path = "input.txt"},
     {.name = "enwik8",
      .summary = "the first 100 MB of an English Wikipedia, with its markup; split 90, 5 and 5 %",
-     .task = "text",
      .folder = "enwik8",
      .origins = {{.url = "https://mattmahoney.net/dc/enwik8.zip",
                   .file = "enwik8.zip",
@@ -55,7 +53,6 @@ const std::vector<DataSet> kSets{
      .keys = {{"data.tokenizer", "byte"}, {"data.test", "0.05"}}},
     {.name = "tinystories",
      .summary = "two million short stories in simple English, 1.9 GB; training needs about 10 GB of memory",
-     .task = "text",
      .folder = "tinystories",
      .origins =
          {{.url = "https://huggingface.co/datasets/roneneldan/TinyStories/resolve/main/TinyStories-train.txt",
@@ -71,7 +68,6 @@ const std::vector<DataSet> kSets{
      .keys = {{"data.tokenizer", "byte260"}}},
     {.name = "cifar10",
      .summary = "60 000 pictures of ten classes, read as grey values",
-     .task = "cifar10",
      .folder = "cifar10",
      .origins = {{.url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
                   .file = "cifar-10-binary.tar.gz",
@@ -84,8 +80,7 @@ const std::vector<DataSet> kSets{
                               {"cifar-10-batches-bin/data_batch_4.bin", ""},
                               {"cifar-10-batches-bin/data_batch_5.bin", ""},
                               {"cifar-10-batches-bin/test_batch.bin", ""}}}},
-     .path = "cifar-10-batches-bin",
-     .keys = {{"data.name", "cifar10"}}},
+     .path = "cifar-10-batches-bin"},
 };
 
 std::string environment(const char* name) {

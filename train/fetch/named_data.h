@@ -38,9 +38,9 @@ struct DataOrigin {
   std::vector<DataFile> members{};  // of an archive
 };
 
+// Which tasks read a set is said beside the task (TaskEntry::data_sets).
 struct DataSet {
   std::string name, summary;
-  std::string task;    // that reads it (data.name)
   std::string folder;  // in the cache
   std::vector<DataOrigin> origins;
   std::string path;      // what the task reads, below the folder; empty: the folder

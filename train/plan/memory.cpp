@@ -185,7 +185,7 @@ MemoryPlan counted_plan(const PlannedRun& run, std::int64_t most) {
     plan.peak = most;
     return plan;
   }
-  if (plan.on_gpu && run.config.train.capture == "auto") {
+  if (plan.on_gpu && value_is(run.config.train.capture, StepCapture::automatic)) {
     // A captured step has memory of its own beside that of the steps before it.
     plan.peak = plan.of_model() + 2 * (reserved - plan.of_model());
   } else {

@@ -64,7 +64,7 @@ std::string advice_for_model(const PlannedRun& run, const MemoryPlan& plan) {
   if (2 * table > plan.parameters && !read_keys(run.config, {"data.tokenizer"}).empty())
     advice += fmt::format("; most of them are tables of {} tokens: another data.tokenizer has fewer",
                           grouped(model.vocab));
-  if (run.config.train.optimizer == "adafactor" || !plan.complete) return advice;
+  if (value_is(run.config.train.optimizer, OptimizerName::adafactor) || !plan.complete) return advice;
   PlannedRun factored = run;
   factored.config.train.optimizer = "adafactor";
   if (const MemoryPlan other = plan_memory(factored); other.optimizer < plan.optimizer)
@@ -122,7 +122,8 @@ MemoryVerdict judge(const PlannedRun& run, const MemoryPlan& plan, const MemoryB
   const auto peak = static_cast<double>(plan.peak), bytes = static_cast<double>(budget.bytes);
   if (plan.on_gpu || budget.limit.empty() || peak < (1 - kMargin) * bytes) return {};
   const bool exceeds = peak > (1 + kMargin) * static_cast<double>(budget.with_swap());
-  const bool overruled = run.config.train.memory_check == "warn" || memory_check_overruled();
+  const bool overruled =
+      value_is(run.config.train.memory_check, MemoryCheck::warn) || memory_check_overruled();
   const bool swaps = budget.swap > 0 && peak > bytes;
   const std::string there =
       fmt::format("{} has {} for it{}", budget.limit, human_bytes(budget.bytes),

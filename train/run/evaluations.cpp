@@ -23,7 +23,7 @@ EvalOptions Evaluations::eval_options() const {
   options.sample = t.eval_batches < 0 ? eval_sample_batches(t) : 0;
   options.batch = t.batch;
   options.seed = static_cast<std::uint64_t>(t.seed);
-  options.capture = t.capture == "auto";
+  options.capture = value_is(t.capture, StepCapture::automatic);
   options.share = {t.micro_batches, run_.shared ? run_.request.ranks : nullptr};
   return options;
 }

@@ -17,7 +17,7 @@ namespace eddy::training {
 namespace {
 
 bool is_wanted(const ReadyRun& run) {
-  return run.config.train.rollback == "auto";
+  return value_is(run.config.train.rollback, RollbackRule::automatic);
 }
 
 }  // namespace

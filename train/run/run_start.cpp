@@ -234,7 +234,9 @@ void take_algorithms_of_run(const LoadedRun& loaded) {
 
 // Adam and AdamW keep the same moments; those of others would be taken for them where their shapes are the same.
 void check_same_moments(const std::string& now, const LoadedRun& loaded) {
-  const auto kind = [](const std::string& name) { return name == "adamw" ? "adam" : name; };
+  const auto kind = [](const std::string& name) {
+    return value_is(name, OptimizerName::adamw) ? std::string(value_name(OptimizerName::adam)) : name;
+  };
   const std::string& before = loaded.config.train.optimizer;
   if (kind(now) != kind(before))
     fail<ConfigError>(
@@ -278,9 +280,10 @@ void resume(ReadyRun& run, const LoadedRun& loaded) {
   check_same_parts(run.config.data, loaded.config.data);
   load_optimizer(loaded.checkpoint, *run.optimizer);
   run.state = loaded.state;
-  if (run.config.train.rollback == "off") run.state.good_step = run.state.candidate_step = -1;
+  const bool no_rollback = value_is(run.config.train.rollback, RollbackRule::off);
+  if (no_rollback) run.state.good_step = run.state.candidate_step = -1;
   // Switched on only now: then the run may go back to where it begins.
-  if (run.config.train.rollback != "off" && loaded.config.train.rollback == "off")
+  if (!no_rollback && value_is(loaded.config.train.rollback, RollbackRule::off))
     run.state.candidate_step = run.state.step;
   run.planned_steps = loaded.config.train.steps;
   run.state.learned = loaded.state.learned && run.config.data.stop_loss == loaded.config.data.stop_loss;

@@ -53,7 +53,8 @@ class Run {
       : run_(request, Clock::now()),
         // What ranks exchange is not captured.
         recorder_(run_.model->params(),
-                  {.wanted = run_.config.train.capture == "auto" && request.ranks == nullptr}),
+                  {.wanted = value_is(run_.config.train.capture, StepCapture::automatic) &&
+                             request.ranks == nullptr}),
         steps_(*run_.model, recorder_, run_.config.train.accumulate, run_.config.train.micro_batches),
         evaluations_(run_) {}
 
@@ -328,7 +329,7 @@ class Run {
     if (!result.finite) run_.event(fmt::format("step {} skipped: {}", run_.state.step, result.problem));
     if (run_.state.step == 0 && step.batches.front().scored > 0)
       run_.event_if_any(unreached_warning(run_.config.model, step.batches.front(), carries_state));
-    const bool asked_for_state = run_.config.train.carry_state == "always";
+    const bool asked_for_state = value_is(run_.config.train.carry_state, CarryState::always);
     if (asked_for_state && result.finite && run_.carried.state.empty() && !said_no_state_) {
       said_no_state_ = true;
       run_.event(fmt::format("{} has no state to carry: every batch begins afresh", run_.config.model.model));

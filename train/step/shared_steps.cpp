@@ -43,7 +43,7 @@ void check_ranks(const char* command, const char* key, const RunConfig& config, 
         "{}: {} processes share each batch and {} is {} (a power of two of processes, at most as many as micro-batches: "
         "set {}, or start fewer)",
         command, ranks, key, train.micro_batches, key);
-  if (train.device == "cpu") return;
+  if (value_is(train.device, DeviceChoice::cpu)) return;
   if (const std::string why = why_no_peers(); !why.empty())
     fail<ConfigError>("{}: {} processes share each batch and the device is {:?}: {} (or compute on cpu)",
                       command, ranks, train.device, why);

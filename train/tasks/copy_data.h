@@ -16,7 +16,25 @@
 #include <vector>
 
 #include "models/config_keys.h"
+#include "models/value_names.h"
 #include "tensor/random/philox.h"
+
+namespace eddy::training {
+
+// data.rate_rule: how the learning rate follows the noise length.
+enum class RateRule { code, paper };
+
+}  // namespace eddy::training
+
+namespace eddy {
+
+// Their names, in the order of the values.
+template <>
+struct ValueNames<training::RateRule> {
+  static constexpr const char* all[] = {"code", "paper"};
+};
+
+}  // namespace eddy
 
 namespace eddy::training {
 
@@ -26,7 +44,7 @@ struct CopyKeys {
   std::int64_t noise_max = 4096;        // noise symbols at the end of the curriculum
   std::int64_t curriculum_every = 100;  // steps between validations that may lengthen the noise; 0: never
   std::int64_t curriculum_batches = 100;
-  std::string rate_rule = "code";  // code | paper: how the learning rate follows the noise length
+  std::string rate_rule = value_name(RateRule::code);
 
   friend bool operator==(const CopyKeys&, const CopyKeys&) = default;
 };

@@ -190,8 +190,8 @@ void describe_keys_of(KeyList& keys, DataConfig& config) {
 
 // Adds a task to all that know tasks by name. Call it before the first configuration is made, as at the beginning of
 // main; texts live as long as the program. With Keys it has keys of its own in [data] (describe_keys_of).
-// errors: ConfigError for a name that is taken or has other characters than a-z, 0-9 and _, and for a key that is
-// described already.
+// errors: ConfigError for a name that is taken or has other characters than a-z, 0-9 and _, for a key that is described
+// already, and for a data set that there is none of.
 void register_task(const TaskEntry& task);
 template <class Keys>
 void register_task(TaskEntry task) {

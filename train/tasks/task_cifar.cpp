@@ -72,7 +72,7 @@ class CifarTask final : public Task {
 
   void set_model_sizes(ModelConfig& model) const override {
     fit_tokens(model, kGreyValues, kCifarClasses, "images have 256 grey values and 10 classes");
-    if (const std::string readout = readout_of(model); !scores_all_ && readout != "last")
+    if (const std::string readout = readout_of(model); !scores_all_ && !value_is(readout, Readout::last))
       fail<ConfigError>(
           "config: model.readout is \"{}\"; the class is read at the last position (set \"last\")", readout);
     if (model.positions && model.context < kCifarPixels)
@@ -237,7 +237,8 @@ TaskEntry cifar_task() {
             return std::make_unique<CifarTask>(arguments);
           },
           .common = "path stop_loss",
-          .describe = describe_keys_of<BlockKeys>};
+          .describe = describe_keys_of<BlockKeys>,
+          .data_sets = "cifar10"};
 }
 
 }  // namespace eddy::training

@@ -42,7 +42,7 @@ class CopyTask final : public Task {
     curriculum_.longest = keys_.noise_max;
     curriculum_.symbols = keys_.symbols;
     curriculum_.first_rate = train_.learning_rate;
-    curriculum_.paper_rule = keys_.rate_rule == "paper";
+    curriculum_.paper_rule = value_is(keys_.rate_rule, RateRule::paper);
     curriculum_.begin();
   }
 
@@ -67,7 +67,7 @@ class CopyTask final : public Task {
   void set_model_sizes(ModelConfig& model) const override {
     fit_tokens(model, kCopyAlphabet, kCopyAlphabet, "the copy tasks have 16 tokens");
     // Models without a readout give logits everywhere, and those before the answer have no target.
-    if (const std::string readout = readout_of(model); !scores_all_ && readout != "tail")
+    if (const std::string readout = readout_of(model); !scores_all_ && !value_is(readout, Readout::tail))
       fail<ConfigError>(
           "config: model.readout is \"{}\"; the copy tasks score the last {} positions (set \"tail\")",
           readout, keys_.symbols);
@@ -217,7 +217,7 @@ class CopyTask final : public Task {
                      const EvalShare& share = {}) const {
     const EvalPlan plan{.count_correct = true,
                         .random = true,
-                        .capture = train_.capture == "auto",
+                        .capture = value_is(train_.capture, StepCapture::automatic),
                         .share = share,
                         .total = batches * rows * keys_.symbols};
     const auto next = batches_of(batches, [&](std::int64_t i) { return batch(key, i * rows, rows, noise); });
@@ -248,7 +248,7 @@ void describe(KeyList& keys, CopyKeys& c) {
   keys.add("curriculum_batches", c.curriculum_batches, "Number of batches of such a validation",
            {1, 1'000'000'000});
   keys.add("rate_rule", c.rate_rule,
-           "Whether the learning rate follows the noise as in the code or the paper", {"code", "paper"})
+           "Whether the learning rate follows the noise as in the code or the paper", value_names<RateRule>())
       .paper_quirk();
 }
 

@@ -47,7 +47,7 @@ class RecallTask final : public Task {
     if (noise >= 0) return std::string(1, static_cast<char>('a' + noise));
     return secret < 26 ? std::string(1, static_cast<char>('A' + secret)) : fmt::format("S{}", secret);
   }
-  bool carries_state() const override { return config_.train.carry_state != "never"; }
+  bool carries_state() const override { return !value_is(config_.train.carry_state, CarryState::never); }
   std::int64_t row_length() const override { return shape_.segment; }
   std::string shorter_rows() const override { return shorter_segments(config_); }
   std::vector<std::string> metric_names() const override { return {"loss", "accuracy", "after_border"}; }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -80,11 +81,28 @@ std::span<const TaskEntry> task_registry() {
   return tasks();
 }
 
+std::vector<std::string> tasks_of_data_set(std::string_view set) {
+  std::vector<std::string> names;
+  for (const TaskEntry& entry : tasks()) {
+    std::istringstream words(entry.data_sets);
+    for (std::string word; words >> word;)
+      if (word == set) names.emplace_back(entry.name);
+  }
+  return names;
+}
+
 void register_task(const TaskEntry& task) {
   check_new_name("register_task", task.name);
   for (const TaskEntry& other : tasks())
     if (std::string_view(other.name) == task.name)
       fail<ConfigError>("register_task: {} is the name of a task already (name it otherwise)", task.name);
+  std::istringstream words(task.data_sets);
+  for (std::string word; words >> word;)
+    if (std::none_of(data_sets().begin(), data_sets().end(),
+                     [&](const DataSet& set) { return set.name == word; }))
+      fail<ConfigError>(
+          "register_task: {}: there is no data set {:?} (TaskEntry::data_sets has names that {} tasks lists)",
+          task.name, word, program_name());
   tasks().push_back(task);
   try {
     DataConfig config;
@@ -157,7 +175,7 @@ void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, cons
   if (model.vocab != vocab || model.n_out != n_out)
     fail<ConfigError>("config: model.vocab is {} and model.n_out {}; {} (leave them out)", model.vocab,
                       model.n_out, rule);
-  if (why_all != nullptr && model.readout != "all")
+  if (why_all != nullptr && !value_is(model.readout, Readout::all))
     fail<ConfigError>("config: model.readout is \"{}\" ({}: set \"all\")", model.readout, why_all);
 }
 

@@ -58,7 +58,7 @@ class StateTrackingTask final : public Task {
     if (!arguments.training) return;
     const LabelledTokens& all = stream(StateSplit::train);
     ReadingOptions options = reading(config_.train.batch);
-    options.random_offset = config_.data.offset != "zero";
+    options.random_offset = !value_is(config_.data.offset, StreamOffset::zero);
     reader_.emplace(equal_spans({all.tokens, all.labels}, config_.train.batch), options);
   }
 
@@ -76,7 +76,7 @@ class StateTrackingTask final : public Task {
   std::string token_name(std::int32_t id) const override {
     return std::visit([id](const auto& task) { return task.name(id); }, generator_);
   }
-  bool carries_state() const override { return config_.train.carry_state != "never"; }
+  bool carries_state() const override { return !value_is(config_.train.carry_state, CarryState::never); }
   std::int64_t row_length() const override { return segment_; }
 
   void set_model_sizes(ModelConfig& model) const override {
@@ -207,7 +207,7 @@ class StateTrackingTask final : public Task {
     const Device device = model.params().values().device();
     // Examples end at different times, and a row that begins the next one while others continue must have a
     // state to begin with.
-    const bool one_by_one = model.full_config().cold_start == "empty";
+    const bool one_by_one = model.needs_equal_starts().has_value();
     const auto rows = one_by_one ? std::int64_t{1} : std::ssize(examples);
     SequenceReader reader(std::move(sequences), whole_reading(rows));
     CarriedState carried;

@@ -58,7 +58,8 @@ class TextTask : public Task {
             "text_tokens"};
   }
   bool uses_seed(const EvalOptions& options) const override {
-    return options.batches > 0 && (config_.data.order == "windows" || options.score_last > 0);
+    return options.batches > 0 &&
+           (value_is(config_.data.order, DataOrder::windows) || options.score_last > 0);
   }
 
   std::optional<Baselines> baselines(const std::function<bool()>& stop) const override {
@@ -78,10 +79,7 @@ class TextTask : public Task {
 
   std::int64_t row_length() const override { return segment_; }
   std::string shorter_rows() const override { return shorter_segments(config_); }
-  bool carries_state() const override {
-    const std::string& carry = config_.train.carry_state;
-    return carry == "auto" ? config_.data.order != "windows" : carry == "always";
-  }
+  bool carries_state() const override { return texts_carry_state(config_); }
 
   void set_model_sizes(ModelConfig& model) const override {
     const std::int64_t vocab = data_.tokenizer->vocab_size();
@@ -96,7 +94,7 @@ class TextTask : public Task {
     if (model.n_out != 0 && model.n_out < vocab)
       fail<ConfigError>("train: model.n_out is {} and there are {} tokens to predict (leave it out)",
                         model.n_out, vocab);
-    if (model.readout != "all")
+    if (!value_is(model.readout, Readout::all))
       fail<ConfigError>(
           "train: model.readout is {} (text is scored at all positions; data.name chooses another task)",
           model.readout);
@@ -290,14 +288,15 @@ class WindowsTask final : public TextTask {
 class ReadingTask final : public TextTask {
  public:
   ReadingTask(TextData data, const RunConfig& config, bool training)
-      : TextTask(std::move(data), config, training), documents_(config.data.order == "documents") {
+      : TextTask(std::move(data), config, training),
+        documents_(value_is(config.data.order, DataOrder::documents)) {
     check_padding();
     if (!training) return;
     if (validates_)
       static_cast<void>(SequenceReader(sequences("valid", config.train.batch), reading(true, 1)));
     ReadingOptions options = reading(false, config.train.batch);
     options.shuffle = separate_files();
-    options.random_offset = config.data.offset == "random" && !documents_;
+    options.random_offset = value_is(config.data.offset, StreamOffset::random) && !documents_;
     reader_.emplace(sequences("train", config.train.batch), options);
   }
 
@@ -509,27 +508,28 @@ std::unique_ptr<Task> make_text(TaskArguments&& arguments) {
   const std::int64_t block_max = keys.extensions.get<BlockKeys>().block_max;
   // A carried state has the size of the block before.
   if (arguments.training && block_max > 0 &&
-      (keys.order != "windows" || arguments.config.train.carry_state == "always"))
+      (!value_is(keys.order, DataOrder::windows) ||
+       value_is(arguments.config.train.carry_state, CarryState::always)))
     fail<ConfigError>(
         "config: data.block_max is {} with data.order \"{}\" and train.carry_state \"{}\" (block sizes are drawn for "
         "windows without a carried state)",
         block_max, keys.order, arguments.config.train.carry_state);
-  if (keys.order != "windows" && keys.order != "stream" && keys.order != "documents")  // set by a program
-    fail<ConfigError>("config: data.order is \"{}\" (windows, stream or documents)", keys.order);
+  if (!value_named<DataOrder>(keys.order))  // set by a program
+    fail<ConfigError>("config: data.order is \"{}\" ({})", keys.order, value_choice<DataOrder>());
   TextData data = read_text_data(arguments);
   const bool training = arguments.training;
-  if (arguments.config.data.order == "windows")
+  if (value_is(arguments.config.data.order, DataOrder::windows))
     return std::make_unique<WindowsTask>(std::move(data), arguments.config, training);
   return std::make_unique<ReadingTask>(std::move(data), arguments.config, training);
 }
 
 void check_text_keys(const RunConfig& config) {
-  if (config.data.offset == "random" && config.data.order != "stream")
+  if (value_is(config.data.offset, StreamOffset::random) && !value_is(config.data.order, DataOrder::stream))
     fail<ConfigError>("config: data.offset is {} with data.order {} (only a stream has an offset)",
                       config.data.offset, config.data.order);
   const std::string& separator = config.data.separator;
   const bool cuts = !config.data.json_field.empty() || (!separator.empty() && separator != kEndOfText);
-  if (cuts && config.data.document == "folder")
+  if (cuts && value_is(config.data.document, DocumentUnit::folder))
     fail<ConfigError>(
         "config: data.document is folder, which joins files to one document, and data.{} cuts them (leave one out)",
         config.data.json_field.empty() ? "separator" : "json_field");
@@ -543,6 +543,7 @@ TaskEntry text_task() {
       .summary = "the next token of a text",
       .make = make_text,
       .common = "path tokenizer split test order document separator json_field offset block_min block_max",
+      .data_sets = "tinyshakespeare enwik8 tinystories",
       .check = check_text_keys};
 }
 

@@ -203,7 +203,8 @@ void encode(TextData& data, TaskArguments& arguments, Reading& reading) {
                                 });
   });
   if (reading.grown) check_new_characters(*data.tokenizer, reading, arguments);
-  const std::int64_t segment = arguments.config.data.order == "stream" ? segment_length(arguments.config) : 0;
+  const std::int64_t segment =
+      value_is(arguments.config.data.order, DataOrder::stream) ? segment_length(arguments.config) : 0;
   for (const ReadPhase& phase : reading.phases) {
     data.phases.push_back({.first = data.parts()});
     if (phase.separate) {
@@ -248,7 +249,7 @@ TextData read_text_data(TaskArguments& arguments) {
   PrintableBuffer safe(arguments.messages != nullptr ? *arguments.messages : nowhere);
   std::ostream messages(&safe);  // names of files may hold anything
   const DataConfig& config = arguments.config.data;
-  if (config.order == "documents" && config.path.empty())
+  if (value_is(config.order, DataOrder::documents) && config.path.empty())
     fail<ConfigError>("config: data.order is documents and data.path is empty (name a folder of texts)");
   TextData data;
   if (config.path.empty()) {

@@ -140,7 +140,7 @@ CutRule rule_of_found(const CutRule& rule, const Found& found, const std::string
         found.array_file.empty() ? "leave it out"
                                  : fmt::format("{} is an array; lines are made of it by: {}",
                                                printable(found.array_file), printable(found.array_command)));
-  if (found.json_lines && rule.json_field.empty() && data.document != "folder")
+  if (found.json_lines && rule.json_field.empty() && !value_is(data.document, DocumentUnit::folder))
     add_warning(fmt::format(
         "warning: {} has lines of JSON and is read as it stands, with its braces and keys ({})",
         printable(found.json_file),
@@ -148,10 +148,10 @@ CutRule rule_of_found(const CutRule& rule, const Found& found, const std::string
             ? "none of its fields holds a text; jq -c '{text: .FIELD}' makes lines of which --data.json_field text does"
             : fmt::format("--data.json_field {} reads that field of each line, as a document",
                           shell_quoted(printable(found.json_field)))));
-  if (data.document != "folder")
+  if (!value_is(data.document, DocumentUnit::folder))
     for (const auto& [what, file] : found.markup)
       add_warning(fmt::format("warning: {} {}", printable(file), what));
-  if (!found.array_file.empty() && data.document != "folder")
+  if (!found.array_file.empty() && !value_is(data.document, DocumentUnit::folder))
     add_warning(fmt::format(
         "warning: {} is an array of JSON and is read as it stands, with its braces and keys ({} makes lines of JSON of it, "
         "of which --data.json_field {} reads that field of each, as a document)",
@@ -298,7 +298,7 @@ Reading read_path(const DataPaths& paths, const TaskArguments& arguments) {
   Reading reading;
   const bool is_input = paths.size() == 1 && paths.front() == kStandardInput;
   const std::string path = reading.path = is_input ? kInputName : paths.text();
-  const std::string& order = arguments.config.data.order;
+  const std::optional<DataOrder> order = value_named<DataOrder>(arguments.config.data.order);
   // A run that goes on is cut as it was. One of before there were rules has none.
   const bool is_new = !goes_on && arguments.expected_sha256.empty();
   const CutRule rule = goes_on ? known.front().cut : is_new ? cut_rule(arguments.config.data) : CutRule{};
@@ -309,7 +309,7 @@ Reading read_path(const DataPaths& paths, const TaskArguments& arguments) {
                         program_of(arguments), path, arguments.run);
     splits.reset();
   }
-  const bool keeps_files = order == "documents" || splits.has_value();
+  const bool keeps_files = order == DataOrder::documents || splits.has_value();
   Listing listing = list(paths, splits, document_unit(arguments.config.data), !rule.json_field.empty());
   reading.test = listing.test;
   if (paths.size() == 1 && lacks_validation(paths.front()))
@@ -345,14 +345,14 @@ Reading read_path(const DataPaths& paths, const TaskArguments& arguments) {
     reading.how += "; data.document folder reads texts of every ending";
   const Found held = look_at(reading.files, arguments.config.data.tokenizer == "char", rule);
   reading.cut = is_new ? rule_of_found(rule, held, path, arguments) : rule;
-  reading.end_lines = order == "windows";
-  for (ReadPhase& phase : reading.phases) phase.separate = keeps_files || order != "windows";
+  reading.end_lines = order == DataOrder::windows;
+  for (ReadPhase& phase : reading.phases) phase.separate = keeps_files || order != DataOrder::windows;
   ReadPhase& first = reading.phases.front();
   first.about.cut = reading.cut;
   // A folder of one text is that text.
   const bool validates = arguments.config.train.eval_every > 0;
   const bool one = !first.about.folder || (!splits && validates && first.files.size() == 1);
-  if (order == "stream" && !keeps_files && one && !reading.cut.cuts()) first.separate = false;
+  if (order == DataOrder::stream && !keeps_files && one && !reading.cut.cuts()) first.separate = false;
 
   // Texts that were recognised by their digests are those of the run.
   const bool is_known = goes_on && reading.phases.size() == 1;

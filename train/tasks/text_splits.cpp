@@ -36,7 +36,7 @@ void cut_joined(Splits& splits, Tokens all, const RunConfig& config) {
   const auto train = static_cast<std::size_t>(part_of(config.data.split, std::ssize(all)));
   const auto test = static_cast<std::size_t>(part_of(config.data.test, std::ssize(all)));
   const Tokens valid = all.subspan(train, all.size() - train - test);
-  if (config.data.order == "windows") {
+  if (value_is(config.data.order, DataOrder::windows)) {
     splits.train.push_back({all.first(train), ""});
     splits.valid.push_back({valid, ""});
     splits.test.push_back({all.last(test), ""});

@@ -116,7 +116,7 @@ std::string_view Documents::operator[](std::size_t index) const {
 }
 
 CutRule cut_rule(const DataConfig& config) {
-  if (config.document == "folder") return {};
+  if (value_is(config.document, DocumentUnit::folder)) return {};
   return {unescaped(config.separator), config.json_field};
 }
 

@@ -28,11 +28,9 @@ struct TextFile {
   std::vector<TextFile> joined{};  // of a folder that is one document: its files
 };
 
-// What is one document of a folder.
-enum class DocumentUnit : std::uint8_t { file, folder };
 // data.document.
 inline DocumentUnit document_unit(const DataConfig& config) {
-  return config.document == "folder" ? DocumentUnit::folder : DocumentUnit::file;
+  return value_named<DocumentUnit>(config.document).value_or(DocumentUnit::file);
 }
 
 struct LeftOut {

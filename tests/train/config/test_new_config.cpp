@@ -16,6 +16,8 @@
 #include "tests/support/files.h"
 #include "train/config/config_file.h"
 #include "train/config/new_config.h"
+#include "train/config/task_entry.h"
+#include "train/fetch/named_data.h"
 #include "train/words/suggest.h"
 
 namespace {
@@ -56,6 +58,19 @@ TEST_CASE("new config: a model's name implies its family, in a file and as a fla
 TEST_CASE("new config: a family alone stands for its main model") {
   for (const std::string& family : family_list())
     CHECK(gathered("", {{"model.family", family}}).completed().model.model == main_model(family).model);
+}
+
+TEST_CASE("new config: a data set brings a task that reads it, and another task is refused") {
+  for (const DataSet& set : data_sets()) {
+    CAPTURE(set.name);
+    const std::vector<std::string> tasks = tasks_of_data_set(set.name);
+    REQUIRE(!tasks.empty());
+    NewConfig named;
+    named.merge_flags({{"data.path", set.name}});
+    CHECK(named.completed().data.name == tasks.front());
+    CHECK(contains(refusal("", {{"data.path", set.name}, {"data.name", "parity"}}),
+                   set.name + ", which the task " + tasks.front() + " reads, and data.name is parity"));
+  }
 }
 
 TEST_CASE("new config: a family and a model that contradict each other are refused") {

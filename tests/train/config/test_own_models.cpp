@@ -108,6 +108,16 @@ TEST_CASE("own models: a key that is described twice is refused, and nothing is 
         "register_task: own_task: there is no key data.nois (TaskEntry::common has keys that are described)");
 }
 
+TEST_CASE("own tasks: a data set that there is none of is refused") {
+  CHECK(contains(
+      refusal([] {
+        register_task(
+            {.name = "own_task", .summary = "", .make = own_test::no_task, .data_sets = "enwik8 enwik9"});
+      }),
+      "register_task: own_task: there is no data set \"enwik9\" (TaskEntry::data_sets has names that "));
+  CHECK(tasks_of_data_set("enwik8") == std::vector<std::string>{"text"});
+}
+
 TEST_CASE("own models: a common key that there is none of is refused") {
   CHECK(
       refusal([] {

@@ -147,9 +147,10 @@ std::string dump(const DumpOptions& given) {
   if (options.config.empty() || options.weights.empty() || options.tokens.empty())
     fail<ValueError>("dump: give --case DIR, or --config, --weights and --tokens");
   if (options.out.empty()) fail<ValueError>("dump: --out is missing (the file to write)");
-  if (options.precision != "f64" && options.precision != "f32")
-    fail<ValueError>("dump: the precision is {} (f64 or f32)", options.precision);
-  if (options.device == "cuda" && options.precision == "f64")
+  const auto precision = value_named<DumpPrecision>(options.precision);
+  if (!precision)
+    fail<ValueError>("dump: the precision is {} ({})", options.precision, value_choice<DumpPrecision>());
+  if (value_is(options.device, DeviceChoice::cuda) && precision == DumpPrecision::f64)
     fail<ConfigError>("dump: --precision is f64 and --device cuda (f64 is for the CPU: add --precision f32)");
   const DevicePrecision placement =
       choose_device_precision({"dump", "--device", "--precision"}, options.device, options.precision);
@@ -200,7 +201,7 @@ std::string dump(const DumpOptions& given) {
       fail<ShapeError>("dump: targets {} for tokens {} ([batch, rows])", to_string(targets->shape()),
                        to_string(tokens->shape()));
     input.tail = targets->dim(1);
-  } else if (model->full_config().readout == "tail") {
+  } else if (value_is(model->full_config().readout, Readout::tail)) {
     fail<ValueError>("dump: readout tail takes its rows from targets, and {} holds none", options.tokens);
   }
 

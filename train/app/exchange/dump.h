@@ -4,7 +4,26 @@
 #include <string>
 #include <vector>
 
+#include "models/value_names.h"
+#include "train/config/run_config.h"
 #include "train/files/output_file.h"
+
+namespace eddy::app {
+
+// What a dump computes in and writes.
+enum class DumpPrecision { f64, f32 };
+
+}  // namespace eddy::app
+
+namespace eddy {
+
+// Their names, in the order of the values.
+template <>
+struct ValueNames<app::DumpPrecision> {
+  static constexpr const char* all[] = {"f64", "f32"};
+};
+
+}  // namespace eddy
 
 namespace eddy::app {
 
@@ -17,8 +36,8 @@ struct DumpOptions {
                        // state.<name>
   std::string state;   // state.<name>, or next_state.<name> of an earlier dump or case; optional
   std::string out;
-  std::string device = "cpu";          // cpu | cuda
-  std::string precision = "f64";       // f64 | f32
+  std::string device = value_name(training::DeviceChoice::cpu);
+  std::string precision = value_name(DumpPrecision::f64);
   bool grads = false;                  // also grad.<name> of every parameter; needs targets
   bool literal = false;                // compute by the equations word for word (models/*/literal.cpp)
   std::vector<std::string> capture{};  // patterns of named values (autograd/named_values.h), also written

@@ -22,6 +22,7 @@
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 #include "tensor/base/format.h"
+#include "train/app/views/table.h"
 #include "train/words/human_text.h"
 
 namespace eddy::app {
@@ -322,16 +323,9 @@ ModelOutline outline_model(const ModelConfig& given, std::int64_t tokens) {
 
 std::string to_text(const ModelOutline& outline) {
   const auto shown = [](const std::string& name) { return name.empty() ? std::string("(model)") : name; };
-  std::size_t width = std::string_view("module").size();
-  for (const OutlinedModule& module : outline.modules) width = std::max(width, shown(module.name).size());
   std::string text = fmt::format("{}, a call of {} {}\n\n", outline.name, grouped(outline.tokens),
                                  plural(outline.tokens, "token"));
-  const auto row = [&](const std::string& name, const std::string& parameters, const std::string& work,
-                       const std::string& reads) {
-    std::string line = fmt::format("{:<{}}  {:>11}  {:>13}  {}", name, width, parameters, work, reads);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-  };
-  row("module", "parameters", "multiply-adds", "reads");
+  Table modules{{"module", "parameters", "multiply-adds", "reads"}, {}, "lrrl"}, ops, state;
   bool has_loop = false;
   for (const OutlinedModule& module : outline.modules) {
     std::vector<std::string> reads;
@@ -339,25 +333,28 @@ std::string to_text(const ModelOutline& outline) {
     for (const std::string& name : module.parts) reads.push_back(shown(name));
     for (const std::string& name : module.loops) reads.push_back(shown(name) + "*");
     has_loop = has_loop || !module.loops.empty();
-    row(shown(module.name), grouped(module.parameters), grouped(std::llround(module.multiply_adds)),
-        !reads.empty()                        ? fmt::format("{}", fmt::join(reads, ", "))
-        : &module == &outline.modules.front() ? "tokens"
-                                              : "its parameters");
+    modules.rows.push_back({shown(module.name), grouped(module.parameters),
+                            grouped(std::llround(module.multiply_adds)),
+                            !reads.empty()                        ? fmt::format("{}", fmt::join(reads, ", "))
+                            : &module == &outline.modules.front() ? "tokens"
+                                                                  : "its parameters"});
+    ops.rows.push_back({shown(module.name), fmt::format("{}", fmt::join(module.ops, ", "))});
   }
-  row("all", grouped(outline.parameters), grouped(std::llround(outline.multiply_adds)), "");
+  modules.rows.push_back(
+      {"all", grouped(outline.parameters), grouped(std::llround(outline.multiply_adds)), ""});
+  text += to_text(modules);
   text += "multiply-adds: of products, for each token\n";
   if (has_loop) text += "*: in a loop, whose steps wait for each other\n";
 
-  text += "\nops\n";
-  for (const OutlinedModule& module : outline.modules)
-    text += fmt::format("  {:<{}}  {}\n", shown(module.name), width, fmt::join(module.ops, ", "));
+  text += "\nops\n" + to_text(ops, 2);
 
   text += "\nstate for the next call";
   if (outline.state.empty())
     text += ": none\n";
   else
     text += '\n';
-  for (const auto& [name, shape] : outline.state) text += fmt::format("  {}  {}\n", name, to_string(shape));
+  for (const auto& [name, shape] : outline.state) state.rows.push_back({name, to_string(shape)});
+  text += to_text(state, 2);
   text +=
       outline.stream_bytes == outline.long_stream_bytes
           ? fmt::format("a stream keeps {} bytes, at any length\n", grouped(outline.stream_bytes))

@@ -134,7 +134,8 @@ void SeriesCollector::add_bias(const NamedSegment& segment, const std::string& p
   if (calls.back().rank() != 2) return;
   const ValueMeaning* const meaning = meaning_of(segment.config, path);
   auto call = std::ssize(calls) - 1;
-  if (segment.valid < segment.time && (meaning == nullptr || meaning->covers != "nothing")) {
+  if (segment.valid < segment.time &&
+      (meaning == nullptr || !value_is(meaning->covers, GateCover::nothing))) {
     const std::vector<Tensor>* const places = segment.places_of(path, calls.size());
     const auto attention = segment.values.find(beside(scope_of(path), "probabilities"));
     const bool known =
@@ -164,14 +165,14 @@ void SeriesCollector::add_state(const NamedSegment& segment, const std::string& 
     return add_passes(segment, path, calls, *places);
   std::int64_t rows = 0;
   for (const Tensor& call : calls) rows += ValueRows(call).count;
-  const bool slots = meaning != nullptr ? meaning->rows == "slots" : rows > segment.time;
+  const bool slots = meaning != nullptr ? value_is(meaning->rows, StateRows::slots) : rows > segment.time;
   if (slots) return add_slots(segment, path, calls);
   if (rows > segment.time) {
     unplaced_.insert(path);
     return;
   }
   const bool several = calls.size() > 1 && ValueRows(calls.front()).count > 1;
-  add_rows(segment, path, calls, meaning != nullptr ? meaning->rows == "blocks" : several);
+  add_rows(segment, path, calls, meaning != nullptr ? value_is(meaning->rows, StateRows::blocks) : several);
 }
 
 void SeriesCollector::add_rows(const NamedSegment& segment, const std::string& path,
@@ -287,9 +288,9 @@ void SeriesCollector::add_gate(const NamedSegment& segment, const std::string& p
                                const std::vector<Tensor>& calls, const ValueMeaning* meaning) {
   const auto count = std::ssize(calls);
   const Tensor& first = calls.front();
-  const bool last_axis = meaning != nullptr ? meaning->covers == "last axis"
+  const bool last_axis = meaning != nullptr ? value_is(meaning->covers, GateCover::last_axis)
                                             : count == 1 && first.rank() == 3 && first.dim(2) == segment.time;
-  const bool nothing = meaning != nullptr ? meaning->covers == "nothing" : first.rank() < 2;
+  const bool nothing = meaning != nullptr ? value_is(meaning->covers, GateCover::nothing) : first.rank() < 2;
   if (nothing) {
     std::vector<float>& kept = learned_[path];
     kept.clear();

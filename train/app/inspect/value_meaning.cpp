@@ -36,8 +36,8 @@ void describe(KeyList& keys, GivenMeaning& given) {
   keys.add("models", meaning.models, "Models that it is said of");
   keys.add("words", meaning.words, "What the value is").required();
   keys.add("line", given.line, "Part of the line of literal.cpp that has the formula").required();
-  keys.add("rows", meaning.rows, "Of a state: what its rows stand for", {"tokens", "blocks", "slots"});
-  keys.add("covers", meaning.covers, "Of a gate: what it stands for", {"last axis", "calls", "nothing"});
+  keys.add("rows", meaning.rows, "Of a state: what its rows stand for", value_names<StateRows>());
+  keys.add("covers", meaning.covers, "Of a gate: what it stands for", value_names<GateCover>());
   keys.add("enters", meaning.enters, "Of a gate: the attention that has the share of the state");
   keys.add("keys", meaning.keys, "Of an attention: what its keys are");
   keys.add("queries", meaning.queries, "Of an attention: what its queries are");

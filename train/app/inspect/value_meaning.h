@@ -9,6 +9,32 @@
 #include <vector>
 
 #include "models/eddy/config.h"
+#include "models/value_names.h"
+
+namespace eddy::app {
+
+// What a row of a state stands for: a token, and it follows the row of the token before; a token of a block, and it
+// follows the same row of the block before; no token.
+enum class StateRows { tokens, blocks, slots };
+// What the values of a gate stand for: a token each, along the last axis; an equal part of the tokens each; nothing,
+// since they are learned numbers.
+enum class GateCover { last_axis, calls, nothing };
+
+}  // namespace eddy::app
+
+namespace eddy {
+
+// Their names, in the order of the values.
+template <>
+struct ValueNames<app::StateRows> {
+  static constexpr const char* all[] = {"tokens", "blocks", "slots"};
+};
+template <>
+struct ValueNames<app::GateCover> {
+  static constexpr const char* all[] = {"last axis", "calls", "nothing"};
+};
+
+}  // namespace eddy
 
 namespace eddy::app {
 
@@ -17,12 +43,8 @@ struct ValueMeaning {
   std::vector<std::string> models{};  // that it is said of; empty: all of the family
   std::string words;
   std::int64_t line = 0;  // of literal.cpp, from 1
-  // Of a state: "tokens", a row for each token, which follows that of the token before; "blocks", a row for each token
-  // of a block, which follows the same row of the block before; "slots", rows that stand for no token. Empty: no state.
-  std::string rows{};
-  // Of a gate: "last axis", a number for each token there; "calls", each value stands for an equal part of the tokens;
-  // "nothing", a learned number. Empty: no gate.
-  std::string covers{};
+  std::string rows{};     // of a state: StateRows; empty: no state
+  std::string covers{};   // of a gate: GateCover; empty: no gate
   // Of a gate between the token and the state before it: the attention beside it that has the share of the state for
   // the first token of a call that goes on from a state.
   std::string enters{};

@@ -206,7 +206,7 @@ std::string describe(const MeasuredSeries& series) {
 
 Measurement bench_generate(const GenerateBenchOptions& given) {
   GenerateBenchOptions options = given;
-  const bool on_gpu = options.device == "cuda";
+  const bool on_gpu = value_is(options.device, DeviceChoice::cuda);
   if (options.min_length == 0) options.min_length = on_gpu ? 1000 : 256;
   if (options.max_length == 0) options.max_length = on_gpu ? 100'000 : 65'536;
   if (options.min_length < 1 || options.max_length < options.min_length ||

@@ -17,6 +17,7 @@
 #include "ops/product/linear.h"
 #include "tensor/base/format.h"
 #include "train/app/measure/bench.h"
+#include "train/config/run_config.h"
 
 namespace eddy::app {
 using namespace training;
@@ -72,11 +73,11 @@ std::vector<Layer> layers_of(std::int64_t size) {
           {"readout", rows, 32 * width, width}};
 }
 
-std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int runs, Device device) {
-  const bool half = precision == std::string_view("bf16");
+std::vector<Cell> bench_layer(const Layer& layer, Precision precision, int runs, Device device) {
+  const bool half = precision == Precision::bf16;
   const Dtype dtype = half ? Dtype::bf16 : Dtype::f32;
   const MatmulPrecision rounding =
-      precision == std::string_view("tf32") ? MatmulPrecision::tf32 : MatmulPrecision::f32;
+      precision == Precision::tf32 ? MatmulPrecision::tf32 : MatmulPrecision::f32;
   const Tensor x = require_grad(numbers({layer.m, layer.k}, dtype, device)),
                weight = require_grad(numbers({layer.n, layer.k}, Dtype::f32, device)),
                bias = require_grad(numbers({layer.n}, Dtype::f32, device)),
@@ -113,11 +114,16 @@ std::vector<Cell> bench_layer(const Layer& layer, const char* precision, int run
       2e-12 * static_cast<double>(layer.m) * static_cast<double>(layer.n) * static_cast<double>(layer.k);
   const double bare = operations / product, linear = operations / forward_seconds,
                backward_rate = 2 * operations / backward_seconds;
-  return {layer.name,    fmt::format("[{}, {}] to {}", layer.m, layer.k, layer.n),
-          precision,     bare,
-          linear,        100 * linear / bare,
-          backward_rate, 100 * backward_rate / bare,
-          layer.m,       layer.n,
+  return {layer.name,
+          fmt::format("[{}, {}] to {}", layer.m, layer.k, layer.n),
+          value_name(precision),
+          bare,
+          linear,
+          100 * linear / bare,
+          backward_rate,
+          100 * backward_rate / bare,
+          layer.m,
+          layer.n,
           layer.k};
 }
 
@@ -140,7 +146,7 @@ MeasuredTable bench_gpu_products(const GpuBenchOptions& options, Device device) 
                    {"n", ""},
                    {"k", ""}};
   for (const Layer& layer : layers_of(options.product_size))
-    for (const char* precision : {"f32", "tf32", "bf16"})
+    for (const Precision precision : {Precision::f32, Precision::tf32, Precision::bf16})
       table.add(bench_layer(layer, precision, options.runs, device));
   return table;
 }

@@ -43,7 +43,7 @@ void measure_into(MeasuredSeries& series, const LengthBenchOptions& options, std
   step.sequence = length;
   step.seconds = options.seconds;
   step.checks_memory = options.memory_bytes > 0;  // else the limit is far below a machine's memory
-  if (options.device == "cpu") step.product_size = kProduct;
+  if (value_is(options.device, DeviceChoice::cpu)) step.product_size = kProduct;
   if (options.product_size > 0) step.product_size = options.product_size;
   step.device = options.device;
   step.precision = options.precision;

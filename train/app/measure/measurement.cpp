@@ -24,7 +24,7 @@ bool is_shown(const MeasuredTable& table, std::size_t column) {
 // Returns the table as it is shown, with the name of its series before each row.
 Table shown(const MeasuredTable& table) {
   Table all;
-  all.align = TableAlign::numbers;
+  all.align = "lr";
   if (!table.names.empty()) all.header.push_back(table.names);
   for (std::size_t i = 0; i < table.columns.size(); ++i)
     if (is_shown(table, i)) all.header.push_back(table.columns[i].title);

@@ -142,7 +142,8 @@ Cells cells_of(const SpeedResult& result) {
   std::string remark = result.failure.empty() ? "" : "failed";
   if (result.bench && row.aim.ms > 0)
     remark = result.bench->step.median * 1e3 <= row.aim.ms ? "reached" : "missed";
-  if (result.bench && result.bench->device == "cuda" && !result.bench->captured) remark += ", not captured";
+  if (result.bench && value_is(result.bench->device, DeviceChoice::cuda) && !result.bench->captured)
+    remark += ", not captured";
   cells.push_back(remark);
   return cells;
 }
@@ -298,7 +299,7 @@ nlohmann::json file_of(const nlohmann::json& rows, const Measurement& m, const s
 }
 
 void check_options(const SpeedOptions& options) {
-  if (options.device == "cpu" && options.scale == "paper" && options.rows.empty())
+  if (value_is(options.device, DeviceChoice::cpu) && options.scale == "paper" && options.rows.empty())
     fail<ConfigError>(
         "bench speed: all rows at the paper's sizes on a CPU (they are for a GPU: name some with "
         "--rows, or take --scale small)");
@@ -377,8 +378,10 @@ std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
   const bool small = options.scale == "small";
   const std::vector<SpeedRow> rows = speed_rows(small);
   check_options(options);
-  const std::string device = !options.device.empty() ? options.device : small ? "cpu" : "cuda";
-  const std::string precision = device == "cpu" ? "f32" : "bf16";
+  const std::string device =
+      !options.device.empty() ? options.device : value_name(small ? DeviceChoice::cpu : DeviceChoice::cuda);
+  const std::string precision =
+      value_name(value_is(device, DeviceChoice::cpu) ? Precision::f32 : Precision::bf16);
   const DevicePrecision placement = place(device, precision);
   const std::string where = conditions(options, placement, precision);
   const bool on_gpu = placement.device != kCpu;

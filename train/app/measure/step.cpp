@@ -159,8 +159,8 @@ Measurement measurement_of(const StepBench& b) {
       "{}: {} parameters, batch {}, sequence {}, dropout {}, {}{}, {}{} {}, {} {}", b.model,
       grouped(b.parameters), b.batch, b.sequence, b.dropout,
       b.recompute == value_name(Recompute::none) ? "" : fmt::format("{} recomputed, ", b.recompute),
-      b.precision, b.device == "cuda" ? b.captured ? "cuda (graph), " : "cuda, " : "", b.threads,
-      plural(b.threads, "thread"), b.step.runs, plural(b.step.runs, "step"));
+      b.precision, value_is(b.device, DeviceChoice::cuda) ? b.captured ? "cuda (graph), " : "cuda, " : "",
+      b.threads, plural(b.threads, "thread"), b.step.runs, plural(b.step.runs, "step"));
   m.facts = {{"model", b.model},
              {"parameters", b.parameters},
              {"batch", b.batch},
@@ -230,7 +230,7 @@ Measurement measurement_of(const StepBench& b) {
       "operations at the rate of a large product and the bytes at that of memory, kernel by kernel), what\n"
       "kernels take above it, and what happens outside of them ({})",
       b.profiled_steps, plural(b.profiled_steps, "step"), b.captured ? ", not captured" : "",
-      b.device == "cuda" ? "the GPU waits for the host" : "copies, allocation, the tape");
+      value_is(b.device, DeviceChoice::cuda) ? "the GPU waits for the host" : "copies, allocation, the tape");
   m.facts["by_op"] = profile_json(b.by_op, b.profiled_steps);
   m.facts["by_module"] = profile_json(b.by_module, b.profiled_steps);
   m.tables.push_back(std::move(by_op));

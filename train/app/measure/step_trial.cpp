@@ -20,8 +20,8 @@ constexpr std::int64_t kSteps = 4;  // of random tokens, used in turns
 constexpr int kMostWarmUp = 12;
 
 std::int64_t rows_of(const ModelConfig& config, std::int64_t sequence, std::int64_t tail) {
-  if (config.readout == "last") return 1;
-  return config.readout == "tail" ? tail : sequence;
+  if (value_is(config.readout, Readout::last)) return 1;
+  return value_is(config.readout, Readout::tail) ? tail : sequence;
 }
 
 // Refuses random steps for which the host has no memory: that of a GPU is not compared.
@@ -36,7 +36,7 @@ void require_memory_of_steps(const StepTrialOptions& options, const DevicePrecis
   train.batch = options.batch;
   train.micro_batches = options.micro_batches;
   train.recompute = value_name(options.recompute);
-  train.capture = options.capture ? "auto" : "off";
+  train.capture = value_name(options.capture ? StepCapture::automatic : StepCapture::off);
   train.eval_every = 0;
   run.placement = placement;
   run.carries_state = options.carry_state;
@@ -69,7 +69,7 @@ StepTrialOptions steps_of_run(const PlannedRun& run) {
   StepTrialOptions options;
   options.model = run.config.model;
   options.sequence = run.batch.tokens.dim(1);
-  options.capture = train.capture == "auto";
+  options.capture = value_is(train.capture, StepCapture::automatic);
   options.micro_batches = train.micro_batches;
   options.recompute = recompute_named(train.recompute);
   options.carry_state = run.carries_state;

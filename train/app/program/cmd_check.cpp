@@ -13,6 +13,7 @@
 #include "tensor/system/process.h"
 #include "train/app/measure/kernels/prove.h"
 #include "train/app/program/commands.h"
+#include "train/app/views/table.h"
 #include "train/fetch/named_data.h"
 #include "train/files/text_file.h"
 #include "train/generate/session.h"
@@ -202,7 +203,7 @@ int run_check(const CheckFlags& flags) {
 
 // Tries every kernel, whatever is known of them.
 int check_kernels(const CheckFlags& flags) {
-  if (flags.device != "cuda")
+  if (!value_is(flags.device, DeviceChoice::cuda))
     fail<ValueError>("check: --device is {:?} (cuda: its kernels are checked; a run needs no device)",
                      flags.device);
   if (!flags.path.empty() || flags.all) fail<ValueError>("check: a run and --device (give one of them)");
@@ -215,11 +216,13 @@ int check_kernels(const CheckFlags& flags) {
     fail<DeviceError>("check: there is no GPU");
   }
   std::size_t wrong = 0;
+  Table table;
   for (const KernelTrial& trial : verdict->trials) {
-    if (!trial.problem.empty()) print_line("{:<9}  {}: {}", "WRONG", trial.name, trial.problem);
-    if (!trial.left_out.empty()) print_line("{:<9}  {}: {}", "left out", trial.name, trial.left_out);
+    if (!trial.problem.empty()) table.rows.push_back({"WRONG", trial.name, trial.problem});
+    if (!trial.left_out.empty()) table.rows.push_back({"left out", trial.name, trial.left_out});
     wrong += trial.problem.empty() ? 0 : 1;
   }
+  print(to_text(table));
   print_line("{} of {} kernels agree; taken: {}", verdict->trials.size() - wrong, verdict->trials.size(),
              verdict->kernels());
   return wrong == 0 ? 0 : 1;

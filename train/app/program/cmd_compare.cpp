@@ -19,6 +19,7 @@
 #include "train/app/report/side_by_side.h"
 #include "train/app/report/task_rows.h"
 #include "train/app/views/html_page.h"
+#include "train/app/views/table.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/files/output_file.h"
@@ -43,12 +44,11 @@ struct CompareFlags {
 // Of a task without texts whose streams have no end.
 constexpr std::int64_t kTokensOfARow = 4096;
 
-void print_list(const char* heading, const std::vector<TokenDifference>& list, bool with_text) {
+void print_list(const char* heading, const std::vector<ComparedText>& texts,
+                const std::vector<TokenDifference>& list) {
   print_line("\n{}", heading);
   if (list.empty()) return print_line("there is none");
-  print_line("{}{:>9}  {:>8}  {:>8}  {:>12}  {:>12}  text", with_text ? "file " : "", "token", "A, nats",
-             "B, nats", "token back", "word back");
-  for (const TokenDifference& difference : list) print_line("{}", comparison_line(difference, with_text));
+  print(to_text(table_of(texts, list)));
 }
 
 int run_compare(const CompareFlags& flags) {
@@ -143,14 +143,12 @@ int run_compare(const CompareFlags& flags) {
   ComparedRuns runs{flags.a.path, same_run ? flags.a.path + " with its state cleared" : flags.run_b,
                     describe_reading(a, reading_a, "f32"), describe_reading(b, reading_b, "f32")};
 
-  const bool several = texts.size() > 1;
   if (!read.left_out.empty()) print_line("data: {}{}", flags.data, describe_left_out(read));
-  for (std::size_t i = 0; several && i < texts.size(); ++i) print_line("file {}: {}", i + 1, texts[i].name);
   print_line("A: {} ({}): {:.6f} nats per token", runs.name_a, runs.about_a, comparison.loss_a);
   print_line("B: {} ({}): {:.6f} nats per token", runs.name_b, runs.about_b, comparison.loss_b);
-  print_line("tokens: {}", comparison.tokens);
-  print_list("tokens that A predicts better:", comparison.a_better, several);
-  print_list("tokens that B predicts better:", comparison.b_better, several);
+  print_line("tokens: {} of {} {}", comparison.tokens, texts.size(), plural(texts.size(), "text"));
+  print_list("tokens that A predicts better:", texts, comparison.a_better);
+  print_list("tokens that B predicts better:", texts, comparison.b_better);
   // Behind the numbers, which a full disk does not take.
   write_output_file("compare", flags.html, render_comparison(runs, texts, comparison), kPageFile);
   print_line("\npage: {}", flags.html);

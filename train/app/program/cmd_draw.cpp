@@ -12,6 +12,7 @@
 #include "train/app/program/commands.h"
 #include "train/app/report/curves.h"
 #include "train/app/views/svg_picture.h"
+#include "train/app/views/table.h"
 #include "train/plan/machine_memory.h"
 #include "train/record/percent_line.h"
 #include "train/tasks/task.h"
@@ -118,12 +119,16 @@ int draw_state_of(const StateFlags& flags, LoadedRun run) {
       study.answers, plural(study.answers, "answer"));
   print_line("state: {} {}", study.numbers.size(), plural(study.numbers.size(), "number"));
   constexpr std::size_t kShown = 5;
-  print_line("standard deviations between {} and {}:", caption.answer, caption.others);
+  Table table{
+      {"number", "separation, standard deviations", "mean of " + caption.answer, "mean of " + caption.others},
+      {},
+      "lr"};
   for (std::size_t i = 0; i < std::min(kShown, study.numbers.size()); ++i) {
     const StateNumber& number = study.numbers[i];
-    print_line("  {:<24} {:>8.1f}   mean {:.4f} and {:.4f}", number.name(), number.separation, number.mean,
-               number.other_mean);
+    table.rows.push_back({number.name(), fmt::format("{:.1f}", number.separation),
+                          fmt::format("{:.4f}", number.mean), fmt::format("{:.4f}", number.other_mean)});
   }
+  print(to_text(table));
   print_line("picture: {}", flags.out);
   return 0;
 }

@@ -118,7 +118,7 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
   EvalOptions options = flags.options;
   if (options.batch == 0) options.batch = run.config.train.batch;
   options.by_position = !flags.by_position.empty();
-  options.capture = run.config.train.capture == "auto";
+  options.capture = value_is(run.config.train.capture, StepCapture::automatic);
   options.share = {flags.micro_batches > 0 ? flags.micro_batches : run.config.train.micro_batches, ranks};
   if (ranks != nullptr) {
     RunConfig shared = run.config;

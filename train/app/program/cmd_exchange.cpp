@@ -128,7 +128,7 @@ Described describe_dump(CLI::App& command) {
   add_file("--state", options->state, "Safetensors with state.<name> or next_state.<name>");
   add_file("--out", options->out, "The file to write")->required();
   add_option(command, "--precision", options->precision, "Arithmetic and output",
-             CLI::IsMember({"f64", "f32"}));
+             CLI::IsMember(value_names<DumpPrecision>()));
   add_option(command, "--device", options->device, "Where to compute; cuda takes --precision f32",
              CLI::IsMember(value_names<DeviceChoice>()));
   command.add_flag("--grads", options->grads, "Also write the gradient of every parameter");

@@ -11,6 +11,7 @@
 #include "models/eddy/registry.h"
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
+#include "train/app/views/table.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/tasks/task.h"
@@ -36,11 +37,19 @@ std::string readers_of(const ConfigField& field) {
   return excluded.empty() ? included : included + " but " + excluded;
 }
 
-void print_key(const ConfigField& field) {
+std::vector<std::string> row_of(const ConfigField& field) {
   const std::string text = text_of(field);
-  print_line("{:<26} {:<22} {}; {}", field.full_key(), text.empty() ? "\"\"" : text, field.rule(),
-             readers_of(field));
-  print_line("    {}.", field.help);
+  return {field.full_key(), text.empty() ? "\"\"" : text, field.rule() + "; " + readers_of(field)};
+}
+
+// Prints a table, and below each of its rows the line that belongs to it.
+void print_with_lines(const Table& table, const std::vector<std::string>& below) {
+  const std::vector<std::string> lines = to_lines(table);
+  const std::size_t heads = lines.size() - table.rows.size();
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    print_line("{}", lines[i]);
+    if (i >= heads) print_line("    {}", below.at(i - heads));
+  }
 }
 
 // The keys of this name, with their section or without: "train.batch", "batch".
@@ -75,15 +84,19 @@ int list_keys(const std::string& wanted) {
   const std::vector<ConfigField> named = keys_named(keys, wanted);
   const ModelName name = all || !named.empty() ? ModelName{"", ""} : named_model(keys, wanted);
   int hidden = 0;
-  print_line("{:<26} {:<22} {}", "key", "default", "allowed; read by");
+  Table table{{"key", "default", "allowed; read by"}};
+  std::vector<std::string> help;
   for (const ConfigField& field : named.empty() ? keys.fields() : named) {
     if (!all && named.empty() && (field.section != "model" || !field.is_read_by(name.family, name.model)))
       continue;
-    if (field.use == KeyUse::paper_quirk && named.empty())
+    if (field.use == KeyUse::paper_quirk && named.empty()) {
       ++hidden;
-    else
-      print_key(field);
+      continue;
+    }
+    table.rows.push_back(row_of(field));
+    help.push_back(field.help + '.');
   }
+  print_with_lines(table, help);
   print_line(
       "\nA key is TABLE.KEY in a configuration file, and a flag --TABLE.KEY VALUE, where a whole number may end in");
   print_line("k, m, g or b: 2m is 2000000.");
@@ -98,18 +111,23 @@ int list_keys(const std::string& wanted) {
 int list_tasks() {
   RunConfig defaults;
   const ConfigKeys keys = keys_of(defaults);
+  Table tasks;
+  std::vector<std::string> keys_read;
   for (const TaskEntry& task : task_registry()) {
     std::string names;
     for (const ConfigField& field : keys.fields())
       if (field.section == "data" && field.key != "name" && field.use != KeyUse::paper_quirk &&
           field.is_read_by("", task.name))
         names += (names.empty() ? "" : ", ") + field.key;
-    print_line("{:<16} predicts {}", task.name, task.summary);
-    print_line("    keys: {}", names.empty() ? "none of its own" : names);
+    tasks.rows.push_back({task.name, fmt::format("predicts {}", task.summary)});
+    keys_read.push_back("keys: " + (names.empty() ? "none of its own" : names));
   }
+  print_with_lines(tasks, keys_read);
   print_line("\nData sets, by name: --data NAME. Each is fetched once, checked, and kept in {}:",
              DataPlaces::standard().cache);
-  for (const DataSet& set : data_sets()) print_line("  {:<16} {}", set.name, set.summary);
+  Table sets;
+  for (const DataSet& set : data_sets()) sets.rows.push_back({set.name, set.summary});
+  print(to_text(sets, 2));
   print_line("Another folder is named by EDDY_CACHE_DIR.");
   print_line("\nTrain on one with --data.name TASK; its keys are --data.KEY. `{} keys` explains them.",
              program_name());

@@ -17,6 +17,7 @@
 #include "tensor/base/error.h"
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
+#include "train/app/views/table.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
 #include "train/words/human_text.h"
@@ -76,15 +77,16 @@ int list_exercises(const LearnFlags& flags) {
   const auto done = std::count_if(lessons.exercises.begin(), lessons.exercises.end(),
                                   [&](const auto& e) { return lessons.is_done(e); });
   const Exercise* const next = lessons.next();
+  Table table{{}, {}, "rrl"};
   for (const Exercise& exercise : lessons.exercises)
-    print_line("{} {:2}  {:<28} {}{}",
-               lessons.is_done(exercise) ? "  right"
-               : &exercise == next       ? "   next"
-                                         : "       ",
-               exercise.number, exercise.name, exercise.title,
-               exercise.needs == Needs::eddy   ? " (with Eddy)"
-               : exercise.needs == Needs::tree ? " (in Eddy's tree)"
-                                               : "");
+    table.rows.push_back({lessons.is_done(exercise) ? "right"
+                          : &exercise == next       ? "next"
+                                                    : "",
+                          std::to_string(exercise.number), exercise.name,
+                          exercise.title + (exercise.needs == Needs::eddy   ? " (with Eddy)"
+                                            : exercise.needs == Needs::tree ? " (in Eddy's tree)"
+                                                                            : "")});
+  print(to_text(table, 2));
   print_line("\n{} of {} are right, in {}.", done, lessons.exercises.size(),
              lessons.student.folder().string());
   if (next != nullptr) print_line("Next: {} {}", lessons.command, next->number);

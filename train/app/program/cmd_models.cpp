@@ -11,6 +11,7 @@
 #include "train/app/inspect/model_outline.h"
 #include "train/app/program/commands.h"
 #include "train/app/views/svg_picture.h"
+#include "train/app/views/table.h"
 #include "train/config/config_flags.h"
 #include "train/config/new_config.h"
 #include "train/tasks/task.h"
@@ -36,21 +37,22 @@ std::int64_t without_token_table(const ParamStore& counted) {
 }
 
 int list_models() {
-  print_line("Models of this build:");
+  Table models;
   for (const ModelEntry& entry : model_registry())
-    print_line("  {:<44} {}", fmt::format("{}/{}", entry.family, entry.model), entry.summary);
-  print_line("\nConfigurations of the papers:");
+    models.rows.push_back({fmt::format("{}/{}", entry.family, entry.model), entry.summary});
+  print("Models of this build:\n" + to_text(models, 2));
   // Papers count with or without the embedding table, whose size depends on the vocabulary.
-  print_line("  {:<30} {:<18} {:>14} {:>14} {:>14}", "name", "model", "parameters", "without table",
-             "expected");
+  Table papers{{"name", "model", "parameters", "without table", "expected", ""}, {}, "llrrrl"};
   bool differs = false;
   for (const NamedConfig& named : paper_configs()) {
     const ParamStore counted = count_parameters(named.config);
     const bool same = counted.count() == named.parameters;
     differs = differs || !same;
-    print_line("  {:<30} {:<18} {:>14} {:>14} {:>14}{}", named.name, named.config.model, counted.count(),
-               without_token_table(counted), named.parameters, same ? "" : "  DIFFERS");
+    papers.rows.push_back({named.name, named.config.model, std::to_string(counted.count()),
+                           std::to_string(without_token_table(counted)), std::to_string(named.parameters),
+                           same ? "" : "DIFFERS"});
   }
+  print("\nConfigurations of the papers:\n" + to_text(papers, 2));
   return differs ? 1 : 0;
 }
 
@@ -64,10 +66,7 @@ std::int64_t usual_vocab(const std::string& tokenizer) {
 // The sizes at which every model has so many parameters.
 int list_sizes(const ModelsOptions& options) {
   const std::int64_t vocab = options.vocab > 0 ? options.vocab : kBytes;
-  print_line("Sizes at {} parameters, a vocabulary of {}, and else those of a new run:",
-             grouped(options.params), vocab);
-  print_line("  {:<44} {:>8} {:>8} {:>14}", "model", "dim", "mlp_dim", "parameters");
-  bool found = false;
+  Table sizes{{"model", "dim", "mlp_dim", "parameters"}, {}, "lr"}, none;
   for (const ModelEntry& entry : model_registry()) {
     const std::string name = fmt::format("{}/{}", entry.family, entry.model);
     ModelConfig config = preset_model(name, "models");
@@ -76,14 +75,17 @@ int list_sizes(const ModelsOptions& options) {
     try {
       const ModelConfig full = resolved(config);
       const bool has_mlp = reads_key(full, "mlp_dim");
-      print_line("  {:<44} {:>8} {:>8} {:>14}", name, full.dim, has_mlp ? std::to_string(full.mlp_dim) : "-",
-                 grouped(count_parameters(full).count()));
-      found = true;
+      sizes.rows.push_back({name, std::to_string(full.dim), has_mlp ? std::to_string(full.mlp_dim) : "-",
+                            grouped(count_parameters(full).count())});
     } catch (const ConfigError& refused) {
-      print_line("  {:<44} {}", name, refused.what());
+      none.rows.push_back({name, refused.what()});
     }
   }
-  return found ? 0 : 1;
+  const std::string at = fmt::format("{} parameters, a vocabulary of {}, and else those of a new run",
+                                     grouped(options.params), vocab);
+  if (!sizes.rows.empty()) print("Sizes at " + at + ":\n" + to_text(sizes, 2));
+  if (!none.rows.empty()) print("No sizes have " + at + ":\n" + to_text(none, 2));
+  return sizes.rows.empty() ? 1 : 0;
 }
 
 // The one model that the options describe.
@@ -122,11 +124,11 @@ int explain_model(const ModelsOptions& options) {
 int list_parameters(const ModelsOptions& options) {
   const RunConfig config = described(options);
   const ParamStore counted = count_parameters(config.model);
-  std::size_t width = 0;
-  for (const Parameter& parameter : counted.parameters()) width = std::max(width, parameter.name.size());
+  Table table{{}, {}, "llr"};
   for (const Parameter& parameter : counted.parameters())
-    print_line("{:<{}}  {:<16} {:>14}", parameter.name, width, to_string(parameter.shape),
-               parameter.shape.elements());
+    table.rows.push_back(
+        {parameter.name, to_string(parameter.shape), std::to_string(parameter.shape.elements())});
+  print(to_text(table));
   print_line("{}/{}: {} parameters in {} tensors, {} without the token table", config.model.family,
              config.model.model, counted.count(), counted.parameters().size(), without_token_table(counted));
   return 0;

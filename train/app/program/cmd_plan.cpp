@@ -40,7 +40,7 @@ std::string in_gib(std::int64_t bytes) {
 
 void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryBudget& budget) {
   const TrainConfig& train = run.config.train;
-  Table table{{"memory, counted", "GiB"}, {}, TableAlign::numbers};
+  Table table{{"memory, counted", "GiB"}, {}, "lr"};
   std::vector<std::vector<std::string>>& rows = table.rows;
   rows.push_back({"parameters", in_gib(plan.values)});
   rows.push_back({"gradients", in_gib(plan.gradients)});
@@ -72,7 +72,7 @@ void print_memory(const PlannedRun& run, const MemoryPlan& plan, const MemoryBud
 // What other values of train.recompute would take.
 void print_recompute(const PlannedRun& run, const MemoryPlan& plan) {
   const std::unique_ptr<Model> model = make_unallocated_model(run.config.model);
-  Table table{{"train.recompute", "activations, GiB", "peak, GiB"}, {}, TableAlign::numbers};
+  Table table{{"train.recompute", "activations, GiB", "peak, GiB"}, {}, "lr"};
   std::string missing;
   for (const char* const value : ValueNames<Recompute>::all) {
     if (recompute_named(value) == Recompute::block && !model->has_blocks()) {

@@ -8,6 +8,7 @@
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
 #include "train/app/reproduce/reproduce.h"
+#include "train/app/views/table.h"
 #include "train/words/program_name.h"
 
 namespace eddy::app {
@@ -37,14 +38,19 @@ void take_overrides(ReproduceFlags& flags) {
 }
 
 int list_tables() {
+  Table tables, columns;
   for (const TableEntry& entry : reproduce_tables())
-    print_line("{:<32}{}{}", entry.name, entry.summary,
-               entry.tasks.empty() ? "" : fmt::format(" (--task {})", fmt::join(entry.tasks, " | ")));
+    tables.rows.push_back(
+        {entry.name,
+         fmt::format("{}{}", entry.summary,
+                     entry.tasks.empty() ? "" : fmt::format(" (--task {})", fmt::join(entry.tasks, " | ")))});
+  print(to_text(tables));
   print_line(
       "\nA table of one's own: {} reproduce FILE.toml (train/app/reproduce/README.md). Its columns may be numbers of the "
       "task, such as loss, and:",
       program_name());
-  for (const CommonColumn& column : common_columns()) print_line("  {:<18}{}", column.key, column.about);
+  for (const CommonColumn& column : common_columns()) columns.rows.push_back({column.key, column.about});
+  print(to_text(columns, 2));
   return 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "tensor/base/format.h"
 #include "train/app/program/commands.h"
+#include "train/app/views/table.h"
 #include "train/config/run_config.h"
 #include "train/fetch/named_data.h"
 #include "train/files/output_file.h"
@@ -48,7 +49,8 @@ int run_train_tokenizer(TokenizerFlags& flags) {
     fail<ValueError>(
         "tokenizer train: --out is '{}' (a name that ends with .model, by which configurations know it)",
         flags.out);
-  if (flags.cutting.document == "folder" && (reads_json(flags) || flags.cutting.separator != kEndOfText))
+  if (document_unit(flags.cutting) == DocumentUnit::folder &&
+      (reads_json(flags) || flags.cutting.separator != kEndOfText))
     fail<ValueError>(
         "tokenizer train: --document folder joins files to one document, and --separator and --json-field cut them (leave "
         "one out)");
@@ -108,7 +110,10 @@ std::string shown(std::string_view bytes) {
 // Prints the tokens of one text with their ids.
 void show_text(const Tokenizer& tokenizer, const std::string& text) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
-  for (const std::int32_t id : ids) print_line("  {:>7}  {}", id, shown(tokenizer.decode_one(id)));
+  Table table{{}, {}, "rl"};
+  for (const std::int32_t id : ids)
+    table.rows.push_back({std::to_string(id), shown(tokenizer.decode_one(id))});
+  print(to_text(table, 2));
   print_line("{} {}, {} {}; decoded it is {}", text.size(), plural(text.size(), "byte"), ids.size(),
              plural(ids.size(), "token"),
              tokenizer.decode(ids) == text ? "the same text" : shown(tokenizer.decode(ids)));
@@ -183,7 +188,7 @@ void add_document_options(CLI::App& command, TokenizerFlags& flags) {
   add_option(
       command, "--document", flags.cutting.document,
       "What is one document of the folder, as data.document: a file, or a subfolder with all its files",
-      CLI::IsMember({"file", "folder"}));
+      CLI::IsMember(value_names<DocumentUnit>()));
   command
       .add_option("--separator", flags.cutting.separator,
                   "What stands between the documents of a file, as data.separator: it is not read")

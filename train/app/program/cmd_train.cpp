@@ -92,8 +92,8 @@ int run_here(TrainFlags& flags, const CLI::App& app) {
   if (flags.watch) start_watching(resuming ? request.resume : request.run_dir, flags.watching);
   keep_on_without_output();
   const TrainConfig& t = request.config.train;
-  const bool tells_of_bf16 =
-      !resuming && t.device == "cuda" && t.precision == "f32" && !flags.run.gives("train", "precision");
+  const bool tells_of_bf16 = !resuming && value_is(t.device, DeviceChoice::cuda) &&
+                             value_is(t.precision, Precision::f32) && !flags.run.gives("train", "precision");
   if (request.ranks == nullptr) {  // of several each would take what was the fastest for it
     request.choose_kernels = [](const PlannedRun& run) { choose_kernels_of_run(run, program_trials()); };
     if (tells_of_bf16)

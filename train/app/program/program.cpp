@@ -350,10 +350,10 @@ int run_command_line(int argc, char** argv) {
   app.add_option_function<std::string>(
          "--memory-check",
          [](const std::string& value) {
-           if (value == "warn") overrule_memory_check();
+           if (value_is(value, MemoryCheck::warn)) overrule_memory_check();
          },
          "Before what takes more memory than there is; warn: begin it all the same; may follow the command too")
-      ->check(CLI::IsMember({"refuse", "warn"}));
+      ->check(CLI::IsMember(value_names<MemoryCheck>()));
   app.get_formatter()->column_width(34);
   // Commands accept these after their name, and leave unknown arguments to refuse_argument, which names
   // the nearest one.

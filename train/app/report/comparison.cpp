@@ -129,9 +129,7 @@ TokenReading reading_of(const LoadedRun& run, std::int64_t rows) {
   TokenReading reading;
   reading.segment = segment_length(run.config);
   reading.rows = rows;
-  const std::string& carry = run.config.train.carry_state;
-  const bool wanted = carry == "auto" ? run.config.data.order != "windows" : carry == "always";
-  reading.carry_state = wanted && carries_state(run.model->full_config());
+  reading.carry_state = texts_carry_state(run.config) && carries_state(run.model->full_config());
   return reading;
 }
 

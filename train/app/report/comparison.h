@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "train/app/views/table.h"
 #include "train/eval/evaluate.h"
 #include "train/text/tokenizer.h"
 
@@ -91,7 +92,8 @@ struct ComparedRuns {
 std::string render_comparison(const ComparedRuns& runs, const std::vector<ComparedText>& texts,
                               const Comparison& comparison);
 
-// Returns one difference as a line for a terminal: places, losses, distances, and the excerpt with |token|.
-std::string comparison_line(const TokenDifference& difference, bool with_text);
+// Returns a list of differences, for the page and the terminal: where each token is, both losses, how far back it and
+// its word were, and the excerpt with |token|. Of several texts the first column says which.
+Table table_of(const std::vector<ComparedText>& texts, const std::vector<TokenDifference>& list);
 
 }  // namespace eddy::app

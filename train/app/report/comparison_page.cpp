@@ -1,4 +1,4 @@
-// The comparison as a page, and its lines for a terminal.
+// The comparison as a page, and its lists, which a terminal shows too.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,24 +57,26 @@ void add_list(HtmlPage& page, const std::string& heading, const std::vector<Comp
               const std::vector<TokenDifference>& list) {
   page.heading(heading);
   if (list.empty()) return page.paragraph("There is no such token.");
-  Table table{{"text", "token", "A, nats", "B, nats", "seen so many tokens back", "its word, tokens back"}};
-  for (const TokenDifference& d : list) {
-    const std::string place =
-        texts.size() > 1 ? texts[static_cast<std::size_t>(d.text)].name + ", " : std::string();
-    table.rows.push_back(
-        {excerpt(d), place + grouped(d.token), fmt::format("{:.3f}", d.nats_a),
-         fmt::format("{:.3f}", d.nats_b), distance(d.token_back),
-         d.word.empty() ? "" : fmt::format("{}: {}", printable(d.word), distance(d.word_back))});
-  }
-  page.table(table);
+  page.table(table_of(texts, list));
 }
 
 }  // namespace
 
-std::string comparison_line(const TokenDifference& d, bool with_text) {
-  return fmt::format("{}{:>9}  {:>8.4f}  {:>8.4f}  {:>12}  {:>12}  {}",
-                     with_text ? fmt::format("{:>4} ", d.text + 1) : "", d.token, d.nats_a, d.nats_b,
-                     distance(d.token_back), d.word.empty() ? "-" : distance(d.word_back), excerpt(d));
+Table table_of(const std::vector<ComparedText>& texts, const std::vector<TokenDifference>& list) {
+  const bool several = texts.size() > 1;
+  Table table{{"token", "A, nats", "B, nats", "seen, tokens back", "its word, tokens back", "text"}};
+  table.align = several ? "lrrrrl" : "rrrrl";
+  if (several) table.header.insert(table.header.begin(), "in");
+  for (const TokenDifference& d : list) {
+    std::vector<std::string>& row = table.rows.emplace_back();
+    if (several)
+      row.push_back(fmt::format("{}: {}", d.text + 1, texts[static_cast<std::size_t>(d.text)].name));
+    row.insert(row.end(),
+               {grouped(d.token), fmt::format("{:.4f}", d.nats_a), fmt::format("{:.4f}", d.nats_b),
+                distance(d.token_back),
+                d.word.empty() ? "" : fmt::format("{}: {}", d.word, distance(d.word_back)), excerpt(d)});
+  }
+  return table;
 }
 
 std::string render_comparison(const ComparedRuns& runs, const std::vector<ComparedText>& texts,

@@ -43,7 +43,7 @@ std::shared_ptr<Task> task_of_rows(const LoadedRun& run, const std::string& path
   train.seed = static_cast<std::int64_t>(static_cast<std::uint64_t>(train.seed) +
                                          static_cast<std::uint64_t>(reading.seed));
   if (reading.sequence > 0) train.sequence = reading.sequence;
-  arguments.config.data.offset = "zero";
+  arguments.config.data.offset = value_name(StreamOffset::zero);
   arguments.run = path;
   expect_data_of(run, arguments);
   std::shared_ptr<Task> task = make_task(std::move(arguments));

@@ -100,7 +100,7 @@ void settle_budget(ReproduceTable& table, const fs::path& folder,
                    const std::map<std::string, RowSize>& sizes) {
   if (table.budget.equal.empty()) return;
   const ReproduceRow reference = reference_of(table);
-  const bool of_tokens = table.budget.equal == "tokens";
+  const bool of_tokens = value_is(table.budget.equal, BudgetPart::tokens);
   const std::map<std::string, json> costs =
       of_tokens ? std::map<std::string, json>() : read_costs(table, folder);
   const auto cost = [&](const ReproduceRow& row) {
@@ -121,7 +121,9 @@ void settle_budget(ReproduceTable& table, const fs::path& folder,
 }
 
 void check_budget(const ReproduceTable& table) {
-  if (table.budget.equal.empty() || table.budget.equal == "tokens" || table.budget.minutes > 0) return;
+  if (table.budget.equal.empty() || value_is(table.budget.equal, BudgetPart::tokens) ||
+      table.budget.minutes > 0)
+    return;
   if (const ReproduceRow& reference = reference_of(table); !reference.left_out.empty())
     fail<ConfigError>(
         "{}: the budget is that of the row {}, which cannot be trained: {} (budget.of names another)",
@@ -131,7 +133,7 @@ void check_budget(const ReproduceTable& table) {
 void record_budget(const ReproduceTable& table, const fs::path& folder,
                    const std::function<void(std::string_view)>& log) {
   std::map<std::string, json> costs = read_costs(table, folder);
-  const bool timed = table.budget.equal == "time";
+  const bool timed = value_is(table.budget.equal, BudgetPart::time);
   double load = 0;
   if (timed && ::getloadavg(&load, 1) == 1 && load > kIdleLoad)
     log(fmt::format(
@@ -170,9 +172,9 @@ std::string budget_text(const ReproduceTable& table) {
                        human_number(table.budget.minutes), plural(table.budget.minutes, "minute"));
   const ReproduceRow& reference = reference_of(table);
   const double tokens = static_cast<double>(reference.config.train.steps) * tokens_of_step(reference.config);
-  if (table.budget.equal == "tokens")
+  if (value_is(table.budget.equal, BudgetPart::tokens))
     return fmt::format("budget: equal tokens, {} of training for each row", human_count(tokens));
-  const bool timed = table.budget.equal == "time";
+  const bool timed = value_is(table.budget.equal, BudgetPart::time);
   return fmt::format("budget: equal {}: each row has as many steps as take {} {} steps of the row {}",
                      timed ? "time of training" : "training operations",
                      timed ? "the time of" : "the operations of", reference.config.train.steps,

@@ -126,8 +126,9 @@ std::string rank_cell(const ReproduceTable& table, const std::vector<ShownRow>& 
     const Spread its = own_spread(table, rows, other, column);
     if (!std::isfinite(its.deviation)) continue;
     const bool lower = is_clearly_lower(its, own), higher = is_clearly_lower(own, its);
-    better += (column.better == "lower" ? lower : higher) ? 1 : 0;
-    worse += (column.better == "lower" ? higher : lower) ? 1 : 0;
+    const bool less = value_is(column.better, Better::lower);
+    better += (less ? lower : higher) ? 1 : 0;
+    worse += (less ? higher : lower) ? 1 : 0;
     ++all;
   }
   const std::size_t best = better + 1, worst = all - worse;
@@ -393,7 +394,7 @@ std::string learned_line(const ReproduceTable& table, const std::vector<ShownRow
            : shown.row->tuning.diverged() ? "diverged at all values that were tried"
                                           : "not run";
   const auto& [by, at, better, place] = table.learned;
-  const bool less = better == "lower";
+  const bool less = value_is(better, Better::lower);
   const auto column = std::find_if(table.columns.begin(), table.columns.end(),
                                    [&](const ReproduceColumn& one) { return one.key == by; });
   std::vector<std::int64_t> steps;
@@ -451,7 +452,7 @@ MeasuredTable learned_of(const ReproduceTable& table, const std::vector<ShownRow
   learned.notes = {fmt::format(
       "Learned: from this evaluation of the split valid on, {} is at {} {:g} in all. The tuned values are those of the "
       "lowest loss; others may learn sooner.",
-      table.learned.by, table.learned.better == "lower" ? "most" : "least", table.learned.at)};
+      table.learned.by, value_is(table.learned.better, Better::lower) ? "most" : "least", table.learned.at)};
   return learned;
 }
 

@@ -328,7 +328,7 @@ class Reproduction {
 
   ReproduceEnd dry_run() {
     const std::map<std::string, RowSize> sizes = row_sizes(table_, folder_, reads_as_it_is(options_, table_));
-    if (table_.budget.equal == "operations") {
+    if (value_is(table_.budget.equal, BudgetPart::operations)) {
       settle_budget(table_, folder_, sizes);
       for (ReproduceRow& row : table_.rows)
         if (row.counted && row.weights_of.empty() && !table_.tune.keys.empty())

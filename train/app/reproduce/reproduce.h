@@ -28,6 +28,29 @@
 
 namespace eddy::app {
 
+// Which of two numbers is the better one.
+enum class Better { lower, higher };
+// What all rows of a table may have in equal parts; operations are those of training.
+enum class BudgetPart { tokens, operations, time };
+
+}  // namespace eddy::app
+
+namespace eddy {
+
+// Their names, in the order of the values.
+template <>
+struct ValueNames<app::Better> {
+  static constexpr const char* all[] = {"lower", "higher"};
+};
+template <>
+struct ValueNames<app::BudgetPart> {
+  static constexpr const char* all[] = {"tokens", "operations", "time"};
+};
+
+}  // namespace eddy
+
+namespace eddy::app {
+
 // small: minutes to an hour per row on a few CPU cores, at sizes of our own; paper: the sizes and steps of
 // the paper; tiny: seconds, to see that everything works.
 enum class Scale : std::uint8_t { tiny, small, paper };
@@ -47,7 +70,7 @@ struct ReproduceColumn {
   double factor = 1;      // multiplies the measured number
   bool relative = false;  // divide by the number of the table's reference row
   std::int64_t decimals = 4;
-  std::string better{};     // lower or higher: rows of several seeds are ranked by it; empty: they are not
+  std::string better{};     // Better: rows of several seeds are ranked by it; empty: they are not
   std::string place{};      // in the table's file, for errors
   std::int64_t length = 0;  // above 0: it is of rows or windows of so many tokens (ReproduceTable::lengths)
 };
@@ -66,7 +89,7 @@ struct ReproduceTune {
     std::vector<std::string> values;  // as --set takes them
   };
   std::vector<Key> keys;  // empty: nothing is tuned
-  std::string by = "loss", better = "lower";
+  std::string by = "loss", better = value_name(Better::lower);
   std::string place{};  // in the table's file, for errors
 };
 
@@ -75,13 +98,13 @@ struct ReproduceTune {
 struct ReproduceLearned {
   std::string by;  // empty: the page does not say
   double at = 0;
-  std::string better = "higher";
+  std::string better = value_name(Better::higher);
   std::string place{};  // in the table's file, for errors
 };
 
 // What all rows have in equal parts, as much as the row `of` has; empty: each has the steps of its configuration.
 struct ReproduceBudget {
-  std::string equal;   // tokens, operations (of training) or time
+  std::string equal;   // BudgetPart
   std::string of;      // empty: the first row
   double minutes = 0;  // of training, in place of the time of a row; 0: of a row
   std::string place{};

@@ -353,7 +353,7 @@ void measure_stream(const ReproduceTable& table, const LoadedRun& run, RowResult
 
 // A decay that spans all steps would change with their number.
 bool can_have_more_steps(const TrainConfig& train) {
-  return train.schedule == "constant" || train.schedule == "rsqrt";
+  return value_is(train.schedule, ScheduleName::constant) || value_is(train.schedule, ScheduleName::rsqrt);
 }
 
 std::vector<std::string> contradictions(RunConfig run, RunConfig wanted) {

@@ -76,13 +76,12 @@ static void describe(KeyList& keys, EvaluationKeys& evaluation) {
 
 static void describe(KeyList& keys, TuneKeys& tune) {
   keys.add("by", tune.by, "Number of the evaluations of the split valid that chooses");
-  keys.add("better", tune.better, "Which of two numbers is the better one", {"lower", "higher"});
+  keys.add("better", tune.better, "Which of two numbers is the better one", value_names<Better>());
   describe(keys, tune.values);
 }
 
 static void describe(KeyList& keys, BudgetKeys& budget) {
-  keys.add("equal", budget.equal, "What all rows have in equal parts", {"tokens", "operations", "time"})
-      .required();
+  keys.add("equal", budget.equal, "What all rows have in equal parts", value_names<BudgetPart>()).required();
   keys.add("of", budget.of, "Row that has as much as all; without it the first");
   keys.add_table("minutes", budget.minutes,
                  "a table of minutes by scale that all have, in place of those of a row, as {small = 2}");
@@ -91,7 +90,7 @@ static void describe(KeyList& keys, BudgetKeys& budget) {
 static void describe(KeyList& keys, ReproduceLearned& learned) {
   keys.add("by", learned.by, "Number of the evaluations of the split valid").required();
   keys.add("at", learned.at, "Value that it reaches and keeps").required();
-  keys.add("better", learned.better, "Which of two numbers is the better one", {"lower", "higher"});
+  keys.add("better", learned.better, "Which of two numbers is the better one", value_names<Better>());
 }
 
 static void describe(KeyList& keys, ReproduceColumn& column) {
@@ -101,7 +100,7 @@ static void describe(KeyList& keys, ReproduceColumn& column) {
   keys.add("relative", column.relative, "Whether it is divided by the number of the reference row");
   keys.add("decimals", column.decimals, "Digits behind the point", {0, 12});
   keys.add("better", column.better,
-           "Which of two numbers is the better one: rows of several seeds are ranked", {"lower", "higher"});
+           "Which of two numbers is the better one: rows of several seeds are ranked", value_names<Better>());
 }
 
 static void describe(KeyList& keys, Published& published) {

@@ -552,7 +552,8 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
   table.learned.place = source.place("learned.by");
   table.budget = {file.budget.equal, file.budget.of, file.budget.minutes.at(request.scale),
                   source.place("budget.of")};
-  if (table.budget.minutes > 0 && (table.budget.equal != "time" || !table.budget.of.empty()))
+  if (table.budget.minutes > 0 &&
+      (!value_is(table.budget.equal, BudgetPart::time) || !table.budget.of.empty()))
     fail<ConfigError>("{}: budget.minutes is for equal = \"time\", in place of budget.of (leave one out)",
                       source.place("budget.minutes"));
   if (table.budget.minutes == 0 && part(source.value, "budget").contains("minutes"))

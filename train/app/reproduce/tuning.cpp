@@ -99,7 +99,8 @@ double score_of(const ReproduceTune& tune, const fs::path& folder, std::int64_t 
   if (!trained.empty() && std::isfinite(trained.front())) lowest = std::min(lowest, trained.front());
   if (losses.back() > lowest + kGoodLossRange) return kNotMeasured;
   for (const double score : scores)
-    if (std::isfinite(score)) best = tune.better == "higher" ? std::max(best, score) : std::min(best, score);
+    if (std::isfinite(score))
+      best = value_is(tune.better, Better::higher) ? std::max(best, score) : std::min(best, score);
   return best;
 }
 
@@ -173,7 +174,7 @@ RowTuning tuning_of(const ReproduceTable& table, const ReproduceRow& row, const 
     }
     std::erase_if(tried, [](const Trial& trial) { return !std::isfinite(trial.score); });
     std::stable_sort(tried.begin(), tried.end(), [&](const Trial& a, const Trial& b) {
-      return table.tune.better == "higher" ? a.score > b.score : a.score < b.score;
+      return value_is(table.tune.better, Better::higher) ? a.score > b.score : a.score < b.score;
     });
     left.clear();
     for (std::size_t i = 0; i < std::min(tried.size(), left_before(candidates, round + 1)); ++i)

@@ -9,6 +9,7 @@
 #include "autograd/tape.h"
 #include "tensor/base/format.h"
 #include "tensor/base/number_text.h"
+#include "train/app/views/table.h"
 #include "train/words/human_text.h"
 #include "train/words/suggest.h"
 
@@ -48,10 +49,10 @@ const ChatCommand& chat_command(const std::string& name) {
 }
 
 std::string chat_help() {
-  std::string text;
+  Table table;
   for (const ChatCommand& command : kChatCommands)
-    text += fmt::format("/{:<15} {}\n", fmt::format("{} {}", command.name, command.argument), command.help);
-  return text +
+    table.rows.push_back({fmt::format("/{} {}", command.name, command.argument), command.help});
+  return to_text(table) +
          "Any other line is appended to the text, and the model goes on; an empty line lets it go on as it is.\n"
          "Ctrl-C stops the text, Ctrl-D ends.\n";
 }
@@ -133,15 +134,16 @@ std::string Chat::describe_state() const {
   std::string lines =
       fmt::format("tokens seen: {}\nstate: {} in {} {}\n", grouped(text.position),
                   human_bytes(text.model.bytes()), text.model.size(), plural(text.model.size(), "tensor"));
+  Table tensors;
   for (const auto& [name, tensor] : text.model) {
     if (is_floating(tensor.dtype()))
-      lines += fmt::format("  {:<32} {:<18} norm {}\n", name, to_string(tensor.shape()),
-                           human_number(state_norm(tensor)));
+      tensors.rows.push_back({name, to_string(tensor.shape()), "norm " + human_number(state_norm(tensor))});
     else if (tensor.elements() == 1)
-      lines += fmt::format("  {:<32} {}\n", name, tensor.item_int());
+      tensors.rows.push_back({name, std::to_string(tensor.item_int()), ""});
     else
-      lines += fmt::format("  {:<32} {:<18} counters\n", name, to_string(tensor.shape()));
+      tensors.rows.push_back({name, to_string(tensor.shape()), "counters"});
   }
+  lines += to_text(tensors, 2);
   const NoGrad no_grad;
   const auto gates = model_.diagnostics(text.model);
   if (gates.empty()) lines += "gates: this model has none to show\n";

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "tensor/base/format.h"
 #include "train/words/human_text.h"
@@ -86,7 +87,9 @@ std::string row_html(const Cells& cells, const char* tag) {
 
 }  // namespace
 
-std::string to_text(const Table& table) {
+std::vector<std::string> to_lines(const Table& table) {
+  if (table.align.empty() || table.align.find_first_not_of("lr") != std::string::npos)
+    fail<ValueError>("table: align is {:?} (l or r for each column)", table.align);
   std::vector<Cells> lines = lines_of(table);
   for (Cells& line : lines)
     for (std::string& cell : line) {
@@ -94,17 +97,23 @@ std::string to_text(const Table& table) {
       std::replace(cell.begin(), cell.end(), '\n', ' ');
     }
   const std::vector<std::size_t> widths = widths_of(lines, 0);
-  std::string text;
+  std::vector<std::string> text;
   for (const Cells& line : lines) {
     std::string row;
     for (std::size_t i = 0; i < line.size(); ++i) {
       const std::string space(widths[i] - width_of(line[i]), ' ');
-      const bool left = i == 0 || table.align == TableAlign::left;
+      const bool left = table.align[std::min(i, table.align.size() - 1)] == 'l';
       row += (i == 0 ? "" : "  ") + (left ? line[i] + space : space + line[i]);
     }
     row.erase(row.find_last_not_of(' ') + 1);
-    text += row + '\n';
+    text.push_back(std::move(row));
   }
+  return text;
+}
+
+std::string to_text(const Table& table, std::size_t indent) {
+  std::string text;
+  for (const std::string& line : to_lines(table)) text += std::string(indent, ' ') + line + '\n';
   return text;
 }
 

@@ -121,8 +121,11 @@ TEST_CASE("comparison: it says how far back a token and its word were") {
   CHECK(is_sign.token_back == -1);
   CHECK(is_z.word == "z");
   CHECK(is_z.word_back == -1);
-  CHECK(contains(comparison_line(is_last, false), "(Gom|i|n)"));
-  CHECK(contains(comparison_line(is_sign, true), "never before"));
+  const Table table = table_of({text}, {is_last, is_sign});
+  CHECK(table.rows[0][4] == fmt::format("Gomin: {}", last - quoted));
+  CHECK(contains(table.rows[0].back(), "(Gom|i|n)"));
+  CHECK(table.rows[1][3] == "never before");
+  CHECK(table.rows[1][4].empty());
 }
 
 TEST_CASE("comparison: several texts are ranked together and shown with their names") {
@@ -139,7 +142,7 @@ TEST_CASE("comparison: several texts are ranked together and shown with their na
   const std::string page =
       render_comparison({"runs/a", "runs/b", "x, step 1", "y, step 2"}, {first, second}, result);
   for (const char* part :
-       {"second.txt, 4", "first.txt, 5", "&lt;|b|&gt;", "Loss up to a position", "runs/b", "y, step 2"})
+       {"2: second.txt", "1: first.txt", "&lt;|b|&gt;", "Loss up to a position", "runs/b", "y, step 2"})
     CHECK_MESSAGE(contains(page, part), part);
   CHECK(!contains(page, "\x1b"));
 }

@@ -17,8 +17,21 @@ TEST_CASE("table: columns of text stand to the left and cells are safe for a ter
 }
 
 TEST_CASE("table: numbers stand to the right behind a first column of names") {
-  CHECK(to_text(Table{{"op", "ms"}, {{"matmul", "1.25"}, {"add", "10"}}, TableAlign::numbers}) ==
+  CHECK(to_text(Table{{"op", "ms"}, {{"matmul", "1.25"}, {"add", "10"}}, "lr"}) ==
         "op        ms\nmatmul  1.25\nadd       10\n");
+}
+
+TEST_CASE("table: each column stands as its letter says, and the last letter holds for the rest") {
+  CHECK(to_text(Table{{"n", "of", "a", "b"}, {{"aa", "x", "10", "1"}}, "llr"}, 2) ==
+        "  n   of   a  b\n  aa  x   10  1\n");
+  CHECK(to_text(Table{{"id", "text"}, {{"7", "a"}, {"10", "b"}}, "rl"}) == "id  text\n 7  a\n10  b\n");
+  for (const char* align : {"", "lc"})
+    CHECK(contains(error_of<ValueError>([&] { to_text(Table{{}, {{"a", "b"}}, align}); }), "l or r"));
+}
+
+TEST_CASE("table: its lines come one by one for a list with more below each row") {
+  CHECK(to_lines(Table{{"key", "of"}, {{"a", "b"}}}) == std::vector<std::string>{"key  of", "a    b"});
+  CHECK(to_lines(Table{}).empty());
 }
 
 TEST_CASE("table: columns of Markdown stand between bars below a rule") {

@@ -269,7 +269,7 @@ Work model_work(const ModelCase& c, Dtype dtype, Device gpu) {
   config.layers = 1;
   if (c.block > 0) config.block = c.block;
   config.positions = true;
-  config.readout = "all";
+  config.readout = value_name(Readout::all);
   // 0.2 at width 32, and the same growth per product at others: with more, 32 steps turn roundings into other results.
   config.init_std = 0.2 * std::sqrt(32.0 / static_cast<double>(c.dim));
   config.dropout = c.dropout;
