@@ -22,8 +22,8 @@ double epochs_in(std::int64_t tokens, std::int64_t epoch_tokens);
 std::string epochs_text(double epochs);
 
 // What the curve promises for a run twice as long, from its last evaluation: L(T) - c (L(T / 4) - L(T)). The loss falls
-// with a power of the steps, for small models near 0.2, so c is 0.4. Where the rate has fallen to its end, a part of the
-// gain came of that, and c is less well known: that of a run twice as long as a whole was 0.1 to 0.7.
+// with a power of the steps, for small models near 0.2, so c is 0.4. Where the rate has fallen to its end, a part of
+// the gain came of that, and c is less well known: that of a run twice as long as a whole was 0.1 to 0.7.
 struct Promise {
   double loss = 0;
   double error = 0;  // by which it was wrong at most
