@@ -11,6 +11,7 @@
 #include "tensor/base/format.h"
 #include "train/config/config_file.h"
 #include "train/config/recipe.h"
+#include "train/config/task_entry.h"
 #include "train/fetch/named_data.h"
 #include "train/words/human_text.h"
 
