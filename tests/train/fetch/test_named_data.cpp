@@ -131,7 +131,6 @@ bool has_fetcher() {
 DataSet plain_set(const Server& server, const std::string& body, bool published = true) {
   return {.name = "plain",
           .summary = "",
-          .task = "text",
           .folder = "plain",
           .origins = {{.url = server.url("a.txt"),
                        .file = "sub/a.txt",
@@ -256,7 +255,6 @@ TEST_CASE("named data: without a network a file that was put there by hand is ta
   Places at;
   DataSet set = {.name = "plain",
                  .summary = "",
-                 .task = "text",
                  .folder = "plain",
                  .origins = {{.url = "http://127.0.0.1:1/a.txt",
                               .file = "a.txt",
@@ -297,7 +295,6 @@ TEST_CASE("named data: the members of an archive are taken out when they are the
     Places at;
     DataSet set = {.name = "packed",
                    .summary = "",
-                   .task = "text",
                    .folder = "packed",
                    .origins = {{.url = "file://" + archive,
                                 .file = fs::path(archive).filename().string(),
