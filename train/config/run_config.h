@@ -44,48 +44,43 @@ enum class DeviceChoice { cpu, cuda };
 
 }  // namespace eddy::training
 
-namespace eddy {
-
 // Their names, in the order of the values.
-
 template <>
-struct ValueNames<training::DataOrder> {
+struct eddy::ValueNames<eddy::training::DataOrder> {
   static constexpr const char* all[] = {"windows", "stream", "documents"};
 };
 template <>
-struct ValueNames<training::DocumentUnit> {
+struct eddy::ValueNames<eddy::training::DocumentUnit> {
   static constexpr const char* all[] = {"file", "folder"};
 };
 template <>
-struct ValueNames<training::StreamOffset> {
+struct eddy::ValueNames<eddy::training::StreamOffset> {
   static constexpr const char* all[] = {"auto", "zero", "random"};
 };
 template <>
-struct ValueNames<training::CarryState> {
+struct eddy::ValueNames<eddy::training::CarryState> {
   static constexpr const char* all[] = {"auto", "always", "never"};
 };
 template <>
-struct ValueNames<training::RollbackRule> {
+struct eddy::ValueNames<eddy::training::RollbackRule> {
   static constexpr const char* all[] = {"off", "auto"};
 };
 template <>
-struct ValueNames<training::MemoryCheck> {
+struct eddy::ValueNames<eddy::training::MemoryCheck> {
   static constexpr const char* all[] = {"refuse", "warn"};
 };
 template <>
-struct ValueNames<training::StepCapture> {
+struct eddy::ValueNames<eddy::training::StepCapture> {
   static constexpr const char* all[] = {"auto", "off"};
 };
 template <>
-struct ValueNames<training::Precision> {
+struct eddy::ValueNames<eddy::training::Precision> {
   static constexpr const char* all[] = {"f32", "bf16", "tf32", "f64"};
 };
 template <>
-struct ValueNames<training::DeviceChoice> {
+struct eddy::ValueNames<eddy::training::DeviceChoice> {
   static constexpr const char* all[] = {"cpu", "cuda"};
 };
-
-}  // namespace eddy
 
 namespace eddy::training {
 

@@ -26,15 +26,11 @@ enum class RateRule { code, paper };
 
 }  // namespace eddy::training
 
-namespace eddy {
-
 // Their names, in the order of the values.
 template <>
-struct ValueNames<training::RateRule> {
+struct eddy::ValueNames<eddy::training::RateRule> {
   static constexpr const char* all[] = {"code", "paper"};
 };
-
-}  // namespace eddy
 
 namespace eddy::training {
 

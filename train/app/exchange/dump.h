@@ -15,15 +15,11 @@ enum class DumpPrecision { f64, f32 };
 
 }  // namespace eddy::app
 
-namespace eddy {
-
 // Their names, in the order of the values.
 template <>
-struct ValueNames<app::DumpPrecision> {
+struct eddy::ValueNames<eddy::app::DumpPrecision> {
   static constexpr const char* all[] = {"f64", "f32"};
 };
-
-}  // namespace eddy
 
 namespace eddy::app {
 

@@ -22,19 +22,15 @@ enum class GateCover { last_axis, calls, nothing };
 
 }  // namespace eddy::app
 
-namespace eddy {
-
 // Their names, in the order of the values.
 template <>
-struct ValueNames<app::StateRows> {
+struct eddy::ValueNames<eddy::app::StateRows> {
   static constexpr const char* all[] = {"tokens", "blocks", "slots"};
 };
 template <>
-struct ValueNames<app::GateCover> {
+struct eddy::ValueNames<eddy::app::GateCover> {
   static constexpr const char* all[] = {"last axis", "calls", "nothing"};
 };
-
-}  // namespace eddy
 
 namespace eddy::app {
 

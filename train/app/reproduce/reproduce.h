@@ -35,19 +35,15 @@ enum class BudgetPart { tokens, operations, time };
 
 }  // namespace eddy::app
 
-namespace eddy {
-
 // Their names, in the order of the values.
 template <>
-struct ValueNames<app::Better> {
+struct eddy::ValueNames<eddy::app::Better> {
   static constexpr const char* all[] = {"lower", "higher"};
 };
 template <>
-struct ValueNames<app::BudgetPart> {
+struct eddy::ValueNames<eddy::app::BudgetPart> {
   static constexpr const char* all[] = {"tokens", "operations", "time"};
 };
-
-}  // namespace eddy
 
 namespace eddy::app {
 
