@@ -7,7 +7,8 @@ the CPU.
 
 A row is timed in several forms, and the fastest counts: eager; with --compile its parts by torch.compile, and those
 within one CUDA graph of the whole step. Models with a window also take FlexAttention. Each form prints a line of JSON,
-and --json is written after each, so that a run that is cut off leaves what it has. --beside reads the result.json of
+and --json is written after each, so that a run that is cut off leaves what it has; rows that an earlier call measured on
+such a machine stay in it. --beside reads the result.json of
 `eddy bench speed` and adds how many times as long PyTorch takes: a ratio of one run where both ran on the same machine
 one after the other.
 
@@ -205,8 +206,24 @@ def shown(value):
     return "" if value is None else f"{value:.4g}"
 
 
-def table_of(results, rows, options, beside):
+def machine_of(options):
     where = torch.cuda.get_device_name() if options.device == "cuda" else "a CPU"
+    return f"{where}, {options.precision}, PyTorch {torch.__version__}"
+
+
+def earlier_forms(options, wanted):
+    """The forms of other rows that an earlier call on such a machine left in --json."""
+    path = pathlib.Path(options.json or "")
+    if not path.is_file():
+        return []
+    whole = json.loads(path.read_text())
+    if whole["measured"][0]["machine"] != machine_of(options):
+        sys.exit(f"training_step.py: {path} was measured elsewhere: {whole['measured'][0]['machine']} "
+                 "(name another file, or remove it)")
+    return [form for form in whole["forms"] if form["row"] not in wanted]
+
+
+def table_of(results, rows, options, beside):
     lines, names = [], []
     for row in rows:
         mine = [r for r in results if r["row"] == row["name"] and "ms" in r]
@@ -214,11 +231,13 @@ def table_of(results, rows, options, beside):
             continue
         eager = next((r["ms"] for r in mine if r["form"] == "eager"), None)
         best = min(mine, key=lambda r: r["ms"])
+        late = [r["form"] for r in results if r["row"] == row["name"] and r.get("not_begun")]
+        by = best["form"] + (f" (not begun: {', '.join(late)})" if late else "")
         own = beside.get(row["name"])
-        lines.append([row["title"], shown(own), shown(eager), shown(best["ms"]), best["form"],
+        lines.append([row["title"], shown(own), shown(eager), shown(best["ms"]), by,
                       shown(best.get("peak_gib")), shown(best["ms"] / own if own else None)])
         names.append(row["name"])
-    return {"machine": f"{where}, {options.precision}, PyTorch {torch.__version__}", "rows_are": names,
+    return {"machine": machine_of(options), "rows_are": names,
             "date": datetime.date.today().isoformat(),
             "command": " ".join(["tests/peers/training_step.py", *sys.argv[1:]]),
             "unchecked": "a program of PyTorch, which has no dry form", "columns": COLUMNS, "rows": lines}
@@ -230,17 +249,18 @@ def time_rows(options):
     unknown = sorted(set(wanted) - {row["name"] for row in known})
     if unknown:
         sys.exit(f"training_step.py: no such rows: {', '.join(unknown)} (all: {', '.join(r['name'] for r in known)})")
-    rows, results, beside = [row for row in known if row["name"] in wanted], [], eddy_times(options.beside)
-    todo = [(row, form) for row in rows for form in forms_of(row, options)]
+    results, beside = earlier_forms(options, wanted), eddy_times(options.beside)
+    todo = [(row, form) for row in known if row["name"] in wanted for form in forms_of(row, options)]
     for row, form in todo:
         if time.monotonic() - BEGAN > options.budget:
-            result = {"row": row["name"], "form": form, "failure": f"not begun within {options.budget:g} seconds"}
+            result = {"row": row["name"], "form": form, "not_begun": True,
+                      "failure": f"not begun within {options.budget:g} seconds"}
         else:
             result = time_form(row, options, form)
         results.append(result)
         print(json.dumps(result), flush=True)
         if options.json:
-            whole = {"measured": [table_of(results, rows, options, beside)], "forms": results}
+            whole = {"measured": [table_of(results, known, options, beside)], "forms": results}
             pathlib.Path(options.json).write_text(json.dumps(whole, indent=1) + "\n")
     return 0 if any("ms" in result for result in results) else 1
 
