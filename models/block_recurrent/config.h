@@ -13,11 +13,11 @@
 namespace eddy::block_recurrent {
 
 // The values of its keys.
-// cell.
+// model.cell.
 enum class CellKind { dual, single, skip };
-// logit_divisor.
+// model.logit_divisor.
 enum class LogitDivisor { sqrt_d, sqrt_vocab, none };
-// tanh_rule.
+// model.tanh_rule.
 enum class TanhRule { code, paper };
 
 }  // namespace eddy::block_recurrent
@@ -37,12 +37,12 @@ template <>
 struct ValueNames<block_recurrent::TanhRule> {
   static constexpr const char* all[] = {"code", "paper"};
 };
-// gate.
+// model.gate.
 template <>
 struct ValueNames<GateKind> {
   static constexpr const char* all[] = {"fixed", "lstm"};
 };
-// memory_search.
+// model.memory_search.
 template <>
 struct ValueNames<MemorySearch> {
   static constexpr const char* all[] = {"bucket", "exact"};

@@ -9,11 +9,11 @@
 namespace eddy::blockwise_recurrent {
 
 // The values of its keys.
-// memory_qkv.
+// model.memory_qkv.
 enum class MemoryProjections { separate, shared };
-// memory_init.
+// model.memory_init.
 enum class MemoryInit { learned, zero };
-// detach.
+// model.detach.
 enum class Detach { segment, chunk };
 
 }  // namespace eddy::blockwise_recurrent

@@ -10,9 +10,9 @@
 namespace eddy::recurrent_transformer {
 
 // The values of its keys.
-// activation.
+// model.activation.
 enum class Activation { gelu, relu };
-// accumulate.
+// model.accumulate.
 enum class Accumulate { output, hidden };
 
 }  // namespace eddy::recurrent_transformer

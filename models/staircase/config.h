@@ -10,13 +10,13 @@
 namespace eddy::staircase {
 
 // The values of its keys.
-// carry.
+// model.carry.
 enum class Carry { exact, official };
-// cold_start.
+// model.cold_start.
 enum class ColdStart { zeros, empty };
-// feedback_memory.
+// model.feedback_memory.
 enum class FeedbackMemory { mix, last };
-// feedback_carry.
+// model.feedback_carry.
 enum class FeedbackCarry { raw, official };
 
 }  // namespace eddy::staircase
