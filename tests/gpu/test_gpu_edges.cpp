@@ -164,7 +164,8 @@ TEST_SUITE("device") {
       const auto results = [&](auto&& put) {
         const Tensor x = put(raw::cast(sample_uniform({4, 37}, "x", 0, 200), dtype)),
                      z = put(raw::cast(sample_uniform({37}, "z", 0, 200), dtype));
-        return Tensors{gather(x, 1, put(index)), where(put(mask), x, z)};
+        const Tensor whole = put(raw::cast(sample_uniform({4, 37}, "whole", 0, 200), dtype));
+        return Tensors{gather(x, 1, put(index)), where(put(mask), x, z), where(put(mask), x, whole)};
       };
       const Tensors got = results(to_gpu), want = results([](const Tensor&t) { return t; });
       for (std::size_t i = 0; i < got.size(); ++i)
@@ -300,6 +301,40 @@ TEST_SUITE("device") {
                        epsilon(Dtype::f32))})
         CHECK_MESSAGE(text.empty(), text);
     }
+  }
+
+  TEST_CASE(
+      "tensors of one layout move as on the CPU whatever their length, type and address, and no byte beside them") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64, Dtype::i32, Dtype::i64, Dtype::u8})
+      for (const std::int64_t count : {0, 1, 7, 8, 16, 19, 4093})
+        for (const std::int64_t start : {0, 1, 4, 16}) {
+          CAPTURE(dtype_name(dtype));
+          CAPTURE(count);
+          CAPTURE(start);
+          const bool adds = dtype == Dtype::f32 || dtype == Dtype::bf16;
+          const Tensor x = raw::cast(sample_uniform({count + 32}, "x", 0, 200), dtype),
+                       z = raw::cast(sample_uniform({count + 32}, "z", 0, 200), dtype);
+          // Operands begin at `start` and at a multiple of 16 bytes.
+          const auto results = [&](const Tensor& a, const Tensor& b) {
+            const auto part = [&](const Tensor& t, std::int64_t from) {
+              return raw::narrow(t, 0, from, count);
+            };
+            const Tensor copied = raw::copy(a), filled = raw::copy(a), sum = raw::copy(a);
+            raw::copy_into(part(copied, start), part(b, 16));
+            raw::fill(part(filled, start), 3);
+            Tensors all{copied, filled};
+            if (!adds) return all;
+            raw::add_into(part(sum, start), part(b, 16));
+            all.push_back(sum);
+            all.push_back(mul(part(a, start), part(b, 16)));
+            all.push_back(raw::cast(part(a, start), dtype == Dtype::f32 ? Dtype::bf16 : Dtype::f32));
+            return all;
+          };
+          const Tensors got = results(to_gpu(x), to_gpu(z)), want = results(x, z);
+          for (std::size_t i = 0; i < got.size(); ++i)
+            CHECK(raw::cast(to_cpu(got[i]), Dtype::f64).to_vector<double>() ==
+                  raw::cast(want[i], Dtype::f64).to_vector<double>());
+        }
   }
 
   TEST_CASE("rows of any length, padding and alignment move as on the CPU, and the padding stays") {
