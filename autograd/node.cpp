@@ -103,11 +103,11 @@ void Node::free_graph() {
   freed = true;
   edges_.clear();
   saved_.clear();
-  for (detail::GradSlot& own : slots_) own.grad = Tensor();
+  for (detail::GradSlot& own : slots_) own.grad = own.column_sums = Tensor();
 }
 
 void Node::drop_gradients() {
-  for (int output = 0; output < outputs(); ++output) slot(output).grad = Tensor();
+  for (int output = 0; output < outputs(); ++output) slot(output).grad = slot(output).column_sums = Tensor();
 }
 
 void Node::release() noexcept {
@@ -154,6 +154,7 @@ bool GradSink::needs(int k) const {
 
 Tensor detail::open_slot(GradSlot& slot, float* beta) {
   *beta = slot.has_grad() ? 1.0f : 0.0f;
+  slot.column_sums = Tensor();  // whoever opens it writes
   if (slot.pinned) {
     slot.written = true;
   } else if (!slot.grad.defined()) {
@@ -214,6 +215,14 @@ void GradSink::flush(int k) {
   detail::flush(target(k));
 }
 
+bool GradSink::wants_column_sums(int k) const {
+  return needs(k) && edge(k).node->wants_column_sums();
+}
+
+void GradSink::give_column_sums(int k, const Tensor& sums) {
+  target(k).column_sums = sums;
+}
+
 Tensor GradSink::open_zeroed(int k) {
   float beta = 0;
   Tensor dst = open(k, &beta);
@@ -231,6 +240,7 @@ void GradSink::accumulate(int k, const Tensor& contribution) {
     late_.emplace_back(k, contribution);
     return;
   }
+  slot.column_sums = Tensor();
   if (!slot.has_grad() && !slot.pinned) {
     // A tracked tensor (a user's cotangent) must not tie its graph to a leaf that the graph leads to.
     slot.grad = contribution.dtype() != slot.dtype   ? raw::cast(contribution, slot.dtype)
@@ -287,6 +297,10 @@ std::unique_ptr<detail::DeferredGradient> VjpContext::release_deferred(int outpu
   if (wanted && !slot.has_grad()) return std::move(slot.deferred);
   detail::flush(slot);
   return nullptr;
+}
+
+const Tensor& VjpContext::column_sums(int output) const {
+  return node_.slot(output).column_sums;
 }
 
 const Tensor& VjpContext::saved(int i) const {

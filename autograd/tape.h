@@ -100,6 +100,12 @@ class LambdaNode final : public Node {
     else
       return false;
   }
+  bool wants_column_sums() const override {
+    if constexpr (requires { vjp_.wants_column_sums(); })
+      return vjp_.wants_column_sums();
+    else
+      return false;
+  }
 
  private:
   Vjp vjp_;
@@ -109,7 +115,8 @@ class LambdaNode final : public Node {
 
 // Returns y = op(inputs), with a node on the tape when one of the inputs is tracked and recording is on.
 // `saved` may hold inputs and y itself. The vjp refers to saved tensors and to inputs by their index in these
-// lists. One with a kTakesDeferred that is true calls take_deferred before it reads dy.
+// lists. One with a kTakesDeferred that is true calls take_deferred before it reads dy. One with a function
+// wants_column_sums that returns true is given the sums of dy's columns where another node has them.
 template <class Vjp>
 Tensor record(const char* op, std::initializer_list<Tensor> inputs, const Tensor& y,
               std::initializer_list<Tensor> saved, Vjp vjp) {

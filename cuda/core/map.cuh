@@ -1,4 +1,5 @@
-// Elementwise kernels: y[i] = f(x_0[i], x_1[i], ...) for strided tensors of one shape.
+// Elementwise kernels: y[i] = f(x_0[i], x_1[i], ...) for strided tensors of one shape. launch_map takes the second form
+// where it can.
 //
 // Over strided tensors.
 //   mapping        one thread per group of neighbours of the last axis, each operand's loaded or stored 16
@@ -9,7 +10,7 @@
 //   bytes moved    each operand once, the least, if neighbours in y are neighbours in the operands. Else an
 //                  operand is fetched in sectors of 32 bytes: up to 8 times the least in f32.
 //
-// Over contiguous ones (launch_flat_map).
+// Over contiguous ones of one layout (launch_flat_map).
 //   mapping        one thread per group of neighbours, 16 bytes of the narrowest operand; a grid-stride loop. What is
 //                  left, and all where an address is not aligned, goes element by element.
 //   shared memory  none
@@ -156,18 +157,6 @@ void for_maps(const F& f, WalkShape<1 + static_cast<int>(sizeof...(X))> shape, R
   });
 }
 
-// Launches y = f(x...) for tensors whose axes are in `shape`, y first.
-template <class F, class Y, class... X>
-void launch_map(const char* name, const F& f, const WalkShape<1 + static_cast<int>(sizeof...(X))>& shape,
-                Y* y, const X*... x) {
-  for_maps(
-      f, shape,
-      [&](const Map<F, Y, X...>& map) {
-        launch(name, map_kernel<F, Y, X...>, grid_for(map.walk.elements, kThreads), kThreads, map);
-      },
-      y, x...);
-}
-
 // A map over contiguous tensors: group i of each lies at i * kMapGroup, so that nothing is computed to find it.
 template <class F, class Y, class... X>
 struct FlatMap {
@@ -201,7 +190,7 @@ __global__ void flat_map_kernel(const __grid_constant__ FlatMap<F, Y, X...> map)
   for (std::uint32_t i = groups * kCount + first; i < map.elements; i += step) flat_group<1>(map, i, kEach);
 }
 
-// The same for `elements` neighbours of each.
+// Launches y = f(x...) for `elements` neighbours of each.
 template <class F, class Y, class... X>
 void launch_flat_map(const char* name, const F& f, std::int64_t elements, Y* y, const X*... x) {
   constexpr int kCount = kMapGroup<Y, X...>;
@@ -214,6 +203,19 @@ void launch_flat_map(const char* name, const F& f, std::int64_t elements, Y* y, 
     launch(name, flat_map_kernel<F, Y, X...>, grid_for(grouped ? part / kCount : part, kThreads), kThreads,
            {f, part, grouped, y + start, {x + start...}});
   }
+}
+
+// Launches y = f(x...) for tensors whose axes are in `shape`, y first.
+template <class F, class Y, class... X>
+void launch_map(const char* name, const F& f, const WalkShape<1 + static_cast<int>(sizeof...(X))>& shape,
+                Y* y, const X*... x) {
+  if (shape.is_flat()) return launch_flat_map(name, f, shape.elements(), y, x...);
+  for_maps(
+      f, shape,
+      [&](const Map<F, Y, X...>& map) {
+        launch(name, map_kernel<F, Y, X...>, grid_for(map.walk.elements, kThreads), kThreads, map);
+      },
+      y, x...);
 }
 
 }  // namespace eddy::cuda

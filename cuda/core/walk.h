@@ -88,6 +88,12 @@ struct WalkShape {
     for (int i = 0; i < rank; ++i) product *= sizes[i];
     return product;
   }
+  // Whether element i of each operand lies at i.
+  bool is_flat() const {
+    bool flat = rank <= 1;
+    for (int k = 0; flat && rank == 1 && k < Operands; ++k) flat = strides[k][0] == 1;
+    return flat;
+  }
 
   // Calls run(walk, offsets) for parts of fewer than 2^31 elements, in order; together they are the whole,
   // and usually there is one. `offsets` are the starts of the parts in the operands.

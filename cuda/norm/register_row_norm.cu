@@ -16,13 +16,15 @@
 // Backward.
 //   mapping        a team per row, 16 entries to a thread. With many rows a block takes norm_block_rows of
 //                  them. A thread has the same columns of all its rows and accumulates dy n and dy in
-//                  registers; the teams of a block are added in order into one row of partial sums. With few
-//                  rows the partial sums are a kernel of their own, and dy and x are read twice.
+//                  registers, and dx as it is stored where its sums are wanted; the teams of a block are added
+//                  in order into one row of partial sums. With few rows the partial sums are a kernel of their
+//                  own, without those of dx, and dy and x are read twice.
 //   shared memory  8 KiB (8,192 bytes)
 //   bytes moved    dy, x and dx once, and dsum or the former dx, the least; partial sums add 2 % in bf16, and
 //                  summing them another 2 %
 //   registers      96 to 119 with the partial sums, none spilled: 16 to 20 warps, each with 2 KiB of dy and x
-//                  in flight in bf16, 4 in f32. 32,768 rows are 512 blocks, 3.9 for each of 132
+//                  in flight in bf16, 4 in f32. 104 to 128 with those of dx, in one of eight kernels 16 bytes
+//                  spilled: 16 warps. 32,768 rows are 512 blocks, 3.9 for each of 132
 //                  multiprocessors, which hold 4 at once.
 //
 // To try where a GPU reaches less than 80 % of a copy's rate: in the backward pass 8 entries to a thread, for
@@ -149,13 +151,15 @@ __device__ void write_partials(const Group<T> (&sums)[ThreadGroups], float* part
   __syncthreads();  // the next call overwrites the shared sums
 }
 
+// Partial sums that a backward kernel makes beside dx: none, those of dweight and dbias, or those of dx's columns too.
+enum class NormSums { none, parameters, columns };
+
 //   dx      = rstd (g - mean(g) - n mean(g n))     g = dy weight,  n = (x - mean) rstd
 //   dweight = sum of dy n over rows
 //   dbias   = sum of dy over rows
 //
-// An RMS norm has neither mean nor mean(g). `Sums`: the partial sums of dweight and dbias as well. dx may be
-// dy.
-template <bool Centred, bool Aligned, bool Sums, class T>
+// An RMS norm has neither mean nor mean(g). dx may be dy.
+template <bool Centred, bool Aligned, NormSums Sums, class T>
 __global__ void __launch_bounds__(32 * kMostTeamWarps)
     register_norm_backward_kernel(RegisterRowNorm<RowNormBackwardArgs> launched) {
   constexpr int kThreadGroups = kBackwardElements / kGroup<T>;
@@ -171,7 +175,7 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
   const float beta = args.dsum != nullptr ? 1.0f : args.dx_beta;
   int turn = 0;
   for (std::int64_t block = blockIdx.x; block * launched.block_rows < args.rows; block += gridDim.x) {
-    Group<T> dweight[kThreadGroups] = {}, dbias[kThreadGroups] = {};
+    Group<T> dweight[kThreadGroups] = {}, dbias[kThreadGroups] = {}, of_dx[kThreadGroups] = {};
     const std::int64_t last = min((block + 1) * launched.block_rows, args.rows);
     for (std::int64_t first = block * launched.block_rows; first < last; first += teams.count) {
       const std::int64_t row = first + teams.team();
@@ -197,7 +201,7 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
           g[k].at[j] = __fmul_rn(dy, scale.at[j]);
           sums[0] = fmaf(g[k].at[j], n[k].at[j], sums[0]);
           if constexpr (Centred) sums[1] += g[k].at[j];
-          if constexpr (Sums) {
+          if constexpr (Sums != NormSums::none) {
             dweight[k].at[j] = fmaf(dy, n[k].at[j], dweight[k].at[j]);
             if constexpr (Centred) dbias[k].at[j] += dy;
           }
@@ -216,9 +220,14 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
           g[k].at[j] = adds ? fmaf(beta, old[k].at[j], gradient) : gradient;
         }
         write_row_group<Aligned>(dx + column, g[k]);
+        if constexpr (Sums == NormSums::columns) {
+          const Group<T> kept = computed(stored(g[k]));
+#pragma unroll
+          for (int j = 0; j < kGroup<T>; ++j) of_dx[k].at[j] += kept.at[j];
+        }
       });
     }
-    if constexpr (Sums) {
+    if constexpr (Sums != NormSums::none) {
       const auto write = [&](const Group<T>(&sums)[kThreadGroups], void* partials) {
         if (partials != nullptr)
           write_partials<T>(sums, static_cast<float*>(partials) + block * args.width, args.partial_beta,
@@ -226,6 +235,7 @@ __global__ void __launch_bounds__(32 * kMostTeamWarps)
       };
       write(dweight, args.dweight_partials);
       if constexpr (Centred) write(dbias, args.dbias_partials);
+      if constexpr (Sums == NormSums::columns) write(of_dx, args.dx_partials);
     }
   }
 }
@@ -255,10 +265,13 @@ void register_norm_backward(const char* name, const RowNormBackwardArgs& args, b
                    aligned(args.weight);
   const RegisterRowNorm<RowNormBackwardArgs> launched{args, teams,
                                                       joint ? norm_block_rows(true, args.rows) : teams.count};
-  const auto kernel = all ? (joint ? register_norm_backward_kernel<Centred, true, true, T>
-                                   : register_norm_backward_kernel<Centred, true, false, T>)
-                          : (joint ? register_norm_backward_kernel<Centred, false, true, T>
-                                   : register_norm_backward_kernel<Centred, false, false, T>);
+  const auto kernel_of = [&](auto aligned_rows) {
+    if (!joint) return register_norm_backward_kernel<Centred, aligned_rows, NormSums::none, T>;
+    return args.dx_partials == nullptr
+               ? register_norm_backward_kernel<Centred, aligned_rows, NormSums::parameters, T>
+               : register_norm_backward_kernel<Centred, aligned_rows, NormSums::columns, T>;
+  };
+  const auto kernel = all ? kernel_of(std::true_type{}) : kernel_of(std::false_type{});
   launch(name, kernel, grid_for(args.rows, launched.block_rows, 64), teams.threads(), launched);
 }
 

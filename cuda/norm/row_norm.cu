@@ -160,12 +160,6 @@ void forward(const char* name, const RowNormArgs& args) {
               args.width, args);
 }
 
-// From this many blocks of norm_block_rows rows on, one kernel computes dx and the partial sums. Fewer blocks
-// would leave most multiprocessors of a large GPU idle, so two kernels divide rows and columns instead, and
-// the second finds dy and x in the L2 cache. The number is an estimate. The choice depends on the shape
-// alone, so that the bits are the same on every GPU.
-constexpr std::int64_t kJointBlocks = 32;
-
 // Launches the kernels of a backward pass that are wanted. Partial sums with a kernel of their own come
 // first, since dx may overwrite dy.
 template <bool Centred, class T>
@@ -173,7 +167,8 @@ void backward(const char* name, const RowNormBackwardArgs& args) {
   const bool wants_partials = args.dweight_partials != nullptr || args.dbias_partials != nullptr;
   const bool in_registers = rows_fit_registers<T>(args.width);
   const std::int64_t blocks = norm_blocks({DeviceType::cuda}, args.rows);
-  const bool joint = in_registers && wants_partials && blocks >= kJointBlocks;
+  static_assert(kLongestJointRow <= kLongestRegisterRow);
+  const bool joint = wants_partials && norm_is_joint(args.dtype, args.rows, args.width);
   if (wants_partials && !joint)
     launch(name, partials_kernel<Centred, T>, grid_for(norm_tiles(args.width) * blocks, 1, 64), kThreads,
            args);

@@ -14,7 +14,8 @@ __device__ const float* shift_of(const RowNormArgs& args, std::int64_t row) {
   return static_cast<const float*>(args.table) + row % args.table_rows * args.width;
 }
 
-// Launch the kernels of rows that fit registers. `joint`: one kernel computes dx and the partial sums; else dx alone.
+// Launch the kernels of rows that fit registers. `joint`: one kernel computes dx and the partial sums, those of dx too
+// where they are wanted; else dx alone.
 template <bool Centred, class T>
 void register_norm_forward(const char* name, const RowNormArgs& args);
 template <bool Centred, class T>

@@ -3,10 +3,16 @@
 #pragma once
 
 #include "cuda/core/map.cuh"
+#include "cuda/core/warp_matrix.cuh"
 
 namespace eddy::cuda {
 
 using Fours = Neighbours<float, 4>;
+
+// Whether rows of whole fours that are so far apart begin at multiples of 16 bytes; true for null.
+inline bool takes_fours(const void* data, std::int64_t stride = 0) {
+  return aligned(data) && stride % 4 == 0;
+}
 
 // Returns the four numbers at `from`, of which the row has `count` more; 0 for those behind its end.
 template <bool Whole>
@@ -29,6 +35,15 @@ __device__ void write_fours(T* to, const Fours& four, int count) {
     for (int e = 0; e < 4; ++e)
       if (e < count) to[e] = static_cast<T>(four.at[e]);
   }
+}
+
+// The same for f32 that nothing reads back in the kernel: by one instruction also where the compiler would store parts.
+template <bool Whole>
+__device__ void store_fours(float* to, const Fours& four, int count) {
+  if constexpr (Whole)
+    store_whole(to, four);
+  else
+    write_fours<false>(to, four, count);
 }
 
 // The lanes of a warp that have a head: the fewest, a power of two, that have all its numbers, four neighbours each:

@@ -85,30 +85,39 @@ struct Vjp {
   void operator()(VjpContext& v) const {
     const int weight = has_delta ? 2 : 1, shift = weight + 1;
     const Tensor dsum = has_delta ? v.dy(0) : Tensor(), dnorm = v.dy(has_delta ? 1 : 0);
-    const auto accumulate_summands = [&](const Tensor& dx) {
-      for (const int k : {0, 1})
-        if (v.sink.needs(k)) v.sink.accumulate(k, dx);
-    };
-    if (!dnorm.defined()) return accumulate_summands(dsum);
+    if (!dnorm.defined()) {
+      for (const int k : {0, 1}) v.sink.accumulate(k, dsum);
+      return;
+    }
     const Rows dy = rows_of(dnorm);
     const Tensor& x = v.saved(0);
     const auto partials = [&](int input) {
       return partial_sums_of(v, input, norm_blocks(x.device(), count), width, compute_dtype(x), x.device());
     };
+    // Who made the summand that dx is passed on to may want the sums of its columns.
+    const int summand = has_delta ? 1 : 0;
+    Tensor dx_sums;
+    if (!uses_cpu_path(x.device()) && norm_is_joint(x.dtype(), count, width) && v.sink.needs(weight) &&
+        v.sink.wants_column_sums(summand))
+      dx_sums = Tensor::empty({norm_blocks(x.device(), count), width}, Dtype::f32, x.device());
     const PartialSums dweight = partials(weight), dbias = kind.centred ? partials(shift) : PartialSums();
     const auto run = [&](void* dx, float beta, const Tensor& more = {}) {
       if (count == 0 || width == 0) return;
-      kind.backward(x.device(),
-                    {x.dtype(), count, width, dy.data(), dy.stride, x.raw_data(), x_stride,
-                     data_or_null(v.saved(1)), data_or_null(v.saved(3)), v.saved(2).raw_data(), dx, width,
-                     beta, data_or_null(dweight.rows), data_or_null(dbias.rows), 0, data_or_null(more)});
+      kind.backward(x.device(), {x.dtype(), count, width, dy.data(), dy.stride, x.raw_data(), x_stride,
+                                 data_or_null(v.saved(1)), data_or_null(v.saved(3)), v.saved(2).raw_data(),
+                                 dx, width, beta, data_or_null(dweight.rows), data_or_null(dbias.rows), 0,
+                                 data_or_null(more), data_or_null(dx_sums)});
     };
     if (has_delta && (v.sink.needs(0) || v.sink.needs(1))) {
       const Tensor dx = Tensor::empty(dnorm.shape(), x.dtype(), x.device());
       run(dx.raw_data(), 0, contiguous_or_none(dsum));
-      accumulate_summands(dx);
+      v.sink.accumulate(0, dx);
+      const bool is_all = dx_sums.defined() && v.sink.keeps(1, dx.dtype());
+      v.sink.accumulate(1, dx);
+      if (is_all) v.sink.give_column_sums(1, dx_sums);
     } else if (!has_delta && v.sink.needs(0)) {
       v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
+      if (dx_sums.defined()) v.sink.give_column_sums(0, dx_sums);
     } else {
       run(nullptr, 0);
     }

@@ -33,6 +33,20 @@ constexpr std::int64_t norm_blocks(const Device& device, std::int64_t rows) {
   return (rows + each - 1) / each;
 }
 
+// From this many blocks of norm_block_rows rows on, one kernel of a GPU computes dx and the partial sums. Fewer blocks
+// would leave most multiprocessors of a large GPU idle, so two kernels divide rows and columns instead, and the second
+// finds dy and x in the L2 cache. The number is an estimate. The choice depends on the shape alone, so that the bits
+// are the same on every GPU.
+inline constexpr std::int64_t kJointBlocks = 32;
+// The longest row that kernel keeps in registers; rows are whole groups of 16 bytes.
+inline constexpr std::int64_t kLongestJointRow = 8192;
+// Whether a norm of these rows has one such kernel, on a GPU.
+constexpr bool norm_is_joint(Dtype dtype, std::int64_t rows, std::int64_t width) {
+  const std::int64_t each = norm_block_rows(true, rows),
+                     group = 16 / static_cast<std::int64_t>(dtype_bytes(dtype));
+  return (rows + each - 1) / each >= kJointBlocks && width % group == 0 && width <= kLongestJointRow;
+}
+
 // Row r of x starts at x + r * x_stride elements, row r of y at y + r * y_stride. So the rows of one time
 // step of [batch, time, width] need no copy. width >= 1.
 // aliasing: y may be x with the same stride (then without a gradient).
@@ -76,6 +90,9 @@ struct RowNormBackwardArgs {
   void *dweight_partials, *dbias_partials;  // [norm_blocks(device, rows), width]; each null if not needed
   float partial_beta;
   const void* dsum = nullptr;  // [rows, width] or null: dx = dsum + the gradient of x, with dx_beta 0
+  // As the other partial sums, in f32, or null: the sums of dx as it is stored. Where norm_is_joint, with dx and one of
+  // the others, on a GPU.
+  void* dx_partials = nullptr;
 };
 }  // namespace detail
 

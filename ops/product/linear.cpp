@@ -125,10 +125,11 @@ void differentiate(const Tensor& dz, const Activated& from) {
 }
 
 // Passes on the sum of dz over rows, for the bias, input 2, and first writes dz if an activation is still to be
-// differentiated. On a GPU blocks of rows are summed first, as every long sum is, by the kernel that does that; the
-// sums of the blocks may be deferred.
+// differentiated. On a GPU blocks of rows are summed first, as every long sum is, by the kernel that does that, or by
+// the one that wrote dy, where that is dz; the sums of the blocks may be deferred.
 void accumulate_bias_gradient(VjpContext& v, const Tensor& dz, const Activated& from) {
   if (!v.sink.needs(2)) return differentiate(dz, from);
+  if (const Tensor& sums = v.column_sums(); sums.defined()) return add_given_sums(v, 2, sums);
   const std::int64_t rows = dz.dim(0);
   if (uses_cpu_path(dz.device()) || rows <= kSummedRows || !dz.contiguous()) {
     differentiate(dz, from);
@@ -226,16 +227,30 @@ Operands operands_of(const Tensor& x, const Tensor& weight, const Tensor& bias) 
           rounds && bias.defined() ? raw::to_bf16(bias) : bias};
 }
 
+// The gradients of x W^T + b, of that with ReLU, or added to a residual stream, which is input 3.
+struct LinearVjp {
+  bool relu, has_residual, sums_dy;  // sums_dy: for a bias in f32
+  std::shared_ptr<PackedWeights> loop_weights;
+
+  bool wants_column_sums() const { return sums_dy; }
+  void operator()(VjpContext& v) const {
+    if (has_residual && v.sink.needs(3)) v.sink.accumulate(3, v.dy());
+    if (relu) return accumulate_gradients_through(v, v.saved(2), false, loop_weights.get());
+    accumulate_gradients(v, flat_rows(v.dy()), {}, loop_weights.get());
+  }
+};
+// Whether the bias gets a gradient in f32.
+bool has_f32_gradient(const Tensor& bias) {
+  return bias.defined() && bias.dtype() == Dtype::f32 && requires_grad(bias);
+}
+
 // residual + x W^T + b by one product.
 Tensor added_in_product(const Tensor& residual, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Operands operands = operands_of(x, weight, bias);
   const Tensor y = Tensor::empty(residual.shape(), x.dtype(), x.device());
   multiply_add(flat_rows(y), flat_rows(residual), operands.rows, operands.weight, operands.bias);
   return record("linear", {x, weight, bias, residual}, y, {operands.rows, operands.weight},
-                [](VjpContext& v) {
-                  if (v.sink.needs(3)) v.sink.accumulate(3, v.dy());
-                  accumulate_gradients(v, flat_rows(v.dy()), {}, nullptr);
-                });
+                LinearVjp{false, true, has_f32_gradient(bias), nullptr});
 }
 
 // The gradients of gelu(z), z = x W^T + b, which is saved; where dy is the product of the layer above, by its kernel.
@@ -332,10 +347,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   multiply_into(y_rows, operands.rows, raw::transpose(operands.weight, 0, 1), 0,
                 {.bias = operands.bias, .relu = relu, .loop_weights = loop_weights.get()});
   return record("linear", {x, weight, bias}, y, {operands.rows, operands.weight, relu ? y_rows : Tensor()},
-                [relu, loop_weights](VjpContext& v) {
-                  if (relu) return accumulate_gradients_through(v, v.saved(2), false, loop_weights.get());
-                  accumulate_gradients(v, flat_rows(v.dy()), {}, loop_weights.get());
-                });
+                LinearVjp{relu, false, !relu && has_f32_gradient(bias), loop_weights});
 }
 
 namespace detail {

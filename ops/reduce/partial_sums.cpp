@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "ops/core/cpu_path.h"
@@ -20,8 +21,14 @@ constexpr std::int64_t kMostBlocks = 2048;
 // sum takes longer than a launch. Estimates.
 constexpr std::int64_t kUses = 16, kMostDeferred = std::int64_t{1} << 18;
 
+// Whether such rows are added to the gradient with those of later uses. Anomaly mode checks each node's own gradient.
+bool is_deferred(const GradientBuffer& to, std::int64_t elements) {
+  return to.beta != 0 && to.tensor.dtype() == Dtype::f32 && elements <= kMostDeferred && !anomaly_mode();
+}
+
 // Rows in chunks of kUses uses. A full chunk waits until the next one is full too, because a node that takes
-// rows for two inputs of one gradient has not written the first when it takes the second.
+// rows for two inputs of one gradient has not written the first when it takes the second. Rows that came with a
+// gradient are copied together when they are added.
 class DeferredRows final : public DeferredGradient {
  public:
   bool has_place(std::int64_t blocks) const { return rows_.defined() && used_ + blocks <= rows_.dim(0); }
@@ -39,15 +46,23 @@ class DeferredRows final : public DeferredGradient {
     add_partial_sums({{full_, {dst, beta}}});
     full_ = {};
   }
+  bool has_enough_given() const { return std::ssize(given_) == kUses; }
+  void give(const Tensor& rows) { given_.push_back(rows); }
+  void add_given_to(const Tensor& dst, float beta) {
+    add_partial_sums({{given_.size() == 1 ? given_[0] : raw::concat(given_, 0), {dst, beta}}});
+    given_.clear();
+  }
   void add_to(const Tensor& dst, float beta) override {
     if (has_full_chunk()) add_full_chunk_to(dst, std::exchange(beta, 1.0f));
-    add_partial_sums({{written(), {dst, beta}}});
+    if (!given_.empty()) add_given_to(dst, std::exchange(beta, 1.0f));
+    if (rows_.defined()) add_partial_sums({{written(), {dst, beta}}});
   }
 
  private:
   Tensor written() const { return raw::narrow(rows_, 0, 0, used_); }
 
   Tensor rows_, full_;
+  std::vector<Tensor> given_;
   std::int64_t used_ = 0;
 };
 
@@ -57,14 +72,20 @@ PartialSums partial_sums_of(VjpContext& v, int input, std::int64_t blocks, std::
                             Device device) {
   if (!v.sink.needs(input)) return {};
   const GradientBuffer to = gradient_buffer(v, input);
-  // Anomaly mode checks each node's own gradient.
-  if (to.beta == 0 || uses_cpu_path(device) || dtype != Dtype::f32 || to.tensor.dtype() != dtype ||
-      blocks * width > kMostDeferred || anomaly_mode())
+  if (uses_cpu_path(device) || dtype != Dtype::f32 || !is_deferred(to, blocks * width))
     return {Tensor::empty({blocks, width}, dtype, device), to};
   auto& deferred = v.sink.defer<DeferredRows>(input);
   if (!deferred.has_place(blocks) && deferred.has_full_chunk())
     deferred.add_full_chunk_to(to.tensor, to.beta);
   return {deferred.take(blocks, width, device), {}};
+}
+
+void add_given_sums(VjpContext& v, int input, const Tensor& rows) {
+  const GradientBuffer to = gradient_buffer(v, input);
+  if (!is_deferred(to, rows.elements())) return add_partial_sums({{rows, to}});
+  auto& deferred = v.sink.defer<DeferredRows>(input);
+  if (deferred.has_enough_given()) deferred.add_given_to(to.tensor, to.beta);
+  deferred.give(rows);
 }
 
 void sum_row_blocks(const RowBlocks& blocks) {

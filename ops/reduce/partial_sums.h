@@ -23,6 +23,9 @@ struct PartialSums {
 // every step of a recurrence reads gets one sum for all steps.
 PartialSums partial_sums_of(VjpContext& v, int input, std::int64_t blocks, std::int64_t width, Dtype dtype,
                             Device device);
+// Adds the sum of rows [blocks, width] in f32 that another kernel has written to the gradient of an input, at once or
+// with those of later uses. Only on a GPU.
+void add_given_sums(VjpContext& v, int input, const Tensor& rows);
 // Adds the sums of up to four partials, all of one shape and dtype, to their gradients. On a GPU one launch
 // adds all, unless they have too many rows; otherwise sum_into adds each.
 void add_partial_sums(std::initializer_list<PartialSums> parts);

@@ -105,3 +105,18 @@ TEST_CASE("axes that all operands cross in one progression are merged") {
   CHECK(shape.strides[1][0] == 4);
   CHECK(shape.elements() == 24);
 }
+
+TEST_CASE("tensors are flat together if element i of each lies at i") {
+  const auto flat = [](const std::vector<Axis>& axes) {
+    WalkShape<2> shape;
+    for (const Axis& axis : axes) shape.add_axis(axis.size, {axis.a, axis.b});
+    return shape.is_flat();
+  };
+  CHECK(flat({}));
+  CHECK(flat({{1, 5, 7}}));
+  CHECK(flat({{4, 6, 6}, {1, 99, 98}, {6, 1, 1}}));
+  CHECK(flat({{0, 1, 1}}));
+  CHECK(!flat({{4, 6, 7}, {6, 1, 1}}));
+  CHECK(!flat({{6, 1, 0}}));
+  CHECK(!flat({{6, 2, 2}}));
+}

@@ -165,6 +165,46 @@ TEST_SUITE("device") {
     }
   }
 
+  TEST_CASE("a bias gets the sums that the norm behind its layer makes, unless something else is added") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const std::int64_t width : {24, 27})
+        for (const char* kernels : {"products=fused", "plain"})
+          for (const char* more : {"nothing", "older", "newer"}) {
+            set_gpu_kernels(kernels);
+            CAPTURE(width);
+            CAPTURE(kernels);
+            CAPTURE(more);
+            const auto gradients = [&](Device device) {
+              const auto operand = [&](const char* name) {
+                return normal({520, width}, name, dtype, device);
+              };
+              const auto parameter = [&](const Shape& shape, const char* name) {
+                return require_grad(normal(shape, name, Dtype::f32, device));
+              };
+              const Tensor bias = parameter({width}, "bias"), x = require_grad(operand("x"));
+              const Tensor z =
+                  linear(operand("mixed"), parameter({width, width}, "weight"), bias, {.residual = x});
+              Tensor other;
+              if (more == std::string("older")) other = z * 0.5;
+              const SumAndNorm y =
+                  add_layer_norm(z, linear(operand("more"), parameter({width, width}, "w"), bias),
+                                 parameter({width}, "gain"));
+              const Tensor norm = layer_norm(z, parameter({width}, "gain"));
+              if (more == std::string("newer")) other = z * 0.5;
+              std::vector<Tensor> results{y.sum, y.norm, norm},
+                  dys{operand("dsum"), operand("dnorm"), operand("dnorm of z")};
+              if (other.defined()) results.push_back(other), dys.push_back(operand("dy"));
+              backward(results, dys);
+              return to_cpu({grad(bias), grad(x)});
+            };
+            const Tensors got = gradients(gpu()), want = gradients(kCpu);
+            for (std::size_t i = 0; i < want.size(); ++i)
+              expect_near(i == 0 ? "dbias" : "dx", got[i], want[i], dtype == Dtype::bf16 ? 16 : 272,
+                          dtype == Dtype::bf16 ? 0x1p-8 : epsilon(Dtype::f32));
+          }
+    set_gpu_kernels("plain");
+  }
+
   TEST_CASE("a bias in bf16 gets the sum over many rows, rounded once") {
     for (const bool needs_weight : {false, true}) {
       const auto gradient = [&](Device device) {
@@ -181,8 +221,10 @@ TEST_SUITE("device") {
 
   TEST_CASE("gradients that many uses add to are those of the CPU") {
     for (const int uses : {1, 2, 17, 40})
-      for (const std::int64_t rows : {50, 130})
+      for (const std::int64_t rows :
+           {50, 130, 400, 520})  // of the last two norms sum the gradients of biases
         for (const bool one : {false, true}) {
+          if (rows > 130 && (one || uses == 1)) continue;
           const Tensors got = gradients_of_uses(uses, rows, one, gpu()),
                         want = gradients_of_uses(uses, rows, one, kCpu);
           for (std::size_t i = 0; i < want.size(); ++i)

@@ -16,6 +16,8 @@
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/where.h"
+#include "ops/recurrence/gates.h"
+#include "ops/recurrence/lstm_cell.h"
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/softmax.h"
 #include "tensor/random/philox.h"
@@ -164,7 +166,8 @@ TEST_SUITE("device") {
       const auto results = [&](auto&& put) {
         const Tensor x = put(raw::cast(sample_uniform({4, 37}, "x", 0, 200), dtype)),
                      z = put(raw::cast(sample_uniform({37}, "z", 0, 200), dtype));
-        return Tensors{gather(x, 1, put(index)), where(put(mask), x, z)};
+        const Tensor whole = put(raw::cast(sample_uniform({4, 37}, "whole", 0, 200), dtype));
+        return Tensors{gather(x, 1, put(index)), where(put(mask), x, z), where(put(mask), x, whole)};
       };
       const Tensors got = results(to_gpu), want = results([](const Tensor&t) { return t; });
       for (std::size_t i = 0; i < got.size(); ++i)
@@ -300,6 +303,84 @@ TEST_SUITE("device") {
                        epsilon(Dtype::f32))})
         CHECK_MESSAGE(text.empty(), text);
     }
+  }
+
+  TEST_CASE(
+      "tensors of one layout move as on the CPU whatever their length, type and address, and no byte beside them") {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64, Dtype::i32, Dtype::i64, Dtype::u8})
+      for (const std::int64_t count : {0, 1, 7, 8, 16, 19, 4093})
+        for (const std::int64_t start : {0, 1, 4, 16}) {
+          CAPTURE(dtype_name(dtype));
+          CAPTURE(count);
+          CAPTURE(start);
+          const bool adds = dtype == Dtype::f32 || dtype == Dtype::bf16;
+          const Tensor x = raw::cast(sample_uniform({count + 32}, "x", 0, 200), dtype),
+                       z = raw::cast(sample_uniform({count + 32}, "z", 0, 200), dtype);
+          // Operands begin at `start` and at a multiple of 16 bytes.
+          const auto results = [&](const Tensor& a, const Tensor& b) {
+            const auto part = [&](const Tensor& t, std::int64_t from) {
+              return raw::narrow(t, 0, from, count);
+            };
+            const Tensor copied = raw::copy(a), filled = raw::copy(a), sum = raw::copy(a);
+            raw::copy_into(part(copied, start), part(b, 16));
+            raw::fill(part(filled, start), 3);
+            Tensors all{copied, filled};
+            if (!adds) return all;
+            raw::add_into(part(sum, start), part(b, 16));
+            all.push_back(sum);
+            all.push_back(mul(part(a, start), part(b, 16)));
+            all.push_back(raw::cast(part(a, start), dtype == Dtype::f32 ? Dtype::bf16 : Dtype::f32));
+            return all;
+          };
+          const Tensors got = results(to_gpu(x), to_gpu(z)), want = results(x, z);
+          for (std::size_t i = 0; i < got.size(); ++i)
+            CHECK(raw::cast(to_cpu(got[i]), Dtype::f64).to_vector<double>() ==
+                  raw::cast(want[i], Dtype::f64).to_vector<double>());
+        }
+  }
+
+  TEST_CASE("gates and LSTM cells go by fours or one by one, in every tile and block of rows") {
+    for (const std::int64_t width : {131, 260})  // of the second whole fours where rows are aligned
+      for (const bool aligned : {true, false})
+        for (const char* op : {"fixed", "lstm", "cell"}) {
+          CAPTURE(op);
+          const std::int64_t rows = 67;
+          const auto of = [&](const char* name, const Shape& shape) {
+            return raw::cast(raw::cast(sample_normal(shape, name), Dtype::f32), Dtype::f64);
+          };
+          const Shape shape{rows, width}, vector{width};
+          Tensors inputs{of("c", shape), of("z", shape), of("bias_f", vector)};
+          if (op == std::string("lstm"))
+            inputs = {of("c", shape), of("z", shape),       of("i", shape),
+                      of("f", shape), of("bias_i", vector), of("bias_f", vector)};
+          if (op == std::string("cell")) inputs = {of("gates", {rows, 4 * width}), of("c", shape)};
+          const auto gradients = [&](bool on_gpu) {
+            Tensors x, dys{of("dy", shape), of("dc", shape)};
+            for (const Tensor& input : inputs) x.push_back(on_gpu ? to_gpu(f32(input)) : raw::copy(input));
+            if (on_gpu) dys = {to_gpu(f32(dys[0])), to_gpu(f32(dys[1]))};
+            if (on_gpu && !aligned) x = at_odd_addresses(x), dys = at_odd_addresses(dys);
+            for (const Tensor& input : x) require_grad(input);
+            Tensors y;
+            if (x.size() == 2) {
+              const LstmCell cell = lstm_cell(x[0], x[1]);
+              y = {cell.h, cell.c};
+            } else {
+              y = {x.size() == 6 ? lstm_gate(x[0], x[1], x[2], x[3], x[4], x[5], true)
+                                 : fixed_gate(x[0], x[1], x[2], false)};
+              dys.pop_back();
+            }
+            backward(y, dys);
+            Tensors all;
+            for (const Tensor& result : y) all.push_back(to_cpu(detach(result)));
+            for (const Tensor& input : x) all.push_back(to_cpu(grad(input)));
+            return all;
+          };
+          const Tensors got = gradients(true), want = gradients(false);
+          for (std::size_t i = 0; i < want.size(); ++i) {
+            const std::string text = difference(std::to_string(i), got[i], want[i], 272, epsilon(Dtype::f32));
+            CHECK_MESSAGE(text.empty(), text);
+          }
+        }
   }
 
   TEST_CASE("rows of any length, padding and alignment move as on the CPU, and the padding stays") {

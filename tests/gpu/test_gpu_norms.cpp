@@ -5,6 +5,7 @@
 // Tolerances: as in test_gpu_edges.cpp for f32, as in test_gpu_bf16.cpp for bf16.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "ops/norm/rms_norm.h"
 #include "ops/norm/unit_norm.h"
 #include "ops/reduce/reduce.h"
+#include "tensor/transfer.h"
 #include "tests/gpu/support/gpu_test.h"
 #include "tests/support/bf16_check.h"
 
@@ -260,5 +262,64 @@ TEST_SUITE("device") {
         expect_none(gradient_difference("slots", got, want, 528, epsilon(Dtype::f32)));
       }
     }
+  }
+
+  TEST_CASE("a norm sums the columns of dx as it is stored, and nothing else changes") {
+    struct Size {
+      std::int64_t rows, width;
+    };
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const auto& [rows, width] : {Size{497, 72}, Size{16400, 8}, Size{500, 1088}})
+        for (const bool centred : {true, false})
+          for (const bool aligned : {true, false}) {
+            CAPTURE(rows);
+            CAPTURE(width);
+            const auto there = [&](const char* name, const Shape& shape, Dtype type) {
+              const Tensor x = to_gpu(raw::cast(sample_normal(shape, name), type));
+              return aligned ? x : at_odd_addresses({x})[0];
+            };
+            const Tensor x = there("x", {rows, width}, dtype), dy = there("dy", {rows, width}, dtype),
+                         dsum = there("dsum", {rows, width}, dtype),
+                         gain = there("gain", {width}, Dtype::f32), mean = there("mean", {rows}, Dtype::f32),
+                         rstd = there("rstd", {rows}, Dtype::f32);
+            const Shape partials{norm_blocks(gpu(), rows), width};
+            const auto sums = [&] { return Tensor::empty(partials, Dtype::f32, gpu()); };
+            Tensors results[2];
+            for (const bool columns : {false, true}) {
+              const Tensor dx = there("dx", {rows, width}, dtype), dweight = sums(), dbias = sums(),
+                           of_dx = sums();
+              const RowNormBackwardArgs args{dtype,
+                                             rows,
+                                             width,
+                                             dy.raw_data(),
+                                             width,
+                                             x.raw_data(),
+                                             width,
+                                             gain.raw_data(),
+                                             mean.raw_data(),
+                                             rstd.raw_data(),
+                                             dx.raw_data(),
+                                             width,
+                                             0,
+                                             dweight.raw_data(),
+                                             dbias.raw_data(),
+                                             0,
+                                             dsum.raw_data(),
+                                             columns ? of_dx.raw_data() : nullptr};
+              (centred ? layer_norm_backward_slot : rms_norm_backward_slot)(gpu(), args);
+              results[columns] = to_cpu({dx, dweight});
+              if (centred) results[columns].push_back(to_cpu(dbias));
+              if (!columns) continue;
+              const Tensor stored = raw::cast(to_cpu(dx), Dtype::f64);
+              const std::int64_t each = norm_block_rows(true, rows);
+              Tensors want;
+              for (std::int64_t b = 0; b < partials[0]; ++b)
+                want.push_back(
+                    sum_to(raw::narrow(stored, 0, b * each, std::min(each, rows - b * each)), {1, width}));
+              expect_none(difference("sums", to_cpu(of_dx), raw::concat(want, 0), 64, epsilon(Dtype::f32)));
+            }
+            for (std::size_t i = 0; i < results[0].size(); ++i)
+              expect_none(bit_difference("beside sums", results[1][i], results[0][i]));
+          }
   }
 }

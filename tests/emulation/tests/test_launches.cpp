@@ -15,6 +15,7 @@
 #include "cuda/core/launch.cuh"
 #include "cuda/runtime/context.h"
 #include "ops/attention/attention.h"
+#include "ops/norm/layer_norm.h"
 #include "ops/product/linear.h"
 #include "tensor/base/error.h"
 #include "tests/emulation/emulation.h"
@@ -276,6 +277,23 @@ TEST_SUITE("device") {
     CHECK(at(back, "row_block_sums") == 2);
     CHECK(at(back, "partial_sums") == 2);
     CHECK(sum(back) == at(back, "product") + 4);
+  }
+
+  TEST_CASE("the norm behind a linear layer sums the gradient of that layer's bias on its way") {
+    const auto tensor = [](const Shape& shape, Dtype dtype) { return to_gpu(Tensor::full(shape, 1, dtype)); };
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})  // the sum of a norm's kernel, and of a product
+      for (const std::int64_t rows : {320, 640}) {       // with two kernels, and with one
+        set_gpu_kernels("products=fused");
+        const auto parameter = [&](const Shape& shape) { return require_grad(tensor(shape, Dtype::f32)); };
+        const Tensor x = require_grad(tensor({rows, 16}, dtype)), weight = parameter({16, 16}),
+                     bias = parameter({16}), gain = parameter({16}), dy = tensor({rows, 16}, dtype);
+        const SumAndNorm y = add_layer_norm(x, LinearTerm{tensor({rows, 16}, dtype), weight, bias}, gain);
+        const Counts back = counted([&] { backward({y.sum, y.norm}, {dy, dy}); });
+        CAPTURE(text_of(back));
+        CHECK(at(back, "row_block_sums") == (rows == 320 ? 1 : 0));
+        CHECK(at(back, "partial_sums") == 2);
+        set_gpu_kernels("plain");
+      }
   }
 
   TEST_CASE("a window or a chunk of a chain launches as much as docs/gpu.md says") {
