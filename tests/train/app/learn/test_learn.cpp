@@ -108,7 +108,7 @@ TEST_CASE(
   CHECK(student.check().status == 0);
   CHECK(contains(student.take().out, "is there already"));
   CHECK(student.check().status == 0);
-  CHECK(contains(student.learn({}).out, "  right  3  broadcast"));
+  CHECK(contains(student.learn({}).out, "  right   3  broadcast"));
   CHECK(contains(student.learn({}).out, "1 of 20 are right"));
   student.hand_in("03_broadcast.cpp", "int main() {}\n");
   CHECK(student.check().status == 1);
