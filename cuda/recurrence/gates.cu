@@ -168,16 +168,16 @@ std::int64_t blocks_of(const GateArgs& args) {
   return grid_for((args.width + kGateColumns - 1) / kGateColumns * gate_blocks(args.rows), 1, 64);
 }
 
-// Calls launch(kind, tanh_z, whole), each a constant of a type.
-template <class Launch>
-void with_constants(const GateArgs& args, bool whole, Launch&& launch) {
+// Calls run(kind, tanh_z, whole), each a constant of a type.
+template <class Run>
+void with_constants(const GateArgs& args, bool whole, Run&& run) {
   const auto with = [](bool value, auto&& next) {
     return value ? next(std::true_type{}) : next(std::false_type{});
   };
   with(args.kind == GateKind::fixed, [&](auto fixed) {
     constexpr GateKind kKind = fixed ? GateKind::fixed : GateKind::lstm;
     with(args.tanh_z, [&](auto tanh_z) {
-      with(whole, [&](auto fours) { launch(std::integral_constant<GateKind, kKind>{}, tanh_z, fours); });
+      with(whole, [&](auto fours) { run(std::integral_constant<GateKind, kKind>{}, tanh_z, fours); });
     });
   });
 }
