@@ -119,16 +119,14 @@ int draw_state_of(const StateFlags& flags, LoadedRun run) {
       study.answers, plural(study.answers, "answer"));
   print_line("state: {} {}", study.numbers.size(), plural(study.numbers.size(), "number"));
   constexpr std::size_t kShown = 5;
-  Table table{
-      {"number", "separation, standard deviations", "mean of " + caption.answer, "mean of " + caption.others},
-      {},
-      "lr"};
+  print_line("standard deviations between {} and {}:", caption.answer, caption.others);
+  Table table{{"number", "separation", "mean of " + caption.answer, "mean of " + caption.others}, {}, "lr"};
   for (std::size_t i = 0; i < std::min(kShown, study.numbers.size()); ++i) {
     const StateNumber& number = study.numbers[i];
     table.rows.push_back({number.name(), fmt::format("{:.1f}", number.separation),
                           fmt::format("{:.4f}", number.mean), fmt::format("{:.4f}", number.other_mean)});
   }
-  print(to_text(table));
+  print(to_text(table, 2));
   print_line("picture: {}", flags.out);
   return 0;
 }
