@@ -8,6 +8,7 @@
 #include "autograd/tape.h"
 #include "ops/core/cpu_path.h"
 #include "ops/reduce/reduce.h"
+#include "tensor/transfer.h"
 
 namespace eddy::detail {
 
