@@ -63,7 +63,7 @@ is_comment {
   if (shares) for (i = 1; i <= lines; ++i) print shared[i]
   if (indent < doc_indent) lines = 0
   code = $0
-  trailing = match(code, /[^ ] +\/\/ /)
+  trailing = text !~ /^}/ && match(code, /[^ ] +\/\/ /)  # a } says what ends
   note = ""
   if (trailing) {
     note = "/// " escaped(substr(code, RSTART + RLENGTH))

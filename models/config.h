@@ -12,9 +12,10 @@ namespace eddy {
 
 // model.readout: the positions that give logits.
 enum class Readout { all, last, tail };
-// Their names, in the order of the values.
+// The names of its values.
 template <>
 struct ValueNames<Readout> {
+  // In the order of the values.
   static constexpr const char* all[] = {"all", "last", "tail"};
 };
 

@@ -24,27 +24,34 @@ enum class TanhRule { code, paper };
 
 namespace eddy {
 
-// Their names, in the order of the values.
+// The names of its values.
 template <>
 struct ValueNames<block_recurrent::CellKind> {
+  // In the order of the values.
   static constexpr const char* all[] = {"dual", "single", "skip"};
 };
+// The names of LogitDivisor.
 template <>
 struct ValueNames<block_recurrent::LogitDivisor> {
+  // In the order of the values.
   static constexpr const char* all[] = {"sqrt_d", "sqrt_vocab", "none"};
 };
+// The names of TanhRule.
 template <>
 struct ValueNames<block_recurrent::TanhRule> {
+  // In the order of the values.
   static constexpr const char* all[] = {"code", "paper"};
 };
 // model.gate.
 template <>
 struct ValueNames<GateKind> {
+  // In the order of the values.
   static constexpr const char* all[] = {"fixed", "lstm"};
 };
 // model.memory_search.
 template <>
 struct ValueNames<MemorySearch> {
+  // In the order of the values.
   static constexpr const char* all[] = {"bucket", "exact"};
 };
 

@@ -20,17 +20,22 @@ enum class Detach { segment, chunk };
 
 namespace eddy {
 
-// Their names, in the order of the values.
+// The names of its values.
 template <>
 struct ValueNames<blockwise_recurrent::MemoryProjections> {
+  // In the order of the values.
   static constexpr const char* all[] = {"separate", "shared"};
 };
+// The names of MemoryInit.
 template <>
 struct ValueNames<blockwise_recurrent::MemoryInit> {
+  // In the order of the values.
   static constexpr const char* all[] = {"learned", "zero"};
 };
+// The names of Detach.
 template <>
 struct ValueNames<blockwise_recurrent::Detach> {
+  // In the order of the values.
   static constexpr const char* all[] = {"segment", "chunk"};
 };
 

@@ -45,6 +45,7 @@ struct ValueNames<ScheduleName> {
 // constants (ops/optimizer/adafactor.h) and reads only `learning_rate` and `clip`; sgd and lion have those of
 // ops/optimizer/momentum.h; muon (muon.h) reads them all.
 struct OptimizerOptions {
+  // An OptimizerName.
   std::string optimizer = value_name(OptimizerName::adamw);
   double learning_rate = 1e-3;    // with a schedule, the rate after the warm-up
   double beta1 = 0.9;             // decay of the running mean of the gradient; sgd: its momentum
@@ -60,6 +61,7 @@ struct OptimizerOptions {
 
 // The name of a schedule, its lowest rate, and its lengths in optimizer steps.
 struct ScheduleOptions {
+  // A ScheduleName.
   std::string schedule = value_name(ScheduleName::constant);
   double min_learning_rate = 0.0;  // at step `steps`, the first after the run
   std::int64_t steps = 5000;       // of the whole run

@@ -19,13 +19,16 @@ enum class Accumulate { output, hidden };
 
 namespace eddy {
 
-// Their names, in the order of the values.
+// The names of its values.
 template <>
 struct ValueNames<recurrent_transformer::Activation> {
+  // In the order of the values.
   static constexpr const char* all[] = {"gelu", "relu"};
 };
+// The names of Accumulate.
 template <>
 struct ValueNames<recurrent_transformer::Accumulate> {
+  // In the order of the values.
   static constexpr const char* all[] = {"output", "hidden"};
 };
 

@@ -23,21 +23,28 @@ enum class FeedbackCarry { raw, official };
 
 namespace eddy {
 
-// Their names, in the order of the values.
+// The names of its values.
 template <>
 struct ValueNames<staircase::Carry> {
+  // In the order of the values.
   static constexpr const char* all[] = {"exact", "official"};
 };
+// The names of ColdStart.
 template <>
 struct ValueNames<staircase::ColdStart> {
+  // In the order of the values.
   static constexpr const char* all[] = {"zeros", "empty"};
 };
+// The names of FeedbackMemory.
 template <>
 struct ValueNames<staircase::FeedbackMemory> {
+  // In the order of the values.
   static constexpr const char* all[] = {"mix", "last"};
 };
+// The names of FeedbackCarry.
 template <>
 struct ValueNames<staircase::FeedbackCarry> {
+  // In the order of the values.
   static constexpr const char* all[] = {"raw", "official"};
 };
 

@@ -15,6 +15,7 @@ template <class E>
 [[noreturn]] void throw_formatted(fmt::string_view text, fmt::format_args args);
 }  // namespace detail
 
+// Throws an E, one of the errors in tensor/base/error.h, whose text is formatted as by fmt.
 template <class E, class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
   detail::throw_formatted<E>(text, fmt::make_format_args(args...));
