@@ -146,8 +146,7 @@ int run_compare(const CompareFlags& flags) {
   if (!read.left_out.empty()) print_line("data: {}{}", flags.data, describe_left_out(read));
   print_line("A: {} ({}): {:.6f} nats per token", runs.name_a, runs.about_a, comparison.loss_a);
   print_line("B: {} ({}): {:.6f} nats per token", runs.name_b, runs.about_b, comparison.loss_b);
-  print_line("tokens: {}{}", comparison.tokens,
-             texts.size() > 1 ? fmt::format(" of {} texts", texts.size()) : "");
+  print_line("tokens: {}", comparison.tokens);
   print_list("tokens that A predicts better:", texts, comparison.a_better);
   print_list("tokens that B predicts better:", texts, comparison.b_better);
   // Behind the numbers, which a full disk does not take.
