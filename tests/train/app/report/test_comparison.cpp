@@ -1,5 +1,6 @@
 // Two runs token by token: the losses of single tokens, the ranking, the way back to the last occurrence.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <limits>
