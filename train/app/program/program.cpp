@@ -154,12 +154,13 @@ void check_alone_variable() {
         "EDDY_ALONE: '{}' (1: this process shares nothing with others of its launcher; 0 or unset)", text);
 }
 
-// EDDY_KERNELS, which overrides the choice of GPU kernels; "" where it is not set.
+// EDDY_KERNELS; "" where it is not set.
 std::string wanted_gpu_kernels() {
   const char* const wanted = std::getenv("EDDY_KERNELS");
   return wanted == nullptr ? "" : wanted;
 }
 
+// Overrides the choice of GPU kernels by it.
 // errors: ConfigError.
 void choose_gpu_kernels() {
   const std::string wanted = wanted_gpu_kernels();
