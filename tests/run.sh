@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs the tests: an optimised build of the host's half, and every suite of it.
+# Runs the tests: an optimised build of the host's half, and every suite of it but those labelled slow.
 #
 #   tests/run.sh               this, in about ten minutes on two cores
 #   tests/run.sh --all         also what checks the GPU's half without one and finds what a test cannot: the emulated GPU,
 #                              sanitizers, every file read by itself where there is clang 19, and where there is nvcc a
 #                              CUDA build, whose kernels run again from PTX. Continuous integration runs this; with CI=1
 #                              warnings are errors, and the program is built on a fresh Debian 13 and trains there.
+#                              Neither runs what trains or kills for minutes: ctest --test-dir build/release -L slow
 #   tests/run.sh --sanitize    the sanitizers alone
 #   tests/run.sh --gpu         the tests of a CUDA build on the GPU, alone; without a GPU they are built and skipped
 #   tests/run.sh --gpu --sanitize    the same under compute-sanitizer, where every allocation stands by itself
@@ -86,6 +87,7 @@ sanitizers    tests of tensor/ and autograd/ for addresses, undefined behaviour 
 clang 19      every file read by itself, by a second compiler, where it is installed (300 s)
 nvcc          a CUDA build, and its kernels run again from PTX, where it is installed (600 s)
 END
+  echo "Neither runs what trains or kills for minutes: ctest --test-dir build/release -L slow"
 }
 
 test_release() {

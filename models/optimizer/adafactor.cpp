@@ -15,20 +15,20 @@ class AdafactorOptimizer final : public Optimizer {
     const Tensor& values = params.values();
     std::int64_t second = 0;
     for (const ParameterRange& range : held_) {
-      std::vector<AdafactorParameter> shapes;
+      std::vector<detail::AdafactorParameter> shapes;
       for (std::size_t i = range.first; i < range.last; ++i) {
         const Parameter& parameter = params.parameters()[i];
         shapes.push_back({parameter.offset - range.begin, parameter.shape});
       }
-      Plan& plan = plans_.emplace_back(Plan{adafactor_plan(shapes), {}, second});
-      plan.tables = adafactor_tables(plan.plan, values.device());
+      Plan& plan = plans_.emplace_back(Plan{detail::adafactor_plan(shapes), {}, second});
+      plan.tables = detail::adafactor_tables(plan.plan, values.device());
       second += plan.plan.second_elements;
     }
     second_ = Tensor::zeros({second}, values.dtype(), values.device());
   }
 
-  AdamScalars scalars(double learning_rate) const override {
-    const AdafactorScalars next{learning_rate, steps_, clip_};
+  detail::AdamScalars scalars(double learning_rate) const override {
+    const detail::AdafactorScalars next{learning_rate, steps_, clip_};
     detail::check_scalars("adafactor_step", next, 0);
     return next;
   }
@@ -43,7 +43,7 @@ class AdafactorOptimizer final : public Optimizer {
         return count == arena.elements() ? arena : raw::narrow(arena, 0, begin, count);
       };
       const std::int64_t count = range.end - range.begin;
-      adafactor_step_on_device(
+      detail::adafactor_step_on_device(
           part(params_.values(), range.begin, count), part(params_.gradients(), range.begin, count),
           part(momentum_, range.at, count), part(second_, plan.second, plan.plan.second_elements), plan.plan,
           plan.tables, {}, numbers, norm);
@@ -64,7 +64,7 @@ class AdafactorOptimizer final : public Optimizer {
         const Parameter& parameter = params_.parameters()[i];
         const Shape& shape = parameter.shape;
         found.push_back({"m." + parameter.name, part_of(momentum_, range, parameter)});
-        if (adafactor_factored(shape)) {
+        if (detail::adafactor_factored(shape)) {
           next_of_second("r." + parameter.name, {shape[0]});
           next_of_second("c." + parameter.name, {shape[1]});
         } else {
@@ -76,8 +76,8 @@ class AdafactorOptimizer final : public Optimizer {
 
   // Of a range of held parameters.
   struct Plan {
-    AdafactorPlan plan;
-    AdafactorTables tables;
+    detail::AdafactorPlan plan;
+    detail::AdafactorTables tables;
     std::int64_t second = 0;  // its offset in second_
   };
 

@@ -32,8 +32,8 @@ Adam::Adam(ParamStore& params, const OptimizerOptions& options, const ParameterM
 
 void Adam::update(const Tensor& numbers, const Tensor& norm) {
   for (const Range& range : ranges_of())
-    adamw_step_on_device(values_of(range), gradients_of(range), statistics_of(m_, range),
-                         statistics_of(v_, range), range.decays, constants_, numbers, norm);
+    detail::adamw_step_on_device(values_of(range), gradients_of(range), statistics_of(m_, range),
+                                 statistics_of(v_, range), range.decays, constants_, numbers, norm);
 }
 
 std::vector<Optimizer::Part> Adam::parts() const {

@@ -21,7 +21,7 @@ class Adam final : public DecayingOptimizer {
   // "m.<parameter>" and "v.<parameter>".
   std::vector<Part> parts() const override;
 
-  AdamConstants constants_;
+  detail::AdamConstants constants_;
   Tensor m_, v_;
 };
 

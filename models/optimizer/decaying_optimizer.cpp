@@ -29,10 +29,10 @@ std::vector<ParameterRange> reached_ranges(const ParamStore& params,
 }
 
 // The segments inside a range, counted from its beginning. A segment is a parameter's, so none is cut.
-std::vector<DecaySegment> segments_within(const std::vector<DecaySegment>& segments, std::int64_t begin,
-                                          std::int64_t end) {
-  std::vector<DecaySegment> found;
-  for (const DecaySegment& segment : segments)
+std::vector<detail::DecaySegment> segments_within(const std::vector<detail::DecaySegment>& segments,
+                                                  std::int64_t begin, std::int64_t end) {
+  std::vector<detail::DecaySegment> found;
+  for (const detail::DecaySegment& segment : segments)
     if (segment.begin >= begin && segment.end <= end)
       found.push_back({segment.begin - begin, segment.end - begin, segment.decay});
   return found;
@@ -54,8 +54,8 @@ DecayingOptimizer::DecayingOptimizer(ParamStore& params, const OptimizerOptions&
         segments_.push_back({parameter.offset, parameter.offset + parameter.shape.elements(), decay});
 }
 
-AdamScalars DecayingOptimizer::scalars(double learning_rate) const {
-  const AdamScalars next{learning_rate, steps_ + 1, clip_};
+detail::AdamScalars DecayingOptimizer::scalars(double learning_rate) const {
+  const detail::AdamScalars next{learning_rate, steps_ + 1, clip_};
   detail::check_scalars("optimizer", next, 1);
   return next;
 }
@@ -70,9 +70,9 @@ std::vector<DecayingOptimizer::Range> DecayingOptimizer::ranges_of() {
     ranges.clear();
     for (const ParameterRange& borders : reached) {
       const std::int64_t begin = borders.begin, end = borders.end;
-      ranges.push_back(
-          {begin, end, borders.at,
-           decay_table(segments_within(segments_, begin, end), end - begin, params_.values().device())});
+      ranges.push_back({begin, end, borders.at,
+                        detail::decay_table(segments_within(segments_, begin, end), end - begin,
+                                            params_.values().device())});
     }
     store_unless_capturing(ranges_, ranges);
   }

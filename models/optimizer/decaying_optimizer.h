@@ -17,7 +17,7 @@ namespace eddy {
 class DecayingOptimizer : public Optimizer {
  public:
   // Steps are counted from 1.
-  AdamScalars scalars(double learning_rate) const override;
+  detail::AdamScalars scalars(double learning_rate) const override;
 
  protected:
   // The decay applies to every parameter with two axes or more.
@@ -41,7 +41,7 @@ class DecayingOptimizer : public Optimizer {
 
  private:
   double clip_;
-  std::vector<DecaySegment> segments_;
+  std::vector<detail::DecaySegment> segments_;
   std::vector<Range> ranges_;  // of the last step, mostly the same at every step
 };
 

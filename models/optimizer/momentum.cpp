@@ -11,7 +11,8 @@ class MomentumOptimizer final : public DecayingOptimizer {
  public:
   MomentumOptimizer(ParamStore& params, const OptimizerOptions& options, const ParameterMask& held)
       : DecayingOptimizer(params, options, held, options.weight_decay),
-        constants_{value_is(options.optimizer, OptimizerName::lion) ? MomentumRule::lion : MomentumRule::sgd,
+        constants_{value_is(options.optimizer, OptimizerName::lion) ? detail::MomentumRule::lion
+                                                                    : detail::MomentumRule::sgd,
                    options.beta1, options.beta2},
         m_(make_statistics()) {
     for (const double beta : {options.beta1, options.beta2})
@@ -26,13 +27,13 @@ class MomentumOptimizer final : public DecayingOptimizer {
  private:
   void update(const Tensor& numbers, const Tensor& norm) override {
     for (const Range& range : ranges_of())
-      momentum_step_on_device(values_of(range), gradients_of(range), statistics_of(m_, range), range.decays,
-                              constants_, numbers, norm);
+      detail::momentum_step_on_device(values_of(range), gradients_of(range), statistics_of(m_, range),
+                                      range.decays, constants_, numbers, norm);
   }
   // "m.<parameter>".
   std::vector<Part> parts() const override { return parts_of({{"m", m_}}); }
 
-  MomentumConstants constants_;
+  detail::MomentumConstants constants_;
   Tensor m_;
 };
 

@@ -83,8 +83,8 @@ void Muon::update(const Tensor& numbers, const Tensor& norm) {
   for (const Range& range : ranges_of()) {
     const Tensor values = values_of(range), momenta = statistics_of(momenta_, range);
     const Tensor directions = Tensor::empty(values.shape(), values.dtype(), values.device());
-    momentum_step_on_device(directions, gradients_of(range), momenta, range.decays,
-                            {MomentumRule::nesterov, momentum_, 0}, numbers, norm);
+    detail::momentum_step_on_device(directions, gradients_of(range), momenta, range.decays,
+                                    {detail::MomentumRule::nesterov, momentum_, 0}, numbers, norm);
     for (const Parameter& parameter : params_.parameters()) {
       if (parameter.offset < range.begin || parameter.offset >= range.end) continue;
       const std::int64_t matrices = hidden_matrices(parameter);
@@ -98,8 +98,8 @@ void Muon::update(const Tensor& numbers, const Tensor& norm) {
         raw::copy_into(part, size * orthogonal(part));
       }
     }
-    momentum_step_on_device(values, directions, momenta, range.decays, {MomentumRule::given, 0, 0}, numbers,
-                            norm);
+    detail::momentum_step_on_device(values, directions, momenta, range.decays,
+                                    {detail::MomentumRule::given, 0, 0}, numbers, norm);
   }
 }
 

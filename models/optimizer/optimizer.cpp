@@ -85,7 +85,7 @@ double Optimizer::step(double learning_rate) {
     fail<ValueError>("optimizer: a step would change nothing: {} (parameters: {})",
                      params_.parameters().empty() ? "there are no parameters" : "its mask marks no parameter",
                      first_names(params_.parameters()));
-  const AdamScalars numbers = scalars(learning_rate);
+  const detail::AdamScalars numbers = scalars(learning_rate);
   const double norm = apply(upload_records(params_.values().device(), &numbers, 1)).item();
   if (std::isfinite(norm)) count_step();
   return norm;

@@ -147,7 +147,7 @@ class Optimizer {
   // The parts of step(), for a loop that does not wait.
   // Returns the numbers of the next step.
   // errors: ValueError for a learning rate that is negative or not finite.
-  virtual AdamScalars scalars(double learning_rate) const = 0;
+  virtual detail::AdamScalars scalars(double learning_rate) const = 0;
   // Enqueues one step with the gradients in the arena. `numbers` holds the bytes of scalars() on the
   // parameters' device and is read when the step is computed. Returns the gradients' norm before clipping,
   // one f64 on that device. If the norm is not finite, nothing changes; nor if `before`, the norm of the step before,

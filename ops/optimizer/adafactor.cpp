@@ -26,7 +26,7 @@ std::int64_t divide_up(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
-AdafactorPlan adafactor_plan(const std::vector<AdafactorParameter>& parameters) {
+AdafactorPlan detail::adafactor_plan(const std::vector<AdafactorParameter>& parameters) {
   AdafactorPlan plan;
   for (const AdafactorParameter& parameter : parameters) {
     if (parameter.begin < plan.arena_elements)
@@ -110,9 +110,9 @@ void run_adafactor(const Tensor& params, const Tensor& grads, const Tensor& mome
 
 }  // namespace
 
-void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& momentum, const Tensor& second,
-                    const AdafactorPlan& plan, const AdafactorOptions& options,
-                    const AdafactorScalars& scalars, const Tensor& norm) {
+void detail::adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& momentum,
+                            const Tensor& second, const AdafactorPlan& plan, const AdafactorOptions& options,
+                            const AdafactorScalars& scalars, const Tensor& norm) {
   check_step(params, grads, momentum, second, plan, options, norm);
   check_scalars(kAdafactor, scalars, 0);
   check_clip(kAdafactor, scalars, norm);
@@ -120,13 +120,14 @@ void adafactor_step(const Tensor& params, const Tensor& grads, const Tensor& mom
                 upload_records(params.device(), &scalars, 1), norm);
 }
 
-AdafactorTables adafactor_tables(const AdafactorPlan& plan, Device device) {
+AdafactorTables detail::adafactor_tables(const AdafactorPlan& plan, Device device) {
   return {upload_records(device, plan.tensors), upload_records(device, plan.blocks)};
 }
 
-void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& momentum,
-                              const Tensor& second, const AdafactorPlan& plan, const AdafactorTables& tables,
-                              const AdafactorOptions& options, const Tensor& scalars, const Tensor& norm) {
+void detail::adafactor_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& momentum,
+                                      const Tensor& second, const AdafactorPlan& plan,
+                                      const AdafactorTables& tables, const AdafactorOptions& options,
+                                      const Tensor& scalars, const Tensor& norm) {
   check_step(params, grads, momentum, second, plan, options, norm);
   if (record_count<AdafactorTensor>(tables.tensors) != std::ssize(plan.tensors) ||
       record_count<AdafactorBlock>(tables.blocks) != std::ssize(plan.blocks))

@@ -29,7 +29,7 @@
 #include "ops/optimizer/optimizer.h"
 #include "tensor/tensor.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // The constants of a run.
 struct AdafactorOptions {
@@ -108,7 +108,6 @@ void adafactor_step_on_device(const Tensor& params, const Tensor& grads, const T
                               const Tensor& second, const AdafactorPlan& plan, const AdafactorTables& tables,
                               const AdafactorOptions& options, const Tensor& scalars, const Tensor& norm);
 
-namespace detail {
 // One step. All pointers are device memory. The passes, with a sum over blocks between them:
 //   1. each block:           r (sums of g2 over rows), partial column sums of g2; v; sums of u^2 and w^2
 //   2. each factored tensor: c from the partial sums, mean(r)
@@ -134,6 +133,4 @@ struct AdafactorArgs {
   double* tensor_values;  // [tensor_count, 2]: mean(r) and the rate
 };
 extern Slot<AdafactorArgs> adafactor_slot;
-}  // namespace detail
-
-}  // namespace eddy
+}  // namespace eddy::detail

@@ -11,8 +11,8 @@
 namespace eddy {
 namespace {
 
-constexpr AdafactorOptions kOptions;
-constexpr AdafactorScalars kScalars = {0.03, 4, 1.5};
+constexpr detail::AdafactorOptions kOptions;
+constexpr detail::AdafactorScalars kScalars = {0.03, 4, 1.5};
 
 double root_mean_square(const Tensor& x) {
   return std::sqrt(sum(x * x).item<double>() / std::max(1.0, static_cast<double>(x.elements())));
@@ -48,12 +48,13 @@ std::vector<OpSpec> adafactor_specs() {
   spec.run = [](const Tensors& x) {
     const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), second = raw::copy(x[3]);
     const Tensor g = raw::contiguous(x[1]);
-    adafactor_step(p, g, m, second, adafactor_plan({{0, p.shape()}}), kOptions, kScalars, l2_norm(g));
+    detail::adafactor_step(p, g, m, second, detail::adafactor_plan({{0, p.shape()}}), kOptions, kScalars,
+                           l2_norm(g));
     return Tensors{p, m, second};
   };
   spec.reference = adafactor_reference;
   const auto sample = [](const Shape& shape, double scale) {
-    const std::int64_t second = adafactor_factored(shape) ? shape[0] + shape[1] : shape.elements();
+    const std::int64_t second = detail::adafactor_factored(shape) ? shape[0] + shape[1] : shape.elements();
     return Tensors{sample_normal(shape, "p", 0.1), sample_normal(shape, "g", scale),
                    sample_normal(shape, "m", 0.01),
                    sample_uniform({second}, "second", 0.5 * scale * scale, 2 * scale * scale)};

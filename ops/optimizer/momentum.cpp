@@ -12,9 +12,9 @@ namespace eddy {
 
 using namespace detail;
 
-void momentum_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m,
-                             const Tensor& segments, const MomentumConstants& options, const Tensor& scalars,
-                             const Tensor& norm) {
+void detail::momentum_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m,
+                                     const Tensor& segments, const MomentumConstants& options,
+                                     const Tensor& scalars, const Tensor& norm) {
   constexpr const char* kOp = "momentum_step";
   check_arenas(kOp, params, {{grads, "grads"}, {m, "m"}}, norm);
   for (const double beta : {options.beta1, options.beta2})

@@ -21,7 +21,7 @@
 
 #include "ops/optimizer/optimizer.h"
 
-namespace eddy {
+namespace eddy::detail {
 
 // Which of them.
 enum class MomentumRule : std::uint8_t { sgd, lion, nesterov, given };
@@ -43,7 +43,6 @@ void momentum_step_on_device(const Tensor& params, const Tensor& grads, const Te
                              const Tensor& segments, const MomentumConstants& options, const Tensor& scalars,
                              const Tensor& norm);
 
-namespace detail {
 // One step over n elements. All pointers are device memory.
 struct MomentumArgs {
   Dtype dtype;
@@ -85,6 +84,4 @@ EDDY_HD_INLINE T momentum_update(T beta1, T rest1, T beta2, T rest2, T rate, T k
     return keep * p - (step - back);
   }
 }
-}  // namespace detail
-
-}  // namespace eddy
+}  // namespace eddy::detail

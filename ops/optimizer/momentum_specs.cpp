@@ -10,15 +10,15 @@
 namespace eddy {
 namespace {
 
-constexpr AdamScalars kMomentumScalars = {0.01, 1, 1.5};
+constexpr detail::AdamScalars kMomentumScalars = {0.01, 1, 1.5};
 
-OpSpec momentum_spec(const char* name, const char* formula, const MomentumConstants& constants) {
+OpSpec momentum_spec(const char* name, const char* formula, const detail::MomentumConstants& constants) {
   OpSpec spec{name, formula};
   spec.run = [constants](const Tensors& x) {
     const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), g = raw::contiguous(x[1]);
-    momentum_step_on_device(p, g, m,
-                            decay_table(detail::sample_segments(p.elements()), p.elements(), p.device()),
-                            constants, upload_records(p.device(), &kMomentumScalars, 1), l2_norm(g));
+    detail::momentum_step_on_device(
+        p, g, m, detail::decay_table(detail::sample_segments(p.elements()), p.elements(), p.device()),
+        constants, upload_records(p.device(), &kMomentumScalars, 1), l2_norm(g));
     return Tensors{p, m};
   };
   spec.reference = [constants](const Tensors& x) {
@@ -29,26 +29,26 @@ OpSpec momentum_spec(const char* name, const char* formula, const MomentumConsta
     const double factor = std::min(1.0, kMomentumScalars.clip / (std::sqrt(squares) + 1e-6));
     for (std::size_t i = 0; i < p.size(); ++i) {
       double decay = 0;
-      for (const DecaySegment& segment : detail::sample_segments(std::ssize(p)))
+      for (const detail::DecaySegment& segment : detail::sample_segments(std::ssize(p)))
         if (static_cast<std::int64_t>(i) >= segment.begin && static_cast<std::int64_t>(i) < segment.end)
           decay = segment.decay;
       const double gradient = factor * g[i],
                    mixed = constants.beta1 * m[i] + (1 - constants.beta1) * gradient;
       const double rate = kMomentumScalars.lr, kept = p[i] * (1 - rate * decay);
       switch (constants.rule) {
-        case MomentumRule::sgd:
+        case detail::MomentumRule::sgd:
           m[i] = constants.beta1 * m[i] + gradient;
           p[i] = kept - rate * m[i];
           break;
-        case MomentumRule::lion:
+        case detail::MomentumRule::lion:
           m[i] = constants.beta2 * m[i] + (1 - constants.beta2) * gradient;
           p[i] = kept - rate * (mixed > 0 ? 1 : mixed < 0 ? -1 : 0);
           break;
-        case MomentumRule::nesterov:
+        case detail::MomentumRule::nesterov:
           m[i] = constants.beta1 * m[i] + gradient;
           p[i] = gradient + constants.beta1 * m[i];
           break;
-        case MomentumRule::given:
+        case detail::MomentumRule::given:
           p[i] = kept - rate * g[i];
           break;
       }
@@ -65,11 +65,13 @@ OpSpec momentum_spec(const char* name, const char* formula, const MomentumConsta
 }  // namespace
 
 std::vector<OpSpec> momentum_specs() {
-  return {momentum_spec("sgd", "m = beta1 m + g, p (1 - lr decay) - lr m", {MomentumRule::sgd, 0.9, 0}),
-          momentum_spec("lion", "p (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g)",
-                        {MomentumRule::lion, 0.9, 0.99}),
-          momentum_spec("nesterov", "m = beta1 m + g, g + beta1 m", {MomentumRule::nesterov, 0.95, 0}),
-          momentum_spec("given", "p (1 - lr decay) - lr g, without clipping", {MomentumRule::given, 0, 0})};
+  return {
+      momentum_spec("sgd", "m = beta1 m + g, p (1 - lr decay) - lr m", {detail::MomentumRule::sgd, 0.9, 0}),
+      momentum_spec("lion", "p (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g)",
+                    {detail::MomentumRule::lion, 0.9, 0.99}),
+      momentum_spec("nesterov", "m = beta1 m + g, g + beta1 m", {detail::MomentumRule::nesterov, 0.95, 0}),
+      momentum_spec("given", "p (1 - lr decay) - lr g, without clipping",
+                    {detail::MomentumRule::given, 0, 0})};
 }
 
 }  // namespace eddy

@@ -116,7 +116,7 @@ void* detail::write_params(const Tensor& params, const char* op) {
   return static_cast<bf16*>(copy->data()) + params.offset();
 }
 
-Tensor decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device) {
+Tensor detail::decay_table(const std::vector<DecaySegment>& segments, std::int64_t elements, Device device) {
   check_segments("decay_table", segments, elements);
   return upload_records(device, segments);
 }
@@ -132,9 +132,9 @@ Tensor l2_norm(const Tensor& x, const Tensor& before) {
   return norm;
 }
 
-void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-                const std::vector<DecaySegment>& segments, const AdamConstants& options,
-                const AdamScalars& scalars, const Tensor& norm) {
+void detail::adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+                        const std::vector<DecaySegment>& segments, const AdamConstants& options,
+                        const AdamScalars& scalars, const Tensor& norm) {
   check_step(params, grads, m, v, options, norm);
   check_scalars(kAdamw, scalars, 1);
   check_clip(kAdamw, scalars, norm);
@@ -143,9 +143,9 @@ void adamw_step(const Tensor& params, const Tensor& grads, const Tensor& m, cons
            upload_records(params.device(), &scalars, 1), norm);
 }
 
-void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
-                          const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
-                          const Tensor& norm) {
+void detail::adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tensor& m, const Tensor& v,
+                                  const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
+                                  const Tensor& norm) {
   check_step(params, grads, m, v, options, norm);
   check_decay_table(kAdamw, segments);
   check_scalars(kAdamw, scalars);

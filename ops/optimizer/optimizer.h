@@ -24,6 +24,16 @@
 
 namespace eddy {
 
+// Returns the square root of the sum of squares of all elements, as an f64 tensor of one element on the
+// device of x. It sums in f64, in blocks of a fixed size and order, so bits do not depend on the threads.
+// before: a norm of an earlier step, one f64 on that device; if it is not finite, the result is NaN. So a step that was
+// enqueued behind one that changed nothing changes nothing either.
+// dtypes: f32 and f64.
+// errors: DtypeError; ValueError unless x is contiguous (an arena is).
+Tensor l2_norm(const Tensor& x, const Tensor& before = {});
+
+namespace detail {
+
 // The elements begin .. end - 1 of the arena share a weight decay.
 struct DecaySegment {
   std::int64_t begin = 0, end = 0;  // in elements
@@ -42,14 +52,6 @@ struct AdamScalars {
   std::int64_t step = 1;  // t above, counted from 1
   double clip = 0;        // the largest global norm allowed; 0 for no clipping
 };
-
-// Returns the square root of the sum of squares of all elements, as an f64 tensor of one element on the
-// device of x. It sums in f64, in blocks of a fixed size and order, so bits do not depend on the threads.
-// before: a norm of an earlier step, one f64 on that device; if it is not finite, the result is NaN. So a step that was
-// enqueued behind one that changed nothing changes nothing either.
-// dtypes: f32 and f64.
-// errors: DtypeError; ValueError unless x is contiguous (an arena is).
-Tensor l2_norm(const Tensor& x, const Tensor& before = {});
 
 // Runs one AdamW step in place on params, m and v. `segments` are disjoint and in rising order; elements
 // outside them do not decay. `norm` is the result of l2_norm over the gradients; it is needed when
@@ -75,7 +77,6 @@ void adamw_step_on_device(const Tensor& params, const Tensor& grads, const Tenso
                           const Tensor& segments, const AdamConstants& options, const Tensor& scalars,
                           const Tensor& norm);
 
-namespace detail {
 // Returns the factor that scales gradients to a norm of at most `clip`; 1 when clip is 0.
 EDDY_HD_INLINE double clip_factor(double norm, double clip) {
   const double factor = clip / (norm + 1e-6);

@@ -11,8 +11,8 @@
 namespace eddy {
 namespace {
 
-constexpr AdamConstants kAdamConstants = {0.9, 0.98, 1e-6};
-constexpr AdamScalars kAdamScalars = {0.01, 3, 1.5};
+constexpr detail::AdamConstants kAdamConstants = {0.9, 0.98, 1e-6};
+constexpr detail::AdamScalars kAdamScalars = {0.01, 3, 1.5};
 
 Tensors adam_reference(const Tensors& x) {
   const double norm = sqrt(sum(x[1] * x[1])).item<double>(), t = static_cast<double>(kAdamScalars.step);
@@ -20,7 +20,7 @@ Tensors adam_reference(const Tensors& x) {
   const Tensor m = kAdamConstants.beta1 * x[2] + (1 - kAdamConstants.beta1) * g,
                v = kAdamConstants.beta2 * x[3] + (1 - kAdamConstants.beta2) * g * g;
   const Tensor decay = Tensor::zeros(x[0].shape(), Dtype::f64);
-  for (const DecaySegment& segment : detail::sample_segments(x[0].elements()))
+  for (const detail::DecaySegment& segment : detail::sample_segments(x[0].elements()))
     raw::fill(raw::narrow(decay, 0, segment.begin, segment.end - segment.begin), segment.decay);
   const Tensor corrected_m = m / (1 - std::pow(kAdamConstants.beta1, t)),
                corrected_v = v / (1 - std::pow(kAdamConstants.beta2, t));
@@ -32,7 +32,8 @@ OpSpec adamw_spec() {
   OpSpec spec{"adamw", "p (1 - lr decay) - lr m^ / (sqrt(v^) + eps)"};
   spec.run = [](const Tensors& x) {
     const Tensor p = raw::copy(x[0]), m = raw::copy(x[2]), v = raw::copy(x[3]), g = raw::contiguous(x[1]);
-    adamw_step(p, g, m, v, detail::sample_segments(p.elements()), kAdamConstants, kAdamScalars, l2_norm(g));
+    detail::adamw_step(p, g, m, v, detail::sample_segments(p.elements()), kAdamConstants, kAdamScalars,
+                       l2_norm(g));
     return Tensors{p, m, v};
   };
   spec.reference = adam_reference;

@@ -422,7 +422,8 @@ TEST_SUITE("device") {
       "a step of the optimizer agrees with the CPU's at addresses that are not aligned and across segments") {
     // Segments that begin and end within four neighbours; more than one chunk of a block, and an odd tail.
     const std::int64_t n = 9001;
-    const std::vector<DecaySegment> segments{{1, 6, 50}, {6, 7, 25}, {4095, 8193, 10}, {9000, 9001, 30}};
+    const std::vector<detail::DecaySegment> segments{
+        {1, 6, 50}, {6, 7, 25}, {4095, 8193, 10}, {9000, 9001, 30}};
     const auto stepped = [&](Device device, std::int64_t place) {
       Tensors arenas;
       for (const char* name : {"p", "g", "m", "v"}) {
@@ -430,8 +431,8 @@ TEST_SUITE("device") {
         raw::copy_into(x, raw::to_device(f32(sample_uniform({n}, name, 0.1, 1)), device));
         arenas.push_back(x);
       }
-      adamw_step(arenas[0], arenas[1], arenas[2], arenas[3], segments, {0.9, 0.999, 1e-8}, {0.01, 3, 0.5},
-                 l2_norm(arenas[1]));
+      detail::adamw_step(arenas[0], arenas[1], arenas[2], arenas[3], segments, {0.9, 0.999, 1e-8},
+                         {0.01, 3, 0.5}, l2_norm(arenas[1]));
       std::vector<float> numbers;
       for (const std::size_t arena : {0, 2, 3})
         for (const float value : to_cpu(arenas[arena]).to_vector<float>()) numbers.push_back(value);

@@ -148,6 +148,11 @@ std::optional<double> measure_of(const EvalRecord& eval, const std::string& meas
   return std::nullopt;
 }
 
+bool less_is_better(const std::string& measure) {
+  const auto has = [&](const char* word) { return measure.find(word) != std::string::npos; };
+  return has("loss") || has("bits_per") || has("perplexity") || has("error");
+}
+
 std::vector<std::vector<std::size_t>> groups_by_seed(const std::vector<const RunConfig*>& configs) {
   struct Seeds {
     RunConfig config;  // with one seed

@@ -99,6 +99,9 @@ class RunSeries {
 // "loss" or the name of a measure beside it; nullopt where the evaluation does not have it.
 std::optional<double> measure_of(const EvalRecord& eval, const std::string& measure);
 
+// Whether less of a measure is better: of losses, bits, perplexities and errors, by their names.
+bool less_is_better(const std::string& measure);
+
 // What `read` makes of the folder of each run. One that is damaged, or no run, is left out, and a warning says so.
 // errors: that of the first folder where none is left.
 template <class Read>

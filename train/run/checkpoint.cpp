@@ -59,7 +59,7 @@ void visit_state(Config& config, TokenizerPointer& tokenizer, TheState& s, const
   visit("kernels", s.kernels);
   visit("algorithms", s.algorithms);
   visit("baselines", s.baselines);
-  visit("pass_tokens", s.epoch_tokens);
+  visit("epoch_tokens", s.epoch_tokens);
   visit("bad_steps", s.bad_steps);
   visit("good_step", s.good_step);
   visit("candidate_step", s.candidate_step);
@@ -288,8 +288,9 @@ void read_state(LoadedRun& run) {
   try {
     json about = read_json_file(state_file);
     check_format(about, "run: " + state_file, kCheckpointFormat);
-    about.emplace("progress", nullptr);  // runs of before it was recorded have none
-    about.emplace("algorithms", json::array());
+    if (about.contains("pass_tokens"))
+      fail<FormatError>("run: {} has pass_tokens, which is epoch_tokens since 0.1.0 (train it anew)",
+                        state_file);
     if (about.contains("numbers"))
       fail<FormatError>(
           "run: {} is of a program's own loop, without a configuration (its program goes on with it)",

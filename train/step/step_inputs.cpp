@@ -29,7 +29,7 @@ StepInputs::StepInputs(const std::vector<Batch>& batches, const StepOptions& ste
       micro_batches.push_back(local == 1 ? batch
                                          : part_of_batch(batch, static_cast<std::int64_t>(part),
                                                          static_cast<std::int64_t>(local)));
-  const AdamScalars numbers = optimizer.scalars(options.learning_rate);
+  const detail::AdamScalars numbers = optimizer.scalars(options.learning_rate);
   scalars = upload_records(kCpu, &numbers, 1);
   micro_batches_before = Tensor::from(
       std::vector<std::int64_t>{options.step * static_cast<std::int64_t>(scored.size())}, Shape{});

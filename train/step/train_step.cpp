@@ -4,7 +4,7 @@
 //   then              one call of the optimizer clips the gradient's norm and updates the parameters
 //
 // The parts of a batch (train.micro_batches) and the ranks that share them are the business of `gradients`
-// (reducer.h): in a plain run its calls do nothing.
+// (reducer.h): in a plain run all of its calls but `update` do nothing.
 //
 // `enqueue_step` never waits for the device, which itself skips an update that is not finite: so a recorder
 // (recorder.h) can capture it and replay it with other inputs (step_inputs.h). What came out is read by a second

@@ -75,8 +75,8 @@ struct PlainAdafactor {
 
 // Arenas for parameters with gaps of 3 elements between them.
 struct Arenas {
-  AdafactorPlan plan;
-  std::vector<AdafactorParameter> places;
+  detail::AdafactorPlan plan;
+  std::vector<detail::AdafactorParameter> places;
   Tensor p, m, second;
 
   Arenas(const std::vector<Shape>& shapes, Dtype dtype) {
@@ -85,7 +85,7 @@ struct Arenas {
       places.push_back({next, shape});
       next += shape.elements() + 3;
     }
-    plan = adafactor_plan(places);
+    plan = detail::adafactor_plan(places);
     p = raw::cast(sample_normal({next}, "p", 0.1), dtype);
     m = Tensor::zeros({next}, dtype);
     second = Tensor::zeros({plan.second_elements}, dtype);
@@ -115,7 +115,7 @@ double difference_after_steps(Dtype dtype) {
   for (int t = 0; t < 6; ++t) {
     const double lr = 0.01 * (t + 1);
     const Tensor g = gradient(arenas.p.elements(), t, dtype);
-    adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, {}, {lr, t, 0});
+    detail::adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, {}, {lr, t, 0});
     for (std::size_t k = 0; k < kShapes.size(); ++k) {
       plain[k].step(arenas.part(g, k), lr, t);
       const Doubles w = arenas.part(arenas.p, k), m = arenas.part(arenas.m, k);
@@ -141,7 +141,7 @@ TEST_CASE(
   // v = g^2 at t = 0, so u = sign(g), RMS(u) = 1 and the step is 0.1 lr RMS(w).
   const Tensor p = Tensor::from(Doubles{3, -4, 0, 5}, {4}), g = Tensor::from(Doubles{1e-6, -2, 7, 1e5}, {4});
   const Tensor m = Tensor::zeros({4}, Dtype::f64), second = Tensor::zeros({4}, Dtype::f64);
-  adafactor_step(p, g, m, second, adafactor_plan({{0, {4}}}), {}, {0.5, 0, 0});
+  detail::adafactor_step(p, g, m, second, detail::adafactor_plan({{0, {4}}}), {}, {0.5, 0, 0});
   const double step = 0.1 * 0.5 * std::sqrt(50.0 / 4);
   const Doubles want{3 - step, -4 + step, -step, 5 - step};
   for (std::size_t i = 0; i < 4; ++i) CHECK(std::abs(p.to_vector<double>()[i] - want[i]) <= 1e-14);
@@ -151,9 +151,10 @@ TEST_CASE("a transposed matrix takes the transposed Adafactor step") {
   const Tensor w = sample_normal({150, 131}, "w"), g = sample_normal({150, 131}, "g", 0.01);
   const auto stepped = [](const Tensor& from, const Tensor& gradient_of) {
     const Tensor p = raw::copy(from), m = Tensor::zeros(p.shape(), Dtype::f64);
-    const AdafactorPlan plan = adafactor_plan({{0, p.shape()}});
+    const detail::AdafactorPlan plan = detail::adafactor_plan({{0, p.shape()}});
     const Tensor second = Tensor::zeros({plan.second_elements}, Dtype::f64);
-    for (int t = 0; t < 3; ++t) adafactor_step(p, raw::copy(gradient_of), m, second, plan, {}, {0.1, t, 0});
+    for (int t = 0; t < 3; ++t)
+      detail::adafactor_step(p, raw::copy(gradient_of), m, second, plan, {}, {0.1, t, 0});
     return p;
   };
   const Doubles direct = stepped(w, g).to_vector<double>();
@@ -169,11 +170,11 @@ TEST_CASE("Adafactor leaves alone what belongs to no parameter and gives the sam
     const Threads threads(run == 0 ? 1 : 3);
     Arenas arenas(kShapes, Dtype::f32);
     const Tensor start = raw::copy(arenas.p);
-    adafactor_step(arenas.p, gradient(arenas.p.elements(), 0, Dtype::f32), arenas.m, arenas.second,
-                   arenas.plan, {}, {0.1, 0, 0});
+    detail::adafactor_step(arenas.p, gradient(arenas.p.elements(), 0, Dtype::f32), arenas.m, arenas.second,
+                           arenas.plan, {}, {0.1, 0, 0});
     bits[run] = raw::cast(arenas.p, Dtype::f64).to_vector<double>();
     const Doubles first = raw::cast(start, Dtype::f64).to_vector<double>();
-    for (const AdafactorParameter& place : arenas.places)
+    for (const detail::AdafactorParameter& place : arenas.places)
       for (std::int64_t gap = 0; gap < 3; ++gap) {
         const auto i = static_cast<std::size_t>(place.begin + place.shape.elements() + gap);
         CHECK(bits[run][i] == first[i]);
@@ -185,12 +186,12 @@ TEST_CASE("Adafactor leaves alone what belongs to no parameter and gives the sam
 TEST_CASE("a gradient norm that is not finite changes nothing in Adafactor") {
   Arenas arenas({{130, 130}, {5}}, Dtype::f64);
   const Tensor g = gradient(arenas.p.elements(), 0, Dtype::f64);
-  adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, {}, {0.1, 0, 0}, l2_norm(g));
+  detail::adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, {}, {0.1, 0, 0}, l2_norm(g));
   const Doubles p = arenas.p.to_vector<double>(), m = arenas.m.to_vector<double>(),
                 second = arenas.second.to_vector<double>();
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     raw::fill(raw::narrow(g, 0, 17, 1), bad);
-    adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, {}, {0.1, 1, 0}, l2_norm(g));
+    detail::adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, {}, {0.1, 1, 0}, l2_norm(g));
     CHECK(arenas.p.to_vector<double>() == p);
     CHECK(arenas.m.to_vector<double>() == m);
     CHECK(arenas.second.to_vector<double>() == second);
@@ -201,8 +202,8 @@ TEST_CASE("a gradient of zeros moves nothing and leaves no NaN in Adafactor") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
     Arenas arenas({{130, 130}, {5}}, dtype);
     const Doubles before = raw::cast(arenas.p, Dtype::f64).to_vector<double>();
-    adafactor_step(arenas.p, Tensor::zeros(arenas.p.shape(), dtype), arenas.m, arenas.second, arenas.plan, {},
-                   {0.1, 0, 0});
+    detail::adafactor_step(arenas.p, Tensor::zeros(arenas.p.shape(), dtype), arenas.m, arenas.second,
+                           arenas.plan, {}, {0.1, 0, 0});
     CHECK(raw::cast(arenas.p, Dtype::f64).to_vector<double>() == before);
   }
 }
@@ -210,23 +211,23 @@ TEST_CASE("a gradient of zeros moves nothing and leaves no NaN in Adafactor") {
 TEST_CASE("adafactor_step names what is wrong before it writes") {
   Arenas arenas({{4, 4}, {5}}, Dtype::f64);
   const Tensor g = gradient(arenas.p.elements(), 0, Dtype::f64);
-  const auto step = [&](const AdafactorOptions& options, const AdafactorScalars& scalars) {
-    adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, options, scalars);
+  const auto step = [&](const detail::AdafactorOptions& options, const detail::AdafactorScalars& scalars) {
+    detail::adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, options, scalars);
   };
   CHECK(contains(error_of<ValueError>([&] { step({}, {-1, 0, 0}); }), "lr -1"));
   CHECK(contains(error_of<ValueError>([&] { step({}, {1, -1, 0}); }), "counted from 0"));
   CHECK(contains(error_of<ValueError>([&] { step({}, {1, 0, 2}); }), "without the norm"));
   CHECK(contains(error_of<ValueError>([&] { step({.momentum = 1}, {1, 0, 0}); }), "momentum 1"));
   CHECK(contains(error_of<ValueError>([&] { step({.update_clip = 0}, {1, 0, 0}); }), "update_clip 0"));
-  CHECK(contains(
-      error_of<ShapeError>([&] {
-        adafactor_step(arenas.p, g, arenas.m, Tensor::zeros({3}, Dtype::f64), arenas.plan, {}, {1, 0, 0});
-      }),
-      "a plan of 21 second moments"));
+  CHECK(contains(error_of<ShapeError>([&] {
+                   detail::adafactor_step(arenas.p, g, arenas.m, Tensor::zeros({3}, Dtype::f64), arenas.plan,
+                                          {}, {1, 0, 0});
+                 }),
+                 "a plan of 21 second moments"));
   CHECK(contains(error_of<DtypeError>([&] {
-                   adafactor_step(arenas.p, raw::cast(g, Dtype::f32), arenas.m, arenas.second, arenas.plan,
-                                  {}, {1, 0, 0});
+                   detail::adafactor_step(arenas.p, raw::cast(g, Dtype::f32), arenas.m, arenas.second,
+                                          arenas.plan, {}, {1, 0, 0});
                  }),
                  "one dtype"));
-  CHECK(contains(error_of<ValueError>([] { adafactor_plan({{4, {3}}, {5, {2}}}); }), "disjoint"));
+  CHECK(contains(error_of<ValueError>([] { detail::adafactor_plan({{4, {3}}, {5, {2}}}); }), "disjoint"));
 }

@@ -23,7 +23,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-constexpr AdamConstants kUsual = {0.9, 0.999, 1e-8};
+constexpr detail::AdamConstants kUsual = {0.9, 0.999, 1e-8};
 
 // Four arenas of n elements.
 struct Arenas {
@@ -52,7 +52,7 @@ TEST_CASE("the first step of Adam moves every parameter by lr against the sign o
   // m^ = g and v^ = g^2 at t = 1, so the step is lr g / (|g| + eps).
   const Arenas a(37);
   const Doubles p = a.p.to_vector<double>(), g = a.g.to_vector<double>();
-  adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0});
+  detail::adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0});
   Doubles want(p.size());
   for (std::size_t i = 0; i < p.size(); ++i) want[i] = p[i] - 0.01 * g[i] / (std::abs(g[i]) + 1e-8);
   CHECK(worst_error(a.p, want) <= 1e-15);
@@ -61,8 +61,8 @@ TEST_CASE("the first step of Adam moves every parameter by lr against the sign o
 TEST_CASE("the decay of the first step of AdamW is lr decay p beside the step of Adam") {
   const Arenas a(10), b(10);
   const Doubles before = a.p.to_vector<double>();
-  adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0});
-  adamw_step(b.p, b.g, b.m, b.v, {{2, 5, 0.1}, {7, 8, 0.5}}, kUsual, {0.01, 1, 0});
+  detail::adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0});
+  detail::adamw_step(b.p, b.g, b.m, b.v, {{2, 5, 0.1}, {7, 8, 0.5}}, kUsual, {0.01, 1, 0});
   Doubles want = a.p.to_vector<double>();
   for (const std::size_t i : {2, 3, 4}) want[i] -= 0.01 * 0.1 * before[i];
   want[7] -= 0.01 * 0.5 * before[7];
@@ -73,7 +73,7 @@ TEST_CASE("the decay of the first step of AdamW is lr decay p beside the step of
 
 TEST_CASE("a hundred steps of AdamW with clipping agree with a plain loop") {
   const std::int64_t n = 53;
-  const AdamConstants options = {0.8, 0.95, 1e-3};
+  const detail::AdamConstants options = {0.8, 0.95, 1e-3};
   const double lr = 0.02, clip = 3, decay = 0.1;
   for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
     const Arenas a(n, dtype);
@@ -84,7 +84,7 @@ TEST_CASE("a hundred steps of AdamW with clipping agree with a plain loop") {
       Doubles gradient = g.to_vector<double>();
       for (double& value : gradient) value -= 1;
       raw::copy_into(a.g, raw::cast(Tensor::from(gradient, {n}), dtype));
-      adamw_step(a.p, a.g, a.m, a.v, {{0, n, decay}}, options, {lr, step, clip}, l2_norm(a.g));
+      detail::adamw_step(a.p, a.g, a.m, a.v, {{0, n, decay}}, options, {lr, step, clip}, l2_norm(a.g));
       double squares = 0;
       for (const double value : p) squares += (value - 1) * (value - 1);
       const double factor = std::min(1.0, clip / (std::sqrt(squares) + 1e-6));
@@ -111,9 +111,9 @@ TEST_CASE("clipping scales gradients down to the norm and never up") {
   CHECK(clip_factor(4, 0) == 1);
   const Arenas a(40), b(40);
   const double norm = l2_norm(a.g).item();
-  adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, norm / 2}, l2_norm(a.g));
+  detail::adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, norm / 2}, l2_norm(a.g));
   raw::copy_into(b.g, b.g * (norm / 2 / (norm + 1e-6)));
-  adamw_step(b.p, b.g, b.m, b.v, {}, kUsual, {0.01, 1, 0});
+  detail::adamw_step(b.p, b.g, b.m, b.v, {}, kUsual, {0.01, 1, 0});
   CHECK(worst_error(a.m, b.m.to_vector<double>()) <= 1e-15);
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("a norm that is not finite leaves parameters and moments as they are")
       const Arenas a(40);
       raw::fill(raw::narrow(a.g, 0, 17, 1), bad);
       const Doubles before = a.p.to_vector<double>();
-      adamw_step(a.p, a.g, a.m, a.v, {{0, 40, 0.1}}, kUsual, {0.01, 1, clip}, l2_norm(a.g));
+      detail::adamw_step(a.p, a.g, a.m, a.v, {{0, 40, 0.1}}, kUsual, {0.01, 1, clip}, l2_norm(a.g));
       CHECK(a.p.to_vector<double>() == before);
       CHECK(a.m.to_vector<double>() == Doubles(40, 0));
       CHECK(a.v.to_vector<double>() == Doubles(40, 0));
@@ -140,18 +140,18 @@ TEST_CASE("a step marks the parameters as written") {
   const Arenas a(6);
   const Tensor part = narrow(a.p, 0, 2, 2);  // a parameter is a part of the arena
   const std::uint32_t version = part.buffer()->version();
-  adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0});
+  detail::adamw_step(a.p, a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0});
   CHECK(part.buffer()->version() == version + 1);
   CHECK(std::string(part.buffer()->last_writer()) == "adamw_step");
   require_grad(a.p);
-  const auto step = [&] { adamw_step(reshape(a.p, {6}), a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0}); };
+  const auto step = [&] { detail::adamw_step(reshape(a.p, {6}), a.g, a.m, a.v, {}, kUsual, {0.01, 1, 0}); };
   CHECK(contains(error_of<GraphError>(step), "adamw_step"));
 }
 
 TEST_CASE("steps refuse arenas that do not fit") {
   const Arenas a(6);
   const auto step = [](const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v) {
-    adamw_step(p, g, m, v, {}, kUsual, {0.01, 1, 0});
+    detail::adamw_step(p, g, m, v, {}, kUsual, {0.01, 1, 0});
   };
   CHECK(contains(error_of<ShapeError>([&] { step(a.p, Tensor::zeros({5}, Dtype::f64), a.m, a.v); }),
                  "adamw_step: params [6] and grads [5]"));
@@ -167,11 +167,11 @@ TEST_CASE("steps refuse arenas that do not fit") {
 TEST_CASE("steps refuse numbers out of range before anything is written") {
   const Arenas a(6);
   const Doubles before = a.p.to_vector<double>();
-  const auto text = [&](const AdamConstants& options, const AdamScalars& scalars) {
-    return error_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, {}, options, scalars); });
+  const auto text = [&](const detail::AdamConstants& options, const detail::AdamScalars& scalars) {
+    return error_of<ValueError>([&] { detail::adamw_step(a.p, a.g, a.m, a.v, {}, options, scalars); });
   };
-  const auto segments = [&](const std::vector<DecaySegment>& table) {
-    return error_of<ValueError>([&] { adamw_step(a.p, a.g, a.m, a.v, table, kUsual, {0.01, 1, 0}); });
+  const auto segments = [&](const std::vector<detail::DecaySegment>& table) {
+    return error_of<ValueError>([&] { detail::adamw_step(a.p, a.g, a.m, a.v, table, kUsual, {0.01, 1, 0}); });
   };
   CHECK(contains(text({1.0, 0.9, 1e-8}, {0.01, 1, 0}), "adamw_step: betas 1 and 0.9"));
   CHECK(contains(text({0.9, 0.99, 0}, {0.01, 1, 0}), "adamw_step: eps 0"));

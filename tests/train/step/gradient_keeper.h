@@ -12,7 +12,7 @@ namespace eddy::test {
 class GradientKeeper final : public Optimizer {
  public:
   explicit GradientKeeper(ParamStore& params) : Optimizer(params, {}) {}
-  AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
+  detail::AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
   Tensor apply(const Tensor&, const Tensor&) override {
     reached.clear();
     for (const Parameter& parameter : params_.parameters())

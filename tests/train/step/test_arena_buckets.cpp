@@ -117,7 +117,7 @@ TEST_CASE("optimizers: parts of the parameters are updated and saved as all are"
         params->zero_missing_gradients();
       }
       const Tensor norm = l2_norm(whole.gradients());
-      const AdamScalars scalars = all->scalars(0.01);
+      const detail::AdamScalars scalars = all->scalars(0.01);
       const Tensor numbers = Tensor::empty({static_cast<std::int64_t>(sizeof scalars)}, Dtype::u8);
       std::memcpy(numbers.raw_data(), &scalars, sizeof scalars);
       all->apply_with_norm(numbers, norm);

@@ -40,7 +40,7 @@ ParamStore store() {
 class Keeper final : public Optimizer {
  public:
   explicit Keeper(ParamStore& params) : Optimizer(params, {}) {}
-  AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
+  detail::AdamScalars scalars(double rate) const override { return {rate, steps() + 1, 0}; }
   Tensor apply(const Tensor&, const Tensor&) override {
     keep();
     return Tensor::full({}, 5, Dtype::f64);

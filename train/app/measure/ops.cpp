@@ -216,8 +216,8 @@ nlohmann::json bench_optimizer(const OpsBenchOptions& options) {
                g = Tensor::full({n}, 1e-3, Dtype::f32, device), m = Tensor::zeros({n}, Dtype::f32, device),
                v = Tensor::zeros({n}, Dtype::f32, device);
   // As in a training step: already in device memory.
-  const AdamScalars numbers{1e-4, 1, 1.0};
-  const Tensor segments = decay_table({{0, n, 0.1}}, n, device),
+  const detail::AdamScalars numbers{1e-4, 1, 1.0};
+  const Tensor segments = detail::decay_table({{0, n, 0.1}}, n, device),
                scalars = upload_records(device, &numbers, 1), norm = l2_norm(g);
   nlohmann::json result{{"parameters", n}};
   const auto time = [&](const std::string& name, double bytes, const std::function<void()>& run) {
@@ -227,8 +227,8 @@ nlohmann::json bench_optimizer(const OpsBenchOptions& options) {
     result[name + "_gbs"] = bytes * count / seconds * 1e-9;
   };
   const OptimizerOptions defaults;
-  const AdamConstants constants{defaults.beta1, defaults.beta2, defaults.eps};
-  time("adamw", 28, [&] { adamw_step_on_device(p, g, m, v, segments, constants, scalars, norm); });
+  const detail::AdamConstants constants{defaults.beta1, defaults.beta2, defaults.eps};
+  time("adamw", 28, [&] { detail::adamw_step_on_device(p, g, m, v, segments, constants, scalars, norm); });
   time("norm", 4, [&] { static_cast<void>(l2_norm(g)); });
   return result;
 }

@@ -66,7 +66,7 @@ int run_curves(const CurveFlags& flags) {
   for (const CurveGroup& group : groups) {
     const auto runs = std::ssize(group.curves);
     print_line("{}: {} {}", group.name, runs, plural(runs, "run"));
-    if (!flags.asks_good && flags.measure != "accuracy") continue;  // of others more is not always better
+    if (!flags.asks_good && flags.measure != "accuracy") continue;  // the default, 1, is good of it alone
     const bool less = less_is_better(flags.measure);
     for (const std::int64_t count : {runs - 1, runs})
       if (const auto step = step_for_good(group, flags.good, count, less))
@@ -149,7 +149,7 @@ Described describe_curves(CLI::App& command) {
              not_empty());
   add_option(
       command, "--good", drawn->good,
-      "Print by which step all runs, and all but one, reach this for good, a loss from above; without it only of accuracy",
+      "Print by which step all runs, and all but one, reach this for good, a loss or an error from above; without it only of accuracy",
       number_between(-1e9, 1e9));
   add_option(command, "--title", drawn->title, "What the picture shows, for those who do not see it",
              not_empty());

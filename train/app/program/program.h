@@ -2,8 +2,8 @@
 //
 //   int main(int argc, char** argv) {
 //     eddy::register_model<OwnCell>({"own_cells", "own_cell"}, "what it is");     // models/eddy/registry.h
-//     eddy::register_task({"own_task", "what is predicted", make_own_task});      // train/tasks/task.h
-//     return eddy::program(argc, argv);
+//     eddy::training::register_task({"own_task", "what is predicted", make_own_task});      // train/tasks/task.h
+//     return eddy::app::program(argc, argv);
 //   }
 #pragma once
 

@@ -117,11 +117,6 @@ std::vector<Series> curves_of(const std::string& folder, const std::string& meas
   return curves;
 }
 
-bool less_is_better(const std::string& measure) {
-  return measure.find("loss") != std::string::npos || measure.starts_with("bits_per") ||
-         measure.find("perplexity") != std::string::npos;
-}
-
 std::optional<std::int64_t> step_for_good(const Series& curve, double level, bool less) {
   const auto reaches = [&](double value) { return less ? value <= level : value >= level; };
   std::optional<std::int64_t> step;

@@ -31,8 +31,6 @@ std::vector<std::string> runs_in(const std::string& folder, const char* command)
 // errors: as curve_of, where no run is left; IoError for a folder without runs.
 std::vector<training::Series> curves_of(const std::string& folder, const std::string& measure);
 
-// Whether less of a measure is better: of losses, bits and perplexities.
-bool less_is_better(const std::string& measure);
 // The first step from which on all values of the curve reach `level`, from above where less is better;
 // nullopt where the last one does not.
 std::optional<std::int64_t> step_for_good(const training::Series& curve, double level, bool less = false);

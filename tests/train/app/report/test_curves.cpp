@@ -53,6 +53,7 @@ TEST_CASE("curves: a run is right for good after its last fall") {
   // Of a loss less is better.
   CHECK(less_is_better("loss"));
   CHECK(less_is_better("bits_per_byte"));
+  CHECK(less_is_better("error_percent"));
   CHECK(!less_is_better("accuracy"));
   const Series loss{"", {0, 10, 20, 30}, {3, 0.9, 1.1, 0.8}};
   CHECK(step_for_good(loss, 1, true) == 30);
