@@ -299,9 +299,8 @@ Reading read_path(const DataPaths& paths, const TaskArguments& arguments) {
   const bool is_input = paths.size() == 1 && paths.front() == kStandardInput;
   const std::string path = reading.path = is_input ? kInputName : paths.text();
   const std::optional<DataOrder> order = value_named<DataOrder>(arguments.config.data.order);
-  // A run that goes on is cut as it was. One of before there were rules has none.
-  const bool is_new = !goes_on && arguments.expected_sha256.empty();
-  const CutRule rule = goes_on ? known.front().cut : is_new ? cut_rule(arguments.config.data) : CutRule{};
+  // A run that goes on is cut as it was.
+  const CutRule rule = goes_on ? known.front().cut : cut_rule(arguments.config.data);
   std::optional<SplitFolder> splits = paths.size() == 1 ? find_splits(paths.front()) : std::nullopt;
   if (goes_on && known.front().has_splits() != splits.has_value()) {
     if (!splits)
@@ -341,10 +340,10 @@ Reading read_path(const DataPaths& paths, const TaskArguments& arguments) {
   reading.files.left_out.insert(reading.files.left_out.begin(), left_out.begin(), left_out.end());
   if (!left_out.empty() && arguments.training)
     reading.how += fmt::format("; to train on what is new too: --data {}", paths.quoted());
-  if (is_new && reading.files.other_endings && arguments.training)
+  if (!goes_on && reading.files.other_endings && arguments.training)
     reading.how += "; data.document folder reads texts of every ending";
   const Found held = look_at(reading.files, arguments.config.data.tokenizer == "char", rule);
-  reading.cut = is_new ? rule_of_found(rule, held, path, arguments) : rule;
+  reading.cut = goes_on ? rule : rule_of_found(rule, held, path, arguments);
   reading.end_lines = order == DataOrder::windows;
   for (ReadPhase& phase : reading.phases) phase.separate = keeps_files || order != DataOrder::windows;
   ReadPhase& first = reading.phases.front();

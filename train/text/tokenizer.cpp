@@ -104,7 +104,7 @@ class CharTokenizer final : public Tokenizer {
   }
 
   std::vector<char32_t> missing_in(std::string_view text) const override {
-    std::vector<bool> known(kAllCodePoints);
+    std::vector<char> known(kAllCodePoints);  // a byte each: looked up for every character of a text
     for (const char32_t code_point : code_points_) known[code_point] = true;
     std::vector<char32_t> missing;
     for_each_character(text, [&](char32_t code_point, std::size_t) {
@@ -247,7 +247,7 @@ class IdTokenizer final : public Tokenizer {
 std::unique_ptr<Tokenizer> char_tokenizer(std::string_view text) {
   if (text.empty())
     fail<ValueError>("tokenizer char: the training text is empty (its characters are the vocabulary)");
-  std::vector<bool> present(kAllCodePoints);
+  std::vector<char> present(kAllCodePoints);
   for_each_character(text, [&](char32_t code_point, std::size_t) { present[code_point] = true; });
   std::vector<char32_t> code_points;
   for (std::size_t i = 0; i < kAllCodePoints; ++i)
@@ -349,7 +349,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std:
   const std::size_t sorted = code_points.size();
   if (const auto added = value.find("added"); added != value.end()) {
     if (!added->is_string()) fail<FormatError>("tokenizer char: {}: \"added\" is no string", name);
-    std::vector<bool> known(kAllCodePoints);
+    std::vector<char> known(kAllCodePoints);
     for (const char32_t code_point : code_points) known[code_point] = true;
     for_each_character(added->get_ref<const std::string&>(), [&](char32_t code_point, std::size_t offset) {
       if (known[code_point])
