@@ -328,7 +328,7 @@ std::string known_words_text(const SampleRecord& sample) {
 }
 
 bool compares(const EvalRecord& eval) {
-  return eval.split == "valid" && !eval.whole;
+  return value_is(eval.split, Split::valid) && !eval.whole;
 }
 
 bool is_better(const EvalRecord& eval, const EvalRecord* best) {

@@ -19,6 +19,11 @@ std::vector<std::string> names_of_tables() {
   return names;
 }
 
+// What rows may be measured on: a part of the data.
+std::vector<std::string> measured_splits() {
+  return {value_name(Split::train), value_name(Split::valid), value_name(Split::test)};
+}
+
 // What a note may wait for: the tasks of the tables, and what add_notes in tables.cpp knows of a text.
 std::vector<std::string> note_conditions() {
   std::vector<std::string> all{"bytes", "pieces", "made", "given"};
@@ -70,7 +75,7 @@ static void describe(KeyList& keys, TextKeys& text) {
 }
 
 static void describe(KeyList& keys, EvaluationKeys& evaluation) {
-  keys.add("split", evaluation.split, "Split that is measured", {"train", "valid", "test"});
+  keys.add("split", evaluation.split, "Split that is measured", measured_splits());
   describe(keys, evaluation.batches);
 }
 

@@ -46,7 +46,7 @@ struct TextKeys {
 };
 
 struct EvaluationKeys {
-  std::string split = training::EvalOptions{}.split;
+  std::string split = value_name(training::EvalOptions{}.split);
   ByScale<std::int64_t> batches;  // 0: all
 };
 

@@ -570,7 +570,7 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
     refuse_unused(table, file, source, sources, request);
   }
   table.evaluation.batch = 0;
-  table.evaluation.split = file.evaluation.split;
+  table.evaluation.split = value_named<Split>(file.evaluation.split).value();
   table.evaluation.batches = file.evaluation.batches.at(request.scale);
   table.sampled_batches = file.sampled_batches.at(request.scale);
   table.windows = file.windows.at(request.scale);
