@@ -121,8 +121,7 @@ TEST_CASE("a key whose values have names is compared with a value, not with a te
     CHECK_MESSAGE(keys.contains(key), key);
   // Described with a list of texts: the values stand once, beside an enum (models/value_names.h).
   const std::set<std::string> other{"tokenizer",  // any *.model is one too
-                                    "group",      // whose name says what it is
-                                    "kind"};      // of a text: also the name of a variant of a table
+                                    "group"};     // whose name says what it is
   const std::regex listed(R"re(keys\.add\(\s*"(\w+)",(?:(?!keys\.|\n\})[^{])*\{")re");
   for (const std::string& file : sources_below({"models", "train"}))
     for (const std::string& key : texts_in(file, listed))

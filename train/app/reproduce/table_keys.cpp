@@ -66,8 +66,7 @@ static void describe(KeyList& keys, TextKeys& text) {
   keys.add("needs", text.needs, "What the text is, for errors").required();
   keys.add("sha256", text.sha256, "Its digest");
   keys.add_table("digest", text.digest, "a table of texts by scale, as {small = \"md5:...\"}");
-  keys.add("kind", text.kind, "How it is read or told; without it the task's name",
-           {"plain", "repeat", "documents", "file"});
+  keys.add("kind", text.kind, "How it is read or told; without it the task's name", value_names<TextKind>());
   keys.add("of_paper", text.of_paper, "Whether it is one text that all have");
   keys.add_table("source_bytes", text.source_bytes, kCountsRule);
   keys.add_table("generated_bytes", text.generated_bytes, kCountsRule);
