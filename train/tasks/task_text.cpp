@@ -69,7 +69,7 @@ class TextTask : public Task {
     const TextSample validation = sample_of(tokenizer, part(Split::valid), kValidationSample);
     if (training.text.empty() || validation.text.empty()) return {};
     // The vocabulary `char` is the alphabet of the whole text.
-    const std::int64_t alphabet = tokenizer.name() == "char" ? tokenizer.vocab_size() : 0;
+    const std::int64_t alphabet = tokenizer.name() == kCharTokenizer ? tokenizer.vocab_size() : 0;
     Baselines found = measure_baselines(training.text, validation.text, {.alphabet = alphabet, .stop = stop});
     found.training_is_part = training.is_part;
     found.validation_is_part = validation.is_part;

@@ -51,8 +51,8 @@ int run_import(ImportFlags& flags, const CLI::App& app) {
     if (request.weights.size() != 1)
       fail<ValueError>("import: {} names after --weights (without --map one: a folder or a GGUF file)",
                        request.weights.size());
-    request.described =
-        read_described_model(request.weights.front(), tokenizer != given.end() && tokenizer->second == "ids");
+    request.described = read_described_model(request.weights.front(),
+                                             tokenizer != given.end() && tokenizer->second == kIdsTokenizer);
   }
   request.config =
       flags.run.gathered("import", notes, nullptr, request.described ? &request.described->model : nullptr);

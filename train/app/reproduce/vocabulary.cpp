@@ -128,7 +128,7 @@ RunConfig without_vocabulary(const ReproduceRow& row, const fs::path& folder) {
   if (row.pieces == 0 || config.data.tokenizer != vocabulary_path(folder, row.pieces) ||
       fs::exists(config.data.tokenizer, error))
     return config;
-  config.data.tokenizer = "byte260";
+  config.data.tokenizer = kByte260Tokenizer;
   config.model.vocab = config.model.n_out = 0;
   return config;
 }
