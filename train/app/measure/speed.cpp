@@ -167,7 +167,9 @@ std::vector<Cells> profile_cells(const SpeedResult& result) {
 
 std::string conditions(const SpeedOptions& options, const DevicePrecision& placement,
                        const std::string& precision) {
-  return fmt::format("scale {}, {}, {}", options.scale, placement.device == kCpu ? "cpu" : "cuda", precision);
+  return fmt::format("scale {}, {}, {}", options.scale,
+                     value_name(placement.device == kCpu ? DeviceChoice::cpu : DeviceChoice::cuda),
+                     precision);
 }
 
 nlohmann::json figure_json(const SpeedFigure& figure) {
