@@ -106,7 +106,7 @@ inline constexpr const char* kEndOfText = "<|endoftext|>";
 // The keys of [data] that several tasks read, or that are of texts, which the folders below the tasks know. A task says
 // which of them it reads (TaskEntry::common), and has keys of its own beside it.
 struct DataConfig {
-  std::string name = "text";               // the data set
+  std::string name = "text";               // of the task
   DataPaths path;                          // empty: the data set's own default
   std::string tokenizer = kCharTokenizer;  // a tokenizer's name, or the path of a SentencePiece .model file
   double split = 0.9;  // part of the tokens that is trained on; the rest is for validation
