@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <map>
 #include <regex>
 #include <set>
 #include <string>
@@ -131,6 +132,30 @@ TEST_CASE("a key whose values have names is compared with a value, not with a te
       // Other programs' files have keys of their own.
       if (!file.starts_with("train/app/exchange/foreign_"))
         CHECK_MESSAGE(!keys.contains(key), file << " compares " << key << " with a text");
+}
+
+TEST_CASE("the name of a device, a tokenizer, a scale or another fixed value stands where it is described") {
+  const std::map<std::string, std::set<std::string>> said{
+      {"cpu", {"train/config/run_config.h"}},
+      {"f32", {"train/config/run_config.h", "train/app/exchange/dump.h"}},
+      {"char", {"train/config/tokenizer_names.h"}},
+      {"ids", {"train/config/tokenizer_names.h"}},
+      {"byte260",
+       {"train/config/tokenizer_names.h", "train/fetch/named_data.cpp"}},  // as a configuration has it
+      {"tiny", {"train/app/measure/scale.h"}},
+      {"huggingface", {"train/app/exchange/foreign_llama.h"}},
+      {"unigram", {"train/text/vocabulary_training.h"}}};
+  const std::regex quoted(R"re("(\w+)")re");
+  std::map<std::string, std::set<std::string>> found;
+  for (const std::string& file : sources_below({"models", "train"}))
+    for (const std::string& line : lines_of(file)) {
+      const std::string code = line.substr(0, line.find("//"));
+      for (std::sregex_iterator at(code.begin(), code.end(), quoted), end; at != end; ++at)
+        if (said.contains((*at)[1])) found[(*at)[1]].insert(file);
+    }
+  for (const auto& [name, files] : said)
+    for (const std::string& file : found[name]) CHECK_MESSAGE(files.contains(file), file << " has " << name);
+  CHECK(found.size() == said.size());
 }
 
 TEST_CASE(
