@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <map>
 #include <regex>
 #include <set>
 #include <string>
@@ -43,7 +44,7 @@ std::set<std::string> names_of_families() {
 // The keys that are described with the named values of an enum: keys.add("order", ..., value_names<DataOrder>()).
 std::set<std::string> keys_with_named_values() {
   const std::regex described(R"re(keys\.add\(\s*"(\w+)",(?:(?!keys\.add|\n\})[^])*?value_names<)re");
-  std::set<std::string> keys;
+  std::set<std::string> keys{"split", "tokenizer"};  // of an enum some names; names and any *.model
   for (const std::string& file : sources_below({"models", "train"}))
     for (const std::string& key : texts_in(file, described)) keys.insert(key);
   return keys;
@@ -120,10 +121,7 @@ TEST_CASE("a key whose values have names is compared with a value, not with a te
        {"order", "carry_state", "readout", "gate", "cold_start", "detach", "schedule", "precision"})
     CHECK_MESSAGE(keys.contains(key), key);
   // Described with a list of texts: the values stand once, beside an enum (models/value_names.h).
-  const std::set<std::string> other{"tokenizer",  // any *.model is one too
-                                    "group",      // whose name says what it is
-                                    "kind",       // of a text: also the name of a variant of a table
-                                    "split"};     // a name that tasks know
+  const std::set<std::string> other{"group"};  // whose name says what it is
   const std::regex listed(R"re(keys\.add\(\s*"(\w+)",(?:(?!keys\.|\n\})[^{])*\{")re");
   for (const std::string& file : sources_below({"models", "train"}))
     for (const std::string& key : texts_in(file, listed))
@@ -134,6 +132,30 @@ TEST_CASE("a key whose values have names is compared with a value, not with a te
       // Other programs' files have keys of their own.
       if (!file.starts_with("train/app/exchange/foreign_"))
         CHECK_MESSAGE(!keys.contains(key), file << " compares " << key << " with a text");
+}
+
+TEST_CASE("the name of a device, a tokenizer, a scale or another fixed value stands where it is described") {
+  const std::map<std::string, std::set<std::string>> said{
+      {"cpu", {"train/config/run_config.h"}},
+      {"f32", {"train/config/run_config.h", "train/app/exchange/dump.h"}},
+      {"char", {"train/config/tokenizer_names.h"}},
+      {"ids", {"train/config/tokenizer_names.h"}},
+      {"byte260",
+       {"train/config/tokenizer_names.h", "train/fetch/named_data.cpp"}},  // as a configuration has it
+      {"tiny", {"train/app/measure/scale.h"}},
+      {"huggingface", {"train/app/exchange/foreign_llama.h"}},
+      {"unigram", {"train/text/vocabulary_training.h"}}};
+  const std::regex quoted(R"re("(\w+)")re");
+  std::map<std::string, std::set<std::string>> found;
+  for (const std::string& file : sources_below({"models", "train"}))
+    for (const std::string& line : lines_of(file)) {
+      const std::string code = line.substr(0, line.find("//"));
+      for (std::sregex_iterator at(code.begin(), code.end(), quoted), end; at != end; ++at)
+        if (said.contains((*at)[1])) found[(*at)[1]].insert(file);
+    }
+  for (const auto& [name, files] : said)
+    for (const std::string& file : found[name]) CHECK_MESSAGE(files.contains(file), file << " has " << name);
+  CHECK(found.size() == said.size());
 }
 
 TEST_CASE(

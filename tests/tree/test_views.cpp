@@ -39,7 +39,7 @@ const std::vector<OneThing> kThings{
       "train/app/report/side_by_side.cpp"}},  // writes all of them as CSV
     {"rule which evaluations compare: compares() (train/record/metrics.h)",
      {"eval.", "eval->"},
-     R"(\beval(\.|->)split (==|!=)|!eval(\.|->)whole\b)",
+     R"(\bvalue_is\(eval(\.|->)split\b|!eval(\.|->)whole\b)",
      {"train/record/metrics.cpp", "train/record/run_series.cpp"}},
     {"table: Table (train/app/views/table.h)",
      {"Table"},
@@ -145,7 +145,7 @@ TEST_CASE("views: a second one of each is seen") {
   const auto is_seen = [](std::size_t thing, const char* line) { return LineOf(kThings.at(thing))(line); };
   CHECK(is_seen(0, "  const Metrics metrics = read_metrics(path);"));
   CHECK(is_seen(1, "for (const EvalRecord& eval : metrics.evals) {"));
-  CHECK(is_seen(2, "if (eval.split == \"valid\" && !eval.whole)"));
+  CHECK(is_seen(2, "if (value_is(eval.split, Split::valid) && !eval.whole)"));
   CHECK(is_seen(3, "struct TextTable {"));
   CHECK_FALSE(is_seen(3, "struct Table;"));
   CHECK(is_seen(4, "text += \"| \" + cell;"));

@@ -103,7 +103,7 @@ void NewConfig::merge_run(const RunConfig& run) {
   config_.train.sequence = run.train.sequence;
   config_.train.batch = run.train.batch;
   config_.train.carry_state = run.train.carry_state;
-  if (task_reads(run.data, "tokenizer") && run.data.tokenizer == "char") {
+  if (task_reads(run.data, "tokenizer") && run.data.tokenizer == kCharTokenizer) {
     if (config_.model.n_out == config_.model.vocab) config_.model.n_out = 0;
     config_.model.vocab = 0;
   }

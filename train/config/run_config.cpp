@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <sstream>
@@ -23,6 +24,13 @@ namespace eddy::training {
 namespace {
 
 using nlohmann::json;
+
+// What data.tokenizer takes.
+std::vector<std::string> allowed_tokenizers() {
+  std::vector<std::string> all(std::begin(kTokenizerNames), std::end(kTokenizerNames));
+  all.emplace_back("*.model");
+  return all;
+}
 
 // Describes the tasks' own keys; those that tasks share are described once.
 void describe_own_keys(KeyList& keys, DataConfig& config) {
@@ -118,7 +126,7 @@ void describe(KeyList& keys, DataConfig& c) {
       .changes_nothing();
   keys.add("tokenizer", c.tokenizer,
            "How text becomes tokens; *.model is a file of SentencePiece, and with ids the text is token ids",
-           {"char", "byte", "byte260", "ids", "*.model"})
+           allowed_tokenizers())
       .common();
   keys.add("split", c.split,
            "Part of the tokens, or of the documents, to train on; 1 where nothing is evaluated",

@@ -18,6 +18,7 @@
 #include "tensor/base/device.h"
 #include "tensor/base/dtype.h"
 #include "train/config/config.h"
+#include "train/config/tokenizer_names.h"
 
 namespace eddy::training {
 
@@ -105,11 +106,11 @@ inline constexpr const char* kEndOfText = "<|endoftext|>";
 // The keys of [data] that several tasks read, or that are of texts, which the folders below the tasks know. A task says
 // which of them it reads (TaskEntry::common), and has keys of its own beside it.
 struct DataConfig {
-  std::string name = "text";       // the data set
-  DataPaths path;                  // empty: the data set's own default
-  std::string tokenizer = "char";  // char | byte | byte260 | ids | the path of a SentencePiece .model file
-  double split = 0.9;              // part of the tokens that is trained on; the rest is for validation
-  double test = 0.0;               // part of all tokens, at the very end, that is kept for a test
+  std::string name = "text";               // of the task
+  DataPaths path;                          // empty: the data set's own default
+  std::string tokenizer = kCharTokenizer;  // a tokenizer's name, or the path of a SentencePiece .model file
+  double split = 0.9;  // part of the tokens that is trained on; the rest is for validation
+  double test = 0.0;   // part of all tokens, at the very end, that is kept for a test
   std::string order = value_name(DataOrder::windows);
   std::string document = value_name(DocumentUnit::file);
   std::string separator = kEndOfText;  // between the documents of a file; "": none

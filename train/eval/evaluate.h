@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "models/eddy/registry.h"
+#include "train/eval/split.h"
 #include "train/step/batch.h"
 #include "train/step/recorder.h"
 
@@ -37,8 +38,8 @@ struct EvalShare {
 };
 
 struct EvalOptions {
-  std::string split = "valid";  // part of the task's data: valid, train, test, all
-  std::int64_t batches = 0;     // number of batches; 0: the whole split once
+  Split split = Split::valid;  // the part of the task's data that is read
+  std::int64_t batches = 0;    // number of batches; 0: the whole split once
   // Above 0, and `batches` is 0: a fixed sample of so many batches, evenly spread where windows stand alone, or the
   // beginning of each row where a state is carried; of a split with no more than that, all.
   std::int64_t sample = 0;

@@ -20,6 +20,18 @@
 #include "train/record/metrics_summary.h"
 
 namespace eddy::training {
+
+// What a line holds; that of a StepProgress is told by its beginning (kAgain).
+enum class RecordKind { run, step, eval, sample, event, command };
+
+}  // namespace eddy::training
+
+template <>
+struct eddy::ValueNames<eddy::training::RecordKind> {
+  static constexpr const char* all[] = {"run", "step", "eval", "sample", "event", "command"};
+};
+
+namespace eddy::training {
 namespace {
 
 using Json = nlohmann::ordered_json;  // keeps the fields of a line in the order in which a person reads them
@@ -272,23 +284,23 @@ class Record final : public nlohmann::json_sax<nlohmann::json> {
 // Adds what a line holds, whose step is known.
 // errors: FormatError when it is no record.
 void add_record(MetricsSummary& summary, const Record& r, std::int64_t step) {
-  const std::string kind = r.kind();
-  if (kind == "step") {
+  const std::optional<RecordKind> kind = value_named<RecordKind>(r.kind());
+  if (kind == RecordKind::step) {
     StepRecord record;
     record.step = step;
     visit_fields(record, [&](const char* key, auto& value) { r.read_field(key, value); });
     summary.add(record);
-  } else if (kind == "eval") {
+  } else if (kind == RecordKind::eval) {
     summary.add(EvalRecord{step, r.text_of("split"), r.number_of("loss"), r.integer_of("tokens"),
                            r.extra_numbers({"kind", "step", "split", "loss", "tokens", "of"}),
                            r.is_true("of_task"), r.integer_of("of"), r.is_true("whole")});
-  } else if (kind == "sample") {
+  } else if (kind == RecordKind::sample) {
     summary.add(SampleRecord{step, r.text_of("text"), r.integer_of("words"), r.integer_of("known_words")});
-  } else if (kind == "event") {
+  } else if (kind == RecordKind::event) {
     summary.add(EventRecord{step, r.text_of("text")});
-  } else if (kind == "command") {
+  } else if (kind == RecordKind::command) {
     summary.add(CommandRecord{step, r.text_of("text")});
-  } else if (kind == "run") {
+  } else if (kind == RecordKind::run) {
     RunRecord record;
     record.step = step;
     visit_run_fields(record, [&](const char* key, auto& value) { r.read_field(key, value); });
@@ -328,7 +340,7 @@ std::string known_words_text(const SampleRecord& sample) {
 }
 
 bool compares(const EvalRecord& eval) {
-  return eval.split == "valid" && !eval.whole;
+  return value_is(eval.split, Split::valid) && !eval.whole;
 }
 
 bool is_better(const EvalRecord& eval, const EvalRecord* best) {
@@ -364,19 +376,23 @@ MetricsWriter::MetricsWriter(const std::filesystem::path& path)
 }
 
 void MetricsWriter::write(const RunRecord& r) {
-  Json record{{"kind", "run"}, {"step", r.step}};
+  Json record{{"kind", value_name(RecordKind::run)}, {"step", r.step}};
   visit_run_fields(r, [&](const char* key, const auto& value) { record[key] = value; });
   append_line(dump(record));
 }
 
 void MetricsWriter::write(const StepRecord& r) {
-  Json record{{"kind", "step"}, {"step", r.step}};
+  Json record{{"kind", value_name(RecordKind::step)}, {"step", r.step}};
   visit_fields(r, [&](const char* key, const auto& value) { record[key] = value; });
   append_line(dump(record));
 }
 
 void MetricsWriter::write(const EvalRecord& r) {
-  Json record{{"kind", "eval"}, {"step", r.step}, {"split", r.split}, {"loss", r.loss}, {"tokens", r.tokens}};
+  Json record{{"kind", value_name(RecordKind::eval)},
+              {"step", r.step},
+              {"split", r.split},
+              {"loss", r.loss},
+              {"tokens", r.tokens}};
   for (const auto& [name, value] : r.metrics) record.emplace(name, value);
   if (r.of_task) record.emplace("of_task", true);
   if (r.of > 0) record.emplace("of", r.of);
@@ -385,17 +401,17 @@ void MetricsWriter::write(const EvalRecord& r) {
 }
 
 void MetricsWriter::write(const SampleRecord& r) {
-  Json record = {{"kind", "sample"}, {"step", r.step}, {"text", r.text}};
+  Json record = {{"kind", value_name(RecordKind::sample)}, {"step", r.step}, {"text", r.text}};
   if (r.words > 0) record.update({{"words", r.words}, {"known_words", r.known_words}});
   append_line(dump(record));
 }
 
 void MetricsWriter::write(const EventRecord& r) {
-  append_line(dump({{"kind", "event"}, {"step", r.step}, {"text", r.text}}));
+  append_line(dump({{"kind", value_name(RecordKind::event)}, {"step", r.step}, {"text", r.text}}));
 }
 
 void MetricsWriter::write(const CommandRecord& r) {
-  append_line(dump({{"kind", "command"}, {"step", r.step}, {"text", r.text}}));
+  append_line(dump({{"kind", value_name(RecordKind::command)}, {"step", r.step}, {"text", r.text}}));
 }
 
 void MetricsWriter::append_line(std::string line) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensor/files/descriptor.h"
+#include "train/eval/split.h"
 
 namespace eddy::training {
 
@@ -62,7 +63,7 @@ struct StepProgress {
 // each extra.
 struct EvalRecord {
   std::int64_t step = 0;
-  std::string split = "valid";
+  std::string split = value_name(Split::valid);
   double loss = kNotMeasured;
   std::int64_t tokens = 0;
   std::vector<std::pair<std::string, double>> metrics{};  // accuracy, bits_per_byte, ...

@@ -15,7 +15,7 @@ constexpr double kFallenRate = 0.2;  // of the highest rate: the schedule nears 
 
 // What a page calls the evaluations of a kind.
 std::string kind_of(const EvalRecord& eval) {
-  const std::string name = eval.split == "valid" ? "validation" : eval.split;
+  const std::string name = value_is(eval.split, Split::valid) ? "validation" : eval.split;
   return eval.whole ? name + ", whole split" : name;
 }
 
@@ -108,7 +108,7 @@ const EvalRecord* RunSeries::best() const {
 const EvalRecord* RunSeries::whole() const {
   const EvalRecord* last = nullptr;
   for (const EvalRecord& eval : records_.evals)
-    if (eval.whole && eval.split == "valid") last = &eval;
+    if (eval.whole && value_is(eval.split, Split::valid)) last = &eval;
   return last;
 }
 

@@ -46,8 +46,8 @@ bool Evaluations::is_due_after(std::int64_t step) const {
 }
 
 std::string Evaluations::record(const EvalResult& result, bool of_task, bool whole) {
-  run_.log->record(EvalRecord{run_.state.step, "valid", result.loss, result.tokens, result.metrics, of_task,
-                              result.of, whole});
+  run_.log->record(EvalRecord{run_.state.step, value_name(Split::valid), result.loss, result.tokens,
+                              result.metrics, of_task, result.of, whole});
   return evaluation_text(run_, result);
 }
 

@@ -221,7 +221,7 @@ void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, cons
 
 // The random stream of fresh rows for the splits valid and test, "copy.valid": the rows of one are none of the other.
 // errors: ValueError for another split.
-std::string fresh_stream(const std::string& task, const std::string& split);
+std::string fresh_stream(const std::string& task, Split split);
 
 // The number of tokens in a row of a batch: the first of train.sequence, model.segment and model.context that
 // is not 0.

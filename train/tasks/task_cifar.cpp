@@ -68,7 +68,7 @@ class CifarTask final : public Task {
   bool reads_files() const override { return true; }
   bool uses_seed(const EvalOptions& options) const override { return options.batches > 0; }
 
-  std::int64_t validation_rows() const override { return part("valid").count(); }
+  std::int64_t validation_rows() const override { return part(Split::valid).count(); }
 
   void set_model_sizes(ModelConfig& model) const override {
     fit_tokens(model, kGreyValues, kCifarClasses, "images have 256 grey values and 10 classes");
@@ -175,11 +175,11 @@ class CifarTask final : public Task {
   }
 
  private:
-  const GreyImages& part(const std::string& split) const {
-    if (split == "valid" || split == "test") return images_.test;
-    if (split == "train" && images_.train.count() > 0) return images_.train;
+  const GreyImages& part(Split split) const {
+    if (split == Split::valid || split == Split::test) return images_.test;
+    if (split == Split::train && images_.train.count() > 0) return images_.train;
     fail<ValueError>("cifar: there is no split \"{}\" here (test, which valid stands for too, or train)",
-                     split);
+                     value_name(split));
   }
 
   // int(0.5 (min + max)): 32 for 16 to 48.

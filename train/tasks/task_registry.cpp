@@ -161,10 +161,10 @@ std::vector<DataPaths> data_paths(const TaskArguments& arguments) {
   return {given};
 }
 
-std::string fresh_stream(const std::string& task, const std::string& split) {
-  if (split != "valid" && split != "test")
-    fail<ValueError>("{}: there is no split \"{}\" (valid and test: fresh rows)", task, split);
-  return task + "." + split;
+std::string fresh_stream(const std::string& task, Split split) {
+  if (split != Split::valid && split != Split::test)
+    fail<ValueError>("{}: there is no split \"{}\" (valid and test: fresh rows)", task, value_name(split));
+  return fmt::format("{}.{}", task, value_name(split));
 }
 
 void fit_tokens(ModelConfig& model, std::int64_t vocab, std::int64_t n_out, const std::string& rule,

@@ -168,11 +168,12 @@ class StateTrackingTask final : public Task {
                        d.walk_torus, d.walk_random_start);
   }
 
-  StateSplit split_of(const std::string& split) const {
-    if (split == "train") return StateSplit::train;
-    if (split == "valid") return StateSplit::valid;
-    if (split == "test") return StateSplit::test;
-    fail<ValueError>("{}: there is no split \"{}\" (train, valid, test)", config_.data.name, split);
+  StateSplit split_of(Split split) const {
+    if (split == Split::train) return StateSplit::train;
+    if (split == Split::valid) return StateSplit::valid;
+    if (split == Split::test) return StateSplit::test;
+    fail<ValueError>("{}: there is no split \"{}\" (train, valid, test)", config_.data.name,
+                     value_name(split));
   }
 
   // The stream of a split, made at the first call: an evaluation needs one split, and the training split has

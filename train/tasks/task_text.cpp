@@ -65,17 +65,17 @@ class TextTask : public Task {
   std::optional<Baselines> baselines(const std::function<bool()>& stop) const override {
     if (!validates_) return {};
     const Tokenizer& tokenizer = *data_.tokenizer;
-    const TextSample training = sample_of(tokenizer, part("train"), kTrainingSample);
-    const TextSample validation = sample_of(tokenizer, part("valid"), kValidationSample);
+    const TextSample training = sample_of(tokenizer, part(Split::train), kTrainingSample);
+    const TextSample validation = sample_of(tokenizer, part(Split::valid), kValidationSample);
     if (training.text.empty() || validation.text.empty()) return {};
     // The vocabulary `char` is the alphabet of the whole text.
-    const std::int64_t alphabet = tokenizer.name() == "char" ? tokenizer.vocab_size() : 0;
+    const std::int64_t alphabet = tokenizer.name() == kCharTokenizer ? tokenizer.vocab_size() : 0;
     Baselines found = measure_baselines(training.text, validation.text, {.alphabet = alphabet, .stop = stop});
     found.training_is_part = training.is_part;
     found.validation_is_part = validation.is_part;
     return found;
   }
-  std::int64_t epoch_tokens() const override { return std::ssize(part("train")); }
+  std::int64_t epoch_tokens() const override { return std::ssize(part(Split::train)); }
 
   std::int64_t row_length() const override { return segment_; }
   std::string shorter_rows() const override { return shorter_segments(config_); }
@@ -115,13 +115,13 @@ class TextTask : public Task {
   }
   WordShare known_words(const std::string& text) const override {
     constexpr std::int64_t kMost = std::int64_t{1} << 24;  // of the training text: a tenth of a second
-    return words_known_from(text, sample_of(*data_.tokenizer, part("train"), kMost).text);
+    return words_known_from(text, sample_of(*data_.tokenizer, part(Split::train), kMost).text);
   }
 
  protected:
-  // The tokens of a split: valid, train, test or all.
+  // The tokens of a split.
   // errors: ValueError for a split that the text does not have.
-  virtual std::span<const std::int32_t> part(const std::string& split) const = 0;
+  virtual std::span<const std::int32_t> part(Split split) const = 0;
 
   std::string vocabulary() const {
     return fmt::format("vocabulary {} ({})", data_.tokenizer->vocab_size(), data_.tokenizer->name());
@@ -144,10 +144,10 @@ class TextTask : public Task {
     if (options.by_position) plan.position = [this](std::int64_t i) { return i % segment_; };
     return plan;
   }
-  [[noreturn]] void refuse_split(const std::string& split) const {
+  [[noreturn]] void refuse_split(Split split) const {
     fail<ValueError>(
         "eval: a text has no split \"{}\" (valid, train, all; test where data.test or the folder gives one)",
-        split);
+        value_name(split));
   }
   // How many of `all` tokens, or files, are kept for the test: floor(data.test * all).
   std::int64_t test_count(std::int64_t all) const { return part_of(config_.data.test, all); }
@@ -219,7 +219,7 @@ class WindowsTask final : public TextTask {
   }
 
   std::int64_t validation_rows() const override {
-    return validates_ ? window_count(std::ssize(part("valid")), segment_) : 0;
+    return validates_ ? window_count(std::ssize(part(Split::valid)), segment_) : 0;
   }
 
   Batch next(std::int64_t step, std::int64_t micro) override {
@@ -256,13 +256,13 @@ class WindowsTask final : public TextTask {
  private:
   std::int64_t length() const { return std::ssize(data_.tokens); }
 
-  std::span<const std::int32_t> part(const std::string& split) const override {
+  std::span<const std::int32_t> part(Split split) const override {
     const std::span<const std::int32_t> all = data_.tokens;
-    if (split == "all") return all;
+    if (split == Split::all) return all;
     const auto train = static_cast<std::size_t>(cut()), valid = static_cast<std::size_t>(valid_end());
-    if (split == "train") return all.first(train);
-    if (split == "valid") return all.subspan(train, valid - train);
-    if (split == "test" && valid < all.size()) return all.subspan(valid);
+    if (split == Split::train) return all.first(train);
+    if (split == Split::valid) return all.subspan(train, valid - train);
+    if (split == Split::test && valid < all.size()) return all.subspan(valid);
     refuse_split(split);
   }
 
@@ -293,11 +293,11 @@ class ReadingTask final : public TextTask {
     check_padding();
     if (!training) return;
     if (validates_)
-      static_cast<void>(SequenceReader(sequences("valid", config.train.batch), reading(true, 1)));
+      static_cast<void>(SequenceReader(sequences(Split::valid, config.train.batch), reading(true, 1)));
     ReadingOptions options = reading(false, config.train.batch);
     options.shuffle = separate_files();
     options.random_offset = value_is(config.data.offset, StreamOffset::random) && !documents_;
-    reader_.emplace(sequences("train", config.train.batch), options);
+    reader_.emplace(sequences(Split::train, config.train.batch), options);
   }
 
   std::string summary() const override {
@@ -323,7 +323,7 @@ class ReadingTask final : public TextTask {
   // All batches of an evaluation have as many rows.
   std::int64_t validation_rows() const override {
     const std::int64_t batch = config_.train.batch;
-    return validates_ ? std::min<std::int64_t>(batch, std::ssize(sequences("valid", batch))) : 0;
+    return validates_ ? std::min<std::int64_t>(batch, std::ssize(sequences(Split::valid, batch))) : 0;
   }
 
   Batch next(std::int64_t step, std::int64_t) override {
@@ -393,20 +393,20 @@ class ReadingTask final : public TextTask {
   }
 
  private:
-  std::span<const std::int32_t> part(const std::string& split) const override {
+  std::span<const std::int32_t> part(Split split) const override {
     const std::span<const std::int32_t> all_tokens = data_.tokens;
-    const bool test = split == "test" && valid_end() < all();
-    if (split == "all") return all_tokens;
-    if (split != "train" && split != "valid" && !test) refuse_split(split);
+    const bool test = split == Split::test && valid_end() < all();
+    if (split == Split::all) return all_tokens;
+    if (split != Split::train && split != Split::valid && !test) refuse_split(split);
     // Where a file begins (of one text: a token).
     const auto place = [&](std::int64_t index) {
       if (!separate_files()) return static_cast<std::size_t>(index);
       return index == 0 ? 0 : static_cast<std::size_t>(data_.ends[static_cast<std::size_t>(index - 1)]);
     };
     const std::size_t train = place(cut(separate_files() ? data_.parts() : 1)), valid = place(valid_end());
-    return split == "train"   ? all_tokens.first(train)
-           : split == "valid" ? all_tokens.subspan(train, valid - train)
-                              : all_tokens.subspan(valid);
+    return split == Split::train   ? all_tokens.first(train)
+           : split == Split::valid ? all_tokens.subspan(train, valid - train)
+                                   : all_tokens.subspan(valid);
   }
   // Whether each file is read as a sequence of its own.
   bool separate_files() const { return !data_.files.empty(); }
@@ -450,26 +450,26 @@ class ReadingTask final : public TextTask {
   }
 
   // The sequences of a split. One text is cut into as many spans as there are rows, fewer when it is short.
-  std::vector<Sequence> sequences(const std::string& split, std::int64_t rows) const {
-    const bool test = split == "test" && valid_end() < all();
-    if (split != "all" && split != "train" && split != "valid" && !test) refuse_split(split);
+  std::vector<Sequence> sequences(Split split, std::int64_t rows) const {
+    const bool test = split == Split::test && valid_end() < all();
+    if (split != Split::all && split != Split::train && split != Split::valid && !test) refuse_split(split);
     if (!separate_files()) {
       std::span<const std::int32_t> tokens = data_.tokens;
-      if (split != "all") {
+      if (split != Split::all) {
         const auto train = static_cast<std::size_t>(cut(1)), end = static_cast<std::size_t>(valid_end());
-        tokens = split == "train"   ? tokens.first(train)
-                 : split == "valid" ? tokens.subspan(train, end - train)
-                                    : tokens.subspan(end);
+        tokens = split == Split::train   ? tokens.first(train)
+                 : split == Split::valid ? tokens.subspan(train, end - train)
+                                         : tokens.subspan(end);
       }
-      if (split != "train") {  // training needs all its rows; an evaluation can have fewer
+      if (split != Split::train) {  // training needs all its rows; an evaluation can have fewer
         const auto fitting = std::ssize(tokens) / (segment_ + 1);
         rows = std::clamp<std::int64_t>(fitting, 1, rows);
       }
       return equal_spans({tokens, {}}, rows);
     }
-    const std::int64_t train = split == "all" ? 0 : cut(data_.parts());
-    const std::int64_t begin = test ? valid_end() : split == "valid" ? train : 0;
-    const std::int64_t end = split == "train" ? train : split == "valid" ? valid_end() : all();
+    const std::int64_t train = split == Split::all ? 0 : cut(data_.parts());
+    const std::int64_t begin = test ? valid_end() : split == Split::valid ? train : 0;
+    const std::int64_t end = split == Split::train ? train : split == Split::valid ? valid_end() : all();
     std::vector<Sequence> found;
     for (std::int64_t i = begin; i < end; ++i) found.push_back({data_.part(i), {}});
     return found;

@@ -27,7 +27,7 @@ template <class MakeText>
 std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeText& text) {
   const std::string& name = arguments.config.data.tokenizer;
   if (const std::int64_t vocab = arguments.config.model.vocab; !arguments.tokenizer)
-    return name == "ids" && vocab > 0 ? ids_tokenizer(vocab) : make_tokenizer(name, text());
+    return name == kIdsTokenizer && vocab > 0 ? ids_tokenizer(vocab) : make_tokenizer(name, text());
   std::unique_ptr<Tokenizer> tokenizer = std::move(arguments.tokenizer);
   const bool from_file = is_sentencepiece_path(name);
   if (tokenizer->name() != (from_file ? kSentencePiece : name))
@@ -43,7 +43,7 @@ std::unique_ptr<Tokenizer> tokenizer_for(TaskArguments& arguments, const MakeTex
         "train: data.tokenizer is {}, which is another vocabulary than that of {} (its parameters fit its "
         "own tokens alone: set data.tokenizer to the tokenizer.model in its run's folder)",
         name, arguments.run);
-  if (!arguments.may_extend || name != "char") return tokenizer;
+  if (!arguments.may_extend || name != kCharTokenizer) return tokenizer;
   const std::vector<char32_t> missing = tokenizer->missing_in(text());
   return missing.empty() ? std::move(tokenizer) : tokenizer->with(missing);
 }
@@ -198,8 +198,9 @@ void encode(TextData& data, TaskArguments& arguments, Reading& reading) {
   named([&] {
     data.tokenizer = one_text ? tokenizer_for(arguments, [&] { return std::string_view(first.text); })
                               : tokenizer_for(arguments, [&] {
-                                  return name == "char" ? whole_text(reading)
-                                                        : std::string();  // only `char` needs the text
+                                  return name == kCharTokenizer
+                                             ? whole_text(reading)
+                                             : std::string();  // only `char` needs the text
                                 });
   });
   if (reading.grown) check_new_characters(*data.tokenizer, reading, arguments);

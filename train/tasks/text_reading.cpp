@@ -342,7 +342,7 @@ Reading read_path(const DataPaths& paths, const TaskArguments& arguments) {
     reading.how += fmt::format("; to train on what is new too: --data {}", paths.quoted());
   if (!goes_on && reading.files.other_endings && arguments.training)
     reading.how += "; data.document folder reads texts of every ending";
-  const Found held = look_at(reading.files, arguments.config.data.tokenizer == "char", rule);
+  const Found held = look_at(reading.files, arguments.config.data.tokenizer == kCharTokenizer, rule);
   reading.cut = goes_on ? rule : rule_of_found(rule, held, path, arguments);
   reading.end_lines = order == DataOrder::windows;
   for (ReadPhase& phase : reading.phases) phase.separate = keeps_files || order != DataOrder::windows;

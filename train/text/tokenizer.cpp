@@ -6,6 +6,8 @@
 //   {"model":"(base64)","name":"sentencepiece"}
 #include "train/text/tokenizer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -64,7 +66,7 @@ class CharTokenizer final : public Tokenizer {
     std::sort(ids_.begin(), ids_.end());
   }
 
-  std::string name() const override { return "char"; }
+  std::string name() const override { return kCharTokenizer; }
   std::int64_t vocab_size() const override { return std::ssize(code_points_); }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
@@ -125,7 +127,7 @@ class CharTokenizer final : public Tokenizer {
     std::string characters, added;
     for (std::size_t id = 0; id < code_points_.size(); ++id)
       append_utf8(id < sorted_ ? characters : added, code_points_[id]);
-    nlohmann::json description{{"name", "char"}, {"characters", characters}};
+    nlohmann::json description{{"name", kCharTokenizer}, {"characters", characters}};
     if (!added.empty()) description["added"] = added;
     return description.dump();
   }
@@ -176,9 +178,9 @@ class ByteTokenizer final : public Tokenizer {
 };
 
 std::unique_ptr<Tokenizer> byte_tokenizer(std::string_view name) {
-  if (name == "byte") return std::make_unique<ByteTokenizer>("byte", 256, 0);
+  if (name == kByteTokenizer) return std::make_unique<ByteTokenizer>(kByteTokenizer, 256, 0);
   // 260 = 256 bytes + 3 reserved ids, rounded up to a multiple of four. Id 259 is unused and decodes to "".
-  if (name == "byte260") return std::make_unique<ByteTokenizer>("byte260", 260, 3);
+  if (name == kByte260Tokenizer) return std::make_unique<ByteTokenizer>(kByte260Tokenizer, 260, 3);
   return nullptr;
 }
 
@@ -200,7 +202,7 @@ class IdTokenizer final : public Tokenizer {
  public:
   explicit IdTokenizer(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
 
-  std::string name() const override { return "ids"; }
+  std::string name() const override { return kIdsTokenizer; }
   std::int64_t vocab_size() const override { return vocab_size_; }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
@@ -227,7 +229,7 @@ class IdTokenizer final : public Tokenizer {
   }
 
   std::string to_json() const override {
-    return nlohmann::json{{"name", "ids"}, {"vocab", vocab_size_}}.dump();
+    return nlohmann::json{{"name", kIdsTokenizer}, {"vocab", vocab_size_}}.dump();
   }
 
  private:
@@ -295,8 +297,8 @@ std::unique_ptr<Tokenizer> ids_tokenizer(std::int64_t vocab) {
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_view text) {
-  if (name == "char") return char_tokenizer(text);
-  if (name == "ids") {
+  if (name == kCharTokenizer) return char_tokenizer(text);
+  if (name == kIdsTokenizer) {
     const std::vector<std::int32_t> ids = IdTokenizer(kMostIds).encode(text);
     if (ids.empty())
       fail<ValueError>("tokenizer ids: the training text has no ids (the largest one tells the vocabulary)");
@@ -304,7 +306,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, std::string_vie
   }
   if (auto tokenizer = byte_tokenizer(name)) return tokenizer;
   if (is_sentencepiece_path(name)) return read_sentencepiece(std::string(name));
-  fail<ValueError>("tokenizer: unknown name: '{}' (one of char, byte, byte260, ids, or a .model file)", name);
+  fail<ValueError>("tokenizer: unknown name: '{}' (one of {}, or a .model file)", name,
+                   fmt::join(kTokenizerNames, ", "));
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std::string& name) {
@@ -322,7 +325,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std:
     if (!bytes) fail<FormatError>("tokenizer: {} has no \"model\" in base64", name);
     return sentencepiece_tokenizer(std::move(*bytes), name);
   }
-  if (text_name == "ids") {
+  if (text_name == kIdsTokenizer) {
     const auto vocab = value.find("vocab");
     const bool fits = vocab != value.end() && vocab->is_number_unsigned() &&
                       vocab->get<std::uint64_t>() >= 1 &&
@@ -330,9 +333,9 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std:
     if (!fits) fail<FormatError>("tokenizer ids: {} has no \"vocab\" from 1 to {}", name, kMostIds);
     return ids_tokenizer(vocab->get<std::int64_t>());
   }
-  if (text_name != "char")
-    fail<FormatError>("tokenizer: {} names {} (one of char, byte, byte260, ids, sentencepiece)", name,
-                      quote_text(text_name));
+  if (text_name != kCharTokenizer)
+    fail<FormatError>("tokenizer: {} names {} (one of {}, {})", name, quote_text(text_name),
+                      fmt::join(kTokenizerNames, ", "), kSentencePiece);
 
   const auto characters = value.find("characters");
   if (characters == value.end() || !characters->is_string() ||

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "train/config/tokenizer_names.h"
+
 namespace eddy::training {
 
 // What the tokens of a text stand for in it. A vocabulary covers the text if none is unknown and no byte is lost.
@@ -34,7 +36,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // "char", "byte", "byte260", "ids" or "sentencepiece".
+  // Its name: one of kTokenizerNames, or kSentencePiece.
   virtual std::string name() const = 0;
   virtual std::int64_t vocab_size() const = 0;
   // The ids of a text.

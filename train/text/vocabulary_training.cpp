@@ -165,8 +165,9 @@ TrainedVocabulary train_vocabulary(const std::vector<TextFile>& files, const Voc
   if (options.size < 512 || options.size > (std::int64_t{1} << 20))
     fail<ValueError>("tokenizer train: a vocabulary of {} tokens (512 to {})", options.size,
                      std::int64_t{1} << 20);
-  if (options.type != "bpe" && options.type != "unigram")
-    fail<ValueError>("tokenizer train: the type is \"{}\" (bpe or unigram)", options.type);
+  if (!value_named<VocabularyType>(options.type))
+    fail<ValueError>("tokenizer train: the type is \"{}\" ({})", options.type,
+                     value_choice<VocabularyType>());
   if (options.most_bytes < 1)
     fail<ValueError>("tokenizer train: {} bytes of text (at least 1)", options.most_bytes);
   TrainedVocabulary result;

@@ -17,14 +17,28 @@
 #include <string>
 #include <vector>
 
+#include "models/value_names.h"
 #include "train/text/documents.h"
 #include "train/text/text_files.h"
 
 namespace eddy::training {
 
+// How a vocabulary is trained.
+enum class VocabularyType { bpe, unigram };
+
+}  // namespace eddy::training
+
+// Their names, in the order of the values.
+template <>
+struct eddy::ValueNames<eddy::training::VocabularyType> {
+  static constexpr const char* all[] = {"bpe", "unigram"};
+};
+
+namespace eddy::training {
+
 struct VocabularyOptions {
-  std::int64_t size = 32000;                          // tokens in all
-  std::string type = "bpe";                           // bpe | unigram
+  std::int64_t size = 32000;  // tokens in all
+  std::string type = value_name(VocabularyType::bpe);
   std::int64_t most_bytes = std::int64_t{256} << 20;  // of texts; of larger ones an even sample of lines
   CutRule cut{};                                      // of the files
 };

@@ -257,7 +257,7 @@ TEST_CASE("a model with logits at all positions is scored and shown at the last 
   CHECK(model->config().n_out == 256);
   task->set_model_sizes(all.model);
   CHECK_NOTHROW(task->set_model_sizes(all.model));  // as a resumed run does
-  const EvalResult result = task->evaluate(*model, {.split = "test", .batch = 4});
+  const EvalResult result = task->evaluate(*model, {.split = Split::test, .batch = 4});
   CHECK(result.tokens == 6);
   CHECK(std::isfinite(result.loss));
   const std::vector<ReportSection> sections = task->report(*model);
@@ -315,7 +315,7 @@ TEST_CASE("random test batches estimate the loss of all and depend on the seed a
   const std::unique_ptr<Model> model = make_model(config);
   model->params().initialize(1);
   EvalOptions options;
-  options.split = "test";
+  options.split = Split::test;
   options.batch = 8;
   const EvalResult all = task->evaluate(*model, options);
   CHECK(all.tokens == 30);

@@ -59,9 +59,9 @@ TEST_CASE(
   CHECK(extra(result, "accuracy") <= 1);
   REQUIRE(result.position_count.size() == 12);
   for (const std::int64_t count : result.position_count) CHECK(count == 12);
-  options.split = "test";
+  options.split = Split::test;
   CHECK(task->evaluate(*model, options).loss != result.loss);
-  options.split = "train";
+  options.split = Split::train;
   CHECK(contains(error_of<ValueError>([&] { task->evaluate(*model, options); }), "no split"));
   config.model.vocab = 3;
   CHECK(contains(error_of<ConfigError>([&] { task->set_model_sizes(config.model); }), "parity has 2 tokens"));

@@ -106,7 +106,7 @@ TEST_CASE("recall: what does not fit is refused") {
   task->set_model_sizes(config.model);
   const std::unique_ptr<Model> model = make_model(config.model, Dtype::f64);
   EvalOptions options;
-  options.split = "train";
+  options.split = Split::train;
   CHECK(contains(error_of<ValueError>([&] { task->evaluate(*model, options); }), "no split"));
   CHECK_THROWS_AS(recall_documents(random_key(1, "t", 0), 0, 0, {}), ValueError);
   CHECK_THROWS_AS(recall_documents(random_key(1, "t", 0), 0, 1, {4, 31, 7, 32, 2}), ValueError);

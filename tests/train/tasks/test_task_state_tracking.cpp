@@ -111,7 +111,7 @@ TEST_CASE("every label of a split is scored once whatever the segment") {
       config.train.batch = 1;
       config.data.extensions.get<StateTrackingKeys>().examples = 600;  // enough for a segment
       EvalOptions options;
-      options.split = "test";
+      options.split = Split::test;
       options.batch = 1;
       const EvalResult result = task_of(config)->evaluate(*model, options);
       CHECK(result.tokens == scored(stream_of(config, StateSplit::test, 4)));
@@ -193,9 +193,9 @@ TEST_CASE("splits that there are none of and streams that are too short are refu
   const auto task = task_of(config);
   const auto model = model_for(*task, config.model);
   EvalOptions options;
-  options.split = "all";
+  options.split = Split::all;
   CHECK(contains(error_of<ValueError>([&] { task->evaluate(*model, options); }), "train, valid, test"));
-  options.split = "valid";
+  options.split = Split::valid;
   options.batch = 0;
   CHECK_THROWS_AS(task->evaluate(*model, options), ValueError);
   config.train.batch = 100;

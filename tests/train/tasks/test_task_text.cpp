@@ -294,10 +294,10 @@ TEST_CASE("text task: a stream is measured with a state of its own that can be c
   CHECK(cleared.tokens == carried.tokens);
   CHECK(cleared.loss != carried.loss);
   options.clear_state = false;
-  options.split = "test";
+  options.split = Split::test;
   CHECK(contains(error_of<ValueError>([&] { static_cast<void>(task->evaluate(*model, options)); }),
                  "no split"));
-  options.split = "all";
+  options.split = Split::all;
   options.batches = 2;
   CHECK(task->evaluate(*model, options).tokens == 2 * 2 * 16);
 }

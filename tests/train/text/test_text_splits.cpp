@@ -74,15 +74,15 @@ TEST_CASE("text splits: each split is measured for itself and the test only ther
     model->params().initialize(1);
     EvalOptions options;
     options.batch = 1;
-    const auto tokens = [&](const std::string& split) {
+    const auto tokens = [&](Split split) {
       options.split = split;
       return task->evaluate(*model, options).tokens;
     };
     // Documents lose one target in each segment of 8, the others the rest behind the last whole segment.
-    CHECK(tokens("valid") == (order == "documents" ? 35 : 32));
-    CHECK(tokens("test") == (order == "documents" ? 43 : 48));
-    CHECK(tokens("train") == (order == "windows" ? 128 : order == "stream" ? 56 + 64 : 52 + 61));
-    options.split = "test";
+    CHECK(tokens(Split::valid) == (order == "documents" ? 35 : 32));
+    CHECK(tokens(Split::test) == (order == "documents" ? 43 : 48));
+    CHECK(tokens(Split::train) == (order == "windows" ? 128 : order == "stream" ? 56 + 64 : 52 + 61));
+    options.split = Split::test;
     CHECK_THROWS_AS(training->evaluate(*model, options), ValueError);
   }
 }
@@ -143,16 +143,16 @@ TEST_CASE("text splits: data.test keeps the end of one text for the test") {
     task->set_model_sizes(sizes);
     const std::unique_ptr<Model> model = make_model(sizes, Dtype::f64);
     model->params().initialize(1);
-    const auto tokens = [&](const char* split) {
+    const auto tokens = [&](Split split) {
       EvalOptions options;
       options.split = split;
       options.batch = 1;
       return task->evaluate(*model, options).tokens;
     };
-    CHECK(tokens("train") == 312);
-    CHECK(tokens("valid") == 56);
-    CHECK(tokens("test") == 16);
-    CHECK(tokens("all") == 392);
+    CHECK(tokens(Split::train) == 312);
+    CHECK(tokens(Split::valid) == 56);
+    CHECK(tokens(Split::test) == 16);
+    CHECK(tokens(Split::all) == 392);
     config.data.test = 0.02;
     CHECK(
         contains(error_of<ValueError>([&] { task_of(config); }), "72 tokens to validate and 8 for the test"));

@@ -7,12 +7,23 @@
 #include <string>
 
 #include "models/eddy/config.h"
+#include "models/value_names.h"
 #include "train/app/exchange/gguf.h"
 
 namespace eddy::app {
 
 // The forms in which a model is exported.
 enum class ModelForm { pytorch, huggingface, gguf };
+
+}  // namespace eddy::app
+
+// Their names, in the order of the values.
+template <>
+struct eddy::ValueNames<eddy::app::ModelForm> {
+  static constexpr const char* all[] = {"pytorch", "huggingface", "gguf"};
+};
+
+namespace eddy::app {
 
 // Refuses a model that has no architecture in a form: those of Hugging Face are Llama's and, with a window, Mistral's;
 // that of llama.cpp is Llama's.

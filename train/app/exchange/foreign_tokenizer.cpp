@@ -123,7 +123,7 @@ std::string byte_piece(std::int64_t byte) {
 }
 
 std::int64_t first_byte_id(const Tokenizer& tokenizer) {
-  return tokenizer.name() == "byte260" ? 3 : 0;
+  return tokenizer.name() == kByte260Tokenizer ? 3 : 0;
 }
 
 json character_model(const Tokenizer& tokenizer) {
@@ -151,7 +151,7 @@ json byte_model(const Tokenizer& tokenizer) {
 
 // The tokenizer.json of characters or bytes.
 json plain_tokenizer(const Tokenizer& tokenizer) {
-  const bool characters = tokenizer.name() == "char";
+  const bool characters = tokenizer.name() == kCharTokenizer;
   const json fuse{{"type", "Fuse"}};
   json file{{"version", "1.0"},
             {"truncation", nullptr},
@@ -183,14 +183,14 @@ json characters_of(const json& vocab) {
   std::string first, added;
   for (std::size_t id = 0; id < by_id.size(); ++id)
     (added.empty() && (id == 0 || by_id[id - 1] < by_id[id]) ? first : added) += by_id[id];
-  json description{{"name", "char"}, {"characters", first}};
+  json description{{"name", kCharTokenizer}, {"characters", first}};
   if (!added.empty()) description["added"] = added;
   return description;
 }
 
 // The description of the tokenizer of bytes with this vocabulary; null where it is none.
 json bytes_of(const json& vocab) {
-  for (const char* const name : {"byte", "byte260"})
+  for (const char* const name : {kByteTokenizer, kByte260Tokenizer})
     if (vocab == byte_model(*make_tokenizer(name, "")).at("vocab")) return {{"name", name}};
   return nullptr;
 }
@@ -200,7 +200,7 @@ json bytes_of(const json& vocab) {
 std::map<std::string, std::string> huggingface_tokenizer(const Tokenizer& tokenizer, std::int64_t context) {
   json config{{"model_max_length", context}, {"clean_up_tokenization_spaces", false}};
   std::map<std::string, std::string> files;
-  if (tokenizer.name() == "ids") return files;  // another program has the words
+  if (tokenizer.name() == kIdsTokenizer) return files;  // another program has the words
   if (const std::string bytes = tokenizer.model_file(); !bytes.empty()) {
     const PieceModel model = piece_model(bytes);
     const auto piece = [&](std::int32_t id) {
@@ -246,15 +246,15 @@ std::unique_ptr<Tokenizer> tokenizer_of_folder(const fs::path& folder) {
 }
 
 void check_gguf_tokenizer(const Tokenizer& tokenizer) {
-  if (tokenizer.model_file().empty() && tokenizer.name() != "ids")
+  if (tokenizer.model_file().empty() && tokenizer.name() != kIdsTokenizer)
     fail<ConfigError>(
         "export: GGUF files have no tokenizer of {}, and this model was trained with {} (--format huggingface has one; "
         "{} tokenizer train makes a vocabulary that both have)",
-        tokenizer.name() == "char" ? "characters" : "bytes", tokenizer.name(), program_name());
+        tokenizer.name() == kCharTokenizer ? "characters" : "bytes", tokenizer.name(), program_name());
 }
 
 GgufValues gguf_tokenizer(const Tokenizer* tokenizer, std::int64_t vocab) {
-  if (tokenizer == nullptr || tokenizer->name() == "ids") return {{"tokenizer.ggml.model", "none"}};
+  if (tokenizer == nullptr || tokenizer->name() == kIdsTokenizer) return {{"tokenizer.ggml.model", "none"}};
   PieceModel model = piece_model(tokenizer->model_file());
   for (std::int64_t id = std::ssize(model.pieces); id < vocab; ++id) {  // a table that was rounded up
     model.pieces.push_back(fmt::format("[PAD{}]", id));

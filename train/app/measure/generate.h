@@ -19,6 +19,7 @@
 
 #include "train/app/measure/ceilings.h"
 #include "train/app/measure/measurement.h"
+#include "train/config/run_config.h"
 
 namespace eddy::app {
 
@@ -28,9 +29,9 @@ struct GenerateBenchOptions {
   std::int64_t min_length = 0;                                   // 0: 256, on a GPU 1000
   std::int64_t max_length = 0;                                   // 0: 65,536, on a GPU 100,000
   std::int64_t batch = 1;                                        // sequences generated side by side
-  bool capture = true;         // replay tokens from graphs where the device supports it
-  std::string device = "cpu";  // cpu or cuda
-  std::string precision = "f32";
+  bool capture = true;  // replay tokens from graphs where the device supports it
+  std::string device = value_name(training::DeviceChoice::cpu);
+  std::string precision = value_name(training::Precision::f32);
   double seconds = 30;            // for all measurements together; each times at least three tokens
   std::int64_t memory_bytes = 0;  // limit of live tensors; 0: what the machine has free, on a GPU its memory
   CeilingSizes ceilings{};        // sizes of the arrays that memory is measured with

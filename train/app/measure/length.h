@@ -10,6 +10,7 @@
 
 #include "models/eddy/registry.h"
 #include "train/app/measure/measurement.h"
+#include "train/config/run_config.h"
 
 namespace eddy::app {
 
@@ -20,8 +21,8 @@ struct LengthBenchOptions {
   double seconds = 1;             // of timed steps at each length, at least three
   std::int64_t memory_bytes = 0;  // limit of live tensors; 0: 4 GiB, on a GPU its memory
   std::int64_t product_size = 0;  // rows of the product timed beside each step; 0: the default
-  std::string device = "cpu";     // cpu or cuda
-  std::string precision = "f32";
+  std::string device = value_name(training::DeviceChoice::cpu);
+  std::string precision = value_name(training::Precision::f32);
 };
 
 // Returns the configuration of a model for a segment of `length` tokens, with blocks, windows and chunks of

@@ -167,7 +167,9 @@ std::vector<Cells> profile_cells(const SpeedResult& result) {
 
 std::string conditions(const SpeedOptions& options, const DevicePrecision& placement,
                        const std::string& precision) {
-  return fmt::format("scale {}, {}, {}", options.scale, placement.device == kCpu ? "cpu" : "cuda", precision);
+  return fmt::format("scale {}, {}, {}", options.scale,
+                     value_name(placement.device == kCpu ? DeviceChoice::cpu : DeviceChoice::cuda),
+                     precision);
 }
 
 nlohmann::json figure_json(const SpeedFigure& figure) {
@@ -299,7 +301,8 @@ nlohmann::json file_of(const nlohmann::json& rows, const Measurement& m, const s
 }
 
 void check_options(const SpeedOptions& options) {
-  if (value_is(options.device, DeviceChoice::cpu) && options.scale == "paper" && options.rows.empty())
+  if (value_is(options.device, DeviceChoice::cpu) && value_is(options.scale, Scale::paper) &&
+      options.rows.empty())
     fail<ConfigError>(
         "bench speed: all rows at the paper's sizes on a CPU (they are for a GPU: name some with "
         "--rows, or take --scale small)");
@@ -329,7 +332,7 @@ SpeedResult measure_row(const SpeedRow& row, const SpeedOptions& options, const 
   step.batch = row.batch;
   step.sequence = row.sequence;
   step.seconds = options.seconds > 0 ? options.seconds : kSeconds;
-  if (options.seconds <= 0 && options.scale == "small") step.steps = 3;
+  if (options.seconds <= 0 && value_is(options.scale, Scale::small)) step.steps = 3;
   step.profile = options.profile;
   step.carry_state = true;
   step.product_size = options.product_size;
@@ -356,9 +359,10 @@ std::vector<SpeedRow> speed_rows(bool small) {
 }
 
 std::vector<SpeedRow> wanted_speed_rows(const SpeedOptions& options) {
-  if (options.scale != "paper" && options.scale != "small")
-    fail<ConfigError>("bench speed: there is no scale \"{}\" (paper or small)", options.scale);
-  std::vector<SpeedRow> rows = speed_rows(options.scale == "small");
+  if (!value_is(options.scale, Scale::paper) && !value_is(options.scale, Scale::small))
+    fail<ConfigError>("bench speed: there is no scale \"{}\" ({} or {})", options.scale,
+                      value_name(Scale::paper), value_name(Scale::small));
+  std::vector<SpeedRow> rows = speed_rows(value_is(options.scale, Scale::small));
   std::vector<std::string> names;
   for (const SpeedRow& row : rows) names.push_back(row.name);
   for (const std::string& name : options.rows)
@@ -375,7 +379,7 @@ std::vector<SpeedRow> wanted_speed_rows(const SpeedOptions& options) {
 std::vector<SpeedResult> bench_speed(const SpeedOptions& options,
                                      const std::function<void(std::string_view)>& log) {
   const std::vector<SpeedRow> wanted = wanted_speed_rows(options);
-  const bool small = options.scale == "small";
+  const bool small = value_is(options.scale, Scale::small);
   const std::vector<SpeedRow> rows = speed_rows(small);
   check_options(options);
   const std::string device =

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "train/app/measure/scale.h"
 #include "train/app/measure/step.h"
 
 namespace eddy::app {
@@ -39,9 +40,9 @@ struct SpeedRow {
 std::vector<SpeedRow> speed_rows(bool small);
 
 struct SpeedOptions {
-  std::vector<std::string> rows;  // names; empty: all
-  std::string scale = "paper";    // paper | small
-  std::string device{};           // cpu | cuda; empty: cuda, at scale small cpu
+  std::vector<std::string> rows;                 // names; empty: all
+  std::string scale = value_name(Scale::paper);  // or small
+  std::string device{};                          // cpu | cuda; empty: cuda, at scale small cpu
   std::string runs = "runs/reproduce";
   double seconds = 0;  // of timed steps for each row; 0: 10, at scale small the fewest possible
   bool profile = false;

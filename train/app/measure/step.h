@@ -28,8 +28,8 @@ struct StepBenchOptions : StepTrialOptions {
       false;  // also profile, for as many steps or as much time again, and time what is multiplied alone
   std::int64_t product_size = 0;          // rows of the product timed between steps; 0: 1536, on a GPU 8192
   std::int64_t memory_bytes = 512 << 20;  // of the largest copies that measure memory for a profile
-  std::string device = "cpu";             // cpu or cuda
-  std::string precision = "f32";          // f32, bf16, on a GPU tf32, or on the CPU f64
+  std::string device = value_name(training::DeviceChoice::cpu);
+  std::string precision = value_name(training::Precision::f32);  // tf32 on a GPU alone, f64 on the CPU alone
 };
 
 struct StepBench {

@@ -120,7 +120,7 @@ void add_size(CLI::App& command, const char* name, std::int64_t& size, std::int6
 Described describe_bench_ops(CLI::App& command) {
   struct Flags {
     OpsBenchOptions options;
-    std::string device = "cpu", precision = "f32";
+    std::string device = value_name(DeviceChoice::cpu), precision = value_name(Precision::f32);
   };
   const auto flags = std::make_shared<Flags>();
   std::function<int()> run = benchmark(

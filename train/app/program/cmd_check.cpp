@@ -247,7 +247,7 @@ Described describe_check(CLI::App& command) {
 
 ProveOptions program_trials() {
   ProveOptions options;
-  options.command = {own_program(), "check", "--device", "cuda", "--trials"};
+  options.command = {own_program(), "check", "--device", value_name(DeviceChoice::cuda), "--trials"};
   options.cache = DataPlaces::standard().cache;
   options.say = [](const std::string& line) { say(line); };
   return options;

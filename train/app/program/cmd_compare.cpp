@@ -141,7 +141,8 @@ int run_compare(const CompareFlags& flags) {
   }
   const Comparison comparison = compare_runs(tokenizer, texts, flags.top);
   ComparedRuns runs{flags.a.path, same_run ? flags.a.path + " with its state cleared" : flags.run_b,
-                    describe_reading(a, reading_a, "f32"), describe_reading(b, reading_b, "f32")};
+                    describe_reading(a, reading_a, flags.a.precision),
+                    describe_reading(b, reading_b, flags.a.precision)};
 
   if (!read.left_out.empty()) print_line("data: {}{}", flags.data, describe_left_out(read));
   print_line("A: {} ({}): {:.6f} nats per token", runs.name_a, runs.about_a, comparison.loss_a);

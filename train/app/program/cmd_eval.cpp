@@ -38,7 +38,7 @@ namespace {
 
 struct EvalFlags {
   RunOptions run;
-  std::string data, by_position;
+  std::string data, by_position, split = value_name(EvalOptions{}.split);
   std::int64_t sequence = 0, sampled = 0, micro_batches = 0;
   EvalOptions options;
 
@@ -70,7 +70,7 @@ std::string spaced(std::string name) {
 
 // What simple predictors reach on the validation split: of the run's text as the run keeps it.
 void print_baselines(const Task& task, const LoadedRun& run, const EvalFlags& flags) {
-  if (flags.options.split != "valid") return;
+  if (!value_is(flags.split, Split::valid)) return;
   std::optional<Baselines> found;
   if (flags.data.empty()) found = run.state.baselines;
   if (!found) found = task.baselines();
@@ -116,6 +116,7 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
   }
 
   EvalOptions options = flags.options;
+  options.split = value_named<Split>(flags.split).value();
   if (options.batch == 0) options.batch = run.config.train.batch;
   options.by_position = !flags.by_position.empty();
   options.capture = value_is(run.config.train.capture, StepCapture::automatic);
@@ -145,9 +146,9 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
     drawn.batches = 1;
     if (task->uses_seed(drawn))
       fail<ValueError>("eval: --seed has no effect when all of {} is read once (add --batches or --sampled)",
-                       options.split);
+                       flags.split);
     fail<ValueError>("eval: --seed has no effect when {} is read from its beginning (leave out --seed)",
-                     options.split);
+                     flags.split);
   }
   if (options.clear_state && !task->carries_state())
     fail<ValueError>(
@@ -162,7 +163,7 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
   print_line("step: {}", run.step);
   print_line("precision: {}{}", flags.run.precision,
              precision_note(run.config.train.precision, flags.run.precision));
-  print_line("data: {} ({})", task->name(), options.split);
+  print_line("data: {} ({})", task->name(), flags.split);
   if (task->carries_state())
     print_line("state: {}", options.clear_state ? "cleared at every segment"
                             : result.carried    ? "carried"
@@ -215,7 +216,7 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
     print_line("{}", position_sentence(shown, marks));
     const std::string page = render_loss_by_position(
         fmt::format("{} on {}, loss by position", run.config.model.model, task->name()),
-        fmt::format("step {}, {} of {} tokens", run.step, flags.options.split, result.tokens), shown, marks);
+        fmt::format("step {}, {} of {} tokens", run.step, flags.split, result.tokens), shown, marks);
     write_output_file("eval", flags.by_position, page, kPageFile);
     print_line("by position: {}", flags.by_position);
   }
@@ -238,8 +239,8 @@ Described describe_eval(CLI::App& command) {
   EvalOptions& measured = options->options;
   add_run_argument(command, options->run.path);
   add_option(command, "--data", options->data, "File or folder of data (default: the run's)", not_empty());
-  add_option(command, "--split", measured.split, "Part of the data, cut as the run cuts it",
-             CLI::IsMember({"valid", "train", "test", "all"}));
+  add_option(command, "--split", options->split, "Part of the data, cut as the run cuts it",
+             CLI::IsMember(value_names<Split>()));
   add_option(command, "--batches", measured.batches,
              "Number of batches, random ones for data.order windows; 0: all of the split once",
              whole_number(0, 1'000'000'000));

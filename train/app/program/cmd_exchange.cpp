@@ -21,13 +21,11 @@ namespace {
 
 struct ExportFlags {
   RunOptions run;
-  std::string out, form = "pytorch";
+  std::string out, form = value_name(ModelForm::pytorch);
 };
 
 int run_export(const ExportFlags& flags) {
-  const ModelForm form = flags.form == "pytorch"       ? ModelForm::pytorch
-                         : flags.form == "huggingface" ? ModelForm::huggingface
-                                                       : ModelForm::gguf;
+  const ModelForm form = value_named<ModelForm>(flags.form).value();
   const LoadedRun run = load_run("export", flags.run);
   const Exported exported = export_model(*run.model, run.tokenizer.get(), flags.out, form);
   print_line("{}: {}", flags.out, fmt::join(exported.files, ", "));
@@ -53,8 +51,8 @@ int run_import(ImportFlags& flags, const CLI::App& app) {
     if (request.weights.size() != 1)
       fail<ValueError>("import: {} names after --weights (without --map one: a folder or a GGUF file)",
                        request.weights.size());
-    request.described =
-        read_described_model(request.weights.front(), tokenizer != given.end() && tokenizer->second == "ids");
+    request.described = read_described_model(request.weights.front(),
+                                             tokenizer != given.end() && tokenizer->second == kIdsTokenizer);
   }
   request.config =
       flags.run.gathered("import", notes, nullptr, request.described ? &request.described->model : nullptr);
@@ -86,7 +84,7 @@ Described describe_export_model(CLI::App& command) {
       command, "--format", flags->form,
       "pytorch: weights, sizes and code that reads them; huggingface: of a llama or llama_window; gguf: of a llama, "
       "for llama.cpp",
-      CLI::IsMember({"pytorch", "huggingface", "gguf"}));
+      CLI::IsMember(value_names<ModelForm>()));
   add_checkpoint_option(command, flags->run.checkpoint, "Checkpoint of the run");
   return {[flags] { return run_export(*flags); }};
 }

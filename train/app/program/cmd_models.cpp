@@ -60,7 +60,7 @@ constexpr std::int64_t kBytes = 256;  // the vocabulary where nothing says anoth
 
 // The size of a tokenizer's vocabulary; of one that a text decides, that of bytes.
 std::int64_t usual_vocab(const std::string& tokenizer) {
-  return tokenizer == "char" ? kBytes : make_tokenizer(tokenizer, "")->vocab_size();
+  return tokenizer == kCharTokenizer ? kBytes : make_tokenizer(tokenizer, "")->vocab_size();
 }
 
 // The sizes at which every model has so many parameters.

@@ -205,7 +205,7 @@ Described describe_train_tokenizer(CLI::App& command) {
   add_document_options(command, *flags);
   add_option(command, "--vocab", flags->options.size, "Number of tokens", whole_number(512, 1 << 20));
   add_option(command, "--type", flags->options.type, "bpe: merged pairs; unigram: most probable pieces",
-             CLI::IsMember({"bpe", "unigram"}));
+             CLI::IsMember(value_names<VocabularyType>()));
   add_option(command, "--megabytes", flags->megabytes,
              "Train on at most so many megabytes: lines taken evenly from longer texts",
              whole_number(1, 1 << 20));

@@ -185,7 +185,8 @@ void start_watching(const std::string& run, const WatchOptions& options);
 
 // The run that a command computes with.
 struct RunOptions {
-  std::string path, checkpoint = "latest", precision = "f32", device = "cpu";
+  std::string path, checkpoint = "latest", precision = value_name(training::Precision::f32),
+                    device = value_name(training::DeviceChoice::cpu);
 };
 
 // Loads the run that the options of `command` name, in their precision and on their device.

@@ -232,10 +232,10 @@ std::vector<std::string> notes_of(const ReproduceTable& table, const std::vector
   std::vector<std::string> notes = table.notes;
   notes.push_back(budget_text(table));
   if (table.by_split())
-    notes.push_back(
-        fmt::format("the best step of each run is that of the lowest loss on the split valid{}; the "
-                    "numbers are of the split {}",
-                    table.tune.keys.empty() ? "" : ", and so are the tuned values", table.evaluation.split));
+    notes.push_back(fmt::format(
+        "the best step of each run is that of the lowest loss on the split valid{}; the "
+        "numbers are of the split {}",
+        table.tune.keys.empty() ? "" : ", and so are the tuned values", value_name(table.evaluation.split)));
   if (std::any_of(table.columns.begin(), table.columns.end(),
                   [&](const ReproduceColumn& column) { return is_ranked(table, rows, column); }))
     notes.emplace_back(

@@ -130,7 +130,7 @@ std::string command_of(const ReproduceOptions& options, const ReproduceRow& row)
 
 // Whether a table is a user's and makes no text: its rows are checked with their data before they run.
 bool reads_as_it_is(const ReproduceOptions& options, const ReproduceTable& table) {
-  return is_table_file(options.table) && table.text.kind == ReproduceText::Kind::none;
+  return is_table_file(options.table) && !table.text.kind;
 }
 
 // "12.3 M tokens, 1.8 M parameters, 5 PFLOP": what a row costs, or all of them.
@@ -536,8 +536,7 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   if (options.windows > 0) table.windows = options.windows;
   const fs::path folder = fs::path(options.runs) / table.folder;
   for (ReproduceRow& row : table.rows) {
-    if (table.text.kind != ReproduceText::Kind::none)
-      row.config.data.path = text_path(table, folder).string();
+    if (table.text.kind) row.config.data.path = text_path(table, folder).string();
     keys_of(row.config).read_texts(options.set);
     if (std::string& tokenizer = row.config.data.tokenizer; tokenizer == kOwnVocabulary) {
       if (row.pieces == 0)

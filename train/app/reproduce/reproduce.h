@@ -17,12 +17,14 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/value_names.h"
+#include "train/app/measure/scale.h"
 #include "train/config/run_config.h"
 #include "train/eval/evaluate.h"
 
@@ -32,6 +34,9 @@ namespace eddy::app {
 enum class Better { lower, higher };
 // What all rows of a table may have in equal parts; operations are those of training.
 enum class BudgetPart { tokens, operations, time };
+// How the text of a table is made, the key text.kind: stories as they are or told twice
+// (train/text/stories/stories.h), a few long documents, or a file.
+enum class TextKind { plain, repeat, documents, file };
 
 }  // namespace eddy::app
 
@@ -44,12 +49,12 @@ template <>
 struct eddy::ValueNames<eddy::app::BudgetPart> {
   static constexpr const char* all[] = {"tokens", "operations", "time"};
 };
+template <>
+struct eddy::ValueNames<eddy::app::TextKind> {
+  static constexpr const char* all[] = {"plain", "repeat", "documents", "file"};
+};
 
 namespace eddy::app {
-
-// small: minutes to an hour per row on a few CPU cores, at sizes of our own; paper: the sizes and steps of
-// the paper; tiny: seconds, to see that everything works.
-enum class Scale : std::uint8_t { tiny, small, paper };
 
 // A number as published.
 struct Published {
@@ -144,11 +149,9 @@ struct ReproduceRow {
   std::string folder() const { return name + variant; }
 };
 
-// Text that a table makes for itself: stories as they are or told twice (train/text/stories/stories.h), or
-// a few long documents, or the beginning of a file.
+// Text that a table makes for itself.
 struct ReproduceText {
-  enum class Kind : std::uint8_t { none, plain, repeat, documents, beginning };
-  Kind kind = Kind::none;
+  std::optional<TextKind> kind{};    // file: its beginning; none: the table makes no text
   std::string source{};              // file or folder of stories; empty: the embedded story generator
   std::int64_t source_bytes = 0;     // use only so many of its first bytes; 0: all
   std::int64_t generated_bytes = 0;  // how many bytes the generator writes
@@ -220,7 +223,7 @@ std::span<const TableEntry> reproduce_tables();
 struct ReproduceOptions {
   std::string table;              // its name in reproduce_tables(), or a file.toml
   std::vector<std::string> rows;  // names; empty: all
-  std::string scale = "small";
+  std::string scale = value_name(Scale::small);
   std::string task;
   std::string data;
   std::string runs = "runs/reproduce";
@@ -255,8 +258,3 @@ enum class ReproduceEnd { done, interrupted, failed };
 ReproduceEnd reproduce(const ReproduceOptions& options, const std::function<void(std::string_view)>& log);
 
 }  // namespace eddy::app
-
-template <>
-struct eddy::ValueNames<eddy::app::Scale> {
-  static constexpr const char* all[] = {"tiny", "small", "paper"};
-};

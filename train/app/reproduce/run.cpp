@@ -209,10 +209,10 @@ void measure_evaluation(const ReproduceTable& table, const ReproduceRow& row, co
   };
   const std::int64_t targets = measure("");
   result.remarks.push_back(
-      fmt::format("measured on {} targets of {}, at step {}", targets, options.split, run.step));
+      fmt::format("measured on {} targets of {}, at step {}", targets, value_name(options.split), run.step));
   if (has_test_column(table)) {
     EvalOptions kept =
-        std::exchange(options, {.split = "test", .batch = options.batch, .share = options.share});
+        std::exchange(options, {.split = Split::test, .batch = options.batch, .share = options.share});
     result.remarks.push_back(fmt::format("test: on {} targets", measure("test_")));
     options = std::move(kept);
   }
@@ -230,8 +230,8 @@ std::int64_t split_tokens(const ReproduceTable& table, const ReproduceRow& row, 
   const TextData data = read_text_data(arguments);
   const auto all = std::ssize(data.tokens);
   const std::int64_t train = part_of(row.config.data.split, all), test = part_of(row.config.data.test, all);
-  const std::string& split = table.evaluation.split;
-  return split == "train" ? train : split == "test" ? test : all - train - test;
+  const Split split = table.evaluation.split;
+  return split == Split::train ? train : split == Split::test ? test : all - train - test;
 }
 
 // Measures the loss on the last targets of windows of every length. The targets are the same for all lengths,
@@ -268,12 +268,12 @@ void measure_lengths(const ReproduceTable& table, const ReproduceRow& row, const
   }
   if (base == 0) {
     result.remarks.push_back(fmt::format("the split {} has {} tokens, too few for windows of {}",
-                                         table.evaluation.split, tokens, table.lengths.front()));
+                                         value_name(table.evaluation.split), tokens, table.lengths.front()));
     return;
   }
   result.remarks.push_back(fmt::format(
       "windows by length: {}; of {} that end at tokens {} + {} k (k = 1, 2, ...) of the {} tokens of {}",
-      counts, (tokens - base) / last, base, last, tokens, table.evaluation.split));
+      counts, (tokens - base) / last, base, last, tokens, value_name(table.evaluation.split)));
 }
 
 // Measures the first column on made rows of every length, on as many tokens of each. A model that cannot read a length
@@ -306,7 +306,7 @@ std::string evaluation_of(const ReproduceTable& table, const ReproduceRow& row) 
   const EvalOptions e = options_of(table, row);
   std::string text;
   if (table.by_split()) {
-    text = fmt::format("{}, {} batches of {} rows", e.split, e.batches, e.batch);
+    text = fmt::format("{}, {} batches of {} rows", value_name(e.split), e.batches, e.batch);
     if (table.sampled_batches > 0)
       text += fmt::format("; {} random ones, seed {}", table.sampled_batches, row.config.train.seed);
   }
@@ -315,7 +315,7 @@ std::string evaluation_of(const ReproduceTable& table, const ReproduceRow& row) 
     text += fmt::format("; {} at:", table.columns.front().key);
   else
     text += fmt::format("{}last {} of at most {} windows of {}:", text.empty() ? "" : "; ", table.last,
-                        table.windows, e.split);
+                        table.windows, value_name(e.split));
   for (const std::int64_t length : table.lengths)
     if (row.longest == 0 || length <= row.longest) text += fmt::format(" {}", length);
   return text;

@@ -19,6 +19,11 @@ std::vector<std::string> names_of_tables() {
   return names;
 }
 
+// What rows may be measured on: a part of the data.
+std::vector<std::string> measured_splits() {
+  return {value_name(Split::train), value_name(Split::valid), value_name(Split::test)};
+}
+
 // What a note may wait for: the tasks of the tables, and what add_notes in tables.cpp knows of a text.
 std::vector<std::string> note_conditions() {
   std::vector<std::string> all{"bytes", "pieces", "made", "given"};
@@ -61,8 +66,7 @@ static void describe(KeyList& keys, TextKeys& text) {
   keys.add("needs", text.needs, "What the text is, for errors").required();
   keys.add("sha256", text.sha256, "Its digest");
   keys.add_table("digest", text.digest, "a table of texts by scale, as {small = \"md5:...\"}");
-  keys.add("kind", text.kind, "How it is read or told; without it the task's name",
-           {"plain", "repeat", "documents", "file"});
+  keys.add("kind", text.kind, "How it is read or told; without it the task's name", value_names<TextKind>());
   keys.add("of_paper", text.of_paper, "Whether it is one text that all have");
   keys.add_table("source_bytes", text.source_bytes, kCountsRule);
   keys.add_table("generated_bytes", text.generated_bytes, kCountsRule);
@@ -70,7 +74,7 @@ static void describe(KeyList& keys, TextKeys& text) {
 }
 
 static void describe(KeyList& keys, EvaluationKeys& evaluation) {
-  keys.add("split", evaluation.split, "Split that is measured", {"train", "valid", "test"});
+  keys.add("split", evaluation.split, "Split that is measured", measured_splits());
   describe(keys, evaluation.batches);
 }
 

@@ -40,13 +40,13 @@ struct TextKeys {
   std::string needs;  // what it is, for errors
   std::string sha256;
   ByScale<std::string> digest;  // md5:... or SHA-256, in place of sha256
-  std::string kind;  // documents or file: read as they are; plain or repeat: stories; empty: the task's name
+  std::string kind;             // TextKind: documents and a file are read as they are; empty: the task's name
   bool of_paper = true;
   ByScale<std::int64_t> source_bytes, generated_bytes, most_bytes;
 };
 
 struct EvaluationKeys {
-  std::string split = training::EvalOptions{}.split;
+  std::string split = value_name(training::EvalOptions{}.split);
   ByScale<std::int64_t> batches;  // 0: all
 };
 

@@ -335,11 +335,6 @@ std::string data_path(const TableRequest& request, const std::string& entry) {
   return stored ? path : request.data;
 }
 
-ReproduceText::Kind text_kind(const std::string& name) {
-  if (name == "documents") return ReproduceText::Kind::documents;
-  return name == "plain" || name == "file" ? ReproduceText::Kind::plain : ReproduceText::Kind::repeat;
-}
-
 // The digest of a file's first bytes, of all where `bytes` is 0, as MD5 or SHA-256.
 std::string digest_of_text(const std::string& path, std::int64_t bytes, bool md5) {
   std::string text = InputFile(path).text();
@@ -377,19 +372,20 @@ void add_text(ReproduceTable& table, const TextKeys& text, const TableRequest& r
   else if (!text.of_paper || (!request.data.empty() && (digest.empty() || request.scale == Scale::tiny)))
     table.data = path;
   if (!table.data.empty()) table.title += fmt::format(", on {}", table.data);
-  const std::string name = text.kind.empty() ? request.task : text.kind;
+  const TextKind kind =
+      value_named<TextKind>(text.kind.empty() ? request.task : text.kind).value_or(TextKind::repeat);
   std::error_code error;
-  if (name == "file" && plan.source_bytes > 0 && fs::is_regular_file(path, error) &&
+  if (kind == TextKind::file && plan.source_bytes > 0 && fs::is_regular_file(path, error) &&
       fs::file_size(path, error) > static_cast<std::uintmax_t>(plan.source_bytes)) {
-    plan.kind = ReproduceText::Kind::beginning;
+    plan.kind = kind;
     plan.source = path;
     return;
   }
-  if ((name == "documents" || name == "file") && !path.empty()) {  // read as they are
+  if ((kind == TextKind::documents || kind == TextKind::file) && !path.empty()) {  // read as they are
     for (ReproduceRow& row : table.rows) row.config.data.path = path;
     return;
   }
-  plan.kind = text_kind(name);
+  plan.kind = kind == TextKind::file ? TextKind::plain : kind;  // there is no file: stories in its place
   plan.source = path;
   if (!reads_pieces(request)) plan.most_bytes = text.most_bytes.at(request.scale);
 }
@@ -398,9 +394,8 @@ void add_text(ReproduceTable& table, const TextKeys& text, const TableRequest& r
 // errors: ConfigError with the place.
 void add_notes(ReproduceTable& table, const std::vector<TableNote>& notes, const ConfigSource& file,
                const char* key, const TableRequest& request) {
-  const std::vector<std::string> holds = {
-      request.task, reads_pieces(request) ? "pieces" : "bytes",
-      table.text.kind != ReproduceText::Kind::none && table.text.source.empty() ? "made" : "given"};
+  const std::vector<std::string> holds = {request.task, reads_pieces(request) ? "pieces" : "bytes",
+                                          table.text.kind && table.text.source.empty() ? "made" : "given"};
   for (std::size_t i = 0; i < notes.size(); ++i) {
     const auto& [text, when] = notes[i];
     if (!std::all_of(when.begin(), when.end(), [&](const std::string& condition) {
@@ -570,7 +565,7 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
     refuse_unused(table, file, source, sources, request);
   }
   table.evaluation.batch = 0;
-  table.evaluation.split = file.evaluation.split;
+  table.evaluation.split = value_named<Split>(file.evaluation.split).value();
   table.evaluation.batches = file.evaluation.batches.at(request.scale);
   table.sampled_batches = file.sampled_batches.at(request.scale);
   table.windows = file.windows.at(request.scale);

@@ -70,18 +70,18 @@ std::string digest_of(const std::vector<TextFile>& files) {
 }  // namespace
 
 fs::path text_path(const ReproduceTable& table, const fs::path& folder) {
-  const char* name = table.text.kind == ReproduceText::Kind::documents   ? "books"
-                     : table.text.kind == ReproduceText::Kind::beginning ? "text.txt"
-                                                                         : "stories.txt";
+  const char* name = table.text.kind == TextKind::documents ? "books"
+                     : table.text.kind == TextKind::file    ? "text.txt"
+                                                            : "stories.txt";
   return folder / "text" / name;
 }
 
 void prepare_text(const ReproduceTable& table, const fs::path& folder,
                   const std::function<void(std::string_view)>& log) {
   const ReproduceText& plan = table.text;
-  if (plan.kind == ReproduceText::Kind::none) return;
+  if (!plan.kind) return;
   const std::int64_t bytes = plan.generated_bytes;
-  if (plan.kind == ReproduceText::Kind::documents) {
+  if (plan.kind == TextKind::documents) {
     const std::string all = generate_stories(kStorySeed, bytes);
     const auto part = static_cast<std::size_t>(bytes / kDocuments);
     for (std::size_t i = 0; i < static_cast<std::size_t>(kDocuments); ++i)
@@ -89,7 +89,7 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder,
     log(fmt::format("data: {} documents of stories written by Eddy, {} bytes\n", kDocuments, bytes));
     return;
   }
-  if (plan.kind == ReproduceText::Kind::beginning) {
+  if (plan.kind == TextKind::file) {
     const InputFile file(plan.source);
     write_once(text_path(table, folder),
                std::string(file.text().substr(0, static_cast<std::size_t>(plan.source_bytes))));
@@ -107,7 +107,7 @@ void prepare_text(const ReproduceTable& table, const fs::path& folder,
         "reproduce: {} has {} {} (at least 2, with <|endoftext|> or blank lines between them: told as "
         "one story, a text repeats nothing within reach)",
         plan.source, story_count, plural(story_count, "story", "stories"));
-  const bool repeat = plan.kind == ReproduceText::Kind::repeat;
+  const bool repeat = plan.kind == TextKind::repeat;
   const bool cut = repeat && plan.most_bytes > 0;
   const std::vector<std::string> told = cut ? cut_stories(stories, plan.most_bytes) : stories;
   const std::string text = repeat ? repeat_text(told) : plain_text(told);
@@ -128,7 +128,7 @@ RunConfig without_vocabulary(const ReproduceRow& row, const fs::path& folder) {
   if (row.pieces == 0 || config.data.tokenizer != vocabulary_path(folder, row.pieces) ||
       fs::exists(config.data.tokenizer, error))
     return config;
-  config.data.tokenizer = "byte260";
+  config.data.tokenizer = kByte260Tokenizer;
   config.model.vocab = config.model.n_out = 0;
   return config;
 }

@@ -21,7 +21,7 @@ class SyntheticTask : public Task {
   bool uses_seed(const EvalOptions&) const final { return true; }
   Batch next(std::int64_t step, std::int64_t micro) final;
   // Fresh rows, four batches for a whole evaluation. Adds "accuracy": the share of scored answers that are right.
-  // errors: ValueError for another split than "valid" and "test".
+  // errors: ValueError for another split than valid and test.
   EvalResult evaluate(const Model& model, const EvalOptions& options,
                       const EvalProgress& progress) const final;
 

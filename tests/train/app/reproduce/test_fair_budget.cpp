@@ -403,7 +403,7 @@ TEST_CASE("the families' tables tune rates on three seeds and report a split tha
     if (std::string(name).starts_with("families/text")) options.scale = "tiny";
     const ReproduceTable table = plan_table(options);
     CHECK(table.seeds == 3);
-    CHECK(table.evaluation.split == "test");
+    CHECK(table.evaluation.split == Split::test);
     REQUIRE(table.tune.keys.size() == 1);
     CHECK(table.tune.keys[0].key == "train.learning_rate");
     CHECK(table.budget.equal == (std::string(name).ends_with("operations") ? "operations" : "tokens"));

@@ -274,7 +274,8 @@ std::string bf16_text(const PlannedRun& run, const ProveOptions& options) {
   if (!compared) {
     const WarningsOfTrials warnings;
     const DevicePrecision in_bf16 =
-        choose_device_precision({"train", "train.device", "train.precision"}, "cuda", "bf16");
+        choose_device_precision({"train", "train.device", "train.precision"}, value_name(DeviceChoice::cuda),
+                                value_name(Precision::bf16));
     const std::optional<double> f32 = seconds_of_step(run, run.placement),
                                 bf16 = seconds_of_step(run, in_bf16);
     if (!f32 || !bf16) return bf16_text();
