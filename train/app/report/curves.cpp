@@ -51,11 +51,6 @@ bool begins_as(const Series& longer, const Series& shorter) {
          std::equal(shorter.y.begin(), shorter.y.end(), longer.y.begin(), same);
 }
 
-std::string with_spaces(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-
 }  // namespace
 
 Series curve_of(const std::string& run, const std::string& measure) {

@@ -65,7 +65,7 @@ Chart loss_chart(const RunSeries& run) {
 
 // "bits_per_byte" as "Bits per byte".
 std::string readable(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
+  name = with_spaces(std::move(name));
   if (!name.empty() && name[0] >= 'a' && name[0] <= 'z') name[0] = static_cast<char>(name[0] - 'a' + 'A');
   return name;
 }

@@ -194,11 +194,7 @@ std::vector<Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
                                     const std::vector<SeedGroup>& groups, XAxis axis) {
   std::vector<std::string> names{"Validation loss", "Training loss, running median"};
   const std::vector<std::string> measures = measures_of(runs);
-  for (const std::string& measure : measures) {
-    std::string title = measure;
-    std::replace(title.begin(), title.end(), '_', ' ');
-    names.push_back(std::move(title));
-  }
+  for (const std::string& measure : measures) names.push_back(with_spaces(measure));
   std::vector<Chart> charts;
   for (std::size_t n = 0; n < names.size(); ++n) {
     Chart chart{names[n], axis_title(axis), n < 2 ? "loss, nats" : names[n], false, false, {}};

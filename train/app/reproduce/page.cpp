@@ -290,8 +290,7 @@ StepTimeline timeline_of(const ShownRow& shown, const RunSeries& run) {
 // have none.
 std::vector<Chart> curves_against(XAxis axis, const ReproduceTable& table, const std::vector<ShownRow>& rows,
                                   const std::vector<std::optional<RunSeries>>& runs) {
-  std::string name = table.chart_key;
-  std::replace(name.begin(), name.end(), '_', ' ');
+  const std::string name = with_spaces(table.chart_key);
   const char* const x = axis_title(axis);
   Chart extra{name, x, name, false, false, {}};
   Chart valid{"Validation loss of all rows", x, "loss, nats", false, false, {}};
