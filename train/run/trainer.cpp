@@ -75,7 +75,7 @@ class Run {
       }
       return loop();
     } catch (...) {
-      settle();
+      collect_launched();
       run_.rescue();
       throw;
     }
@@ -275,7 +275,7 @@ class Run {
   }
 
   // After an error: a step that the device has begun is counted, since the parameters are those after it.
-  void settle() {
+  void collect_launched() {
     try {
       while (run_.is_between_steps && steps_.under_way() > 0) static_cast<void>(collect());
     } catch (...) {
