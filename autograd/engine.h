@@ -35,14 +35,14 @@ class BackwardQueue {
     if (is_outer(*edge.node)) return outer_->defer(edge, node);
     deferred_.push_back({edge, Ref<Node>(&node)});
   }
-  // Computes all remaining deferred gradients, and calls settled(node) for each.
-  template <class Settled>
-  void settle_all(Settled&& settled) {
+  // Computes all remaining deferred gradients, and calls flushed(node) for each.
+  template <class Flushed>
+  void flush_all(Flushed&& flushed) {
     for (const Deferral& deferral : deferred_) {
       GradSlot& slot = deferral.edge.node->slot(deferral.edge.output);
       if (slot.deferred == nullptr) continue;
       flush(slot);
-      settled(*deferral.node);
+      flushed(*deferral.node);
     }
     deferred_.clear();
   }

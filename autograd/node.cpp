@@ -219,7 +219,7 @@ bool GradSink::wants_column_sums(int k) const {
   return needs(k) && edge(k).node->wants_column_sums();
 }
 
-void GradSink::give_column_sums(int k, const Tensor& sums) {
+void GradSink::set_column_sums(int k, const Tensor& sums) {
   target(k).column_sums = sums;
 }
 

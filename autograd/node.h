@@ -38,7 +38,7 @@ struct GradSlot {
   bool pinned = false;   // the storage has another owner (a parameter arena): always written in place
   bool written = false;  // for pinned slots: grad holds a sum, not stale numbers
   std::unique_ptr<DeferredGradient> deferred;  // added before the gradient is read
-  Tensor column_sums;                          // of grad as it is (GradSink::give_column_sums), or undefined
+  Tensor column_sums;                          // of grad as it is (GradSink::set_column_sums), or undefined
 
   bool has_grad() const { return pinned ? written : grad.defined(); }
 };
@@ -117,11 +117,11 @@ class GradSink {
   void flush(int k);
   // Whether the node that made input k asks for the sums of its gradient's columns (Node::wants_column_sums).
   bool wants_column_sums(int k) const;
-  // Hands on sums over blocks of rows of the gradient of input k, as it is now, by a vjp whose kernel wrote all of it
+  // Sets the sums over blocks of rows of the gradient of input k, as it is now, by a vjp whose kernel wrote all of it
   // and summed on its way. They are dropped when something else is added to the gradient.
   // shapes: sums [blocks, columns], the gradient [..., columns].
   // dtypes: f32.
-  void give_column_sums(int k, const Tensor& sums);
+  void set_column_sums(int k, const Tensor& sums);
   // Adds what could not be added while the vjp ran; called after it.
   void finish();
 
@@ -157,7 +157,7 @@ class VjpContext {
     const bool is_of_type = dynamic_cast<Deferred*>(deferred(output)) != nullptr;
     return std::unique_ptr<Deferred>(static_cast<Deferred*>(release_deferred(output, is_of_type).release()));
   }
-  // Returns what give_column_sums handed on for dy(output), or an undefined tensor.
+  // Returns what set_column_sums set for dy(output), or an undefined tensor.
   const Tensor& column_sums(int output = 0) const;
   // Returns tensor i of those that were saved.
   // errors: ValueError when there is none; VersionError when it was written since.

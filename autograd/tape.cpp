@@ -156,7 +156,7 @@ void detail::run_backward(BackwardQueue& queue, const std::vector<Tensor>& ys,
       throw;
     }
   }
-  queue.settle_all([](const Node& node) {
+  queue.flush_all([](const Node& node) {
     if (detail::tape_observer != nullptr) detail::tape_observer->backward_done(node);
   });
   if (watch != nullptr) watch->end_pass();

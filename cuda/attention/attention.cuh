@@ -35,10 +35,6 @@ __device__ inline int thread_column() {
   return static_cast<int>(threadIdx.x) % kSide;
 }
 
-__device__ inline float minus_infinity() {
-  return __int_as_float(static_cast<int>(0xff800000u));
-}
-
 // Numbers from one row of a tile to the next, with padding.
 EDDY_HOST_DEVICE constexpr int row_of(int width) {
   return width + 4;

@@ -23,10 +23,6 @@
 namespace eddy::cuda {
 namespace {
 
-struct Larger {  // ignores NaN, which shows up in the sum
-  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
-};
-
 template <int H>
 struct ForwardTile {
   static constexpr int kR = H <= 128 ? 4 : 2, kC = H <= 64 ? 4 : 2;

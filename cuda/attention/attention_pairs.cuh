@@ -173,10 +173,6 @@ __device__ float reduce_quad(float value, Combine combine) {
   return combine(value, __shfl_xor_sync(0xffffffffu, value, 2));
 }
 
-struct Larger {  // ignores NaN, which shows up in the sum
-  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
-};
-
 // numbers of row half h *= factors[h].
 template <int Tiles>
 __device__ void scale_rows(float (&numbers)[Tiles][4], const float (&factors)[2]) {

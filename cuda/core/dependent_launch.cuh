@@ -1,6 +1,7 @@
 // Programmatic dependent launch, on GPUs of 9.0 and later: a kernel started by launch_dependent may begin
 // before the kernel ahead of it on the stream has ended. Elsewhere the functions of kernels do nothing, and such
-// a launch is a plain one. tests/emulation/ replaces this file.
+// a launch is a plain one. tests/emulation/include/ replaces this file by its path, so it lies here though
+// cuda/recurrence/ alone includes it.
 // source: CUDA C++ Programming Guide, "Programmatic Dependent Launch"; PTX ISA, "griddepcontrol".
 #pragma once
 

@@ -21,6 +21,16 @@ struct Plus {
   }
 };
 
+__device__ inline float minus_infinity() {
+  return __int_as_float(static_cast<int>(0xff800000u));
+}
+
+// The larger of two numbers; of a number and NaN the number.
+struct Larger {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  __device__ std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a < b ? b : a; }
+};
+
 // The larger of two numbers; NaN if either is NaN.
 struct NanMax {
   __device__ float operator()(float a, float b) const { return ((b <= a) | (a != a)) ? a : b; }

@@ -2,7 +2,7 @@
 // on, so that sums get their terms in a fixed order without float atomics. All blocks must be resident
 // (start_resident, cuda/core/resident_launch.cuh), and no two may wait for each other: where blocks do pieces of work
 // in an order that all share, and wait only for pieces before their own, the first unfinished one waits for none.
-// tests/emulation/ replaces this file by its own.
+// tests/emulation/include/ replaces this file by its path, so it lies here though one kernel alone includes it.
 // source: PTX ISA, "Memory Consistency Model": a release by one thread behind a barrier of its block, and an acquire by
 // another ahead of one of its own, make the first block's writes visible to the plain reads of the second.
 #pragma once

@@ -40,17 +40,13 @@ __global__ void mark_kernel(MemoryMarkArgs args) {
   }
 }
 
-struct Larger {
-  __device__ std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a < b ? b : a; }
-};
-
 __global__ void ends_kernel(MemoryMarkArgs args) {
   using RowTeam = Team<kThreads>;
   for (std::int64_t row = RowTeam::first_row(); row < args.batch * args.heads; row += RowTeam::row_step()) {
     std::int32_t last = 0;
     for (std::int64_t m = RowTeam::lane(); m < args.size; m += kThreads)
       if (args.blank[row * args.size + m] == 0) last = static_cast<std::int32_t>(m + 1);
-    last = RowTeam::reduce(last, Larger());
+    last = RowTeam::reduce(last, Larger{});
     if (RowTeam::lane() == 0) args.ends[row] = last;
   }
 }

@@ -14,10 +14,6 @@
 namespace eddy::cuda {
 namespace {
 
-__device__ float minus_infinity() {
-  return __int_as_float(static_cast<int>(0xff800000u));
-}
-
 // `Plain`: without mask and bias.
 template <int Threads, bool Plain>
 __global__ void softmax_kernel(SoftmaxArgs args) {

@@ -1,3 +1,4 @@
+// Makes a map by the driver's own function, and no map where the tensor does not keep its rules.
 #include "cuda/runtime/tensor_map.cuh"
 
 #include "cuda/runtime/stream.cuh"

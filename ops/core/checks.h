@@ -21,6 +21,15 @@ inline void floating(const char* op, const Tensor& x, const char* name = "input"
                      dtype_name(x.dtype()));
 }
 
+// Checks that x is floating and has this axis; returns the axis counted from the first.
+inline int axis(const char* op, const Tensor& x, int axis) {
+  floating(op, x);
+  if (axis < -x.rank() || axis >= x.rank())
+    fail<ShapeError>("{}: there is no axis {} in {} (from {} to {})", op, axis, to_string(x.shape()),
+                     -x.rank(), x.rank() - 1);
+  return x.shape().normal_axis(axis);
+}
+
 // Checks that x is an arena: floating, and contiguous.
 inline void arena(const char* op, const Tensor& x, const char* name = "input") {
   floating(op, x, name);
@@ -62,6 +71,11 @@ inline void* data_or_null(const Tensor& x) {
 // x, contiguous; undefined if x is.
 inline Tensor contiguous_or_none(const Tensor& x) {
   return x.defined() ? raw::contiguous(x) : x;
+}
+
+// The shape of a reduction along an axis, which stays with one entry where it is kept.
+inline Shape reduced_shape(const Shape& shape, int axis, bool keep) {
+  return keep ? shape.with(axis, 1) : shape.without(axis);
 }
 
 }  // namespace eddy::detail

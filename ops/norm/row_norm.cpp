@@ -114,10 +114,10 @@ struct Vjp {
       v.sink.accumulate(0, dx);
       const bool is_all = dx_sums.defined() && v.sink.keeps(1, dx.dtype());
       v.sink.accumulate(1, dx);
-      if (is_all) v.sink.give_column_sums(1, dx_sums);
+      if (is_all) v.sink.set_column_sums(1, dx_sums);
     } else if (!has_delta && v.sink.needs(0)) {
       v.sink.into(0, [&](const Tensor& dx, float beta) { run(dx.raw_data(), beta); });
-      if (dx_sums.defined()) v.sink.give_column_sums(0, dx_sums);
+      if (dx_sums.defined()) v.sink.set_column_sums(0, dx_sums);
     } else {
       run(nullptr, 0);
     }

@@ -1,3 +1,4 @@
+// Checks of the weights, their rearrangement for kernels, and the gradients of the layer that recurrences share.
 #include "ops/recurrence/recurrence_layer.h"
 
 #include <algorithm>

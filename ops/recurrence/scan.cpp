@@ -61,20 +61,12 @@ Tensor run_scan(const ScanShape& sizes, const Tensor& a, const Tensor& b, const 
   return h;
 }
 
-int scan_axis(const char* op, const Tensor& x, int axis) {
-  checks::floating(op, x);
-  if (axis < -x.rank() || axis >= x.rank())
-    fail<ShapeError>("{}: there is no axis {} in {} (from {} to {})", op, axis, to_string(x.shape()),
-                     -x.rank(), x.rank() - 1);
-  return x.shape().normal_axis(axis);
-}
-
 }  // namespace
 
 Tensor scan(const Tensor& a, const Tensor& b, int axis, const Tensor& initial) {
   if (is_bf16(b))
     return downcast(scan(upcast_like("scan", b, a), upcast(b), axis, upcast_like("scan", b, initial)));
-  const int along = scan_axis("scan", b, axis);
+  const int along = checks::axis("scan", b, axis);
   checks::defined("scan", a, "a");
   checks::same_kind("scan", b, a);
   if (a.shape() != b.shape())
@@ -106,7 +98,7 @@ Tensor scan(const Tensor& a, const Tensor& b, int axis, const Tensor& initial) {
 
 Tensor cumsum(const Tensor& x, int axis) {
   if (is_bf16(x)) return downcast(cumsum(upcast(x), axis));
-  const int along = scan_axis("cumsum", x, axis);
+  const int along = checks::axis("cumsum", x, axis);
   const ScanShape sizes = scan_shape(x.shape(), along);
   return record("cumsum", {x}, run_scan(sizes, {}, raw::contiguous(x), {}, false), {},
                 [sizes](VjpContext& v) {

@@ -27,18 +27,6 @@ Around around(const Shape& shape, int axis) {
   return sizes;
 }
 
-int checked_axis(const char* op, const Tensor& x, int axis) {
-  checks::floating(op, x);
-  if (axis < -x.rank() || axis >= x.rank())
-    fail<ShapeError>("{}: there is no axis {} in {} (from {} to {})", op, axis, to_string(x.shape()),
-                     -x.rank(), x.rank() - 1);
-  return x.shape().normal_axis(axis);
-}
-
-Shape reduced_shape(const Shape& shape, int axis, bool keep) {
-  return keep ? shape.with(axis, 1) : shape.without(axis);
-}
-
 // y = beta * y + scale * (x summed over the middle axis); both row-major. y is f32 where x is bf16.
 void run_sum(const Around& sizes, const Tensor& x, const Tensor& y, float beta, double scale) {
   if (y.elements() == 0) return;
@@ -86,7 +74,7 @@ Tensor sum(const Tensor& x) {
 
 Tensor sum(const Tensor& x, int axis, bool keep) {
   if (is_bf16(x)) return downcast(sum(upcast(x), axis, keep));
-  return reduce_axis("sum", x, checked_axis("sum", x, axis), keep, 1);
+  return reduce_axis("sum", x, checks::axis("sum", x, axis), keep, 1);
 }
 
 Tensor mean(const Tensor& x) {
@@ -99,7 +87,7 @@ Tensor mean(const Tensor& x) {
 
 Tensor mean(const Tensor& x, int axis, bool keep) {
   if (is_bf16(x)) return downcast(mean(upcast(x), axis, keep));
-  const int a = checked_axis("mean", x, axis);
+  const int a = checks::axis("mean", x, axis);
   const std::int64_t count = x.shape()[a];
   if (count == 0 && x.shape().without(a).elements() > 0)
     fail<ShapeError>("mean: an average of no elements: axis {} of {} (at least one entry)", a,
@@ -115,7 +103,7 @@ struct Largest {
   Around sizes;
 };
 Largest largest_of(const char* op, const Tensor& x, int axis, bool keep) {
-  const int a = checked_axis(op, x, axis);
+  const int a = checks::axis(op, x, axis);
   const Around sizes = around(x.shape(), a);
   if (sizes.count == 0 && sizes.outer * sizes.inner > 0)
     fail<ShapeError>("{}: no elements along axis {} of {} (at least one entry)", op, a, to_string(x.shape()));

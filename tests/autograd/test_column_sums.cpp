@@ -20,7 +20,7 @@ Tensor giving(const Tensor& x) {
     c.sink.into(0, [&](const Tensor& dst, float beta) {
       if (beta == 0) raw::fill(dst, 0);
       raw::add_into(dst, c.dy());
-      if (c.sink.wants_column_sums(0)) c.sink.give_column_sums(0, raw::copy(dst));
+      if (c.sink.wants_column_sums(0)) c.sink.set_column_sums(0, raw::copy(dst));
     });
   });
 }

@@ -210,7 +210,7 @@ Cells count(const SpeedRow& row, const Options& options, std::vector<Cells>& wei
     std::printf("%s\n\n", row.title.c_str());
     print_kernels(counts);
     print_ops("op", profiler.by_op());
-    print_ops("module and op", over_layers(profiler.by_module_and_op()));
+    print_ops("module", over_layers(profiler.by_module()));
     print_counts("launch", launches);
   }
   if (options.weights) weights.push_back(count_weights(row, options, trial, placement.device, counts));

@@ -54,6 +54,19 @@ TEST_CASE("includes: layers depend one way from train down to tensor") {
   }
 }
 
+// The program has the checker of its exercises, which stands beside them.
+TEST_CASE("includes: of examples only eddy learn includes a file, of its checker") {
+  std::size_t seen = 0;
+  for (const Include& include : all_includes()) {
+    if (include.file.starts_with("examples/") || !include.target.starts_with("examples/")) continue;
+    ++seen;
+    CHECK_MESSAGE((include.file == "train/app/program/cmd_learn.cpp" &&
+                   include.target.starts_with("examples/learn/checker/")),
+                  include.file << " includes " << include.target);
+  }
+  CHECK(seen > 0);
+}
+
 TEST_CASE("includes: what changes a model knows nothing of what looks at one") {
   for (const Include& include : all_includes())
     if (include.file.starts_with("train/") && !include.file.starts_with("train/app/"))

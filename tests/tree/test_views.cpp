@@ -37,6 +37,11 @@ const std::vector<OneThing> kThings{
      {"train/record/run_series.cpp", "train/record/run_series.h",
       "train/record/metrics_summary.cpp",     // keeps them
       "train/app/report/side_by_side.cpp"}},  // writes all of them as CSV
+    {"reader of steps: RunSeries (train/record/run_series.h)",
+     {".steps"},
+     R"(\b(records(\(\)|_)?|metrics)\.steps\b)",
+     {"train/record/run_series.cpp", "train/record/run_series.h",
+      "train/run/run_folder.cpp"}},  // whether there is any
     {"rule which evaluations compare: compares() (train/record/metrics.h)",
      {"eval.", "eval->"},
      R"(\bvalue_is\(eval(\.|->)split\b|!eval(\.|->)whole\b)",
@@ -86,9 +91,13 @@ const std::vector<OneThing> kThings{
       "tensor/system/memory_limit_linux.cpp"}},  // execve of itself, before main
     {"sum of a state's bytes: State::bytes (autograd/state.h)",
      {"+= "},
-     R"(\+= .*(\btensor|\bentry\.second)\.(bytes|elements)\()",
+     R"(\+= .*(\.bytes\(\)|(\btensor|\bentry\.second)\.elements\())",
      {"autograd/state.cpp",
-      "train/plan/memory.cpp",             // of an optimizer
+      "autograd/graph_export.cpp",         // of what a node saved
+      "autograd/node.cpp",                 // of what all nodes of a graph saved
+      "ops/cost/kernel_observer.cpp",      // that a copy moves
+      "models/optimizer/optimizer.cpp",    // of its statistics
+      "train/plan/memory.cpp",             // of an optimizer that was saved
       "train/app/measure/generate.cpp"}},  // the filled rows of a cache
     {"reader of TOML: config_from_toml, read_table (train/config/config_file.h)",
      {"toml"},
@@ -145,27 +154,30 @@ TEST_CASE("views: a second one of each is seen") {
   const auto is_seen = [](std::size_t thing, const char* line) { return LineOf(kThings.at(thing))(line); };
   CHECK(is_seen(0, "  const Metrics metrics = read_metrics(path);"));
   CHECK(is_seen(1, "for (const EvalRecord& eval : metrics.evals) {"));
-  CHECK(is_seen(2, "if (value_is(eval.split, Split::valid) && !eval.whole)"));
-  CHECK(is_seen(3, "struct TextTable {"));
-  CHECK_FALSE(is_seen(3, "struct Table;"));
-  CHECK(is_seen(4, "text += \"| \" + cell;"));
+  CHECK(is_seen(2, "for (const StepRecord& record : run.records().steps) {"));
+  CHECK_FALSE(is_seen(2, "const std::int64_t steps = config.train.steps;"));
+  CHECK(is_seen(3, "if (value_is(eval.split, Split::valid) && !eval.whole)"));
+  CHECK(is_seen(4, "struct TextTable {"));
+  CHECK_FALSE(is_seen(4, "struct Table;"));
+  CHECK(is_seen(5, "text += \"| \" + cell;"));
   for (const char* line :
        {"  print_line(\"{:<20} {}\", name, text);", "fmt::format(\"{0:>{1}}\", name, width)",
         "out += fmt::format(\"{} {:8.3f}\", name, x);", "out << std::setw(20) << name;",
         "line += std::string(width - name.size(), ' ');", "line.resize(width, ' ');"})
-    CHECK_MESSAGE(is_seen(5, line), line);
-  CHECK_FALSE(is_seen(5, "fmt::format(\"{:.3f} {:02}:{:x} {:?}\", a, b, c, d)"));
-  CHECK_FALSE(is_seen(5, "std::replace(text.begin(), text.end(), '\\n', ' ');"));
-  CHECK(is_seen(6, "class LineChart {"));
-  CHECK(is_seen(7, "out += \"<svg class=\\\"lines\\\">\";"));
-  CHECK(is_seen(8, "    if (open) g.lineTo(px, y(d.mean[x]));"));
-  CHECK(is_seen(9, "constexpr const char* kBlue = \"#1b6ca8\";"));
-  CHECK(is_seen(10, "  const pid_t child = ::fork();"));
-  CHECK(is_seen(10, "  while (::waitpid(child, &status, 0) < 0) {"));
-  CHECK_FALSE(is_seen(10, "  if (file_system(path)) return;"));
-  CHECK(is_seen(11, "  for (const auto& [name, tensor] : state) bytes += tensor.bytes();"));
-  CHECK(is_seen(12, "#include <toml++/toml.hpp>"));
-  CHECK(is_seen(12, "  const toml::table table = toml::parse(text);"));
+    CHECK_MESSAGE(is_seen(6, line), line);
+  CHECK_FALSE(is_seen(6, "fmt::format(\"{:.3f} {:02}:{:x} {:?}\", a, b, c, d)"));
+  CHECK_FALSE(is_seen(6, "std::replace(text.begin(), text.end(), '\\n', ' ');"));
+  CHECK(is_seen(7, "class LineChart {"));
+  CHECK(is_seen(8, "out += \"<svg class=\\\"lines\\\">\";"));
+  CHECK(is_seen(9, "    if (open) g.lineTo(px, y(d.mean[x]));"));
+  CHECK(is_seen(10, "constexpr const char* kBlue = \"#1b6ca8\";"));
+  CHECK(is_seen(11, "  const pid_t child = ::fork();"));
+  CHECK(is_seen(11, "  while (::waitpid(child, &status, 0) < 0) {"));
+  CHECK_FALSE(is_seen(11, "  if (file_system(path)) return;"));
+  CHECK(is_seen(12, "  for (const auto& [name, tensor] : state) bytes += tensor.bytes();"));
+  CHECK(is_seen(12, "  for (const Part& part : parts) held += part.values.bytes();"));
+  CHECK(is_seen(13, "#include <toml++/toml.hpp>"));
+  CHECK(is_seen(13, "  const toml::table table = toml::parse(text);"));
 }
 
 TEST_CASE("views: the style sheets name no colour of their own") {

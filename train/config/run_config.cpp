@@ -33,7 +33,7 @@ std::vector<std::string> allowed_tokenizers() {
 }
 
 // Describes the tasks' own keys; those that tasks share are described once.
-void describe_own_keys(KeyList& keys, DataConfig& config) {
+void describe_task_keys(KeyList& keys, DataConfig& config) {
   const std::span<const TaskEntry> tasks = task_registry();
   for (auto task = tasks.begin(); task != tasks.end(); ++task) {
     const auto shares = [&](const TaskEntry& other) { return other.describe == task->describe; };
@@ -155,7 +155,7 @@ void describe(KeyList& keys, DataConfig& c) {
       "Number of noise symbols at the start of the curriculum (recall: tokens before the first question)",
       {2, 16'777'216});
   keys.add("stop_loss", c.stop_loss, "Loss at which the run ends; 0: none", {.low = 0});
-  describe_own_keys(keys, c);
+  describe_task_keys(keys, c);
   for (const TaskEntry& task : task_registry()) add_reader(keys, task);
 }
 

@@ -12,12 +12,6 @@
 namespace eddy::training {
 namespace {
 
-// [rows * columns] numbers as f64 on the CPU.
-Tensor plain_f64(Tensor x) {
-  x = raw::to_device(x, kCpu);
-  return raw::contiguous(x.dtype() == Dtype::f64 ? x : raw::cast(x, Dtype::f64));
-}
-
 // How many scored targets have the highest logit of their row. Of equal logits the first counts, a NaN never.
 std::int64_t count_correct(const Tensor& logits, const Tensor& targets) {
   const Tensor values = plain_f64(logits), wanted = raw::contiguous(targets);
@@ -55,6 +49,11 @@ std::vector<Batch> parts_of_rank(const Batch& batch, std::int64_t parts, int ran
 }
 
 }  // namespace
+
+Tensor plain_f64(Tensor x) {
+  x = raw::to_device(x, kCpu);
+  return raw::contiguous(x.dtype() == Dtype::f64 ? x : raw::cast(x, Dtype::f64));
+}
 
 PartLosses LocalParts::run(const std::vector<Batch>& parts, bool cold) {
   const NoGrad no_grad;

@@ -14,6 +14,9 @@
 
 namespace eddy::training {
 
+// Returns x, contiguous and in f64 on the CPU.
+Tensor plain_f64(Tensor x);
+
 // What an evaluation needs of a batch.
 struct PartLosses {
   std::vector<double> losses;  // [rows of the batch * rows of targets], 0 where not scored

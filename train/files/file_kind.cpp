@@ -5,7 +5,6 @@
 #include <array>
 #include <cctype>
 #include <cstdint>
-#include <filesystem>
 #include <set>
 
 #include "tensor/base/format.h"
@@ -28,14 +27,6 @@ constexpr const char
     *kNumbers = "it holds numbers: write the texts out first that they were made from",
     *kTokens = "give the text that they were made from, and data.tokenizer", *kNoText = "it has no text",
     *kRecords = "write its texts out first, as lines of JSON, which --data.json_field reads";
-
-// ".txt" of "A.TXT".
-std::string lower_ending(std::string_view path) {
-  std::string ending = std::filesystem::path(path).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
-  return ending;
-}
 
 // A little-endian number of `width` bytes.
 std::uint64_t number_at(std::string_view bytes, std::size_t at, std::size_t width) {
@@ -244,6 +235,13 @@ bool is_tfrecord(std::string_view head) {
 }
 
 }  // namespace
+
+std::string lower_ending(const std::filesystem::path& path) {
+  std::string ending = path.extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  return ending;
+}
 
 bool is_binary_control(char c) {
   constexpr std::string_view kOfTexts = "\a\b\t\n\v\f\r\x1a\x1b";

@@ -1,3 +1,4 @@
+// Looks at what stands where a file is to be written, and refuses to replace what Eddy did not write.
 #include "train/files/output_file.h"
 
 #include <exception>

@@ -1,3 +1,4 @@
+// Progress by steps and by time; that of steps which are done again is the recorded one.
 #include "train/plan/run_progress.h"
 
 #include <algorithm>

@@ -13,4 +13,8 @@ struct Launched {
 // reach each other is for MPI to tell (train/app/launch/launcher.h).
 Launched launched();
 
+// Refuses another EDDY_ALONE than 0 and 1. launched() takes it for 0, since reports of errors ask it too.
+// errors: ConfigError.
+void check_alone_variable();
+
 }  // namespace eddy::training

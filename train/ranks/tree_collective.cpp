@@ -39,7 +39,7 @@ LeftMemory& left_memory() {
 
 }  // namespace
 
-Halving::Halving(Part whole, int ranks, const Choose& choose) : parts_{{whole}} {
+BinaryTree::BinaryTree(Part whole, int ranks, const Choose& choose) : parts_{{whole}} {
   for (int level = 0; (1 << level) < ranks; ++level) {
     const std::vector<Part> before = parts_.back();
     std::vector<Part> after(before.size() * 2);
@@ -54,21 +54,21 @@ Halving::Halving(Part whole, int ranks, const Choose& choose) : parts_{{whole}} 
   }
 }
 
-Halving::Halving(Part whole, int ranks)
-    : Halving(whole, ranks, [](int, int, Part part) { return Cut{part.begin + part.size() / 2}; }) {}
+BinaryTree::BinaryTree(Part whole, int ranks)
+    : BinaryTree(whole, ranks, [](int, int, Part part) { return Cut{part.begin + part.size() / 2}; }) {}
 
-TreeCollective::TreeCollective(Ranks& ranks, const Tensor& x, Halving halving, std::vector<bool> present,
+TreeCollective::TreeCollective(Ranks& ranks, const Tensor& x, BinaryTree tree, std::vector<bool> present,
                                int tag, Work work, const Tensor& space)
     : ranks_(ranks),
       memory_{raw::reshape(x, {x.elements()}), Tensor()},
       x_(memory_.front()),
       received_(memory_.back()),
-      halving_(std::move(halving)),
+      tree_(std::move(tree)),
       present_(std::move(present)),
       tag_(tag),
       work_(work),
       space_(space) {
-  const int levels = halving_.levels();
+  const int levels = tree_.levels();
   if (work == Work::all_gather) {
     steps_ = levels;
   } else {
@@ -91,13 +91,13 @@ TreeCollective::~TreeCollective() {
 }
 
 int TreeCollective::level_of(int step) const {
-  const int levels = halving_.levels();
+  const int levels = tree_.levels();
   if (!gathers(step)) return step;
   return work_ == Work::all_gather ? levels - 1 - step : 2 * levels - 1 - step;
 }
 
 Tensor TreeCollective::part(int level, int rank) const {
-  const Halving::Part part = halving_.part(level, rank);
+  const BinaryTree::Part part = tree_.part(level, rank);
   return raw::narrow(x_, 0, part.begin, part.size());
 }
 
@@ -135,7 +135,7 @@ void TreeCollective::enqueue() {
   if (steps_ == 0) return;
   Peers& peers = ranks_.peers();
   if (!space_.defined())
-    space_ = Tensor::empty({halving_.part(1, ranks_.rank()).size()}, x_.dtype(), x_.device());
+    space_ = Tensor::empty({tree_.part(1, ranks_.rank()).size()}, x_.dtype(), x_.device());
   for (; step_ < steps_; ++step_) {
     const Step step = make_step();
     peers.exchange(step.other, step.out, step.in);
@@ -164,7 +164,7 @@ void TreeCollective::finish() {
 }
 
 void all_reduce(Ranks& ranks, const Tensor& x, const std::vector<bool>& present) {
-  TreeCollective(ranks, x, Halving({0, x.elements()}, ranks.size()), present, 0,
+  TreeCollective(ranks, x, BinaryTree({0, x.elements()}, ranks.size()), present, 0,
                  TreeCollective::Work::all_reduce)
       .finish();
 }

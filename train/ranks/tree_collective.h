@@ -23,7 +23,7 @@ namespace eddy::training {
 
 // The part of an array that each rank still adds after each level: level 0 is the whole, level l has 2^l parts, and
 // after the last each rank has its shard.
-class Halving {
+class BinaryTree {
  public:
   struct Part {
     std::int64_t begin = 0, end = 0;
@@ -36,9 +36,9 @@ class Halving {
     bool lower_first = true;
   };
   using Choose = std::function<Cut(int level, int low, Part part)>;
-  Halving(Part whole, int ranks, const Choose& choose);
+  BinaryTree(Part whole, int ranks, const Choose& choose);
   // Cuts in the middle.
-  Halving(Part whole, int ranks);
+  BinaryTree(Part whole, int ranks);
 
   Part part(int level, int rank) const {
     return parts_[static_cast<std::size_t>(level)][static_cast<std::size_t>(rank & ((1 << level) - 1))];
@@ -59,14 +59,14 @@ class TreeCollective {
     all_reduce,      // each rank gets the sum
     all_gather,      // nothing is added: each rank gets the others' shards
   };
-  // Begins with the part `halving.whole()` of the row-major array x of f32 or f64. `present` says which ranks have
+  // Begins with the part `tree.whole()` of the row-major array x of f32 or f64. `present` says which ranks have
   // numbers; those of the others are not read and count as nothing. If none has, nothing happens. For `all_gather` it
   // is not read. x must stay as it is until the sum is done, but for what this object writes.
   //
   // In the memory of a GPU all of it is enqueued at once (ops/core/peers.h), and sums that begin one after the other
   // may share `space`: at least half of a whole, for what arrives. Without one a sum takes its own.
   // errors: those of Ranks::begin, Ranks::peers and Peers::exchange; ValueError for `present` of another size.
-  TreeCollective(Ranks& ranks, const Tensor& x, Halving halving, std::vector<bool> present, int tag,
+  TreeCollective(Ranks& ranks, const Tensor& x, BinaryTree tree, std::vector<bool> present, int tag,
                  Work work, const Tensor& space = {});
   // A sum that is not done, because an error ends the work, takes back its exchange. Where that cannot be, its memory
   // stays until the process ends. On a GPU it ends all exchanges.
@@ -87,7 +87,7 @@ class TreeCollective {
     int other;
     Tensor out, in;
   };
-  bool gathers(int step) const { return work_ == Work::all_gather || step >= halving_.levels(); }
+  bool gathers(int step) const { return work_ == Work::all_gather || step >= tree_.levels(); }
   int level_of(int step) const;
   Tensor part(int level, int rank) const;
   Step make_step();
@@ -100,7 +100,7 @@ class TreeCollective {
   std::list<Tensor>
       memory_;  // what the exchange reads and writes, for the destructor to leave where it cannot be taken back
   Tensor &x_, &received_;
-  Halving halving_;
+  BinaryTree tree_;
   std::vector<bool> present_;
   int tag_, step_ = 0, steps_ = 0;
   Work work_;

@@ -119,8 +119,12 @@ RunSeries::FinalLoss RunSeries::final_training_loss() const {
   return {median({losses.end() - static_cast<std::ptrdiff_t>(recent), losses.end()}), recent};
 }
 
-double RunSeries::tokens_per_second() const {
-  return median(steps(&StepRecord::tokens_per_second).y);
+double RunSeries::steady_median(double StepRecord::*field) const {
+  constexpr std::size_t kEnough = 20;
+  constexpr std::ptrdiff_t kFirst = 5;
+  std::vector<double> values = steps(field).y;
+  if (values.size() > kEnough) values.erase(values.begin(), values.begin() + kFirst);
+  return median(std::move(values));
 }
 
 std::optional<double> RunSeries::state_gain() const {

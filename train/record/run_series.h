@@ -35,6 +35,8 @@ class RunSeries {
   static RunSeries read(const std::filesystem::path& file, std::optional<std::int64_t> phase_began = {});
 
   const Metrics& records() const { return records_; }
+  // The records of steps, for what needs several fields of each.
+  const std::vector<StepRecord>& step_records() const { return records_.steps; }
   // No step and no evaluation is recorded.
   bool empty() const { return records_.steps.empty() && records_.evals.empty(); }
 
@@ -75,8 +77,10 @@ class RunSeries {
     std::size_t records = 0;
   };
   FinalLoss final_training_loss() const;
-  // The median; NaN where it was not measured.
-  double tokens_per_second() const;
+  // What a step takes, and the tokens of a second: medians, without the first five of more than twenty records, whose
+  // steps touch memory for the first time. NaN where it was not measured.
+  double step_ms() const { return steady_median(&StepRecord::ms); }
+  double tokens_per_second() const { return steady_median(&StepRecord::tokens_per_second); }
   // What the state gained at the last evaluation that measured it: it may come into use late, or be given up.
   std::optional<double> state_gain() const;
   // The last step of any record: steps may be logged thinly.
@@ -91,6 +95,8 @@ class RunSeries {
       series.add(static_cast<double>(record.step), scale * static_cast<double>(record.*field));
     return series;
   }
+
+  double steady_median(double StepRecord::*field) const;
 
   Metrics records_;
   std::int64_t phase_began_ = -1;
@@ -124,7 +130,9 @@ auto read_runs(const std::vector<std::string>& folders, const Read& read) {
 
 // Runs whose configurations differ in train.seed alone, as indices; each run is in one group, and a run without a
 // configuration (nullptr: a program's own loop) is one of its own. So is a run whose seed its group has already: a
-// copy, or a second run of one seed, tells nothing of other seeds.
+// copy, or a second run of one seed, tells nothing of other seeds. `eddy draw` asks the losses instead
+// (train/app/report/curves.cpp): a folder is one group there whatever its configurations say, so that a program's own
+// runs have a band too, and a copy is found that was trained further, whose configuration differs.
 std::vector<std::vector<std::size_t>> groups_by_seed(const std::vector<const RunConfig*>& configs);
 
 }  // namespace eddy::training

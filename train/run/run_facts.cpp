@@ -1,3 +1,4 @@
+// Gathers the facts of a run from its configuration, its task and its state.
 #include "train/run/run_facts.h"
 
 #include <filesystem>

@@ -136,6 +136,20 @@ std::vector<fs::path> checkpoints_of_run(const fs::path& run) {
   return found;
 }
 
+bool is_run_folder(const fs::path& folder) {
+  std::error_code error;
+  return holds_run_id(folder) || fs::is_directory(folder / "checkpoints", error) ||
+         fs::is_regular_file(folder / "metrics.jsonl", error);
+}
+
+std::vector<fs::path> run_folders_in(const fs::path& folder, std::error_code& error) {
+  std::vector<fs::path> runs;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (is_run_folder(entry->path())) runs.push_back(entry->path());
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
 bool is_checkpoint_name(const std::string& which) {
   return which == "latest" || which == "best" || which == kNewestWhole ||
          (which.find('/') == std::string::npos && checkpoint_step(which) >= 0);
@@ -167,15 +181,12 @@ fs::path newest_whole_checkpoint(const fs::path& run) {
 namespace {
 
 // For errors: "; runs has the runs a, b, ..." of the runs directly in a folder, or "".
-std::string runs_in(const fs::path& folder) {
+std::string runs_text(const fs::path& folder) {
   constexpr std::size_t kShown = 5;
   std::vector<std::string> names;
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    if (std::error_code none; fs::is_directory(entry->path() / "checkpoints", none))
-      names.push_back(entry->path().filename().string());
+  for (const fs::path& run : run_folders_in(folder, error)) names.push_back(run.filename().string());
   if (names.empty()) return "";
-  std::sort(names.begin(), names.end());
   const bool more = names.size() > kShown;
   if (more) names.resize(kShown);
   return fmt::format("; {} has the runs {}{}", folder.string(), fmt::join(names, ", "), more ? ", ..." : "");
@@ -206,7 +217,7 @@ fs::path find_checkpoint(const std::string& path, const std::string& which) {
   if (!fs::is_directory(run, error)) {
     if (const std::string way = importing(run); !way.empty()) fail<IoError>("run: {} is no run{}", path, way);
     fail<IoError>("run: {} is not a folder (a run, or a checkpoint in it{})", path,
-                  runs_in(run.has_parent_path() ? run.parent_path() : fs::path(".")));
+                  runs_text(run.has_parent_path() ? run.parent_path() : fs::path(".")));
   }
   if (!is_checkpoint_name(which))
     fail<ValueError>("run: no checkpoint is called {:?} (latest, best, {}, or step-N)", which, kNewestWhole);
@@ -226,7 +237,7 @@ fs::path find_checkpoint(const std::string& path, const std::string& which) {
                   : ended_before_first_checkpoint(run)
                       ? " (it ended before its first one: start it again with "
                         "the same command, --run and all)"
-                      : fmt::format(" (the folder of a run holds checkpoints/step-N{})", runs_in(run)));
+                      : fmt::format(" (the folder of a run holds checkpoints/step-N{})", runs_text(run)));
   }
   const Pointer latest = read_pointer(run / "checkpoints" / "latest");
   if (which == kNewestWhole || (which == "latest" && latest.missing)) {

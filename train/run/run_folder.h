@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "tensor/files/descriptor.h"
@@ -26,6 +27,13 @@ Pointer read_pointer(const std::filesystem::path& file);
 
 // Whether a save writes a file of this name into a checkpoint's folder. Any other there is the user's.
 bool is_checkpoint_file(const std::string& name);
+
+// Whether a folder is that of a run: it has a run's id, its checkpoints or its records.
+bool is_run_folder(const std::filesystem::path& folder);
+
+// The folders of runs directly in a folder, by name; `error` says why it could not be listed to its end.
+std::vector<std::filesystem::path> run_folders_in(const std::filesystem::path& folder,
+                                                  std::error_code& error);
 
 // The folders of a run's checkpoints, newest first; none when there is no such run.
 // errors: IoError when they cannot be listed.

@@ -75,20 +75,21 @@ class Run {
       }
       return loop();
     } catch (...) {
-      settle();
+      collect_launched();
       run_.rescue();
       throw;
     }
   }
 
  private:
-  // What a run does, in this order. A stop is looked for where it says must_end, and within what takes long. Where the
-  // GPU has a step already (take_step), that one comes first: only what is not due until then is passed over.
+  // What a run does, in this order. A stop is looked for where it says must_end, and within what takes long. If the GPU
+  // already runs the next step, it is collected first. This is allowed only when nothing is due before it
+  // (may_run_ahead).
   TrainEnd loop() {
     catch_up();
     while (!run_.is_done() || steps_.under_way() > 0) {
       if (steps_.under_way() == 0) {
-        if (!run_.must_end() && evaluations_.is_due()) evaluations_.evaluate();
+        if (!run_.must_end() && due_after(run_.state.step).evaluation) evaluations_.evaluate();
         if (run_.must_end()) return finish(stop_requested() ? TrainEnd::interrupted : TrainEnd::time_over);
       }
 
@@ -100,8 +101,9 @@ class Run {
       if (fails && !goes_back()) return finish(TrainEnd::too_many_bad_steps);
       after_step(step->result.finite ? step->result.loss : kNotMeasured);
       if (run_.state.learned || run_.must_end()) continue;
-      if (is_sample_due()) write_sample(run_);
-      if (fails || is_checkpoint_due()) save_and_show();
+      const Due due = due_after(run_.state.step);
+      if (due.sample) write_sample(run_);
+      if (fails || due.checkpoint) save_and_show();
     }
     return finish(TrainEnd::finished);
   }
@@ -188,7 +190,7 @@ class Run {
   // Does what a stop kept the last step from doing.
   void catch_up() {
     if (run_.state.step > 0 && run_.task->after_step_pending()) after_step(kNotMeasured);
-    const bool sampled = is_sample_due();
+    const bool sampled = due_after(run_.state.step).sample;
     if (!run_.state.learned && (run_.state.step == 0 || (sampled && run_.is_resumed()))) write_sample(run_);
   }
 
@@ -243,14 +245,12 @@ class Run {
 
   // Whether the next step can be launched before the present one is done: nothing is due between them.
   bool may_run_ahead() const {
-    const TrainConfig& t = run_.config.train;
     const std::int64_t done = run_.state.step + 1;
     const bool fits = !run_.time.is_set() ||
                       (step_->before > 0 && run_.time.step_fits(run_.now() + run_.time.step_seconds()));
     const bool has_said_rise = said_rise_ || !run_.is_resumed();
-    return !run_.shared && steps_.may_run_ahead() && done < t.steps && !stop_requested() && fits &&
-           has_said_rise && run_.task->may_read_ahead(done) && !evaluations_.is_due_after(done) &&
-           !is_sample_due_after(done) && !is_planned(t, done, false);
+    return !run_.shared && steps_.may_run_ahead() && !stop_requested() && fits && has_said_rise &&
+           run_.task->may_read_ahead(done) && !due_after(done).any();
   }
 
   // Reads a step's batches, unless that is done, and launches it.
@@ -275,7 +275,7 @@ class Run {
   }
 
   // After an error: a step that the device has begun is counted, since the parameters are those after it.
-  void settle() {
+  void collect_launched() {
     try {
       while (run_.is_between_steps && steps_.under_way() > 0) static_cast<void>(collect());
     } catch (...) {
@@ -397,15 +397,19 @@ class Run {
     run_.saved_step = -1;
   }
 
-  bool is_sample_due() const { return is_sample_due_after(run_.state.step); }
-  bool is_sample_due_after(std::int64_t step) const {
+  // What is due when so many steps are done. At the end finish() makes a sample and a checkpoint in any case.
+  struct Due {
+    bool end = false, evaluation = false, sample = false, checkpoint = false;
+    bool any() const { return end || evaluation || sample || checkpoint; }
+  };
+  Due due_after(std::int64_t step) const {
     const TrainConfig& t = run_.config.train;
-    return t.sample_every > 0 && step % t.sample_every == 0 && step < t.steps;
-  }
-
-  bool is_checkpoint_due() const {
-    const TrainConfig& t = run_.config.train;
-    return is_planned(t, run_.state.step, false) && run_.state.step < t.steps;
+    Due due;
+    due.end = step >= t.steps;
+    due.evaluation = evaluations_.is_due_after(step);
+    due.sample = !due.end && t.sample_every > 0 && step % t.sample_every == 0;
+    due.checkpoint = !due.end && is_planned(t, step, false);
+    return due;
   }
 
   void save_and_show() {

@@ -13,11 +13,11 @@ class BalancedCuts {
   BalancedCuts(std::vector<std::int64_t> borders, std::vector<std::int64_t>& held)
       : borders_(std::move(borders)), held_(held) {}
 
-  Halving::Cut operator()(int level, int low, Halving::Part part) {
+  BinaryTree::Cut operator()(int level, int low, BinaryTree::Part part) {
     // The ranks whose lowest bits are these, and those of the other half.
     const int bit = 1 << level;
     const std::int64_t before = held_by(bit * 2, low), after = held_by(bit * 2, low + bit);
-    Halving::Cut best;
+    BinaryTree::Cut best;
     std::int64_t least = -1;
     for (const std::int64_t border : borders_) {
       if (border < part.begin || border > part.end) continue;
@@ -58,15 +58,15 @@ ArenaBuckets::ArenaBuckets(const ParamStore& params, int ranks, bool shard, std:
   for (std::size_t first = 0; first < all.size();) {
     std::size_t last = first + 1;
     while (last < all.size() && offset(last) - offset(first) < most) ++last;
-    const Halving::Part whole{offset(first), offset(last)};
+    const BinaryTree::Part whole{offset(first), offset(last)};
     if (!shard) {
-      buckets_.push_back({first, last, Halving(whole, ranks)});
+      buckets_.push_back({first, last, BinaryTree(whole, ranks)});
     } else {
       std::vector<std::int64_t> borders;
       for (std::size_t i = first; i <= last; ++i) borders.push_back(offset(i));
-      buckets_.push_back({first, last, Halving(whole, ranks, BalancedCuts(std::move(borders), held))});
+      buckets_.push_back({first, last, BinaryTree(whole, ranks, BalancedCuts(std::move(borders), held))});
       for (int rank = 0; rank < ranks; ++rank) {
-        const Halving::Part own = buckets_.back().halving.shard(rank);
+        const BinaryTree::Part own = buckets_.back().tree.shard(rank);
         held[static_cast<std::size_t>(rank)] += own.size();
         for (std::size_t i = first; i < last; ++i)
           if (own.begin <= offset(i) && offset(i) < own.end) owners_[i] = rank;

@@ -15,7 +15,7 @@ namespace eddy::training {
 // Parameters [first, last), neighbours in the arenas.
 struct Bucket {
   std::size_t first = 0, last = 0;
-  Halving halving;  // of the elements of these parameters, padding included
+  BinaryTree tree;  // of the elements of these parameters, padding included
 };
 
 class ArenaBuckets {

@@ -16,8 +16,8 @@ namespace {
 void gather_values(ParamStore& params, Ranks& ranks, const ArenaBuckets& buckets) {
   std::vector<std::unique_ptr<TreeCollective>> parts;
   for (const Bucket& bucket : buckets.all())
-    parts.push_back(std::make_unique<TreeCollective>(ranks, params.values(), bucket.halving,
-                                                     std::vector<bool>{}, static_cast<int>(parts.size()) + 1,
+    parts.push_back(std::make_unique<TreeCollective>(ranks, params.values(), bucket.tree, std::vector<bool>{},
+                                                     static_cast<int>(parts.size()) + 1,
                                                      TreeCollective::Work::all_gather));
   for (const std::unique_ptr<TreeCollective>& part : parts) part->finish();
   wrote_in_place(params.values(), "gather_values");
@@ -114,7 +114,7 @@ void GradientReducer::watch_gradients() {
   if (const Tensor& arena = params_.gradients();
       arena.device() != kCpu && ranks_->size() > 1 && !space_.defined()) {
     std::int64_t most = 0;
-    for (const Bucket& bucket : all) most = std::max(most, bucket.halving.part(1, ranks_->rank()).size());
+    for (const Bucket& bucket : all) most = std::max(most, bucket.tree.part(1, ranks_->rank()).size());
     space_ = Tensor::empty({most}, arena.dtype(), arena.device());
   }
   std::vector<Tensor> values;
@@ -133,8 +133,8 @@ void GradientReducer::note_final(std::size_t i) {
 
 // Adds the micro-batches that are open below the last one, as add_top does for the whole arena.
 void GradientReducer::send(std::size_t bucket, bool in_arena) {
-  const Halving& halving = buckets_->all()[bucket].halving;
-  const Halving::Part whole = halving.whole();
+  const BinaryTree& tree = buckets_->all()[bucket].tree;
+  const BinaryTree::Part whole = tree.whole();
   const auto part = [&](const Tensor& arena) { return raw::narrow(arena, 0, whole.begin, whole.size()); };
   const Tensor local = part(params_.gradients());
   auto open = stack_.rbegin();
@@ -148,7 +148,7 @@ void GradientReducer::send(std::size_t bucket, bool in_arena) {
   }
   // Numbers of buckets are tags: what goes on first is not the same on all ranks. 0 is that of other messages.
   sums_.push_back(std::make_unique<TreeCollective>(
-      *ranks_, params_.gradients(), halving, present_, static_cast<int>(bucket) + 1,
+      *ranks_, params_.gradients(), tree, present_, static_cast<int>(bucket) + 1,
       buckets_->shard() ? TreeCollective::Work::reduce_scatter : TreeCollective::Work::all_reduce, space_));
 }
 

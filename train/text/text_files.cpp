@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <deque>
 #include <filesystem>
@@ -107,14 +106,6 @@ std::string head_of(const fs::path& path) {
   std::string head(std::min(static_cast<std::size_t>(file.bytes()), kKindBytes), '\0');
   file.read(0, head.data(), std::ssize(head));
   return head;
-}
-
-// ".txt" of "A.TXT".
-std::string lower_ending(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
-  return ending;
 }
 
 bool is_named_text(const fs::path& path, bool json_lines) {

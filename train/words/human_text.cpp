@@ -132,6 +132,11 @@ std::string grouped(std::int64_t value) {
   return text;
 }
 
+std::string with_spaces(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t kMostNames = 12;
   std::string text;

@@ -43,6 +43,9 @@ std::string plural(Count count, const std::string& one, const std::string& many 
   return count == 1 ? one : many.empty() ? one + "s" : many;
 }
 
+// Returns "bits_per_byte" as "bits per byte".
+std::string with_spaces(std::string name);
+
 // Returns "a, b, c and 5 more": the first dozen names, and how many more there are.
 std::string listed(const std::vector<std::string>& names);
 

@@ -1,3 +1,4 @@
+// Finds a compiler, runs what it made of a student's file within limits, and words what came out.
 #include "examples/learn/checker/check.h"
 
 #include <sys/mman.h>

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "examples/learn/checker/exercise.h"
-#include "examples/learn/checker/installation.h"
 #include "examples/learn/checker/judge.h"
+#include "train/process/installation.h"
 
 namespace eddy::app {
 
@@ -20,7 +20,7 @@ std::vector<std::string> find_compiler();
 // The command that makes `program` of a student's file, and PROGRAM.d, which lists what that includes.
 // errors: ConfigError where this Eddy lacks what the exercise needs.
 std::vector<std::string> compile_command(const std::vector<std::string>& compiler,
-                                         const Installation& installation, const Exercise& exercise,
+                                         const training::Installation& installation, const Exercise& exercise,
                                          const std::filesystem::path& file,
                                          const std::filesystem::path& program);
 
@@ -32,7 +32,7 @@ struct Ran {
 };
 // Compiles and runs a file, in `built` beside it.
 // errors: as find_compiler and compile_command; ValueError for one that includes an answer.
-Ran run_exercise(const Installation& installation, const Exercise& exercise,
+Ran run_exercise(const training::Installation& installation, const Exercise& exercise,
                  const std::filesystem::path& file);
 
 struct Checked {
@@ -40,7 +40,7 @@ struct Checked {
   std::string text;  // what to tell the student, in lines
 };
 // errors: as run_exercise; FormatError as judge().
-Checked check_exercise(const Installation& installation, const Exercise& exercise,
+Checked check_exercise(const training::Installation& installation, const Exercise& exercise,
                        const std::filesystem::path& file);
 
 }  // namespace eddy::app

@@ -1,3 +1,4 @@
+// Reads the head comments of exercises and of their checks.
 #include "examples/learn/checker/exercise.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads answers, compares them with what is wanted, and looks for a mistake that gives the same wrong ones.
 #include "examples/learn/checker/judge.h"
 
 #include <algorithm>

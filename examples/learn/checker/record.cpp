@@ -1,3 +1,4 @@
+// Runs an answer, plants each usual mistake in it, and writes down what both give.
 #include "examples/learn/checker/record.h"
 
 #include <algorithm>

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "examples/learn/checker/exercise.h"
-#include "examples/learn/checker/installation.h"
 #include "examples/learn/checker/judge.h"
+#include "train/process/installation.h"
 
 namespace eddy::app {
 
@@ -28,7 +28,7 @@ std::vector<PlantedMistake> read_mistakes(const std::filesystem::path& path, con
 // Compiles and runs all of them in a folder.
 // errors: ValueError for an answer that does not run, an exercise that is right as it is handed out, a mistake that
 // does not run or changes no answer, and two that no answer tells apart.
-Wanted record_exercise(const Installation& installation, const Exercise& exercise,
+Wanted record_exercise(const training::Installation& installation, const Exercise& exercise,
                        const std::filesystem::path& folder);
 
 }  // namespace eddy::app

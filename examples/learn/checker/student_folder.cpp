@@ -1,3 +1,4 @@
+// Copies exercises once, and reads and writes progress.json.
 #include "examples/learn/checker/student_folder.h"
 
 #include <algorithm>

@@ -213,8 +213,8 @@ TEST_CASE("peers: buckets leave while the backward pass computes others, with th
   std::vector<float> added;
   emulation::play_peers([&](int, const std::vector<unsigned char>& sent, std::size_t) {
     if (!added.empty()) return bytes_of(std::exchange(added, {}), 0, kCount / 2);
-    const Halving& halving = buckets.all()[--bucket].halving;
-    const Halving::Part lower = halving.part(1, 0), upper = halving.part(1, 1);
+    const BinaryTree& tree = buckets.all()[--bucket].tree;
+    const BinaryTree::Part lower = tree.part(1, 0), upper = tree.part(1, 1);
     added = numbers_of(sent);
     for (std::size_t i = 0; i < added.size(); ++i)
       added[i] += theirs[static_cast<std::size_t>(lower.begin) + i];
@@ -256,7 +256,7 @@ TEST_CASE("peers: a rank that throws in its backward pass ends its exchanges, wh
     GpuRanks ranks;
     const auto step = [&] {
       const Tensor x = Tensor::zeros({8}, Dtype::f32, gpu);
-      const TreeCollective sum(ranks, x, Halving({0, 8}, 2), {true, true}, 1,
+      const TreeCollective sum(ranks, x, BinaryTree({0, 8}, 2), {true, true}, 1,
                                TreeCollective::Work::all_reduce);
       fail<ValueError>("a model that fails");
     };

@@ -143,8 +143,8 @@ TEST_CASE("ranks: several sums are on their way at once, each cut where it is as
   const std::vector<bool> present(kRanks, true);
   const std::vector<float> expected = tree_sum(present, 0, kRanks, kCount);
   // Unequal parts, some empty; the upper part goes to the lower ranks.
-  const Halving cuts({0, kCount}, kRanks, [](int level, int low, Halving::Part part) {
-    return Halving::Cut{level == 0 ? 5 : low == 0 ? part.begin : part.end - 2, level == 1};
+  const BinaryTree cuts({0, kCount}, kRanks, [](int level, int low, BinaryTree::Part part) {
+    return BinaryTree::Cut{level == 0 ? 5 : low == 0 ? part.begin : part.end - 2, level == 1};
   });
   std::vector<int> wrong(kRanks);
   on_ranks(kRanks, [&](ThreadRanks& ranks) {
@@ -163,7 +163,7 @@ TEST_CASE("ranks: several sums are on their way at once, each cut where it is as
         if (sum != nullptr) static_cast<void>(sum->advance());
     }
     for (const auto& sum : sums) sum->finish();
-    const Halving::Part own = cuts.shard(ranks.rank());
+    const BinaryTree::Part own = cuts.shard(ranks.rank());
     for (const Tensor& array : arrays)
       for (std::int64_t i = own.begin; i < own.end; ++i)
         wrong[rank] += array.data<float>()[i] != expected[static_cast<std::size_t>(i)];

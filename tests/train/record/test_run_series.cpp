@@ -108,6 +108,20 @@ TEST_CASE("run series: the numbers of steps are in order with the peaks between 
   CHECK(RunSeries().empty());
 }
 
+TEST_CASE("run series: the first five of more than twenty steps say nothing of the speed") {
+  const auto of = [](int steps) {
+    Metrics metrics;
+    for (int i = 0; i < steps; ++i)
+      metrics.steps.push_back(
+          {.step = i + 1, .tokens_per_second = i < 5 ? 1.0 : 1000.0 - i, .ms = i < 5 ? 1000.0 : i});
+    return RunSeries(metrics);
+  };
+  CHECK(of(20).step_ms() == 15);
+  CHECK(of(21).step_ms() == 13);
+  CHECK(of(21).tokens_per_second() == 988);
+  CHECK(std::isnan(of(0).step_ms()));
+}
+
 TEST_CASE("run series: a file is read as its records say and a missing one is an error") {
   const TempFolder folder;
   MetricsWriter writer(folder.write("metrics.jsonl", ""));

@@ -50,12 +50,12 @@ TEST_CASE("arena buckets: they cover the arena in order, and parts of ranks cove
         for (const Bucket& bucket : buckets.all()) {
           CHECK(bucket.first == parameter);
           parameter = bucket.last;
-          const Halving::Part whole = bucket.halving.whole();
+          const BinaryTree::Part whole = bucket.tree.whole();
           CHECK(whole.begin == at);
           at = whole.end;
-          std::vector<Halving::Part> parts;
-          for (int rank = 0; rank < ranks; ++rank) parts.push_back(bucket.halving.shard(rank));
-          std::sort(parts.begin(), parts.end(), [](const Halving::Part& a, const Halving::Part& b) {
+          std::vector<BinaryTree::Part> parts;
+          for (int rank = 0; rank < ranks; ++rank) parts.push_back(bucket.tree.shard(rank));
+          std::sort(parts.begin(), parts.end(), [](const BinaryTree::Part& a, const BinaryTree::Part& b) {
             return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
           });
           CHECK(parts.front().begin == whole.begin);

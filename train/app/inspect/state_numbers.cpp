@@ -9,6 +9,7 @@
 #include "tensor/base/format.h"
 #include "train/app/views/chart.h"
 #include "train/app/views/svg_picture.h"
+#include "train/eval/eval_parts.h"
 #include "train/words/human_text.h"
 
 namespace eddy::app {
@@ -27,11 +28,6 @@ struct Moments {
   double mean() const { return sum / count; }
   double variance() const { return std::max(0.0, squares / count - mean() * mean()); }
 };
-
-Tensor values_of(Tensor x) {
-  x = raw::to_device(x, kCpu);
-  return raw::contiguous(x.dtype() == Dtype::f64 ? x : raw::cast(x, Dtype::f64));
-}
 
 struct StatePlace {
   std::string tensor;
@@ -55,7 +51,7 @@ void stream_rows(const Model& model, const Batch& batch, const Visit& visit) {
   const Device device = model.params().values().device();
   for (std::int64_t t = 0; t < batch.tokens.dim(1); ++t) {
     const Tensor token = raw::to_device(raw::contiguous(raw::narrow(batch.tokens, 1, t, 1)), device);
-    const Tensor logits = values_of(model.stream(token, state));
+    const Tensor logits = plain_f64(model.stream(token, state));
     visit(t, logits, state);
   }
 }
@@ -97,7 +93,7 @@ StateStudy study_state(const Model& model, const Batch& batch, std::int32_t answ
       places = state_places_of(state, study.rows);
       for (const StatePlace& place : places) {
         moments.emplace_back(static_cast<std::size_t>(place.width));
-        origin.push_back(values_of(state.get(place.tensor)).to_vector<double>());
+        origin.push_back(plain_f64(state.get(place.tensor)).to_vector<double>());
       }
     }
     for (std::size_t p = 0; p < places.size();) {
@@ -108,7 +104,7 @@ StateStudy study_state(const Model& model, const Batch& batch, std::int32_t answ
         places.erase(places.begin() + static_cast<std::ptrdiff_t>(p));
         continue;
       }
-      const Tensor values = values_of(*tensor);
+      const Tensor values = plain_f64(*tensor);
       const double* x = values.data<double>();
       for (std::int64_t row = 0; row < study.rows; ++row)
         for (std::int64_t i = 0; i < places[p].width; ++i, ++x)
@@ -141,7 +137,7 @@ StateStudy study_state(const Model& model, const Batch& batch, std::int32_t answ
   const StateNumber& best = study.numbers.front();
   stream_rows(model, batch, [&](std::int64_t t, const Tensor&, const State& state) {
     if (progress) progress(study.time + t, 2 * study.time);
-    const Tensor values = values_of(state.get(best.tensor));
+    const Tensor values = plain_f64(state.get(best.tensor));
     const std::int64_t width = values.elements() / study.rows;
     for (std::int64_t row = 0; row < study.rows; ++row)
       study.values[at(row, t)] = values.data<double>()[row * width + best.index];

@@ -137,12 +137,6 @@ std::vector<ProfileRow> StepProfiler::by_module() const {
       [](const Key& key) { return key.second == nullptr ? std::string(key.first) : module_of(key.second); });
 }
 
-std::vector<ProfileRow> StepProfiler::by_module_and_op() const {
-  return named_rows([](const Key& key) {
-    return key.second == nullptr ? std::string(key.first) : module_of(key.second) + ' ' + key.first;
-  });
-}
-
 std::vector<ProfileRow> over_layers(const std::vector<ProfileRow>& rows) {
   std::map<std::string, ProfileRow> named;
   for (const ProfileRow& row : rows) {

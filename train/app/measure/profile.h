@@ -63,8 +63,7 @@ class StepProfiler final : public TapeObserver, public KernelObserver {
   // Each returns its rows, longest first.
   std::vector<ProfileRow> by_op() const;
   std::vector<ProfileRow> by_module() const;
-  std::vector<ProfileRow> by_module_and_op() const;  // "layers.0.mlp linear"
-  std::int64_t steps() const { return steps_; }      // finished
+  std::int64_t steps() const { return steps_; }  // finished
 
  private:
   enum class Kind : std::uint8_t { begin, kernel, forward, backward, rest };

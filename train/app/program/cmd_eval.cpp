@@ -62,12 +62,6 @@ EvalResult measure(const Task& task, const Model& model, const EvalOptions& opti
   return task.evaluate(model, options, std::ref(line));
 }
 
-// Returns "bits_per_byte" as "bits per byte".
-std::string spaced(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-
 // What simple predictors reach on the validation split: of the run's text as the run keeps it.
 void print_baselines(const Task& task, const LoadedRun& run, const EvalFlags& flags) {
   if (!value_is(flags.split, Split::valid)) return;
@@ -175,12 +169,12 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
     print_line("bits per token: {:.6f}", result.bits_per_token());
     print_line("perplexity: {:.6g}", result.perplexity());
   }
-  for (const auto& [name, value] : result.metrics) print_line("{}: {:.6g}", spaced(name), value);
+  for (const auto& [name, value] : result.metrics) print_line("{}: {:.6g}", with_spaces(name), value);
   if (text) {
     print_baselines(*task, run, flags);
     print_learning_verdict(*task, run, flags);
   }
-  for (const auto& [name, value] : result.diagnostics) print_line("{}: {:.6g}", spaced(name), value);
+  for (const auto& [name, value] : result.diagnostics) print_line("{}: {:.6g}", with_spaces(name), value);
   if (flags.sampled > 0) {
     EvalOptions random = options;
     random.batches = flags.sampled;
@@ -192,7 +186,7 @@ int eval_run(const EvalFlags& flags, const CLI::App& command, Ranks* ranks, Load
                                            plural(flags.sampled, "batch", "batches"), options.batch);
     print_line("loss {}: {:.6f}, standard error {:.6f}", sample, sampled.loss, sampled.standard_error);
     for (const auto& [name, value] : sampled.metrics)
-      print_line("{} {}: {:.6g}", spaced(name), sample, value);
+      print_line("{} {}: {:.6g}", with_spaces(name), sample, value);
   }
   print_line("{}: {}", text ? "tokens" : "targets", result.tokens);
   print_line("{}/s: {:.0f}", text ? "tokens" : "targets",

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "examples/learn/checker/installation.h"
 #include "ops/backends.h"
 #include "ops/core/peers.h"
 #include "ops/product/packed_gemm.h"
@@ -20,6 +19,7 @@
 #include "train/app/report/page_server.h"
 #include "train/app/terminal/line_input.h"
 #include "train/plan/environment.h"
+#include "train/process/installation.h"
 #include "train/words/program_name.h"
 
 namespace eddy::app {

@@ -11,7 +11,6 @@
 
 #include "examples/learn/checker/check.h"
 #include "examples/learn/checker/exercise.h"
-#include "examples/learn/checker/installation.h"
 #include "examples/learn/checker/record.h"
 #include "examples/learn/checker/student_folder.h"
 #include "tensor/base/error.h"
@@ -20,6 +19,7 @@
 #include "train/app/views/table.h"
 #include "train/files/folders.h"
 #include "train/files/text_file.h"
+#include "train/process/installation.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
 

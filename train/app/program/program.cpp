@@ -144,16 +144,6 @@ void check_thread_variable() {
                       text);
 }
 
-// Refuses an EDDY_ALONE that train/ranks/launched.h does not know.
-// errors: ConfigError.
-void check_alone_variable() {
-  const char* const given = std::getenv("EDDY_ALONE");
-  const std::string_view text(given == nullptr ? "" : given);
-  if (!text.empty() && text != "0" && text != "1")
-    fail<ConfigError>(
-        "EDDY_ALONE: '{}' (1: this process shares nothing with others of its launcher; 0 or unset)", text);
-}
-
 // EDDY_KERNELS; "" where it is not set.
 std::string wanted_gpu_kernels() {
   const char* const wanted = std::getenv("EDDY_KERNELS");

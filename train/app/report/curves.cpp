@@ -10,6 +10,7 @@
 #include "tensor/base/format.h"
 #include "train/app/views/chart.h"
 #include "train/record/run_series.h"
+#include "train/run/run_folder.h"
 #include "train/words/human_text.h"
 #include "train/words/program_name.h"
 
@@ -19,28 +20,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the runs that were evaluated at a step.
-struct Spread {
+// The runs that were evaluated at a step: the lowest, the median and the highest value.
+struct ValueRange {
   double step = 0, low = 0, middle = 0, high = 0;
 };
 
-std::vector<Spread> spreads_of(const CurveGroup& group) {
+std::vector<ValueRange> ranges_of(const CurveGroup& group) {
   std::map<double, std::vector<double>> values;
   for (const Series& curve : group.curves)
     for (std::size_t i = 0; i < curve.x.size(); ++i)
       if (std::isfinite(curve.y[i])) values[curve.x[i]].push_back(curve.y[i]);
-  std::vector<Spread> spreads;
+  std::vector<ValueRange> ranges;
   for (auto& [step, all] : values) {
     if (all.size() < group.curves.size()) continue;  // one run of several says nothing of the others
     std::sort(all.begin(), all.end());
     const std::size_t half = all.size() / 2;
     const double middle = all.size() % 2 == 1 ? all[half] : (all[half - 1] + all[half]) / 2;
-    spreads.push_back({step, all.front(), middle, all.back()});
+    ranges.push_back({step, all.front(), middle, all.back()});
   }
-  if (spreads.size() < 2)
+  if (ranges.size() < 2)
     fail<ValueError>("draw: the runs of \"{}\" have {} {} at the same step (at least 2)", group.name,
-                     spreads.size(), plural(spreads.size(), "evaluation"));
-  return spreads;
+                     ranges.size(), plural(ranges.size(), "evaluation"));
+  return ranges;
 }
 
 // Whether a curve has all points of another, and perhaps more behind them.
@@ -49,11 +50,6 @@ bool begins_as(const Series& longer, const Series& shorter) {
   return longer.x.size() >= shorter.x.size() &&
          std::equal(shorter.x.begin(), shorter.x.end(), longer.x.begin()) &&
          std::equal(shorter.y.begin(), shorter.y.end(), longer.y.begin(), same);
-}
-
-std::string with_spaces(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
 }
 
 }  // namespace
@@ -73,24 +69,18 @@ Series curve_of(const std::string& run, const std::string& measure) {
 
 std::vector<std::string> runs_in(const std::string& folder, const char* command) {
   std::error_code error;
-  const auto is_run = [&](const fs::path& path) {
-    return fs::is_regular_file(path / "metrics.jsonl", error);
-  };
-  if (is_run(folder)) return {folder};
-  std::vector<std::string> runs;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    if (is_run(entry->path()) || fs::is_directory(entry->path() / "checkpoints", error))
-      runs.push_back(entry->path().string());  // read_runs says that one without metrics.jsonl is left out
+  if (fs::is_regular_file(fs::path(folder) / "metrics.jsonl", error)) return {folder};
+  std::vector<std::string> runs;  // read_runs says that one without metrics.jsonl is left out
+  for (const fs::path& run : run_folders_in(folder, error)) runs.push_back(run.string());
   if (runs.empty() && error && error != std::errc::no_such_file_or_directory &&
       error != std::errc::not_a_directory)
     fail<IoError>("{}: {} cannot be read: {} (give yourself the right to read it)", command, folder,
                   error.message());
-  if (runs.empty() && fs::is_directory(fs::path(folder) / "checkpoints", error))
+  if (runs.empty() && is_run_folder(folder))
     fail<IoError>(
         "{}: {} is a run without metrics.jsonl, which has what a run recorded ({} eval measures its model)",
         command, folder, program_name());
   if (runs.empty()) fail<IoError>("{}: {} is no run and holds none (name a folder of runs)", command, folder);
-  std::sort(runs.begin(), runs.end());
   return runs;
 }
 
@@ -151,17 +141,17 @@ Chart chart_of_groups(const std::vector<CurveGroup>& groups, const std::string& 
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const auto colour = static_cast<int>(i);
     const std::size_t runs = groups[i].curves.size();
-    const std::vector<Spread> spreads = spreads_of(groups[i]);
+    const std::vector<ValueRange> ranges = ranges_of(groups[i]);
     Series line{groups[i].name, {}, {}, SeriesStyle::line, colour},
         band{"", {}, {}, SeriesStyle::band, colour};
-    for (const Spread& spread : spreads) {
-      line.add(spread.step, spread.middle);
-      band.add(spread.step, spread.high);
-      low = std::min(low, spread.low);
-      high = std::max(high, spread.high);
+    for (const ValueRange& range : ranges) {
+      line.add(range.step, range.middle);
+      band.add(range.step, range.high);
+      low = std::min(low, range.low);
+      high = std::max(high, range.high);
     }
     if (runs > 1) {
-      for (std::size_t k = spreads.size(); k-- > 0;) band.add(spreads[k].step, spreads[k].low);
+      for (std::size_t k = ranges.size(); k-- > 0;) band.add(ranges[k].step, ranges[k].low);
       line.name += fmt::format("\n{} seeds", runs);
       chart.series.push_back(std::move(band));
     }

@@ -58,14 +58,14 @@ std::vector<Series> eval_lines(const RunSeries& run, const std::string& measure)
 
 Chart loss_chart(const RunSeries& run) {
   std::vector<Series> series;
-  if (!run.records().steps.empty()) series = with_median(run, "training", &StepRecord::loss);
+  if (!run.step_records().empty()) series = with_median(run, "training", &StepRecord::loss);
   for (Series& line : eval_lines(run, "loss")) series.push_back(std::move(line));
   return step_chart("Loss", "loss", std::move(series), true);
 }
 
 // "bits_per_byte" as "Bits per byte".
 std::string readable(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
+  name = with_spaces(std::move(name));
   if (!name.empty() && name[0] >= 'a' && name[0] <= 'z') name[0] = static_cast<char>(name[0] - 'a' + 'A');
   return name;
 }
@@ -138,8 +138,8 @@ struct Charts {
 // Charts against steps, and where the run says how far it was, against tokens and seconds: a reader chooses.
 void add_course(HtmlPage& page, const RunSeries& run, const std::vector<Chart>& charts, bool full_width) {
   if (charts.empty()) return;
-  const Metrics& metrics = run.records();
-  const StepTimeline timeline(metrics.steps, metrics.run ? metrics.run->flops_per_token : kNotMeasured);
+  const std::optional<RunRecord>& facts = run.records().run;
+  const StepTimeline timeline(run.step_records(), facts ? facts->flops_per_token : kNotMeasured);
   std::vector<Choice> choices;
   for (const XAxis axis : kXAxes) {
     std::vector<Chart> against_it;
@@ -192,7 +192,7 @@ std::vector<StatTile> summary(const ReportData& data, const RunSeries& run) {
     tiles.push_back(
         {trains ? "Training loss" : "Final training loss", human_number(loss),
          records > 1 ? fmt::format("median of the last {} records", records)
-                     : fmt::format("at step {}, the last logged", grouped(run.records().steps.back().step))});
+                     : fmt::format("at step {}, the last logged", grouped(run.step_records().back().step))});
     tiles.push_back({"Steps", grouped(run.last_step()), ""});
   }
   if (data.tokens_seen > 0)

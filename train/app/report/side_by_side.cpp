@@ -51,7 +51,7 @@ StepTimeline timeline_of(const std::vector<ReportedRun>& runs, const SeedGroup& 
   std::vector<StepTimeline> timelines;
   std::vector<StepRecord> first, records;
   for (const std::size_t run : group.runs) {
-    const std::vector<StepRecord>& steps = runs[run].series.records().steps;
+    const std::vector<StepRecord>& steps = runs[run].series.step_records();
     if (steps.empty()) continue;
     timelines.emplace_back(steps);
     if (first.empty()) first = steps;
@@ -194,11 +194,7 @@ std::vector<Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
                                     const std::vector<SeedGroup>& groups, XAxis axis) {
   std::vector<std::string> names{"Validation loss", "Training loss, running median"};
   const std::vector<std::string> measures = measures_of(runs);
-  for (const std::string& measure : measures) {
-    std::string title = measure;
-    std::replace(title.begin(), title.end(), '_', ' ');
-    names.push_back(std::move(title));
-  }
+  for (const std::string& measure : measures) names.push_back(with_spaces(measure));
   std::vector<Chart> charts;
   for (std::size_t n = 0; n < names.size(); ++n) {
     Chart chart{names[n], axis_title(axis), n < 2 ? "loss, nats" : names[n], false, false, {}};
@@ -223,19 +219,18 @@ std::vector<Chart> curves_of_groups(const std::vector<ReportedRun>& runs,
 std::string points_csv(const std::vector<ReportedRun>& runs) {
   std::string text = kCsvHead;
   for (const ReportedRun& run : runs) {
-    const Metrics& records = run.series.records();
-    const StepTimeline timeline(records.steps, run.facts.flops_per_token);
+    const StepTimeline timeline(run.series.step_records(), run.facts.flops_per_token);
     const auto add = [&](const std::string& measure, std::int64_t step, double value) {
       text += fmt::format("{},{},{}", csv_cell(run.name), csv_cell(measure), step);
       for (const XAxis axis : {XAxis::tokens, XAxis::operations, XAxis::seconds})
         text += "," + csv_number(timeline.at(step, axis));
       text += "," + csv_number(value) + "\n";
     };
-    for (const StepRecord& record : records.steps) {
+    for (const StepRecord& record : run.series.step_records()) {
       add("train_loss", record.step, record.loss);
       add("tokens_per_second", record.step, record.tokens_per_second);
     }
-    for (const EvalRecord& eval : records.evals) {
+    for (const EvalRecord& eval : run.series.records().evals) {
       const std::string split = eval.split + (eval.whole ? "_whole_" : "_");
       add(split + "loss", eval.step, eval.loss);
       for (const auto& [name, value] : eval.metrics) add(split + name, eval.step, value);

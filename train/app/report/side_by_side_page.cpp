@@ -13,7 +13,7 @@ namespace {
 
 // The last recorded step; of none all numbers are 0.
 StepRecord last_record(const ReportedRun& run) {
-  const std::vector<StepRecord>& steps = run.series.records().steps;
+  const std::vector<StepRecord>& steps = run.series.step_records();
   return steps.empty() ? StepRecord{} : steps.back();
 }
 

@@ -91,7 +91,7 @@ void require_watchable(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
     static_cast<void>(find_checkpoint(folder.string(), "latest"));  // says so
-  if (fs::exists(folder / "report.html", error) || holds_run_id(folder)) return;
+  if (fs::exists(folder / "report.html", error) || is_run_folder(folder)) return;
   static_cast<void>(runs_in(folder.string(), "watch"));
 }
 

@@ -45,47 +45,47 @@ std::vector<const ShownRow*> group_of(const std::vector<ShownRow>& rows, const s
 }
 
 // The mean over seeds and, for several, the standard deviation; NaN where nothing was measured.
-struct Spread {
+struct SeedStatistics {
   double mean = kNotMeasured, deviation = kNotMeasured;
   std::size_t seeds = 0;
 };
-Spread spread_of(const std::vector<const ShownRow*>& group, const std::string& key) {
+SeedStatistics statistics_of(const std::vector<const ShownRow*>& group, const std::string& key) {
   std::vector<double> values;
   for (const ShownRow* shown : group)
     if (const auto found = shown->result->values.find(key); found != shown->result->values.end())
       values.push_back(found->second);
   if (values.empty()) return {};
   const auto count = static_cast<double>(values.size());
-  Spread spread{0, kNotMeasured, values.size()};
-  for (const double value : values) spread.mean += value / count;
-  if (values.size() < 2) return spread;
+  SeedStatistics statistics{0, kNotMeasured, values.size()};
+  for (const double value : values) statistics.mean += value / count;
+  if (values.size() < 2) return statistics;
   double squares = 0;
-  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
-  spread.deviation = std::sqrt(squares / (count - 1));
-  return spread;
+  for (const double value : values) squares += (value - statistics.mean) * (value - statistics.mean);
+  statistics.deviation = std::sqrt(squares / (count - 1));
+  return statistics;
 }
 
 // The numbers of a column for a row and those of its group.
-Spread own_spread(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
-                  const ReproduceColumn& column) {
-  Spread measured = spread_of(group_of(rows, shown.row->group), column.key);
+SeedStatistics measured_statistics(const ReproduceTable& table, const std::vector<ShownRow>& rows,
+                                   const ShownRow& shown, const ReproduceColumn& column) {
+  SeedStatistics measured = statistics_of(group_of(rows, shown.row->group), column.key);
   const double whole =
-      column.relative ? spread_of(group_of(rows, table.reference), column.key).mean : 1 / column.factor;
+      column.relative ? statistics_of(group_of(rows, table.reference), column.key).mean : 1 / column.factor;
   measured.mean /= whole;
   measured.deviation /= whole;
   return measured;
 }
-double own_value(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
-                 const ReproduceColumn& column) {
-  return own_spread(table, rows, shown, column).mean;
+double measured_value(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
+                      const ReproduceColumn& column) {
+  return measured_statistics(table, rows, shown, column).mean;
 }
 
-std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
-                     const ReproduceColumn& column) {
+std::string measured_cell(const ReproduceTable& table, const std::vector<ShownRow>& rows,
+                          const ShownRow& shown, const ReproduceColumn& column) {
   const std::size_t finished = group_of(rows, shown.row->group).size();
   if (finished == 0)
     return !shown.row->left_out.empty() ? "left out" : shown.row->tuning.diverged() ? "diverged" : "not run";
-  const auto [mean, deviation, seeds] = own_spread(table, rows, shown, column);
+  const auto [mean, deviation, seeds] = measured_statistics(table, rows, shown, column);
   if (!std::isfinite(mean)) return "-";
   std::string cell = fmt::format("{:.{}f}", mean, column.decimals);
   // A whole number that no seed changes, such as that of parameters, has none. Its mean may be rounded.
@@ -99,8 +99,8 @@ std::string own_cell(const ReproduceTable& table, const std::vector<ShownRow>& r
 
 // Whether the first number is so much lower that seeds do not explain it: by more than twice the standard error of the
 // difference of the means.
-bool is_clearly_lower(const Spread& a, const Spread& b) {
-  const auto variance = [](const Spread& s) {
+bool is_clearly_lower(const SeedStatistics& a, const SeedStatistics& b) {
+  const auto variance = [](const SeedStatistics& s) {
     return s.deviation * s.deviation / static_cast<double>(s.seeds);
   };
   return b.mean - a.mean > 2 * std::sqrt(variance(a) + variance(b));
@@ -110,22 +110,22 @@ bool is_clearly_lower(const Spread& a, const Spread& b) {
 bool is_ranked(const ReproduceTable& table, const std::vector<ShownRow>& rows,
                const ReproduceColumn& column) {
   return !column.better.empty() && std::any_of(rows.begin(), rows.end(), [&](const ShownRow& shown) {
-    return std::isfinite(own_spread(table, rows, shown, column).deviation);
+    return std::isfinite(measured_statistics(table, rows, shown, column).deviation);
   });
 }
 
 // "2", or the ranks that a row may have among those of several seeds: "2 to 4"; empty for a row of one.
 std::string rank_cell(const ReproduceTable& table, const std::vector<ShownRow>& rows, const ShownRow& shown,
                       const ReproduceColumn& column) {
-  const Spread own = own_spread(table, rows, shown, column);
-  if (!std::isfinite(own.deviation)) return "";
+  const SeedStatistics measured = measured_statistics(table, rows, shown, column);
+  if (!std::isfinite(measured.deviation)) return "";
   std::size_t better = 0, worse = 0, all = 0;
   std::string group;
   for (const ShownRow& other : rows) {
     if (std::exchange(group, other.row->group) == other.row->group) continue;
-    const Spread its = own_spread(table, rows, other, column);
+    const SeedStatistics its = measured_statistics(table, rows, other, column);
     if (!std::isfinite(its.deviation)) continue;
-    const bool lower = is_clearly_lower(its, own), higher = is_clearly_lower(own, its);
+    const bool lower = is_clearly_lower(its, measured), higher = is_clearly_lower(measured, its);
     const bool less = value_is(column.better, Better::lower);
     better += (less ? lower : higher) ? 1 : 0;
     worse += (less ? higher : lower) ? 1 : 0;
@@ -153,7 +153,7 @@ std::vector<Cell> cells_of(const ReproduceTable& table, const std::vector<ShownR
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (is_published(table, i))
       cells.push_back(i < shown.row->published.size() ? published_cell(shown.row->published[i]) : "");
-    cells.push_back(own_cell(table, rows, shown, table.columns[i]));
+    cells.push_back(measured_cell(table, rows, shown, table.columns[i]));
     if (is_ranked(table, rows, table.columns[i]))
       cells.push_back(rank_cell(table, rows, shown, table.columns[i]));
   }
@@ -283,15 +283,14 @@ StepTimeline timeline_of(const ShownRow& shown, const RunSeries& run) {
   if (shown.result)
     if (const auto found = shown.result->values.find("flops_per_token"); found != shown.result->values.end())
       flops = found->second;
-  return StepTimeline(run.records().steps, flops);
+  return StepTimeline(run.step_records(), flops);
 }
 
 // The curves of all rows against one quantity, those of several seeds as one; rows that do not say how far they were
 // have none.
 std::vector<Chart> curves_against(XAxis axis, const ReproduceTable& table, const std::vector<ShownRow>& rows,
                                   const std::vector<std::optional<RunSeries>>& runs) {
-  std::string name = table.chart_key;
-  std::replace(name.begin(), name.end(), '_', ' ');
+  const std::string name = with_spaces(table.chart_key);
   const char* const x = axis_title(axis);
   Chart extra{name, x, name, false, false, {}};
   Chart valid{"Validation loss of all rows", x, "loss, nats", false, false, {}};
@@ -357,7 +356,7 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
       const ReproduceColumn& column = table.columns[c];
       if (column.length == 0) continue;
       const auto length = static_cast<double>(column.length);
-      if (const double value = own_value(table, rows, rows[i], column); std::isfinite(value))
+      if (const double value = measured_value(table, rows, rows[i], column); std::isfinite(value))
         measured.add(length, value);
       if (c < rows[i].row->published.size() && std::isfinite(rows[i].row->published[c].value))
         published.add(length, rows[i].row->published[c].value);
@@ -376,7 +375,7 @@ MeasuredTable lengths_of(const ReproduceTable& table, const std::vector<ShownRow
 }
 
 // A pale bar of a logarithmic axis, one standard deviation above and below a point.
-Series deviation_bar(double x, const Spread& y, int colour) {
+Series deviation_bar(double x, const SeedStatistics& y, int colour) {
   constexpr double kHalfWidth = 1.02;
   Series bar{"", {}, {}, SeriesStyle::band, colour};
   for (const double at : {x / kHalfWidth, x * kHalfWidth}) bar.add(at, y.mean + y.deviation);
@@ -434,7 +433,7 @@ std::string learned_line(const ReproduceTable& table, const std::vector<ShownRow
   if (has_lengths_of(table, by))
     for (const ReproduceColumn& one : table.columns) {
       if (one.length == 0) continue;
-      const double mean = own_value(table, rows, shown, one) / one.factor;
+      const double mean = measured_value(table, rows, shown, one) / one.factor;
       if (!(less ? mean <= at : mean >= at)) break;
       longest = one.length;
     }
@@ -468,15 +467,16 @@ MeasuredTable differences_of(const ReproduceTable& table, const std::vector<Show
     const auto other = std::find_if(
         rows.begin(), rows.end(), [&](const ShownRow& one) { return one.row->group == shown.row->against; });
     if (other == rows.end()) continue;  // not among the rows that were asked for
-    const Spread own = own_spread(table, rows, shown, column), its = own_spread(table, rows, *other, column);
-    const double difference = own.mean - its.mean;
-    const bool known = std::isfinite(own.deviation) && std::isfinite(its.deviation);
+    const SeedStatistics measured = measured_statistics(table, rows, shown, column),
+                         its = measured_statistics(table, rows, *other, column);
+    const double difference = measured.mean - its.mean;
+    const bool known = std::isfinite(measured.deviation) && std::isfinite(its.deviation);
     differences.add(
         {shown.row->title, other->row->title,
          std::isfinite(difference) ? fmt::format("{:+.{}f}", difference, column.decimals) : "not run",
-         !known                                                     ? ""
-         : is_clearly_lower(own, its) || is_clearly_lower(its, own) ? "yes"
-                                                                    : "no"});
+         !known                                                               ? ""
+         : is_clearly_lower(measured, its) || is_clearly_lower(its, measured) ? "yes"
+                                                                              : "no"});
   }
   differences.notes = {"Beyond the seeds: by the rule of the ranks, the two rows do not tie."};
   return differences;
@@ -502,8 +502,8 @@ MeasuredTable across_of(const ReproduceTable& table, const std::vector<ShownRow>
   std::string group;
   for (const ShownRow& shown : rows) {
     if (std::exchange(group, shown.row->group) == shown.row->group) continue;
-    const double x = own_value(table, rows, shown, axis);
-    const Spread y = own_spread(table, rows, shown, up);
+    const double x = measured_value(table, rows, shown, axis);
+    const SeedStatistics y = measured_statistics(table, rows, shown, up);
     if (!std::isfinite(x) || !std::isfinite(y.mean)) continue;
     const std::string name = shown.row->title.substr(0, shown.row->title.find(','));
     if (points.empty() || points.back().name != name) {

@@ -507,15 +507,15 @@ class Reproduction {
 }  // namespace
 
 ReproduceTable plan_table(const ReproduceOptions& options) {
-  const bool own = is_table_file(options.table);
-  const TableEntry* const entry = own ? nullptr : &entry_of(options.table);
+  const bool of_user = is_table_file(options.table);
+  const TableEntry* const entry = of_user ? nullptr : &entry_of(options.table);
   TableRequest request;
   request.scale = scale_of(options.scale);
-  if (own && !options.task.empty())
+  if (of_user && !options.task.empty())
     fail<ConfigError>("reproduce: {} has no tasks to choose from (leave out --task {})", options.table,
                       options.task);
-  const TableFile file = own ? with_base(read_config_file(options.table))
-                             : built_in_table(*entry, options.task, "reproduce: --task");
+  const TableFile file = of_user ? with_base(read_config_file(options.table))
+                                 : built_in_table(*entry, options.task, "reproduce: --task");
   request.table = file.table;
   request.task = file.task;
   request.data = options.data;
@@ -523,10 +523,10 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
   if (const auto found = options.set.find("data.tokenizer"); found != options.set.end())
     request.tokenizer = found->second;
   if (entry != nullptr) request.across = entry->across;
-  request.own = own;
-  const std::string name = own ? fs::path(options.table).stem().string() : entry->name;
+  request.of_user = of_user;
+  const std::string name = of_user ? fs::path(options.table).stem().string() : entry->name;
   ReproduceTable table = make_table(name, file.source, request);
-  if (own)
+  if (of_user)
     table.folder = name;
   else if (!file.task.empty())
     table.folder += "-" + file.task;
@@ -548,7 +548,7 @@ ReproduceTable plan_table(const ReproduceOptions& options) {
     try {
       validate(row.config);
     } catch (const ConfigError& refused) {
-      if (!own) throw;
+      if (!of_user) throw;
       fail<ConfigError>("{}: {}", row.place, refused.what());
     }
   }

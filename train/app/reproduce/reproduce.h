@@ -206,7 +206,7 @@ struct TableRequest {
   std::string data_dir;   // EDDY_DATA_DIR
   std::string tokenizer;  // --set data.tokenizer; empty: the table's own
   std::string across{};   // TableEntry::across
-  bool own = false;       // a user's file
+  bool of_user = false;   // a user's file
 };
 
 // One entry of the list of tables.

@@ -76,7 +76,6 @@ void visit_fields(Result& r, const Visit& visit) {
 // Numbers that are not finite are written as null. A digest tells a number that was changed since.
 void write_result(const fs::path& folder, const RowResult& r) {
   json about{{"config", to_json(r.config)}, {"seconds", r.seconds}, {"values", json(r.values)}};
-  if (!r.data.empty()) about["data_instead"] = r.data;
   visit_fields(r, [&](const char* key, const auto& value) { about[key] = value; });
   replace_text_file(folder / kResultFile, text_with_digest(std::move(about), kResultFormat));
 }
@@ -115,9 +114,7 @@ RunConfig trained_config(const fs::path& folder) {
   }
 }
 
-// Adds what training measured: the median time of a step and the most memory of any. The first steps, which
-// touch memory for the first time, are left out of the times when available are enough others. Without metrics
-// nothing is known of it.
+// Adds what training measured: the time of a step and the most memory of any. Without metrics nothing is known of it.
 void add_training(const fs::path& folder, RowResult& result) {
   std::map<std::string, double>& values = result.values;
   RunSeries run;
@@ -128,10 +125,8 @@ void add_training(const fs::path& folder, RowResult& result) {
     values["step_ms"] = values["peak_bytes"] = values["saved_bytes"] = kNotMeasured;
     return;
   }
-  std::vector<double> times = run.steps(&StepRecord::ms).y;
-  if (times.size() > 20) times.erase(times.begin(), times.begin() + 5);
   if (const std::optional<double> gain = run.state_gain()) values["state_gain"] = *gain;
-  values["step_ms"] = median(std::move(times));
+  values["step_ms"] = run.step_ms();
   values["peak_bytes"] = static_cast<double>(run.most(&StepRecord::memory_bytes));
   values["saved_bytes"] = static_cast<double>(run.most(&StepRecord::saved_bytes));
 }
@@ -431,9 +426,9 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   state.folder = fs::path(runs) / table.folder / row.folder();
   std::error_code error;
   if (!fs::exists(state.folder, error)) return state;
-  const bool own = row.weights_of.empty();
+  const bool is_trained = row.weights_of.empty();
   const fs::path result_file = state.folder / kResultFile;
-  if (own) {
+  if (is_trained) {
     state.begun = ended_before_first_checkpoint(state.folder);
     if (state.begun) return state;
     if (checkpoints_of_run(state.folder).empty())
@@ -447,7 +442,7 @@ RowState row_state(const ReproduceTable& table, const ReproduceRow& row, const s
   if (fs::symlink_status(result_file, error).type() == fs::file_type::not_found) return state;
   RowResult result = read_result(result_file);
   state.kept = result.values;
-  if (own) {
+  if (is_trained) {
     const TrainConfig &had = result.config.train, &want = row.config.train;
     state.trained = state.resumable && had.steps == want.steps && had.minutes == want.minutes;
     if (state.trained) state.result = std::move(result);
@@ -500,7 +495,6 @@ std::optional<RowResult> measure_row(const ReproduceTable& table, const Reproduc
   result.values.clear();
   result.remarks.clear();
   const LoadedRun run = run_to_measure(row, weights);
-  result.data = table.data;
   result.measured_step = run.step;
   result.parameters = run.model->params().count();
   if (table.by_split()) measure_evaluation(table, row, run, ranks, result);

@@ -25,7 +25,6 @@ struct RowResult {
   std::int64_t parameters = 0;
   double seconds = 0;
   std::string device;
-  std::string data;                      // ReproduceTable::data; written, not read
   std::string measured;                  // how it was measured (measurement_of); empty: not yet
   std::map<std::string, double> values;  // by ReproduceColumn::key
   std::vector<std::string> remarks;

@@ -257,7 +257,7 @@ ReproduceRow row_from(const TableKeys& table, const RowKeys& row, const ConfigSo
   config.train.eval_batches = 0;                // the numbers of a table are exact
   config.data.path = request.data;
   const char* scale = value_name(request.scale);
-  if (request.own) refuse_lost_keys(file, source, scale);
+  if (request.of_user) refuse_lost_keys(file, source, scale);
   bool gave_family = false, gave_model = false;
   GivenKeys given;
   for (const ConfigSource& settings : {file, source, file.part(scale), source.part(scale)}) {
@@ -268,7 +268,7 @@ ReproduceRow row_from(const TableKeys& table, const RowKeys& row, const ConfigSo
   }
   if (row.preset.empty()) imply_names(config.model, gave_family, gave_model);
   // In a table of one's own what follows from the model follows as in `train --model X`.
-  if (request.own && request.table.empty() && row.preset.empty()) {
+  if (request.of_user && request.table.empty() && row.preset.empty()) {
     try {
       choose_sizes(config.model, given);
     } catch (const ConfigError& refused) {
@@ -560,7 +560,7 @@ ReproduceTable make_table(const std::string& name, const ConfigSource& source, T
         fail<ConfigError>(
             "{}: {} changes what a step costs, and the table has a budget of equal {} (tune other keys)",
             source.place("tune." + key.key), key.key, table.budget.equal);
-  if (request.own) {
+  if (request.of_user) {
     refuse_unread(table, sources, source, value_name(request.scale));
     refuse_unused(table, file, source, sources, request);
   }

@@ -437,8 +437,8 @@ TEST_CASE("under mpirun: a sum that ends early takes back its exchange") {
   const Tensor x = Tensor::full({2 * kCount}, 1, Dtype::f32);
   std::byte word{};
   if (ranks->rank() == 0) {
-    std::make_unique<TreeCollective>(*ranks, x, Halving({0, 2 * kCount}, 2), std::vector<bool>{true, true}, 7,
-                                     TreeCollective::Work::reduce_scatter)
+    std::make_unique<TreeCollective>(*ranks, x, BinaryTree({0, 2 * kCount}, 2), std::vector<bool>{true, true},
+                                     7, TreeCollective::Work::reduce_scatter)
         .reset();
     // Has the memory in which the sum would have received.
     const Tensor next = Tensor::full({kCount}, 3, Dtype::f32);

@@ -347,11 +347,15 @@ TEST_CASE("watch: what is no run and holds none is refused as other commands ref
   fs::create_directories(folder.path("empty"));
   fs::create_directories(folder.path("runs/a/checkpoints"));
   folder.write("runs/a/report.html", page_of("a"));
+  folder.write("runs/c/metrics.jsonl", "");
+  folder.write("runs/d/id", new_run_id() + "\n");
+  folder.write("runs/notes/id", "none of a run\n");
   folder.write("file", "text");
   CHECK(contains(error_of<IoError>([&] { require_watchable(folder.path("empty")); }),
                  "is no run and holds none"));
   CHECK(contains(error_of<IoError>([&] { require_watchable(folder.path("file")); }), "is not a folder"));
-  CHECK(contains(error_of<IoError>([&] { require_watchable(folder.path("runs/b")); }), "has the runs a"));
+  CHECK(contains(error_of<IoError>([&] { require_watchable(folder.path("runs/b")); }),
+                 "has the runs a, c, d ("));
   require_watchable(folder.path("runs/a"));
 }
 

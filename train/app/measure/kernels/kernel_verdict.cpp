@@ -1,3 +1,4 @@
+// Reads and writes the file of a verdict, and decides by its trials which kernels are taken.
 #include "train/app/measure/kernels/kernel_verdict.h"
 
 #include <algorithm>

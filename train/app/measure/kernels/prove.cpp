@@ -1,3 +1,4 @@
+// Runs trials in processes of their own, and begins another process behind a trial that died or fell silent.
 #include "train/app/measure/kernels/prove.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Tries the right kernels of each choice on steps of the run itself, one choice after the other; keeps the fastest.
 #include "train/app/measure/kernels/run_kernels.h"
 
 #include <algorithm>
@@ -27,11 +28,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A choice in a list of kernels: the one that it has, and those that may take its place.
+// A choice in a list of kernels: the one that it takes, and those that may stand in its place.
 struct Choice {
   std::string_view name;
   std::vector<std::string> kernels;
-  std::string own{};
+  std::string taken{};
 };
 using Choices = std::vector<Choice>;
 
@@ -49,9 +50,9 @@ Choices choices_of(const KernelVerdict& verdict) {
     Choice& choice = choices.emplace_back(Choice{record.name, kernels_in(record.timed)});
     const std::string before = fmt::format(",{}=", choice.name);
     const std::size_t begin = list.find(before) + before.size();
-    choice.own = list.substr(begin, list.find(',', begin) - begin);
+    choice.taken = list.substr(begin, list.find(',', begin) - begin);
     std::erase_if(choice.kernels, [&](const std::string& kernel) {
-      return kernel == choice.own ||
+      return kernel == choice.taken ||
              (kernel != "plain" && !passed(verdict, fmt::format("{}={}", record.part_of, kernel)));
     });
     if (kernel_choice(static_cast<KernelOp>(i)).asked) choice.kernels.clear();
@@ -66,7 +67,7 @@ bool is_open(const Choices& choices) {
 std::string list_of(const Choices& choices) {
   std::string list;
   for (const Choice& choice : choices)
-    list += fmt::format("{}{}={}", list.empty() ? "" : ",", choice.name, choice.own);
+    list += fmt::format("{}{}={}", list.empty() ? "" : ",", choice.name, choice.taken);
   return list;
 }
 
@@ -208,7 +209,7 @@ std::string fastest_kernels(const KernelVerdict& verdict, const StepSeconds& sec
   for (std::size_t i = 0; i < best.size(); ++i)
     for (const std::string& kernel : std::vector(best[i].kernels)) {
       Choices tried = best;
-      tried[i].own = kernel;
+      tried[i].taken = kernel;
       const std::optional<double> seconds = seconds_of(list_of(tried));
       if (!seconds || (least && *seconds > kWorthIt * *least)) continue;
       least = seconds;

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-namespace eddy::app {
+namespace eddy::training {
 
 struct Installation {
   std::filesystem::path
@@ -20,4 +20,4 @@ struct Installation {
 // errors: IoError where there are no exercises.
 Installation find_installation(const std::filesystem::path& exercises = {});
 
-}  // namespace eddy::app
+}  // namespace eddy::training

@@ -1,5 +1,5 @@
 // A build folder names its tree in CMakeCache.txt.
-#include "examples/learn/checker/installation.h"
+#include "train/process/installation.h"
 
 #include <fstream>
 #include <string>
@@ -10,7 +10,7 @@
 #include "tensor/base/format.h"
 #include "tensor/system/process.h"
 
-namespace eddy::app {
+namespace eddy::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ Installation find_installation(const fs::path& exercises) {
   return installation;
 }
 
-}  // namespace eddy::app
+}  // namespace eddy::training
