@@ -18,8 +18,8 @@ class Evaluations {
 
   // Tells the time limit what the evaluation at the end will take.
   void plan_last();
-  // Whether one is due when so many steps are done: every train.eval_every steps. A run that is limited in time has none
-  // before its first step, and one early on.
+  // Whether one is due when so many steps are done: every train.eval_every steps. A run that is limited in time has
+  // none before its first step, and one early on.
   bool is_due_after(std::int64_t step) const;
   // Evaluates, records the result, and saves the model where it is the best so far. An evaluation that is recorded
   // for this step is not made again. `last`: the one at the end of a run.

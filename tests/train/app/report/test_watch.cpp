@@ -355,7 +355,7 @@ TEST_CASE("watch: what is no run and holds none is refused as other commands ref
                  "is no run and holds none"));
   CHECK(contains(error_of<IoError>([&] { require_watchable(folder.path("file")); }), "is not a folder"));
   CHECK(contains(error_of<IoError>([&] { require_watchable(folder.path("runs/b")); }),
-                 "has the runs a, c, d ("));
+                 "has the runs a, c, d)"));
   require_watchable(folder.path("runs/a"));
 }
 
