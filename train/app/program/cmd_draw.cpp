@@ -15,6 +15,7 @@
 #include "train/app/views/table.h"
 #include "train/plan/machine_memory.h"
 #include "train/record/percent_line.h"
+#include "train/record/run_series.h"
 #include "train/tasks/task.h"
 #include "train/words/human_text.h"
 

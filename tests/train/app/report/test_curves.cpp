@@ -1,5 +1,6 @@
 // Curves of several runs: from which step on they are right for good, and the picture.
 #include "train/app/report/curves.h"
+#include "train/record/run_series.h"
 
 #include <doctest/doctest.h>
 
