@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,6 @@
 #include "tests/train/run/runs.h"
 #include "train/record/metrics.h"
 #include "train/run/checkpoint.h"
-#include "train/run/digests.h"
 #include "train/run/trainer.h"
 
 namespace {
@@ -122,17 +120,4 @@ TEST_CASE("train: a rate that had fallen by its steps goes back up for more of t
   CHECK(train_quietly(resumed(request, 12)) == TrainEnd::finished);
   CHECK(contains(events_of(request.run_dir), "the learning rate goes back up at step 6, from 0 to "));
   CHECK(contains(events_of(request.run_dir), "spans the whole run, 12 steps"));
-}
-
-TEST_CASE("train: a checkpoint of before progress was recorded is read as one that went by its steps") {
-  const OneThread one;
-  const TempFolder folder;
-  const TrainRequest request = tiny_run(folder, "run");
-  CHECK(train_quietly(request) == TrainEnd::finished);
-  const std::string checkpoint = latest_of(request.run_dir), file = checkpoint + "/state.json";
-  nlohmann::json state = nlohmann::json::parse(read_text_file(file));
-  CHECK(state.erase("progress") == 1);
-  replace_text_file(file, state.dump(1) + "\n");
-  write_digests(checkpoint);
-  CHECK(std::isnan(load_run(request.run_dir).state.progress));
 }
