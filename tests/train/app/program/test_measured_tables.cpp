@@ -155,8 +155,9 @@ void check_entry(DryRuns& runs, const std::vector<std::string>& commands, const 
       if (given.training && step <= given.training->steps &&
           (given.training->eval_every == 0 || step % given.training->eval_every == 0))
         return;
-    } else if (std::any_of(given.names.begin(), given.names.end(), [&](const std::string& name) {
-                 return name == entry || name.starts_with(entry.get<std::string>() + "-seed-");
+    } else if (const std::string row = entry;
+               std::any_of(given.names.begin(), given.names.end(), [&](const std::string& name) {
+                 return name == row || name.starts_with(row + "-seed-");
                })) {
       return;
     }
