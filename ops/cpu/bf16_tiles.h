@@ -53,12 +53,12 @@ struct EmulatedTiles {
   static void begin() {}
   static void end() {}
   template <int Tile>
-  static void zero() {
+  [[gnu::noinline]] static void zero() {
     for (auto& row : tiles[Tile])
       for (Pair& x : row) x = 0;
   }
   template <int Tile>
-  static void load(const void* from, std::int64_t bytes) {
+  [[gnu::noinline]] static void load(const void* from, std::int64_t bytes) {
     for (int r = 0; r < 16; ++r)
       __builtin_memcpy(tiles[Tile][r], static_cast<const char*>(from) + r * bytes, 64);
   }
@@ -67,11 +67,11 @@ struct EmulatedTiles {
     load<Tile>(from, bytes);
   }
   template <int Tile>
-  static void store(void* to, std::int64_t bytes) {
+  [[gnu::noinline]] static void store(void* to, std::int64_t bytes) {
     for (int r = 0; r < 16; ++r) __builtin_memcpy(static_cast<char*>(to) + r * bytes, tiles[Tile][r], 64);
   }
   template <int C, int A, int B>
-  static void multiply() {
+  [[gnu::noinline]] static void multiply() {
     const auto half = [](Pair pair, bool high) {
       return __builtin_bit_cast(float, high ? pair & 0xffff0000u : pair << 16);
     };
