@@ -25,7 +25,7 @@ const std::string kJson =
     R"({"family":"recurrent_transformer","model":"unit_forget","vocab":17,"n_out":17,"dim":16,"heads":2,"tied":true,)"
     R"("norm_eps":1e-05,"mlp_dim":64,"memory_layers":[0]})";
 
-std::string mutate(std::string text, Random& random) {
+std::string mutate_config(std::string text, Random& random) {
   static const std::array<std::string, 30> kPieces = {"[",
                                                       "]",
                                                       "{",
@@ -60,7 +60,7 @@ std::string mutate(std::string text, Random& random) {
 }
 
 // Whether the text is a good config; any error but eddy's own fails the test.
-bool survives(const std::string& text, bool toml) {
+bool text_survives(const std::string& text, bool toml) {
   return test::survives([&] {
     const ConfigSource source =
         toml ? config_from_toml(text, "fuzz.toml") : config_from_json(text, "fuzz.json");
@@ -74,11 +74,11 @@ bool survives(const std::string& text, bool toml) {
 }
 
 void fuzz(const std::string& seed, bool toml) {
-  REQUIRE(survives(seed, toml));
+  REQUIRE(text_survives(seed, toml));
   Random random(20240918);
   int accepted = 0;
   constexpr int kMutants = 4000;
-  for (int i = 0; i < kMutants; ++i) accepted += survives(mutate(seed, random), toml) ? 1 : 0;
+  for (int i = 0; i < kMutants; ++i) accepted += text_survives(mutate_config(seed, random), toml) ? 1 : 0;
   // Both answers must occur, or the mutations test nothing.
   CHECK(accepted > 10);
   CHECK(accepted < kMutants * 9 / 10);

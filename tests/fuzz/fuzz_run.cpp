@@ -38,7 +38,7 @@ namespace {
 
 constexpr int kMutants = 250;
 
-std::string mutate(std::string text, Random& random) {
+std::string mutate_run_file(std::string text, Random& random) {
   static const std::array<std::string, 22> kPieces = {"{",
                                                       "}",
                                                       "[",
@@ -74,7 +74,7 @@ void fuzz(const std::string& file, const std::function<void()>& read) {
   int accepted = 0;
   for (int i = 0; i < kMutants; ++i) {
     CAPTURE(i);
-    write_bytes(file, mutate(good, random));
+    write_bytes(file, mutate_run_file(good, random));
     accepted += survives(read) ? 1 : 0;
   }
   CHECK(accepted < kMutants);  // or the mutations test nothing
@@ -142,7 +142,7 @@ TEST_CASE("no mutation of metrics does more than raise an eddy error or leave li
   Random random(20261126);
   for (int i = 0; i < kMutants; ++i) {
     CAPTURE(i);
-    write_bytes(metrics, mutate(good, random));
+    write_bytes(metrics, mutate_run_file(good, random));
     survives([&] {
       static_cast<void>(read_metrics(metrics));
       MetricsSummary kept;

@@ -99,7 +99,7 @@ void change_digit(std::string& file, Random& random) {
   }
 }
 
-std::string mutate(std::string file, Random& random) {
+std::string mutate_safetensors(std::string file, Random& random) {
   const std::size_t changes = 1 + below(random, 4);
   for (std::size_t i = 0; i < changes; ++i) {
     switch (below(random, 6)) {
@@ -127,7 +127,7 @@ std::string mutate(std::string file, Random& random) {
 }
 
 // Opens the bytes and reads every byte of every tensor. Returns whether they were accepted.
-bool survives(const std::string& path, const std::string& bytes) {
+bool file_survives(const std::string& path, const std::string& bytes) {
   write_bytes(path, bytes);
   try {
     const SafetensorsFile file = SafetensorsFile::open(path);
@@ -149,15 +149,15 @@ TEST_CASE("no mutation of a safetensors file does more than raise an eddy error"
   const TempFolder folder;
   const std::string path = folder.path("mutant");
   const std::vector<std::string> files = seeds(folder);
-  for (const std::string& file : files) REQUIRE(survives(path, file));
+  for (const std::string& file : files) REQUIRE(file_survives(path, file));
 
   Random random(20240917);
   int accepted = 0;
   constexpr int kMutants = 6000;
   for (int i = 0; i < kMutants; ++i) {
-    const std::string mutant = mutate(files[below(random, files.size())], random);
+    const std::string mutant = mutate_safetensors(files[below(random, files.size())], random);
     try {
-      accepted += survives(path, mutant) ? 1 : 0;
+      accepted += file_survives(path, mutant) ? 1 : 0;
     } catch (const std::exception& error) {
       FAIL_CHECK("mutant ", i, " raised another error: ", error.what());
     }
@@ -173,6 +173,6 @@ TEST_CASE("every prefix of a safetensors file is refused") {
   const std::string whole = seeds(folder)[0];
   for (std::size_t length = 0; length < whole.size(); ++length) {
     CAPTURE(length);
-    CHECK(!survives(path, whole.substr(0, length)));
+    CHECK(!file_survives(path, whole.substr(0, length)));
   }
 }

@@ -27,7 +27,7 @@ namespace {
 const std::string kKeys =
     "the lamp\r\x1b[200~/quit\nthe river\r\n\x1b[201~\r\x1b[A\x01\x05\r/state\rone\rtwo\r\x12la\r\xc3\xa9\xe2\x82\xac\r";
 
-std::string mutate(Random& random) {
+std::string mutate_keys(Random& random) {
   static const std::array<std::string, 20> kPieces = {"\x1b[200~",
                                                       "\x1b[201~",
                                                       "\x1b[20",
@@ -99,7 +99,7 @@ bool drain(int terminal, int ms) {
 TEST_CASE("keys are told from pasted texts in the same way wherever they are cut") {
   Random random(20261129);
   for (int i = 0; i < 2000; ++i) {
-    const std::string bytes = mutate(random);
+    const std::string bytes = mutate_keys(random);
     CAPTURE(i);
     const std::string whole = lines_of(bytes, nullptr);
     CHECK(lines_of(bytes, &random) == whole);
@@ -117,7 +117,7 @@ TEST_CASE("no keys and no pasted text crash the line reader on a terminal") {
     REQUIRE(process > 0);
     drain(terminal, 100);
     for (int round = 0; round < 6; ++round) {
-      const std::string bytes = mutate(random);
+      const std::string bytes = mutate_keys(random);
       for (std::size_t at = 0; at < bytes.size();) {
         const std::string part = bytes.substr(at, 1 + below(random, 200));
         at += part.size();

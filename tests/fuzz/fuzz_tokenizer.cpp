@@ -73,7 +73,7 @@ void check_round_trip(const Tokenizer& tokenizer, const std::string& text) {
   CHECK(decode_one_by_one(tokenizer, ids) == text);
 }
 
-std::string mutate(std::string text, Random& random) {
+std::string mutate_vocabulary(std::string text, Random& random) {
   static const std::array<std::string, 24> kPieces = {"{",
                                                       "}",
                                                       "[",
@@ -167,7 +167,7 @@ TEST_CASE("no mutation of a tokenizer's description does more than raise an eddy
       make_tokenizer("char", "a")->to_json(), make_tokenizer("byte", "")->to_json(),
       make_tokenizer("byte260", "")->to_json()};
   for (int i = 0; i < kMutants; ++i) {
-    const std::string json = mutate(seeds[below(random, seeds.size())], random);
+    const std::string json = mutate_vocabulary(seeds[below(random, seeds.size())], random);
     CAPTURE(json);
     std::unique_ptr<Tokenizer> tokenizer;
     if (!survives([&] { tokenizer = tokenizer_from_json(json); })) continue;

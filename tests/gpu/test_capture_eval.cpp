@@ -18,7 +18,7 @@ using namespace eddy::gpu_test;
 
 namespace {
 
-ModelConfig small(const std::string& family, const std::string& name) {
+ModelConfig small_evaluated(const std::string& family, const std::string& name) {
   ModelConfig config = captured_model(family, name);
   config.dropout = 0.2;  // off in an evaluation
   if (name == "block_recurrent") config.recurrent_layers = {1};
@@ -93,20 +93,20 @@ TEST_SUITE("device") {
                                                           {"blockwise_recurrent", "memory_llama"},
                                                           {"staircase", "transformer_xl"}}) {
       CAPTURE(name);
-      CHECK(compare(small(family, name), plan) == 2);
+      CHECK(compare(small_evaluated(family, name), plan) == 2);
     }
-    CHECK(compare(small("block_recurrent", "memorizing"), plan, Dtype::bf16) == 2);
+    CHECK(compare(small_evaluated("block_recurrent", "memorizing"), plan, Dtype::bf16) == 2);
   }
 
   TEST_CASE("captured batches of an evaluation give the logits where they are wanted") {
     EvalPlan plan;
     plan.count_correct = true;
-    CHECK(compare(small("recurrent_transformer", "block_forget"), plan) >= 1);
-    CHECK(compare(small("recurrent_transformer", "regular"), plan, Dtype::bf16) >= 1);
+    CHECK(compare(small_evaluated("recurrent_transformer", "block_forget"), plan) >= 1);
+    CHECK(compare(small_evaluated("recurrent_transformer", "regular"), plan, Dtype::bf16) >= 1);
   }
 
   TEST_CASE("an evaluation whose state is cleared at every batch gives the same captured") {
-    const auto model = make_model(small("block_recurrent", "memorizing"), Dtype::f32, gpu());
+    const auto model = make_model(small_evaluated("block_recurrent", "memorizing"), Dtype::f32, gpu());
     model->params().initialize(7);
     EvalPlan plan;
     plan.carry_state = plan.clear_state = plan.count_correct = true;

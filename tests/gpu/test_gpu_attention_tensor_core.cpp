@@ -32,7 +32,7 @@ using namespace eddy::spec_check;
 namespace {
 
 constexpr double kRounding = 0x1p-8;
-constexpr AttentionRoundings kRoundings{4, 16, 16, kRounding};
+constexpr AttentionRoundings kTensorCoreRoundings{4, 16, 16, kRounding};
 
 // Heads that only the plain kernels take.
 const AttentionCase kPlainCases[] = {
@@ -181,7 +181,7 @@ void check(const AttentionCase& c) {
   const Tensor dy = attention_cotangent(c, Dtype::bf16);
   const Tensor gpu_dy = to_gpu(raw::cast(dy, Dtype::bf16));
   const Tensors want = expected_attention(c, inputs, dy);
-  check_attention_at_gaps(c, 8, inputs, want, kRoundings, [&](std::int64_t own, std::int64_t past) {
+  check_attention_at_gaps(c, 8, inputs, want, kTensorCoreRoundings, [&](std::int64_t own, std::int64_t past) {
     return run_attention(attention_bthd, c, on_gpu(inputs, own, past), gpu_dy);
   });
 }
@@ -203,7 +203,7 @@ void check_twice(const AttentionCase& c) {
   const Tensors want = expected_attention(c, inputs, attention_cotangent(c, Dtype::bf16));
   poison_gpu();
   const Tensors first = to_cpu(run_attention(attention_bthd, c, x, dy));
-  check_attention(c, c.text(), first, inputs, want, kRoundings);
+  check_attention(c, c.text(), first, inputs, want, kTensorCoreRoundings);
   poison_gpu();
   check_attention_bits(c.text(), to_cpu(run_attention(attention_bthd, c, x, dy)), first);
 }

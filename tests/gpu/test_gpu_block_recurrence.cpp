@@ -119,7 +119,7 @@ bool same_bits(const std::map<std::string, Tensor>& a, const std::map<std::strin
   return true;
 }
 
-BlockRecurrenceOptions options_of(std::int64_t heads, std::int64_t sequences, std::int64_t block) {
+BlockRecurrenceOptions recurrence_options(std::int64_t heads, std::int64_t sequences, std::int64_t block) {
   BlockRecurrenceOptions options;
   options.chain.products = Dtype::bf16;
   options.sequences = sequences;
@@ -245,7 +245,7 @@ TEST_SUITE("device") {
     set_gpu_kernels("recurrence=fused");
     for (const Sizes& c : {Sizes{3, 20, 50, 4}, Sizes{2, 16, 32, 2}, Sizes{1, 33, 40, 8}}) {
       const Given from = inputs_of(c.sequences * c.positions);
-      const auto options = options_of(c.heads, c.sequences, c.block);
+      const auto options = recurrence_options(c.heads, c.sequences, c.block);
       Given exact{{}, raw::cast(to_cpu(from.dy), Dtype::f64)};
       for (const Tensor& x : from.inputs) exact.inputs.push_back(raw::cast(to_cpu(x), Dtype::f64));
       for (const bool accumulates : {true, false}) {
@@ -273,7 +273,7 @@ TEST_SUITE("device") {
     const Given from = inputs_of(2 * 10);
     const Given moved{at_odd_addresses(from.inputs), at_odd_addresses({from.dy})[0]};
     set_gpu_kernels("recurrence=fused");
-    const auto options = options_of(4, 2, 4);
+    const auto options = recurrence_options(4, 2, 4);
     check_same(run(moved, options), run(from, options));
   }
 
@@ -282,7 +282,7 @@ TEST_SUITE("device") {
     const Tensors inputs = inputs_of(kSequences * kPositions).inputs;
     const NoGrad no_grad;
     set_gpu_kernels("recurrence=fused");
-    const auto options = dropping(options_of(4, kSequences, kBlock), 0.2, 6 * 3);
+    const auto options = dropping(recurrence_options(4, kSequences, kBlock), 0.2, 6 * 3);
     const Tensor want = to_cpu(accumulate(inputs, options));
     static_cast<void>(accumulate(inputs, options));  // what is captured has run twice before
     const Tensor to = Tensor::empty(want.shape(), Dtype::f32, gpu());
@@ -311,7 +311,7 @@ TEST_SUITE("device") {
 
   TEST_CASE("the choice at the forward of accumulate holds for its gradient") {
     const Given from = inputs_of(2 * 10);
-    const auto options = options_of(4, 2, 4);
+    const auto options = recurrence_options(4, 2, 4);
     set_gpu_kernels("recurrence=fused");
     const Tensors want = run(from, options);
     const Tensor x = require_grad(raw::alias(from.inputs[0]));
@@ -326,29 +326,32 @@ TEST_SUITE("device") {
   TEST_CASE("sizes that the fused accumulate does not support are refused") {
     const Tensor x = Tensor::zeros({6, 32}, Dtype::f32, gpu());
     set_gpu_kernels("plain");
-    CHECK_FALSE(block_recurrence_fits(x, 64, options_of(2, 2, 3)));  // not chosen
+    CHECK_FALSE(block_recurrence_fits(x, 64, recurrence_options(2, 2, 3)));  // not chosen
     set_gpu_kernels("recurrence=fused");
-    CHECK(block_recurrence_fits(x, 64, options_of(2, 2, 3)));
-    CHECK_FALSE(block_recurrence_fits(to_cpu(x), 64, options_of(2, 2, 3)));
-    CHECK_FALSE(block_recurrence_fits(x, 48, options_of(2, 2, 3)));
-    CHECK_FALSE(block_recurrence_fits(x, 64, options_of(2, 2, 65)));
-    CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 64}, Dtype::f32, gpu()), 64, options_of(1, 2, 3)));
-    CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 48}, Dtype::f32, gpu()), 64, options_of(2, 2, 3)));
+    CHECK(block_recurrence_fits(x, 64, recurrence_options(2, 2, 3)));
+    CHECK_FALSE(block_recurrence_fits(to_cpu(x), 64, recurrence_options(2, 2, 3)));
+    CHECK_FALSE(block_recurrence_fits(x, 48, recurrence_options(2, 2, 3)));
+    CHECK_FALSE(block_recurrence_fits(x, 64, recurrence_options(2, 2, 65)));
+    CHECK_FALSE(
+        block_recurrence_fits(Tensor::zeros({6, 64}, Dtype::f32, gpu()), 64, recurrence_options(1, 2, 3)));
+    CHECK_FALSE(
+        block_recurrence_fits(Tensor::zeros({6, 48}, Dtype::f32, gpu()), 64, recurrence_options(2, 2, 3)));
     CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 96}, Dtype::f32, gpu()), 64,
-                                      options_of(16, 2, 3)));  // heads of 6
-    CHECK_FALSE(block_recurrence_fits(Tensor::zeros({6, 160}, Dtype::f32, gpu()), 64, options_of(5, 2, 3)));
-    BlockRecurrenceOptions in_f32 = options_of(2, 2, 3);
+                                      recurrence_options(16, 2, 3)));  // heads of 6
+    CHECK_FALSE(
+        block_recurrence_fits(Tensor::zeros({6, 160}, Dtype::f32, gpu()), 64, recurrence_options(5, 2, 3)));
+    BlockRecurrenceOptions in_f32 = recurrence_options(2, 2, 3);
     in_f32.chain.products = Dtype::f32;
     CHECK_FALSE(block_recurrence_fits(x, 64, in_f32));
-    CHECK_THROWS_AS(block_accumulate(x, {}, options_of(2, 2, 3)), ValueError);  // without weights
+    CHECK_THROWS_AS(block_accumulate(x, {}, recurrence_options(2, 2, 3)), ValueError);  // without weights
   }
 }
 
 TEST_CASE("a block recurrence that does not fit its blocks is refused") {
   const Tensor x = Tensor::zeros({6, 32});
-  CHECK_THROWS_AS(block_accumulate(x, {}, options_of(2, 4, 2)), ShapeError);
-  CHECK_THROWS_AS(block_accumulate(x, {}, options_of(2, 2, 0)), ShapeError);
-  BlockRecurrenceOptions options = options_of(2, 2, 2);
+  CHECK_THROWS_AS(block_accumulate(x, {}, recurrence_options(2, 4, 2)), ShapeError);
+  CHECK_THROWS_AS(block_accumulate(x, {}, recurrence_options(2, 2, 0)), ShapeError);
+  BlockRecurrenceOptions options = recurrence_options(2, 2, 2);
   options.chain.dropout = 0.1;
   CHECK_THROWS_AS(block_accumulate(x, {}, options), ValueError);
 }

@@ -37,7 +37,7 @@ Tensor f32(const Tensor& x) {
 
 // Runs op(inputs) with gradients on both devices, f64 on the CPU, and compares with `roundings`.
 template <class Op>
-void compare(const std::string& name, const Tensors& inputs, double roundings, Op&& op) {
+void compare_at_edges(const std::string& name, const Tensors& inputs, double roundings, Op&& op) {
   OpSpec spec;
   spec.name = name;
   spec.run = [&](const Tensors& x) { return Tensors{op(x)}; };
@@ -63,16 +63,16 @@ TEST_SUITE("device") {
     for (const std::int64_t width : {31, 32, 33, 255, 1023, 1024, 1025, 4099}) {
       const std::string size = " of " + std::to_string(width);
       const Tensor x = normal({5, width});
-      compare("softmax" + size, {x}, 64, [](const Tensors& t) { return softmax(t[0]); });
-      compare("log_softmax" + size, {x}, 64, [](const Tensors& t) { return log_softmax(t[0]); });
-      compare("layer_norm" + size, {x, normal({width}, "w"), normal({width}, "b")}, 128,
-              [](const Tensors& t) { return layer_norm(t[0], t[1], t[2]); });
-      compare("rms_norm" + size, {x, normal({width}, "w")}, 128,
-              [](const Tensors& t) { return rms_norm(t[0], t[1]); });
-      compare("max" + size, {x}, 0, [](const Tensors& t) { return max(t[0], 1); });
-      compare("sum" + size, {x}, 64, [](const Tensors& t) { return sum(t[0], 1); });
-      compare("cross_entropy" + size, {x, sample_indices({5}, "targets", width)}, 64,
-              [](const Tensors& t) { return cross_entropy(t[0], t[1]); });
+      compare_at_edges("softmax" + size, {x}, 64, [](const Tensors& t) { return softmax(t[0]); });
+      compare_at_edges("log_softmax" + size, {x}, 64, [](const Tensors& t) { return log_softmax(t[0]); });
+      compare_at_edges("layer_norm" + size, {x, normal({width}, "w"), normal({width}, "b")}, 128,
+                       [](const Tensors& t) { return layer_norm(t[0], t[1], t[2]); });
+      compare_at_edges("rms_norm" + size, {x, normal({width}, "w")}, 128,
+                       [](const Tensors& t) { return rms_norm(t[0], t[1]); });
+      compare_at_edges("max" + size, {x}, 0, [](const Tensors& t) { return max(t[0], 1); });
+      compare_at_edges("sum" + size, {x}, 64, [](const Tensors& t) { return sum(t[0], 1); });
+      compare_at_edges("cross_entropy" + size, {x, sample_indices({5}, "targets", width)}, 64,
+                       [](const Tensors& t) { return cross_entropy(t[0], t[1]); });
     }
   }
 
@@ -81,25 +81,26 @@ TEST_SUITE("device") {
          {Shape{3, 40000}, Shape{2, 5000, 3}, Shape{2, 700, 33}, Shape{1, 130, 1000}, Shape{70000}}) {
       const Tensor x = normal(shape);
       // Up to 40000 terms of either sign: the error of 128 serial sums and a tree, against a sum of some 200.
-      compare("sum to " + to_string(shape), {x}, 256,
-              [&](const Tensors& t) { return shape.rank() == 1 ? sum(t[0]) : sum(t[0], 1); });
+      compare_at_edges("sum to " + to_string(shape), {x}, 256,
+                       [&](const Tensors& t) { return shape.rank() == 1 ? sum(t[0]) : sum(t[0], 1); });
     }
   }
 
   TEST_CASE("a causal softmax with a mask hides what the CPU hides") {
     const Tensor mask = raw::cast(sample_indices({1, 60, 70}, "mask", 2), Dtype::u8);
-    compare("causal", {normal({3, 60, 70}), mask}, 64,
-            [](const Tensors& t) { return softmax(t[0], {.causal = true, .mask = t[1]}); });
+    compare_at_edges("causal", {normal({3, 60, 70}), mask}, 64,
+                     [](const Tensors& t) { return softmax(t[0], {.causal = true, .mask = t[1]}); });
   }
 
   TEST_CASE("a softmax within a band and with a bias agrees with the CPU around the border of a block") {
     for (const std::int64_t keys : {70, 1023, 1025}) {
-      compare("band, " + std::to_string(keys), {normal({2, 9, keys})}, 64, [](const Tensors& t) {
+      compare_at_edges("band, " + std::to_string(keys), {normal({2, 9, keys})}, 64, [](const Tensors& t) {
         return softmax(t[0], {.band = {2, 40}});
       });
       const Tensor mask = raw::cast(sample_indices({9, keys}, "mask", 2), Dtype::u8);
-      compare("bias, " + std::to_string(keys), {normal({2, 9, keys}), normal({9, keys}, "bias"), mask}, 64,
-              [](const Tensors& t) { return softmax(t[0], {.causal = true, .mask = t[2], .bias = t[1]}); });
+      compare_at_edges(
+          "bias, " + std::to_string(keys), {normal({2, 9, keys}), normal({9, keys}, "bias"), mask}, 64,
+          [](const Tensors& t) { return softmax(t[0], {.causal = true, .mask = t[2], .bias = t[1]}); });
     }
   }
 
@@ -129,10 +130,11 @@ TEST_SUITE("device") {
     for (const std::vector<std::int64_t>& ids : cases) {
       const auto count = static_cast<std::int64_t>(ids.size());
       for (const Dtype dtype : {Dtype::i32, Dtype::i64})
-        compare("embedding of " + std::to_string(count),
-                {normal({7, dim}), raw::cast(Tensor::from(ids, {count}), dtype)},
-                // A sum of up to 1000 terms in chunks of 64: the error of 64 serial sums and as many chunks.
-                16, [](const Tensors& t) { return embedding(t[0], t[1]); });
+        compare_at_edges(
+            "embedding of " + std::to_string(count),
+            {normal({7, dim}), raw::cast(Tensor::from(ids, {count}), dtype)},
+            // A sum of up to 1000 terms in chunks of 64: the error of 64 serial sums and as many chunks.
+            16, [](const Tensors& t) { return embedding(t[0], t[1]); });
     }
   }
 
@@ -251,8 +253,8 @@ TEST_SUITE("device") {
         set_gpu_kernels(kernels);
         const Tensors inputs{normal({9, 7}), sample_normal({classes, 7}, "w"), sample_normal({classes}, "b"),
                              sample_indices({9}, "targets", classes)};
-        compare(fmt::format("linear_cross_entropy over {} classes", classes), inputs, 64,
-                [](const Tensors& t) { return linear_cross_entropy(t[0], t[1], t[2], t[3]); });
+        compare_at_edges(fmt::format("linear_cross_entropy over {} classes", classes), inputs, 64,
+                         [](const Tensors& t) { return linear_cross_entropy(t[0], t[1], t[2], t[3]); });
       }
   }
 
@@ -409,13 +411,14 @@ TEST_SUITE("device") {
 
   TEST_CASE("binary ops broadcast every axis of a tensor of six") {
     const Tensor a = normal({2, 3, 1, 4, 1, 8}, "a"), b = normal({3, 5, 1, 2, 8}, "b");
-    compare("mul", {a, b}, 32, [](const Tensors& t) { return mul(t[0], t[1]); });
-    compare("div",
-            {a, raw::transpose(raw::copy(raw::transpose(sample_uniform({3, 5, 1, 2, 8}, "c", 1, 2), 0, 4)), 0,
-                               4)},
-            32, [](const Tensors& t) { return div(t[0], t[1]); });
+    compare_at_edges("mul", {a, b}, 32, [](const Tensors& t) { return mul(t[0], t[1]); });
+    compare_at_edges(
+        "div",
+        {a,
+         raw::transpose(raw::copy(raw::transpose(sample_uniform({3, 5, 1, 2, 8}, "c", 1, 2), 0, 4)), 0, 4)},
+        32, [](const Tensors& t) { return div(t[0], t[1]); });
     const Tensor mask = raw::cast(sample_indices({2, 1, 5, 1, 2, 1}, "mask", 2), Dtype::u8);
-    compare("where", {mask, a, b}, 0, [](const Tensors& t) { return where(t[0], t[1], t[2]); });
+    compare_at_edges("where", {mask, a, b}, 0, [](const Tensors& t) { return where(t[0], t[1], t[2]); });
   }
 
   TEST_CASE(

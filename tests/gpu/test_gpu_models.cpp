@@ -42,9 +42,9 @@ struct Step {
   std::map<std::string, Tensor> gradients, state;
 };
 
-class Training {
+class DeviceTraining {
  public:
-  Training(const ModelConfig& config, const Model* same_as, Dtype dtype, Device device)
+  DeviceTraining(const ModelConfig& config, const Model* same_as, Dtype dtype, Device device)
       : model_(make_model(config, dtype, device)), device_(device) {
     if (same_as == nullptr)
       model_->params().initialize(3);
@@ -106,7 +106,8 @@ void check_training(const ModelConfig& config, std::int64_t rows) {
   CAPTURE(config.family);
   CAPTURE(config.model);
   CAPTURE(rows);
-  Training on_cpu(config, nullptr, Dtype::f64, kCpu), on_gpu(config, &on_cpu.model(), Dtype::f32, gpu());
+  DeviceTraining on_cpu(config, nullptr, Dtype::f64, kCpu),
+      on_gpu(config, &on_cpu.model(), Dtype::f32, gpu());
   // Both begin with the weights rounded to f32.
   for (const Parameter& parameter : on_cpu.model().params().parameters())
     raw::copy_into(detach(parameter.value), raw::cast(raw::cast(parameter.value, Dtype::f32), Dtype::f64));

@@ -15,11 +15,11 @@ using namespace eddy::test;
 
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kMebibyte = 1 << 20;
 
 // A result that keeps `mib` MiB for its gradient.
 Tensor keeps(const Tensor& x, std::int64_t mib) {
-  return record("keeps", {x}, raw::copy(x), {Tensor::zeros({mib * kMiB / 4})},
+  return record("keeps", {x}, raw::copy(x), {Tensor::zeros({mib * kMebibyte / 4})},
                 [](VjpContext& c) { c.sink.accumulate(0, c.dy()); });
 }
 
@@ -64,8 +64,8 @@ class NoMemory final : public cuda::RawMemory {
 TEST_CASE("an out-of-memory error on the CPU names the modules that the tape keeps most for") {
   const Tensor y = graph_of_modules();
   Allocator& memory = allocator(kCpu);
-  memory.set_limit(memory.stats().live_bytes + kMiB);
-  const std::string text = error_of<OutOfMemoryError>([] { Tensor::empty({64 * kMiB}); });
+  memory.set_limit(memory.stats().live_bytes + kMebibyte);
+  const std::string text = error_of<OutOfMemoryError>([] { Tensor::empty({64 * kMebibyte}); });
   memory.set_limit(0);
   check_text(text);
 }

@@ -17,7 +17,7 @@ using Row = std::vector<double>;
 using Rows = std::vector<Row>;
 
 // f64 sums of some hundred terms in another order, through a dozen dependent steps.
-constexpr double kOrder = 1e-11;
+constexpr double kOracleOrder = 1e-11;
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -203,8 +203,9 @@ void check_memory_llama(const ModelConfig& config, std::int64_t time, bool carri
   for (const bool literal : {false, true}) {
     CAPTURE(literal);
     const Call found = call(*model, tokens, carried ? memory_state(given) : State(), {}, literal);
-    check_close("logits", found.logits, tensor_of(logits, {kBatch, time, c.n_out}), kOrder);
-    check_close("memory", found.memory, tensor_of(memories, {c.layers, kBatch, c.chunk, c.dim}), kOrder);
+    check_close("logits", found.logits, tensor_of(logits, {kBatch, time, c.n_out}), kOracleOrder);
+    check_close("memory", found.memory, tensor_of(memories, {c.layers, kBatch, c.chunk, c.dim}),
+                kOracleOrder);
   }
 }
 
@@ -256,8 +257,8 @@ TEST_CASE("llama: plain loops agree with and without a window") {
       const Plain plain(*windowed);
       const Shape shape{1, time, 11};
       check_close("window", call(*windowed, tokens).logits,
-                  tensor_of({plain.llama(sequence(tokens, 0), window)}, shape), kOrder);
+                  tensor_of({plain.llama(sequence(tokens, 0), window)}, shape), kOracleOrder);
       check_close("whole", call(*whole, tokens).logits,
-                  tensor_of({plain.llama(sequence(tokens, 0), time)}, shape), kOrder);
+                  tensor_of({plain.llama(sequence(tokens, 0), time)}, shape), kOracleOrder);
     }
 }

@@ -22,49 +22,49 @@ using namespace eddy;
 namespace {
 
 // A matrix of plain numbers.
-struct Plain {
+struct PlainMatrix {
   std::int64_t rows = 0, columns = 0;
   std::vector<double> at;
-  Plain(std::int64_t r, std::int64_t c) : rows(r), columns(c), at(static_cast<std::size_t>(r * c)) {}
+  PlainMatrix(std::int64_t r, std::int64_t c) : rows(r), columns(c), at(static_cast<std::size_t>(r * c)) {}
   double& operator()(std::int64_t i, std::int64_t j) { return at[static_cast<std::size_t>(i * columns + j)]; }
   double operator()(std::int64_t i, std::int64_t j) const {
     return at[static_cast<std::size_t>(i * columns + j)];
   }
 };
 
-Plain product(const Plain& a, const Plain& b) {
-  Plain c(a.rows, b.columns);
+PlainMatrix product(const PlainMatrix& a, const PlainMatrix& b) {
+  PlainMatrix c(a.rows, b.columns);
   for (std::int64_t i = 0; i < a.rows; ++i)
     for (std::int64_t j = 0; j < b.columns; ++j)
       for (std::int64_t k = 0; k < a.columns; ++k) c(i, j) += a(i, k) * b(k, j);
   return c;
 }
 
-Plain transposed(const Plain& a) {
-  Plain t(a.columns, a.rows);
+PlainMatrix transposed(const PlainMatrix& a) {
+  PlainMatrix t(a.columns, a.rows);
   for (std::int64_t i = 0; i < a.rows; ++i)
     for (std::int64_t j = 0; j < a.columns; ++j) t(j, i) = a(i, j);
   return t;
 }
 
 // The iteration as its authors write it, always over the rows.
-Plain plain_orthogonal(Plain x) {
+PlainMatrix plain_orthogonal(PlainMatrix x) {
   double squares = 0;
   for (const double value : x.at) squares += value * value;
   for (double& value : x.at) value /= std::sqrt(squares) + 1e-7;
   for (int i = 0; i < 5; ++i) {
-    const Plain a = product(x, transposed(x)), a2 = product(a, a);
-    Plain odd(a.rows, a.columns);
+    const PlainMatrix a = product(x, transposed(x)), a2 = product(a, a);
+    PlainMatrix odd(a.rows, a.columns);
     for (std::size_t j = 0; j < odd.at.size(); ++j) odd.at[j] = -4.7750 * a.at[j] + 2.0315 * a2.at[j];
-    const Plain turned = product(odd, x);
+    const PlainMatrix turned = product(odd, x);
     for (std::size_t j = 0; j < x.at.size(); ++j) x.at[j] = 3.4445 * x.at[j] + turned.at[j];
   }
   return x;
 }
 
 // `count` orthonormal columns of so many rows, by Gram and Schmidt.
-Plain orthonormal(std::int64_t rows, std::int64_t count, const char* stream) {
-  Plain q(rows, count);
+PlainMatrix orthonormal(std::int64_t rows, std::int64_t count, const char* stream) {
+  PlainMatrix q(rows, count);
   q.at = sample_normal({rows, count}, stream).to_vector<double>();
   for (std::int64_t j = 0; j < count; ++j) {
     for (int twice = 0; twice < 2; ++twice)
@@ -105,7 +105,7 @@ Tensor gradient_of(const Parameter& parameter, int step) {
 }
 
 // Every parameter but one has a gradient.
-void set_gradients(ParamStore& store, int step) {
+void set_muon_gradients(ParamStore& store, int step) {
   store.zero_gradients();
   for (const Parameter& parameter : store.parameters())
     if (parameter.name.find("unused") == std::string::npos)
@@ -129,21 +129,21 @@ TEST_CASE("orthogonal keeps singular vectors and brings singular values to the i
     CAPTURE(rows);
     CAPTURE(columns);
     const std::int64_t count = std::min(rows, columns);
-    const Plain left = orthonormal(rows, count, "left"), right = orthonormal(columns, count, "right");
+    const PlainMatrix left = orthonormal(rows, count, "left"), right = orthonormal(columns, count, "right");
     std::vector<double> values;
     double squares = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       values.push_back(3 * std::pow(0.4, static_cast<double>(i)));  // down to 0.004 of the first
       squares += values.back() * values.back();
     }
-    Plain scaled = left;
+    PlainMatrix scaled = left;
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < count; ++j) scaled(i, j) *= values[static_cast<std::size_t>(j)];
-    const Plain direction = product(scaled, transposed(right));
+    const PlainMatrix direction = product(scaled, transposed(right));
     const Tensor result = orthogonal(Tensor::from(direction.at, {rows, columns}));
-    Plain found(rows, columns);
+    PlainMatrix found(rows, columns);
     found.at = result.to_vector<double>();
-    const Plain inside = product(product(transposed(left), found), right);
+    const PlainMatrix inside = product(product(transposed(left), found), right);
     for (std::int64_t i = 0; i < count; ++i)
       for (std::int64_t j = 0; j < count; ++j) {
         double expected = i == j ? values[static_cast<std::size_t>(i)] / (std::sqrt(squares) + 1e-7) : 0;
@@ -175,8 +175,8 @@ TEST_CASE("Muon steps hidden matrices as plain loops do, and all else as AdamW")
   }
   constexpr double kRate = 0.02;
   for (int step = 0; step < 3; ++step) {
-    set_gradients(store, step);
-    set_gradients(other, step);
+    set_muon_gradients(store, step);
+    set_muon_gradients(other, step);
     const double norm = muon->step(kRate), factor = std::min(1.0, options.clip / (norm + 1e-6));
     CHECK(adam->step(kRate) == norm);
     CHECK(factor < 1);
@@ -190,7 +190,7 @@ TEST_CASE("Muon steps hidden matrices as plain loops do, and all else as AdamW")
       const std::int64_t rows = parameter.shape[0] / (is_wqkv ? 3 : 1), columns = parameter.shape[1];
       const auto elements = static_cast<std::size_t>(rows * columns);
       for (std::size_t first = 0; first < gradient.size(); first += elements) {
-        Plain direction(rows, columns);
+        PlainMatrix direction(rows, columns);
         for (std::size_t j = 0; j < elements; ++j) {
           double& moment = momenta[i][first + j];
           const double g = factor * gradient[first + j];

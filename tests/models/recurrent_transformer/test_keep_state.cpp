@@ -16,7 +16,7 @@ using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
 
-constexpr double kOrder = 1e-12;  // as in test_block_recurrence.cpp
+constexpr double kKeptOrder = 1e-12;  // as in test_block_recurrence.cpp
 
 ModelConfig keeping(const std::string& model, std::int64_t block) {
   ModelConfig config = small_config(model);
@@ -70,8 +70,8 @@ TEST_CASE("keep_state: a call that ends inside a block ends the block") {
   // Blocks of 5, 5 and 3, and the same cut in two calls.
   const ForwardOutput whole = call(*model, part(tokens, 0, 13)), first = call(*model, part(tokens, 0, 10)),
                       rest = call(*model, part(tokens, 10, 3), first.state);
-  check_close("logits", rest.logits, part(whole.logits, 10, 3), kOrder);
-  check_states(rest.state, whole.state, kOrder, 1e-13);
+  check_close("logits", rest.logits, part(whole.logits, 10, 3), kKeptOrder);
+  check_states(rest.state, whole.state, kKeptOrder, 1e-13);
   CHECK(whole.state.get("layers.2.state").shape() == Shape{2, 3, 12});
 
   // The next call begins a block, whose past are these three rows.
@@ -84,7 +84,7 @@ TEST_CASE("keep_state: a call that ends inside a block ends the block") {
     const Tensor targets = random_ids(2, time, 11, 4);
     const Outcome fast = run(*model, input, targets);
     input.literal = true;
-    check_outcomes(run(*model, input, targets), fast, kOrder, 1e-13);
+    check_outcomes(run(*model, input, targets), fast, kKeptOrder, 1e-13);
   }
   State state = whole.state;
   CHECK(contains(error_of<ShapeError>([&] { static_cast<void>(model->stream(part(tokens, 13, 1), state)); }),
@@ -116,19 +116,19 @@ TEST_CASE("keep_state: accumulate adds by its factor in calls and streams alike"
     const Tensor tokens = random_ids(2, 15, 11, 9), targets = random_ids(2, 15, 11, 10);
     const ForwardOutput whole = call(*model, tokens), first = call(*model, part(tokens, 0, 6)),
                         rest = call(*model, part(tokens, 6, 9), first.state);
-    check_close("calls", rest.logits, part(whole.logits, 6, 9), kOrder);
+    check_close("calls", rest.logits, part(whole.logits, 6, 9), kKeptOrder);
     State state = first.state;
     for (std::int64_t at = 6; at < 15; ++at) {
       const Tensor logits = model->stream(part(tokens, at, 1), state);
       if ((at + 1) % 3 == 0) continue;  // the stream answers as if the sequence ended here
       const ForwardOutput until = call(*model, part(tokens, 0, at + 1));
-      check_close("stream", logits, part(until.logits, at, 1), kOrder);
+      check_close("stream", logits, part(until.logits, at, 1), kKeptOrder);
     }
     ForwardInput input;
     input.tokens = tokens;
     const Outcome fast = run(*model, input, targets);
     input.literal = true;
-    check_outcomes(run(*model, input, targets), fast, kOrder, 1e-12);
+    check_outcomes(run(*model, input, targets), fast, kKeptOrder, 1e-12);
     config.accumulate_factor = 0.5;
     CHECK(distance(call(*random_model(config), tokens).logits, whole.logits).error > 1e-3);
   }
@@ -140,8 +140,8 @@ TEST_CASE("keep_state: calls may have blocks of different lengths") {
   // One call of blocks of 7 and 6; a call of one block of 7, then one of 6.
   const ForwardOutput whole = call(*model, tokens, {}, 7), first = call(*model, part(tokens, 0, 7), {}, 7),
                       rest = call(*model, part(tokens, 7, 6), first.state, 6);
-  check_close("first", first.logits, part(whole.logits, 0, 7), kOrder);
-  check_close("rest", rest.logits, part(whole.logits, 7, 6), kOrder);
+  check_close("first", first.logits, part(whole.logits, 0, 7), kKeptOrder);
+  check_close("rest", rest.logits, part(whole.logits, 7, 6), kKeptOrder);
 }
 
 TEST_CASE("keep_state: with dropout a call that goes on draws masks of its own and repeats them") {

@@ -19,7 +19,7 @@ using namespace eddy::test;
 
 // Two orders of the same f64 sums, through up to 2 x 37 dependent layers: some 10^4 roundings of 1e-16,
 // relative to the largest element.
-constexpr double kOrder = 1e-11;
+constexpr double kScanOrder = 1e-11;
 
 void check_fast_is_literal(const ModelConfig& config, std::int64_t time) {
   const std::int64_t rows = config.readout == "last" ? 1 : config.readout == "tail" ? (time + 1) / 2 : time;
@@ -31,7 +31,7 @@ void check_fast_is_literal(const ModelConfig& config, std::int64_t time) {
   const Outcome fast = run(*model, input, targets);
   CHECK(to_string(fast.logits.shape()) == to_string(Shape{3, rows, model->config().n_out}));
   input.literal = true;
-  check_outcomes(fast, run(*model, input, targets), kOrder);
+  check_outcomes(fast, run(*model, input, targets), kScanOrder);
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ TEST_CASE("recurrent_transformer: fast equals literal for a wide batch and one h
   const Tensor targets = random_ids(130, 3, config.vocab, 2);
   const Outcome fast = run(*model, input, targets);
   input.literal = true;
-  check_outcomes(fast, run(*model, input, targets), kOrder);
+  check_outcomes(fast, run(*model, input, targets), kScanOrder);
 }
 
 TEST_CASE(
@@ -102,7 +102,7 @@ TEST_CASE(
       }
     input.dropout = {};
     input.literal = true;
-    check_outcomes(evaluated.back(), run(*model, input, targets), kOrder);
+    check_outcomes(evaluated.back(), run(*model, input, targets), kScanOrder);
   }
 }
 

@@ -25,11 +25,11 @@ namespace {
 
 // Sums over up to some 300 pairs of products of size 4 or less, up to 64 of them in a score: some 64
 // roundings of values below 64.
-double tolerance_of(Dtype dtype) {
+double band_tolerance(Dtype dtype) {
   return 64 * 64 * (dtype == Dtype::f32 ? 0x1p-24 : 0x1p-53);
 }
 
-struct Case {
+struct BandCase {
   std::int64_t batch, queries, keys, heads, kv_heads, head_size;
   AttentionBand band;
   bool head_scale = false, bias = false, positions = false;
@@ -39,7 +39,7 @@ struct Case {
 constexpr std::int64_t kFar = AttentionBand::kFar;
 
 // Two distances more than are visible in each table. The scale of head 0 is negative, that of head 1 zero.
-std::vector<Tensor> inputs_of(const Case& c, Dtype dtype) {
+std::vector<Tensor> band_inputs(const BandCase& c, Dtype dtype) {
   const std::int64_t distances = std::max<std::int64_t>(0, std::min(c.band.most, c.keys - 1) + 1) + 2;
   std::vector<Tensor> x = {sample_normal({c.batch, c.queries, c.heads, c.head_size}, "q"),
                            sample_normal({c.batch, c.keys, c.kv_heads, c.head_size}, "k"),
@@ -53,7 +53,7 @@ std::vector<Tensor> inputs_of(const Case& c, Dtype dtype) {
   return x;
 }
 
-AttentionOptions options_of(const Case& c, const std::vector<Tensor>& x) {
+AttentionOptions options_of(const BandCase& c, const std::vector<Tensor>& x) {
   AttentionOptions options;
   options.band = c.band;
   options.dropout = c.dropout;
@@ -67,7 +67,7 @@ AttentionOptions options_of(const Case& c, const std::vector<Tensor>& x) {
 using Attention = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
 
 // The result and the gradients of all six inputs, undefined where an input takes no part.
-std::vector<Tensor> run(Attention function, const Case& c, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> run(Attention function, const BandCase& c, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> x;
   for (const Tensor& input : inputs) x.push_back(require_grad(raw::alias(input)));
   const Tensor y = function(x[0], x[1], x[2], options_of(c, x));
@@ -77,7 +77,7 @@ std::vector<Tensor> run(Attention function, const Case& c, const std::vector<Ten
   return results;
 }
 
-const Case kCases[] = {
+const BandCase kBandCases[] = {
     {2, 20, 27, 2, 2, 16, {1, 7}, true, true, false},           // a segment after its cache
     {1, 130, 230, 2, 2, 24, {1, 100}, true, true, false},       // three query tiles
     {1, 40, 400, 2, 1, 20, {0, 360}, false, false, true},       // two key tiles, grouped heads
@@ -148,17 +148,17 @@ TEST_CASE("attention within a band equals a dense masked softmax") {
       CAPTURE(keys);
       CAPTURE(band.least);
       CHECK(largest_difference(attention_bthd(q, k, v, options), dense(q, k, v, mask)) <=
-            tolerance_of(Dtype::f64));
+            band_tolerance(Dtype::f64));
       CHECK(largest_difference(detail::attention_bthd_composed(q, k, v, options), dense(q, k, v, mask)) <=
-            tolerance_of(Dtype::f64));
+            band_tolerance(Dtype::f64));
     }
 }
 
 TEST_CASE("bands and tables equal the composed form in result and gradients on every instruction set") {
   const char* const names[] = {"y", "dq", "dk", "dv", "dhead_scale", "dbias", "dpositions"};
   for (const Dtype dtype : {Dtype::f32, Dtype::f64})
-    for (const Case& c : kCases) {
-      const std::vector<Tensor> inputs = inputs_of(c, dtype);
+    for (const BandCase& c : kBandCases) {
+      const std::vector<Tensor> inputs = band_inputs(c, dtype);
       const std::vector<Tensor> composed = run(detail::attention_bthd_composed, c, inputs);
       on_every_isa_level([&] {
         const std::vector<Tensor> blocked = run(attention_bthd, c, inputs);
@@ -169,7 +169,7 @@ TEST_CASE("bands and tables equal the composed form in result and gradients on e
           if (!blocked[i].defined()) continue;
           double largest = 1;  // a table's gradient sums over all pairs of a distance
           for (const double value : numbers(composed[i])) largest = std::max(largest, std::abs(value));
-          CHECK(largest_difference(blocked[i], composed[i]) <= largest * tolerance_of(dtype));
+          CHECK(largest_difference(blocked[i], composed[i]) <= largest * band_tolerance(dtype));
         }
       });
     }
@@ -177,24 +177,24 @@ TEST_CASE("bands and tables equal the composed form in result and gradients on e
 
 TEST_CASE("a segment in two calls with a cache of keys gives what one call gives") {
   const std::int64_t window = 40, segment = 150, heads = 2, size = 16;
-  const Case c{2, segment, window + segment, heads, heads, size, {1, window}, true, true, true};
-  const std::vector<Tensor> x = inputs_of(c, Dtype::f64);
+  const BandCase c{2, segment, window + segment, heads, heads, size, {1, window}, true, true, true};
+  const std::vector<Tensor> x = band_inputs(c, Dtype::f64);
   const Tensor whole = attention_bthd(x[0], x[1], x[2], options_of(c, x));
   for (const std::int64_t cut : {1, 40, 97}) {
     const auto part = [&](std::int64_t from, std::int64_t length) {
       return attention_bthd(raw::narrow(x[0], 1, from, length), raw::narrow(x[1], 1, from, window + length),
                             raw::narrow(x[2], 1, from, window + length), options_of(c, x));
     };
-    CHECK(largest_difference(part(0, cut), raw::narrow(whole, 1, 0, cut)) <= tolerance_of(Dtype::f64));
+    CHECK(largest_difference(part(0, cut), raw::narrow(whole, 1, 0, cut)) <= band_tolerance(Dtype::f64));
     CHECK(largest_difference(part(cut, segment - cut), raw::narrow(whole, 1, cut, segment - cut)) <=
-          tolerance_of(Dtype::f64));
+          band_tolerance(Dtype::f64));
   }
 }
 
 TEST_CASE("keys before the band change nothing to the bit") {
-  for (const Case& c : {Case{1, 100, 400, 2, 2, 16, {1, 90}, true, true, false},
-                        Case{1, 100, 400, 2, 2, 8, {1, 90}, false, false, false}}) {
-    const std::vector<Tensor> x = inputs_of(c, Dtype::f32);
+  for (const BandCase& c : {BandCase{1, 100, 400, 2, 2, 16, {1, 90}, true, true, false},
+                            BandCase{1, 100, 400, 2, 2, 8, {1, 90}, false, false, false}}) {
+    const std::vector<Tensor> x = band_inputs(c, Dtype::f32);
     const std::vector<Tensor> before = run(attention_bthd, c, x);
     // The first query is token 300 and sees back to token 210.
     for (std::size_t i : {1, 2}) raw::fill(raw::narrow(x[i], 1, 0, 210), 3);
@@ -206,8 +206,8 @@ TEST_CASE("keys before the band change nothing to the bit") {
 
 TEST_CASE("distances that no pair has get a gradient of exactly zero") {
   for (const Attention function : {Attention(attention_bthd), Attention(detail::attention_bthd_composed)}) {
-    const Case c{1, 60, 80, 2, 2, 8, {2, 17}, false, true, true};
-    const std::vector<Tensor> results = run(function, c, inputs_of(c, Dtype::f32));
+    const BandCase c{1, 60, 80, 2, 2, 8, {2, 17}, false, true, true};
+    const std::vector<Tensor> results = run(function, c, band_inputs(c, Dtype::f32));
     REQUIRE(results[5].shape() == Shape{2, 20});
     const std::vector<double> dbias = numbers(results[5]), dpositions = numbers(results[6]);
     for (std::size_t d = 0; d < 20; ++d) {
@@ -220,22 +220,22 @@ TEST_CASE("distances that no pair has get a gradient of exactly zero") {
 
 TEST_CASE("queries outside the band of all keys get zeros and take no gradient") {
   // Without a cache token 0 has nothing strictly before it.
-  const Case c{2, 50, 50, 2, 2, 8, {1, 20}, true, true, true};
-  const std::vector<Tensor> results = run(attention_bthd, c, inputs_of(c, Dtype::f64));
+  const BandCase c{2, 50, 50, 2, 2, 8, {1, 20}, true, true, true};
+  const std::vector<Tensor> results = run(attention_bthd, c, band_inputs(c, Dtype::f64));
   for (const double y : numbers(raw::narrow(results[0], 1, 0, 1))) CHECK(y == 0);
   for (const double dq : numbers(raw::narrow(results[1], 1, 0, 1))) CHECK(dq == 0);
   // Here no pair is visible at all.
-  const Case nothing{1, 4, 3, 2, 2, 8, {3, 9}, true, true, true};
-  for (const Tensor& result : run(attention_bthd, nothing, inputs_of(nothing, Dtype::f32)))
+  const BandCase nothing{1, 4, 3, 2, 2, 8, {3, 9}, true, true, true};
+  for (const Tensor& result : run(attention_bthd, nothing, band_inputs(nothing, Dtype::f32)))
     for (const double value : numbers(result)) CHECK(value == 0);
 }
 
 TEST_CASE("bands and tables give the same bits with one thread as with two or three") {
   const Threads keep(thread_count());
-  for (const Case& c : {Case{5, 290, 390, 4, 2, 32, {1, 100}, true, true, true, 0.2},
-                        Case{40, 32, 32, 4, 4, 16, {0, kFar}, false, false, true},
-                        Case{3, 590, 690, 4, 2, 8, {1, 300}, false, false, false, 0.2}}) {
-    const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32);
+  for (const BandCase& c : {BandCase{5, 290, 390, 4, 2, 32, {1, 100}, true, true, true, 0.2},
+                            BandCase{40, 32, 32, 4, 4, 16, {0, kFar}, false, false, true},
+                            BandCase{3, 590, 690, 4, 2, 8, {1, 300}, false, false, false, 0.2}}) {
+    const std::vector<Tensor> inputs = band_inputs(c, Dtype::f32);
     set_thread_count(1);
     const std::vector<Tensor> one = run(attention_bthd, c, inputs);
     for (const int threads : {2, 3}) {
@@ -248,8 +248,8 @@ TEST_CASE("bands and tables give the same bits with one thread as with two or th
 }
 
 TEST_CASE("a gradient is the same to the bit whichever others are wanted") {
-  const Case c{2, 60, 90, 4, 2, 16, {1, 30}, true, true, true, 0.2};
-  const std::vector<Tensor> inputs = inputs_of(c, Dtype::f32), all = run(attention_bthd, c, inputs);
+  const BandCase c{2, 60, 90, 4, 2, 16, {1, 30}, true, true, true, 0.2};
+  const std::vector<Tensor> inputs = band_inputs(c, Dtype::f32), all = run(attention_bthd, c, inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     std::vector<Tensor> x;
     for (const Tensor& input : inputs) x.push_back(raw::alias(input));
@@ -258,7 +258,7 @@ TEST_CASE("a gradient is the same to the bit whichever others are wanted") {
     backward(y, raw::cast(sample_normal(y.shape(), "cotangent"), y.dtype()));
     // The scale's gradient takes a loop of its own, whose factor is applied apart.
     if (i < 3 || i == 5)
-      CHECK(largest_difference(grad(x[i]), all[i + 1]) <= 64 * tolerance_of(Dtype::f32));
+      CHECK(largest_difference(grad(x[i]), all[i + 1]) <= 64 * band_tolerance(Dtype::f32));
     else
       CHECK(equal_bits(grad(x[i]), all[i + 1]));
   }
@@ -266,8 +266,8 @@ TEST_CASE("a gradient is the same to the bit whichever others are wanted") {
 
 TEST_CASE("packed attention takes bands and tables") {
   const std::int64_t heads = 2, size = 12, time = 60;
-  const Case c{2, time, time, heads, heads, size, {1, 25}, true, true, true, 0.2};
-  std::vector<Tensor> x = inputs_of(c, Dtype::f32);
+  const BandCase c{2, time, time, heads, heads, size, {1, 25}, true, true, true, 0.2};
+  std::vector<Tensor> x = band_inputs(c, Dtype::f32);
   const Tensor qkv = require_grad(raw::cast(sample_normal({2, time, 3 * heads * size}, "qkv"), Dtype::f32));
   std::vector<Tensor> tables;
   for (std::size_t i = 0; i < 3; ++i) {

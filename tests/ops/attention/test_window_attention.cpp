@@ -49,23 +49,24 @@ Tensor by_attention(const Inputs& in, std::int64_t heads, double dropout = 0, Ra
   return reshape(attention_bthd(by_head(in.q), by_head(parts[0]), by_head(parts[1]), options), in.q.shape());
 }
 
-struct Case {
+struct WindowCase {
   std::int64_t batch, queries, own, past, dim, heads;
 };
-const std::vector<Case> kCases{{1, 3, 3, 4, 8, 2},
-                               {3, 3, 5, 0, 8, 4},
-                               {4, 5, 5, 7, 12, 3},
-                               {15, 1, 1, 0, 8, 1},
-                               {16, 6, 6, 6, 32, 4},
-                               {17, 7, 9, 5, 32, 2},
-                               {33, 2, 2, 3, 40, 5},
-                               {5, 1, 8, 8, 96, 6},
-                               {6, 7, 9, 5, 64, 2},
-                               {4, 100, 100, 100, 4, 1},  // more pairs than the lanes' kernel takes
-                               // Queries enough to lie side by side instead.
-                               {5, 32, 32, 32, 32, 4},
-                               {17, 13, 20, 11, 32, 2},
-                               {4, 30, 33, 19, 12, 3}};
+const std::vector<WindowCase> kWindowCases{
+    {1, 3, 3, 4, 8, 2},
+    {3, 3, 5, 0, 8, 4},
+    {4, 5, 5, 7, 12, 3},
+    {15, 1, 1, 0, 8, 1},
+    {16, 6, 6, 6, 32, 4},
+    {17, 7, 9, 5, 32, 2},
+    {33, 2, 2, 3, 40, 5},
+    {5, 1, 8, 8, 96, 6},
+    {6, 7, 9, 5, 64, 2},
+    {4, 100, 100, 100, 4, 1},  // more pairs than the lanes' kernel takes
+    // Queries enough to lie side by side instead.
+    {5, 32, 32, 32, 32, 4},
+    {17, 13, 20, 11, 32, 2},
+    {4, 30, 33, 19, 12, 3}};
 
 // The result and the gradients of all inputs.
 std::vector<Tensor> run(const Inputs& in, std::int64_t heads, bool window,
@@ -91,7 +92,7 @@ std::vector<Tensor> run(const Inputs& in, std::int64_t heads, bool window,
 }  // namespace
 
 TEST_CASE("window attention equals attention over both parts for every batch and width of head") {
-  for (const Case& c : kCases) {
+  for (const WindowCase& c : kWindowCases) {
     CAPTURE(c.batch);
     CAPTURE(c.dim);
     const Inputs in = inputs(c.batch, c.queries, c.own, c.past, c.dim);
@@ -111,7 +112,7 @@ TEST_CASE("window attention equals attention over both parts for every batch and
 }
 
 TEST_CASE("window attention with rounded factors is near attention in f64") {
-  for (const Case& c : kCases) {
+  for (const WindowCase& c : kWindowCases) {
     CAPTURE(c.batch);
     CAPTURE(c.dim);
     const auto rounded_to = [](const Tensor& x, Dtype dtype) {
@@ -183,10 +184,10 @@ TEST_CASE("window attention keeps what attention keeps whatever the instruction 
   // Values are one-hot by their key, so that each number of the result is one probability after dropout: 0
   // where it is dropped, for both. Rows of probabilities that begin with a counter's first word, that all
   // begin with another one, and that differ in it from sequence to sequence.
-  struct Case {
+  struct WindowCase {
     std::int64_t batch, queries, own, past, heads;
   };
-  for (const Case& c : std::vector<Case>{
+  for (const WindowCase& c : std::vector<WindowCase>{
            {17, 4, 4, 4, 2}, {5, 2, 4, 3, 2}, {19, 3, 4, 3, 1}, {33, 1, 1, 4, 3}, {5, 13, 13, 3, 2}})
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
       const std::int64_t keys = c.own + c.past, dim = c.heads * keys;

@@ -73,13 +73,13 @@ struct PlainAdafactor {
   }
 };
 
-// Arenas for parameters with gaps of 3 elements between them.
-struct Arenas {
+// AdafactorArenas for parameters with gaps of 3 elements between them.
+struct AdafactorArenas {
   detail::AdafactorPlan plan;
   std::vector<detail::AdafactorParameter> places;
   Tensor p, m, second;
 
-  Arenas(const std::vector<Shape>& shapes, Dtype dtype) {
+  AdafactorArenas(const std::vector<Shape>& shapes, Dtype dtype) {
     std::int64_t next = 0;
     for (const Shape& shape : shapes) {
       places.push_back({next, shape});
@@ -104,7 +104,7 @@ const std::vector<Shape> kShapes{{130, 257}, {7}, {127, 300}, {}, {128, 128}, {2
 
 // Six steps of the kernel and of plain loops; the largest difference of a parameter and of a momentum.
 double difference_after_steps(Dtype dtype) {
-  Arenas arenas(kShapes, dtype);
+  AdafactorArenas arenas(kShapes, dtype);
   std::vector<PlainAdafactor> plain;
   for (std::size_t k = 0; k < kShapes.size(); ++k) {
     const Shape& shape = kShapes[k];
@@ -168,7 +168,7 @@ TEST_CASE("Adafactor leaves alone what belongs to no parameter and gives the sam
   Doubles bits[2];
   for (int run = 0; run < 2; ++run) {
     const Threads threads(run == 0 ? 1 : 3);
-    Arenas arenas(kShapes, Dtype::f32);
+    AdafactorArenas arenas(kShapes, Dtype::f32);
     const Tensor start = raw::copy(arenas.p);
     detail::adafactor_step(arenas.p, gradient(arenas.p.elements(), 0, Dtype::f32), arenas.m, arenas.second,
                            arenas.plan, {}, {0.1, 0, 0});
@@ -184,7 +184,7 @@ TEST_CASE("Adafactor leaves alone what belongs to no parameter and gives the sam
 }
 
 TEST_CASE("a gradient norm that is not finite changes nothing in Adafactor") {
-  Arenas arenas({{130, 130}, {5}}, Dtype::f64);
+  AdafactorArenas arenas({{130, 130}, {5}}, Dtype::f64);
   const Tensor g = gradient(arenas.p.elements(), 0, Dtype::f64);
   detail::adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, {}, {0.1, 0, 0}, l2_norm(g));
   const Doubles p = arenas.p.to_vector<double>(), m = arenas.m.to_vector<double>(),
@@ -200,7 +200,7 @@ TEST_CASE("a gradient norm that is not finite changes nothing in Adafactor") {
 
 TEST_CASE("a gradient of zeros moves nothing and leaves no NaN in Adafactor") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-    Arenas arenas({{130, 130}, {5}}, dtype);
+    AdafactorArenas arenas({{130, 130}, {5}}, dtype);
     const Doubles before = raw::cast(arenas.p, Dtype::f64).to_vector<double>();
     detail::adafactor_step(arenas.p, Tensor::zeros(arenas.p.shape(), dtype), arenas.m, arenas.second,
                            arenas.plan, {}, {0.1, 0, 0});
@@ -209,7 +209,7 @@ TEST_CASE("a gradient of zeros moves nothing and leaves no NaN in Adafactor") {
 }
 
 TEST_CASE("adafactor_step names what is wrong before it writes") {
-  Arenas arenas({{4, 4}, {5}}, Dtype::f64);
+  AdafactorArenas arenas({{4, 4}, {5}}, Dtype::f64);
   const Tensor g = gradient(arenas.p.elements(), 0, Dtype::f64);
   const auto step = [&](const detail::AdafactorOptions& options, const detail::AdafactorScalars& scalars) {
     detail::adafactor_step(arenas.p, g, arenas.m, arenas.second, arenas.plan, options, scalars);

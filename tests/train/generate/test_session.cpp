@@ -29,7 +29,7 @@ using namespace eddy::training;
 using namespace eddy::test;
 using Tokens = std::vector<std::int32_t>;
 
-constexpr const char* kText = "abcdefghij\n";
+constexpr const char* kSessionText = "abcdefghij\n";
 constexpr std::int64_t kVocab = 11;
 
 ModelConfig config_of(const ModelName& name) {
@@ -42,7 +42,7 @@ ModelConfig config_of(const ModelName& name) {
 const SampleOptions kDraws{.temperature = 1.2, .top_k = 9, .top_p = 0.97, .seed = 77};
 
 std::unique_ptr<Tokenizer> tokens_of_text() {
-  return make_tokenizer("char", kText);
+  return make_tokenizer("char", kSessionText);
 }
 
 // The digest of a session: texts with their lengths before them, then tensors by name.

@@ -37,7 +37,7 @@ ModelConfig small(const ModelName& name) {
 }
 
 // Two batches of 4 rows of 16 tokens.
-std::vector<Batch> two_batches(std::int64_t step) {
+std::vector<Batch> batches_of_step(std::int64_t step) {
   std::vector<Batch> batches;
   const std::vector<std::int32_t> tokens = random_tokens(4 * 16 * 3 + 8, 7);
   for (std::ptrdiff_t i = 0; i < 2; ++i) {
@@ -69,7 +69,8 @@ Steps steps_of(const ModelConfig& config, std::int64_t micro_batches, Recompute 
   allocator(kCpu).reset_peak();
   const std::int64_t before = allocator(kCpu).stats().live_bytes;
   for (; options.step < 3; ++options.step)
-    steps.losses.push_back(train_step(*model, *optimizer, two_batches(options.step), carried, options).loss);
+    steps.losses.push_back(
+        train_step(*model, *optimizer, batches_of_step(options.step), carried, options).loss);
   steps.peak = allocator(kCpu).stats().peak_bytes - before;
   steps.values = raw::contiguous(model->params().values()).to_vector<float>();
   return steps;

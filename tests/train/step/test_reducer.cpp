@@ -24,7 +24,7 @@ using namespace eddy::test;
 constexpr std::int64_t kCount = 40;  // elements of each parameter
 
 // Two parameters; losses read the second one where they are told to.
-ParamStore store() {
+ParamStore two_parameters() {
   const auto declare = [](ParamStore& params) {
     static_cast<void>(params.root().param("always", {kCount}, Init::normal(1)));
     static_cast<void>(params.root().param("sometimes", {kCount}, Init::normal(1)));
@@ -89,7 +89,7 @@ struct Result {
 
 // Computes a step as one of several ranks, or alone.
 Result run(const Step& step, Ranks* ranks = nullptr, bool shard = false) {
-  ParamStore params = store();
+  ParamStore params = two_parameters();
   std::optional<ArenaBuckets> buckets;
   if (ranks != nullptr) buckets.emplace(params, ranks->size(), shard, 64);
   Keeper keeper(params);

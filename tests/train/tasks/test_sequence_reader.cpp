@@ -59,8 +59,8 @@ Batch next_of(SequenceReader& reader) {
 }
 
 // A reader of documents over texts of these lengths; the ids of text i begin at 100 * (i + 1).
-struct Documents {
-  explicit Documents(const std::vector<std::int64_t>& lengths) {
+struct DocumentTokens {
+  explicit DocumentTokens(const std::vector<std::int64_t>& lengths) {
     for (const std::int64_t length : lengths)
       texts.push_back(run_of(static_cast<std::int32_t>(100 * (texts.size() + 1)), length));
   }
@@ -161,7 +161,7 @@ TEST_CASE("stream: a random offset begins anywhere at first and within a segment
 }
 
 TEST_CASE("documents: targets lie inside the segment and the last segment is padded") {
-  const Documents documents({7});
+  const DocumentTokens documents({7});
   SequenceReader reader = documents.reader(1, 4);
   Batch batch = next_of(reader);
   CHECK(ids_of(batch.tokens) == Ids{100, 101, 102, 103});
@@ -189,7 +189,7 @@ TEST_CASE("documents: tokens of value zero are not scored when they are padding"
 }
 
 TEST_CASE("documents: every epoch takes each document once in an order of its own that the seed gives") {
-  const Documents documents({5, 5, 5, 5, 5, 5, 5, 5});
+  const DocumentTokens documents({5, 5, 5, 5, 5, 5, 5, 5});
   const auto order = [&](std::uint64_t seed) {
     SequenceReader reader = documents.reader(2, 8, seed);
     std::vector<std::int64_t> taken;
@@ -209,7 +209,7 @@ TEST_CASE("documents: every epoch takes each document once in an order of its ow
 }
 
 TEST_CASE("documents: a text that predicts nothing is passed over") {
-  const Documents documents({1, 0, 3, 1});
+  const DocumentTokens documents({1, 0, 3, 1});
   SequenceReader reader = documents.reader(2, 4);
   for (int t = 0; t < 5; ++t) {
     const Batch batch = next_of(reader);
@@ -218,7 +218,7 @@ TEST_CASE("documents: a text that predicts nothing is passed over") {
 }
 
 TEST_CASE("documents: read once they all come and then the end") {
-  const Documents documents({9, 3, 6, 1, 4, 9});
+  const DocumentTokens documents({9, 3, 6, 1, 4, 9});
   SequenceReader reader = documents.reader(2, 4, 1, true);
   std::multiset<std::int32_t> predicted;
   Batch batch;
@@ -244,7 +244,7 @@ TEST_CASE("documents: read once they all come and then the end") {
 }
 
 TEST_CASE("sequences: a reader that takes over positions goes on as the one that saved them") {
-  const Documents documents({9, 30, 6, 17, 4, 22});
+  const DocumentTokens documents({9, 30, 6, 17, 4, 22});
   for (const int steps : {0, 1, 7, 20}) {
     CAPTURE(steps);
     SequenceReader whole = documents.reader(3, 4, 5);
@@ -262,7 +262,7 @@ TEST_CASE("sequences: a reader that takes over positions goes on as the one that
 }
 
 TEST_CASE("sequences: positions that do not fit are refused and change nothing") {
-  const Documents documents({9, 30, 6});
+  const DocumentTokens documents({9, 30, 6});
   SequenceReader reader = documents.reader(2, 4);
   static_cast<void>(next_of(reader));
   const nlohmann::json good = reader.save();
@@ -315,7 +315,7 @@ TEST_CASE("sequences: what cannot be read is refused") {
   const Ids few = run_of(0, 3);
   CHECK(contains(error_of<ValueError>([&] { SequenceReader({{text, few}}, options_of(1, 4)); }), "3 labels"));
   CHECK(contains(error_of<ValueError>([&] {
-                   static_cast<void>(Documents({1, 0}).reader(1, 4));
+                   static_cast<void>(DocumentTokens({1, 0}).reader(1, 4));
                  }),
                  "none of 2"));
   CHECK_THROWS_AS(static_cast<void>(equal_spans({text, {}}, 0)), ValueError);

@@ -11,7 +11,7 @@ namespace eddy::app {
 using namespace training;
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 double norm_of(std::span<const double> x) {
   double sum = 0;
@@ -21,11 +21,11 @@ double norm_of(std::span<const double> x) {
 
 // |after - before| / |before|; none where there was nothing before.
 double change_of(std::span<const double> after, std::span<const double> before) {
-  if (before.size() != after.size()) return kNone;
+  if (before.size() != after.size()) return kNotKnown;
   double sum = 0;
   for (std::size_t i = 0; i < after.size(); ++i) sum += (after[i] - before[i]) * (after[i] - before[i]);
   const double size = norm_of(before);
-  return size > 0 ? std::sqrt(sum) / size : kNone;
+  return size > 0 ? std::sqrt(sum) / size : kNotKnown;
 }
 
 // The rows of a value [1, rows, width] or [1, width].
@@ -212,7 +212,7 @@ void SeriesCollector::add_slots(const NamedSegment& segment, const std::string& 
   const std::int64_t block = segment.time / count;
   for (std::int64_t call = 0; call < count; ++call) {
     if (!is_whole(segment, block, call)) {
-      changes_[path].push_back(kNone);
+      changes_[path].push_back(kNotKnown);
       continue;
     }
     const ValueRows rows(calls[static_cast<std::size_t>(call)]);

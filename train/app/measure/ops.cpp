@@ -25,7 +25,7 @@ namespace eddy::app {
 using namespace training;
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 Tensors on_device(Tensors inputs, Device device) {
   for (Tensor& x : inputs)
@@ -85,7 +85,7 @@ std::vector<Cell> bench_op(const OpSpec& spec, const OpsBenchOptions& options, c
   }
   const Tensors leaves = tracked(inputs);
   const Cotangents cotangents = cotangents_of(spec, leaves, device);
-  double backward_ms = kNone;
+  double backward_ms = kNotMeasured;
   if (!cotangents.outputs.empty()) {
     const Timing both = measure_on(
         device,
@@ -106,9 +106,9 @@ std::vector<Cell> bench_op(const OpSpec& spec, const OpsBenchOptions& options, c
           forward.best * 1e3,
           forward.median * 1e3,
           backward_ms,
-          counts ? cost.flops / forward.best * 1e-9 : kNone,
-          counts ? cost.bytes / forward.best * 1e-9 : kNone,
-          counts ? 100 * least / forward.best : kNone,
+          counts ? cost.flops / forward.best * 1e-9 : kNotMeasured,
+          counts ? cost.bytes / forward.best * 1e-9 : kNotMeasured,
+          counts ? 100 * least / forward.best : kNotMeasured,
           !counts                                         ? "-"
           : least > ceilings.least_seconds(0, cost.bytes) ? "compute"
                                                           : "memory",
@@ -145,7 +145,8 @@ MeasuredTable bench_op_rows(const OpsBenchOptions& options, const Ceilings& ceil
                    {"bound", "bound"},
                    {"refused", ""}};
   const auto refuse = [&table](const OpSpec& spec, const std::string& why) {
-    table.add({spec.name, kNone, kNone, kNone, kNone, kNone, kNone, "-", why});
+    table.add({spec.name, kNotMeasured, kNotMeasured, kNotMeasured, kNotMeasured, kNotMeasured, kNotMeasured,
+               "-", why});
     table.notes.push_back(fmt::format("{}: {}", spec.name, why));
   };
   std::int64_t done = 0;

@@ -91,7 +91,7 @@ std::unique_ptr<Tokenizer> load_tokenizer_of(const std::string& subject) {
 }
 
 // Returns the text of a token for people: in quotes, with control characters and invalid bytes as \xNN.
-std::string shown(std::string_view bytes) {
+std::string quoted_text(std::string_view bytes) {
   std::string text = "'";
   for (std::size_t at = 0; at < bytes.size();) {
     const Utf8Char character = utf8_at(bytes, at);
@@ -112,11 +112,11 @@ void show_text(const Tokenizer& tokenizer, const std::string& text) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
   Table table{{}, {}, "rl"};
   for (const std::int32_t id : ids)
-    table.rows.push_back({std::to_string(id), shown(tokenizer.decode_one(id))});
+    table.rows.push_back({std::to_string(id), quoted_text(tokenizer.decode_one(id))});
   print(to_text(table, 2));
   print_line("{} {}, {} {}; decoded it is {}", text.size(), plural(text.size(), "byte"), ids.size(),
              plural(ids.size(), "token"),
-             tokenizer.decode(ids) == text ? "the same text" : shown(tokenizer.decode(ids)));
+             tokenizer.decode(ids) == text ? "the same text" : quoted_text(tokenizer.decode(ids)));
 }
 
 // 0 where the system does not tell: then reading it says more.
@@ -177,7 +177,7 @@ int run_show_tokenizer(const TokenizerFlags& flags) {
     return tokenizer->decode_one(a).size() > tokenizer->decode_one(b).size();
   });
   std::string longest;
-  for (std::size_t i = 0; i < most; ++i) longest += " " + shown(tokenizer->decode_one(by_length[i]));
+  for (std::size_t i = 0; i < most; ++i) longest += " " + quoted_text(tokenizer->decode_one(by_length[i]));
   print_line("longest:{}", longest);
   if (!flags.text.empty()) show_text(*tokenizer, flags.text);
   if (!flags.show_data.empty()) show_data(*tokenizer, flags);

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 namespace {
 
-GenerateBenchOptions quick() {
+GenerateBenchOptions quick_generation() {
   GenerateBenchOptions options;
   options.configs = {"cifar_block", "copy", "cifar_regular"};
   options.min_length = 8;
@@ -39,7 +39,7 @@ std::int64_t bytes_of(const json& series, std::size_t point) {
 }  // namespace
 
 TEST_CASE("bench generate doubles the length and ends with the longest") {
-  const json series = series_of(quick());
+  const json series = series_of(quick_generation());
   REQUIRE(series.size() == 3);
   for (const json& one : series) {
     CAPTURE(one["config"]);
@@ -57,7 +57,7 @@ TEST_CASE("bench generate doubles the length and ends with the longest") {
 
 TEST_CASE(
     "bench generate counts a constant state for recurrent models and a growing cache for the regular one") {
-  const json series = series_of(quick());
+  const json series = series_of(quick_generation());
   constexpr std::int64_t kPosition = 8, kNumber = 4;
   for (std::size_t i = 0; i < 4; ++i) {
     // Keys and values of 4 layers of width 32, of the past and the token itself.
@@ -74,7 +74,7 @@ TEST_CASE(
 }
 
 TEST_CASE("bench generate takes several sequences side by side") {
-  GenerateBenchOptions options = quick();
+  GenerateBenchOptions options = quick_generation();
   options.configs = {"cifar_block", "cifar_regular"};
   const json one = series_of(options);
   options.batch = 3;
@@ -90,7 +90,7 @@ TEST_CASE("bench generate takes several sequences side by side") {
 }
 
 TEST_CASE("bench generate takes configurations of several families through all tokens") {
-  GenerateBenchOptions options = quick();
+  GenerateBenchOptions options = quick_generation();
   options.configs = {"blockwise_memory_shared_zero", "random_walk_staircase", "algorithm_lstm",
                      "blockwise_llama"};
   options.min_length = 20;
@@ -112,7 +112,7 @@ TEST_CASE("bench generate takes configurations of several families through all t
 }
 
 TEST_CASE("bench generate shows its numbers as text and a page") {
-  GenerateBenchOptions options = quick();
+  GenerateBenchOptions options = quick_generation();
   options.configs = {"cifar_block"};
   const Measurement bench = bench_generate(options);
   const std::string text = to_text(bench), page = to_html(bench);
@@ -123,24 +123,24 @@ TEST_CASE("bench generate shows its numbers as text and a page") {
 }
 
 TEST_CASE("bench generate refuses unknown configurations and lengths that make no sense") {
-  GenerateBenchOptions options = quick();
+  GenerateBenchOptions options = quick_generation();
   options.configs = {"no_such"};
   CHECK_THROWS_WITH_AS(bench_generate(options), doctest::Contains("no_such"), ConfigError);
   options.configs.clear();
   CHECK_THROWS_AS(bench_generate(options), ConfigError);
-  options = quick();
+  options = quick_generation();
   options.max_length = 7;
   CHECK_THROWS_WITH_AS(bench_generate(options), doctest::Contains("from 8 to 7"), ValueError);
-  options = quick();
+  options = quick_generation();
   options.min_length = 0;
   CHECK_THROWS_AS(bench_generate(options), ValueError);
-  options = quick();
+  options = quick_generation();
   options.seconds = -1;
   CHECK_THROWS_AS(bench_generate(options), ValueError);
 }
 
 TEST_CASE("bench generate says which of its options to lower where a model does not fit") {
-  GenerateBenchOptions options = quick();
+  GenerateBenchOptions options = quick_generation();
   options.memory_bytes = std::int64_t{32} << 20;
   options.configs = {"cifar_regular"};
   options.min_length = options.max_length = 1 << 20;

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 namespace {
 
-LengthBenchOptions quick() {
+LengthBenchOptions quick_lengths() {
   LengthBenchOptions options;
   options.shortest = 32;
   options.longest = 128;
@@ -40,7 +40,7 @@ std::int64_t peak_of(const json& series, std::size_t point) {
 
 TEST_CASE("bench length doubles the segment for a model of each family and shows what it measured") {
   std::size_t kept = 0;
-  const Measurement bench = bench_length(quick(), [&kept](const Measurement&) { ++kept; });
+  const Measurement bench = bench_length(quick_lengths(), [&kept](const Measurement&) { ++kept; });
   const json series = to_json(bench)["series"];
   REQUIRE(series.size() == 6);
   CHECK(kept == 6 * 3);
@@ -66,7 +66,7 @@ TEST_CASE("bench length doubles the segment for a model of each family and shows
 }
 
 TEST_CASE("bench length ends a model that does not fit and goes on with the next") {
-  LengthBenchOptions options = quick();
+  LengthBenchOptions options = quick_lengths();
   options.models = {"regular", "unit_forget"};
   const json free = to_json(bench_length(options, kIgnore))["series"];
   // Room for the regular model's shorter segments, and for all of the recurrent one's.
@@ -83,7 +83,7 @@ TEST_CASE("bench length ends a model that does not fit and goes on with the next
 }
 
 TEST_CASE("bench length says when there are too few lengths to tell growth") {
-  LengthBenchOptions options = quick();
+  LengthBenchOptions options = quick_lengths();
   options.models = {"regular"};
   options.longest = 64;
   const std::string text = to_text(bench_length(options, kIgnore));
@@ -93,17 +93,17 @@ TEST_CASE("bench length says when there are too few lengths to tell growth") {
 }
 
 TEST_CASE("bench length refuses unknown models and lengths that a model does not take") {
-  LengthBenchOptions options = quick();
+  LengthBenchOptions options = quick_lengths();
   options.models = {"unit_forgot"};
   CHECK_THROWS_WITH_AS(bench_length(options, kIgnore), doctest::Contains("nearest: unit_forget"),
                        ConfigError);
-  options = quick();
+  options = quick_lengths();
   options.shortest = 40;  // no whole number of windows
   CHECK_THROWS_AS(bench_length(options, kIgnore), ConfigError);
-  options = quick();
+  options = quick_lengths();
   options.longest = 31;
   CHECK_THROWS_WITH_AS(bench_length(options, kIgnore), doctest::Contains("from 32 to 31"), ValueError);
-  options = quick();
+  options = quick_lengths();
   options.models.clear();
   CHECK_THROWS_AS(bench_length(options, kIgnore), ConfigError);
 }

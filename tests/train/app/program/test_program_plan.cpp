@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 const std::string kRun =
     "--data text.txt --model.heads 2 --model.context 16 --train.steps 2 --train.sample_tokens 0 ";
-const std::string kTiny = kRun + "--model.dim 16 --train.batch 4 ";
+const std::string kTinyPlanned = kRun + "--model.dim 16 --train.batch 4 ";
 
 struct Place {
   TempFolder folder;
@@ -41,14 +41,14 @@ TEST_CASE("program: plan counts the memory of a run and measures its speed and m
   const Place place;
   const std::vector<std::string> before = names_in(place.folder.path());
   for (const char* const model : {"unit_forget", "slide", "memory_llama", "staircase", "lstm"}) {
-    const Ended end = place.run("plan " + kTiny + "--model " + model + " --seconds 0.001");
+    const Ended end = place.run("plan " + kTinyPlanned + "--model " + model + " --seconds 0.001");
     REQUIRE_MESSAGE(end.status == 0, end.err);
     for (const char* const part : {"parameters", "gradients", "optimizer, adamw", "activations, 4 x", "state",
                                    "text", "peak", "operations a token", "tokens a second", "an epoch",
                                    "to the end", "train.recompute", "none, as now", "layer"})
       CHECK_MESSAGE(contains(end.out, part), model, ": ", part, "\n", end.out);
   }
-  const Ended counted = place.run("plan " + kTiny + "--seconds 0");
+  const Ended counted = place.run("plan " + kTinyPlanned + "--seconds 0");
   CHECK(contains(counted.out, "peak"));
   CHECK_FALSE(contains(counted.out, "tokens a second"));
   CHECK(names_in(place.folder.path()) == before);
@@ -85,13 +85,13 @@ TEST_CASE("program: a run that does not fit in memory begins where the check is 
     CHECK_MESSAGE(contains(tried.err, "warning: the run takes "), tried.err);
     CHECK_MESSAGE(!contains(tried.err, "overrules"), tried.err);
   }
-  CHECK(place.run("train --dry-run --run run " + kTiny + "--memory-check never").status == 2);
+  CHECK(place.run("train --dry-run --run run " + kTinyPlanned + "--memory-check never").status == 2);
 }
 
 TEST_CASE("program: the printed configuration of a run gives the same run") {
   if (!has_program()) return;
   const Place place;
-  const Ended first = place.run("train --print-config " + kTiny + "--model staircase");
+  const Ended first = place.run("train --print-config " + kTinyPlanned + "--model staircase");
   REQUIRE_MESSAGE(first.status == 0, first.err);
   CHECK_MESSAGE(contains(first.out, "model = \"staircase\""), first.out);
   CHECK_MESSAGE(!contains(first.out, "learning_rate"), first.out);
@@ -122,7 +122,7 @@ TEST_CASE("program: a dry run checks everything and makes nothing") {
   if (!has_program()) return;
   const Place place;
   const std::vector<std::string> before = names_in(place.folder.path());
-  const Ended good = place.run("train --dry-run --run new/run " + kTiny);
+  const Ended good = place.run("train --dry-run --run new/run " + kTinyPlanned);
   CHECK_MESSAGE(good.status == 0, good.err);
   CHECK_MESSAGE(contains(good.out, "nothing was made"), good.out);
   CHECK(names_in(place.folder.path()) == before);
@@ -132,9 +132,9 @@ TEST_CASE("program: a dry run checks everything and makes nothing") {
     CHECK_MESSAGE(place.run("train --dry-run " + std::string(wrong)).status == 1, wrong);
   CHECK(names_in(place.folder.path()) == before);
 
-  REQUIRE(place.run("train --run run " + kTiny).status == 0);
+  REQUIRE(place.run("train --run run " + kTinyPlanned).status == 0);
   const std::vector<std::string> trained = names_in(place.folder.path());
-  CHECK(place.run("train --dry-run --run run " + kTiny).status == 1);
+  CHECK(place.run("train --dry-run --run run " + kTinyPlanned).status == 1);
   CHECK(place.run("train --dry-run --resume run --train.steps 4").status == 0);
   CHECK(names_in(place.folder.path()) == trained);
 }

@@ -56,7 +56,7 @@ const Studies& studies() {
   return once;
 }
 
-void check_refused(const Ended& ended, const std::string& what) {
+void check_study_refused(const Ended& ended, const std::string& what) {
   CAPTURE(ended.err);
   CHECK(ended.status != 0);
   CHECK(contains(ended.err, what));
@@ -69,14 +69,14 @@ TEST_CASE("eddy tokenizer train: it makes a vocabulary of the training texts and
   const Studies& s = studies();
   CHECK(contains(s.vocabulary, "text: 2 files, 23000 bytes"));
   CHECK(contains(s.vocabulary, "600 tokens (bpe)"));
-  check_refused(s.start("tokenizer train --data books --vocab 600 --out v.model"), "v.model exists");
-  check_refused(s.start("tokenizer train --data books --out v.spm"), "ends with .model");
-  check_refused(s.start("tokenizer train --data books --out no/v.model"), "no is not a folder");
-  check_refused(s.start("tokenizer train --data nothing --out w.model"), "no such file or folder");
-  check_refused(s.start("tokenizer train --data books --vocab 90000 --out w.model"), "only one of");
-  check_refused(s.start("tokenizer train --data books --vocab 100 --out w.model"), "--vocab");
-  check_refused(s.start("tokenizer train --data books --out w.model --sort x"), "--sort");
-  check_refused(s.start("tokenizer"), "subcommand");
+  check_study_refused(s.start("tokenizer train --data books --vocab 600 --out v.model"), "v.model exists");
+  check_study_refused(s.start("tokenizer train --data books --out v.spm"), "ends with .model");
+  check_study_refused(s.start("tokenizer train --data books --out no/v.model"), "no is not a folder");
+  check_study_refused(s.start("tokenizer train --data nothing --out w.model"), "no such file or folder");
+  check_study_refused(s.start("tokenizer train --data books --vocab 90000 --out w.model"), "only one of");
+  check_study_refused(s.start("tokenizer train --data books --vocab 100 --out w.model"), "--vocab");
+  check_study_refused(s.start("tokenizer train --data books --out w.model --sort x"), "--sort");
+  check_study_refused(s.start("tokenizer"), "subcommand");
   CHECK(!fs::exists(s.folder.path("w.model")));
 }
 
@@ -97,8 +97,8 @@ TEST_CASE("eddy tokenizer show: it shows files and runs and how they cut a text"
   CHECK(contains(counted.out, "1000 bytes"));
   CHECK(contains(counted.out, "tokens per word: "));
   s.folder.write("bad.model", "text");
-  check_refused(s.start("tokenizer show bad.model"), "bad.model is no model");
-  check_refused(s.start("tokenizer show nowhere"), "nowhere");
+  check_study_refused(s.start("tokenizer show bad.model"), "bad.model is no model");
+  check_study_refused(s.start("tokenizer show nowhere"), "nowhere");
 }
 
 TEST_CASE("eddy compare: two runs give a list and a page") {
@@ -121,17 +121,17 @@ TEST_CASE("eddy compare: two runs give a list and a page") {
 TEST_CASE("eddy compare: what cannot be compared is refused") {
   if (!has_program()) return;
   const Studies& s = studies();
-  check_refused(s.start("compare rec --data books"), "add --clear-state");
-  check_refused(s.start("compare rec nowhere --data books"), "nowhere");
-  check_refused(s.start("compare rec slide --data nothing"), "no such file or folder");
-  check_refused(s.start("compare rec slide"), "--data");
-  check_refused(s.start("compare rec slide --data books --device tpu"), "--device");
+  check_study_refused(s.start("compare rec --data books"), "add --clear-state");
+  check_study_refused(s.start("compare rec nowhere --data books"), "nowhere");
+  check_study_refused(s.start("compare rec slide --data nothing"), "no such file or folder");
+  check_study_refused(s.start("compare rec slide"), "--data");
+  check_study_refused(s.start("compare rec slide --data books --device tpu"), "--device");
   const Ended bytes = s.start(
       "train --run bytes --data books/valid/c.txt --data.tokenizer byte --model.dim 8 --model.heads 2 "
       "--model.context 16 --train.steps 1 --train.batch 1 --train.eval_every 0 --train.sample_tokens 0");
   REQUIRE_MESSAGE(bytes.status == 0, bytes.err);
-  check_refused(s.start("compare rec bytes --data books"), "different tokenizers");
-  check_refused(s.start("compare bytes --clear-state --data books"), "carries no state");
+  check_study_refused(s.start("compare rec bytes --data books"), "different tokenizers");
+  check_study_refused(s.start("compare bytes --clear-state --data books"), "carries no state");
 }
 
 TEST_CASE("eddy compare: on a GPU it gives the same list or says why there is none") {
@@ -177,9 +177,9 @@ TEST_CASE("eddy report: runs side by side are a page, a table and points") {
   CHECK(contains(read_text_file(s.folder.path("side.csv")), "slide,train_loss,1,"));
   CHECK(s.start("report rec slide --html side.html --csv side.csv").status == 0);  // over its own files
   s.folder.write("mine.csv", "a,b\n");
-  check_refused(s.start("report rec --csv mine.csv"), "mine.csv exists and is not");
-  check_refused(s.start("report books"), "books is no run and holds none");
-  check_refused(s.start("report"), "RUN");
+  check_study_refused(s.start("report rec --csv mine.csv"), "mine.csv exists and is not");
+  check_study_refused(s.start("report books"), "books is no run and holds none");
+  check_study_refused(s.start("report"), "RUN");
 }
 
 TEST_CASE("program: models draws an outline as a picture, and replaces only a picture of its own") {

@@ -24,7 +24,7 @@ using namespace eddy;
 using namespace eddy::training;
 using namespace eddy::test;
 
-std::string output_of(const std::vector<std::string>& arguments) {
+std::string printed_by(const std::vector<std::string>& arguments) {
   const TempFolder folder;
   const Ended ended = run_program({arguments, folder.path()});
   CHECK_MESSAGE(ended.status == 0, ended.err);
@@ -39,7 +39,7 @@ std::ptrdiff_t lines_in(const std::string& text) {
 
 TEST_CASE("program: the help of train has at most 80 lines and --help-all has every key") {
   if (!has_program()) return;
-  const std::string brief = output_of({"train", "--help"}), whole = output_of({"train", "--help-all"});
+  const std::string brief = printed_by({"train", "--help"}), whole = printed_by({"train", "--help-all"});
   CHECK(lines_in(brief) <= 80);
   RunConfig defaults;
   const ConfigKeys keys = keys_of(defaults);
@@ -52,15 +52,15 @@ TEST_CASE("program: the help of train has at most 80 lines and --help-all has ev
 
 TEST_CASE("program: environment variables stand in the help of the program alone") {
   if (!has_program()) return;
-  CHECK(contains(output_of({"--help"}), "EDDY_CPU_LEVEL"));
+  CHECK(contains(printed_by({"--help"}), "EDDY_CPU_LEVEL"));
   for (const char* const command : {"train", "eval", "models"})
-    CHECK_FALSE(contains(output_of({command, "--help"}), "EDDY_CPU_LEVEL"));
+    CHECK_FALSE(contains(printed_by({command, "--help"}), "EDDY_CPU_LEVEL"));
 }
 
 TEST_CASE("program: keys lists what a model reads and no quirks of published code") {
   if (!has_program()) return;
-  const std::string unit = output_of({"keys", "unit_forget"}), slide = output_of({"keys", "slide"});
-  CHECK(unit == output_of({"keys", "recurrent_transformer/unit_forget"}));
+  const std::string unit = printed_by({"keys", "unit_forget"}), slide = printed_by({"keys", "slide"});
+  CHECK(unit == printed_by({"keys", "recurrent_transformer/unit_forget"}));
   CHECK(contains(unit, "model.dim"));
   CHECK(contains(unit, "384"));
   CHECK(contains(unit, "a whole number, 1 to 1048576"));
@@ -69,7 +69,7 @@ TEST_CASE("program: keys lists what a model reads and no quirks of published cod
   CHECK_FALSE(contains(unit, "train.steps"));
   CHECK(contains(slide, "model.window"));
   CHECK_FALSE(contains(slide, "model.scale_abs"));
-  const std::string all = output_of({"keys"});
+  const std::string all = printed_by({"keys"});
   for (const char* const key : {"model.dim", "model.window", "data.walk_grid", "train.steps"})
     CHECK_MESSAGE(contains(all, key), key);
   const TempFolder folder;
@@ -80,7 +80,7 @@ TEST_CASE("program: keys lists what a model reads and no quirks of published cod
 
 TEST_CASE("program: tasks lists every task with its keys") {
   if (!has_program()) return;
-  const std::string tasks = output_of({"tasks"});
+  const std::string tasks = printed_by({"tasks"});
   for (const TaskEntry& task : task_registry())
     CHECK_MESSAGE(contains(tasks, std::string(task.name) + " "), task.name);
   CHECK(contains(tasks, "walk_grid"));
@@ -93,7 +93,7 @@ TEST_CASE("program: tasks lists every task with its keys") {
 TEST_CASE("program: completion completes commands and flags in bash") {
   if (!has_program()) return;
   const TempFolder folder;
-  const std::string script = folder.write("eddy.bash", output_of({"completion", "bash"}));
+  const std::string script = folder.write("eddy.bash", printed_by({"completion", "bash"}));
   const auto completed = [&](const std::string& words, int word) {
     const std::string line = "bash -c '. " + script + "; COMP_WORDS=(" + words +
                              "); COMP_CWORD=" + std::to_string(word) +
@@ -105,7 +105,7 @@ TEST_CASE("program: completion completes commands and flags in bash") {
   CHECK(completed("eddy train --model.rope", 2) == "--model.rope_theta\n");
   CHECK(completed("eddy eval --batche", 2) == "--batches\n");
   CHECK(completed("eddy bench len", 2) == "length\n");
-  CHECK(contains(output_of({"completion", "zsh"}), "#compdef eddy"));
+  CHECK(contains(printed_by({"completion", "zsh"}), "#compdef eddy"));
 }
 
 TEST_CASE("program: help, errors and completion call a program by its own name") {
@@ -171,7 +171,7 @@ TEST_CASE("program: the documents and configurations give it commands and flags 
       use(*match);
   };
   std::map<std::string, std::set<std::string>> flags;
-  each(output_of({"completion", "bash"}), known, [&](const std::smatch& match) {
+  each(printed_by({"completion", "bash"}), known, [&](const std::smatch& match) {
     std::istringstream words(match[2].str());
     for (std::string word; words >> word;) flags[match[1].str()].insert(word);
     flags[match[1].str()].insert({"--threads", "--memory-check"});

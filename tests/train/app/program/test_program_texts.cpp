@@ -24,9 +24,9 @@ using namespace eddy::training;
 using namespace eddy::test;
 namespace fs = std::filesystem;
 
-const std::string kTiny = kTinyModel +
-                          "--train.threads 1 --train.eval_every 2 --train.eval_batches 2 "
-                          "--train.checkpoint_every 0 --train.steps 2 ";
+const std::string kTinyOnText = kTinyModel +
+                                "--train.threads 1 --train.eval_every 2 --train.eval_batches 2 "
+                                "--train.checkpoint_every 0 --train.steps 2 ";
 
 Ended run_in(const std::string& folder, const std::string& line, const std::vector<std::string>& more = {}) {
   return run_program({words_of(line, more), folder});
@@ -39,7 +39,7 @@ TEST_CASE("program: a run finds its text from another folder and after both were
   const TempFolder folder;
   folder.write("a/texts/x.txt", generate_stories(3, 4000));
   folder.write("b/texts/x.txt", "another text");
-  const Ended begun = run_in(folder.path("a"), "train " + kTiny + "--data texts/x.txt --run r");
+  const Ended begun = run_in(folder.path("a"), "train " + kTinyOnText + "--data texts/x.txt --run r");
   REQUIRE_MESSAGE(begun.status == 0, begun.err);
   Ended ended = run_in(folder.path("b"), "train --resume ../a/r --train.steps 3");
   CHECK_MESSAGE(ended.status == 0, ended.err);
@@ -53,10 +53,10 @@ TEST_CASE("program: a name that is not UTF-8 is named and in a folder it is read
   if (!has_program()) return;
   const TempFolder folder;
   folder.write("d/caf\xe9.txt", generate_stories(3, 4000));
-  const Ended file = run_in(folder.path(), "train " + kTiny + "--run r --data", {"d/caf\xe9.txt"});
+  const Ended file = run_in(folder.path(), "train " + kTinyOnText + "--run r --data", {"d/caf\xe9.txt"});
   CHECK(file.status == 1);
   CHECK_MESSAGE(contains(file.err, "--data is \"d/caf\ufffd.txt\", which is not UTF-8"), file.err);
-  const Ended whole = run_in(folder.path(), "train " + kTiny + "--run r --data d");
+  const Ended whole = run_in(folder.path(), "train " + kTinyOnText + "--run r --data d");
   CHECK_MESSAGE(whole.status == 0, whole.err);
   CHECK_MESSAGE(run_in(folder.path(), "train --resume r --train.steps 3").status == 0, whole.err);
 }
@@ -76,7 +76,7 @@ TEST_CASE("program: a vocabulary that does not cover the text is said in trainin
   for (int i = 0; i < 600; ++i) other += i % 3 == 0 ? "a\n" : "\U0001f600 ";
   folder.write("other.txt", other);
   const Ended ended =
-      run_in(folder.path(), "train " + kTiny + "--data other.txt --data.tokenizer v.model --run r");
+      run_in(folder.path(), "train " + kTinyOnText + "--data other.txt --data.tokenizer v.model --run r");
   CHECK_MESSAGE(ended.status == 0, ended.err);
   CHECK_MESSAGE(contains(ended.out, "the vocabulary v.model does not cover other.txt: "), ended.out);
   CHECK_MESSAGE(contains(run_in(folder.path(), "eval r").err, "% of its tokens are unknown"), ended.out);
@@ -88,7 +88,7 @@ TEST_CASE("program: word perplexity is of words or parts of words, not of charac
   folder.write("x.txt", generate_stories(3, 20000));
   REQUIRE(run_in(folder.path(), "tokenizer train --data x.txt --vocab 512 --out v.model").status == 0);
   for (const std::string vocabulary : {"char", "byte", "v.model"}) {
-    const Ended ended = run_in(folder.path(), "train " + kTiny + "--data x.txt --run " + vocabulary +
+    const Ended ended = run_in(folder.path(), "train " + kTinyOnText + "--data x.txt --run " + vocabulary +
                                                   "-run --data.tokenizer " + vocabulary);
     REQUIRE_MESSAGE(ended.status == 0, ended.err);
     CHECK_MESSAGE(contains(ended.out, "to compare, in bits per byte: uniform letters "), ended.out);
@@ -103,7 +103,7 @@ TEST_CASE("program: unknown characters of a prompt are replaced where that is as
   if (!has_program()) return;
   const TempFolder folder;
   folder.write("x.txt", generate_stories(3, 4000));
-  REQUIRE(run_in(folder.path(), "train " + kTiny + "--data x.txt --run r").status == 0);
+  REQUIRE(run_in(folder.path(), "train " + kTinyOnText + "--data x.txt --run r").status == 0);
   const Ended replaced =
       run_in(folder.path(), "generate r --tokens 5 --replace-unknown --prompt", {"a~\xff"});
   REQUIRE_MESSAGE(replaced.status == 0, replaced.err);
@@ -117,7 +117,7 @@ TEST_CASE("program: a terminal sees the prompt before the text and a pipe the te
   if (!has_program()) return;
   const TempFolder folder;
   folder.write("x.txt", generate_stories(3, 4000));
-  REQUIRE(run_in(folder.path(), "train " + kTiny + "--data x.txt --run r").status == 0);
+  REQUIRE(run_in(folder.path(), "train " + kTinyOnText + "--data x.txt --run r").status == 0);
   const std::string line = "generate r --tokens 5 --prompt the";
   const Ended piped = run_in(folder.path(), line);
   CHECK(piped.out.size() == 5);
@@ -151,13 +151,15 @@ TEST_CASE("program: another model is one word and a key that it does not read is
   if (!has_program()) return;
   const TempFolder folder;
   folder.write("x.txt", generate_stories(3, 4000));
-  const Ended stairs = run_in(folder.path(), "train " + kTiny + "--data x.txt --run a --model staircase");
+  const Ended stairs =
+      run_in(folder.path(), "train " + kTinyOnText + "--data x.txt --run a --model staircase");
   CHECK_MESSAGE(stairs.status == 0, stairs.err);
   CHECK_MESSAGE(contains(stairs.out, "staircase on x.txt"), stairs.out);
   CHECK_MESSAGE(contains(stairs.out, "rows, vocabulary"), stairs.out);  // read as a stream
   CHECK_FALSE_MESSAGE(contains(stairs.out, "warning"), stairs.out);
-  const Ended slide = run_in(
-      folder.path(), "train " + kTiny + "--data x.txt --run b --preset slide --model.recurrent_layers 0");
+  const Ended slide =
+      run_in(folder.path(),
+             "train " + kTinyOnText + "--data x.txt --run b --preset slide --model.recurrent_layers 0");
   CHECK_MESSAGE(slide.status == 0, slide.err);
   CHECK_MESSAGE(contains(slide.out, "slide does not read model.recurrent_layers; block_recurrent does"),
                 slide.out);
@@ -179,12 +181,12 @@ TEST_CASE("program: several files are one text and a configuration may stand beh
        {"--data a.txt b.txt", "--data a.txt --data b.txt", "--data a.txt b.txt c.toml",
         "--data.path a.txt --data.path b.txt c.toml", "--config two.toml", "--data ?.txt"}) {
     CAPTURE(data);
-    const Ended ended = run_in(folder.path(), "train " + kTiny + "--dry-run --run r " + data);
+    const Ended ended = run_in(folder.path(), "train " + kTinyOnText + "--dry-run --run r " + data);
     CHECK_MESSAGE(ended.status == 0, ended.err);
     CHECK_MESSAGE(contains(ended.out, "data: a.txt, b.txt, 2 files "), ended.out);
     CHECK_MESSAGE(contains(ended.out, "the text begins: "), ended.out);
   }
-  const Ended planned = run_in(folder.path(), "plan " + kTiny + "--seconds 0 --data a.txt b.txt");
+  const Ended planned = run_in(folder.path(), "plan " + kTinyOnText + "--seconds 0 --data a.txt b.txt");
   CHECK_MESSAGE(contains(planned.out, "data: a.txt, b.txt, 2 files "), planned.out);
 }
 
@@ -192,16 +194,17 @@ TEST_CASE("program: a run on standard input keeps its text and goes on") {
   if (!has_program()) return;
   const TempFolder folder;
   const std::string text = folder.write("x.txt", generate_stories(3, 4000));
-  const Ended begun = run_program({words_of("train " + kTiny + "--data - --run r"), folder.path(), text});
+  const Ended begun =
+      run_program({words_of("train " + kTinyOnText + "--data - --run r"), folder.path(), text});
   REQUIRE_MESSAGE(begun.status == 0, begun.err);
   CHECK(read_bytes(folder.path("r/standard_input.txt")) == read_bytes(text));
   const Ended ended = run_in(folder.path(), "train --resume r --train.steps 3");
   CHECK_MESSAGE(ended.status == 0, ended.err);
   CHECK(run_in(folder.path(), "eval r").status == 0);
-  const Ended empty = run_in(folder.path(), "train " + kTiny + "--data - --run none");
+  const Ended empty = run_in(folder.path(), "train " + kTinyOnText + "--data - --run none");
   CHECK_MESSAGE(contains(empty.err, "standard input is empty"), empty.err);
   const Ended twice = run_program(
-      {words_of("train " + kTiny + "--data - --data - --run none --dry-run"), folder.path(), text});
+      {words_of("train " + kTinyOnText + "--data - --data - --run none --dry-run"), folder.path(), text});
   CHECK_MESSAGE(contains(twice.out, "1 read"), twice.out);
   CHECK_MESSAGE(contains(twice.out, "(named twice)"), twice.out);
   // What is piped to a run that goes on is read, and must be its text; else the run goes on with what it kept.
