@@ -48,6 +48,7 @@ struct AmxTiles {
   }
 };
 
+// Functions that are called: only tests run them, and inlined they would take 6 s to compile.
 struct EmulatedTiles {
   inline static thread_local Pair tiles[8][16][16];
   static void begin() {}
