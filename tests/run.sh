@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests: an optimised build of the host's half, and every suite of it but those labelled slow.
 #
-#   tests/run.sh               this, in about ten minutes on two cores
+#   tests/run.sh               this, in 10 to 18 minutes on two cores
 #   tests/run.sh --all         also what checks the GPU's half without one and finds what a test cannot: the emulated GPU,
 #                              sanitizers, every file read by itself where there is clang 19, and where there is nvcc a
 #                              CUDA build, whose kernels run again from PTX. Continuous integration runs this; with CI=1
