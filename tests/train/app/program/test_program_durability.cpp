@@ -3,8 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -22,8 +20,7 @@ using namespace eddy::test;
 namespace fs = std::filesystem;
 
 Ended run_words(const TempFolder& folder, const std::string& line) {
-  std::istringstream stream(line);
-  return run_program({{std::istream_iterator<std::string>(stream), {}}, folder.path()});
+  return run_program({words_of(line), folder.path()});
 }
 
 const std::string kTrainStaircase =
